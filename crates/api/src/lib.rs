@@ -1,1 +1,15 @@
-//! api
+//! The edge of Muster: what people write in Kubernetes objects, read exactly and checked.
+//!
+//! Types called `Written…` hold what stands in an object and are read with serde. Their `validate`
+//! gives checked values, in which every name, number and operator is known to be good, or an error
+//! that names object, field, value and reason.
+//!
+//! This crate must not know the engine, do input or output, or depend on a Kubernetes client.
+
+pub mod invalid;
+pub mod names;
+pub mod quantity;
+pub mod resources;
+pub mod written_quantity;
+
+mod null;

@@ -1,0 +1,202 @@
+//! The shapes of names in Kubernetes: DNS labels, DNS subdomains, label keys and label values.
+//!
+//! Each check answers with the reason why a text is refused, and accepts exactly what the
+//! Kubernetes API server accepts. It must not know where the name stands.
+
+/// The most characters of a DNS label, of the name part of a label key and of a label value.
+const SHORT: usize = 63;
+/// The most characters of a DNS subdomain.
+const LONG: usize = 253;
+
+/// Checks a DNS label: `[a-z0-9]([-a-z0-9]*[a-z0-9])?`, at most 63 characters.
+pub fn check_dns_label(text: &str) -> Result<(), String> {
+    check_length(text, SHORT)?;
+    check_label_shape(text).map_err(|reason| format!("a DNS label {reason}"))
+}
+
+/// Checks a DNS subdomain: DNS labels joined by dots, at most 253 characters in all.
+///
+/// As in Kubernetes, a single label inside it may be longer than 63 characters.
+pub fn check_dns_subdomain(text: &str) -> Result<(), String> {
+    check_length(text, LONG)?;
+    text.split('.').try_for_each(|label| {
+        check_label_shape(label).map_err(|reason| format!("each part of a DNS subdomain {reason}"))
+    })
+}
+
+/// Checks a qualified name, the form of label keys and resource names: a name, or a DNS
+/// subdomain, `/` and a name.
+pub fn check_label_key(text: &str) -> Result<(), String> {
+    let name = match text.split_once('/') {
+        None => text,
+        Some((prefix, name)) => {
+            check_dns_subdomain(prefix).map_err(|reason| format!("the prefix: {reason}"))?;
+            name
+        }
+    };
+    if name.contains('/') {
+        return Err("must have at most one \"/\"".to_owned());
+    }
+    check_length(name, SHORT)
+        .and_then(|()| check_name_shape(name))
+        .map_err(|reason| format!("the name: {reason}"))
+}
+
+/// Checks a label value: empty, or at most 63 characters in the shape of a label key's name.
+pub fn check_label_value(text: &str) -> Result<(), String> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    check_length(text, SHORT)?;
+    check_name_shape(text)
+}
+
+fn check_length(text: &str, most: usize) -> Result<(), String> {
+    // Bytes, as the API server counts; a text with wider characters is refused anyway.
+    match text.len() {
+        0 => Err("must not be empty".to_owned()),
+        length if length > most => Err(format!("must have at most {most} characters")),
+        _ => Ok(()),
+    }
+}
+
+fn check_label_shape(text: &str) -> Result<(), &'static str> {
+    let edge = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    if has_shape(text, edge, |byte| edge(byte) || byte == b'-') {
+        Ok(())
+    } else {
+        Err("must consist of a-z, 0-9 and \"-\", and start and end with a-z or 0-9")
+    }
+}
+
+fn check_name_shape(text: &str) -> Result<(), String> {
+    let edge = |byte: u8| byte.is_ascii_alphanumeric();
+    if has_shape(text, edge, |byte| edge(byte) || b"-_.".contains(&byte)) {
+        Ok(())
+    } else {
+        Err(
+            "must consist of letters, digits, \"-\", \"_\" and \".\", and start and end with a \
+             letter or digit"
+                .to_owned(),
+        )
+    }
+}
+
+/// Whether a text is not empty, starts and ends with `edge` bytes and has `inner` bytes only.
+fn has_shape(text: &str, edge: impl Fn(u8) -> bool, inner: impl Fn(u8) -> bool) -> bool {
+    let bytes = text.as_bytes();
+    bytes.first().is_some_and(|&byte| edge(byte))
+        && bytes.last().is_some_and(|&byte| edge(byte))
+        && bytes.iter().all(|&byte| inner(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn long(count: usize) -> String {
+        "a".repeat(count)
+    }
+
+    #[test]
+    fn dns_labels() {
+        for good in ["a", "0", "a-b", "my-name", "123-abc", &long(63)] {
+            assert_eq!(check_dns_label(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "",
+            "-",
+            "-a",
+            "a-",
+            "A",
+            "a.b",
+            "a_b",
+            "a b",
+            "é",
+            "a\n",
+            &long(64),
+        ] {
+            assert!(check_dns_label(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn dns_subdomains() {
+        for good in ["a", "example.com", "0.1", "a-b.c-d", &long(253), &long(64)] {
+            assert_eq!(check_dns_subdomain(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "",
+            ".",
+            "a.",
+            ".a",
+            "a..b",
+            "A.b",
+            "a.-b",
+            "a_b.c",
+            "a/b",
+            &long(254),
+        ] {
+            assert!(check_dns_subdomain(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn label_keys() {
+        let full = format!("{}/{}", long(253), long(63));
+        for good in [
+            "a",
+            "A",
+            "my.name",
+            "my_name",
+            "topology.kubernetes.io/zone",
+            "e.com/A-b_c.d",
+            &full,
+        ] {
+            assert_eq!(check_label_key(good), Ok(()), "{good}");
+        }
+        let long_prefix = format!("{}/a", long(254));
+        for bad in [
+            "",
+            "/",
+            "a/",
+            "/a",
+            "a/b/c",
+            "A.com/a",
+            "-a",
+            "a-",
+            "a b",
+            "e.com/é",
+            &long(64),
+            &long_prefix,
+        ] {
+            assert!(check_label_key(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn label_values() {
+        for good in ["", "a", "A_b.c-d", "12345", &long(63)] {
+            assert_eq!(check_label_value(good), Ok(()), "{good}");
+        }
+        for bad in ["-", "-a", "a-", "_a", ".", "a/b", "a b", "é", &long(64)] {
+            assert!(check_label_value(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn reasons_say_which_part_is_wrong() {
+        assert_eq!(
+            check_label_key("a/b/c").unwrap_err(),
+            "must have at most one \"/\""
+        );
+        assert_eq!(
+            check_label_key("/a").unwrap_err(),
+            "the prefix: must not be empty"
+        );
+        assert_eq!(
+            check_label_value(&long(64)).unwrap_err(),
+            "must have at most 63 characters"
+        );
+    }
+}
