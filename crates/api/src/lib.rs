@@ -8,8 +8,15 @@
 
 pub mod invalid;
 pub mod names;
+pub mod node_selector;
+pub mod pod;
+pub mod pod_requests;
 pub mod quantity;
 pub mod resources;
+pub mod selector;
+pub mod toleration;
 pub mod written_quantity;
 
+mod container_demand;
 mod null;
+mod pod_demand;
