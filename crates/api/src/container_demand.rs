@@ -176,9 +176,11 @@ mod tests {
             let started = parts[..end].iter().filter(|(role, _)| *role == Sidecar);
             started.map(|(_, cpu)| cpu).sum()
         };
-        let stages = parts.iter().enumerate().filter_map(|(index, (role, cpu))| {
-            (*role != Main).then(|| sidecars_before(index) + cpu)
-        });
+        let early = parts
+            .iter()
+            .enumerate()
+            .filter(|(_, (role, _))| *role != Main);
+        let stages = early.map(|(index, (_, cpu))| sidecars_before(index) + cpu);
         let main: i64 = parts
             .iter()
             .filter(|(role, _)| *role == Main)

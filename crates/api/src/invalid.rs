@@ -19,6 +19,7 @@ const SHOWN_CHARS: usize = 120;
 ///
 /// The steps borrow each other, so that a path costs nothing until an error prints it.
 #[derive(Clone, Copy, Debug)]
+#[must_use]
 pub enum FieldPath<'a> {
     /// The field at the top.
     Root(&'a str),
@@ -64,7 +65,7 @@ impl fmt::Display for FieldPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FieldPath::Root(name) => f.write_str(name),
-            FieldPath::Child(parent, name) => write!(f, "{parent}.{name}"),
+            FieldPath::Child(parent, name) => write!(f, "{parent}.{}", shown(name)),
             FieldPath::Index(parent, index) => write!(f, "{parent}[{index}]"),
             FieldPath::Key(parent, key) => write!(f, "{parent}[{}]", shown(key)),
         }

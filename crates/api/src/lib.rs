@@ -6,9 +6,11 @@
 //!
 //! This crate must not know the engine, do input or output, or depend on a Kubernetes client.
 
+pub mod group;
 pub mod invalid;
 pub mod names;
 pub mod node_selector;
+pub mod parents;
 pub mod pod;
 pub mod pod_requests;
 pub mod quantity;

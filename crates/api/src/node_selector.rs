@@ -223,6 +223,7 @@ impl NodeTerm {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value)] // `json!(…)` reads best right at the call
 mod tests {
     use super::*;
     use serde_json::json;

@@ -187,11 +187,11 @@ fn sum<'a>(
         role: container.role,
         list: list(container),
     });
-    aggregate(shares, &ResourceList::new()).map_err(too_much)
+    aggregate(shares, &ResourceList::new()).map_err(|overflow| too_much(&overflow))
 }
 
 /// The error for a sum over the whole pod that is out of range.
-pub(crate) fn too_much(overflow: Overflow) -> InvalidField {
+pub(crate) fn too_much(overflow: &Overflow) -> InvalidField {
     SPEC.invalid(
         &overflow.addend.to_string(),
         format_args!(

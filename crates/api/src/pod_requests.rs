@@ -87,7 +87,8 @@ impl PodDemand {
         if !self.pod_level.is_empty() {
             total.extend(self.pod_level_in_force());
         }
-        add(&mut total, &self.overhead, &ResourceList::new()).map_err(too_much)?;
+        add(&mut total, &self.overhead, &ResourceList::new())
+            .map_err(|overflow| too_much(&overflow))?;
         Ok(total)
     }
 
@@ -124,7 +125,7 @@ impl PodDemand {
             role: container.role,
             list: list(container),
         });
-        aggregate(shares, fill).map_err(too_much)
+        aggregate(shares, fill).map_err(|overflow| too_much(&overflow))
     }
 
     /// The pod-wide amounts that count, which replace those of the containers.
@@ -178,6 +179,7 @@ fn scoring_pair(total: &ResourceList) -> Result<(i64, i64), InvalidField> {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value)] // `json!(…)` reads best right at the call
 mod tests {
     use super::*;
     use serde_json::{Value, json};

@@ -220,6 +220,7 @@ pub fn list_in_base_units(
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value)] // `json!(…)` reads best right at the call
 mod tests {
     use super::*;
     use serde_json::json;

@@ -231,6 +231,7 @@ impl Requirement {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value)] // `json!(…)` reads best right at the call
 mod tests {
     use super::*;
     use serde_json::json;

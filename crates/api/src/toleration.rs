@@ -219,6 +219,7 @@ impl Toleration {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value)] // `json!(…)` reads best right at the call
 mod tests {
     use super::*;
     use serde_json::{Value, json};

@@ -1,0 +1,587 @@
+//! A group's own settings, as people write them in any dialect, checked.
+//!
+//! Numbers are taken as any JSON value: a number that is absurd, a fraction or a text is an error
+//! that names field and value, not a failure to read the object.
+//!
+//! Invariant: in a checked group every number is in its range, subset names are unique, and a mode
+//! is one that fits the policy. It must not know any dialect's kinds, or what the engine does.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::invalid::{FieldPath, InvalidField};
+use crate::names::{check_dns_label, check_dns_subdomain, check_label_key};
+use crate::null::null_is_default;
+
+/// The most subsets of a group.
+pub const MAX_SUBSETS: usize = 32;
+/// How long a group may wait for its members' placement if it does not say, in seconds.
+pub const DEFAULT_SCHEDULE_TIMEOUT_SECONDS: u32 = 300;
+
+const SCHEDULE_TIMEOUT_SECONDS: RangeInclusive<i64> = 1..=86_400;
+const COUNT: RangeInclusive<i64> = 1..=i32::MAX as i64;
+
+/// A group's settings as they stand in an object.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WrittenGroup {
+    /// How members are placed. Exactly one of this and `subsets` is set.
+    pub policy: Option<WrittenPolicy>,
+    /// Parts with minimums of their own.
+    pub subsets: Option<Vec<WrittenSubset>>,
+    /// How long the group may wait for placement.
+    pub schedule_timeout_seconds: Value,
+    /// What is evicted together.
+    pub disruption_mode: Option<String>,
+    /// The priority class.
+    pub priority_class_name: Option<String>,
+    /// Whether others may be evicted for this group.
+    pub preemption_policy: Option<String>,
+    /// Topology domains that members share.
+    #[serde(deserialize_with = "null_is_default")]
+    pub topology: Vec<WrittenTopology>,
+}
+
+/// A policy as it stands in an object.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WrittenPolicy {
+    /// All or nothing.
+    pub gang: Option<WrittenGang>,
+    /// One by one.
+    pub basic: Option<WrittenBasic>,
+}
+
+/// A gang policy as it stands in an object.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WrittenGang {
+    /// The least number of members.
+    pub min_count: Value,
+}
+
+/// A basic policy as it stands in an object.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WrittenBasic {
+    /// The number of members that are expected.
+    pub desired_count: Value,
+}
+
+/// A subset as it stands in an object.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WrittenSubset {
+    /// The name; may be left out if there is no other subset.
+    #[serde(deserialize_with = "null_is_default")]
+    pub name: String,
+    /// The least number of members.
+    pub min_member: Value,
+}
+
+/// A topology constraint as it stands in an object.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WrittenTopology {
+    /// The label whose value names the domain.
+    #[serde(deserialize_with = "null_is_default")]
+    pub key: String,
+    /// Whether it must hold.
+    #[serde(deserialize_with = "null_is_default")]
+    pub mode: String,
+}
+
+/// A checked group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// How its members are placed.
+    pub policy: Policy,
+    /// How long it may wait for placement, in seconds.
+    pub schedule_timeout_seconds: u32,
+    /// What is evicted together.
+    pub disruption_mode: DisruptionMode,
+    /// The priority class, if it names one.
+    pub priority_class_name: Option<String>,
+    /// Whether others may be evicted for it, if it says so.
+    pub preemption_policy: Option<PreemptionPolicy>,
+    /// The topology domains that members share, in the order written.
+    pub topology: Vec<Topology>,
+}
+
+/// How members are placed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// At least this many at once, or none.
+    Gang {
+        /// The least number of members.
+        min_count: i32,
+    },
+    /// One by one.
+    Basic {
+        /// The number of members that are expected, if it is said.
+        desired_count: Option<i32>,
+    },
+    /// All or nothing, with a minimum for each part.
+    Subsets(Vec<Subset>),
+}
+
+/// A part of a group. An only subset may have an empty name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subset {
+    /// The name.
+    pub name: String,
+    /// The least number of members.
+    pub min_member: i32,
+}
+
+/// What is evicted together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DisruptionMode {
+    /// Each pod by itself.
+    #[default]
+    Pod,
+    /// The whole group or nothing of it.
+    PodGroup,
+}
+
+/// Whether others may be evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PreemptionPolicy {
+    /// No.
+    Never,
+    /// Those of lower priority.
+    PreemptLowerPriority,
+}
+
+/// A checked topology constraint.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Topology {
+    /// The label whose value names the domain.
+    pub key: String,
+    /// Whether it must hold.
+    pub mode: TopologyMode,
+}
+
+/// Whether a topology constraint must hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TopologyMode {
+    /// It must.
+    Required,
+    /// It should.
+    Preferred,
+}
+
+impl WrittenGroup {
+    /// Checks a group's settings.
+    pub fn validate(&self, path: &FieldPath<'_>) -> Result<Group, InvalidField> {
+        let policy = self.checked_policy(path)?;
+        let mode = self.disruption_mode.as_deref();
+        Ok(Group {
+            schedule_timeout_seconds: schedule_timeout(
+                &self.schedule_timeout_seconds,
+                &path.child("scheduleTimeoutSeconds"),
+            )?,
+            disruption_mode: disruption_mode(mode, &policy, &path.child("disruptionMode"))?,
+            priority_class_name: priority_class_name(
+                self.priority_class_name.as_deref(),
+                &path.child("priorityClassName"),
+            )?,
+            preemption_policy: preemption_policy(
+                self.preemption_policy.as_deref(),
+                &path.child("preemptionPolicy"),
+            )?,
+            topology: topology(&self.topology, &path.child("topology"))?,
+            policy,
+        })
+    }
+
+    fn checked_policy(&self, path: &FieldPath<'_>) -> Result<Policy, InvalidField> {
+        match (&self.policy, &self.subsets) {
+            (Some(policy), None) => policy.validate(&path.child("policy")),
+            (None, Some(list)) => subsets(list, &path.child("subsets")).map(Policy::Subsets),
+            (None, None) => {
+                let reason = "one of policy and subsets must be set";
+                Err(path.child("policy").invalid(&(), reason))
+            }
+            (Some(_), Some(list)) => {
+                let reason = "must not be set beside policy";
+                let names: Vec<_> = list.iter().map(|subset| &subset.name).collect();
+                Err(path.child("subsets").invalid(&names, reason))
+            }
+        }
+    }
+}
+
+impl WrittenPolicy {
+    /// Checks a policy: exactly one of gang and basic.
+    pub fn validate(&self, path: &FieldPath<'_>) -> Result<Policy, InvalidField> {
+        match (&self.gang, &self.basic) {
+            (Some(gang), None) => {
+                let path = path.child("gang");
+                let min_count = count(&gang.min_count, &path.child("minCount"))?;
+                Ok(Policy::Gang { min_count })
+            }
+            (None, Some(basic)) => {
+                let path = path.child("basic");
+                let path = path.child("desiredCount");
+                let desired = Some(&basic.desired_count).filter(|value| !value.is_null());
+                let desired_count = desired.map(|value| count(value, &path)).transpose()?;
+                Ok(Policy::Basic { desired_count })
+            }
+            (None, None) => Err(path.invalid(&(), "one of gang and basic must be set")),
+            (Some(_), Some(_)) => {
+                Err(path.invalid(&["gang", "basic"], "only one of gang and basic may be set"))
+            }
+        }
+    }
+}
+
+/// Checks a number of members, minimum or expected: 1 to 2^31-1.
+pub fn count(value: &Value, path: &FieldPath<'_>) -> Result<i32, InvalidField> {
+    // The range is that of i32.
+    integer_in(&COUNT, value, path).map(|number| number as i32)
+}
+
+/// Checks a schedule timeout in seconds; 300 if it is left out.
+pub fn schedule_timeout(value: &Value, path: &FieldPath<'_>) -> Result<u32, InvalidField> {
+    if value.is_null() {
+        return Ok(DEFAULT_SCHEDULE_TIMEOUT_SECONDS);
+    }
+    integer_in(&SCHEDULE_TIMEOUT_SECONDS, value, path).map(|number| number as u32)
+}
+
+fn integer_in(
+    range: &RangeInclusive<i64>,
+    value: &Value,
+    path: &FieldPath<'_>,
+) -> Result<i64, InvalidField> {
+    value
+        .as_i64()
+        .filter(|number| range.contains(number))
+        .ok_or_else(|| {
+            let (low, high) = (range.start(), range.end());
+            let reason = format_args!("must be a whole number from {low} to {high}");
+            path.invalid(value, reason)
+        })
+}
+
+/// Checks a group's subsets: 1 to 32, unique names, and no name needed if there is only one.
+pub fn subsets(list: &[WrittenSubset], path: &FieldPath<'_>) -> Result<Vec<Subset>, InvalidField> {
+    if list.is_empty() || list.len() > MAX_SUBSETS {
+        let reason = format_args!("must have 1 to {MAX_SUBSETS} entries");
+        return Err(path.invalid(&list.len(), reason));
+    }
+    let mut names = BTreeSet::new();
+    let mut checked = Vec::with_capacity(list.len());
+    for (index, one) in list.iter().enumerate() {
+        let path = path.index(index);
+        let name = path.child("name");
+        if !(one.name.is_empty() && list.len() == 1) {
+            check_dns_label(&one.name).map_err(|reason| name.invalid(&one.name, reason))?;
+        }
+        if !names.insert(&one.name) {
+            return Err(name.invalid(&one.name, "another subset has this name"));
+        }
+        checked.push(Subset {
+            name: one.name.clone(),
+            min_member: count(&one.min_member, &path.child("minMember"))?,
+        });
+    }
+    Ok(checked)
+}
+
+/// Checks a disruption mode: `Pod`, also if left out, or `PodGroup`, which needs all or nothing.
+pub fn disruption_mode(
+    mode: Option<&str>,
+    policy: &Policy,
+    path: &FieldPath<'_>,
+) -> Result<DisruptionMode, InvalidField> {
+    match (mode, policy) {
+        (None | Some("Pod"), _) => Ok(DisruptionMode::Pod),
+        (Some(mode @ "PodGroup"), Policy::Basic { .. }) => {
+            Err(path.invalid(mode, "needs a gang policy"))
+        }
+        (Some("PodGroup"), _) => Ok(DisruptionMode::PodGroup),
+        (Some(other), _) => Err(path.invalid(other, "must be Pod or PodGroup")),
+    }
+}
+
+/// Checks a preemption policy.
+pub fn preemption_policy(
+    policy: Option<&str>,
+    path: &FieldPath<'_>,
+) -> Result<Option<PreemptionPolicy>, InvalidField> {
+    match policy {
+        None => Ok(None),
+        Some("Never") => Ok(Some(PreemptionPolicy::Never)),
+        Some("PreemptLowerPriority") => Ok(Some(PreemptionPolicy::PreemptLowerPriority)),
+        Some(other) => Err(path.invalid(other, "must be Never or PreemptLowerPriority")),
+    }
+}
+
+/// Checks the name of a priority class; empty is the same as left out, as for pods.
+pub fn priority_class_name(
+    name: Option<&str>,
+    path: &FieldPath<'_>,
+) -> Result<Option<String>, InvalidField> {
+    match name {
+        None | Some("") => Ok(None),
+        Some(name) => match check_dns_subdomain(name) {
+            Ok(()) => Ok(Some(name.to_owned())),
+            Err(reason) => Err(path.invalid(name, reason)),
+        },
+    }
+}
+
+/// Checks topology constraints; a key is named once.
+pub fn topology(
+    list: &[WrittenTopology],
+    path: &FieldPath<'_>,
+) -> Result<Vec<Topology>, InvalidField> {
+    let mut keys = BTreeSet::new();
+    let mut checked = Vec::with_capacity(list.len());
+    for (index, one) in list.iter().enumerate() {
+        let path = path.index(index);
+        let key = path.child("key");
+        check_label_key(&one.key).map_err(|reason| key.invalid(&one.key, reason))?;
+        if !keys.insert(&one.key) {
+            return Err(key.invalid(&one.key, "another constraint has this key"));
+        }
+        let mode = match one.mode.as_str() {
+            "Required" => TopologyMode::Required,
+            "Preferred" => TopologyMode::Preferred,
+            other => {
+                let path = path.child("mode");
+                return Err(path.invalid(other, "must be Required or Preferred"));
+            }
+        };
+        checked.push(Topology {
+            key: one.key.clone(),
+            mode,
+        });
+    }
+    Ok(checked)
+}
+
+#[cfg(test)]
+#[allow(clippy::needless_pass_by_value)] // `json!(…)` reads best right at the call
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(json: Value) -> Result<Group, String> {
+        let written: WrittenGroup = serde_json::from_value(json).unwrap();
+        let spec = FieldPath::Root("spec");
+        written.validate(&spec).map_err(|error| error.to_string())
+    }
+
+    fn gang(min_count: Value) -> Value {
+        json!({"policy": {"gang": {"minCount": min_count}}})
+    }
+
+    fn with(mut json: Value, field: &str, value: Value) -> Value {
+        json[field] = value;
+        json
+    }
+
+    #[test]
+    fn a_small_gang_has_the_defaults() {
+        let expected = Group {
+            policy: Policy::Gang { min_count: 4 },
+            schedule_timeout_seconds: 300,
+            disruption_mode: DisruptionMode::Pod,
+            priority_class_name: None,
+            preemption_policy: None,
+            topology: vec![],
+        };
+        assert_eq!(read(gang(json!(4))), Ok(expected));
+    }
+
+    #[test]
+    fn everything_set() {
+        let group = read(json!({
+            "subsets": [{"name": "ps", "minMember": 1}, {"name": "worker", "minMember": 2_147_483_647_i64}],
+            "scheduleTimeoutSeconds": 86400,
+            "disruptionMode": "PodGroup",
+            "priorityClassName": "very.high",
+            "preemptionPolicy": "Never",
+            "topology": [{"key": "topology.kubernetes.io/zone", "mode": "Required"},
+                         {"key": "rack", "mode": "Preferred"}],
+        }))
+        .unwrap();
+        let subset = |name: &str, min_member| Subset {
+            name: name.to_owned(),
+            min_member,
+        };
+        assert_eq!(
+            group.policy,
+            Policy::Subsets(vec![subset("ps", 1), subset("worker", i32::MAX)])
+        );
+        assert_eq!(group.schedule_timeout_seconds, 86_400);
+        assert_eq!(group.disruption_mode, DisruptionMode::PodGroup);
+        assert_eq!(group.priority_class_name.as_deref(), Some("very.high"));
+        assert_eq!(group.preemption_policy, Some(PreemptionPolicy::Never));
+        let modes: Vec<_> = group.topology.iter().map(|one| one.mode).collect();
+        assert_eq!(modes, [TopologyMode::Required, TopologyMode::Preferred]);
+    }
+
+    #[test]
+    fn basic_may_leave_its_count_out() {
+        let basic = |value: Value| read(json!({"policy": {"basic": value}})).map(|one| one.policy);
+        assert_eq!(
+            basic(json!({})),
+            Ok(Policy::Basic {
+                desired_count: None
+            })
+        );
+        assert_eq!(
+            basic(json!({"desiredCount": 3})),
+            Ok(Policy::Basic {
+                desired_count: Some(3)
+            })
+        );
+        assert!(
+            basic(json!({"desiredCount": 0}))
+                .unwrap_err()
+                .starts_with("spec.policy.basic.desiredCount: 0")
+        );
+    }
+
+    #[test]
+    fn an_only_subset_needs_no_name() {
+        let group = read(json!({"subsets": [{"minMember": 3}]})).unwrap();
+        let only = Subset {
+            name: String::new(),
+            min_member: 3,
+        };
+        assert_eq!(group.policy, Policy::Subsets(vec![only]));
+    }
+
+    #[test]
+    fn absurd_counts_are_errors_about_the_field() {
+        for bad in [
+            json!(0),
+            json!(-1),
+            json!(2_147_483_648_i64),
+            json!(i64::MIN),
+            json!(u64::MAX),
+            json!(1e300),
+            json!(1.5),
+            json!(2.0),
+            json!("3"),
+            json!(""),
+            json!(null),
+            json!(true),
+            json!([1]),
+            json!({}),
+        ] {
+            let error = read(gang(bad.clone())).unwrap_err();
+            let expected = "must be a whole number from 1 to 2147483647";
+            assert_eq!(
+                error,
+                format!("spec.policy.gang.minCount: {bad}: {expected}")
+            );
+        }
+        for (bad, shown) in [
+            (json!(0), "0"),
+            (json!(86_401), "86401"),
+            (json!("5m"), "\"5m\""),
+        ] {
+            let error = read(with(gang(json!(1)), "scheduleTimeoutSeconds", bad)).unwrap_err();
+            let expected = "must be a whole number from 1 to 86400";
+            assert_eq!(
+                error,
+                format!("spec.scheduleTimeoutSeconds: {shown}: {expected}")
+            );
+        }
+    }
+
+    #[test]
+    fn bad_groups_are_refused_with_field_and_value() {
+        let many = |count: usize| {
+            let subset = |index| json!({"name": format!("s{index}"), "minMember": 1});
+            json!({"subsets": (0..count).map(subset).collect::<Vec<_>>()})
+        };
+        assert!(read(many(32)).is_ok());
+        let set = |field: &str, value: Value| with(gang(json!(1)), field, value);
+        let topology = |value: Value| set("topology", json!([value]));
+        for (json, start) in [
+            (json!({}), "spec.policy: null: one of policy and subsets"),
+            (
+                json!({"policy": {}}),
+                "spec.policy: null: one of gang and basic",
+            ),
+            (
+                json!({"policy": {"gang": {"minCount": 1}, "basic": {}}}),
+                r#"spec.policy: ["gang","basic"]"#,
+            ),
+            (
+                set("subsets", json!([{"name": "a", "minMember": 1}])),
+                r#"spec.subsets: ["a"]: must not"#,
+            ),
+            (json!({"subsets": []}), "spec.subsets: 0: must have 1 to 32"),
+            (many(33), "spec.subsets: 33: must have 1 to 32"),
+            (
+                json!({"subsets": [{"name": "A", "minMember": 1}]}),
+                r#"spec.subsets[0].name: "A""#,
+            ),
+            (
+                json!({"subsets": [{"name": "a", "minMember": 0}]}),
+                "spec.subsets[0].minMember: 0",
+            ),
+            (
+                json!({"subsets": [{"name": "a"}]}),
+                "spec.subsets[0].minMember: null",
+            ),
+            (
+                json!({"subsets": [{"name": "a", "minMember": 1}, {"minMember": 1}]}),
+                r#"spec.subsets[1].name: "": must not be empty"#,
+            ),
+            (
+                json!({"subsets": [{"name": "a", "minMember": 1}, {"name": "a", "minMember": 1}]}),
+                r#"spec.subsets[1].name: "a": another"#,
+            ),
+            (
+                set("disruptionMode", json!("All")),
+                r#"spec.disruptionMode: "All""#,
+            ),
+            (
+                json!({"policy": {"basic": {}}, "disruptionMode": "PodGroup"}),
+                r#"spec.disruptionMode: "PodGroup": needs a gang"#,
+            ),
+            (
+                set("preemptionPolicy", json!("Always")),
+                r#"spec.preemptionPolicy: "Always""#,
+            ),
+            (
+                set("priorityClassName", json!("High")),
+                r#"spec.priorityClassName: "High""#,
+            ),
+            (
+                topology(json!({"key": "a b", "mode": "Required"})),
+                r#"spec.topology[0].key: "a b""#,
+            ),
+            (
+                topology(json!({"mode": "Required"})),
+                r#"spec.topology[0].key: """#,
+            ),
+            (
+                topology(json!({"key": "a", "mode": "Maybe"})),
+                r#"spec.topology[0].mode: "Maybe""#,
+            ),
+            (
+                set(
+                    "topology",
+                    json!([{"key": "a", "mode": "Required"}, {"key": "a", "mode": "Preferred"}]),
+                ),
+                r#"spec.topology[1].key: "a": another"#,
+            ),
+        ] {
+            let error = read(json).unwrap_err();
+            assert!(error.starts_with(start), "{error}");
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! Whatever stands in an object, reading and checking it ends in a value or an error, never in a
+//! panic, and errors stay short. Real examples are mutated at random, many thousand times.
+//!
+//! A failure prints the seed of its case; `MUSTER_SEED=<seed>` runs that case alone.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use muster_api::group::WrittenGroup;
+use muster_api::invalid::FieldPath;
+use muster_api::names::{check_dns_label, check_dns_subdomain, check_label_key, check_label_value};
+use muster_api::node_selector::{WrittenNodeSelector, WrittenPreferredTerm};
+use muster_api::parents::check_parents;
+use muster_api::pod::Pod;
+use muster_api::pod_requests::pod_requests;
+use muster_api::quantity::Quantity;
+use muster_api::resources::{Place, WrittenResources, list_in_base_units, validate};
+use muster_api::selector::{Labels, WrittenLabelSelector};
+use muster_api::toleration::{WrittenTaint, WrittenToleration};
+use serde_json::{Value, json};
+
+const CASES: u64 = 20_000;
+const ROOT: FieldPath<'static> = FieldPath::Root("spec");
+
+/// A small generator (splitmix64): the cases must be the same on every machine.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((mixed ^ (mixed >> 31)) % sides as u64) as usize
+    }
+
+    fn pick<'a, T: ?Sized>(&mut self, from: &[&'a T]) -> &'a T {
+        from[self.roll(from.len())]
+    }
+}
+
+const ODD_TEXTS: &[&str] = &[
+    "",
+    "0",
+    "-",
+    "+",
+    ".",
+    "..",
+    "-1",
+    "1e",
+    "1e99",
+    "1e-99",
+    "1E2147483647",
+    "1e-2147483648",
+    "9223372036854775807",
+    "9223372036854775808",
+    "8Ei",
+    "0.1Ei",
+    "1n",
+    "500m",
+    "1.5Gi",
+    "é",
+    "١",
+    "\u{0}",
+    "a/b/c",
+    "/",
+    "a b",
+    "In",
+    "NotIn",
+    "Exists",
+    "DoesNotExist",
+    "Gt",
+    "Lt",
+    "Equal",
+    "NoSchedule",
+    "NoExecute",
+    "Always",
+    "PodGroup",
+    "Pod",
+    "Infeasible",
+    "PodResizePending",
+    "cpu",
+    "memory",
+    "hugepages-2Mi",
+    "hugepages-",
+    "nvidia.com/gpu",
+    "metadata.name",
+    "Required",
+];
+
+const ODD_KEYS: &[&str] = &[
+    "cpu",
+    "memory",
+    "pods",
+    "hugepages-2Mi",
+    "hugepages-x",
+    "nvidia.com/gpu",
+    "requests",
+    "limits",
+    "resources",
+    "overhead",
+    "status",
+    "key",
+    "operator",
+    "values",
+    "unknown",
+    "",
+    "a b",
+    "gang",
+];
+
+fn odd_text(dice: &mut Dice) -> String {
+    match dice.roll(4) {
+        0 => ODD_TEXTS[dice.roll(ODD_TEXTS.len())].repeat(dice.roll(300)),
+        1 => {
+            let alphabet: Vec<char> = "0123456789.+-eEinumkKMGTPaZ/_ é".chars().collect();
+            (0..dice.roll(12))
+                .map(|_| alphabet[dice.roll(alphabet.len())])
+                .collect()
+        }
+        _ => dice.pick(ODD_TEXTS).to_owned(),
+    }
+}
+
+fn odd_value(dice: &mut Dice) -> Value {
+    match dice.roll(12) {
+        0 => Value::Null,
+        1 => json!(true),
+        2 => json!([]),
+        3 => json!({}),
+        4 => json!(-1),
+        5 => json!(u64::MAX),
+        6 => json!(i64::MIN),
+        7 => json!(1e300),
+        8 => json!(0.1),
+        9 => json!([odd_text(dice), odd_text(dice)]),
+        _ => json!(odd_text(dice)),
+    }
+}
+
+/// Changes something somewhere.
+fn mutate(value: &mut Value, dice: &mut Dice) {
+    match value {
+        Value::Object(map) if !map.is_empty() && dice.roll(8) > 0 => {
+            let keys: Vec<String> = map.keys().cloned().collect();
+            let key = &keys[dice.roll(keys.len())];
+            match dice.roll(12) {
+                0 => drop(map.remove(key)),
+                1 => drop(map.insert(dice.pick(ODD_KEYS).to_owned(), odd_value(dice))),
+                2 => {
+                    let moved = map.remove(key).unwrap_or_default();
+                    map.insert(odd_text(dice), moved);
+                }
+                _ => mutate(&mut map[key], dice),
+            }
+        }
+        Value::Array(list) if !list.is_empty() && dice.roll(8) > 0 => {
+            let index = dice.roll(list.len());
+            match dice.roll(8) {
+                0 => drop(list.remove(index)),
+                1 => list.push(list[index].clone()),
+                _ => mutate(&mut list[index], dice),
+            }
+        }
+        other => *other = odd_value(dice),
+    }
+}
+
+fn examples() -> Vec<Value> {
+    let list = json!({"cpu": "1.5", "memory": "1Gi", "nvidia.com/gpu": 2, "hugepages-2Mi": "4Mi"});
+    let both = json!({"requests": list, "limits": list});
+    let container = json!({"name": "a", "restartPolicy": "Always", "resources": both});
+    let state = json!({"name": "a", "allocatedResources": list, "resources": both});
+    let term = json!({
+        "matchExpressions": [
+            {"key": "e.com/k", "operator": "In", "values": ["a", "b"]},
+            {"key": "n", "operator": "Gt", "values": ["5"]},
+        ],
+        "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}],
+    });
+    vec![
+        json!({
+            "metadata": {"name": "p", "namespace": "d"},
+            "spec": {
+                "containers": [container, {"name": "b"}], "initContainers": [container],
+                "resources": {"requests": {"cpu": 4}, "limits": {"memory": "8Gi"}},
+                "overhead": {"cpu": "1m"},
+            },
+            "status": {
+                "containerStatuses": [state], "initContainerStatuses": [state],
+                "conditions": [{"type": "PodResizePending", "reason": "Infeasible"}],
+                "resources": both, "allocatedResources": list,
+            },
+        }),
+        list,
+        json!({"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "k", "operator": "Exists"}]}),
+        json!({"nodeSelectorTerms": [term, {}]}),
+        json!([{"weight": 5, "preference": term}]),
+        json!([{"key": "a", "operator": "Equal", "value": "b", "effect": "NoExecute", "tolerationSeconds": 5}]),
+        json!([{"key": "a", "value": "b", "effect": "NoSchedule"}]),
+        json!({
+            "policy": {"gang": {"minCount": 4}}, "scheduleTimeoutSeconds": 60,
+            "disruptionMode": "PodGroup", "priorityClassName": "high", "preemptionPolicy": "Never",
+            "topology": [{"key": "zone", "mode": "Required"}],
+        }),
+        json!({"subsets": [{"name": "a", "minMember": 1}, {"name": "b", "minMember": 2}]}),
+        json!({"a": "b", "b": "c", "c": "a"}),
+        json!("1.5Gi"),
+    ]
+}
+
+/// Reads the value as everything it could be; returns the errors as text.
+fn read_as_everything(value: &Value) -> Vec<String> {
+    let mut errors = Vec::new();
+    let mut note = |error: Option<String>| errors.extend(error);
+    if let Ok(pod) = Pod::deserialize_from(value) {
+        for use_status in [false, true] {
+            note(
+                pod_requests(&pod, use_status)
+                    .err()
+                    .map(|error| error.reason),
+            );
+        }
+    }
+    if let Ok(list) = WrittenResources::deserialize_from(value) {
+        for place in [Place::Container, Place::Pod, Place::Node, Place::Group] {
+            let units =
+                validate(&list, place, &ROOT).and_then(|list| list_in_base_units(&list, &ROOT));
+            note(units.err().map(|error| error.to_string()));
+        }
+    }
+    let labels = Labels::from([("k".to_owned(), "5".to_owned())]);
+    if let Ok(selector) = Option::<WrittenLabelSelector>::deserialize_from(value) {
+        let checked = WrittenLabelSelector::validate(selector.as_ref(), &ROOT);
+        note(
+            checked
+                .map(|selector| selector.matches(&labels))
+                .err()
+                .map(|error| error.to_string()),
+        );
+    }
+    if let Ok(selector) = WrittenNodeSelector::deserialize_from(value) {
+        let matched = selector
+            .validate(&ROOT)
+            .map(|selector| selector.matches(&labels, "n1"));
+        note(matched.err().map(|error| error.to_string()));
+    }
+    if let Ok(terms) = Vec::<WrittenPreferredTerm>::deserialize_from(value) {
+        note(
+            WrittenPreferredTerm::validate_all(&terms, &ROOT)
+                .err()
+                .map(|error| error.to_string()),
+        );
+    }
+    if let Ok(list) = Vec::<WrittenToleration>::deserialize_from(value) {
+        note(
+            WrittenToleration::validate_all(&list, &ROOT)
+                .err()
+                .map(|error| error.to_string()),
+        );
+    }
+    if let Ok(list) = Vec::<WrittenTaint>::deserialize_from(value) {
+        note(
+            WrittenTaint::validate_all(&list, &ROOT)
+                .err()
+                .map(|error| error.to_string()),
+        );
+    }
+    if let Ok(group) = WrittenGroup::deserialize_from(value) {
+        note(group.validate(&ROOT).err().map(|error| error.to_string()));
+    }
+    if let Ok(parents) = BTreeMap::<String, String>::deserialize_from(value) {
+        note(
+            check_parents("a", &parents, &ROOT)
+                .err()
+                .map(|error| error.to_string()),
+        );
+    }
+    if let Value::String(text) = value {
+        read_as_every_text(text, note);
+    }
+    errors
+}
+
+fn read_as_every_text(text: &str, mut note: impl FnMut(Option<String>)) {
+    match text.parse::<Quantity>() {
+        Ok(quantity) => {
+            assert_eq!(quantity.to_string().parse(), Ok(quantity));
+            note(quantity.milli_value().err().map(|error| error.to_string()));
+        }
+        Err(error) => note(Some(error.to_string())),
+    }
+    for check in [
+        check_dns_label,
+        check_dns_subdomain,
+        check_label_key,
+        check_label_value,
+    ] {
+        note(check(text).err());
+    }
+}
+
+trait FromValue: Sized {
+    fn deserialize_from(value: &Value) -> Result<Self, serde_json::Error>;
+}
+
+impl<T: serde::de::DeserializeOwned> FromValue for T {
+    fn deserialize_from(value: &Value) -> Result<T, serde_json::Error> {
+        T::deserialize(value)
+    }
+}
+
+fn run(seed: u64) {
+    let mut dice = Dice(seed);
+    let mut examples = examples();
+    let mut value = examples.swap_remove(dice.roll(examples.len()));
+    for _ in 0..=dice.roll(4) {
+        mutate(&mut value, &mut dice);
+    }
+    for error in read_as_everything(&value) {
+        assert!(error.len() < 4000, "an error of {} bytes", error.len());
+    }
+}
+
+#[test]
+fn mutated_objects_give_values_or_short_errors() {
+    if let Some(seed) = std::env::var("MUSTER_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok())
+    {
+        run(seed);
+        return;
+    }
+    for seed in 0..CASES {
+        let outcome = catch_unwind(AssertUnwindSafe(|| run(seed)));
+        assert!(outcome.is_ok(), "failed with MUSTER_SEED={seed}");
+    }
+}
+
+#[test]
+fn the_examples_themselves_are_good_for_something() {
+    for example in examples() {
+        let errors = read_as_everything(&example);
+        assert!(errors.len() < 16, "{example}: {errors:?}");
+    }
+    // The mutations must reach deep: of the pods, some still pass and some fail in a field.
+    let (mut good, mut bad) = (0, 0);
+    for seed in 0..500 {
+        let mut pod = examples().swap_remove(0);
+        mutate(&mut pod, &mut Dice(seed));
+        if let Ok(pod) = Pod::deserialize_from(&pod) {
+            match pod_requests(&pod, true) {
+                Ok(_) => good += 1,
+                Err(_) => bad += 1,
+            }
+        }
+    }
+    assert!(good > 50 && bad > 20, "{good} good, {bad} bad");
+}
