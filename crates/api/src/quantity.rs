@@ -9,6 +9,8 @@
 //! another number than the one written does harm.
 //! Two more differences are meant: a text without digits (`"m"`, `"+"`) is refused although
 //! Kubernetes reads it as zero, and an exponent that does not fit `i32` is refused, not wrapped.
+//! Negative values round away from zero throughout; Kubernetes says so too, but its code for long
+//! fractions rounds them up. No resource may be negative, so it makes no odds.
 //!
 //! It must not know what is measured (names and units of resources are in `resources`) nor JSON
 //! (`written_quantity`).

@@ -1,0 +1,40 @@
+//! Our reckoning gives the numbers that Kubernetes' own code gives.
+//!
+//! `kubernetes_answers/answers.jsonl` holds random quantities and pods with the answers of the Go
+//! libraries; `kubernetes_answers/main.go` is the program that asked them.
+
+use muster_api::pod::Pod;
+use muster_api::pod_requests::pod_requests;
+use muster_api::quantity::Quantity;
+use serde_json::{Value, json};
+
+const ANSWERS: &str = include_str!("kubernetes_answers/answers.jsonl");
+
+fn ours(line: &Value) -> Value {
+    if let Some(text) = line["q"].as_str() {
+        let quantity: Quantity = text.parse().unwrap();
+        return json!([quantity.value(), quantity.milli_value().unwrap()]);
+    }
+    let pod: Pod = serde_json::from_value(line["pod"].clone()).unwrap();
+    let answer = pod_requests(&pod, line["use"] == true).unwrap();
+    json!([
+        answer.requests,
+        [answer.scoring_cpu_milli, answer.scoring_memory_bytes],
+        [
+            answer.placed_scoring_cpu_milli,
+            answer.placed_scoring_memory_bytes
+        ],
+    ])
+}
+
+#[test]
+fn the_numbers_are_those_of_kubernetes() {
+    let lines: Vec<Value> = ANSWERS
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert!(lines.len() > 500);
+    for line in lines {
+        assert_eq!(ours(&line), line["answer"], "{line}");
+    }
+}
