@@ -61,11 +61,7 @@ pub(crate) fn aggregate<'a>(
 }
 
 /// Adds `list`, and of `fill` what `list` does not name. A zero that is written counts as named.
-pub(crate) fn add(
-    into: &mut ResourceList,
-    list: &ResourceList,
-    fill: &ResourceList,
-) -> Result<(), Overflow> {
+pub(crate) fn add(into: &mut ResourceList, list: &ResourceList, fill: &ResourceList) -> Result<(), Overflow> {
     let missing = fill.iter().filter(|(name, _)| !list.contains_key(*name));
     for (name, &quantity) in list.iter().chain(missing) {
         match into.get_mut(name) {
@@ -73,10 +69,7 @@ pub(crate) fn add(
                 into.insert(name.clone(), quantity);
             }
             Some(sum) => {
-                *sum = sum.checked_add(quantity).map_err(|_| Overflow {
-                    resource: name.clone(),
-                    addend: quantity,
-                })?;
+                *sum = sum.checked_add(quantity).map_err(|_| Overflow { resource: name.clone(), addend: quantity })?;
             }
         }
     }
@@ -108,10 +101,7 @@ mod tests {
     /// The need for cpu, if any container names it.
     fn need(parts: &[(Role, Option<i64>)], fill: Option<i64>) -> Option<i64> {
         let list = |millis: Option<i64>| millis.map(cpu).unwrap_or_default();
-        let lists: Vec<_> = parts
-            .iter()
-            .map(|&(role, millis)| (role, list(millis)))
-            .collect();
+        let lists: Vec<_> = parts.iter().map(|&(role, millis)| (role, list(millis))).collect();
         let shares = lists.iter().map(|(role, list)| Share { role: *role, list });
         let total = aggregate(shares, &list(fill)).unwrap();
         total.get("cpu").map(|sum| sum.milli_value().unwrap())
@@ -125,23 +115,9 @@ mod tests {
             (&[(Main, Some(100)), (Init, Some(250))], Some(250)),
             (&[(Main, Some(300)), (Init, Some(250))], Some(300)),
             // Init containers before a sidecar do not run beside it, those after it do.
-            (
-                &[(Main, Some(100)), (Init, Some(500)), (Sidecar, Some(50))],
-                Some(500),
-            ),
-            (
-                &[(Main, Some(100)), (Sidecar, Some(50)), (Init, Some(500))],
-                Some(550),
-            ),
-            (
-                &[
-                    (Main, Some(10)),
-                    (Sidecar, Some(50)),
-                    (Init, Some(20)),
-                    (Sidecar, Some(70)),
-                ],
-                Some(130),
-            ),
+            (&[(Main, Some(100)), (Init, Some(500)), (Sidecar, Some(50))], Some(500)),
+            (&[(Main, Some(100)), (Sidecar, Some(50)), (Init, Some(500))], Some(550)),
+            (&[(Main, Some(10)), (Sidecar, Some(50)), (Init, Some(20)), (Sidecar, Some(70))], Some(130)),
             (&[(Main, None), (Init, None)], None),
             (&[(Main, Some(0))], Some(0)),
         ] {
@@ -151,20 +127,13 @@ mod tests {
 
     #[test]
     fn a_fill_stands_in_only_for_what_is_left_out() {
-        assert_eq!(
-            need(&[(Main, None), (Main, Some(0)), (Main, Some(7))], Some(100)),
-            Some(107)
-        );
-        assert_eq!(
-            need(&[(Sidecar, None), (Init, None), (Main, None)], Some(100)),
-            Some(200)
-        );
+        assert_eq!(need(&[(Main, None), (Main, Some(0)), (Main, Some(7))], Some(100)), Some(107));
+        assert_eq!(need(&[(Sidecar, None), (Init, None), (Main, None)], Some(100)), Some(200));
     }
 
     #[test]
     fn an_overflow_names_the_resource() {
-        let most: ResourceList =
-            [("memory".to_owned(), Quantity::from_units(i64::MAX).unwrap())].into();
+        let most: ResourceList = [("memory".to_owned(), Quantity::from_units(i64::MAX).unwrap())].into();
         let shares = [&most, &most].map(|list| Share { role: Main, list });
         let error = aggregate(shares.into_iter(), &ResourceList::new()).unwrap_err();
         assert_eq!(error.resource, "memory");
@@ -176,20 +145,10 @@ mod tests {
             let started = parts[..end].iter().filter(|(role, _)| *role == Sidecar);
             started.map(|(_, cpu)| cpu).sum()
         };
-        let early = parts
-            .iter()
-            .enumerate()
-            .filter(|(_, (role, _))| *role != Main);
+        let early = parts.iter().enumerate().filter(|(_, (role, _))| *role != Main);
         let stages = early.map(|(index, (_, cpu))| sidecars_before(index) + cpu);
-        let main: i64 = parts
-            .iter()
-            .filter(|(role, _)| *role == Main)
-            .map(|(_, cpu)| cpu)
-            .sum();
-        stages
-            .max()
-            .unwrap_or(0)
-            .max(main + sidecars_before(parts.len()))
+        let main: i64 = parts.iter().filter(|(role, _)| *role == Main).map(|(_, cpu)| cpu).sum();
+        stages.max().unwrap_or(0).max(main + sidecars_before(parts.len()))
     }
 
     fn parts() -> impl Strategy<Value = Vec<(Role, i64)>> {

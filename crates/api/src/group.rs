@@ -189,10 +189,7 @@ impl WrittenGroup {
                 self.priority_class_name.as_deref(),
                 &path.child("priorityClassName"),
             )?,
-            preemption_policy: preemption_policy(
-                self.preemption_policy.as_deref(),
-                &path.child("preemptionPolicy"),
-            )?,
+            preemption_policy: preemption_policy(self.preemption_policy.as_deref(), &path.child("preemptionPolicy"))?,
             topology: topology(&self.topology, &path.child("topology"))?,
             policy,
         })
@@ -232,9 +229,7 @@ impl WrittenPolicy {
                 Ok(Policy::Basic { desired_count })
             }
             (None, None) => Err(path.invalid(&(), "one of gang and basic must be set")),
-            (Some(_), Some(_)) => {
-                Err(path.invalid(&["gang", "basic"], "only one of gang and basic may be set"))
-            }
+            (Some(_), Some(_)) => Err(path.invalid(&["gang", "basic"], "only one of gang and basic may be set")),
         }
     }
 }
@@ -253,19 +248,12 @@ pub fn schedule_timeout(value: &Value, path: &FieldPath<'_>) -> Result<u32, Inva
     integer_in(&SCHEDULE_TIMEOUT_SECONDS, value, path).map(|number| number as u32)
 }
 
-fn integer_in(
-    range: &RangeInclusive<i64>,
-    value: &Value,
-    path: &FieldPath<'_>,
-) -> Result<i64, InvalidField> {
-    value
-        .as_i64()
-        .filter(|number| range.contains(number))
-        .ok_or_else(|| {
-            let (low, high) = (range.start(), range.end());
-            let reason = format_args!("must be a whole number from {low} to {high}");
-            path.invalid(value, reason)
-        })
+fn integer_in(range: &RangeInclusive<i64>, value: &Value, path: &FieldPath<'_>) -> Result<i64, InvalidField> {
+    value.as_i64().filter(|number| range.contains(number)).ok_or_else(|| {
+        let (low, high) = (range.start(), range.end());
+        let reason = format_args!("must be a whole number from {low} to {high}");
+        path.invalid(value, reason)
+    })
 }
 
 /// Checks a group's subsets: 1 to 32, unique names, and no name needed if there is only one.
@@ -285,10 +273,7 @@ pub fn subsets(list: &[WrittenSubset], path: &FieldPath<'_>) -> Result<Vec<Subse
         if !names.insert(&one.name) {
             return Err(name.invalid(&one.name, "another subset has this name"));
         }
-        checked.push(Subset {
-            name: one.name.clone(),
-            min_member: count(&one.min_member, &path.child("minMember"))?,
-        });
+        checked.push(Subset { name: one.name.clone(), min_member: count(&one.min_member, &path.child("minMember"))? });
     }
     Ok(checked)
 }
@@ -301,19 +286,14 @@ pub fn disruption_mode(
 ) -> Result<DisruptionMode, InvalidField> {
     match (mode, policy) {
         (None | Some("Pod"), _) => Ok(DisruptionMode::Pod),
-        (Some(mode @ "PodGroup"), Policy::Basic { .. }) => {
-            Err(path.invalid(mode, "needs a gang policy"))
-        }
+        (Some(mode @ "PodGroup"), Policy::Basic { .. }) => Err(path.invalid(mode, "needs a gang policy")),
         (Some("PodGroup"), _) => Ok(DisruptionMode::PodGroup),
         (Some(other), _) => Err(path.invalid(other, "must be Pod or PodGroup")),
     }
 }
 
 /// Checks a preemption policy.
-pub fn preemption_policy(
-    policy: Option<&str>,
-    path: &FieldPath<'_>,
-) -> Result<Option<PreemptionPolicy>, InvalidField> {
+pub fn preemption_policy(policy: Option<&str>, path: &FieldPath<'_>) -> Result<Option<PreemptionPolicy>, InvalidField> {
     match policy {
         None => Ok(None),
         Some("Never") => Ok(Some(PreemptionPolicy::Never)),
@@ -323,10 +303,7 @@ pub fn preemption_policy(
 }
 
 /// Checks the name of a priority class; empty is the same as left out, as for pods.
-pub fn priority_class_name(
-    name: Option<&str>,
-    path: &FieldPath<'_>,
-) -> Result<Option<String>, InvalidField> {
+pub fn priority_class_name(name: Option<&str>, path: &FieldPath<'_>) -> Result<Option<String>, InvalidField> {
     match name {
         None | Some("") => Ok(None),
         Some(name) => match check_dns_subdomain(name) {
@@ -337,10 +314,7 @@ pub fn priority_class_name(
 }
 
 /// Checks topology constraints; a key is named once.
-pub fn topology(
-    list: &[WrittenTopology],
-    path: &FieldPath<'_>,
-) -> Result<Vec<Topology>, InvalidField> {
+pub fn topology(list: &[WrittenTopology], path: &FieldPath<'_>) -> Result<Vec<Topology>, InvalidField> {
     let mut keys = BTreeSet::new();
     let mut checked = Vec::with_capacity(list.len());
     for (index, one) in list.iter().enumerate() {
@@ -358,10 +332,7 @@ pub fn topology(
                 return Err(path.invalid(other, "must be Required or Preferred"));
             }
         };
-        checked.push(Topology {
-            key: one.key.clone(),
-            mode,
-        });
+        checked.push(Topology { key: one.key.clone(), mode });
     }
     Ok(checked)
 }
@@ -412,14 +383,8 @@ mod tests {
                          {"key": "rack", "mode": "Preferred"}],
         }))
         .unwrap();
-        let subset = |name: &str, min_member| Subset {
-            name: name.to_owned(),
-            min_member,
-        };
-        assert_eq!(
-            group.policy,
-            Policy::Subsets(vec![subset("ps", 1), subset("worker", i32::MAX)])
-        );
+        let subset = |name: &str, min_member| Subset { name: name.to_owned(), min_member };
+        assert_eq!(group.policy, Policy::Subsets(vec![subset("ps", 1), subset("worker", i32::MAX)]));
         assert_eq!(group.schedule_timeout_seconds, 86_400);
         assert_eq!(group.disruption_mode, DisruptionMode::PodGroup);
         assert_eq!(group.priority_class_name.as_deref(), Some("very.high"));
@@ -431,32 +396,15 @@ mod tests {
     #[test]
     fn basic_may_leave_its_count_out() {
         let basic = |value: Value| read(json!({"policy": {"basic": value}})).map(|one| one.policy);
-        assert_eq!(
-            basic(json!({})),
-            Ok(Policy::Basic {
-                desired_count: None
-            })
-        );
-        assert_eq!(
-            basic(json!({"desiredCount": 3})),
-            Ok(Policy::Basic {
-                desired_count: Some(3)
-            })
-        );
-        assert!(
-            basic(json!({"desiredCount": 0}))
-                .unwrap_err()
-                .starts_with("spec.policy.basic.desiredCount: 0")
-        );
+        assert_eq!(basic(json!({})), Ok(Policy::Basic { desired_count: None }));
+        assert_eq!(basic(json!({"desiredCount": 3})), Ok(Policy::Basic { desired_count: Some(3) }));
+        assert!(basic(json!({"desiredCount": 0})).unwrap_err().starts_with("spec.policy.basic.desiredCount: 0"));
     }
 
     #[test]
     fn an_only_subset_needs_no_name() {
         let group = read(json!({"subsets": [{"minMember": 3}]})).unwrap();
-        let only = Subset {
-            name: String::new(),
-            min_member: 3,
-        };
+        let only = Subset { name: String::new(), min_member: 3 };
         assert_eq!(group.policy, Policy::Subsets(vec![only]));
     }
 
@@ -480,22 +428,12 @@ mod tests {
         ] {
             let error = read(gang(bad.clone())).unwrap_err();
             let expected = "must be a whole number from 1 to 2147483647";
-            assert_eq!(
-                error,
-                format!("spec.policy.gang.minCount: {bad}: {expected}")
-            );
+            assert_eq!(error, format!("spec.policy.gang.minCount: {bad}: {expected}"));
         }
-        for (bad, shown) in [
-            (json!(0), "0"),
-            (json!(86_401), "86401"),
-            (json!("5m"), "\"5m\""),
-        ] {
+        for (bad, shown) in [(json!(0), "0"), (json!(86_401), "86401"), (json!("5m"), "\"5m\"")] {
             let error = read(with(gang(json!(1)), "scheduleTimeoutSeconds", bad)).unwrap_err();
             let expected = "must be a whole number from 1 to 86400";
-            assert_eq!(
-                error,
-                format!("spec.scheduleTimeoutSeconds: {shown}: {expected}")
-            );
+            assert_eq!(error, format!("spec.scheduleTimeoutSeconds: {shown}: {expected}"));
         }
     }
 
@@ -510,32 +448,14 @@ mod tests {
         let topology = |value: Value| set("topology", json!([value]));
         for (json, start) in [
             (json!({}), "spec.policy: null: one of policy and subsets"),
-            (
-                json!({"policy": {}}),
-                "spec.policy: null: one of gang and basic",
-            ),
-            (
-                json!({"policy": {"gang": {"minCount": 1}, "basic": {}}}),
-                r#"spec.policy: ["gang","basic"]"#,
-            ),
-            (
-                set("subsets", json!([{"name": "a", "minMember": 1}])),
-                r#"spec.subsets: ["a"]: must not"#,
-            ),
+            (json!({"policy": {}}), "spec.policy: null: one of gang and basic"),
+            (json!({"policy": {"gang": {"minCount": 1}, "basic": {}}}), r#"spec.policy: ["gang","basic"]"#),
+            (set("subsets", json!([{"name": "a", "minMember": 1}])), r#"spec.subsets: ["a"]: must not"#),
             (json!({"subsets": []}), "spec.subsets: 0: must have 1 to 32"),
             (many(33), "spec.subsets: 33: must have 1 to 32"),
-            (
-                json!({"subsets": [{"name": "A", "minMember": 1}]}),
-                r#"spec.subsets[0].name: "A""#,
-            ),
-            (
-                json!({"subsets": [{"name": "a", "minMember": 0}]}),
-                "spec.subsets[0].minMember: 0",
-            ),
-            (
-                json!({"subsets": [{"name": "a"}]}),
-                "spec.subsets[0].minMember: null",
-            ),
+            (json!({"subsets": [{"name": "A", "minMember": 1}]}), r#"spec.subsets[0].name: "A""#),
+            (json!({"subsets": [{"name": "a", "minMember": 0}]}), "spec.subsets[0].minMember: 0"),
+            (json!({"subsets": [{"name": "a"}]}), "spec.subsets[0].minMember: null"),
             (
                 json!({"subsets": [{"name": "a", "minMember": 1}, {"minMember": 1}]}),
                 r#"spec.subsets[1].name: "": must not be empty"#,
@@ -544,39 +464,18 @@ mod tests {
                 json!({"subsets": [{"name": "a", "minMember": 1}, {"name": "a", "minMember": 1}]}),
                 r#"spec.subsets[1].name: "a": another"#,
             ),
-            (
-                set("disruptionMode", json!("All")),
-                r#"spec.disruptionMode: "All""#,
-            ),
+            (set("disruptionMode", json!("All")), r#"spec.disruptionMode: "All""#),
             (
                 json!({"policy": {"basic": {}}, "disruptionMode": "PodGroup"}),
                 r#"spec.disruptionMode: "PodGroup": needs a gang"#,
             ),
+            (set("preemptionPolicy", json!("Always")), r#"spec.preemptionPolicy: "Always""#),
+            (set("priorityClassName", json!("High")), r#"spec.priorityClassName: "High""#),
+            (topology(json!({"key": "a b", "mode": "Required"})), r#"spec.topology[0].key: "a b""#),
+            (topology(json!({"mode": "Required"})), r#"spec.topology[0].key: """#),
+            (topology(json!({"key": "a", "mode": "Maybe"})), r#"spec.topology[0].mode: "Maybe""#),
             (
-                set("preemptionPolicy", json!("Always")),
-                r#"spec.preemptionPolicy: "Always""#,
-            ),
-            (
-                set("priorityClassName", json!("High")),
-                r#"spec.priorityClassName: "High""#,
-            ),
-            (
-                topology(json!({"key": "a b", "mode": "Required"})),
-                r#"spec.topology[0].key: "a b""#,
-            ),
-            (
-                topology(json!({"mode": "Required"})),
-                r#"spec.topology[0].key: """#,
-            ),
-            (
-                topology(json!({"key": "a", "mode": "Maybe"})),
-                r#"spec.topology[0].mode: "Maybe""#,
-            ),
-            (
-                set(
-                    "topology",
-                    json!([{"key": "a", "mode": "Required"}, {"key": "a", "mode": "Preferred"}]),
-                ),
+                set("topology", json!([{"key": "a", "mode": "Required"}, {"key": "a", "mode": "Preferred"}])),
                 r#"spec.topology[1].key: "a": another"#,
             ),
         ] {

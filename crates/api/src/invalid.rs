@@ -48,11 +48,7 @@ impl<'a> FieldPath<'a> {
     }
 
     /// An error about this field.
-    pub fn invalid<V: Serialize + ?Sized>(
-        &self,
-        value: &V,
-        reason: impl fmt::Display,
-    ) -> InvalidField {
+    pub fn invalid<V: Serialize + ?Sized>(&self, value: &V, reason: impl fmt::Display) -> InvalidField {
         InvalidField {
             field: self.to_string(),
             value: shown(&serde_json::to_string(value).unwrap_or_default()),
@@ -87,12 +83,7 @@ pub struct InvalidField {
 impl InvalidField {
     /// Names the object, e.g. `Pod default/a-0`.
     pub fn on(self, object: impl fmt::Display) -> Invalid {
-        Invalid {
-            object: object.to_string(),
-            field: self.field,
-            value: self.value,
-            reason: self.reason,
-        }
+        Invalid { object: object.to_string(), field: self.field, value: self.value, reason: self.reason }
     }
 }
 
@@ -128,27 +119,15 @@ mod tests {
         let containers = spec.child("containers");
         let container = containers.index(0);
         let requests = container.child("requests");
-        let error = requests
-            .key("cpu")
-            .invalid("1x", "no such suffix")
-            .on("Pod default/a-0");
-        assert_eq!(
-            error.to_string(),
-            r#"Pod default/a-0: spec.containers[0].requests[cpu]: "1x": no such suffix"#
-        );
+        let error = requests.key("cpu").invalid("1x", "no such suffix").on("Pod default/a-0");
+        assert_eq!(error.to_string(), r#"Pod default/a-0: spec.containers[0].requests[cpu]: "1x": no such suffix"#);
     }
 
     #[test]
     fn numbers_and_lists_are_shown_as_written() {
         let path = FieldPath::Root("minCount");
-        assert_eq!(
-            path.invalid(&0, "too small").to_string(),
-            "minCount: 0: too small"
-        );
-        assert_eq!(
-            path.invalid(&["a", "b"], "no").to_string(),
-            r#"minCount: ["a","b"]: no"#
-        );
+        assert_eq!(path.invalid(&0, "too small").to_string(), "minCount: 0: too small");
+        assert_eq!(path.invalid(&["a", "b"], "no").to_string(), r#"minCount: ["a","b"]: no"#);
     }
 
     #[test]

@@ -37,9 +37,7 @@ pub fn check_label_key(text: &str) -> Result<(), String> {
     if name.contains('/') {
         return Err("must have at most one \"/\"".to_owned());
     }
-    check_length(name, SHORT)
-        .and_then(|()| check_name_shape(name))
-        .map_err(|reason| format!("the name: {reason}"))
+    check_length(name, SHORT).and_then(|()| check_name_shape(name)).map_err(|reason| format!("the name: {reason}"))
 }
 
 /// Checks a label value: empty, or at most 63 characters in the shape of a label key's name.
@@ -74,11 +72,9 @@ fn check_name_shape(text: &str) -> Result<(), String> {
     if has_shape(text, edge, |byte| edge(byte) || b"-_.".contains(&byte)) {
         Ok(())
     } else {
-        Err(
-            "must consist of letters, digits, \"-\", \"_\" and \".\", and start and end with a \
+        Err("must consist of letters, digits, \"-\", \"_\" and \".\", and start and end with a \
              letter or digit"
-                .to_owned(),
-        )
+            .to_owned())
     }
 }
 
@@ -103,19 +99,7 @@ mod tests {
         for good in ["a", "0", "a-b", "my-name", "123-abc", &long(63)] {
             assert_eq!(check_dns_label(good), Ok(()), "{good}");
         }
-        for bad in [
-            "",
-            "-",
-            "-a",
-            "a-",
-            "A",
-            "a.b",
-            "a_b",
-            "a b",
-            "é",
-            "a\n",
-            &long(64),
-        ] {
+        for bad in ["", "-", "-a", "a-", "A", "a.b", "a_b", "a b", "é", "a\n", &long(64)] {
             assert!(check_dns_label(bad).is_err(), "{bad}");
         }
     }
@@ -125,18 +109,7 @@ mod tests {
         for good in ["a", "example.com", "0.1", "a-b.c-d", &long(253), &long(64)] {
             assert_eq!(check_dns_subdomain(good), Ok(()), "{good}");
         }
-        for bad in [
-            "",
-            ".",
-            "a.",
-            ".a",
-            "a..b",
-            "A.b",
-            "a.-b",
-            "a_b.c",
-            "a/b",
-            &long(254),
-        ] {
+        for bad in ["", ".", "a.", ".a", "a..b", "A.b", "a.-b", "a_b.c", "a/b", &long(254)] {
             assert!(check_dns_subdomain(bad).is_err(), "{bad}");
         }
     }
@@ -144,32 +117,11 @@ mod tests {
     #[test]
     fn label_keys() {
         let full = format!("{}/{}", long(253), long(63));
-        for good in [
-            "a",
-            "A",
-            "my.name",
-            "my_name",
-            "topology.kubernetes.io/zone",
-            "e.com/A-b_c.d",
-            &full,
-        ] {
+        for good in ["a", "A", "my.name", "my_name", "topology.kubernetes.io/zone", "e.com/A-b_c.d", &full] {
             assert_eq!(check_label_key(good), Ok(()), "{good}");
         }
         let long_prefix = format!("{}/a", long(254));
-        for bad in [
-            "",
-            "/",
-            "a/",
-            "/a",
-            "a/b/c",
-            "A.com/a",
-            "-a",
-            "a-",
-            "a b",
-            "e.com/é",
-            &long(64),
-            &long_prefix,
-        ] {
+        for bad in ["", "/", "a/", "/a", "a/b/c", "A.com/a", "-a", "a-", "a b", "e.com/é", &long(64), &long_prefix] {
             assert!(check_label_key(bad).is_err(), "{bad}");
         }
     }
@@ -186,17 +138,8 @@ mod tests {
 
     #[test]
     fn reasons_say_which_part_is_wrong() {
-        assert_eq!(
-            check_label_key("a/b/c").unwrap_err(),
-            "must have at most one \"/\""
-        );
-        assert_eq!(
-            check_label_key("/a").unwrap_err(),
-            "the prefix: must not be empty"
-        );
-        assert_eq!(
-            check_label_value(&long(64)).unwrap_err(),
-            "must have at most 63 characters"
-        );
+        assert_eq!(check_label_key("a/b/c").unwrap_err(), "must have at most one \"/\"");
+        assert_eq!(check_label_key("/a").unwrap_err(), "the prefix: must not be empty");
+        assert_eq!(check_label_value(&long(64)).unwrap_err(), "must have at most 63 characters");
     }
 }

@@ -114,14 +114,12 @@ impl WrittenNodeTerm {
         refuse_unknown(&self.unknown, path)?;
         let expressions = path.child("matchExpressions");
         let labels = self.match_expressions.iter().enumerate();
-        let labels: Vec<_> = labels
-            .map(|(index, one)| one.validate(&expressions.index(index)))
-            .collect::<Result<_, _>>()?;
+        let labels: Vec<_> =
+            labels.map(|(index, one)| one.validate(&expressions.index(index))).collect::<Result<_, _>>()?;
         let fields = path.child("matchFields");
         let names = self.match_fields.iter().enumerate();
-        let names: Vec<_> = names
-            .map(|(index, one)| NameRequirement::validate(one, &fields.index(index)))
-            .collect::<Result<_, _>>()?;
+        let names: Vec<_> =
+            names.map(|(index, one)| NameRequirement::validate(one, &fields.index(index))).collect::<Result<_, _>>()?;
         let is_empty = labels.is_empty() && names.is_empty();
         Ok((!is_empty).then_some(NodeTerm { labels, names }))
     }
@@ -145,24 +143,16 @@ impl WrittenPreferredTerm {
     }
 
     fn checked_weight(&self, path: &FieldPath<'_>) -> Result<u8, InvalidField> {
-        let weight = self
-            .weight
-            .as_u64()
-            .and_then(|number| u8::try_from(number).ok());
-        weight
-            .filter(|weight| (1..=100).contains(weight))
-            .ok_or_else(|| {
-                let path = path.child("weight");
-                path.invalid(&self.weight, "must be a whole number from 1 to 100")
-            })
+        let weight = self.weight.as_u64().and_then(|number| u8::try_from(number).ok());
+        weight.filter(|weight| (1..=100).contains(weight)).ok_or_else(|| {
+            let path = path.child("weight");
+            path.invalid(&self.weight, "must be a whole number from 1 to 100")
+        })
     }
 }
 
 impl NameRequirement {
-    fn validate(
-        written: &WrittenRequirement,
-        path: &FieldPath<'_>,
-    ) -> Result<NameRequirement, InvalidField> {
+    fn validate(written: &WrittenRequirement, path: &FieldPath<'_>) -> Result<NameRequirement, InvalidField> {
         refuse_unknown(&written.unknown, path)?;
         if written.key != NAME_FIELD {
             let reason = format!("the only field that can be matched is {NAME_FIELD}");
@@ -217,8 +207,7 @@ impl NodeTerm {
 
     /// Whether a node with these labels and this name matches.
     pub fn matches(&self, labels: &Labels, node: &str) -> bool {
-        self.labels.iter().all(|one| one.matches(labels))
-            && self.names.iter().all(|one| one.matches(node))
+        self.labels.iter().all(|one| one.matches(labels)) && self.names.iter().all(|one| one.matches(node))
     }
 }
 
@@ -238,8 +227,7 @@ mod tests {
 
     fn preferred(json: Value) -> Result<Vec<PreferredTerm>, String> {
         let written: Vec<WrittenPreferredTerm> = serde_json::from_value(json).unwrap();
-        WrittenPreferredTerm::validate_all(&written, &FieldPath::Root("preferred"))
-            .map_err(|error| error.to_string())
+        WrittenPreferredTerm::validate_all(&written, &FieldPath::Root("preferred")).map_err(|error| error.to_string())
     }
 
     fn exists(key: &str) -> Value {
@@ -267,18 +255,13 @@ mod tests {
             (json!({}), "n2", false),
         ] {
             let labels: Labels = serde_json::from_value(labels).unwrap();
-            assert_eq!(
-                selector.matches(&labels, node),
-                expected,
-                "{labels:?} {node}"
-            );
+            assert_eq!(selector.matches(&labels, node), expected, "{labels:?} {node}");
         }
     }
 
     #[test]
     fn empty_terms_match_no_node() {
-        let selector =
-            required(json!([{}, {"matchExpressions": [], "matchFields": null}])).unwrap();
+        let selector = required(json!([{}, {"matchExpressions": [], "matchFields": null}])).unwrap();
         assert!(selector.terms().is_empty());
         assert!(!selector.matches(&Labels::new(), "n1"));
         let terms = preferred(json!([
@@ -296,34 +279,13 @@ mod tests {
         for (terms, start) in [
             (json!([]), "nodeSelectorTerms: []: must have"),
             (json!(null), "nodeSelectorTerms: []: must have"),
-            (
-                label("Near", json!([])),
-                r#"nodeSelectorTerms[1].matchExpressions[0].operator: "Near""#,
-            ),
-            (
-                label("In", json!([])),
-                "nodeSelectorTerms[1].matchExpressions[0].values: []",
-            ),
-            (
-                label("Gt", json!([])),
-                "nodeSelectorTerms[1].matchExpressions[0].values: []",
-            ),
-            (
-                label("Lt", json!(["1", "2"])),
-                r#"nodeSelectorTerms[1].matchExpressions[0].values: ["1","2"]"#,
-            ),
-            (
-                label("Gt", json!(["x"])),
-                r#"nodeSelectorTerms[1].matchExpressions[0].values[0]: "x""#,
-            ),
-            (
-                label("Gt", json!(["1.5"])),
-                r#"nodeSelectorTerms[1].matchExpressions[0].values[0]: "1.5""#,
-            ),
-            (
-                label("Lt", json!(["-1"])),
-                r#"nodeSelectorTerms[1].matchExpressions[0].values[0]: "-1""#,
-            ),
+            (label("Near", json!([])), r#"nodeSelectorTerms[1].matchExpressions[0].operator: "Near""#),
+            (label("In", json!([])), "nodeSelectorTerms[1].matchExpressions[0].values: []"),
+            (label("Gt", json!([])), "nodeSelectorTerms[1].matchExpressions[0].values: []"),
+            (label("Lt", json!(["1", "2"])), r#"nodeSelectorTerms[1].matchExpressions[0].values: ["1","2"]"#),
+            (label("Gt", json!(["x"])), r#"nodeSelectorTerms[1].matchExpressions[0].values[0]: "x""#),
+            (label("Gt", json!(["1.5"])), r#"nodeSelectorTerms[1].matchExpressions[0].values[0]: "1.5""#),
+            (label("Lt", json!(["-1"])), r#"nodeSelectorTerms[1].matchExpressions[0].values[0]: "-1""#),
             (
                 label("Lt", json!(["9223372036854775808"])),
                 r#"nodeSelectorTerms[1].matchExpressions[0].values[0]: "9223372036854775808""#,
@@ -332,26 +294,11 @@ mod tests {
                 field(json!({"key": "metadata.namespace", "operator": "In", "values": ["a"]})),
                 r#"nodeSelectorTerms[0].matchFields[0].key: "metadata.namespace""#,
             ),
-            (
-                field(name("Exists", json!([]))),
-                r#"nodeSelectorTerms[0].matchFields[0].operator: "Exists""#,
-            ),
-            (
-                field(name("In", json!([]))),
-                "nodeSelectorTerms[0].matchFields[0].values: []",
-            ),
-            (
-                field(name("In", json!(["a", "b"]))),
-                r#"nodeSelectorTerms[0].matchFields[0].values: ["a","b"]"#,
-            ),
-            (
-                field(name("In", json!(["A"]))),
-                r#"nodeSelectorTerms[0].matchFields[0].values[0]: "A""#,
-            ),
-            (
-                json!([{"matchExpression": 1}]),
-                "nodeSelectorTerms[0].matchExpression: 1: the field",
-            ),
+            (field(name("Exists", json!([]))), r#"nodeSelectorTerms[0].matchFields[0].operator: "Exists""#),
+            (field(name("In", json!([]))), "nodeSelectorTerms[0].matchFields[0].values: []"),
+            (field(name("In", json!(["a", "b"]))), r#"nodeSelectorTerms[0].matchFields[0].values: ["a","b"]"#),
+            (field(name("In", json!(["A"]))), r#"nodeSelectorTerms[0].matchFields[0].values[0]: "A""#),
+            (json!([{"matchExpression": 1}]), "nodeSelectorTerms[0].matchExpression: 1: the field"),
         ] {
             let error = required(terms).unwrap_err();
             assert!(error.starts_with(&format!("required.{start}")), "{error}");
@@ -360,35 +307,16 @@ mod tests {
 
     #[test]
     fn weights_are_1_to_100() {
-        let weighing = |weight: Value| {
-            preferred(
-                json!([{"weight": weight, "preference": {"matchExpressions": [exists("a")]}}]),
-            )
-        };
+        let weighing =
+            |weight: Value| preferred(json!([{"weight": weight, "preference": {"matchExpressions": [exists("a")]}}]));
         for good in [1, 50, 100] {
             assert_eq!(weighing(json!(good)).unwrap()[0].weight, good);
         }
-        for bad in [
-            json!(0),
-            json!(-1),
-            json!(101),
-            json!(256),
-            json!(357),
-            json!(1.5),
-            json!("5"),
-            json!(null),
-        ] {
+        for bad in [json!(0), json!(-1), json!(101), json!(256), json!(357), json!(1.5), json!("5"), json!(null)] {
             let error = weighing(bad.clone()).unwrap_err();
-            assert!(
-                error.starts_with(&format!("preferred[0].weight: {bad}: ")),
-                "{error}"
-            );
+            assert!(error.starts_with(&format!("preferred[0].weight: {bad}: ")), "{error}");
         }
         let error = preferred(json!([{"weight": 1, "preference": {"matchExpressions": [{}]}}]));
-        assert!(
-            error
-                .unwrap_err()
-                .starts_with("preferred[0].preference.matchExpressions[0].key")
-        );
+        assert!(error.unwrap_err().starts_with("preferred[0].preference.matchExpressions[0].key"));
     }
 }

@@ -43,16 +43,8 @@ pub fn check_parents(
 }
 
 fn way(names: &[&str]) -> String {
-    let listed: Vec<_> = names
-        .iter()
-        .take(NAMES_SHOWN)
-        .map(|name| shown(name))
-        .collect();
-    let more = if listed.len() < names.len() {
-        " -> …"
-    } else {
-        ""
-    };
+    let listed: Vec<_> = names.iter().take(NAMES_SHOWN).map(|name| shown(name)).collect();
+    let more = if listed.len() < names.len() { " -> …" } else { "" };
     format!("{}{more}", listed.join(" -> "))
 }
 
@@ -62,9 +54,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn check(child: &str, pairs: &[(&str, &str)]) -> Result<(), String> {
-        let parents = pairs
-            .iter()
-            .map(|(child, parent)| ((*child).to_owned(), (*parent).to_owned()));
+        let parents = pairs.iter().map(|(child, parent)| ((*child).to_owned(), (*parent).to_owned()));
         let path = FieldPath::Root("parent");
         check_parents(child, &parents.collect(), &path).map_err(|error| error.to_string())
     }
@@ -88,34 +78,17 @@ mod tests {
     #[test]
     fn circles_are_named() {
         for (child, pairs, expected) in [
-            (
-                "a",
-                &[("a", "a")][..],
-                r#"parent: "a": leads into a circle: a -> a"#,
-            ),
-            (
-                "a",
-                &[("a", "b"), ("b", "a")],
-                r#"parent: "b": leads into a circle: a -> b -> a"#,
-            ),
-            (
-                "x",
-                &[("x", "a"), ("a", "b"), ("b", "a")],
-                r#"parent: "a": leads into a circle: a -> b -> a"#,
-            ),
+            ("a", &[("a", "a")][..], r#"parent: "a": leads into a circle: a -> a"#),
+            ("a", &[("a", "b"), ("b", "a")], r#"parent: "b": leads into a circle: a -> b -> a"#),
+            ("x", &[("x", "a"), ("a", "b"), ("b", "a")], r#"parent: "a": leads into a circle: a -> b -> a"#),
         ] {
             assert_eq!(check(child, pairs), Err(expected.to_owned()));
         }
         let names: Vec<String> = (0..20).map(|index| format!("g{index}")).collect();
         let next = |index: usize| names[(index + 1) % 20].as_str();
-        let pairs: Vec<_> = (0..20)
-            .map(|index| (names[index].as_str(), next(index)))
-            .collect();
+        let pairs: Vec<_> = (0..20).map(|index| (names[index].as_str(), next(index))).collect();
         let error = check("g0", &pairs).unwrap_err();
-        assert!(
-            error.ends_with("circle: g0 -> g1 -> g2 -> g3 -> g4 -> g5 -> g6 -> g7 -> …"),
-            "{error}"
-        );
+        assert!(error.ends_with("circle: g0 -> g1 -> g2 -> g3 -> g4 -> g5 -> g6 -> g7 -> …"), "{error}");
     }
 
     proptest! {

@@ -136,19 +136,13 @@ pub struct PodCondition {
 
 impl PodStatus {
     /// The state of the container `name` and where it stands; names are unique over both lists.
-    pub(crate) fn of_container(
-        &self,
-        name: &str,
-    ) -> Option<(&'static str, usize, &ContainerStatus)> {
-        [
-            ("containerStatuses", &self.container_statuses),
-            ("initContainerStatuses", &self.init_container_statuses),
-        ]
-        .into_iter()
-        .find_map(|(field, list)| {
-            let index = list.iter().position(|one| one.name == name)?;
-            Some((field, index, &list[index]))
-        })
+    pub(crate) fn of_container(&self, name: &str) -> Option<(&'static str, usize, &ContainerStatus)> {
+        [("containerStatuses", &self.container_statuses), ("initContainerStatuses", &self.init_container_statuses)]
+            .into_iter()
+            .find_map(|(field, list)| {
+                let index = list.iter().position(|one| one.name == name)?;
+                Some((field, index, &list[index]))
+            })
     }
 
     /// Whether the node has said that a wanted resize can never be done there.

@@ -12,9 +12,7 @@
 use crate::container_demand::{Overflow, Role, Share, aggregate};
 use crate::invalid::{FieldPath, InvalidField};
 use crate::pod::{Container, Pod, PodStatus, Requirements};
-use crate::resources::{
-    Place, ResourceList, WrittenResources, is_huge_pages, is_pod_level, validate,
-};
+use crate::resources::{Place, ResourceList, WrittenResources, is_huge_pages, is_pod_level, validate};
 
 const SPEC: FieldPath<'static> = FieldPath::Root("spec");
 const STATUS: FieldPath<'static> = FieldPath::Root("status");
@@ -62,17 +60,8 @@ impl PodDemand {
         }
         let path = SPEC.child("initContainers");
         for (index, one) in pod.spec.init_containers.iter().enumerate() {
-            let role = if one.is_sidecar() {
-                Role::Sidecar
-            } else {
-                Role::Init
-            };
-            containers.push(ContainerDemand::read(
-                one,
-                role,
-                status,
-                &path.index(index),
-            )?);
+            let role = if one.is_sidecar() { Role::Sidecar } else { Role::Init };
+            containers.push(ContainerDemand::read(one, role, status, &path.index(index))?);
         }
         let pod_level = match &pod.spec.resources {
             None => ResourceList::new(),
@@ -81,11 +70,7 @@ impl PodDemand {
         Ok(PodDemand {
             containers,
             pod_level,
-            overhead: validate(
-                &pod.spec.overhead,
-                Place::Container,
-                &SPEC.child("overhead"),
-            )?,
+            overhead: validate(&pod.spec.overhead, Place::Container, &SPEC.child("overhead"))?,
             reported: status.map(Reported::read).transpose()?,
         })
     }
@@ -99,18 +84,11 @@ impl ContainerDemand {
         path: &FieldPath<'_>,
     ) -> Result<ContainerDemand, InvalidField> {
         let path = path.child("resources");
-        let (mut requests, limits) =
-            read_requirements(&container.resources, Place::Container, &path)?;
+        let (mut requests, limits) = read_requirements(&container.resources, Place::Container, &path)?;
         for (name, &limit) in &limits {
             requests.entry(name.clone()).or_insert(limit);
         }
-        let mut demand = ContainerDemand {
-            role,
-            requests,
-            limits,
-            allocated: None,
-            actuated: None,
-        };
+        let mut demand = ContainerDemand { role, requests, limits, allocated: None, actuated: None };
         if let Some(status) = status {
             demand.read_status(&container.name, status)?;
         }
@@ -125,10 +103,7 @@ impl ContainerDemand {
         let path = path.index(index);
         let allocated = reported.allocated_resources.as_ref();
         self.allocated = read_optional(allocated, &path.child("allocatedResources"))?;
-        let actuated = reported
-            .resources
-            .as_ref()
-            .and_then(|both| both.requests.as_ref());
+        let actuated = reported.resources.as_ref().and_then(|both| both.requests.as_ref());
         let path = path.child("resources");
         self.actuated = read_optional(actuated, &path.child("requests"))?;
         Ok(())
@@ -137,29 +112,20 @@ impl ContainerDemand {
 
 impl Reported {
     fn read(status: &PodStatus) -> Result<Reported, InvalidField> {
-        let requests = status
-            .resources
-            .as_ref()
-            .and_then(|both| both.requests.as_ref());
+        let requests = status.resources.as_ref().and_then(|both| both.requests.as_ref());
         let path = STATUS.child("resources");
         Ok(Reported {
             resize_is_infeasible: status.is_resize_infeasible(),
             has_resources: status.resources.is_some(),
             actuated: read_optional(requests, &path.child("requests"))?,
-            allocated: read_optional(
-                status.allocated_resources.as_ref(),
-                &STATUS.child("allocatedResources"),
-            )?,
+            allocated: read_optional(status.allocated_resources.as_ref(), &STATUS.child("allocatedResources"))?,
         })
     }
 }
 
 /// The pod-wide requests with their defaults: for cpu and memory what the containers ask for, else
 /// the pod-wide limit; for huge pages the pod-wide limit, else the containers' limits.
-fn pod_level_requests(
-    written: &Requirements,
-    containers: &[ContainerDemand],
-) -> Result<ResourceList, InvalidField> {
+fn pod_level_requests(written: &Requirements, containers: &[ContainerDemand]) -> Result<ResourceList, InvalidField> {
     let path = SPEC.child("resources");
     let (mut requests, limits) = read_requirements(written, Place::Pod, &path)?;
     if requests.is_empty() && limits.is_empty() {
@@ -167,12 +133,8 @@ fn pod_level_requests(
     }
     let of_requests = sum(containers, |container| &container.requests)?;
     let of_limits = sum(containers, |container| &container.limits)?;
-    let from_requests = of_requests
-        .into_iter()
-        .filter(|(name, _)| is_pod_level(name) && !is_huge_pages(name));
-    let from_limits = of_limits
-        .into_iter()
-        .filter(|(name, _)| is_huge_pages(name));
+    let from_requests = of_requests.into_iter().filter(|(name, _)| is_pod_level(name) && !is_huge_pages(name));
+    let from_limits = of_limits.into_iter().filter(|(name, _)| is_huge_pages(name));
     for (name, amount) in from_requests.chain(limits).chain(from_limits) {
         requests.entry(name).or_insert(amount);
     }
@@ -183,10 +145,7 @@ fn sum<'a>(
     containers: &'a [ContainerDemand],
     list: impl Fn(&'a ContainerDemand) -> &'a ResourceList,
 ) -> Result<ResourceList, InvalidField> {
-    let shares = containers.iter().map(|container| Share {
-        role: container.role,
-        list: list(container),
-    });
+    let shares = containers.iter().map(|container| Share { role: container.role, list: list(container) });
     aggregate(shares, &ResourceList::new()).map_err(|overflow| too_much(&overflow))
 }
 
@@ -194,10 +153,7 @@ fn sum<'a>(
 pub(crate) fn too_much(overflow: &Overflow) -> InvalidField {
     SPEC.invalid(
         &overflow.addend.to_string(),
-        format_args!(
-            "takes the pod's total of {} above what a 64 bit integer holds",
-            overflow.resource
-        ),
+        format_args!("takes the pod's total of {} above what a 64 bit integer holds", overflow.resource),
     )
 }
 
@@ -210,17 +166,12 @@ fn read_requirements(
         None => Ok(ResourceList::new()),
         Some(list) => validate(list, place, &path.child(field)),
     };
-    Ok((
-        read(&written.requests, "requests")?,
-        read(&written.limits, "limits")?,
-    ))
+    Ok((read(&written.requests, "requests")?, read(&written.limits, "limits")?))
 }
 
 fn read_optional(
     written: Option<&WrittenResources>,
     path: &FieldPath<'_>,
 ) -> Result<Option<ResourceList>, InvalidField> {
-    written
-        .map(|list| validate(list, Place::Container, path))
-        .transpose()
+    written.map(|list| validate(list, Place::Container, path)).transpose()
 }

@@ -15,9 +15,7 @@ use crate::invalid::{FieldPath, Invalid, InvalidField};
 use crate::pod::Pod;
 use crate::pod_demand::{ContainerDemand, PodDemand, Reported, too_much};
 use crate::quantity::Quantity;
-use crate::resources::{
-    BaseUnits, CPU, MEMORY, ResourceList, base_units, is_pod_level, list_in_base_units,
-};
+use crate::resources::{BaseUnits, CPU, MEMORY, ResourceList, base_units, is_pod_level, list_in_base_units};
 
 /// What a container that names no cpu weighs in scores.
 pub const SCORING_CPU_MILLI: i64 = 100;
@@ -46,19 +44,14 @@ pub struct PodRequests {
 ///
 /// With `use_status`, what the node reports about a resize in place counts too.
 pub fn pod_requests(pod: &Pod, use_status: bool) -> Result<PodRequests, Invalid> {
-    PodDemand::read(pod, use_status)
-        .and_then(|demand| demand.reckon())
-        .map_err(|error| error.on(pod.object_name()))
+    PodDemand::read(pod, use_status).and_then(|demand| demand.reckon()).map_err(|error| error.on(pod.object_name()))
 }
 
 impl PodDemand {
     fn reckon(&self) -> Result<PodRequests, InvalidField> {
         let stand_ins: ResourceList = [
             (CPU.to_owned(), Quantity::from_millis(SCORING_CPU_MILLI)),
-            (
-                MEMORY.to_owned(),
-                Quantity::from_millis(SCORING_MEMORY_BYTES * 1000),
-            ),
+            (MEMORY.to_owned(), Quantity::from_millis(SCORING_MEMORY_BYTES * 1000)),
         ]
         .into();
         let requests = self.total(&ResourceList::new())?;
@@ -87,8 +80,7 @@ impl PodDemand {
         if !self.pod_level.is_empty() {
             total.extend(self.pod_level_in_force());
         }
-        add(&mut total, &self.overhead, &ResourceList::new())
-            .map_err(|overflow| too_much(&overflow))?;
+        add(&mut total, &self.overhead, &ResourceList::new()).map_err(|overflow| too_much(&overflow))?;
         Ok(total)
     }
 
@@ -104,14 +96,8 @@ impl PodDemand {
             raise(&mut total, allocated);
             raise(&mut total, actuated);
         } else {
-            raise(
-                &mut total,
-                &self.sum(fill, |one| one.allocated_or_wanted(refused))?,
-            );
-            raise(
-                &mut total,
-                &self.sum(fill, |one| one.actuated_or_wanted(refused))?,
-            );
+            raise(&mut total, &self.sum(fill, |one| one.allocated_or_wanted(refused))?);
+            raise(&mut total, &self.sum(fill, |one| one.actuated_or_wanted(refused))?);
         }
         Ok(total)
     }
@@ -121,10 +107,7 @@ impl PodDemand {
         fill: &ResourceList,
         list: impl Fn(&'a ContainerDemand) -> &'a ResourceList,
     ) -> Result<ResourceList, InvalidField> {
-        let shares = self.containers.iter().map(|container| Share {
-            role: container.role,
-            list: list(container),
-        });
+        let shares = self.containers.iter().map(|container| Share { role: container.role, list: list(container) });
         aggregate(shares, fill).map_err(|overflow| too_much(&overflow))
     }
 
@@ -139,11 +122,7 @@ impl PodDemand {
 
 impl Reported {
     fn pod_level(&self, wanted: &ResourceList) -> ResourceList {
-        let mut list = if self.resize_is_infeasible {
-            ResourceList::new()
-        } else {
-            wanted.clone()
-        };
+        let mut list = if self.resize_is_infeasible { ResourceList::new() } else { wanted.clone() };
         for known in [&self.actuated, &self.allocated].into_iter().flatten() {
             raise(&mut list, known);
         }
@@ -161,9 +140,7 @@ impl ContainerDemand {
     }
 
     fn actuated_or_wanted(&self, refused: bool) -> &ResourceList {
-        self.actuated
-            .as_ref()
-            .unwrap_or_else(|| self.allocated_or_wanted(refused))
+        self.actuated.as_ref().unwrap_or_else(|| self.allocated_or_wanted(refused))
     }
 }
 
@@ -230,12 +207,7 @@ mod tests {
         }));
         assert_eq!(
             pod.requests,
-            units([
-                ("cpu", 1055),
-                ("memory", 139 * MI),
-                ("nvidia.com/gpu", 1),
-                ("example.com/fpga", 2),
-            ])
+            units([("cpu", 1055), ("memory", 139 * MI), ("nvidia.com/gpu", 1), ("example.com/fpga", 2),])
         );
         // The init container names no memory: 200Mi beside the sidecar's 10Mi, and the overhead.
         assert_eq!(scoring(&pod), [1055, 211, 1055, 211]);
@@ -269,10 +241,7 @@ mod tests {
             "limits": {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": 4},
         }});
         let pod = reckon(json!({"containers": [container]}));
-        assert_eq!(
-            pod.requests,
-            units([("cpu", 1000), ("memory", 1024 * MI), ("nvidia.com/gpu", 4)])
-        );
+        assert_eq!(pod.requests, units([("cpu", 1000), ("memory", 1024 * MI), ("nvidia.com/gpu", 4)]));
     }
 
     #[test]
@@ -284,12 +253,7 @@ mod tests {
         }));
         assert_eq!(
             pod.requests,
-            units([
-                ("cpu", 2010),
-                ("memory", 64 * MI),
-                ("nvidia.com/gpu", 1),
-                ("hugepages-2Mi", 4 * MI),
-            ])
+            units([("cpu", 2010), ("memory", 64 * MI), ("nvidia.com/gpu", 1), ("hugepages-2Mi", 4 * MI),])
         );
         assert_eq!(scoring(&pod), [2010, 64, 2010, 64]);
     }
@@ -303,14 +267,7 @@ mod tests {
             ],
             "resources": {"limits": {"cpu": "2", "memory": "512Mi"}},
         }));
-        assert_eq!(
-            pod.requests,
-            units([
-                ("cpu", 100),
-                ("memory", 512 * MI),
-                ("hugepages-1Gi", 1024 * MI)
-            ])
-        );
+        assert_eq!(pod.requests, units([("cpu", 100), ("memory", 512 * MI), ("hugepages-1Gi", 1024 * MI)]));
         // All is named pod-wide now, so the second container weighs nothing of its own.
         assert_eq!(scoring(&pod), [100, 512, 100, 512]);
     }
@@ -351,11 +308,9 @@ mod tests {
                 "resources": {"requests": {"cpu": actuated}},
             }]})
         };
-        for (wanted, allocated, actuated, expected) in [
-            ("1", "2", "3", 3000),
-            ("1", "3", "2", 3000),
-            ("3", "1", "2", 3000),
-        ] {
+        for (wanted, allocated, actuated, expected) in
+            [("1", "2", "3", 3000), ("1", "3", "2", 3000), ("3", "1", "2", 3000)]
+        {
             let pod = resizing(wanted, report(allocated, actuated));
             assert_eq!(cpu_of(&pod, true), expected);
             assert_eq!(cpu_of(&pod, false), wanted.parse::<i64>().unwrap() * 1000);
@@ -379,8 +334,7 @@ mod tests {
             });
             assert_eq!(cpu_of(&resizing("9", status), true), expected);
         }
-        let no_report =
-            json!({"conditions": [{"type": "PodResizePending", "reason": "Infeasible"}]});
+        let no_report = json!({"conditions": [{"type": "PodResizePending", "reason": "Infeasible"}]});
         assert_eq!(cpu_of(&resizing("9", no_report), true), 0);
     }
 
@@ -418,11 +372,7 @@ mod tests {
                 json!({}),
                 "spec.resources.requests[nvidia.com/gpu]: \"nvidia.com/gpu\"",
             ),
-            (
-                json!({"overhead": {"pods": 1}}),
-                json!({}),
-                "spec.overhead[pods]: \"pods\"",
-            ),
+            (json!({"overhead": {"pods": 1}}), json!({}), "spec.overhead[pods]: \"pods\""),
             (
                 json!({"initContainers": [{"name": "i"}]}),
                 json!({"initContainerStatuses": [{"name": "i", "allocatedResources": {"cpu": "?"}}]}),
@@ -435,10 +385,7 @@ mod tests {
             ),
         ] {
             let error = refused(named(spec, status));
-            assert!(
-                error.starts_with(&format!("Pod default/a-0: {field}: ")),
-                "{error}"
-            );
+            assert!(error.starts_with(&format!("Pod default/a-0: {field}: ")), "{error}");
         }
     }
 
@@ -449,18 +396,11 @@ mod tests {
         assert!(error.contains("total of memory above"), "{error}");
         let most = || asking(json!({"cpu": "9223372036854775"}));
         let error = refused(json!({"spec": {"containers": [most(), most()]}}));
-        assert!(
-            error.contains("spec[cpu]: \"18446744073709550\""),
-            "{error}"
-        );
+        assert!(error.contains("spec[cpu]: \"18446744073709550\""), "{error}");
         // The stand-in alone can break the bank.
-        let mut pod =
-            json!({"spec": {"containers": [asking(json!({"memory": "9223372036854775807"}))]}});
+        let mut pod = json!({"spec": {"containers": [asking(json!({"memory": "9223372036854775807"}))]}});
         assert!(reckon_with(pod.clone(), false).is_ok());
-        pod["spec"]["containers"]
-            .as_array_mut()
-            .unwrap()
-            .push(json!({}));
+        pod["spec"]["containers"].as_array_mut().unwrap().push(json!({}));
         assert!(reckon_with(pod, false).is_err());
     }
 }

@@ -69,9 +69,7 @@ impl Quantity {
 
     /// A whole number of thousandths.
     pub const fn from_millis(millis: i64) -> Quantity {
-        Quantity {
-            nanos: millis as i128 * NANOS_PER_MILLI,
-        }
+        Quantity { nanos: millis as i128 * NANOS_PER_MILLI }
     }
 
     /// The value in whole units, rounded away from zero.
@@ -82,8 +80,7 @@ impl Quantity {
 
     /// The value in thousandths, rounded away from zero, if that fits.
     pub fn milli_value(self) -> Result<i64, QuantityError> {
-        i64::try_from(divide_away_from_zero(self.nanos, NANOS_PER_MILLI))
-            .map_err(|_| QuantityError::TooLarge)
+        i64::try_from(divide_away_from_zero(self.nanos, NANOS_PER_MILLI)).map_err(|_| QuantityError::TooLarge)
     }
 
     /// Whether the value has no fraction.
@@ -128,9 +125,7 @@ impl FromStr for Quantity {
             Some(b'+') => (false, &text[1..]),
             _ => (false, text),
         };
-        let number_end = unsigned
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(unsigned.len());
+        let number_end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
         let (number, suffix) = unsigned.split_at(number_end);
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         if fraction.contains('.') {
@@ -175,10 +170,7 @@ impl Scale {
             "Ei" => (0, 6),
             other => (exponent(other)?, 0),
         };
-        Ok(Scale {
-            power_of_10,
-            power_of_1024,
-        })
+        Ok(Scale { power_of_10, power_of_1024 })
     }
 }
 
@@ -190,9 +182,7 @@ fn exponent(suffix: &str) -> Result<i32, QuantityError> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(unknown());
     }
-    number
-        .parse()
-        .map_err(|_| QuantityError::ExponentOutOfRange(shown(number)))
+    number.parse().map_err(|_| QuantityError::ExponentOutOfRange(shown(number)))
 }
 
 /// A whole number of any length, as decimal digits from the lowest up.
@@ -205,10 +195,7 @@ impl Digits {
     /// The digits of `whole` and `fraction` as one number, both ASCII digits only.
     fn new(whole: &str, fraction: &str) -> Digits {
         let written = whole.bytes().chain(fraction.bytes());
-        let mut digits: Vec<u8> = written
-            .skip_while(|&byte| byte == b'0')
-            .map(|byte| byte - b'0')
-            .collect();
+        let mut digits: Vec<u8> = written.skip_while(|&byte| byte == b'0').map(|byte| byte - b'0').collect();
         digits.reverse();
         Digits(digits)
     }
@@ -238,10 +225,7 @@ impl Digits {
             return Err(QuantityError::TooLarge);
         }
         let dropped = usize::try_from((-shift).clamp(0, length)).unwrap_or(0);
-        let kept = self.0[dropped..]
-            .iter()
-            .rev()
-            .fold(0_i128, |number, &digit| number * 10 + i128::from(digit));
+        let kept = self.0[dropped..].iter().rev().fold(0_i128, |number, &digit| number * 10 + i128::from(digit));
         let zeros = u32::try_from(shift).unwrap_or(0);
         let lost = self.0[..dropped].iter().any(|&digit| digit != 0);
         Ok(kept * 10_i128.pow(zeros) + i128::from(lost))
@@ -251,15 +235,10 @@ impl Digits {
 /// Shows the exact value in the largest of the units 1, m, u and n that leaves no fraction.
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (unit, suffix) = [
-            (NANOS_PER_UNIT, ""),
-            (NANOS_PER_MILLI, "m"),
-            (1000, "u"),
-            (1, "n"),
-        ]
-        .into_iter()
-        .find(|(unit, _)| self.nanos % unit == 0)
-        .unwrap_or((1, "n"));
+        let (unit, suffix) = [(NANOS_PER_UNIT, ""), (NANOS_PER_MILLI, "m"), (1000, "u"), (1, "n")]
+            .into_iter()
+            .find(|(unit, _)| self.nanos % unit == 0)
+            .unwrap_or((1, "n"));
         write!(f, "{}{suffix}", self.nanos / unit)
     }
 }
@@ -272,9 +251,7 @@ mod tests {
     const UNIT: i128 = NANOS_PER_UNIT;
 
     fn nanos(text: &str) -> i128 {
-        text.parse::<Quantity>()
-            .unwrap_or_else(|error| panic!("{text}: {error}"))
-            .nanos
+        text.parse::<Quantity>().unwrap_or_else(|error| panic!("{text}: {error}")).nanos
     }
 
     #[test]
@@ -415,14 +392,8 @@ mod tests {
             ("1_000", unknown("_000")),
             ("1é", unknown("é")),
             ("1١", unknown("١")),
-            (
-                "1e2147483648",
-                Bad::ExponentOutOfRange("2147483648".to_owned()),
-            ),
-            (
-                "0e-99999999999999999999",
-                Bad::ExponentOutOfRange("-99999999999999999999".to_owned()),
-            ),
+            ("1e2147483648", Bad::ExponentOutOfRange("2147483648".to_owned())),
+            ("0e-99999999999999999999", Bad::ExponentOutOfRange("-99999999999999999999".to_owned())),
             ("9223372036854775808", Bad::TooLarge),
             ("-9223372036854775808", Bad::TooLarge),
             ("9223372036854775807.1", Bad::TooLarge),
@@ -465,11 +436,7 @@ mod tests {
                 let sign = if minus { "-" } else { "" };
                 let text = format!("{sign}{whole}.{fraction:04}{suffix}");
                 let numerator = (whole * 10_000 + fraction) * times;
-                (
-                    text,
-                    if minus { -numerator } else { numerator },
-                    10_000 * over,
-                )
+                (text, if minus { -numerator } else { numerator }, 10_000 * over)
             },
         )
     }

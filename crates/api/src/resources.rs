@@ -118,9 +118,9 @@ impl ResourceKind {
 fn check_page_size(size: &str) -> Result<(), String> {
     match size.parse::<Quantity>() {
         Err(error) => Err(format!("the page size {size:?} {error}")),
-        Ok(size) if !size.is_whole() || size <= Quantity::ZERO => Err(format!(
-            "the page size {size} must be a whole number above 0"
-        )),
+        Ok(size) if !size.is_whole() || size <= Quantity::ZERO => {
+            Err(format!("the page size {size} must be a whole number above 0"))
+        }
         Ok(_) => Ok(()),
     }
 }
@@ -144,32 +144,22 @@ pub fn is_huge_pages(name: &str) -> bool {
 }
 
 /// Checks the names and amounts of a list.
-pub fn validate(
-    written: &WrittenResources,
-    place: Place,
-    path: &FieldPath<'_>,
-) -> Result<ResourceList, InvalidField> {
+pub fn validate(written: &WrittenResources, place: Place, path: &FieldPath<'_>) -> Result<ResourceList, InvalidField> {
     written
         .iter()
         .map(|(name, amount)| {
             let path = path.key(name);
             let kind = check_name(name, place, &path)?;
-            let quantity = amount
-                .parse()
-                .map_err(|error| path.invalid(amount, error))?;
+            let quantity = amount.parse().map_err(|error| path.invalid(amount, error))?;
             check_amount(name, kind, quantity).map_err(|reason| path.invalid(amount, reason))?;
             Ok((name.clone(), quantity))
         })
         .collect()
 }
 
-fn check_name(
-    name: &str,
-    place: Place,
-    path: &FieldPath<'_>,
-) -> Result<ResourceKind, InvalidField> {
-    let kind = ResourceKind::of(name)
-        .map_err(|reason| path.invalid(name, format_args!("the resource name {reason}")))?;
+fn check_name(name: &str, place: Place, path: &FieldPath<'_>) -> Result<ResourceKind, InvalidField> {
+    let kind =
+        ResourceKind::of(name).map_err(|reason| path.invalid(name, format_args!("the resource name {reason}")))?;
     if kind.is_allowed_in(place) {
         return Ok(kind);
     }
@@ -189,29 +179,20 @@ fn check_amount(name: &str, kind: ResourceKind, quantity: Quantity) -> Result<()
     if kind.is_indivisible() && !quantity.is_whole() {
         return Err("must be an integer".to_owned());
     }
-    base_units(name, quantity)
-        .map(|_| ())
-        .map_err(|error| error.to_string())
+    base_units(name, quantity).map(|_| ()).map_err(|error| error.to_string())
 }
 
 /// The amount in base units, rounded up.
 pub fn base_units(name: &str, quantity: Quantity) -> Result<i64, QuantityError> {
-    if name == CPU {
-        quantity.milli_value()
-    } else {
-        Ok(quantity.value())
-    }
+    if name == CPU { quantity.milli_value() } else { Ok(quantity.value()) }
 }
 
 /// A list in base units, without zeros: none of a resource and no word of it are the same.
-pub fn list_in_base_units(
-    list: &ResourceList,
-    path: &FieldPath<'_>,
-) -> Result<BaseUnits, InvalidField> {
+pub fn list_in_base_units(list: &ResourceList, path: &FieldPath<'_>) -> Result<BaseUnits, InvalidField> {
     let mut units = BaseUnits::new();
     for (name, &quantity) in list {
-        let amount = base_units(name, quantity)
-            .map_err(|error| path.key(name).invalid(&quantity.to_string(), error))?;
+        let amount =
+            base_units(name, quantity).map_err(|error| path.key(name).invalid(&quantity.to_string(), error))?;
         if amount != 0 {
             units.insert(name.clone(), amount);
         }
@@ -307,46 +288,19 @@ mod tests {
     #[test]
     fn bad_amounts_name_the_field_and_the_value() {
         for (json, message) in [
-            (
-                json!({"cpu": "1x"}),
-                r#"requests[cpu]: "1x": suffix "x" is not known"#,
-            ),
-            (
-                json!({"cpu": -1}),
-                "requests[cpu]: -1: must not be negative",
-            ),
-            (
-                json!({"memory": "-1n"}),
-                r#"requests[memory]: "-1n": must not be negative"#,
-            ),
-            (
-                json!({"cpu": [1]}),
-                "requests[cpu]: [1]: must be a string or a number",
-            ),
-            (
-                json!({"nvidia.com/gpu": "500m"}),
-                r#"requests[nvidia.com/gpu]: "500m": must be an integer"#,
-            ),
-            (
-                json!({"nvidia.com/gpu": "0.9995"}),
-                r#"requests[nvidia.com/gpu]: "0.9995": must be an integer"#,
-            ),
-            (
-                json!({"hugepages-2Mi": 0.5}),
-                "requests[hugepages-2Mi]: 0.5: must be an integer",
-            ),
-            (
-                json!({"gpu": 1}),
-                r#"requests[gpu]: "gpu": the resource name is not a known resource and has no domain"#,
-            ),
+            (json!({"cpu": "1x"}), r#"requests[cpu]: "1x": suffix "x" is not known"#),
+            (json!({"cpu": -1}), "requests[cpu]: -1: must not be negative"),
+            (json!({"memory": "-1n"}), r#"requests[memory]: "-1n": must not be negative"#),
+            (json!({"cpu": [1]}), "requests[cpu]: [1]: must be a string or a number"),
+            (json!({"nvidia.com/gpu": "500m"}), r#"requests[nvidia.com/gpu]: "500m": must be an integer"#),
+            (json!({"nvidia.com/gpu": "0.9995"}), r#"requests[nvidia.com/gpu]: "0.9995": must be an integer"#),
+            (json!({"hugepages-2Mi": 0.5}), "requests[hugepages-2Mi]: 0.5: must be an integer"),
+            (json!({"gpu": 1}), r#"requests[gpu]: "gpu": the resource name is not a known resource and has no domain"#),
             (
                 json!({"cpu": "9223372036854775807"}),
                 r#"requests[cpu]: "9223372036854775807": is larger than a 64 bit integer holds"#,
             ),
-            (
-                json!({"memory": "8Ei"}),
-                r#"requests[memory]: "8Ei": is larger than a 64 bit integer holds"#,
-            ),
+            (json!({"memory": "8Ei"}), r#"requests[memory]: "8Ei": is larger than a 64 bit integer holds"#),
         ] {
             assert_eq!(read(json, Place::Container).unwrap_err(), message);
         }

@@ -98,8 +98,7 @@ impl WrittenLabelSelector {
             return Ok(LabelSelector::Nothing);
         };
         refuse_unknown(&written.unknown, path)?;
-        let mut requirements =
-            validate_match_labels(&written.match_labels, &path.child("matchLabels"))?;
+        let mut requirements = validate_match_labels(&written.match_labels, &path.child("matchLabels"))?;
         let path = path.child("matchExpressions");
         for (index, expression) in written.match_expressions.iter().enumerate() {
             let path = path.index(index);
@@ -114,20 +113,14 @@ impl WrittenLabelSelector {
 }
 
 /// Checks a map of labels that must all be there, such as `matchLabels` or a pod's `nodeSelector`.
-pub fn validate_match_labels(
-    labels: &Labels,
-    path: &FieldPath<'_>,
-) -> Result<Vec<Requirement>, InvalidField> {
+pub fn validate_match_labels(labels: &Labels, path: &FieldPath<'_>) -> Result<Vec<Requirement>, InvalidField> {
     labels
         .iter()
         .map(|(key, value)| {
             let path = path.key(key);
             check_label_key(key).map_err(|reason| path.invalid(key, reason))?;
             check_label_value(value).map_err(|reason| path.invalid(value, reason))?;
-            Ok(Requirement {
-                key: key.clone(),
-                operator: Operator::In([value.clone()].into()),
-            })
+            Ok(Requirement { key: key.clone(), operator: Operator::In([value.clone()].into()) })
         })
         .collect()
 }
@@ -136,8 +129,7 @@ impl WrittenRequirement {
     /// Checks a requirement on a label.
     pub fn validate(&self, path: &FieldPath<'_>) -> Result<Requirement, InvalidField> {
         refuse_unknown(&self.unknown, path)?;
-        check_label_key(&self.key)
-            .map_err(|reason| path.child("key").invalid(&self.key, reason))?;
+        check_label_key(&self.key).map_err(|reason| path.child("key").invalid(&self.key, reason))?;
         let operator = match self.operator.as_str() {
             "In" => Operator::In(self.some_values(path)?),
             "NotIn" => Operator::NotIn(self.some_values(path)?),
@@ -147,10 +139,7 @@ impl WrittenRequirement {
             "Lt" => Operator::Lt(self.one_integer(path)?),
             _ => return Err(unknown_operator(&self.operator, path)),
         };
-        Ok(Requirement {
-            key: self.key.clone(),
-            operator,
-        })
+        Ok(Requirement { key: self.key.clone(), operator })
     }
 
     fn some_values(&self, path: &FieldPath<'_>) -> Result<BTreeSet<String>, InvalidField> {
@@ -182,22 +171,16 @@ impl WrittenRequirement {
         // A sign is no part of a label value, so only digits pass both checks, as in Kubernetes.
         check_label_value(value).map_err(|reason| path.index(0).invalid(value, reason))?;
         let reason = format_args!("{} needs a 64 bit integer", self.operator);
-        value
-            .parse()
-            .map_err(|_| path.index(0).invalid(value, reason))
+        value.parse().map_err(|_| path.index(0).invalid(value, reason))
     }
 }
 
 fn unknown_operator(operator: &str, path: &FieldPath<'_>) -> InvalidField {
-    path.child("operator")
-        .invalid(operator, "is not an operator known here")
+    path.child("operator").invalid(operator, "is not an operator known here")
 }
 
 /// Refuses fields that no rule knows.
-pub(crate) fn refuse_unknown(
-    unknown: &UnknownFields,
-    path: &FieldPath<'_>,
-) -> Result<(), InvalidField> {
+pub(crate) fn refuse_unknown(unknown: &UnknownFields, path: &FieldPath<'_>) -> Result<(), InvalidField> {
     match unknown.iter().next() {
         None => Ok(()),
         Some((name, value)) => Err(path.child(name).invalid(value, "the field is not known")),
@@ -284,11 +267,7 @@ mod tests {
             ];
             for (on, expected) in cases {
                 let shown = on.to_string();
-                assert_eq!(
-                    requirement.matches(&labels(on)),
-                    expected,
-                    "{requirement:?} {shown}"
-                );
+                assert_eq!(requirement.matches(&labels(on)), expected, "{requirement:?} {shown}");
             }
         }
     }
@@ -310,59 +289,20 @@ mod tests {
     fn bad_selectors_are_refused_with_field_and_value() {
         let one = |key: &str, operator: &str, values: Value| json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
         for (json, start) in [
-            (
-                one("k", "Maybe", json!([])),
-                r#"matchExpressions[0].operator: "Maybe""#,
-            ),
-            (
-                one("k", "in", json!(["a"])),
-                r#"matchExpressions[0].operator: "in""#,
-            ),
-            (
-                one("k", "", json!(["a"])),
-                r#"matchExpressions[0].operator: """#,
-            ),
-            (
-                one("k", "Gt", json!(["1"])),
-                r#"matchExpressions[0].operator: "Gt""#,
-            ),
+            (one("k", "Maybe", json!([])), r#"matchExpressions[0].operator: "Maybe""#),
+            (one("k", "in", json!(["a"])), r#"matchExpressions[0].operator: "in""#),
+            (one("k", "", json!(["a"])), r#"matchExpressions[0].operator: """#),
+            (one("k", "Gt", json!(["1"])), r#"matchExpressions[0].operator: "Gt""#),
             (one("k", "In", json!([])), "matchExpressions[0].values: []"),
-            (
-                one("k", "NotIn", json!(null)),
-                "matchExpressions[0].values: []",
-            ),
-            (
-                one("k", "Exists", json!(["a"])),
-                r#"matchExpressions[0].values: ["a"]"#,
-            ),
-            (
-                one("k", "DoesNotExist", json!([""])),
-                r#"matchExpressions[0].values: [""]"#,
-            ),
-            (
-                one("", "Exists", json!([])),
-                r#"matchExpressions[0].key: """#,
-            ),
-            (
-                one("a/b/c", "Exists", json!([])),
-                r#"matchExpressions[0].key: "a/b/c""#,
-            ),
-            (
-                one("k", "In", json!(["a", "-"])),
-                r#"matchExpressions[0].values[1]: "-""#,
-            ),
-            (
-                json!({"matchLabels": {"a b": "c"}}),
-                r#"matchLabels[a b]: "a b""#,
-            ),
-            (
-                json!({"matchLabels": {"a": "b c"}}),
-                r#"matchLabels[a]: "b c""#,
-            ),
-            (
-                json!({"matchLabel": {"a": "b"}}),
-                r#"matchLabel: {"a":"b"}: the field is not known"#,
-            ),
+            (one("k", "NotIn", json!(null)), "matchExpressions[0].values: []"),
+            (one("k", "Exists", json!(["a"])), r#"matchExpressions[0].values: ["a"]"#),
+            (one("k", "DoesNotExist", json!([""])), r#"matchExpressions[0].values: [""]"#),
+            (one("", "Exists", json!([])), r#"matchExpressions[0].key: """#),
+            (one("a/b/c", "Exists", json!([])), r#"matchExpressions[0].key: "a/b/c""#),
+            (one("k", "In", json!(["a", "-"])), r#"matchExpressions[0].values[1]: "-""#),
+            (json!({"matchLabels": {"a b": "c"}}), r#"matchLabels[a b]: "a b""#),
+            (json!({"matchLabels": {"a": "b c"}}), r#"matchLabels[a]: "b c""#),
+            (json!({"matchLabel": {"a": "b"}}), r#"matchLabel: {"a":"b"}: the field is not known"#),
             (
                 json!({"matchExpressions": [{"key": "k", "operator": "Exists", "value": 1}]}),
                 "matchExpressions[0].value: 1: the field is not known",

@@ -103,20 +103,14 @@ impl Effect {
             "NoSchedule" => Ok(Effect::NoSchedule),
             "PreferNoSchedule" => Ok(Effect::PreferNoSchedule),
             "NoExecute" => Ok(Effect::NoExecute),
-            _ => Err(path.child("effect").invalid(
-                text,
-                "must be one of NoSchedule, PreferNoSchedule, NoExecute",
-            )),
+            _ => Err(path.child("effect").invalid(text, "must be one of NoSchedule, PreferNoSchedule, NoExecute")),
         }
     }
 }
 
 impl WrittenTaint {
     /// Checks a node's taints, which are unique by key and effect.
-    pub fn validate_all(
-        list: &[WrittenTaint],
-        path: &FieldPath<'_>,
-    ) -> Result<Vec<Taint>, InvalidField> {
+    pub fn validate_all(list: &[WrittenTaint], path: &FieldPath<'_>) -> Result<Vec<Taint>, InvalidField> {
         let mut seen = BTreeSet::new();
         let mut taints = Vec::with_capacity(list.len());
         for (index, one) in list.iter().enumerate() {
@@ -133,27 +127,17 @@ impl WrittenTaint {
 
     /// Checks a taint.
     pub fn validate(&self, path: &FieldPath<'_>) -> Result<Taint, InvalidField> {
-        check_label_key(&self.key)
-            .map_err(|reason| path.child("key").invalid(&self.key, reason))?;
-        check_label_value(&self.value)
-            .map_err(|reason| path.child("value").invalid(&self.value, reason))?;
-        Ok(Taint {
-            key: self.key.clone(),
-            value: self.value.clone(),
-            effect: Effect::read(&self.effect, path)?,
-        })
+        check_label_key(&self.key).map_err(|reason| path.child("key").invalid(&self.key, reason))?;
+        check_label_value(&self.value).map_err(|reason| path.child("value").invalid(&self.value, reason))?;
+        Ok(Taint { key: self.key.clone(), value: self.value.clone(), effect: Effect::read(&self.effect, path)? })
     }
 }
 
 impl WrittenToleration {
     /// Checks a pod's tolerations.
-    pub fn validate_all(
-        list: &[WrittenToleration],
-        path: &FieldPath<'_>,
-    ) -> Result<Vec<Toleration>, InvalidField> {
+    pub fn validate_all(list: &[WrittenToleration], path: &FieldPath<'_>) -> Result<Vec<Toleration>, InvalidField> {
         let list = list.iter().enumerate();
-        list.map(|(index, one)| one.validate(&path.index(index)))
-            .collect()
+        list.map(|(index, one)| one.validate(&path.index(index))).collect()
     }
 
     /// Checks a toleration.
@@ -170,17 +154,12 @@ impl WrittenToleration {
             let path = path.child("tolerationSeconds");
             return Err(path.invalid(&seconds, "needs the effect NoExecute"));
         }
-        Ok(Toleration {
-            taints,
-            effect,
-            seconds: self.toleration_seconds,
-        })
+        Ok(Toleration { taints, effect, seconds: self.toleration_seconds })
     }
 
     fn tolerated(&self, path: &FieldPath<'_>) -> Result<Tolerated, InvalidField> {
         if !self.key.is_empty() {
-            check_label_key(&self.key)
-                .map_err(|reason| path.child("key").invalid(&self.key, reason))?;
+            check_label_key(&self.key).map_err(|reason| path.child("key").invalid(&self.key, reason))?;
         }
         let operator = path.child("operator");
         match (self.operator.as_str(), self.key.is_empty()) {
@@ -190,17 +169,12 @@ impl WrittenToleration {
             }
             ("Exists", true) => Ok(Tolerated::Every),
             ("Exists", false) => Ok(Tolerated::Key(self.key.clone())),
-            ("" | "Equal", true) => {
-                Err(operator.invalid(&self.operator, "must be Exists if the key is empty"))
-            }
+            ("" | "Equal", true) => Err(operator.invalid(&self.operator, "must be Exists if the key is empty")),
             ("" | "Equal", false) => {
-                check_label_value(&self.value)
-                    .map_err(|reason| path.child("value").invalid(&self.value, reason))?;
+                check_label_value(&self.value).map_err(|reason| path.child("value").invalid(&self.value, reason))?;
                 Ok(Tolerated::KeyAndValue(self.key.clone(), self.value.clone()))
             }
-            ("Lt" | "Gt", _) => {
-                Err(operator.invalid(&self.operator, "numeric tolerations are not supported"))
-            }
+            ("Lt" | "Gt", _) => Err(operator.invalid(&self.operator, "numeric tolerations are not supported")),
             _ => Err(operator.invalid(&self.operator, "must be Equal or Exists")),
         }
     }
@@ -233,8 +207,7 @@ mod tests {
 
     fn taints(json: Value) -> Result<Vec<Taint>, String> {
         let written: Vec<WrittenTaint> = serde_json::from_value(json).unwrap();
-        WrittenTaint::validate_all(&written, &FieldPath::Root("taints"))
-            .map_err(|error| error.to_string())
+        WrittenTaint::validate_all(&written, &FieldPath::Root("taints")).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -247,31 +220,13 @@ mod tests {
         .unwrap();
         for (json, expected) in [
             (json!({"operator": "Exists"}), [true, true, true]),
-            (
-                json!({"operator": "Exists", "effect": "NoExecute"}),
-                [false, true, false],
-            ),
-            (
-                json!({"key": "a", "operator": "Exists"}),
-                [true, true, false],
-            ),
-            (
-                json!({"key": "a", "operator": "Equal", "value": "1"}),
-                [true, false, false],
-            ),
-            (
-                json!({"key": "a", "value": "2", "effect": "NoExecute", "tolerationSeconds": -5}),
-                [false, true, false],
-            ),
-            (
-                json!({"key": "a", "value": "2", "effect": "NoSchedule"}),
-                [false, false, false],
-            ),
+            (json!({"operator": "Exists", "effect": "NoExecute"}), [false, true, false]),
+            (json!({"key": "a", "operator": "Exists"}), [true, true, false]),
+            (json!({"key": "a", "operator": "Equal", "value": "1"}), [true, false, false]),
+            (json!({"key": "a", "value": "2", "effect": "NoExecute", "tolerationSeconds": -5}), [false, true, false]),
+            (json!({"key": "a", "value": "2", "effect": "NoSchedule"}), [false, false, false]),
             (json!({"key": "b"}), [false, false, true]),
-            (
-                json!({"key": "a", "operator": null, "value": null}),
-                [false, false, false],
-            ),
+            (json!({"key": "a", "operator": null, "value": null}), [false, false, false]),
         ] {
             let toleration = toleration(json).unwrap();
             let matched: Vec<_> = on.iter().map(|taint| toleration.tolerates(taint)).collect();
@@ -283,54 +238,21 @@ mod tests {
     fn bad_tolerations_are_refused_with_field_and_value() {
         for (json, start) in [
             (json!({}), r#"operator: "": must be Exists if"#),
-            (
-                json!({"operator": "Equal", "value": "x"}),
-                r#"operator: "Equal": must be Exists if"#,
-            ),
-            (
-                json!({"key": "a", "operator": "Exists", "value": "x"}),
-                r#"value: "x": must be empty"#,
-            ),
-            (
-                json!({"key": "a", "operator": "Lt", "value": "5"}),
-                r#"operator: "Lt": numeric"#,
-            ),
-            (
-                json!({"key": "a", "operator": "Gt", "value": "5"}),
-                r#"operator: "Gt": numeric"#,
-            ),
-            (
-                json!({"key": "a", "operator": "exists"}),
-                r#"operator: "exists": must be Equal"#,
-            ),
+            (json!({"operator": "Equal", "value": "x"}), r#"operator: "Equal": must be Exists if"#),
+            (json!({"key": "a", "operator": "Exists", "value": "x"}), r#"value: "x": must be empty"#),
+            (json!({"key": "a", "operator": "Lt", "value": "5"}), r#"operator: "Lt": numeric"#),
+            (json!({"key": "a", "operator": "Gt", "value": "5"}), r#"operator: "Gt": numeric"#),
+            (json!({"key": "a", "operator": "exists"}), r#"operator: "exists": must be Equal"#),
             (json!({"key": "a b", "operator": "Exists"}), r#"key: "a b""#),
             (json!({"key": "a", "value": "b c"}), r#"value: "b c""#),
-            (
-                json!({"key": "a", "effect": "NoAdmit"}),
-                r#"effect: "NoAdmit""#,
-            ),
-            (
-                json!({"key": "a", "effect": "noschedule"}),
-                r#"effect: "noschedule""#,
-            ),
-            (
-                json!({"key": "a", "tolerationSeconds": 5}),
-                "tolerationSeconds: 5: needs",
-            ),
-            (
-                json!({"key": "a", "effect": "NoSchedule", "tolerationSeconds": 5}),
-                "tolerationSeconds: 5",
-            ),
-            (
-                json!({"key": "a", "seconds": 5}),
-                "seconds: 5: the field is not known",
-            ),
+            (json!({"key": "a", "effect": "NoAdmit"}), r#"effect: "NoAdmit""#),
+            (json!({"key": "a", "effect": "noschedule"}), r#"effect: "noschedule""#),
+            (json!({"key": "a", "tolerationSeconds": 5}), "tolerationSeconds: 5: needs"),
+            (json!({"key": "a", "effect": "NoSchedule", "tolerationSeconds": 5}), "tolerationSeconds: 5"),
+            (json!({"key": "a", "seconds": 5}), "seconds: 5: the field is not known"),
         ] {
             let error = toleration(json).unwrap_err();
-            assert!(
-                error.starts_with(&format!("tolerations[0].{start}")),
-                "{error}"
-            );
+            assert!(error.starts_with(&format!("tolerations[0].{start}")), "{error}");
         }
     }
 
@@ -340,18 +262,9 @@ mod tests {
         for (json, start) in [
             (json!([{"effect": "NoSchedule"}]), r#"taints[0].key: """#),
             (json!([{"key": "a"}]), r#"taints[0].effect: """#),
-            (
-                json!([{"key": "a", "effect": "No"}]),
-                r#"taints[0].effect: "No""#,
-            ),
-            (
-                json!([{"key": "a", "value": "-", "effect": "NoExecute"}]),
-                r#"taints[0].value: "-""#,
-            ),
-            (
-                json!([twice, twice]),
-                r#"taints[1].key: "a": the node has another"#,
-            ),
+            (json!([{"key": "a", "effect": "No"}]), r#"taints[0].effect: "No""#),
+            (json!([{"key": "a", "value": "-", "effect": "NoExecute"}]), r#"taints[0].value: "-""#),
+            (json!([twice, twice]), r#"taints[1].key: "a": the node has another"#),
         ] {
             let error = taints(json).unwrap_err();
             assert!(error.starts_with(start), "{error}");

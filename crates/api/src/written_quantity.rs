@@ -20,9 +20,7 @@ const EXACT_FLOAT_DIGITS: usize = 15;
 impl<'de> Deserialize<'de> for Quantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Quantity, D::Error> {
         let written = WrittenQuantity::deserialize(deserializer)?;
-        written
-            .parse()
-            .map_err(|error| serde::de::Error::custom(format!("{}: {error}", written.0)))
+        written.parse().map_err(|error| serde::de::Error::custom(format!("{}: {error}", written.0)))
     }
 }
 
@@ -103,9 +101,6 @@ mod tests {
             assert_eq!(read(json), Err(error), "{json}");
         }
         let error = serde_json::from_str::<Quantity>("\"1x\"").unwrap_err();
-        assert!(
-            error.to_string().starts_with("\"1x\": suffix \"x\""),
-            "{error}"
-        );
+        assert!(error.to_string().starts_with("\"1x\": suffix \"x\""), "{error}");
     }
 }

@@ -20,19 +20,13 @@ fn ours(line: &Value) -> Value {
     json!([
         answer.requests,
         [answer.scoring_cpu_milli, answer.scoring_memory_bytes],
-        [
-            answer.placed_scoring_cpu_milli,
-            answer.placed_scoring_memory_bytes
-        ],
+        [answer.placed_scoring_cpu_milli, answer.placed_scoring_memory_bytes],
     ])
 }
 
 #[test]
 fn the_numbers_are_those_of_kubernetes() {
-    let lines: Vec<Value> = ANSWERS
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines: Vec<Value> = ANSWERS.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(lines.len() > 500);
     for line in lines {
         assert_eq!(ours(&line), line["answer"], "{line}");

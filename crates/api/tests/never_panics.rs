@@ -114,9 +114,7 @@ fn odd_text(dice: &mut Dice) -> String {
         0 => ODD_TEXTS[dice.roll(ODD_TEXTS.len())].repeat(dice.roll(300)),
         1 => {
             let alphabet: Vec<char> = "0123456789.+-eEinumkKMGTPaZ/_ é".chars().collect();
-            (0..dice.roll(12))
-                .map(|_| alphabet[dice.roll(alphabet.len())])
-                .collect()
+            (0..dice.roll(12)).map(|_| alphabet[dice.roll(alphabet.len())]).collect()
         }
         _ => dice.pick(ODD_TEXTS).to_owned(),
     }
@@ -215,66 +213,38 @@ fn read_as_everything(value: &Value) -> Vec<String> {
     let mut note = |error: Option<String>| errors.extend(error);
     if let Ok(pod) = Pod::deserialize_from(value) {
         for use_status in [false, true] {
-            note(
-                pod_requests(&pod, use_status)
-                    .err()
-                    .map(|error| error.reason),
-            );
+            note(pod_requests(&pod, use_status).err().map(|error| error.reason));
         }
     }
     if let Ok(list) = WrittenResources::deserialize_from(value) {
         for place in [Place::Container, Place::Pod, Place::Node, Place::Group] {
-            let units =
-                validate(&list, place, &ROOT).and_then(|list| list_in_base_units(&list, &ROOT));
+            let units = validate(&list, place, &ROOT).and_then(|list| list_in_base_units(&list, &ROOT));
             note(units.err().map(|error| error.to_string()));
         }
     }
     let labels = Labels::from([("k".to_owned(), "5".to_owned())]);
     if let Ok(selector) = Option::<WrittenLabelSelector>::deserialize_from(value) {
         let checked = WrittenLabelSelector::validate(selector.as_ref(), &ROOT);
-        note(
-            checked
-                .map(|selector| selector.matches(&labels))
-                .err()
-                .map(|error| error.to_string()),
-        );
+        note(checked.map(|selector| selector.matches(&labels)).err().map(|error| error.to_string()));
     }
     if let Ok(selector) = WrittenNodeSelector::deserialize_from(value) {
-        let matched = selector
-            .validate(&ROOT)
-            .map(|selector| selector.matches(&labels, "n1"));
+        let matched = selector.validate(&ROOT).map(|selector| selector.matches(&labels, "n1"));
         note(matched.err().map(|error| error.to_string()));
     }
     if let Ok(terms) = Vec::<WrittenPreferredTerm>::deserialize_from(value) {
-        note(
-            WrittenPreferredTerm::validate_all(&terms, &ROOT)
-                .err()
-                .map(|error| error.to_string()),
-        );
+        note(WrittenPreferredTerm::validate_all(&terms, &ROOT).err().map(|error| error.to_string()));
     }
     if let Ok(list) = Vec::<WrittenToleration>::deserialize_from(value) {
-        note(
-            WrittenToleration::validate_all(&list, &ROOT)
-                .err()
-                .map(|error| error.to_string()),
-        );
+        note(WrittenToleration::validate_all(&list, &ROOT).err().map(|error| error.to_string()));
     }
     if let Ok(list) = Vec::<WrittenTaint>::deserialize_from(value) {
-        note(
-            WrittenTaint::validate_all(&list, &ROOT)
-                .err()
-                .map(|error| error.to_string()),
-        );
+        note(WrittenTaint::validate_all(&list, &ROOT).err().map(|error| error.to_string()));
     }
     if let Ok(group) = WrittenGroup::deserialize_from(value) {
         note(group.validate(&ROOT).err().map(|error| error.to_string()));
     }
     if let Ok(parents) = BTreeMap::<String, String>::deserialize_from(value) {
-        note(
-            check_parents("a", &parents, &ROOT)
-                .err()
-                .map(|error| error.to_string()),
-        );
+        note(check_parents("a", &parents, &ROOT).err().map(|error| error.to_string()));
     }
     if let Value::String(text) = value {
         read_as_every_text(text, note);
@@ -290,12 +260,7 @@ fn read_as_every_text(text: &str, mut note: impl FnMut(Option<String>)) {
         }
         Err(error) => note(Some(error.to_string())),
     }
-    for check in [
-        check_dns_label,
-        check_dns_subdomain,
-        check_label_key,
-        check_label_value,
-    ] {
+    for check in [check_dns_label, check_dns_subdomain, check_label_key, check_label_value] {
         note(check(text).err());
     }
 }
@@ -324,10 +289,7 @@ fn run(seed: u64) {
 
 #[test]
 fn mutated_objects_give_values_or_short_errors() {
-    if let Some(seed) = std::env::var("MUSTER_SEED")
-        .ok()
-        .and_then(|text| text.parse().ok())
-    {
+    if let Some(seed) = std::env::var("MUSTER_SEED").ok().and_then(|text| text.parse().ok()) {
         run(seed);
         return;
     }

@@ -1,0 +1,235 @@
+//! A group as the engine keeps it: its definition, its members, and how many of them stand where.
+//!
+//! The census is kept by differences, so that a gang of thousands costs nothing per event: every change
+//! of a member goes through the cluster, which counts it out before and in again after.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::pod::{Pod, Standing};
+use crate::model::Millis;
+use crate::model::group::{GroupKey, GroupPriority, GroupSpec, Subset};
+use crate::model::ids::PodId;
+
+/// How many members of one subset stand where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Could be placed now.
+    pub waiting: u32,
+    /// Wait behind scheduling gates.
+    pub gated: u32,
+    /// Decided, not confirmed.
+    pub assumed: u32,
+    /// Bound and staying.
+    pub bound: u32,
+    /// Finished well.
+    pub succeeded: u32,
+}
+
+impl Census {
+    /// Members that have a place or had one and finished well.
+    pub fn held(&self) -> u32 {
+        self.assumed + self.secured()
+    }
+
+    /// Members whose place is confirmed.
+    pub fn secured(&self) -> u32 {
+        self.bound + self.succeeded
+    }
+
+    /// Members that could count towards the minimum.
+    pub fn present(&self) -> u32 {
+        self.waiting + self.gated + self.held()
+    }
+
+    fn slot(&mut self, standing: Standing) -> Option<&mut u32> {
+        match standing {
+            Standing::Waiting => Some(&mut self.waiting),
+            Standing::Gated => Some(&mut self.gated),
+            Standing::Assumed => Some(&mut self.assumed),
+            Standing::Bound => Some(&mut self.bound),
+            Standing::Succeeded => Some(&mut self.succeeded),
+            Standing::Aside => None,
+        }
+    }
+}
+
+/// Why a member is left out of its group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stray {
+    /// It names a subset that the group does not have.
+    UnknownSubset,
+    /// Its priority is not the one that the members share.
+    OtherPriority {
+        /// The shared one.
+        shared: i32,
+    },
+}
+
+/// A start that is under way: some members may be bound, the minimum is not confirmed yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// The minimum of each subset when the start was decided.
+    pub quorum: Vec<u32>,
+    /// When it is taken back.
+    pub deadline: Millis,
+    /// How often members were placed again because a bind failed.
+    pub repairs: u32,
+}
+
+/// A group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// Which group.
+    pub key: GroupKey,
+    /// The object, once it was seen and while it is there.
+    pub spec: Option<GroupSpec>,
+    /// The quorum: one rule per subset. Those of the last object seen; before that, one without a minimum.
+    pub rules: Vec<Subset>,
+    /// All pods that name this group, oldest first.
+    pub members: BTreeSet<(Millis, PodId)>,
+    /// Members that could be placed now, oldest first.
+    pub waiting: BTreeSet<(Millis, PodId)>,
+    /// Members behind scheduling gates.
+    pub gated: BTreeSet<PodId>,
+    /// Members that are left out, and why.
+    pub strays: BTreeMap<PodId, Stray>,
+    /// How many members stand where, per subset.
+    pub census: Vec<Census>,
+    /// How many live members have which priority.
+    pub priorities: BTreeMap<i32, u32>,
+    /// The minimum of each subset that was once confirmed. Empty: the group never started.
+    pub reached: Vec<u32>,
+    /// The start that is under way.
+    pub attempt: Option<Attempt>,
+    /// Bound members below the minimum were kept because nobody would make them again.
+    pub kept_partial: bool,
+    /// It had started and is below its minimum, and that was said.
+    pub degraded: bool,
+    /// Until when a basic group waits for the rest of its desired members.
+    pub desired_until: Option<Millis>,
+    /// Counts what could change the answer to "does it fit": waiting members and rules.
+    pub stirred: u64,
+    /// The count when it was last parked.
+    pub stirred_when_parked: u64,
+    /// The priority under which its nominations were last counted.
+    pub nominated_at: i32,
+}
+
+impl Group {
+    /// A group of which nothing but the name is known.
+    pub fn new(key: GroupKey) -> Self {
+        Self {
+            key,
+            spec: None,
+            rules: vec![Subset { name: String::new(), min_member: 0 }],
+            members: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            gated: BTreeSet::new(),
+            strays: BTreeMap::new(),
+            census: vec![Census::default()],
+            priorities: BTreeMap::new(),
+            reached: Vec::new(),
+            attempt: None,
+            kept_partial: false,
+            degraded: false,
+            desired_until: None,
+            stirred: 0,
+            stirred_when_parked: 0,
+            nominated_at: 0,
+        }
+    }
+
+    /// Whether the group starts whole or not at all.
+    pub fn is_gang(&self) -> bool {
+        self.rules.iter().any(|rule| rule.min_member > 0)
+    }
+
+    /// The sum over all subsets.
+    pub fn total(&self) -> Census {
+        self.census.iter().fold(Census::default(), |mut sum, census| {
+            sum.waiting += census.waiting;
+            sum.gated += census.gated;
+            sum.assumed += census.assumed;
+            sum.bound += census.bound;
+            sum.succeeded += census.succeeded;
+            sum
+        })
+    }
+
+    /// The minimum over all subsets.
+    pub fn min_total(&self) -> u64 {
+        self.rules.iter().map(|rule| u64::from(rule.min_member)).sum()
+    }
+
+    /// Whether the present minimum was already confirmed once: then members may join one by one.
+    pub fn joins_singly(&self) -> bool {
+        self.reached.len() == self.rules.len()
+            && self.rules.iter().zip(&self.reached).all(|(rule, reached)| rule.min_member <= *reached)
+    }
+
+    /// How many more members each subset needs before anything may be bound.
+    pub fn needs(&self) -> Vec<u32> {
+        if self.joins_singly() {
+            return vec![0; self.rules.len()];
+        }
+        self.rules
+            .iter()
+            .zip(&self.census)
+            .map(|(rule, census)| rule.min_member.saturating_sub(census.held()))
+            .collect()
+    }
+
+    /// The minimum that an attempt has to confirm: what was decided, or less if the minimum was lowered since.
+    pub fn attempt_quorum(&self, attempt: &Attempt) -> Vec<u32> {
+        let decided = |position: usize| attempt.quorum.get(position).copied().unwrap_or(u32::MAX);
+        self.rules.iter().enumerate().map(|(position, rule)| rule.min_member.min(decided(position))).collect()
+    }
+
+    /// Whether so many members of each subset are confirmed.
+    pub fn secured_at_least(&self, quorum: &[u32]) -> bool {
+        self.census.iter().zip(quorum).all(|(census, min)| census.secured() >= *min)
+    }
+
+    /// The group's priority by its rule.
+    pub fn priority(&self, oldest_member: Option<i32>) -> i32 {
+        match self.spec.as_ref().map(|spec| spec.priority) {
+            Some(GroupPriority::Own(priority)) => priority,
+            Some(GroupPriority::SharedByMembers) => oldest_member.unwrap_or(0),
+            Some(GroupPriority::LowestMember) | None => self.priorities.keys().next().copied().unwrap_or(0),
+        }
+    }
+
+    /// The subset that a member belongs to, or why it is left out. Before the object was seen nobody is.
+    pub fn subset_of(&self, pod: &Pod, shared_priority: Option<i32>) -> Result<usize, Stray> {
+        if let Some(shared) = shared_priority
+            && pod.priority != shared
+        {
+            return Err(Stray::OtherPriority { shared });
+        }
+        let subset = crate::model::group::subset_of(&self.rules, &pod.subset);
+        subset.or(self.spec.is_none().then_some(0)).ok_or(Stray::UnknownSubset)
+    }
+
+    /// Counts one member in or out at its standing.
+    pub(crate) fn count(&mut self, subset: u16, standing: Standing, member: (Millis, PodId), into: bool) {
+        if let Some(slot) = self.census[usize::from(subset)].slot(standing) {
+            if into { *slot += 1 } else { *slot -= 1 }
+        }
+        let changed = match (standing, into) {
+            (Standing::Waiting, true) => self.waiting.insert(member),
+            (Standing::Waiting, false) => self.waiting.remove(&member),
+            (Standing::Gated, true) => self.gated.insert(member.1),
+            (Standing::Gated, false) => self.gated.remove(&member.1),
+            _ => true,
+        };
+        debug_assert!(changed, "a member is counted once");
+        if standing == Standing::Waiting {
+            self.stirred += 1;
+        }
+    }
+
+    /// Whether nothing would be lost by forgetting the group.
+    pub fn is_forgotten(&self) -> bool {
+        self.spec.is_none() && self.members.is_empty()
+    }
+}

@@ -1,0 +1,507 @@
+//! The engine's picture of the cluster: nodes, pods, nominations and groups, with everything that is
+//! derived from them kept in step.
+//!
+//! Every change of a pod's state goes through here, so that the loads of nodes and the censuses of
+//! groups are always what a recount would give. "What if" happens in a [`Trial`](trial::Trial).
+//! This module must not know why anything is changed.
+
+pub(crate) mod classes;
+pub mod group;
+pub(crate) mod journal;
+pub mod load;
+pub mod node;
+pub mod pod;
+pub(crate) mod trial;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::model::Millis;
+use crate::model::class::{ClassSpec, PodClass};
+use crate::model::group::{GroupKey, GroupPriority, GroupSpec};
+use crate::model::ids::{ClassId, GroupId, NodeId, PodId, Slab};
+use crate::model::node::NodeSpec;
+use crate::model::resources::{PODS, ResourceNames, ResourceVec};
+use classes::Classes;
+use group::{Census, Group};
+use journal::{Journal, Touch};
+use node::Node;
+use pod::{Counted, Pod, PodState};
+
+/// The picture.
+#[derive(Clone, Debug, Default)]
+pub struct Cluster {
+    pub(crate) resources: ResourceNames,
+    pub(crate) classes: Classes,
+    nodes: Slab<Node>,
+    nodes_by_name: BTreeMap<Arc<str>, NodeId>,
+    nodes_present: usize,
+    pods: Slab<Pod>,
+    pods_by_uid: BTreeMap<Box<str>, PodId>,
+    groups: Slab<Group>,
+    groups_by_key: BTreeMap<GroupKey, GroupId>,
+    pub(crate) journal: Journal,
+}
+
+impl Cluster {
+    // Reading.
+
+    /// The node in a slot.
+    pub fn node(&self, id: NodeId) -> &Node {
+        self.nodes.get(id.0).expect("a node in use exists")
+    }
+
+    /// The node in a slot, if there is one.
+    pub fn node_if_any(&self, id: NodeId) -> Option<&Node> {
+        self.nodes.get(id.0)
+    }
+
+    /// The slot of a node by name.
+    pub fn node_id(&self, name: &str) -> Option<NodeId> {
+        self.nodes_by_name.get(name).copied()
+    }
+
+    /// All nodes in slot order, those that are only named by pods too.
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        self.nodes.iter().map(|(slot, node)| (NodeId(slot), node))
+    }
+
+    /// One past the highest node slot.
+    pub fn node_slots(&self) -> usize {
+        self.nodes.bound()
+    }
+
+    /// How many nodes are there.
+    pub fn nodes_present(&self) -> usize {
+        self.nodes_present
+    }
+
+    /// The pod in a slot.
+    pub fn pod(&self, id: PodId) -> &Pod {
+        self.pods.get(id.0).expect("a pod in use exists")
+    }
+
+    /// The pod in a slot, if there is one.
+    pub fn pod_if_any(&self, id: PodId) -> Option<&Pod> {
+        self.pods.get(id.0)
+    }
+
+    /// The slot of a pod by UID.
+    pub fn pod_id(&self, uid: &str) -> Option<PodId> {
+        self.pods_by_uid.get(uid).copied()
+    }
+
+    /// All pods in slot order.
+    pub fn pods(&self) -> impl Iterator<Item = (PodId, &Pod)> {
+        self.pods.iter().map(|(slot, pod)| (PodId(slot), pod))
+    }
+
+    /// How many pods are known.
+    pub fn pod_count(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// The group in a slot.
+    pub fn group(&self, id: GroupId) -> &Group {
+        self.groups.get(id.0).expect("a group in use exists")
+    }
+
+    /// The group in a slot, if there is one.
+    pub fn group_if_any(&self, id: GroupId) -> Option<&Group> {
+        self.groups.get(id.0)
+    }
+
+    /// The slot of a group by key.
+    pub fn group_id(&self, key: &GroupKey) -> Option<GroupId> {
+        self.groups_by_key.get(key).copied()
+    }
+
+    /// All groups in slot order, those that are only named by pods too.
+    pub fn groups(&self) -> impl Iterator<Item = (GroupId, &Group)> {
+        self.groups.iter().map(|(slot, group)| (GroupId(slot), group))
+    }
+
+    /// A class in use.
+    pub fn class(&self, id: ClassId) -> &PodClass {
+        self.classes.get(id)
+    }
+
+    /// The names of resources.
+    pub fn resource_names(&self) -> &ResourceNames {
+        &self.resources
+    }
+
+    /// The group's priority by its rule.
+    pub fn group_priority(&self, id: GroupId) -> i32 {
+        let group = self.group(id);
+        group.priority(group.members.first().map(|(_, oldest)| self.pod(*oldest).priority))
+    }
+
+    /// The priority that counts for a pod: its group's, or its own.
+    pub fn effective_priority(&self, id: PodId) -> i32 {
+        let pod = self.pod(id);
+        pod.group.map_or(pod.priority, |group| self.group_priority(group))
+    }
+
+    // Nodes.
+
+    /// Takes a node as observed. Says which slot, and whether anything changed.
+    pub(crate) fn set_node(&mut self, spec: &NodeSpec) -> (NodeId, bool) {
+        let id = self.ensure_node(&spec.name);
+        let mut allocatable = ResourceVec::default();
+        let mut pods_max = 0;
+        for (name, amount) in &spec.allocatable {
+            if name == PODS {
+                pods_max = *amount;
+            } else if let Some(resource) = self.resources.intern(name) {
+                allocatable.set(resource, *amount);
+            }
+        }
+        let node = self.nodes.get_mut(id.0).expect("just ensured");
+        let same = node.present
+            && node.labels == spec.labels
+            && node.taints == spec.taints
+            && node.unschedulable == spec.unschedulable
+            && node.allocatable == allocatable
+            && node.pods_max == pods_max;
+        if same {
+            return (id, false);
+        }
+        if !node.present {
+            node.present = true;
+            self.nodes_present += 1;
+        }
+        let node = self.nodes.get_mut(id.0).expect("just ensured");
+        node.labels.clone_from(&spec.labels);
+        node.taints.clone_from(&spec.taints);
+        node.unschedulable = spec.unschedulable;
+        node.allocatable = allocatable;
+        node.pods_max = pods_max;
+        self.touch(id, true);
+        (id, true)
+    }
+
+    /// Marks a node as gone; what pods still name it is remembered.
+    pub(crate) fn drop_node(&mut self, name: &str) -> bool {
+        let Some(id) = self.node_id(name) else { return false };
+        let node = self.nodes.get_mut(id.0).expect("a listed node exists");
+        if !node.present {
+            return false;
+        }
+        let kept = Node {
+            name: node.name.clone(),
+            load: std::mem::take(&mut node.load),
+            pods: std::mem::take(&mut node.pods),
+            nominated: std::mem::take(&mut node.nominated),
+            ..Node::default()
+        };
+        *node = kept;
+        self.nodes_present -= 1;
+        self.touch(id, true);
+        self.tidy_node(id);
+        true
+    }
+
+    fn ensure_node(&mut self, name: &str) -> NodeId {
+        if let Some(id) = self.node_id(name) {
+            return id;
+        }
+        let name: Arc<str> = name.into();
+        let id = NodeId(self.nodes.insert(Node { name: name.clone(), ..Node::default() }));
+        self.nodes_by_name.insert(name, id);
+        self.touch(id, true);
+        id
+    }
+
+    /// Forgets a node that is not there and that nobody names.
+    fn tidy_node(&mut self, id: NodeId) {
+        let node = self.node(id);
+        if !node.present && node.pods.is_empty() && node.nominated.is_empty() {
+            let name = node.name.clone();
+            self.nodes.remove(id.0);
+            self.nodes_by_name.remove(&name);
+            self.touch(id, true);
+        }
+    }
+
+    fn touch(&mut self, node: NodeId, itself: bool) {
+        self.journal.touch(Touch { node, itself }, self.nodes.bound());
+    }
+
+    // Pods.
+
+    /// Adds a pod; its state is set afterwards.
+    pub(crate) fn add_pod(&mut self, pod: Pod) -> PodId {
+        debug_assert!(pod.state == PodState::Waiting && pod.nominated.is_none());
+        let uid: Box<str> = pod.id.uid.as_str().into();
+        let (group, created_ms, priority) = (pod.group, pod.created_ms, pod.priority);
+        let id = PodId(self.pods.insert(pod));
+        self.pods_by_uid.insert(uid, id);
+        if let Some(group_id) = group {
+            let group = self.group_mut(group_id);
+            group.members.insert((created_ms, id));
+            *group.priorities.entry(priority).or_default() += 1;
+            self.count_in(id);
+            self.recount_if_oldest_changed(group_id, id);
+        }
+        id
+    }
+
+    /// Removes a pod and everything that it took.
+    pub(crate) fn remove_pod(&mut self, id: PodId) -> Pod {
+        self.set_nominated(id, None);
+        self.set_state(id, PodState::Finished { well: false });
+        self.count_out(id);
+        let pod = self.pods.remove(id.0).expect("a removed pod exists");
+        self.pods_by_uid.remove(pod.id.uid.as_str());
+        if let Some(group_id) = pod.group {
+            let group = self.group_mut(group_id);
+            let was_oldest = group.members.first() == Some(&(pod.created_ms, id));
+            group.members.remove(&(pod.created_ms, id));
+            if let Some(count) = group.priorities.get_mut(&pod.priority) {
+                *count -= 1;
+                if *count == 0 {
+                    group.priorities.remove(&pod.priority);
+                }
+            }
+            if was_oldest {
+                self.recount_if_shared_priority(group_id);
+            }
+        }
+        self.classes.release(pod.class);
+        pod
+    }
+
+    /// The class of this form; the caller gives it to a pod or releases it.
+    pub(crate) fn acquire_class(&mut self, spec: &Arc<ClassSpec>) -> ClassId {
+        self.classes.acquire(spec, &mut self.resources)
+    }
+
+    /// Gives a pod another class, on its node too.
+    pub(crate) fn set_class(&mut self, id: PodId, class: ClassId) {
+        let pod = self.pod(id);
+        let (old, node) = (pod.class, pod.state.node());
+        if let Some(node_id) = node {
+            let load = &mut self.nodes.get_mut(node_id.0).expect("a pod's node exists").load;
+            load.sub(self.classes.get(old));
+            load.add(self.classes.get(class));
+            self.touch(node_id, false);
+        }
+        let nominated = self.pod(id).nominated;
+        if let Some(node_id) = nominated {
+            self.touch(node_id, false);
+        }
+        self.change_pod(id, |pod| pod.class = class);
+        self.classes.release(old);
+    }
+
+    /// Moves a pod to another state, with the load of its node and the census of its group.
+    pub(crate) fn set_state(&mut self, id: PodId, state: PodState) {
+        let old = self.pod(id).state;
+        if old == state {
+            return;
+        }
+        self.count_out(id);
+        if old.node() != state.node() {
+            if let Some(node) = old.node() {
+                self.lift(id, node);
+            }
+            if let Some(node) = state.node() {
+                self.put(id, node);
+            }
+        }
+        self.pod_mut(id).state = state;
+        self.count_in(id);
+        if let Some(node) = old.node().filter(|node| state.node() != Some(*node)) {
+            self.tidy_node(node);
+        }
+    }
+
+    /// Changes what does not touch a node: flags and the like. Census follows.
+    pub(crate) fn change_pod(&mut self, id: PodId, change: impl FnOnce(&mut Pod)) {
+        self.count_out(id);
+        change(self.pod_mut(id));
+        self.count_in(id);
+    }
+
+    /// The pod, for fields that neither loads nor censuses depend on.
+    pub(crate) fn pod_mut(&mut self, id: PodId) -> &mut Pod {
+        self.pods.get_mut(id.0).expect("a pod in use exists")
+    }
+
+    /// The slot of a node by name, made if nobody knows it yet: pods can be bound before their node is seen.
+    pub(crate) fn node_for_pod(&mut self, name: &str) -> NodeId {
+        self.ensure_node(name)
+    }
+
+    /// Keeps a node free for a pod, or no longer.
+    pub(crate) fn set_nominated(&mut self, id: PodId, node: Option<NodeId>) {
+        let old = self.pod(id).nominated;
+        if old == node {
+            return;
+        }
+        if let Some(old) = old {
+            self.unlist_nomination(id, old);
+        }
+        if let Some(new) = node {
+            self.list_nomination(id, new);
+        }
+        self.pod_mut(id).nominated = node;
+        if let Some(old) = old {
+            self.tidy_node(old);
+        }
+    }
+
+    /// Has the nodes that members are nominated to looked at again, after the group's priority changed.
+    pub(crate) fn touch_nominations(&mut self, group: GroupId) {
+        let nodes: Vec<NodeId> =
+            self.group(group).members.iter().filter_map(|(_, member)| self.pod(*member).nominated).collect();
+        for node in nodes {
+            self.touch(node, false);
+        }
+    }
+
+    fn list_nomination(&mut self, id: PodId, node: NodeId) {
+        let list = &mut self.nodes.get_mut(node.0).expect("a nominated node exists").nominated;
+        let place = list.partition_point(|other| *other < id);
+        list.insert(place, id);
+        self.touch(node, false);
+    }
+
+    fn unlist_nomination(&mut self, id: PodId, node: NodeId) {
+        let list = &mut self.nodes.get_mut(node.0).expect("a nominated node exists").nominated;
+        list.retain(|other| *other != id);
+        self.touch(node, false);
+    }
+
+    fn put(&mut self, id: PodId, node: NodeId) {
+        let class = self.classes.get(self.pods.get(id.0).expect("a pod in use exists").class);
+        let target = self.nodes.get_mut(node.0).expect("a pod's node exists");
+        target.load.add(class);
+        target.pods.push(id);
+        self.touch(node, false);
+    }
+
+    /// Takes a pod off its node and says where in the node's list it stood.
+    fn lift(&mut self, id: PodId, node: NodeId) -> usize {
+        let class = self.classes.get(self.pods.get(id.0).expect("a pod in use exists").class);
+        let target = self.nodes.get_mut(node.0).expect("a pod's node exists");
+        target.load.sub(class);
+        let place = target.pods.iter().rposition(|other| *other == id).expect("a pod is listed on its node");
+        target.pods.remove(place);
+        self.touch(node, false);
+        place
+    }
+
+    // Groups.
+
+    /// The slot of a group by key, made if nobody knows it yet: pods can come before their group.
+    pub(crate) fn ensure_group(&mut self, key: &GroupKey) -> GroupId {
+        if let Some(id) = self.group_id(key) {
+            return id;
+        }
+        let id = GroupId(self.groups.insert(Group::new(key.clone())));
+        self.groups_by_key.insert(key.clone(), id);
+        id
+    }
+
+    /// Takes a group as observed and counts its members by its rules.
+    pub(crate) fn set_group(&mut self, id: GroupId, spec: GroupSpec) {
+        let group = self.group_mut(id);
+        group.rules = spec.rules();
+        group.spec = Some(spec);
+        group.stirred += 1;
+        self.recount(id);
+    }
+
+    pub(crate) fn group_mut(&mut self, id: GroupId) -> &mut Group {
+        self.groups.get_mut(id.0).expect("a group in use exists")
+    }
+
+    /// Forgets a group that has neither object nor members. Says whether it did.
+    pub(crate) fn tidy_group(&mut self, id: GroupId) -> bool {
+        if !self.group(id).is_forgotten() {
+            return false;
+        }
+        let group = self.groups.remove(id.0).expect("a group in use exists");
+        self.groups_by_key.remove(&group.key);
+        true
+    }
+
+    /// Counts all members afresh, after the rules changed.
+    fn recount(&mut self, id: GroupId) {
+        let members: Vec<(Millis, PodId)> = self.group(id).members.iter().copied().collect();
+        let group = self.group_mut(id);
+        group.census = vec![Census::default(); group.rules.len()];
+        group.waiting.clear();
+        group.gated.clear();
+        group.strays.clear();
+        for (_, member) in members {
+            self.pod_mut(member).counted = Counted::Not;
+            self.count_in(member);
+        }
+    }
+
+    fn recount_if_oldest_changed(&mut self, group: GroupId, added: PodId) {
+        let oldest_is_new = self.group(group).members.first().is_some_and(|(_, oldest)| *oldest == added);
+        if oldest_is_new {
+            self.recount_if_shared_priority(group);
+        }
+    }
+
+    fn recount_if_shared_priority(&mut self, group: GroupId) {
+        if self.shared_priority(group).is_some() {
+            self.recount(group);
+        }
+    }
+
+    /// The one priority that all members must have, where the group's rule asks for that.
+    fn shared_priority(&self, id: GroupId) -> Option<i32> {
+        let group = self.group(id);
+        let rule = group.spec.as_ref().map(|spec| spec.priority);
+        (rule == Some(GroupPriority::SharedByMembers)).then(|| self.group_priority(id))
+    }
+
+    fn count_in(&mut self, id: PodId) {
+        let pod = self.pod(id);
+        let Some(group_id) = pod.group else { return };
+        let verdict = self.group(group_id).subset_of(pod, self.shared_priority(group_id));
+        let (standing, member) = (pod.standing(), (pod.created_ms, id));
+        let group = self.group_mut(group_id);
+        let counted = match verdict {
+            Ok(subset) => {
+                let subset = u16::try_from(subset).expect("a group has few subsets");
+                group.count(subset, standing, member, true);
+                Counted::In { subset, standing }
+            }
+            Err(stray) => {
+                group.strays.insert(id, stray);
+                Counted::Stray
+            }
+        };
+        self.pod_mut(id).counted = counted;
+    }
+
+    fn count_out(&mut self, id: PodId) {
+        let pod = self.pod(id);
+        let (Some(group_id), counted, member) = (pod.group, pod.counted, (pod.created_ms, id)) else { return };
+        let group = self.group_mut(group_id);
+        match counted {
+            Counted::Not => {}
+            Counted::Stray => drop(group.strays.remove(&id)),
+            Counted::In { subset, standing } => group.count(subset, standing, member, false),
+        }
+        self.pod_mut(id).counted = Counted::Not;
+    }
+
+    /// Whether two pictures show the same, whatever was journalled on the way.
+    pub fn same_picture(&self, other: &Self) -> bool {
+        self.nodes == other.nodes
+            && self.pods == other.pods
+            && self.groups == other.groups
+            && self.nodes_by_name == other.nodes_by_name
+            && self.pods_by_uid == other.pods_by_uid
+            && self.groups_by_key == other.groups_by_key
+            && self.nodes_present == other.nodes_present
+    }
+}

@@ -1,0 +1,137 @@
+//! A pod as the engine keeps it, and the few states it can be in.
+
+use std::sync::Arc;
+
+use crate::model::Millis;
+use crate::model::ids::{ClassId, GroupId, NodeId};
+use crate::model::pod::PodName;
+
+/// Where a pod stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodState {
+    /// On no node.
+    Waiting,
+    /// Decided: it counts on the node, the bind is not confirmed.
+    Assumed(NodeId),
+    /// Bound for good.
+    Bound(NodeId),
+    /// Done; it takes nothing any more.
+    Finished {
+        /// It succeeded.
+        well: bool,
+    },
+}
+
+impl PodState {
+    /// The node that it takes room on.
+    pub fn node(self) -> Option<NodeId> {
+        match self {
+            Self::Assumed(node) | Self::Bound(node) => Some(node),
+            Self::Waiting | Self::Finished { .. } => None,
+        }
+    }
+}
+
+/// The bind of one pod, from the decision to its confirmation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Bind {
+    /// How often the bind was sent for the present node.
+    pub tries: u32,
+    /// A command is out and its outcome is not known.
+    pub in_flight: bool,
+    /// When the bind is to be sent again.
+    pub retry_at: Option<Millis>,
+    /// When a pod on its own gives up this node.
+    pub deadline: Millis,
+    /// Nodes that refused this pod in the present attempt.
+    pub avoid: Vec<Arc<str>>,
+}
+
+/// A pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pod {
+    /// Which pod.
+    pub id: Arc<PodName>,
+    /// Its class.
+    pub class: ClassId,
+    /// Its own priority.
+    pub priority: i32,
+    /// Its group, if it names one.
+    pub group: Option<GroupId>,
+    /// The subset that it names.
+    pub subset: Box<str>,
+    /// Whether Muster schedules it.
+    pub ours: bool,
+    /// Whether scheduling gates hold it back.
+    pub gated: bool,
+    /// Whether it is being deleted, by others or by us.
+    pub terminating: bool,
+    /// Whether we asked for its deletion and wait for the outcome.
+    pub taking_back: bool,
+    /// Whether a controller would make it again.
+    pub controlled: bool,
+    /// Whether it was ever seen running.
+    pub ran: bool,
+    /// Whether it was placed by the present attempt of its group, which is not confirmed yet.
+    pub tentative: bool,
+    /// When it was created.
+    pub created_ms: Millis,
+    /// Where it stands.
+    pub state: PodState,
+    /// The node that is kept free for it.
+    pub nominated: Option<NodeId>,
+    /// Its bind, while there is one to tell of.
+    pub bind: Option<Box<Bind>>,
+    /// Where its group counts it.
+    pub counted: Counted,
+}
+
+/// Where a group counts a pod.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Counted {
+    /// Nowhere: it has no group.
+    #[default]
+    Not,
+    /// As a stray.
+    Stray,
+    /// In this subset with this standing.
+    In {
+        /// Which subset.
+        subset: u16,
+        /// With which standing.
+        standing: Standing,
+    },
+}
+
+/// What a pod is to its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Could be placed now.
+    Waiting,
+    /// Waits behind scheduling gates.
+    Gated,
+    /// Decided, not confirmed.
+    Assumed,
+    /// Bound and staying.
+    Bound,
+    /// Finished well.
+    Succeeded,
+    /// Counts for nothing: failed, leaving, or not ours to place.
+    Aside,
+}
+
+impl Pod {
+    /// What the pod is to its group.
+    pub fn standing(&self) -> Standing {
+        match self.state {
+            PodState::Finished { well: true } => Standing::Succeeded,
+            PodState::Finished { well: false } => Standing::Aside,
+            _ if self.terminating => Standing::Aside,
+            PodState::Bound(_) => Standing::Bound,
+            PodState::Assumed(_) => Standing::Assumed,
+            PodState::Waiting if !self.ours => Standing::Aside,
+            PodState::Waiting if self.gated => Standing::Gated,
+            PodState::Waiting => Standing::Waiting,
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! "What if": changes over the cluster that are undone unless they are committed.
+//!
+//! The undo log makes the cost of a trial proportional to what it changed. Placement, preemption and
+//! explanations all use the same trial; nothing tentative can be left behind, because dropping a trial
+//! undoes it.
+
+use super::Cluster;
+use super::pod::PodState;
+use crate::model::ids::{ClassId, NodeId, PodId};
+
+/// One change and what it takes to undo it.
+#[derive(Debug)]
+enum Undo {
+    Placed { pod: PodId, node: NodeId },
+    Occupied { class: ClassId, node: NodeId },
+    Removed { pod: PodId, state: PodState, node: NodeId, place: usize },
+    Released { pod: PodId, node: NodeId },
+}
+
+/// A point in a trial to come back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark(usize);
+
+/// Tentative changes over a cluster.
+#[derive(Debug)]
+pub(crate) struct Trial<'a> {
+    cluster: &'a mut Cluster,
+    log: Vec<Undo>,
+}
+
+impl<'a> Trial<'a> {
+    pub(crate) fn new(cluster: &'a mut Cluster) -> Self {
+        Self { cluster, log: Vec::new() }
+    }
+
+    /// The cluster with the changes so far.
+    pub(crate) fn cluster(&self) -> &Cluster {
+        self.cluster
+    }
+
+    /// Places a waiting pod on a node.
+    pub(crate) fn place(&mut self, pod: PodId, node: NodeId) {
+        assert_eq!(self.cluster.pod(pod).state, PodState::Waiting, "only a waiting pod can be placed");
+        self.cluster.put(pod, node);
+        self.cluster.pod_mut(pod).state = PodState::Assumed(node);
+        self.log.push(Undo::Placed { pod, node });
+    }
+
+    /// Takes the room of one pod of a class on a node, for a pod that is only expected.
+    pub(crate) fn occupy(&mut self, class: ClassId, node: NodeId) {
+        self.load(class, node, true);
+        self.log.push(Undo::Occupied { class, node });
+    }
+
+    /// Takes a pod off its node, as if it were gone.
+    #[cfg_attr(not(test), expect(dead_code, reason = "what preemption will try"))]
+    pub(crate) fn remove(&mut self, pod: PodId) {
+        let state = self.cluster.pod(pod).state;
+        let node = state.node().expect("only a placed pod can be removed");
+        let place = self.cluster.lift(pod, node);
+        self.cluster.pod_mut(pod).state = PodState::Waiting;
+        self.log.push(Undo::Removed { pod, state, node, place });
+    }
+
+    /// Gives up a pod's nomination.
+    pub(crate) fn release(&mut self, pod: PodId) {
+        if let Some(node) = self.cluster.pod(pod).nominated {
+            self.cluster.unlist_nomination(pod, node);
+            self.cluster.pod_mut(pod).nominated = None;
+            self.log.push(Undo::Released { pod, node });
+        }
+    }
+
+    /// Where the trial stands now.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark(self.log.len())
+    }
+
+    /// Undoes everything since a mark.
+    pub(crate) fn undo_to(&mut self, mark: Mark) {
+        assert!(mark.0 <= self.log.len(), "a mark lies in the past");
+        while self.log.len() > mark.0 {
+            match self.log.pop().expect("longer than the mark") {
+                Undo::Placed { pod, node } => {
+                    self.cluster.lift(pod, node);
+                    self.cluster.pod_mut(pod).state = PodState::Waiting;
+                }
+                Undo::Occupied { class, node } => self.load(class, node, false),
+                Undo::Removed { pod, state, node, place } => {
+                    self.cluster.put(pod, node);
+                    let pods = &mut self.cluster.nodes.get_mut(node.0).expect("a pod's node exists").pods;
+                    pods[place..].rotate_right(1);
+                    self.cluster.pod_mut(pod).state = state;
+                }
+                Undo::Released { pod, node } => {
+                    self.cluster.list_nomination(pod, node);
+                    self.cluster.pod_mut(pod).nominated = Some(node);
+                }
+            }
+        }
+    }
+
+    /// The pods placed so far and where, in order.
+    pub(crate) fn placed(&self) -> impl Iterator<Item = (PodId, NodeId)> {
+        self.log.iter().filter_map(|undo| match undo {
+            Undo::Placed { pod, node } => Some((*pod, *node)),
+            _ => None,
+        })
+    }
+
+    /// Makes the placements real and everything else undone: only placements are decisions.
+    /// Returns the pods placed and where.
+    pub(crate) fn commit(mut self) -> Vec<(PodId, NodeId)> {
+        let placed: Vec<_> = self.placed().collect();
+        let only_placements = self.log.iter().all(|undo| matches!(undo, Undo::Placed { .. }));
+        if only_placements {
+            self.log.clear();
+        } else {
+            self.undo_to(Mark(0));
+            for (pod, node) in &placed {
+                self.cluster.put(*pod, *node);
+                self.cluster.pod_mut(*pod).state = PodState::Assumed(*node);
+            }
+        }
+        for (pod, _) in &placed {
+            self.cluster.count_out(*pod);
+            self.cluster.count_in(*pod);
+        }
+        placed
+    }
+
+    fn load(&mut self, class: ClassId, node: NodeId, add: bool) {
+        let target = &mut self.cluster.nodes.get_mut(node.0).expect("a node in use exists").load;
+        let class = self.cluster.classes.get(class);
+        if add {
+            target.add(class)
+        } else {
+            target.sub(class)
+        }
+        self.cluster.touch(node, false);
+    }
+}
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        self.undo_to(Mark(0));
+    }
+}

@@ -1,0 +1,240 @@
+//! Everything about the engine that its host may set. The defaults are kube-scheduler's where it has one.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::Millis;
+use crate::refusal::Refusal;
+
+/// The engine's settings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// How nodes are scored.
+    pub scoring: Scoring,
+    /// The pause after a first failure; it doubles with every further one.
+    pub backoff_ms_initial: Millis,
+    /// The longest pause of a single pod; a group's is longer by the square root of its size.
+    pub backoff_ms_max: Millis,
+    /// How many steps the search for a place for a mixed group may take at first.
+    /// It doubles with every retry after an answer that was not a proof.
+    pub search_steps_initial: u64,
+    /// The most steps that one search may ever take.
+    pub search_steps_max: u64,
+    /// The first pause before a group that was not found a place, without proof, is looked at again.
+    pub search_again_ms_initial: Millis,
+    /// The longest such pause.
+    pub search_again_ms_max: Millis,
+    /// How long a basic group waits for the rest of its desired members.
+    pub desired_wait_ms: Millis,
+    /// How long something waits before that is worth a report.
+    pub report_waiting_after_ms: Millis,
+    /// How long the start of a group may take, where the group does not say.
+    pub schedule_timeout_ms: Millis,
+    /// The first pause before a bind that failed in passing is sent again; it doubles.
+    pub bind_retry_ms_initial: Millis,
+    /// The longest such pause.
+    pub bind_retry_ms_max: Millis,
+    /// How long a single pod's bind is tried before another node is looked for.
+    pub bind_timeout_ms: Millis,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            scoring: Scoring::default(),
+            backoff_ms_initial: 1_000,
+            backoff_ms_max: 10_000,
+            search_steps_initial: 50_000,
+            search_steps_max: 5_000_000,
+            search_again_ms_initial: 10_000,
+            search_again_ms_max: 300_000,
+            desired_wait_ms: 1_000,
+            report_waiting_after_ms: 5_000,
+            schedule_timeout_ms: 300_000,
+            bind_retry_ms_initial: 200,
+            bind_retry_ms_max: 5_000,
+            bind_timeout_ms: 60_000,
+        }
+    }
+}
+
+/// How nodes are scored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Scoring {
+    /// How a node's fullness is liked.
+    pub strategy: Strategy,
+    /// The resources whose fullness counts, and how much.
+    pub fit_resources: Vec<Weighted>,
+    /// The resources that should be used evenly.
+    pub balanced_resources: Vec<String>,
+    /// The weight of tolerated `PreferNoSchedule` taints.
+    pub weight_taints: i64,
+    /// The weight of preferred node affinity.
+    pub weight_node_affinity: i64,
+    /// The weight of fullness.
+    pub weight_fit: i64,
+    /// The weight of even use.
+    pub weight_balanced: i64,
+}
+
+impl Default for Scoring {
+    fn default() -> Self {
+        let weighted = |name: &str| Weighted { name: name.to_owned(), weight: 1 };
+        Self {
+            strategy: Strategy::LeastAllocated,
+            fit_resources: vec![weighted("cpu"), weighted("memory")],
+            balanced_resources: vec!["cpu".to_owned(), "memory".to_owned()],
+            weight_taints: 3,
+            weight_node_affinity: 2,
+            weight_fit: 1,
+            weight_balanced: 1,
+        }
+    }
+}
+
+/// How a node's fullness is liked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Strategy {
+    /// Empty nodes first: spread.
+    LeastAllocated,
+    /// Full nodes first: pack.
+    MostAllocated,
+    /// By a line through these points.
+    RequestedToCapacityRatio {
+        /// At least one point, by rising utilization.
+        shape: Vec<ShapePoint>,
+    },
+}
+
+/// A point of a scoring line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShapePoint {
+    /// 0 to 100 percent.
+    pub utilization: i64,
+    /// 0 to 10.
+    pub score: i64,
+}
+
+/// A resource and its weight.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Weighted {
+    /// The resource's name.
+    pub name: String,
+    /// 1 to 100.
+    pub weight: i64,
+}
+
+impl Config {
+    /// Checks every setting.
+    pub fn validate(&self) -> Result<(), Refusal> {
+        let refuse = |field: &str, value: &dyn std::fmt::Display, reason: &str| {
+            Err(Refusal::new("configuration", field, value, reason))
+        };
+        let scoring = &self.scoring;
+        for (field, weight) in [
+            ("scoring.weight_taints", scoring.weight_taints),
+            ("scoring.weight_node_affinity", scoring.weight_node_affinity),
+            ("scoring.weight_fit", scoring.weight_fit),
+            ("scoring.weight_balanced", scoring.weight_balanced),
+        ] {
+            if !(0..=100_000).contains(&weight) {
+                return refuse(field, &weight, "a weight is from 0 to 100000");
+            }
+        }
+        for resource in &scoring.fit_resources {
+            if !(1..=100).contains(&resource.weight) {
+                let field = format!("scoring.fit_resources[{}].weight", resource.name);
+                return refuse(&field, &resource.weight, "a resource's weight is from 1 to 100");
+            }
+        }
+        if let Strategy::RequestedToCapacityRatio { shape } = &scoring.strategy {
+            validate_shape(shape)?;
+        }
+        for (field, pause_ms) in [
+            ("backoff_ms_initial", self.backoff_ms_initial),
+            ("search_again_ms_initial", self.search_again_ms_initial),
+            ("bind_retry_ms_initial", self.bind_retry_ms_initial),
+            ("schedule_timeout_ms", self.schedule_timeout_ms),
+            ("bind_timeout_ms", self.bind_timeout_ms),
+        ] {
+            if pause_ms == 0 {
+                return refuse(
+                    field,
+                    &pause_ms,
+                    "must be more than nothing: without a pause a failure repeats at once",
+                );
+            }
+        }
+        for (field, first, last) in [
+            ("backoff_ms_max", self.backoff_ms_initial, self.backoff_ms_max),
+            ("search_again_ms_max", self.search_again_ms_initial, self.search_again_ms_max),
+            ("bind_retry_ms_max", self.bind_retry_ms_initial, self.bind_retry_ms_max),
+            ("search_steps_max", self.search_steps_initial, self.search_steps_max),
+        ] {
+            if last < first {
+                return refuse(field, &last, "must not be less than the initial value");
+            }
+        }
+        Ok(())
+    }
+}
+
+fn validate_shape(shape: &[ShapePoint]) -> Result<(), Refusal> {
+    let field = "scoring.strategy.shape";
+    if shape.is_empty() {
+        return Err(Refusal::new("configuration", field, "[]", "a shape needs at least one point"));
+    }
+    for point in shape {
+        if !(0..=100).contains(&point.utilization) {
+            return Err(Refusal::new("configuration", field, point.utilization, "utilization is from 0 to 100"));
+        }
+        if !(0..=10).contains(&point.score) {
+            return Err(Refusal::new("configuration", field, point.score, "a score is from 0 to 10"));
+        }
+    }
+    if let Some(pair) = shape.windows(2).find(|pair| pair[0].utilization >= pair[1].utilization) {
+        let reason = "utilization must rise from point to point";
+        return Err(Refusal::new("configuration", field, pair[1].utilization, reason));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_valid() {
+        Config::default().validate().unwrap();
+    }
+
+    #[test]
+    fn bad_settings_are_refused_by_name() {
+        let shape = |points: &[(i64, i64)]| Strategy::RequestedToCapacityRatio {
+            shape: points
+                .iter()
+                .map(|(utilization, score)| ShapePoint { utilization: *utilization, score: *score })
+                .collect(),
+        };
+        let with = |change: fn(&mut Config)| {
+            let mut config = Config::default();
+            change(&mut config);
+            config
+        };
+        let mut cases = vec![
+            (with(|config| config.scoring.weight_fit = -1), "scoring.weight_fit"),
+            (with(|config| config.scoring.fit_resources[0].weight = 0), "scoring.fit_resources[cpu].weight"),
+            (with(|config| config.backoff_ms_initial = 0), "backoff_ms_initial"),
+            (with(|config| config.backoff_ms_max = 10), "backoff_ms_max"),
+        ];
+        for points in [&[][..], &[(50, 11)], &[(101, 1)], &[(50, 1), (50, 2)]] {
+            let scoring = Scoring { strategy: shape(points), ..Scoring::default() };
+            cases.push((Config { scoring, ..Config::default() }, "scoring.strategy.shape"));
+        }
+        for (config, field) in cases {
+            let text = config.validate().unwrap_err().to_string();
+            assert!(text.contains(field), "{text} should name {field}");
+        }
+    }
+}

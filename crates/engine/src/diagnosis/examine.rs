@@ -1,0 +1,99 @@
+//! Looking at a cluster to say why a class of pods found no place in it.
+
+use std::collections::BTreeMap;
+
+use super::{Closest, FitError, Rejection};
+use crate::cluster::Cluster;
+use crate::cluster::load::Load;
+use crate::filter::{self, Reason};
+use crate::model::class::PodClass;
+use crate::model::ids::{ClassId, NodeId};
+
+/// Why no node will do, and which came closest.
+pub(crate) fn why_no_place(cluster: &Cluster, class: ClassId, priority: i32) -> (FitError, Option<Closest>) {
+    let pod_class = cluster.class(class);
+    let mut counts: BTreeMap<Rejection, u32> = BTreeMap::new();
+    let mut nearest: Option<(i64, NodeId)> = None;
+    for (id, node) in cluster.nodes().filter(|(_, node)| node.present) {
+        let load = filter::load_for(cluster, id, priority);
+        let reasons = filter::why_not(pod_class, node, &load);
+        let distance = distance(cluster, pod_class, id, &load, &reasons);
+        if let Some(distance) = distance
+            && nearest.is_none_or(|(best, _)| distance < best)
+        {
+            nearest = Some((distance, id));
+        }
+        for reason in reasons {
+            *counts.entry(by_name(cluster, reason)).or_default() += 1;
+        }
+    }
+    let fit = FitError { nodes: cluster.nodes_present() as u32, rejections: counts.into_iter().collect() };
+    (fit, nearest.map(|(_, id)| closest(cluster, pod_class, id, priority)))
+}
+
+/// Whether the class would find no room for this many on a cluster without any pods.
+pub(crate) fn never_fits(cluster: &Cluster, class: ClassId, pods: u64) -> bool {
+    let pod_class = cluster.class(class);
+    let empty = Load::default();
+    let mut room = 0_u64;
+    for (_, node) in cluster.nodes() {
+        if filter::node_would_do(pod_class, node) {
+            room = room.saturating_add(filter::copies_max(pod_class, node, &empty) as u64);
+            if room >= pods {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// How far a node is from having room: the sum of what is missing, in thousandths of what is asked for.
+/// `None` where more than room is missing.
+fn distance(cluster: &Cluster, class: &PodClass, id: NodeId, load: &Load, reasons: &[Reason]) -> Option<i64> {
+    let node = cluster.node(id);
+    let mut sum = 0_i64;
+    for reason in reasons {
+        sum = sum.saturating_add(match reason {
+            Reason::NodeName | Reason::Unschedulable | Reason::Taints | Reason::NodeAffinity => return None,
+            Reason::Ports | Reason::TooManyPods => 1000,
+            Reason::Insufficient(resource) => {
+                let asked = class.requests.get(*resource).max(1);
+                let free = node.allocatable.get(*resource).saturating_sub(load.used.get(*resource));
+                let missing = i128::from(asked.saturating_sub(free));
+                i64::try_from(missing * 1000 / i128::from(asked)).unwrap_or(i64::MAX)
+            }
+        });
+    }
+    Some(sum)
+}
+
+fn closest(cluster: &Cluster, class: &PodClass, id: NodeId, priority: i32) -> Closest {
+    let (node, load) = (cluster.node(id), filter::load_for(cluster, id, priority));
+    let reasons = filter::why_not(class, node, &load);
+    let mut closest = Closest { node: node.name.to_string(), lacks: Vec::new(), rejections: Vec::new() };
+    for reason in reasons {
+        match reason {
+            Reason::Insufficient(resource) => {
+                let free = node.allocatable.get(resource).saturating_sub(load.used.get(resource));
+                let missing = class.requests.get(resource).saturating_sub(free);
+                closest.lacks.push((cluster.resource_names().name(resource).to_owned(), missing));
+            }
+            other => closest.rejections.push(by_name(cluster, other)),
+        }
+    }
+    closest
+}
+
+fn by_name(cluster: &Cluster, reason: Reason) -> Rejection {
+    match reason {
+        Reason::NodeName => Rejection::NodeName,
+        Reason::Unschedulable => Rejection::Unschedulable,
+        Reason::Taints => Rejection::Taints,
+        Reason::NodeAffinity => Rejection::NodeAffinity,
+        Reason::Ports => Rejection::Ports,
+        Reason::TooManyPods => Rejection::TooManyPods,
+        Reason::Insufficient(resource) => {
+            Rejection::Insufficient { resource: cluster.resource_names().name(resource).to_owned() }
+        }
+    }
+}

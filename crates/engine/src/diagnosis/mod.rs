@@ -1,0 +1,253 @@
+//! How things are with a pod or a group, as a value: conditions, events, explanations and metrics are all
+//! printed from it.
+//!
+//! The sentences are in `text`, the looking in `examine`. A value here names things as users know them; it must
+//! not hold ids.
+
+pub(crate) mod examine;
+mod text;
+
+use serde::{Deserialize, Serialize};
+
+/// How things are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Diagnosis {
+    /// The group has what it needs, and it is bound.
+    Scheduled {
+        /// The minimum.
+        minimum: u32,
+        /// Members that are bound or finished well.
+        secured: u32,
+    },
+    /// Not tried yet: something is missing that is not room.
+    Waiting(Waiting),
+    /// A single pod has no place.
+    PodUnschedulable {
+        /// Why each node said no.
+        fit: FitError,
+        /// Where it came closest.
+        closest: Option<Closest>,
+        /// Not even an empty cluster would do.
+        never: bool,
+        /// Why nobody was preempted.
+        preemption: Preemption,
+    },
+    /// A group, or what is left of it, has no place.
+    GroupUnschedulable(Shortfall),
+    /// The node or the API refused the bind.
+    BindFailed {
+        /// The node.
+        node: String,
+        /// What was said.
+        message: String,
+    },
+    /// The start of a gang did not come together in time.
+    TimedOut {
+        /// The minimum.
+        minimum: u32,
+        /// Members that were bound by then.
+        secured: u32,
+        /// Bound members that are taken back.
+        taken_back: u32,
+        /// Bound members that stay because nothing would make them again.
+        kept: u32,
+    },
+    /// A gang that had started lost members and is below its minimum.
+    Degraded {
+        /// The minimum.
+        minimum: u32,
+        /// Members that are bound or finished well.
+        secured: u32,
+    },
+    /// A gang that was degraded has its minimum again.
+    Healthy {
+        /// The minimum.
+        minimum: u32,
+        /// Members that are bound or finished well.
+        secured: u32,
+    },
+}
+
+/// What an entity waits for before it is tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Waiting {
+    /// The group object that the pods name is not there.
+    GroupMissing {
+        /// Which group.
+        group: String,
+        /// How many pods wait for it.
+        pods: u32,
+    },
+    /// There are fewer members than the minimum.
+    Members {
+        /// The subset that is short; empty if the group has none.
+        subset: String,
+        /// Members there are.
+        have: u32,
+        /// Members needed.
+        need: u32,
+    },
+    /// Members are held back by scheduling gates.
+    Gates {
+        /// How many.
+        gated: u32,
+        /// One of them.
+        example: String,
+    },
+    /// A basic group waits a short time for the rest of its desired members.
+    DesiredCount {
+        /// Members there are.
+        have: u32,
+        /// Members desired.
+        desired: u32,
+    },
+    /// The pod names a subset that its group does not have.
+    UnknownSubset {
+        /// The subset.
+        subset: String,
+        /// The group.
+        group: String,
+    },
+    /// The pod's priority is not the one that the members of its group share.
+    OtherPriority {
+        /// The pod's.
+        own: i32,
+        /// The group's.
+        shared: i32,
+        /// The group.
+        group: String,
+    },
+    /// The group asks for something that is not supported yet.
+    Unsupported {
+        /// The field.
+        field: String,
+        /// What it asks for.
+        value: String,
+    },
+}
+
+/// Why no node will do for a pod, counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FitError {
+    /// How many nodes there are.
+    pub nodes: u32,
+    /// How many nodes said no for which reason.
+    pub rejections: Vec<(Rejection, u32)>,
+}
+
+/// Why a node said no, by name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Rejection {
+    /// The pod insists on another node.
+    NodeName,
+    /// The node is cordoned.
+    Unschedulable,
+    /// The node has a taint that the pod does not tolerate.
+    Taints,
+    /// The node does not match the pod's selector or required affinity.
+    NodeAffinity,
+    /// A host port is taken.
+    Ports,
+    /// The node holds as many pods as it may.
+    TooManyPods,
+    /// There is too little of a resource.
+    Insufficient {
+        /// The resource.
+        resource: String,
+    },
+}
+
+/// The node that came closest to having room.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Closest {
+    /// The node.
+    pub node: String,
+    /// What it lacks for one more pod: amounts in base units. Empty if it lacks something else than a resource.
+    pub lacks: Vec<(String, i64)>,
+    /// What else stands in the way there.
+    pub rejections: Vec<Rejection>,
+}
+
+/// By how much a group does not fit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shortfall {
+    /// The minimum of the group; zero if it has none or has reached it before.
+    pub minimum: u32,
+    /// Members that have a place already or finished well.
+    pub held: u32,
+    /// Members that wait.
+    pub waiting: u32,
+    /// How many of those would find a place now.
+    pub would_fit: u32,
+    /// Those that would not, by kind, the hardest first; at most [`KINDS_MAX`].
+    pub kinds: Vec<KindShortfall>,
+    /// How sure this is.
+    pub proof: Proof,
+    /// Why nobody was preempted.
+    pub preemption: Preemption,
+}
+
+/// No more kinds than this are told of.
+pub const KINDS_MAX: usize = 3;
+
+/// Like pods of a group that find no place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KindShortfall {
+    /// Their subset; empty if the group has none.
+    pub subset: String,
+    /// How many they are.
+    pub pods: u32,
+    /// Why, with the others of the group in place.
+    pub fit: FitError,
+    /// Where it came closest.
+    pub closest: Option<Closest>,
+}
+
+/// How sure a "no" is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Proof {
+    /// There is no placement now.
+    Impossible,
+    /// There would be none if the cluster were empty.
+    NeverFits,
+    /// None was found; there may be one.
+    NotFound {
+        /// How many steps the search took.
+        steps: u64,
+    },
+}
+
+/// Why nobody was preempted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Preemption {
+    /// Preemption was not considered.
+    NotTried,
+}
+
+impl Diagnosis {
+    /// The reason of the group's condition, in one word.
+    pub fn group_reason(&self) -> &'static str {
+        match self {
+            Self::Scheduled { .. } | Self::Healthy { .. } => "Scheduled",
+            Self::Waiting(Waiting::Gates { .. }) => "Gated",
+            Self::Waiting(Waiting::Unsupported { .. }) => "Unsupported",
+            Self::Waiting(Waiting::UnknownSubset { .. } | Waiting::OtherPriority { .. }) => "Invalid",
+            Self::Waiting(_) => "WaitingForMembers",
+            Self::PodUnschedulable { never: true, .. } => "NeverFits",
+            Self::PodUnschedulable { .. } => "Unschedulable",
+            Self::GroupUnschedulable(shortfall) => match shortfall.proof {
+                Proof::Impossible => "Unschedulable",
+                Proof::NeverFits => "NeverFits",
+                Proof::NotFound { .. } => "NotFoundWithinBudget",
+            },
+            Self::BindFailed { .. } => "SchedulerError",
+            Self::TimedOut { .. } => "ScheduleTimeout",
+            Self::Degraded { .. } => "Degraded",
+        }
+    }
+
+    /// Whether it is only about waiting: such news is not urgent.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self, Self::Waiting(_))
+    }
+}

@@ -1,0 +1,226 @@
+//! The sentences. Filter reasons are phrased as kube-scheduler phrases them, so that people and tools find them.
+
+use std::fmt::{self, Display, Formatter};
+
+use super::{Closest, Diagnosis, FitError, KindShortfall, Preemption, Proof, Rejection, Shortfall, Waiting};
+
+impl Display for Rejection {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NodeName => f.write_str("node(s) didn't match the requested node name"),
+            Self::Unschedulable => f.write_str("node(s) were unschedulable"),
+            Self::Taints => f.write_str("node(s) had untolerated taint(s)"),
+            Self::NodeAffinity => f.write_str("node(s) didn't match Pod's node affinity/selector"),
+            Self::Ports => f.write_str("node(s) didn't have free ports for the requested pod ports"),
+            Self::TooManyPods => f.write_str("Too many pods"),
+            Self::Insufficient { resource } => write!(f, "Insufficient {resource}"),
+        }
+    }
+}
+
+impl Display for FitError {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "0/{} nodes are available", self.nodes)?;
+        let mut parts: Vec<String> =
+            self.rejections.iter().map(|(rejection, nodes)| format!("{nodes} {rejection}")).collect();
+        // The order of kube-scheduler: as text.
+        parts.sort_unstable();
+        if parts.is_empty() { f.write_str(".") } else { write!(f, ": {}.", parts.join(", ")) }
+    }
+}
+
+impl Display for Closest {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "Closest is node {}", self.node)?;
+        let lacks =
+            self.lacks.iter().map(|(resource, amount)| format!("{} {resource} more", amount_text(resource, *amount)));
+        let lacks: Vec<String> = lacks.collect();
+        if !lacks.is_empty() {
+            return write!(f, ", which needs {}.", lacks.join(" and "));
+        }
+        let others: Vec<String> = self.rejections.iter().map(ToString::to_string).collect();
+        if others.is_empty() { f.write_str(".") } else { write!(f, ": {}.", others.join(", ")) }
+    }
+}
+
+/// An amount as people write it.
+fn amount_text(resource: &str, amount: i64) -> String {
+    const MEBI: i64 = 1 << 20;
+    match resource {
+        "cpu" if amount % 1000 == 0 => (amount / 1000).to_string(),
+        "cpu" => format!("{amount}m"),
+        "memory" | "ephemeral-storage" if amount >= MEBI => format!("{}Mi", (amount + MEBI - 1) / MEBI),
+        _ => amount.to_string(),
+    }
+}
+
+impl Display for Waiting {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::GroupMissing { group, pods } => {
+                write!(f, "Waiting for the group {group}: no such object; {} it.", name_it(*pods))
+            }
+            Self::Members { subset, have, need } if subset.is_empty() => {
+                write!(f, "Waiting for members: {have} of {need} are there.")
+            }
+            Self::Members { subset, have, need } => {
+                write!(f, "Waiting for members of subset {subset}: {have} of {need} are there.")
+            }
+            Self::Gates { gated: 1, example } => write!(f, "Waiting for the scheduling gates of pod {example}."),
+            Self::Gates { gated, example } => {
+                write!(f, "Waiting for the scheduling gates of {gated} pods, {example} among them.")
+            }
+            Self::DesiredCount { have, desired } => {
+                write!(f, "Waiting a moment for more members: {have} of {desired} desired are there.")
+            }
+            Self::UnknownSubset { subset, group } if subset.is_empty() => {
+                write!(f, "The group {group} has several subsets and the pod names none.")
+            }
+            Self::UnknownSubset { subset, group } => write!(f, "The group {group} has no subset {subset:?}."),
+            Self::OtherPriority { own, shared, group } => {
+                write!(f, "All pods of the group {group} must have priority {shared}; this pod has {own}.")
+            }
+            Self::Unsupported { field, value } => write!(f, "The group's {field} ({value}) is not supported."),
+        }
+    }
+}
+
+fn name_it(pods: u32) -> String {
+    if pods == 1 { "1 pod names".to_owned() } else { format!("{pods} pods name") }
+}
+
+impl Display for KindShortfall {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let plural = if self.pods == 1 { "" } else { "s" };
+        write!(f, "No room for {} pod{plural}", self.pods)?;
+        if !self.subset.is_empty() {
+            write!(f, " of subset {}", self.subset)?;
+        }
+        write!(f, ": {}", self.fit)?;
+        self.closest.as_ref().map_or(Ok(()), |closest| write!(f, " {closest}"))
+    }
+}
+
+impl Display for Shortfall {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { minimum, held, waiting, would_fit, .. } = self;
+        write!(f, "{would_fit} of {waiting} waiting pods fit")?;
+        match (*minimum, *held) {
+            (0, _) => f.write_str(".")?,
+            (minimum, 0) => write!(f, ", the group needs {minimum} at once.")?,
+            (minimum, held) => write!(f, ", the group needs {minimum} and has {held}.")?,
+        }
+        for kind in &self.kinds {
+            write!(f, " {kind}")?;
+        }
+        match self.proof {
+            Proof::Impossible => {}
+            Proof::NeverFits => f.write_str(" Even the empty nodes of this cluster could not hold it.")?,
+            Proof::NotFound { steps } => write!(
+                f,
+                " This is not a proof: the group mixes different pods, and the search ended after {steps} steps; \
+                 it will be looked at again."
+            )?,
+        }
+        write!(f, "{}", self.preemption)
+    }
+}
+
+impl Display for Preemption {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotTried => f.write_str(" Preemption was not tried."),
+        }
+    }
+}
+
+impl Display for Diagnosis {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scheduled { minimum: 0, secured } => write!(f, "{secured} pods are bound."),
+            Self::Scheduled { minimum, secured } => write!(f, "{secured} pods are bound, {minimum} are needed."),
+            Self::Waiting(waiting) => waiting.fmt(f),
+            Self::PodUnschedulable { fit, closest, never, preemption } => {
+                write!(f, "{fit}")?;
+                if let Some(closest) = closest {
+                    write!(f, " {closest}")?;
+                }
+                if *never {
+                    f.write_str(" No node of this cluster could hold it even when empty.")?;
+                }
+                write!(f, "{preemption}")
+            }
+            Self::GroupUnschedulable(shortfall) => shortfall.fmt(f),
+            Self::BindFailed { node, message } => write!(f, "Binding to node {node} failed: {message}"),
+            Self::TimedOut { minimum, secured, taken_back, kept } => {
+                write!(f, "The group did not start in time: {secured} of {minimum} pods were bound. ")?;
+                write!(f, "{taken_back} are taken back")?;
+                if *kept > 0 {
+                    write!(f, ", {kept} stay because no controller would make them again")?;
+                }
+                f.write_str(".")
+            }
+            Self::Degraded { minimum, secured } => {
+                write!(f, "The group lost members: {secured} of the {minimum} it needs are left.")
+            }
+            Self::Healthy { minimum, secured } => {
+                write!(f, "The group has what it needs again: {secured} pods are bound, {minimum} are needed.")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fit() -> FitError {
+        let gpu = Rejection::Insufficient { resource: "nvidia.com/gpu".into() };
+        FitError { nodes: 12, rejections: vec![(Rejection::Taints, 8), (gpu, 4)] }
+    }
+
+    #[test]
+    fn filter_reasons_read_as_kube_scheduler_says_them() {
+        let expected = "0/12 nodes are available: 4 Insufficient nvidia.com/gpu, 8 node(s) had untolerated taint(s).";
+        assert_eq!(fit().to_string(), expected);
+        assert_eq!(FitError::default().to_string(), "0/0 nodes are available.");
+    }
+
+    #[test]
+    fn a_group_says_how_many_fit_where_it_came_closest_and_what_was_missing() {
+        let closest = Closest {
+            node: "gpu-7".into(),
+            lacks: vec![("nvidia.com/gpu".into(), 3), ("memory".into(), (5 << 30) + 1)],
+            rejections: vec![],
+        };
+        let kind = KindShortfall { subset: "worker".into(), pods: 2, fit: fit(), closest: Some(closest) };
+        let mut shortfall = Shortfall {
+            minimum: 8,
+            held: 0,
+            waiting: 8,
+            would_fit: 6,
+            kinds: vec![kind],
+            proof: Proof::NotFound { steps: 9 },
+            preemption: Preemption::NotTried,
+        };
+        let text = shortfall.to_string();
+        assert_eq!(
+            text,
+            "6 of 8 waiting pods fit, the group needs 8 at once. No room for 2 pods of subset worker: 0/12 nodes are \
+             available: 4 Insufficient nvidia.com/gpu, 8 node(s) had untolerated taint(s). Closest is node gpu-7, \
+             which needs 3 nvidia.com/gpu more and 5121Mi memory more. This is not a proof: the group mixes different \
+             pods, and the search ended after 9 steps; it will be looked at again. Preemption was not tried."
+        );
+        shortfall.proof = Proof::NeverFits;
+        assert!(shortfall.to_string().contains("Even the empty nodes"));
+    }
+
+    #[test]
+    fn amounts_are_written_as_people_write_them() {
+        assert_eq!(amount_text("cpu", 2000), "2");
+        assert_eq!(amount_text("cpu", 1500), "1500m");
+        assert_eq!(amount_text("memory", 1000), "1000");
+        assert_eq!(amount_text("memory", 1 << 30), "1024Mi");
+        assert_eq!(amount_text("example.com/dongle", 3), "3");
+    }
+}

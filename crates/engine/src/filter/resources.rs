@@ -1,0 +1,44 @@
+//! The node has too little left of a resource, or holds as many pods as it may.
+//!
+//! A resource that the pod does not ask for is not looked at, so a node that is over-committed in one
+//! resource still takes pods that need none of it.
+
+use super::{Filter, Moving, Reason};
+use crate::cluster::load::Load;
+use crate::cluster::node::Node;
+use crate::model::class::PodClass;
+use crate::model::ids::ResourceId;
+use crate::model::resources::PODS_PER_NODE_MAX;
+
+pub(super) const FILTER: Filter = Filter::Moving(Moving { passes, copies_max, reasons });
+
+fn free(node: &Node, load: &Load, resource: ResourceId) -> i64 {
+    node.allocatable.get(resource).saturating_sub(load.used.get(resource))
+}
+
+fn pods_free(node: &Node, load: &Load) -> i64 {
+    node.pods_max.min(PODS_PER_NODE_MAX as i64) - load.pods as i64
+}
+
+fn passes(class: &PodClass, node: &Node, load: &Load) -> bool {
+    pods_free(node, load) >= 1 && class.requests.iter().all(|(resource, amount)| amount <= free(node, load, resource))
+}
+
+fn copies_max(class: &PodClass, node: &Node, load: &Load) -> i64 {
+    class
+        .requests
+        .iter()
+        .map(|(resource, amount)| free(node, load, resource).max(0) / amount)
+        .fold(pods_free(node, load), i64::min)
+}
+
+fn reasons(class: &PodClass, node: &Node, load: &Load, reasons: &mut Vec<Reason>) {
+    if pods_free(node, load) < 1 {
+        reasons.push(Reason::TooManyPods);
+    }
+    for (resource, amount) in class.requests.iter() {
+        if amount > free(node, load, resource) {
+            reasons.push(Reason::Insufficient(resource));
+        }
+    }
+}

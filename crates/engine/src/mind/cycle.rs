@@ -1,0 +1,253 @@
+//! One entity, one consistent view, one decision.
+//!
+//! Bring it up to date, look for a place, and then either commit to it or say why not and park. A failed attempt
+//! leaves nothing behind: its trial is undone, its nominations are cleared.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::Engine;
+use crate::cluster::trial::Trial;
+use crate::command::{Command, MemberVerdict};
+use crate::diagnosis::{Diagnosis, KINDS_MAX, KindShortfall, Proof, Shortfall, examine};
+use crate::model::group::Policy;
+use crate::model::ids::{ClassId, GroupId, NodeId, PodId};
+use crate::model::pod::PodName;
+use crate::placement::{self, Lot, Verdict, Want};
+use crate::preemption;
+use crate::queue::backoff::{doubled, pause_ms};
+use crate::queue::{Entity, Place};
+
+/// The last "no" to a single pod: the next like pod gets the same answer without another look at every node.
+#[derive(Clone, Debug)]
+pub(super) struct LastNo {
+    class: ClassId,
+    priority: i32,
+    /// The state of the cluster that it holds for.
+    journal_end: u64,
+    diagnosis: Diagnosis,
+}
+
+/// A group that found no place, and how far it would have gone.
+struct Refused {
+    shortfall: Shortfall,
+    members: Vec<(Arc<PodName>, MemberVerdict)>,
+}
+
+impl Engine {
+    /// Tries to place one pod.
+    pub(super) fn try_pod(&mut self, id: PodId) {
+        let (class, priority) = self.line_of(id);
+        let avoid = self.avoided(id);
+        let mut trial = Trial::new(&mut self.cluster);
+        trial.release(id);
+        let best = self.cache.candidates(trial.cluster(), class, priority).best_except(&avoid);
+        if let Some(node) = best {
+            trial.place(id, node);
+            trial.commit();
+            self.decided(&[(id, node)]);
+            self.queue.wake_next_pod((class, priority), self.now);
+            return;
+        }
+        drop(trial);
+        self.pod_refused(id, class, priority, avoid.is_empty());
+    }
+
+    fn pod_refused(&mut self, id: PodId, class: ClassId, priority: i32, sure: bool) {
+        self.clear_nomination(id);
+        let diagnosis = self.why_not_pod(class, priority);
+        let entity = Entity::Pod(id);
+        let (initial, max) = (self.config.backoff_ms_initial, self.config.backoff_ms_max);
+        self.queue.failed(entity, self.now, |failures| pause_ms(initial, max, failures, 1));
+        // Nodes that refused the pod are open to it again at the next try.
+        if let Some(bind) = &mut self.cluster.pod_mut(id).bind {
+            bind.avoid.clear();
+        }
+        let again_at = (!sure).then(|| self.queue.entry(entity).map_or(self.now, |entry| entry.not_before));
+        self.queue.put(entity, Place::Parked { lines: vec![(class, priority)], again_at });
+        self.say_pod(id, diagnosis);
+    }
+
+    fn why_not_pod(&mut self, class: ClassId, priority: i32) -> Diagnosis {
+        let journal_end = self.cluster.journal.end();
+        if let Some(last) = &self.last_no
+            && (last.class, last.priority, last.journal_end) == (class, priority, journal_end)
+        {
+            return last.diagnosis.clone();
+        }
+        let (fit, closest) = examine::why_no_place(&self.cluster, class, priority);
+        let never = examine::never_fits(&self.cluster, class, 1);
+        let diagnosis = Diagnosis::PodUnschedulable { fit, closest, never, preemption: preemption::consider() };
+        self.last_no = Some(LastNo { class, priority, journal_end, diagnosis: diagnosis.clone() });
+        diagnosis
+    }
+
+    /// Tries to place what waits of a group: at least what it needs, or nothing.
+    pub(super) fn try_group(&mut self, id: GroupId) {
+        let entity = Entity::Group(id);
+        let want = self.want(id);
+        let steps_max = self.steps_max(entity);
+        let mut trial = Trial::new(&mut self.cluster);
+        for pod in want.lots.iter().flat_map(|lot| &lot.pods) {
+            trial.release(*pod);
+        }
+        let verdict = match roomy(&trial, id, &want) {
+            Some(roomy) if placement::place(&mut trial, &mut self.cache, &roomy, steps_max) == Verdict::Placed => {
+                Verdict::Placed
+            }
+            _ => placement::place(&mut trial, &mut self.cache, &want, steps_max),
+        };
+        if verdict == Verdict::Placed && trial.placed().next().is_some() {
+            let placed = trial.commit();
+            self.group_placed(id, &placed);
+            return;
+        }
+        drop(trial);
+        self.group_refused(id, &want, verdict);
+    }
+
+    fn group_placed(&mut self, id: GroupId, placed: &[(PodId, NodeId)]) {
+        for (pod, _) in placed {
+            self.cluster.pod_mut(*pod).tentative = true;
+        }
+        let group = self.cluster.group_mut(id);
+        if let Some(attempt) = &mut group.attempt {
+            attempt.repairs += 1;
+        } else if group.is_gang() && !group.joins_singly() {
+            let quorum = group.rules.iter().map(|rule| rule.min_member).collect();
+            self.start_attempt(id, quorum);
+        }
+        self.decided(placed);
+        self.review_group(id);
+    }
+
+    fn group_refused(&mut self, id: GroupId, want: &Want, verdict: Verdict) {
+        let entity = Entity::Group(id);
+        let refused = self.how_far(id, want, verdict);
+        let pods: Vec<PodId> = want.lots.iter().flat_map(|lot| lot.pods.iter().copied()).collect();
+        for pod in &pods {
+            self.clear_nomination(*pod);
+            if let Some(bind) = &mut self.cluster.pod_mut(*pod).bind {
+                bind.avoid.clear();
+            }
+        }
+        let (initial, max) = (self.config.backoff_ms_initial, self.config.backoff_ms_max);
+        self.queue.failed(entity, self.now, |failures| pause_ms(initial, max, failures, pods.len()));
+        let again_at = match verdict {
+            Verdict::NotFound { .. } => Some(self.search_again_at(entity)),
+            Verdict::Impossible | Verdict::Placed => None,
+        };
+        let classes: BTreeSet<ClassId> = want.lots.iter().map(|lot| lot.class).collect();
+        let lines = classes.into_iter().map(|class| (class, want.priority)).collect();
+        self.queue.put(entity, Place::Parked { lines, again_at });
+        let group = self.cluster.group_mut(id);
+        group.stirred_when_parked = group.stirred;
+        self.say_group(id, Diagnosis::GroupUnschedulable(refused.shortfall), refused.members);
+    }
+
+    /// What waits of a group, by class and subset, and how many of each subset it needs.
+    fn want(&self, id: GroupId) -> Want {
+        let group = self.cluster.group(id);
+        let mut lots: BTreeMap<(ClassId, usize, Vec<NodeId>), Vec<PodId>> = BTreeMap::new();
+        for (_, pod) in &group.waiting {
+            let member = self.cluster.pod(*pod);
+            let crate::cluster::pod::Counted::In { subset, .. } = member.counted else { continue };
+            lots.entry((member.class, usize::from(subset), self.avoided(*pod))).or_default().push(*pod);
+        }
+        let lots = lots
+            .into_iter()
+            .map(|((class, subset, avoid), pods)| Lot { class, subset, pods, expected: 0, avoid })
+            .collect();
+        Want { lots, needs: group.needs(), priority: self.cluster.group_priority(id) }
+    }
+
+    fn steps_max(&self, entity: Entity) -> u64 {
+        let searches = self.queue.entry(entity).map_or(0, |entry| entry.searches);
+        doubled(self.config.search_steps_initial, searches + 1).min(self.config.search_steps_max)
+    }
+
+    fn search_again_at(&mut self, entity: Entity) -> u64 {
+        let searches = self.queue.searched(entity);
+        let pause = doubled(self.config.search_again_ms_initial, searches).min(self.config.search_again_ms_max);
+        self.now.saturating_add(pause)
+    }
+
+    /// The nodes that refused this pod in the present attempt.
+    fn avoided(&self, id: PodId) -> Vec<NodeId> {
+        let bind = self.cluster.pod(id).bind.as_deref();
+        bind.map_or_else(Vec::new, |bind| bind.avoid.iter().filter_map(|name| self.cluster.node_id(name)).collect())
+    }
+
+    fn clear_nomination(&mut self, id: PodId) {
+        if self.cluster.pod(id).nominated.is_some() {
+            self.renominate(id, None);
+            self.outbox.push(Command::ClearNomination { pod: self.cluster.pod(id).id.clone() });
+        }
+    }
+
+    /// How far the group would go, and what stops the rest.
+    fn how_far(&mut self, id: GroupId, want: &Want, verdict: Verdict) -> Refused {
+        let never = want.lots.iter().any(|lot| {
+            let needed = u64::from(want.needs[lot.subset]).min(lot.pods.len() as u64).max(1);
+            want.is_like() && examine::never_fits(&self.cluster, lot.class, needed.max(want.needs_total()))
+        });
+        let mut trial = Trial::new(&mut self.cluster);
+        for pod in want.lots.iter().flat_map(|lot| &lot.pods) {
+            trial.release(*pod);
+        }
+        placement::place_what_fits(&mut trial, &mut self.cache, want);
+        let cluster = trial.cluster();
+        let group = cluster.group(id);
+        let mut members = Vec::new();
+        let mut kinds = Vec::new();
+        let mut would_fit = 0;
+        for lot in &want.lots {
+            let (placed, left): (Vec<PodId>, Vec<PodId>) =
+                lot.pods.iter().copied().partition(|pod| cluster.pod(*pod).state.node().is_some());
+            would_fit += placed.len() as u32;
+            let verdicts = placed.iter().map(|pod| (*pod, MemberVerdict::WouldFit));
+            let verdicts = verdicts.chain(left.iter().map(|pod| (*pod, MemberVerdict::NoRoom)));
+            members.extend(verdicts.map(|(pod, verdict)| (cluster.pod(pod).id.clone(), verdict)));
+            if !left.is_empty() && kinds.len() < KINDS_MAX {
+                let (fit, closest) = examine::why_no_place(cluster, lot.class, want.priority);
+                let subset = group.rules[lot.subset].name.clone();
+                kinds.push(KindShortfall { subset, pods: left.len() as u32, fit, closest });
+            }
+        }
+        members.sort_unstable_by(|one, two| one.0.cmp(&two.0));
+        let proof = match verdict {
+            Verdict::NotFound { steps } => Proof::NotFound { steps },
+            Verdict::Impossible | Verdict::Placed if never => Proof::NeverFits,
+            Verdict::Impossible | Verdict::Placed => Proof::Impossible,
+        };
+        let minimum = if want.needs_total() == 0 { 0 } else { group.min_total() as u32 };
+        let waiting = group.waiting.len() as u32;
+        let shortfall = Shortfall {
+            minimum,
+            held: group.total().held(),
+            waiting,
+            would_fit,
+            kinds,
+            proof,
+            preemption: preemption::consider(),
+        };
+        Refused { shortfall, members }
+    }
+}
+
+/// For a basic group that expects more members than there are: the same want with room for all of them. It is a
+/// hint: if there is no such placement, any will do.
+fn roomy(trial: &Trial<'_>, id: GroupId, want: &Want) -> Option<Want> {
+    let group = trial.cluster().group(id);
+    let Some(Policy::Basic { desired_count: Some(desired) }) = group.spec.as_ref().map(|spec| &spec.policy) else {
+        return None;
+    };
+    let mut roomy = want.clone();
+    let expected = desired.saturating_sub(group.total().present()) as usize;
+    // Those to come are taken to be like the most of those that are there.
+    let largest = roomy.lots.iter_mut().max_by_key(|lot| lot.pods.len())?;
+    largest.expected = expected;
+    let all: usize = roomy.lots.iter().map(Lot::len).sum();
+    roomy.needs = vec![u32::try_from(all).ok()?];
+    Some(roomy)
+}

@@ -1,0 +1,272 @@
+//! Who may be tried: the gate in front of the queue, and the group's way from waiting to started.
+//!
+//! A group enters when its object and a quorum of members are known and none of them is held back by scheduling
+//! gates. Whatever does not enter waits with a reason that users can see. `review_group` may be called at any time,
+//! after any change: it derives everything from the group's census.
+
+use std::cmp::Reverse;
+
+use super::voice::Said;
+use super::{Engine, Timer};
+use crate::cluster::group::{Attempt, Group, Stray};
+use crate::cluster::pod::PodState;
+use crate::command::{Command, MemberVerdict, Report, Subject};
+use crate::diagnosis::{Diagnosis, Waiting};
+use crate::model::Millis;
+use crate::model::group::Policy;
+use crate::model::ids::{GroupId, PodId};
+use crate::queue::{Entity, Place, Rank};
+
+impl Engine {
+    /// Looks at a single pod: in the queue, on its way, or out.
+    pub(super) fn review_pod(&mut self, id: PodId) {
+        let entity = Entity::Pod(id);
+        let pod = self.cluster.pod(id);
+        match pod.state {
+            // Scheduling gates are the pod's own and are shown by the API already.
+            PodState::Waiting if pod.ours && !pod.terminating && !pod.gated => {
+                let rank =
+                    Rank { priority: Reverse(pod.priority), asked_ms: pod.created_ms, name: pod.id.to_string().into() };
+                if self.queue.admit(entity, rank).place == Place::Held {
+                    self.queue.ready(entity, self.now);
+                }
+            }
+            PodState::Assumed(_) => {}
+            _ => self.leave_queue(entity),
+        }
+    }
+
+    /// Looks at a group: its start, its health, and its place in the queue.
+    pub(super) fn review_group(&mut self, id: GroupId) {
+        let entity = Entity::Group(id);
+        if self.cluster.tidy_group(id) {
+            self.queue.remove(entity);
+            self.voice.forget(entity);
+            return;
+        }
+        self.review_priority(id);
+        self.review_start(id);
+        self.review_health(id);
+        let group = self.cluster.group(id);
+        if group.waiting.is_empty() && group.gated.is_empty() {
+            self.queue.remove(entity);
+            self.voice.hush(entity);
+            self.cluster.group_mut(id).desired_until = None;
+            return;
+        }
+        self.start_desired_wait(id);
+        let rank = self.group_rank(id);
+        let known = self.queue.entry(entity).map(|entry| entry.rank.priority);
+        self.queue.admit(entity, rank.clone());
+        if let Some(waiting) = self.gate(id) {
+            self.queue.put(entity, Place::Held);
+            self.say_group(id, Diagnosis::Waiting(waiting), Vec::new());
+            return;
+        }
+        self.voice.hush(entity);
+        let group = self.cluster.group(id);
+        if group.total().assumed > 0 && group.needs().iter().all(|need| *need == 0) {
+            // The start that is under way comes to its end first; later members wait for it.
+            self.queue.put(entity, Place::Held);
+            return;
+        }
+        let stirred = group.stirred != group.stirred_when_parked || known != Some(rank.priority);
+        match self.queue.entry(entity).map(|entry| &entry.place) {
+            Some(Place::Held) => self.queue.ready(entity, self.now),
+            Some(Place::Parked { .. }) if stirred => self.queue.ready(entity, self.now),
+            _ => {}
+        }
+    }
+
+    fn group_rank(&self, id: GroupId) -> Rank {
+        let group = self.cluster.group(id);
+        // The time of the oldest member that waits: leftovers keep their turn, newcomers get their own.
+        let oldest = group.waiting.first().map(|(created_ms, _)| *created_ms);
+        let asked_ms = oldest.or(group.members.first().map(|(created_ms, _)| *created_ms)).unwrap_or(0);
+        Rank { priority: Reverse(self.cluster.group_priority(id)), asked_ms, name: group.key.to_string().into() }
+    }
+
+    /// What the group has to wait for before it is tried.
+    pub(crate) fn gate(&self, id: GroupId) -> Option<Waiting> {
+        let group = self.cluster.group(id);
+        let Some(spec) = &group.spec else {
+            return Some(Waiting::GroupMissing { group: group.key.to_string(), pods: group.members.len() as u32 });
+        };
+        if let Some((field, value)) = unsupported(group) {
+            return Some(Waiting::Unsupported { field, value });
+        }
+        if !group.joins_singly()
+            && let Some((rule, census)) =
+                group.rules.iter().zip(&group.census).find(|(rule, census)| census.present() < rule.min_member)
+        {
+            return Some(Waiting::Members { subset: rule.name.clone(), have: census.present(), need: rule.min_member });
+        }
+        if let Some(gated) = group.gated.first() {
+            let example = self.cluster.pod(*gated).id.to_string();
+            return Some(Waiting::Gates { gated: group.gated.len() as u32, example });
+        }
+        if let (Policy::Basic { desired_count: Some(desired) }, Some(until)) = (&spec.policy, group.desired_until) {
+            let have = group.total().present();
+            if have < *desired && self.now < until {
+                return Some(Waiting::DesiredCount { have, desired: *desired });
+            }
+        }
+        None
+    }
+
+    fn start_desired_wait(&mut self, id: GroupId) {
+        let until = self.now.saturating_add(self.config.desired_wait_ms);
+        let group = self.cluster.group_mut(id);
+        let desired =
+            matches!(group.spec.as_ref().map(|spec| &spec.policy), Some(Policy::Basic { desired_count: Some(_) }));
+        if desired && group.desired_until.is_none() && group.total().held() == 0 {
+            group.desired_until = Some(until);
+            self.set_timer(until, Timer::Desired(id));
+        }
+    }
+
+    pub(super) fn desired_wait_over(&mut self, id: GroupId, due: Millis) {
+        if self.cluster.group_if_any(id).is_some_and(|group| group.desired_until == Some(due)) {
+            self.review_group(id);
+        }
+    }
+
+    fn review_priority(&mut self, id: GroupId) {
+        let priority = self.cluster.group_priority(id);
+        if self.cluster.group(id).nominated_at != priority {
+            self.cluster.group_mut(id).nominated_at = priority;
+            self.cluster.touch_nominations(id);
+        }
+    }
+
+    /// Follows the group's start: confirmed, under way, or found half done after a restart.
+    fn review_start(&mut self, id: GroupId) {
+        let group = self.cluster.group(id);
+        let total = group.total();
+        if total.held() == 0 {
+            // Nothing of it is left: the next start is a new one.
+            let group = self.cluster.group_mut(id);
+            group.reached.clear();
+            group.attempt = None;
+            group.kept_partial = false;
+            group.degraded = false;
+            return;
+        }
+        if let Some(attempt) = &group.attempt {
+            let quorum = group.attempt_quorum(attempt);
+            if group.secured_at_least(&quorum) {
+                self.start_confirmed(id, quorum);
+            }
+            return;
+        }
+        if !group.is_gang() {
+            if group.spec.is_some() && group.waiting.is_empty() && total.assumed == 0 && total.bound > 0 {
+                self.say_group(id, Diagnosis::Scheduled { minimum: 0, secured: total.secured() }, Vec::new());
+            }
+            return;
+        }
+        let Some(spec) = group.spec.as_ref().filter(|_| !group.joins_singly()) else { return };
+        let quorum: Vec<u32> = group.rules.iter().map(|rule| rule.min_member).collect();
+        if group.secured_at_least(&quorum) || (spec.scheduled_before && group.reached.is_empty()) {
+            self.start_confirmed(id, quorum);
+        } else if total.bound > 0 && group.reached.is_empty() && !group.kept_partial {
+            self.start_attempt(id, quorum);
+        }
+    }
+
+    /// Begins to follow a start; it has until its deadline to be confirmed.
+    pub(super) fn start_attempt(&mut self, id: GroupId, quorum: Vec<u32>) {
+        let own = self.cluster.group(id).spec.as_ref().and_then(|spec| spec.schedule_timeout_ms);
+        let deadline = self.now.saturating_add(own.unwrap_or(self.config.schedule_timeout_ms));
+        self.cluster.group_mut(id).attempt = Some(Attempt { quorum, deadline, repairs: 0 });
+        self.set_timer(deadline, Timer::Deadline(id));
+    }
+
+    fn start_confirmed(&mut self, id: GroupId, quorum: Vec<u32>) {
+        let group = self.cluster.group_mut(id);
+        let minimum = quorum.iter().sum();
+        group.reached = quorum;
+        group.attempt = None;
+        group.kept_partial = false;
+        let (secured, degraded) = (group.total().secured(), group.degraded);
+        for (_, member) in group.members.clone() {
+            self.cluster.pod_mut(member).tentative = false;
+        }
+        if secured >= minimum && !degraded {
+            self.say_group(id, Diagnosis::Scheduled { minimum, secured }, Vec::new());
+        }
+    }
+
+    /// Says when a gang that had started falls below its minimum, and when it is whole again.
+    fn review_health(&mut self, id: GroupId) {
+        let group = self.cluster.group(id);
+        if group.attempt.is_some() || group.reached.is_empty() {
+            return;
+        }
+        let quorum: Vec<u32> =
+            group.rules.iter().zip(&group.reached).map(|(rule, reached)| rule.min_member.min(*reached)).collect();
+        let below = !group.secured_at_least(&quorum);
+        let (minimum, secured) = (quorum.iter().sum(), group.total().secured());
+        if below == group.degraded {
+            return;
+        }
+        self.cluster.group_mut(id).degraded = below;
+        let diagnosis =
+            if below { Diagnosis::Degraded { minimum, secured } } else { Diagnosis::Healthy { minimum, secured } };
+        self.say_group(id, diagnosis, Vec::new());
+    }
+
+    /// Says why a member is left out of its group.
+    pub(super) fn tell_stray(&mut self, id: PodId) {
+        let pod = self.cluster.pod(id);
+        let Some(group) = pod.group.map(|group| self.cluster.group(group)) else { return };
+        if pod.state != PodState::Waiting || !pod.ours {
+            return;
+        }
+        let key = group.key.to_string();
+        let waiting = match group.strays.get(&id) {
+            Some(Stray::UnknownSubset) => Waiting::UnknownSubset { subset: pod.subset.to_string(), group: key },
+            Some(Stray::OtherPriority { shared }) => {
+                Waiting::OtherPriority { own: pod.priority, shared: *shared, group: key }
+            }
+            None => return,
+        };
+        self.say_pod(id, Diagnosis::Waiting(waiting));
+    }
+
+    pub(super) fn say_pod(&mut self, id: PodId, diagnosis: Diagnosis) {
+        let subject = Subject::Pod(self.cluster.pod(id).id.clone());
+        self.say(Entity::Pod(id), Report { subject, diagnosis, members: Vec::new() });
+    }
+
+    pub(super) fn say_group(
+        &mut self,
+        id: GroupId,
+        diagnosis: Diagnosis,
+        members: Vec<(std::sync::Arc<crate::model::pod::PodName>, MemberVerdict)>,
+    ) {
+        let subject = Subject::Group(self.cluster.group(id).key.clone());
+        self.say(Entity::Group(id), Report { subject, diagnosis, members });
+    }
+
+    fn say(&mut self, entity: Entity, report: Report) {
+        match self.voice.say(entity, self.now, report) {
+            Said::Now(report) => self.outbox.push(Command::Report(report)),
+            Said::Later(due) => self.set_timer(due, Timer::Voice(entity)),
+            Said::Nothing => {}
+        }
+    }
+}
+
+/// What the group asks for that nobody would honour yet.
+fn unsupported(group: &Group) -> Option<(String, String)> {
+    let spec = group.spec.as_ref()?;
+    if let Some(constraint) = spec.topology.first() {
+        return Some(("topology".to_owned(), constraint.key.clone()));
+    }
+    if let Some((name, amount)) = spec.min_resources.iter().next() {
+        return Some(("minResources".to_owned(), format!("{name}: {amount}")));
+    }
+    let parent = spec.parent.as_ref()?;
+    Some(("parent".to_owned(), parent.to_string()))
+}

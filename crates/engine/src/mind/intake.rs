@@ -1,0 +1,307 @@
+//! Taking observations in: the picture is brought up to date, and whoever is concerned is looked at again.
+//!
+//! What the API says is the truth, with two exceptions that late events make: a pod that is known to be bound does
+//! not become unbound, and one that is finished does not come back.
+
+use super::Engine;
+use crate::cluster::pod::{Counted, Pod, PodState};
+use crate::model::group::{GroupKey, GroupSpec};
+use crate::model::ids::{GroupId, PodId};
+use crate::model::node::NodeSpec;
+use crate::model::pod::{Phase, PodSpec};
+use crate::model::resources::RESOURCE_NAMES_MAX;
+use crate::observation::Observation;
+use crate::queue::Entity;
+use crate::refusal::Refusal;
+use crate::validate;
+
+impl Engine {
+    pub(super) fn take_in(&mut self, observation: Observation) -> Result<(), Refusal> {
+        match observation {
+            Observation::NodeSeen(spec) => self.node_seen(&spec),
+            Observation::NodeGone { name } => {
+                self.cluster.drop_node(&name);
+                Ok(())
+            }
+            Observation::PodSeen(spec) => self.pod_seen(&spec),
+            Observation::PodGone { uid } => {
+                self.pod_gone(&uid);
+                Ok(())
+            }
+            Observation::GroupSeen(spec) => self.group_seen(spec),
+            Observation::GroupGone { key } => {
+                self.group_gone(&key);
+                Ok(())
+            }
+            Observation::BindDone { pod, node, outcome } => {
+                self.bind_done(&pod, &node, outcome);
+                Ok(())
+            }
+            Observation::TakeBackDone { pod, outcome } => {
+                self.take_back_done(&pod, &outcome);
+                Ok(())
+            }
+        }
+    }
+
+    fn node_seen(&mut self, spec: &NodeSpec) -> Result<(), Refusal> {
+        validate::node(spec)?;
+        self.names_fit(&format!("Node {}", spec.name), "allocatable", spec.allocatable.keys())?;
+        let (node, changed) = self.cluster.set_node(spec);
+        if changed {
+            self.room_appeared(node);
+        }
+        Ok(())
+    }
+
+    fn names_fit<'a>(
+        &self,
+        object: &str,
+        field: &str,
+        names: impl Iterator<Item = &'a String> + Clone,
+    ) -> Result<(), Refusal> {
+        if self.cluster.resources.has_room_for(names.clone().map(String::as_str)) {
+            return Ok(());
+        }
+        let list: Vec<&str> = names.map(String::as_str).collect();
+        let reason = format!("more than {RESOURCE_NAMES_MAX} different resource names in one cluster");
+        Err(Refusal::new(object, field, list.join(", "), reason))
+    }
+
+    fn pod_seen(&mut self, spec: &PodSpec) -> Result<(), Refusal> {
+        validate::pod(spec)?;
+        self.names_fit(&format!("Pod {}", spec.id), "requests", spec.class.requests.keys())?;
+        let (id, refusal) = match self.cluster.pod_id(&spec.id.uid) {
+            Some(id) => (id, self.fixed_fields(id, spec)),
+            None => (self.new_pod(spec), None),
+        };
+        self.update_class(id, spec);
+        self.update_flags(id, spec);
+        self.update_state(id, spec);
+        self.update_nomination(id, spec);
+        self.concern(id);
+        refusal.map_or(Ok(()), Err)
+    }
+
+    fn new_pod(&mut self, spec: &PodSpec) -> PodId {
+        let group = spec.membership.as_ref().map(|membership| self.cluster.ensure_group(&membership.group));
+        let subset = spec.membership.as_ref().map_or("", |membership| &membership.subset).into();
+        let class = self.cluster.acquire_class(&spec.class);
+        self.cluster.add_pod(Pod {
+            id: spec.id.clone(),
+            class,
+            priority: spec.priority,
+            group,
+            subset,
+            ours: spec.ours,
+            gated: spec.gated,
+            terminating: spec.terminating,
+            taking_back: false,
+            controlled: spec.controlled,
+            ran: false,
+            tentative: false,
+            created_ms: spec.created_ms,
+            state: PodState::Waiting,
+            nominated: None,
+            bind: None,
+            counted: Counted::Not,
+        })
+    }
+
+    /// What is fixed when a pod is first seen: a change is refused, the rest of the observation counts.
+    fn fixed_fields(&self, id: PodId, spec: &PodSpec) -> Option<Refusal> {
+        let pod = self.cluster.pod(id);
+        let object = || format!("Pod {}", pod.id);
+        let group_was = pod.group.map(|group| self.cluster.group(group).key.clone());
+        let group_is = spec.membership.as_ref().map(|membership| membership.group.clone());
+        if group_was != group_is {
+            let shown = group_is.map_or_else(|| "none".to_owned(), |key| key.to_string());
+            return Some(Refusal::new(
+                object(),
+                "membership.group",
+                shown,
+                "a pod's group is fixed when it is first seen",
+            ));
+        }
+        let subset = spec.membership.as_ref().map_or("", |membership| &membership.subset);
+        if *pod.subset != *subset {
+            return Some(Refusal::new(
+                object(),
+                "membership.subset",
+                subset,
+                "a pod's subset is fixed when it is first seen",
+            ));
+        }
+        if pod.priority != spec.priority {
+            return Some(Refusal::new(
+                object(),
+                "priority",
+                spec.priority,
+                "a pod's priority is fixed when it is first seen",
+            ));
+        }
+        None
+    }
+
+    fn update_class(&mut self, id: PodId, spec: &PodSpec) {
+        let old = self.cluster.pod(id).class;
+        let new = self.cluster.acquire_class(&spec.class);
+        if new == old {
+            self.cluster.classes.release(new);
+            return;
+        }
+        let entity = Entity::Pod(id);
+        // A single pod that stands in the old class's line must leave it first.
+        self.leave_queue(entity);
+        self.cluster.set_class(id, new);
+        self.cache.forget_unused(&self.cluster, old);
+        if let Some(node) = self.cluster.pod(id).state.node() {
+            self.room_appeared(node);
+        }
+        if let Some(group) = self.cluster.pod(id).group {
+            self.unpark(group);
+        }
+    }
+
+    fn update_flags(&mut self, id: PodId, spec: &PodSpec) {
+        let ran = spec.phase == Phase::Running;
+        self.cluster.change_pod(id, |pod| {
+            pod.gated = spec.gated;
+            pod.ours = spec.ours;
+            pod.controlled = spec.controlled;
+            pod.terminating = spec.terminating || pod.taking_back;
+            pod.ran |= ran;
+        });
+    }
+
+    fn update_state(&mut self, id: PodId, spec: &PodSpec) {
+        let pod = self.cluster.pod(id);
+        let (old, ran, group) = (pod.state, pod.ran, pod.group);
+        if matches!(old, PodState::Finished { .. }) {
+            return;
+        }
+        let new = match (spec.phase, &spec.node) {
+            (Phase::Succeeded, _) => PodState::Finished { well: true },
+            (Phase::Failed | Phase::Refused, _) => PodState::Finished { well: false },
+            (_, Some(name)) => PodState::Bound(self.cluster.node_for_pod(name)),
+            (_, None) => old,
+        };
+        if matches!(new, PodState::Bound(_) | PodState::Finished { .. }) {
+            self.cluster.pod_mut(id).bind = None;
+        }
+        self.cluster.set_state(id, new);
+        if let Some(node) = old.node().filter(|node| new.node() != Some(*node)) {
+            self.room_appeared(node);
+        }
+        // A kubelet that refuses a pod is a bind failure that came late: the start is open again.
+        if let (Phase::Refused, false, Some(group)) = (spec.phase, ran, group) {
+            self.cluster.group_mut(group).reached.clear();
+        }
+    }
+
+    fn update_nomination(&mut self, id: PodId, spec: &PodSpec) {
+        let waiting = self.cluster.pod(id).state == PodState::Waiting && !spec.terminating;
+        let named = spec.nominated.as_deref().filter(|_| waiting);
+        let node = named.map(|name| self.cluster.node_for_pod(name));
+        self.renominate(id, node);
+    }
+
+    /// Sets or clears a nomination; whoever it was in the way of is woken.
+    pub(super) fn renominate(&mut self, id: PodId, node: Option<crate::model::ids::NodeId>) {
+        let old = self.cluster.pod(id).nominated;
+        self.cluster.set_nominated(id, node);
+        if let Some(old) = old.filter(|old| Some(*old) != node) {
+            self.room_appeared(old);
+        }
+    }
+
+    fn pod_gone(&mut self, uid: &str) {
+        let Some(id) = self.cluster.pod_id(uid) else { return };
+        let entity = Entity::Pod(id);
+        self.leave_queue(entity);
+        self.voice.forget(entity);
+        let (nominated, node) = (self.cluster.pod(id).nominated, self.cluster.pod(id).state.node());
+        let pod = self.cluster.remove_pod(id);
+        if let Some(group) = pod.group {
+            self.review_group(group);
+        }
+        self.cache.forget_unused(&self.cluster, pod.class);
+        for node in node.into_iter().chain(nominated) {
+            self.room_appeared(node);
+        }
+    }
+
+    fn group_seen(&mut self, spec: GroupSpec) -> Result<(), Refusal> {
+        validate::group(&spec)?;
+        self.no_cycle(&spec)?;
+        let id = self.cluster.ensure_group(&spec.key);
+        if self.cluster.group(id).spec.as_ref() == Some(&spec) {
+            return Ok(());
+        }
+        self.cluster.set_group(id, spec);
+        for stray in self.cluster.group(id).strays.keys().copied().collect::<Vec<_>>() {
+            self.tell_stray(stray);
+        }
+        self.review_group(id);
+        Ok(())
+    }
+
+    /// A group may not be its own ancestor.
+    fn no_cycle(&self, spec: &GroupSpec) -> Result<(), Refusal> {
+        let mut path = vec![spec.key.to_string()];
+        let mut parent = spec.parent.as_ref();
+        while let Some(key) = parent {
+            path.push(key.to_string());
+            if *key == spec.key {
+                let object = format!("group {}", spec.key);
+                return Err(Refusal::new(object, "parent", path.join(" -> "), "a group cannot be its own ancestor"));
+            }
+            let known = self.cluster.group_id(key).and_then(|id| self.cluster.group(id).spec.as_ref());
+            parent = known.and_then(|known| known.parent.as_ref());
+        }
+        Ok(())
+    }
+
+    fn group_gone(&mut self, key: &GroupKey) {
+        let Some(id) = self.cluster.group_id(key) else { return };
+        let group = self.cluster.group_mut(id);
+        group.spec = None;
+        group.stirred += 1;
+        self.review_group(id);
+    }
+
+    /// Looks again at whoever is concerned by a change of this pod.
+    pub(super) fn concern(&mut self, id: PodId) {
+        let pod = self.cluster.pod(id);
+        match pod.group {
+            Some(group) => {
+                if pod.counted == Counted::Stray {
+                    self.tell_stray(id);
+                }
+                self.review_group(group);
+            }
+            None => self.review_pod(id),
+        }
+    }
+
+    /// Takes an entity out of the queue. If it was next in its line, the one behind it moves up.
+    pub(super) fn leave_queue(&mut self, entity: Entity) {
+        let line = match entity {
+            Entity::Pod(id) => Some(self.line_of(id)),
+            Entity::Group(_) => None,
+        };
+        if self.queue.remove(entity).is_some()
+            && let Some(line) = line
+        {
+            self.queue.wake_next_pod(line, self.now);
+        }
+    }
+
+    pub(super) fn line_of(&self, id: PodId) -> (crate::model::ids::ClassId, i32) {
+        (self.cluster.pod(id).class, self.cluster.effective_priority(id))
+    }
+
+    fn unpark(&mut self, group: GroupId) {
+        self.leave_queue(Entity::Group(group));
+    }
+}

@@ -1,0 +1,161 @@
+//! The engine: observations in, commands out.
+//!
+//! One thread, no clock, no randomness, no I/O. `intake` takes observations in, `gate` decides who may be tried,
+//! `cycle` tries one entity, `commit` follows its binds to their end, `voice` says how things are. Time is what the
+//! caller says it is; a clock that runs backwards stands still here.
+
+mod commit;
+mod cycle;
+mod gate;
+mod intake;
+pub(crate) mod voice;
+
+use std::collections::BTreeSet;
+
+use crate::cluster::Cluster;
+use crate::command::{Command, Subject};
+use crate::config::Config;
+use crate::diagnosis::Diagnosis;
+use crate::filter;
+use crate::model::Millis;
+use crate::model::ids::{GroupId, NodeId, PodId};
+use crate::observation::Observation;
+use crate::placement::cache::Cache;
+use crate::queue::{Entity, Line, Queue};
+use crate::refusal::Refusal;
+use crate::score::Scorer;
+use cycle::LastNo;
+use voice::Voice;
+
+/// Something that happens by the passing of time alone. A timer whose cause is gone does nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Timer {
+    /// A start is taken back if it is not confirmed.
+    Deadline(GroupId),
+    /// A basic group no longer waits for its desired members.
+    Desired(GroupId),
+    /// A bind is sent again.
+    Rebind(PodId),
+    /// A delete is sent again.
+    TakeBack(PodId),
+    /// Something waited long enough to be told.
+    Voice(Entity),
+}
+
+/// The engine.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    pub(crate) config: Config,
+    pub(crate) cluster: Cluster,
+    pub(crate) queue: Queue,
+    cache: Cache,
+    timers: BTreeSet<(Millis, Timer)>,
+    pub(crate) voice: Voice,
+    outbox: Vec<Command>,
+    last_no: Option<LastNo>,
+    now: Millis,
+}
+
+impl Engine {
+    /// An engine that knows nothing yet.
+    pub fn new(config: Config) -> Result<Self, Refusal> {
+        config.validate()?;
+        let mut cluster = Cluster::default();
+        let scorer = Scorer::new(&config.scoring, &mut cluster.resources);
+        let voice = Voice::new(config.report_waiting_after_ms);
+        Ok(Self {
+            config,
+            cluster,
+            queue: Queue::default(),
+            cache: Cache::new(scorer),
+            timers: BTreeSet::new(),
+            voice,
+            outbox: Vec::new(),
+            last_no: None,
+            now: 0,
+        })
+    }
+
+    /// Takes in what was seen. A refusal says what was not taken; nothing else is lost by it.
+    pub fn observe(&mut self, now: Millis, observation: Observation) -> Result<(), Refusal> {
+        self.now = self.now.max(now);
+        self.take_in(observation)
+    }
+
+    /// Takes one decision: whatever time brought, then the next in the queue.
+    pub fn decide(&mut self, now: Millis) -> Vec<Command> {
+        self.now = self.now.max(now);
+        self.queue.tick(self.now);
+        self.fire_timers();
+        if let Some(entity) = self.queue.pop() {
+            match entity {
+                Entity::Pod(pod) => self.try_pod(pod),
+                Entity::Group(group) => self.try_group(group),
+            }
+        }
+        std::mem::take(&mut self.outbox)
+    }
+
+    /// When `decide` would do something; not later than now if it would at once, `None` if only an observation
+    /// can change anything.
+    pub fn next_wakeup(&self) -> Option<Millis> {
+        if !self.outbox.is_empty() {
+            return Some(self.now);
+        }
+        let timer = self.timers.first().map(|(due, _)| *due);
+        let queue = self.queue.next_due().map(|due| due.max(self.now));
+        timer.into_iter().chain(queue).min()
+    }
+
+    /// How things are with somebody, as far as there is anything to say.
+    pub fn explain(&self, subject: &Subject) -> Option<&Diagnosis> {
+        let entity = match subject {
+            Subject::Pod(pod) => Entity::Pod(self.cluster.pod_id(&pod.uid)?),
+            Subject::Group(key) => Entity::Group(self.cluster.group_id(key)?),
+        };
+        self.voice.latest(entity)
+    }
+
+    /// The engine's picture of the cluster.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    fn fire_timers(&mut self) {
+        while let Some((due, timer)) = self.timers.first().copied().filter(|(due, _)| *due <= self.now) {
+            self.timers.pop_first();
+            match timer {
+                Timer::Deadline(group) => self.deadline(group, due),
+                Timer::Desired(group) => self.desired_wait_over(group, due),
+                Timer::Rebind(pod) => self.rebind(pod, due),
+                Timer::TakeBack(pod) => self.take_back_again(pod, due),
+                Timer::Voice(entity) => {
+                    if let Some(report) = self.voice.due(entity, self.now) {
+                        self.outbox.push(Command::Report(report));
+                    }
+                }
+            }
+        }
+    }
+
+    fn set_timer(&mut self, due: Millis, timer: Timer) {
+        self.timers.insert((due, timer));
+    }
+
+    /// There may be more room on a node: wakes whoever a pod of that class would now fit there for.
+    fn room_appeared(&mut self, node: NodeId) {
+        let Some(place) = self.cluster.node_if_any(node).filter(|place| place.present) else { return };
+        let helped: Vec<Line> = self
+            .queue
+            .lines()
+            .filter(|(class, priority)| {
+                let class = self.cluster.class(*class);
+                filter::node_would_do(class, place)
+                    && filter::has_room(class, place, &filter::load_for(&self.cluster, node, *priority))
+            })
+            .collect();
+        for line in helped {
+            self.queue.wake(line, self.now);
+        }
+    }
+}

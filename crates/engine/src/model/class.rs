@@ -1,0 +1,67 @@
+//! Pod classes: everything about a pod that matters to where it may go.
+//!
+//! Ten thousand identical pods share one class, and work is done per class wherever a class will do.
+//! Priority is not part of it: a group's priority overrides its members', so it belongs to whoever asks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::labels::{Labels, NodeTerm, PreferredTerm};
+use super::port::HostPort;
+use super::resources::Requests;
+use super::taint::Toleration;
+
+/// A class as it is observed: names are text, amounts are base units.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClassSpec {
+    /// What a pod takes from its node: milli-CPUs, bytes, whole devices.
+    pub requests: BTreeMap<String, i64>,
+    /// The CPU request that scores count: a container that asks for none counts as 100 milli-CPUs.
+    pub scoring_cpu_milli: i64,
+    /// The memory request that scores count: a container that asks for none counts as 200 MiB.
+    pub scoring_memory_bytes: i64,
+    /// What the pod counts for in the scores of others once it is on a node, where that differs: with
+    /// requests for the whole pod, kube-scheduler counts the two by different rules.
+    pub placed_scoring: Option<ScoringRequest>,
+    /// The one node that the pod insists on.
+    pub node_name: Option<String>,
+    /// Labels that the node must have.
+    pub node_selector: Labels,
+    /// Terms of which the node must meet one; `None` is no demand, an empty list can never be met.
+    pub required_terms: Option<Vec<NodeTerm>>,
+    /// Terms that would be welcome.
+    pub preferred_terms: Vec<PreferredTerm>,
+    /// Taints that the pod puts up with.
+    pub tolerations: Vec<Toleration>,
+    /// Ports that it takes on its host.
+    pub host_ports: Vec<HostPort>,
+}
+
+/// The requests that scores count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ScoringRequest {
+    /// CPU, in milli-CPUs.
+    pub cpu_milli: i64,
+    /// Memory, in bytes.
+    pub memory_bytes: i64,
+}
+
+impl ClassSpec {
+    /// What a pod on a node counts for in the scores of others.
+    pub fn scoring_when_placed(&self) -> ScoringRequest {
+        let asked = ScoringRequest { cpu_milli: self.scoring_cpu_milli, memory_bytes: self.scoring_memory_bytes };
+        self.placed_scoring.unwrap_or(asked)
+    }
+}
+
+/// A class ready for use: the observed form with its resource names interned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodClass {
+    /// The observed form.
+    pub spec: Arc<ClassSpec>,
+    /// The requests by resource id.
+    pub requests: Requests,
+}

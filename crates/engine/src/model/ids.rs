@@ -1,0 +1,119 @@
+//! Dense indexes into the engine's arenas.
+//!
+//! An id is only a slot number. A slot is used again after its owner is gone, so nobody may keep an id
+//! across the removal of what it names; `invariants` checks that nobody does.
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! dense_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// The slot number.
+            pub fn slot(self) -> usize {
+                self.0 as usize
+            }
+        }
+    };
+}
+
+dense_id!(
+    /// A node's slot in the cluster.
+    NodeId
+);
+dense_id!(
+    /// A pod's slot in the cluster.
+    PodId
+);
+dense_id!(
+    /// A group's slot in the cluster.
+    GroupId
+);
+dense_id!(
+    /// A pod class's slot in the cluster.
+    ClassId
+);
+dense_id!(
+    /// A resource name's place in every resource vector.
+    ResourceId
+);
+
+/// A slab: values in numbered slots, the lowest free slot is filled first.
+///
+/// Filling the lowest free slot keeps ids independent of anything but the order of events.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Slab<T> {
+    slots: Vec<Option<T>>,
+    free: std::collections::BTreeSet<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), free: std::collections::BTreeSet::new() }
+    }
+}
+
+impl<T> Slab<T> {
+    pub(crate) fn insert(&mut self, value: T) -> u32 {
+        if let Some(slot) = self.free.pop_first() {
+            self.slots[slot as usize] = Some(value);
+            return slot;
+        }
+        let slot = u32::try_from(self.slots.len()).expect("fewer than 2^32 slots");
+        self.slots.push(Some(value));
+        slot
+    }
+
+    pub(crate) fn remove(&mut self, slot: u32) -> Option<T> {
+        let value = self.slots.get_mut(slot as usize)?.take();
+        if value.is_some() {
+            self.free.insert(slot);
+        }
+        value
+    }
+
+    pub(crate) fn get(&self, slot: u32) -> Option<&T> {
+        self.slots.get(slot as usize)?.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut T> {
+        self.slots.get_mut(slot as usize)?.as_mut()
+    }
+
+    /// Occupied slots in slot order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        self.slots.iter().enumerate().filter_map(|(slot, value)| Some((slot as u32, value.as_ref()?)))
+    }
+
+    /// One past the highest slot ever used: the size for arrays indexed by slot.
+    pub(crate) fn bound(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Slab;
+
+    #[test]
+    fn the_lowest_free_slot_is_filled_first() {
+        let mut slab = Slab::default();
+        for value in 0..4 {
+            slab.insert(value);
+        }
+        slab.remove(2);
+        slab.remove(1);
+        assert_eq!(slab.insert(10), 1);
+        assert_eq!(slab.insert(11), 2);
+        assert_eq!(slab.insert(12), 4);
+        assert_eq!(slab.len(), 5);
+        assert_eq!(slab.remove(9), None);
+    }
+}

@@ -1,0 +1,152 @@
+//! Node labels, and the selectors that a pod lays over them.
+//!
+//! A term is an AND of requirements on labels and on the node's name; terms are OR-ed by their owner.
+//! An empty term matches nothing: that is Kubernetes' rule, and it is kept here so that no caller can
+//! get it wrong.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Labels, ordered by key.
+pub type Labels = BTreeMap<String, String>;
+
+/// What one requirement demands of a label.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Demand {
+    /// The label is there and its value is one of these.
+    In(Vec<String>),
+    /// The label is missing or its value is none of these.
+    NotIn(Vec<String>),
+    /// The label is there.
+    Exists,
+    /// The label is missing.
+    DoesNotExist,
+    /// The label is there, is an integer, and is greater.
+    Gt(i64),
+    /// The label is there, is an integer, and is less.
+    Lt(i64),
+}
+
+/// One requirement on one label.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Requirement {
+    /// The label's key.
+    pub key: String,
+    /// What is demanded of it.
+    pub demand: Demand,
+}
+
+impl Requirement {
+    /// Whether these labels meet the requirement.
+    pub fn matches(&self, labels: &Labels) -> bool {
+        let value = labels.get(&self.key);
+        let number = || value.and_then(|text| text.parse::<i64>().ok());
+        match &self.demand {
+            Demand::In(values) => value.is_some_and(|value| values.contains(value)),
+            Demand::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
+            Demand::Exists => value.is_some(),
+            Demand::DoesNotExist => value.is_none(),
+            Demand::Gt(bound) => number().is_some_and(|number| number > *bound),
+            Demand::Lt(bound) => number().is_some_and(|number| number < *bound),
+        }
+    }
+}
+
+/// A requirement on the node's own name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum NameDemand {
+    /// The node has this name.
+    Is(String),
+    /// The node has any other name.
+    IsNot(String),
+}
+
+/// An AND of requirements; one without any matches no node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct NodeTerm {
+    /// Requirements on labels.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<Requirement>,
+    /// Requirements on the name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<NameDemand>,
+}
+
+impl NodeTerm {
+    /// Whether a node with this name and these labels meets the whole term.
+    pub fn matches(&self, name: &str, labels: &Labels) -> bool {
+        if self.labels.is_empty() && self.names.is_empty() {
+            return false;
+        }
+        self.labels.iter().all(|requirement| requirement.matches(labels))
+            && self.names.iter().all(|demand| match demand {
+                NameDemand::Is(wanted) => wanted == name,
+                NameDemand::IsNot(unwanted) => unwanted != name,
+            })
+    }
+}
+
+/// A term that a pod would like to be met, and how much.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PreferredTerm {
+    /// 1 to 100.
+    pub weight: i32,
+    /// What is preferred.
+    pub term: NodeTerm,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> Labels {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn requires(key: &str, demand: Demand) -> Requirement {
+        Requirement { key: key.to_owned(), demand }
+    }
+
+    #[test]
+    fn every_demand_with_the_label_there_and_missing() {
+        let here = labels(&[("zone", "a"), ("gen", "7"), ("word", "x")]);
+        let cases = [
+            (requires("zone", Demand::In(vec!["b".into(), "a".into()])), true),
+            (requires("zone", Demand::In(vec!["b".into()])), false),
+            (requires("none", Demand::In(vec!["b".into()])), false),
+            (requires("zone", Demand::NotIn(vec!["a".into()])), false),
+            (requires("none", Demand::NotIn(vec!["a".into()])), true),
+            (requires("zone", Demand::Exists), true),
+            (requires("none", Demand::Exists), false),
+            (requires("zone", Demand::DoesNotExist), false),
+            (requires("none", Demand::DoesNotExist), true),
+            (requires("gen", Demand::Gt(6)), true),
+            (requires("gen", Demand::Gt(7)), false),
+            (requires("gen", Demand::Lt(8)), true),
+            (requires("gen", Demand::Lt(7)), false),
+            (requires("word", Demand::Gt(0)), false),
+            (requires("none", Demand::Lt(9)), false),
+        ];
+        for (requirement, expected) in cases {
+            assert_eq!(requirement.matches(&here), expected, "{requirement:?}");
+        }
+    }
+
+    #[test]
+    fn an_empty_term_matches_nothing() {
+        assert!(!NodeTerm::default().matches("n", &labels(&[("zone", "a")])));
+    }
+
+    #[test]
+    fn names_and_labels_are_anded() {
+        let term =
+            NodeTerm { labels: vec![requires("zone", Demand::Exists)], names: vec![NameDemand::IsNot("n1".into())] };
+        assert!(term.matches("n0", &labels(&[("zone", "a")])));
+        assert!(!term.matches("n1", &labels(&[("zone", "a")])));
+        assert!(!term.matches("n0", &labels(&[])));
+        let only = NodeTerm { names: vec![NameDemand::Is("n0".into())], ..NodeTerm::default() };
+        assert!(only.matches("n0", &labels(&[])));
+        assert!(!only.matches("n1", &labels(&[])));
+    }
+}

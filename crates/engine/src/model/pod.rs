@@ -1,0 +1,83 @@
+//! Pods as they are observed.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::Millis;
+use super::class::ClassSpec;
+use super::group::GroupKey;
+
+/// Which pod: the UID is the identity, the rest is for people and for the API.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PodName {
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+    /// The UID.
+    pub uid: String,
+}
+
+impl fmt::Display for PodName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// How far a pod has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Phase {
+    /// Not running yet, on a node or not.
+    #[default]
+    Pending,
+    /// Running on its node.
+    Running,
+    /// Finished well: it counts towards its group's minimum.
+    Succeeded,
+    /// Finished badly.
+    Failed,
+    /// Refused by the kubelet before it ran (`OutOfcpu` and its like): a bind that failed late.
+    Refused,
+}
+
+/// The group that a pod names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Membership {
+    /// Which group.
+    pub group: GroupKey,
+    /// Which of its subsets; empty if the pod names none.
+    #[serde(default)]
+    pub subset: String,
+}
+
+/// A pod as it is observed: always the whole of it, never a difference.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PodSpec {
+    /// Which pod.
+    pub id: Arc<PodName>,
+    /// What matters to placement; shared by whoever observes many like pods.
+    pub class: Arc<ClassSpec>,
+    /// Its priority.
+    pub priority: i32,
+    /// The group that it names; fixed when the pod is first seen.
+    pub membership: Option<Membership>,
+    /// Whether Muster is to schedule it; pods of others are only counted.
+    pub ours: bool,
+    /// Whether scheduling gates hold it back.
+    pub gated: bool,
+    /// When it was created.
+    pub created_ms: Millis,
+    /// The node it is bound to.
+    pub node: Option<String>,
+    /// The node that is kept free for it.
+    pub nominated: Option<String>,
+    /// How far it has come.
+    pub phase: Phase,
+    /// Whether it is being deleted.
+    pub terminating: bool,
+    /// Whether a controller would make it again after it was deleted.
+    pub controlled: bool,
+}

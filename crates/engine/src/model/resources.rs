@@ -1,0 +1,200 @@
+//! Amounts of named resources as vectors of `i64`.
+//!
+//! A name is interned once and is a position from then on. Node vectors are dense, requests are short
+//! sparse lists. Amounts are base units: milli-CPUs, bytes, whole devices. A single amount is at most
+//! [`AMOUNT_MAX`], so that the sum over the pods of one node cannot overflow below
+//! [`PODS_PER_NODE_MAX`] pods.
+
+use std::collections::BTreeMap;
+
+use smallvec::SmallVec;
+
+use super::ids::ResourceId;
+
+/// The largest amount of one resource that a pod may ask for or a node may offer (1 PiB, or 10^12 CPUs).
+pub const AMOUNT_MAX: i64 = 1 << 50;
+
+/// A node that holds this many pods takes no more, whatever it offers: sums stay below 2^62.
+pub const PODS_PER_NODE_MAX: usize = 4096;
+
+/// How many resource names one engine can tell apart. A cluster has tens.
+pub const RESOURCE_NAMES_MAX: usize = 1024;
+
+/// The name that stands for the number of pods on a node; it is counted, not summed.
+pub const PODS: &str = "pods";
+
+/// CPU, in milli-CPUs.
+pub const CPU: ResourceId = ResourceId(0);
+/// Memory, in bytes.
+pub const MEMORY: ResourceId = ResourceId(1);
+/// Ephemeral storage, in bytes.
+pub const EPHEMERAL_STORAGE: ResourceId = ResourceId(2);
+
+/// The three resources that every node has: scores treat all others as scalar resources.
+pub fn is_scalar(resource: ResourceId) -> bool {
+    resource.0 > EPHEMERAL_STORAGE.0
+}
+
+/// Resource names and their ids.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResourceNames {
+    names: Vec<Box<str>>,
+    ids: BTreeMap<Box<str>, ResourceId>,
+}
+
+impl Default for ResourceNames {
+    fn default() -> Self {
+        let mut names = Self { names: Vec::new(), ids: BTreeMap::new() };
+        for name in ["cpu", "memory", "ephemeral-storage"] {
+            names.intern(name).expect("three names fit");
+        }
+        names
+    }
+}
+
+impl ResourceNames {
+    /// The id of a name, given out on first sight; `None` when there are too many names.
+    pub fn intern(&mut self, name: &str) -> Option<ResourceId> {
+        if let Some(id) = self.ids.get(name) {
+            return Some(*id);
+        }
+        if self.names.len() >= RESOURCE_NAMES_MAX {
+            return None;
+        }
+        let id = ResourceId(self.names.len() as u32);
+        self.names.push(name.into());
+        self.ids.insert(name.into(), id);
+        Some(id)
+    }
+
+    /// Whether one more name could be interned.
+    pub(crate) fn has_room_for<'a>(&self, names: impl Iterator<Item = &'a str>) -> bool {
+        let new = names.filter(|name| !self.ids.contains_key(*name)).count();
+        self.names.len() + new <= RESOURCE_NAMES_MAX
+    }
+
+    /// The name behind an id.
+    pub fn name(&self, id: ResourceId) -> &str {
+        &self.names[id.slot()]
+    }
+
+    /// The id of a known name.
+    pub fn get(&self, name: &str) -> Option<ResourceId> {
+        self.ids.get(name).copied()
+    }
+}
+
+/// A dense vector of amounts; what is not stored is zero.
+#[derive(Clone, Debug, Default)]
+pub struct ResourceVec(SmallVec<[i64; 6]>);
+
+impl ResourceVec {
+    /// The amount of one resource.
+    pub fn get(&self, resource: ResourceId) -> i64 {
+        self.0.get(resource.slot()).copied().unwrap_or(0)
+    }
+
+    /// Sets the amount of one resource.
+    pub fn set(&mut self, resource: ResourceId, amount: i64) {
+        self.grow(resource);
+        self.0[resource.slot()] = amount;
+    }
+
+    /// Adds a pod's requests. Wraps on overflow, so that `sub` always restores the old value;
+    /// the limits of this module keep every sum that a decision reads in range.
+    pub fn add(&mut self, requests: &Requests) {
+        for (resource, amount) in requests.iter() {
+            self.grow(resource);
+            let sum = &mut self.0[resource.slot()];
+            *sum = sum.wrapping_add(amount);
+        }
+    }
+
+    /// Takes a pod's requests away again.
+    pub fn sub(&mut self, requests: &Requests) {
+        for (resource, amount) in requests.iter() {
+            self.grow(resource);
+            let sum = &mut self.0[resource.slot()];
+            *sum = sum.wrapping_sub(amount);
+        }
+    }
+
+    /// The amounts that are not zero.
+    pub fn iter(&self) -> impl Iterator<Item = (ResourceId, i64)> {
+        self.0
+            .iter()
+            .enumerate()
+            .filter(|(_, amount)| **amount != 0)
+            .map(|(slot, amount)| (ResourceId(slot as u32), *amount))
+    }
+
+    fn grow(&mut self, resource: ResourceId) {
+        if self.0.len() <= resource.slot() {
+            self.0.resize(resource.slot() + 1, 0);
+        }
+    }
+}
+
+impl PartialEq for ResourceVec {
+    /// Equal amounts are equal, however many zeros are stored behind them.
+    fn eq(&self, other: &Self) -> bool {
+        let shared = self.0.len().min(other.0.len());
+        self.0[..shared] == other.0[..shared]
+            && self.0[shared..].iter().chain(&other.0[shared..]).all(|amount| *amount == 0)
+    }
+}
+
+/// What one pod asks for: a short list, ordered by resource, without zeros.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Requests(SmallVec<[(ResourceId, i64); 4]>);
+
+impl Requests {
+    /// Builds the list from amounts by id.
+    pub fn new(amounts: impl IntoIterator<Item = (ResourceId, i64)>) -> Self {
+        let mut list: SmallVec<[(ResourceId, i64); 4]> =
+            amounts.into_iter().filter(|(_, amount)| *amount != 0).collect();
+        list.sort_unstable();
+        Self(list)
+    }
+
+    /// The amounts asked for.
+    pub fn iter(&self) -> impl Iterator<Item = (ResourceId, i64)> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// The amount of one resource.
+    pub fn get(&self, resource: ResourceId) -> i64 {
+        self.0.iter().find(|(id, _)| *id == resource).map_or(0, |(_, amount)| *amount)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trailing_zeros_do_not_matter() {
+        let mut long = ResourceVec::default();
+        let requests = Requests::new([(ResourceId(9), 5), (CPU, 0)]);
+        assert_eq!(requests.iter().count(), 1);
+        long.add(&requests);
+        assert_ne!(long, ResourceVec::default());
+        long.sub(&requests);
+        assert_eq!(long, ResourceVec::default());
+        assert_eq!(ResourceVec::default(), long);
+    }
+
+    #[test]
+    fn names_are_given_out_once_and_run_out() {
+        let mut names = ResourceNames::default();
+        assert_eq!(names.intern("cpu"), Some(CPU));
+        let gpu = names.intern("nvidia.com/gpu").unwrap();
+        assert_eq!(names.intern("nvidia.com/gpu"), Some(gpu));
+        assert_eq!(names.name(gpu), "nvidia.com/gpu");
+        for number in 0..RESOURCE_NAMES_MAX {
+            names.intern(&format!("example.com/r{number}"));
+        }
+        assert_eq!(names.intern("example.com/one-more"), None);
+        assert_eq!(names.intern("cpu"), Some(CPU));
+    }
+}

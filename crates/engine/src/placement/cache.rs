@@ -1,0 +1,59 @@
+//! Candidates by class, kept from one decision to the next within a limit of memory.
+
+use super::candidates::Candidates;
+use crate::cluster::Cluster;
+use crate::model::ids::ClassId;
+use crate::score::Scorer;
+
+/// The most node entries kept over all classes: about 40 MB.
+const ENTRIES_MAX: usize = 1_000_000;
+/// So many classes are kept whatever the size of the cluster.
+const CLASSES_MIN: usize = 8;
+/// No more classes than this are kept: the list is searched from its end.
+const CLASSES_MAX: usize = 256;
+
+/// Candidates by class, least recently used first.
+#[derive(Clone, Debug)]
+pub(crate) struct Cache {
+    scorer: Scorer,
+    kept: Vec<Candidates>,
+}
+
+impl Cache {
+    pub(crate) fn new(scorer: Scorer) -> Self {
+        Self { scorer, kept: Vec::new() }
+    }
+
+    /// The candidates of a class, up to date.
+    pub(crate) fn candidates(&mut self, cluster: &Cluster, class: ClassId, priority: i32) -> &mut Candidates {
+        match self.kept.iter().rposition(|kept| kept.serves(class, priority)) {
+            Some(place) if place + 1 == self.kept.len() => {}
+            Some(place) => {
+                let used = self.kept.remove(place);
+                self.kept.push(used);
+            }
+            None => {
+                self.make_room(cluster);
+                self.kept.push(Candidates::new(cluster, &self.scorer, class, priority));
+            }
+        }
+        let last = self.kept.last_mut().expect("just put there");
+        last.refresh(cluster, &self.scorer);
+        last
+    }
+
+    /// Forgets a class whose last pod is gone: its slot may be given to another class.
+    pub(crate) fn forget_unused(&mut self, cluster: &Cluster, class: ClassId) {
+        if !cluster.classes.contains(class) {
+            self.kept.retain(|kept| kept.class() != class);
+        }
+    }
+
+    fn make_room(&mut self, cluster: &Cluster) {
+        let entries: usize = self.kept.iter().map(Candidates::len).sum();
+        let full = entries + cluster.node_slots() > ENTRIES_MAX || self.kept.len() >= CLASSES_MAX;
+        if full && self.kept.len() >= CLASSES_MIN {
+            self.kept.remove(0);
+        }
+    }
+}

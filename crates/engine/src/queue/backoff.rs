@@ -1,0 +1,33 @@
+//! How long to wait after a failure.
+
+use crate::model::Millis;
+
+/// Never wait longer than this, however large the group.
+const PAUSE_MS_MAX: Millis = 300_000;
+
+/// The pause after the n-th failure in a row: doubling, up to a limit that grows with the square root of the
+/// size, because trying a larger group again costs more.
+pub(crate) fn pause_ms(initial: Millis, max: Millis, failures: u32, size: usize) -> Millis {
+    let limit = max.saturating_mul(size.max(1).isqrt() as Millis).min(PAUSE_MS_MAX).max(initial);
+    doubled(initial, failures).min(limit)
+}
+
+/// The n-th term of a doubling sequence.
+pub(crate) fn doubled(initial: Millis, number: u32) -> Millis {
+    let doublings = number.saturating_sub(1).min(40);
+    initial.saturating_mul(1 << doublings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_doubles_up_to_a_limit_that_grows_with_size() {
+        let pauses: Vec<Millis> = (1..=6).map(|failures| pause_ms(1000, 10_000, failures, 1)).collect();
+        assert_eq!(pauses, [1000, 2000, 4000, 8000, 10_000, 10_000]);
+        assert_eq!(pause_ms(1000, 10_000, 20, 100), 100_000);
+        assert_eq!(pause_ms(1000, 10_000, u32::MAX, 1_000_000), PAUSE_MS_MAX);
+        assert_eq!(pause_ms(1000, 10_000, 0, 0), 1000);
+    }
+}

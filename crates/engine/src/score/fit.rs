@@ -1,0 +1,160 @@
+//! How full the node would be: emptier is better, fuller is better, or better by a line of points.
+//!
+//! CPU and memory are counted with the small amounts that containers without a request stand for, so that
+//! pods without requests do not all go to one node.
+
+use super::SCORE_MAX;
+use crate::cluster::node::Node;
+use crate::config::{ShapePoint, Strategy, Weighted};
+use crate::model::class::PodClass;
+use crate::model::ids::ResourceId;
+use crate::model::resources::{CPU, MEMORY, ResourceNames, is_scalar};
+
+/// The scores of a shape are given as 0 to 10.
+const SHAPE_SCORE_MAX: i64 = 10;
+
+#[derive(Clone, Debug)]
+pub(super) struct Fit {
+    strategy: Strategy,
+    resources: Vec<(ResourceId, i64)>,
+}
+
+impl Fit {
+    pub(super) fn new(strategy: &Strategy, resources: &[Weighted], names: &mut ResourceNames) -> Self {
+        let known = resources.iter().filter_map(|resource| Some((names.intern(&resource.name)?, resource.weight)));
+        Self { strategy: strategy.clone(), resources: known.collect() }
+    }
+
+    pub(super) fn score(&self, class: &PodClass, node: &Node) -> i64 {
+        let (mut sum, mut weights) = (0, 0);
+        for (resource, weight) in &self.resources {
+            let Some((requested, capacity)) = requested(class, node, *resource) else { continue };
+            let score = match &self.strategy {
+                Strategy::LeastAllocated => least(requested, capacity),
+                Strategy::MostAllocated => requested.min(capacity) * SCORE_MAX / capacity,
+                Strategy::RequestedToCapacityRatio { shape } => {
+                    // A resource whose score is zero does not weigh in.
+                    match by_shape(shape, requested, capacity) {
+                        0 => continue,
+                        score => score,
+                    }
+                }
+            };
+            sum += score * weight;
+            weights += weight;
+        }
+        match self.strategy {
+            _ if weights == 0 => 0,
+            // This strategy rounds to the nearest, the others round down.
+            Strategy::RequestedToCapacityRatio { .. } => (2 * sum + weights) / (2 * weights),
+            _ => sum / weights,
+        }
+    }
+}
+
+/// What would be requested with this pod on the node, and what there is; `None` where it does not count.
+fn requested(class: &PodClass, node: &Node, resource: ResourceId) -> Option<(i64, i64)> {
+    let capacity = node.allocatable.get(resource);
+    let (allocated, request) = match resource {
+        CPU => (node.load.scoring_cpu_milli, class.spec.scoring_cpu_milli),
+        MEMORY => (node.load.scoring_memory_bytes, class.spec.scoring_memory_bytes),
+        _ => (node.load.used.get(resource), class.requests.get(resource)),
+    };
+    if capacity == 0 || (request == 0 && is_scalar(resource)) {
+        return None;
+    }
+    Some((allocated.saturating_add(request), capacity))
+}
+
+fn least(requested: i64, capacity: i64) -> i64 {
+    if requested > capacity { 0 } else { (capacity - requested) * SCORE_MAX / capacity }
+}
+
+fn by_shape(shape: &[ShapePoint], requested: i64, capacity: i64) -> i64 {
+    let utilization = if requested > capacity { 100 } else { requested.max(0) * 100 / capacity };
+    let scaled = |point: &ShapePoint| point.score * (SCORE_MAX / SHAPE_SCORE_MAX);
+    let Some(next) = shape.iter().position(|point| utilization <= point.utilization) else {
+        return shape.last().map_or(0, scaled);
+    };
+    if next == 0 {
+        return scaled(&shape[0]);
+    }
+    let (left, right) = (&shape[next - 1], &shape[next]);
+    let rise = scaled(right) - scaled(left);
+    scaled(left) + rise * (utilization - left.utilization) / (right.utilization - left.utilization)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::class::ClassSpec;
+    use crate::model::resources::Requests;
+
+    fn node(cpu: i64, memory: i64, used_cpu: i64, used_memory: i64) -> Node {
+        let mut node = Node::default();
+        node.allocatable.set(CPU, cpu);
+        node.allocatable.set(MEMORY, memory);
+        node.load.scoring_cpu_milli = used_cpu;
+        node.load.scoring_memory_bytes = used_memory;
+        node
+    }
+
+    fn class(cpu: i64, memory: i64) -> PodClass {
+        let spec = ClassSpec { scoring_cpu_milli: cpu, scoring_memory_bytes: memory, ..ClassSpec::default() };
+        PodClass { spec: Arc::new(spec), requests: Requests::new([(CPU, cpu), (MEMORY, memory)]) }
+    }
+
+    fn fit(strategy: Strategy, weights: &[(&str, i64)]) -> Fit {
+        let resources: Vec<Weighted> =
+            weights.iter().map(|(name, weight)| Weighted { name: (*name).to_owned(), weight: *weight }).collect();
+        Fit::new(&strategy, &resources, &mut ResourceNames::default())
+    }
+
+    #[test]
+    fn least_allocated_is_the_mean_free_share() {
+        let fit = fit(Strategy::LeastAllocated, &[("cpu", 1), ("memory", 1)]);
+        // (4000-3000)/4000 = 25, (10000-5000)/10000 = 50.
+        assert_eq!(fit.score(&class(3000, 5000), &node(4000, 10000, 0, 0)), (25 + 50) / 2);
+        assert_eq!(fit.score(&class(3000, 5000), &node(6000, 10000, 0, 0)), 50);
+        // More than there is scores nothing for that resource.
+        assert_eq!(fit.score(&class(3000, 5000), &node(2000, 10000, 0, 0)), 25);
+        assert_eq!(fit.score(&class(1, 1), &node(0, 0, 0, 0)), 0);
+    }
+
+    #[test]
+    fn weights_count() {
+        let fit = fit(Strategy::LeastAllocated, &[("cpu", 3), ("memory", 1)]);
+        assert_eq!(fit.score(&class(3000, 5000), &node(4000, 10000, 0, 0)), (3 * 25 + 50) / 4);
+    }
+
+    #[test]
+    fn most_allocated_is_the_mean_used_share() {
+        let fit = fit(Strategy::MostAllocated, &[("cpu", 1), ("memory", 1)]);
+        assert_eq!(fit.score(&class(3000, 5000), &node(4000, 10000, 0, 0)), (75 + 50) / 2);
+        assert_eq!(fit.score(&class(3000, 5000), &node(2000, 10000, 0, 0)), (100 + 50) / 2);
+    }
+
+    #[test]
+    fn a_shape_is_linear_between_its_points_and_rounds_to_the_nearest() {
+        let point = |utilization, score| ShapePoint { utilization, score };
+        let shape = Strategy::RequestedToCapacityRatio { shape: vec![point(0, 10), point(100, 0)] };
+        let fit = fit(shape, &[("cpu", 1), ("memory", 1)]);
+        assert_eq!(fit.score(&class(0, 0), &node(4000, 10000, 0, 0)), 100);
+        // cpu 75 % -> 25, memory 50 % -> 50: the mean 37.5 rounds up.
+        assert_eq!(fit.score(&class(3000, 5000), &node(4000, 10000, 0, 0)), 38);
+        // A resource that scores nothing does not weigh in.
+        assert_eq!(fit.score(&class(4000, 5000), &node(4000, 10000, 0, 0)), 50);
+    }
+
+    #[test]
+    fn a_scalar_resource_that_the_pod_does_not_ask_for_does_not_count() {
+        let fit = fit(Strategy::LeastAllocated, &[("cpu", 1), ("example.com/gpu", 1)]);
+        let mut node = node(4000, 10000, 0, 0);
+        node.allocatable.set(ResourceId(3), 8);
+        assert_eq!(fit.score(&class(1000, 0), &node), 75);
+        let wanting = PodClass { requests: Requests::new([(ResourceId(3), 4)]), ..class(1000, 0) };
+        assert_eq!(fit.score(&wanting, &node), (75 + 50) / 2);
+    }
+}

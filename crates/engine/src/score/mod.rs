@@ -1,0 +1,74 @@
+//! Scores: which of the nodes that will do is best? One file per score.
+//!
+//! The numbers are kube-scheduler's: each score is 0 to 100, the total is their weighted sum. Two of them
+//! are raw counts that are set in proportion to the best node; those only depend on the node itself.
+//! Nominations do not count here, only what is on a node.
+
+mod balanced;
+mod fit;
+mod node_affinity;
+mod taints;
+
+use crate::cluster::node::Node;
+use crate::config::Scoring;
+use crate::model::class::PodClass;
+use crate::model::resources::ResourceNames;
+
+/// The most that one score can give.
+pub(crate) const SCORE_MAX: i64 = 100;
+
+/// The raw scores that only depend on the node itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FixedScore {
+    /// `PreferNoSchedule` taints that are not tolerated.
+    pub(crate) taints: i64,
+    /// The weights of the preferred terms that match.
+    pub(crate) affinity: i64,
+}
+
+/// The largest raw scores among the nodes that will do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Best {
+    pub(crate) taints: i64,
+    pub(crate) affinity: i64,
+}
+
+/// Scoring with resource names resolved.
+#[derive(Clone, Debug)]
+pub(crate) struct Scorer {
+    fit: fit::Fit,
+    balanced: balanced::Balanced,
+    weight_taints: i64,
+    weight_node_affinity: i64,
+    weight_fit: i64,
+    weight_balanced: i64,
+}
+
+impl Scorer {
+    pub(crate) fn new(config: &Scoring, names: &mut ResourceNames) -> Self {
+        Self {
+            fit: fit::Fit::new(&config.strategy, &config.fit_resources, names),
+            balanced: balanced::Balanced::new(&config.balanced_resources, names),
+            weight_taints: config.weight_taints,
+            weight_node_affinity: config.weight_node_affinity,
+            weight_fit: config.weight_fit,
+            weight_balanced: config.weight_balanced,
+        }
+    }
+
+    /// The raw scores of the node itself.
+    pub(crate) fn fixed(class: &PodClass, node: &Node) -> FixedScore {
+        FixedScore { taints: taints::raw(class, node), affinity: node_affinity::raw(class, node) }
+    }
+
+    /// The weighted scores of what is on the node.
+    pub(crate) fn moving(&self, class: &PodClass, node: &Node) -> i64 {
+        self.weight_fit * self.fit.score(class, node) + self.weight_balanced * self.balanced.score(class, node)
+    }
+
+    /// The weighted scores of the node itself, in proportion to the best node.
+    pub(crate) fn proportional(&self, raw: FixedScore, best: Best) -> i64 {
+        self.weight_taints * taints::normalized(raw.taints, best.taints)
+            + self.weight_node_affinity * node_affinity::normalized(raw.affinity, best.affinity)
+    }
+}

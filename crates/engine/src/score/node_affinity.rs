@@ -1,0 +1,17 @@
+//! More weight of preferred terms that the node matches is better.
+
+use super::SCORE_MAX;
+use crate::cluster::node::Node;
+use crate::model::class::PodClass;
+
+pub(super) fn raw(class: &PodClass, node: &Node) -> i64 {
+    let terms = class.spec.preferred_terms.iter();
+    terms
+        .filter(|preferred| preferred.term.matches(&node.name, &node.labels))
+        .map(|preferred| i64::from(preferred.weight))
+        .sum()
+}
+
+pub(super) fn normalized(raw: i64, best: i64) -> i64 {
+    if best == 0 { 0 } else { SCORE_MAX * raw / best }
+}

@@ -1,0 +1,263 @@
+//! The engine's own border control: an observation that makes no sense is refused before it changes anything.
+//!
+//! The edge parses and validates what people write; this is the second lock, so that nothing inside has
+//! to doubt its numbers. It looks at one object at a time and must not know the state of the cluster.
+
+use crate::model::class::ClassSpec;
+use crate::model::group::{GroupSpec, Policy, Subset};
+use crate::model::labels::{Demand, NodeTerm};
+use crate::model::node::NodeSpec;
+use crate::model::pod::PodSpec;
+use crate::model::resources::AMOUNT_MAX;
+use crate::refusal::Refusal;
+
+/// The largest minimum that makes sense: what the API can carry.
+const MIN_COUNT_MAX: u32 = i32::MAX as u32;
+/// The most subsets one group may have.
+pub const SUBSETS_MAX: usize = 32;
+/// The longest schedule timeout: a day.
+const SCHEDULE_TIMEOUT_MS_MAX: u64 = 86_400_000;
+
+/// Checks a node.
+pub fn node(spec: &NodeSpec) -> Result<(), Refusal> {
+    let object = || format!("Node {}", spec.name);
+    if spec.name.is_empty() {
+        return Err(Refusal::new("Node", "name", "", "a node needs a name"));
+    }
+    amounts(&spec.allocatable, "allocatable", &object)
+}
+
+/// Checks a pod.
+pub fn pod(spec: &PodSpec) -> Result<(), Refusal> {
+    let object = || format!("Pod {}", spec.id);
+    if spec.id.uid.is_empty() {
+        return Err(Refusal::new(object(), "uid", "", "a pod needs a UID"));
+    }
+    if let Some(membership) = &spec.membership
+        && membership.group.name.is_empty()
+    {
+        return Err(Refusal::new(object(), "membership.group.name", "", "a group needs a name"));
+    }
+    class(&spec.class, &object)
+}
+
+fn class(spec: &ClassSpec, object: &dyn Fn() -> String) -> Result<(), Refusal> {
+    amounts(&spec.requests, "requests", object)?;
+    let placed = spec.scoring_when_placed();
+    for (field, amount) in [
+        ("scoring_cpu_milli", spec.scoring_cpu_milli),
+        ("scoring_memory_bytes", spec.scoring_memory_bytes),
+        ("placed_scoring.cpu_milli", placed.cpu_milli),
+        ("placed_scoring.memory_bytes", placed.memory_bytes),
+    ] {
+        amount_in_range(field, amount, object)?;
+    }
+    for term in spec.required_terms.iter().flatten() {
+        node_term(term, "required_terms", object)?;
+    }
+    for preferred in &spec.preferred_terms {
+        if !(1..=100).contains(&preferred.weight) {
+            let reason = "a weight is from 1 to 100";
+            return Err(Refusal::new(object(), "preferred_terms.weight", preferred.weight, reason));
+        }
+        node_term(&preferred.term, "preferred_terms", object)?;
+    }
+    for port in &spec.host_ports {
+        if port.port == 0 {
+            return Err(Refusal::new(object(), "host_ports.port", 0, "a port is from 1 to 65535"));
+        }
+        if matches!(port.address.as_deref(), Some("" | "0.0.0.0")) {
+            let reason = "every address is said by leaving the address out";
+            return Err(Refusal::new(object(), "host_ports.address", port.address.as_deref().unwrap_or(""), reason));
+        }
+    }
+    Ok(())
+}
+
+fn node_term(term: &NodeTerm, field: &str, object: &dyn Fn() -> String) -> Result<(), Refusal> {
+    for requirement in &term.labels {
+        if requirement.key.is_empty() {
+            return Err(Refusal::new(object(), format!("{field}.key"), "", "a requirement needs a key"));
+        }
+        if let Demand::In(values) | Demand::NotIn(values) = &requirement.demand
+            && values.is_empty()
+        {
+            let reason = "In and NotIn need at least one value";
+            return Err(Refusal::new(object(), format!("{field}[{}].values", requirement.key), "[]", reason));
+        }
+    }
+    Ok(())
+}
+
+/// Checks a group on its own; parents are checked against the other groups by their owner.
+pub fn group(spec: &GroupSpec) -> Result<(), Refusal> {
+    let object = || format!("group {}", spec.key);
+    if spec.key.name.is_empty() {
+        return Err(Refusal::new(object(), "key.name", "", "a group needs a name"));
+    }
+    match &spec.policy {
+        Policy::Gang { min_count } => minimum("policy.min_count", *min_count, &object)?,
+        Policy::Basic { desired_count: Some(count) } => minimum("policy.desired_count", *count, &object)?,
+        Policy::Basic { desired_count: None } => {}
+        Policy::Subsets(list) => subsets(list, &object)?,
+    }
+    if let Some(timeout_ms) = spec.schedule_timeout_ms
+        && !(1..=SCHEDULE_TIMEOUT_MS_MAX).contains(&timeout_ms)
+    {
+        let reason = "a schedule timeout is more than nothing and at most a day";
+        return Err(Refusal::new(object(), "schedule_timeout_ms", timeout_ms, reason));
+    }
+    for constraint in &spec.topology {
+        if constraint.key.is_empty() {
+            return Err(Refusal::new(object(), "topology.key", "", "a topology constraint needs a label key"));
+        }
+    }
+    amounts(&spec.min_resources, "min_resources", &object)
+}
+
+fn subsets(list: &[Subset], object: &dyn Fn() -> String) -> Result<(), Refusal> {
+    if list.is_empty() || list.len() > SUBSETS_MAX {
+        let reason = format!("a group has 1 to {SUBSETS_MAX} subsets");
+        return Err(Refusal::new(object(), "policy.subsets", list.len(), reason));
+    }
+    for (position, subset) in list.iter().enumerate() {
+        minimum(&format!("policy.subsets[{}].min_member", subset.name), subset.min_member, object)?;
+        if subset.name.is_empty() && list.len() > 1 {
+            return Err(Refusal::new(object(), "policy.subsets.name", "", "only a lone subset may go without a name"));
+        }
+        if list[..position].iter().any(|other| other.name == subset.name) {
+            return Err(Refusal::new(object(), "policy.subsets.name", &subset.name, "two subsets have this name"));
+        }
+    }
+    Ok(())
+}
+
+fn minimum(field: &str, count: u32, object: &dyn Fn() -> String) -> Result<(), Refusal> {
+    if (1..=MIN_COUNT_MAX).contains(&count) {
+        return Ok(());
+    }
+    Err(Refusal::new(object(), field, count, format!("a count is from 1 to {MIN_COUNT_MAX}")))
+}
+
+fn amounts(
+    list: &std::collections::BTreeMap<String, i64>,
+    field: &str,
+    object: &dyn Fn() -> String,
+) -> Result<(), Refusal> {
+    for (name, amount) in list {
+        if name.is_empty() {
+            return Err(Refusal::new(object(), field, "", "a resource needs a name"));
+        }
+        amount_in_range(&format!("{field}[{name}]"), *amount, object)?;
+    }
+    Ok(())
+}
+
+fn amount_in_range(field: &str, amount: i64, object: &dyn Fn() -> String) -> Result<(), Refusal> {
+    if (0..=AMOUNT_MAX).contains(&amount) {
+        return Ok(());
+    }
+    Err(Refusal::new(object(), field, amount, format!("an amount is from 0 to {AMOUNT_MAX}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::group::{GroupKey, TopologyConstraint};
+    use crate::model::labels::{PreferredTerm, Requirement};
+    use crate::model::pod::{Membership, PodName};
+    use crate::model::port::{HostPort, Protocol};
+
+    fn pod_with(change: impl FnOnce(&mut ClassSpec)) -> PodSpec {
+        let id = PodName { namespace: "ml".into(), name: "a-0".into(), uid: "u".into() };
+        let mut class = ClassSpec::default();
+        change(&mut class);
+        PodSpec { id: Arc::new(id), class: Arc::new(class), ..PodSpec::default() }
+    }
+
+    fn refused(result: Result<(), Refusal>) -> String {
+        result.expect_err("must be refused").to_string()
+    }
+
+    #[test]
+    fn a_bad_pod_is_refused_by_object_field_and_value() {
+        let term = |demand| NodeTerm { labels: vec![Requirement { key: "zone".into(), demand }], names: vec![] };
+        let port =
+            |address: Option<&str>, port| HostPort { address: address.map(Into::into), protocol: Protocol::Tcp, port };
+        let cases: Vec<(PodSpec, &str)> = vec![
+            (pod_with(|class| drop(class.requests.insert("cpu".into(), -1))), "Pod ml/a-0: requests[cpu]: \"-1\""),
+            (pod_with(|class| drop(class.requests.insert("memory".into(), i64::MAX))), "9223372036854775807"),
+            (pod_with(|class| drop(class.requests.insert(String::new(), 1))), "needs a name"),
+            (pod_with(|class| class.scoring_cpu_milli = -5), "scoring_cpu_milli: \"-5\""),
+            (
+                pod_with(|class| class.required_terms = Some(vec![term(Demand::In(vec![]))])),
+                "required_terms[zone].values",
+            ),
+            (
+                pod_with(|class| class.preferred_terms = vec![PreferredTerm { weight: 0, term: term(Demand::Exists) }]),
+                "preferred_terms.weight: \"0\"",
+            ),
+            (
+                pod_with(|class| {
+                    class.preferred_terms = vec![PreferredTerm { weight: 101, term: term(Demand::Exists) }]
+                }),
+                "\"101\"",
+            ),
+            (pod_with(|class| class.host_ports = vec![port(None, 0)]), "host_ports.port: \"0\""),
+            (pod_with(|class| class.host_ports = vec![port(Some("0.0.0.0"), 80)]), "host_ports.address"),
+        ];
+        for (spec, expected) in cases {
+            let text = refused(pod(&spec));
+            assert!(text.contains(expected), "{text} should contain {expected}");
+        }
+        assert!(pod(&pod_with(|_| {})).is_ok());
+        let nameless = PodSpec {
+            membership: Some(Membership { group: GroupKey::default(), subset: String::new() }),
+            ..pod_with(|_| {})
+        };
+        assert!(refused(pod(&nameless)).contains("membership.group.name"));
+    }
+
+    #[test]
+    fn a_bad_group_is_refused_by_object_field_and_value() {
+        let key = || GroupKey { namespace: "ml".into(), name: "g".into(), ..GroupKey::default() };
+        let subset = |name: &str, min_member| Subset { name: name.into(), min_member };
+        let with = |policy| GroupSpec::with_policy(key(), policy);
+        let cases = [
+            (GroupSpec::gang(key(), 0), "group ml/g: policy.min_count: \"0\""),
+            (GroupSpec::gang(key(), 1 << 31), "\"2147483648\""),
+            (with(Policy::Basic { desired_count: Some(0) }), "policy.desired_count: \"0\""),
+            (with(Policy::Subsets(vec![])), "policy.subsets: \"0\""),
+            (with(Policy::Subsets(vec![subset("a", 1), subset("a", 1)])), "two subsets"),
+            (with(Policy::Subsets(vec![subset("", 1), subset("a", 1)])), "lone subset"),
+            (with(Policy::Subsets(vec![subset("a", 0)])), "policy.subsets[a].min_member: \"0\""),
+            (GroupSpec { schedule_timeout_ms: Some(0), ..GroupSpec::gang(key(), 1) }, "schedule_timeout_ms: \"0\""),
+            (
+                GroupSpec {
+                    topology: vec![TopologyConstraint { key: String::new(), required: true }],
+                    ..GroupSpec::gang(key(), 1)
+                },
+                "topology.key",
+            ),
+            (
+                GroupSpec { min_resources: [("cpu".to_owned(), -1)].into(), ..GroupSpec::gang(key(), 1) },
+                "min_resources[cpu]: \"-1\"",
+            ),
+            (GroupSpec::gang(GroupKey::default(), 1), "key.name"),
+        ];
+        for (spec, expected) in cases {
+            let text = refused(group(&spec));
+            assert!(text.contains(expected), "{text} should contain {expected}");
+        }
+        assert!(group(&GroupSpec::gang(key(), i32::MAX as u32)).is_ok());
+    }
+
+    #[test]
+    fn a_bad_node_is_refused() {
+        let spec = NodeSpec { name: "n0".into(), allocatable: [("cpu".to_owned(), -1)].into(), ..NodeSpec::default() };
+        assert!(refused(node(&spec)).starts_with("Node n0: allocatable[cpu]: \"-1\""));
+        assert!(refused(node(&NodeSpec::default())).contains("needs a name"));
+    }
+}
