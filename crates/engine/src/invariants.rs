@@ -28,7 +28,7 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
 }
 
 /// The load of each node is the sum over the pods on it (part of invariant 2).
-fn ledger(cluster: &Cluster) -> Result<(), String> {
+pub(crate) fn ledger(cluster: &Cluster) -> Result<(), String> {
     let mut loads: BTreeMap<NodeId, (Load, Vec<PodId>)> = BTreeMap::new();
     for (id, pod) in cluster.pods() {
         if let Some(node) = pod.state.node() {
@@ -50,7 +50,7 @@ fn ledger(cluster: &Cluster) -> Result<(), String> {
 }
 
 /// What groups count is what their members are.
-fn census(cluster: &Cluster) -> Result<(), String> {
+pub(crate) fn census(cluster: &Cluster) -> Result<(), String> {
     for (id, group) in cluster.groups() {
         let mut counted = vec![Census::default(); group.rules.len()];
         let (mut waiting, mut gated, mut strays) = (0, 0, 0);
@@ -96,7 +96,7 @@ fn census(cluster: &Cluster) -> Result<(), String> {
 }
 
 /// A nomination is for a pod that waits, and both sides know of it (part of invariant 5).
-fn nominations(cluster: &Cluster) -> Result<(), String> {
+pub(crate) fn nominations(cluster: &Cluster) -> Result<(), String> {
     let mut listed = 0;
     for (id, node) in cluster.nodes() {
         for pod in &node.nominated {
@@ -164,7 +164,9 @@ fn held_for_a_reason(engine: &Engine, id: GroupId) -> Result<(), String> {
         let told = engine.voice.latest(Entity::Group(id)).is_some();
         return ensure(told, || format!("group {}: held in silence", group.key));
     }
-    ensure(group.total().assumed > 0, || format!("group {}: held for nothing", group.key))
+    // A wait for desired members that ended just now is looked at when its timer fires.
+    let timer_due = group.desired_until.is_some() && engine.next_wakeup().is_some_and(|due| due <= engine.now());
+    ensure(group.total().assumed > 0 || timer_due, || format!("group {}: held for nothing", group.key))
 }
 
 fn nobody_is_remembered_for_nothing(engine: &Engine) -> Result<(), String> {

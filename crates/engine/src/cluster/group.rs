@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::pod::{Pod, Standing};
+use super::pod::{Pod, PodState, Standing};
 use crate::model::Millis;
 use crate::model::group::{GroupKey, GroupPriority, GroupSpec, Subset};
 use crate::model::ids::PodId;
@@ -93,12 +93,17 @@ pub struct Group {
     pub gated: BTreeSet<PodId>,
     /// Members that are left out, and why.
     pub strays: BTreeMap<PodId, Stray>,
+    /// Members that were left out or taken in again since somebody last looked.
+    pub strays_changed: BTreeSet<PodId>,
     /// How many members stand where, per subset.
     pub census: Vec<Census>,
     /// How many live members have which priority.
     pub priorities: BTreeMap<i32, u32>,
     /// The minimum of each subset that was once confirmed. Empty: the group never started.
     pub reached: Vec<u32>,
+    /// The API said, when the object was first seen, that the group had started before: then bound members
+    /// below the minimum are what is left of it, and not a start that was cut short.
+    pub started_before: bool,
     /// The start that is under way.
     pub attempt: Option<Attempt>,
     /// Bound members below the minimum were kept because nobody would make them again.
@@ -126,9 +131,11 @@ impl Group {
             waiting: BTreeSet::new(),
             gated: BTreeSet::new(),
             strays: BTreeMap::new(),
+            strays_changed: BTreeSet::new(),
             census: vec![Census::default()],
             priorities: BTreeMap::new(),
             reached: Vec::new(),
+            started_before: false,
             attempt: None,
             kept_partial: false,
             degraded: false,
@@ -199,10 +206,12 @@ impl Group {
         }
     }
 
-    /// The subset that a member belongs to, or why it is left out. Before the object was seen nobody is.
+    /// The subset that a member belongs to, or why it is left out. Before the object was seen nobody is; nor is
+    /// a pod with another priority that has a place already.
     pub fn subset_of(&self, pod: &Pod, shared_priority: Option<i32>) -> Result<usize, Stray> {
         if let Some(shared) = shared_priority
             && pod.priority != shared
+            && pod.state == PodState::Waiting
         {
             return Err(Stray::OtherPriority { shared });
         }

@@ -258,6 +258,7 @@ impl Cluster {
             let group = self.group_mut(group_id);
             let was_oldest = group.members.first() == Some(&(pod.created_ms, id));
             group.members.remove(&(pod.created_ms, id));
+            group.strays_changed.remove(&id);
             if let Some(count) = group.priorities.get_mut(&pod.priority) {
                 *count -= 1;
                 if *count == 0 {
@@ -435,7 +436,8 @@ impl Cluster {
         group.census = vec![Census::default(); group.rules.len()];
         group.waiting.clear();
         group.gated.clear();
-        group.strays.clear();
+        let strays = std::mem::take(&mut group.strays);
+        group.strays_changed.extend(strays.into_keys());
         for (_, member) in members {
             self.pod_mut(member).counted = Counted::Not;
             self.count_in(member);
@@ -476,6 +478,7 @@ impl Cluster {
             }
             Err(stray) => {
                 group.strays.insert(id, stray);
+                group.strays_changed.insert(id);
                 Counted::Stray
             }
         };
@@ -488,7 +491,10 @@ impl Cluster {
         let group = self.group_mut(group_id);
         match counted {
             Counted::Not => {}
-            Counted::Stray => drop(group.strays.remove(&id)),
+            Counted::Stray => {
+                group.strays.remove(&id);
+                group.strays_changed.insert(id);
+            }
             Counted::In { subset, standing } => group.count(subset, standing, member, false),
         }
         self.pod_mut(id).counted = Counted::Not;

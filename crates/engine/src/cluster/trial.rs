@@ -146,3 +146,126 @@ impl Drop for Trial<'_> {
         self.undo_to(Mark(0));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::cluster::pod::{Counted, Pod};
+    use crate::invariants;
+    use crate::model::class::ClassSpec;
+    use crate::model::node::NodeSpec;
+    use crate::model::pod::PodName;
+    use crate::model::port::{HostPort, Protocol};
+
+    /// Three nodes; six pods of two classes, some placed, some nominated.
+    fn cluster() -> Cluster {
+        let mut cluster = Cluster::default();
+        for name in ["n0", "n1", "n2"] {
+            let allocatable = [("cpu".to_owned(), 8000), ("example.com/gpu".to_owned(), 8), ("pods".to_owned(), 9)];
+            cluster.set_node(&NodeSpec { name: name.into(), allocatable: allocatable.into(), ..NodeSpec::default() });
+        }
+        for number in 0..6_u32 {
+            let port = HostPort { address: None, protocol: Protocol::Tcp, port: 80 };
+            let spec = if number % 2 == 0 {
+                ClassSpec { requests: [("cpu".to_owned(), 1500)].into(), host_ports: vec![port], ..ClassSpec::default() }
+            } else {
+                let requests = [("example.com/gpu".to_owned(), 3), ("memory".to_owned(), 7)].into();
+                ClassSpec { requests, scoring_cpu_milli: 100, ..ClassSpec::default() }
+            };
+            let class = cluster.acquire_class(&Arc::new(spec));
+            let id = cluster.add_pod(pod(number, class));
+            match number {
+                0..=1 => cluster.set_state(id, PodState::Bound(NodeId(number))),
+                2 => cluster.set_state(id, PodState::Assumed(NodeId(0))),
+                3 => cluster.set_nominated(id, Some(NodeId(2))),
+                _ => {}
+            }
+        }
+        cluster
+    }
+
+    fn pod(number: u32, class: ClassId) -> Pod {
+        Pod {
+            id: Arc::new(PodName { uid: number.to_string(), ..PodName::default() }),
+            class,
+            priority: 0,
+            group: None,
+            subset: "".into(),
+            ours: true,
+            gated: false,
+            terminating: false,
+            taking_back: false,
+            controlled: false,
+            ran: false,
+            tentative: false,
+            created_ms: 0,
+            state: PodState::Waiting,
+            nominated: None,
+            bind: None,
+            counted: Counted::Not,
+        }
+    }
+
+    /// One random operation, as far as it makes sense now.
+    fn act(trial: &mut Trial<'_>, marks: &mut Vec<Mark>, kind: u8, pod: u32, node: u32) {
+        let (pod, node) = (PodId(pod), NodeId(node));
+        let placed = trial.cluster().pod(pod).state.node().is_some();
+        match kind {
+            0 if !placed => trial.place(pod, node),
+            1 if placed => trial.remove(pod),
+            2 => trial.occupy(trial.cluster().pod(pod).class, node),
+            3 => trial.release(pod),
+            4 => marks.push(trial.mark()),
+            5 => {
+                if let Some(mark) = marks.pop() {
+                    trial.undo_to(mark);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_dropped_trial_leaves_nothing_behind(acts in prop::collection::vec((0_u8..6, 0_u32..6, 0_u32..3), 0..40)) {
+            let mut cluster = cluster();
+            let before = cluster.clone();
+            let mut marks = Vec::new();
+            let mut trial = Trial::new(&mut cluster);
+            for (kind, pod, node) in acts {
+                act(&mut trial, &mut marks, kind, pod, node);
+            }
+            drop(trial);
+            prop_assert!(cluster.same_picture(&before));
+            prop_assert_eq!(invariants::ledger(&cluster), Ok(()));
+        }
+
+        #[test]
+        fn a_committed_trial_keeps_its_placements_and_nothing_else(acts in prop::collection::vec((0_u8..6, 0_u32..6, 0_u32..3), 0..40)) {
+            let mut cluster = cluster();
+            let before = cluster.clone();
+            let mut marks = Vec::new();
+            let mut trial = Trial::new(&mut cluster);
+            for (kind, pod, node) in acts {
+                // Removing and placing one pod again is preemption's what-if, not a decision.
+                if kind != 1 {
+                    act(&mut trial, &mut marks, kind, pod, node);
+                }
+            }
+            let placed = trial.commit();
+            prop_assert_eq!(invariants::ledger(&cluster), Ok(()));
+            prop_assert_eq!(invariants::nominations(&cluster).is_ok(), !placed.iter().any(|(pod, _)| pod.0 == 3));
+            for (pod, node) in &placed {
+                prop_assert_eq!(cluster.pod(*pod).state, PodState::Assumed(*node));
+            }
+            for (pod, _) in placed {
+                cluster.set_state(pod, PodState::Waiting);
+            }
+            prop_assert!(cluster.same_picture(&before));
+        }
+    }
+}

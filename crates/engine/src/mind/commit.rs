@@ -64,8 +64,8 @@ impl Engine {
         }
         let target = self.cluster.node_for_pod(node);
         self.cluster.pod_mut(id).bind = None;
-        self.renominate(id, None);
         self.cluster.set_state(id, PodState::Bound(target));
+        self.renominate(id, None);
         if let Some(other) = old.node().filter(|other| *other != target) {
             self.room_appeared(other);
         }

@@ -103,6 +103,12 @@ impl Engine {
             return;
         }
         drop(trial);
+        let verdict = match verdict {
+            // Nothing was needed and nothing fits: sure, unless nodes were left out by our own wish.
+            Verdict::Placed if want.avoids() => Verdict::NotFound { steps: 0 },
+            Verdict::Placed => Verdict::Impossible,
+            other => other,
+        };
         self.group_refused(id, &want, verdict);
     }
 
@@ -135,7 +141,7 @@ impl Engine {
         self.queue.failed(entity, self.now, |failures| pause_ms(initial, max, failures, pods.len()));
         let again_at = match verdict {
             Verdict::NotFound { .. } => Some(self.search_again_at(entity)),
-            Verdict::Impossible | Verdict::Placed => None,
+            _ => None,
         };
         let classes: BTreeSet<ClassId> = want.lots.iter().map(|lot| lot.class).collect();
         let lines = classes.into_iter().map(|class| (class, want.priority)).collect();
@@ -170,6 +176,14 @@ impl Engine {
         let searches = self.queue.searched(entity);
         let pause = doubled(self.config.search_again_ms_initial, searches).min(self.config.search_again_ms_max);
         self.now.saturating_add(pause)
+    }
+
+    /// Forgets what is kept of a class whose last pod is gone: its slot may be given to another class.
+    pub(super) fn forget_class(&mut self, class: ClassId) {
+        if !self.cluster.classes.contains(class) {
+            self.cache.forget(class);
+            self.last_no = None;
+        }
     }
 
     /// The nodes that refused this pod in the present attempt.
@@ -217,8 +231,8 @@ impl Engine {
         members.sort_unstable_by(|one, two| one.0.cmp(&two.0));
         let proof = match verdict {
             Verdict::NotFound { steps } => Proof::NotFound { steps },
-            Verdict::Impossible | Verdict::Placed if never => Proof::NeverFits,
-            Verdict::Impossible | Verdict::Placed => Proof::Impossible,
+            _ if never => Proof::NeverFits,
+            _ => Proof::Impossible,
         };
         let minimum = if want.needs_total() == 0 { 0 } else { group.min_total() as u32 };
         let waiting = group.waiting.len() as u32;

@@ -44,6 +44,7 @@ impl Engine {
             self.voice.forget(entity);
             return;
         }
+        self.review_strays(id);
         self.review_priority(id);
         self.review_start(id);
         self.review_health(id);
@@ -146,6 +147,7 @@ impl Engine {
         if total.held() == 0 {
             // Nothing of it is left: the next start is a new one.
             let group = self.cluster.group_mut(id);
+            group.started_before &= group.reached.is_empty();
             group.reached.clear();
             group.attempt = None;
             group.kept_partial = false;
@@ -165,9 +167,12 @@ impl Engine {
             }
             return;
         }
-        let Some(spec) = group.spec.as_ref().filter(|_| !group.joins_singly()) else { return };
+        if group.spec.is_none() || group.joins_singly() {
+            return;
+        }
         let quorum: Vec<u32> = group.rules.iter().map(|rule| rule.min_member).collect();
-        if group.secured_at_least(&quorum) || (spec.scheduled_before && group.reached.is_empty()) {
+        let lost_members = group.started_before && group.reached.is_empty() && total.secured() > 0;
+        if group.secured_at_least(&quorum) || lost_members {
             self.start_confirmed(id, quorum);
         } else if total.bound > 0 && group.reached.is_empty() && !group.kept_partial {
             self.start_attempt(id, quorum);
@@ -178,7 +183,9 @@ impl Engine {
     pub(super) fn start_attempt(&mut self, id: GroupId, quorum: Vec<u32>) {
         let own = self.cluster.group(id).spec.as_ref().and_then(|spec| spec.schedule_timeout_ms);
         let deadline = self.now.saturating_add(own.unwrap_or(self.config.schedule_timeout_ms));
-        self.cluster.group_mut(id).attempt = Some(Attempt { quorum, deadline, repairs: 0 });
+        let group = self.cluster.group_mut(id);
+        group.attempt = Some(Attempt { quorum, deadline, repairs: 0 });
+        group.started_before = false;
         self.set_timer(deadline, Timer::Deadline(id));
     }
 
@@ -216,22 +223,28 @@ impl Engine {
         self.say_group(id, diagnosis, Vec::new());
     }
 
-    /// Says why a member is left out of its group.
-    pub(super) fn tell_stray(&mut self, id: PodId) {
-        let pod = self.cluster.pod(id);
-        let Some(group) = pod.group.map(|group| self.cluster.group(group)) else { return };
+    /// Says why members are left out of their group, and no longer says it of those that are taken in again.
+    fn review_strays(&mut self, id: GroupId) {
+        for member in std::mem::take(&mut self.cluster.group_mut(id).strays_changed) {
+            match self.why_left_out(id, member) {
+                Some(waiting) => self.say_pod(member, Diagnosis::Waiting(waiting)),
+                None => self.voice.hush(Entity::Pod(member)),
+            }
+        }
+    }
+
+    fn why_left_out(&self, id: GroupId, member: PodId) -> Option<Waiting> {
+        let (pod, group) = (self.cluster.pod(member), self.cluster.group(id));
         if pod.state != PodState::Waiting || !pod.ours {
-            return;
+            return None;
         }
         let key = group.key.to_string();
-        let waiting = match group.strays.get(&id) {
-            Some(Stray::UnknownSubset) => Waiting::UnknownSubset { subset: pod.subset.to_string(), group: key },
-            Some(Stray::OtherPriority { shared }) => {
+        Some(match group.strays.get(&member)? {
+            Stray::UnknownSubset => Waiting::UnknownSubset { subset: pod.subset.to_string(), group: key },
+            Stray::OtherPriority { shared } => {
                 Waiting::OtherPriority { own: pod.priority, shared: *shared, group: key }
             }
-            None => return,
-        };
-        self.say_pod(id, Diagnosis::Waiting(waiting));
+        })
     }
 
     pub(super) fn say_pod(&mut self, id: PodId, diagnosis: Diagnosis) {

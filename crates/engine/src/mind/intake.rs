@@ -154,7 +154,7 @@ impl Engine {
         // A single pod that stands in the old class's line must leave it first.
         self.leave_queue(entity);
         self.cluster.set_class(id, new);
-        self.cache.forget_unused(&self.cluster, old);
+        self.forget_class(old);
         if let Some(node) = self.cluster.pod(id).state.node() {
             self.room_appeared(node);
         }
@@ -195,7 +195,9 @@ impl Engine {
         }
         // A kubelet that refuses a pod is a bind failure that came late: the start is open again.
         if let (Phase::Refused, false, Some(group)) = (spec.phase, ran, group) {
-            self.cluster.group_mut(group).reached.clear();
+            let group = self.cluster.group_mut(group);
+            group.reached.clear();
+            group.started_before = false;
         }
     }
 
@@ -225,7 +227,7 @@ impl Engine {
         if let Some(group) = pod.group {
             self.review_group(group);
         }
-        self.cache.forget_unused(&self.cluster, pod.class);
+        self.forget_class(pod.class);
         for node in node.into_iter().chain(nominated) {
             self.room_appeared(node);
         }
@@ -235,13 +237,14 @@ impl Engine {
         validate::group(&spec)?;
         self.no_cycle(&spec)?;
         let id = self.cluster.ensure_group(&spec.key);
-        if self.cluster.group(id).spec.as_ref() == Some(&spec) {
+        let group = self.cluster.group_mut(id);
+        if group.spec.as_ref() == Some(&spec) {
             return Ok(());
         }
-        self.cluster.set_group(id, spec);
-        for stray in self.cluster.group(id).strays.keys().copied().collect::<Vec<_>>() {
-            self.tell_stray(stray);
+        if group.spec.is_none() && group.reached.is_empty() && group.attempt.is_none() {
+            group.started_before = spec.scheduled_before;
         }
+        self.cluster.set_group(id, spec);
         self.review_group(id);
         Ok(())
     }
@@ -272,14 +275,8 @@ impl Engine {
 
     /// Looks again at whoever is concerned by a change of this pod.
     pub(super) fn concern(&mut self, id: PodId) {
-        let pod = self.cluster.pod(id);
-        match pod.group {
-            Some(group) => {
-                if pod.counted == Counted::Stray {
-                    self.tell_stray(id);
-                }
-                self.review_group(group);
-            }
+        match self.cluster.pod(id).group {
+            Some(group) => self.review_group(group),
             None => self.review_pod(id),
         }
     }

@@ -116,6 +116,11 @@ impl Engine {
         self.voice.latest(entity)
     }
 
+    /// The latest time that the engine was told.
+    pub fn now(&self) -> Millis {
+        self.now
+    }
+
     /// The engine's picture of the cluster.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster

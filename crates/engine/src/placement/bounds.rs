@@ -39,7 +39,7 @@ pub(super) fn room_for(trial: &Trial<'_>, cache: &mut Cache, want: &Want, lot: u
 /// Whether the needs are beyond the room, by lot or by resource: then no placement exists.
 pub(super) fn too_little_room(trial: &Trial<'_>, cache: &mut Cache, want: &Want) -> bool {
     // Avoided nodes are a wish of ours, not a fact of the cluster: nothing is proven with them.
-    if want.lots.iter().any(|lot| !lot.avoid.is_empty()) {
+    if want.avoids() {
         return false;
     }
     let mut reachable = vec![0_i64; want.needs.len()];

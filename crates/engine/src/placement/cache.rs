@@ -42,11 +42,9 @@ impl Cache {
         last
     }
 
-    /// Forgets a class whose last pod is gone: its slot may be given to another class.
-    pub(crate) fn forget_unused(&mut self, cluster: &Cluster, class: ClassId) {
-        if !cluster.classes.contains(class) {
-            self.kept.retain(|kept| kept.class() != class);
-        }
+    /// Forgets a class.
+    pub(crate) fn forget(&mut self, class: ClassId) {
+        self.kept.retain(|kept| kept.class() != class);
     }
 
     fn make_room(&mut self, cluster: &Cluster) {

@@ -71,13 +71,16 @@ impl Candidates {
             return;
         };
         for touch in touches {
-            let slot = touch.node.slot();
-            self.look(cluster, scorer, slot, touch.itself);
-            self.tree.set(slot, self.key(scorer, slot));
+            self.look(cluster, scorer, touch.node.slot(), touch.itself);
         }
         self.seen = cluster.journal.end();
         if self.scaled_by != self.best_raw() {
             self.rescale(scorer);
+            return;
+        }
+        for touch in touches {
+            let slot = touch.node.slot();
+            self.tree.set(slot, self.key(scorer, slot));
         }
     }
 

@@ -59,8 +59,12 @@ pub(crate) struct Want {
 impl Want {
     /// Whether one class does for all, so that the first pass is exact.
     pub(crate) fn is_like(&self) -> bool {
-        self.lots.windows(2).all(|pair| pair[0].class == pair[1].class)
-            && self.lots.iter().all(|lot| lot.avoid.is_empty())
+        self.lots.windows(2).all(|pair| pair[0].class == pair[1].class) && !self.avoids()
+    }
+
+    /// Whether some nodes are left out by our own wish: then nothing is proven by a "no".
+    pub(crate) fn avoids(&self) -> bool {
+        self.lots.iter().any(|lot| !lot.avoid.is_empty())
     }
 
     pub(crate) fn needs_total(&self) -> u64 {
@@ -82,13 +86,14 @@ pub(crate) enum Verdict {
     },
 }
 
-/// Places at least what is needed and whatever else fits.
+/// Places at least what is needed and whatever else fits. Without needs it is for the caller to see whether anything
+/// was placed; if nothing was, nothing can be.
 pub(crate) fn place(trial: &mut Trial<'_>, cache: &mut Cache, want: &Want, steps_max: u64) -> Verdict {
     let order = bounds::hardest_first(trial, cache, want);
     if greedy::place(trial, cache, want, &order) {
         return Verdict::Placed;
     }
-    if want.is_like() || want.needs_total() == 0 || bounds::too_little_room(trial, cache, want) {
+    if want.is_like() || bounds::too_little_room(trial, cache, want) {
         return Verdict::Impossible;
     }
     let easiest_first: Vec<usize> = order.iter().rev().copied().collect();

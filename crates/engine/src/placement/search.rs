@@ -64,7 +64,7 @@ pub(super) fn search(
     let steps = steps_max - search.steps_left;
     match outcome {
         Outcome::Found => Verdict::Placed,
-        Outcome::Exhausted if want.lots.iter().all(|lot| lot.avoid.is_empty()) => Verdict::Impossible,
+        Outcome::Exhausted if !want.avoids() => Verdict::Impossible,
         Outcome::Exhausted | Outcome::OutOfSteps => {
             trial.undo_to(mark);
             Verdict::NotFound { steps }

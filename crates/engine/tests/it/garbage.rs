@@ -1,0 +1,259 @@
+//! Nothing that the engine is told makes it panic or forget: a stream of nonsense, contradictions and extremes.
+
+use std::sync::Arc;
+
+use muster_engine::model::class::ClassSpec;
+use muster_engine::model::group::{GroupKey, GroupPriority, GroupSpec, Policy, Subset, TopologyConstraint};
+use muster_engine::model::labels::{Demand, NameDemand, NodeTerm, PreferredTerm, Requirement};
+use muster_engine::model::node::NodeSpec;
+use muster_engine::model::pod::{Membership, Phase, PodName, PodSpec};
+use muster_engine::model::port::{HostPort, Protocol};
+use muster_engine::model::taint::{Effect, Taint, Toleration};
+use muster_engine::{BindOutcome, Config, Engine, Observation, TakeBackOutcome, invariants};
+
+use crate::random::{Random, seeds};
+
+const WORDS: [&str; 6] = ["", "a", "b", "node.kubernetes.io/unschedulable", "\u{0}\u{1F600}", "7"];
+
+struct Fool(Random);
+
+impl Fool {
+    fn word(&mut self) -> String {
+        (*self.0.pick(&WORDS).unwrap()).to_owned()
+    }
+
+    fn amount(&mut self) -> i64 {
+        const AMOUNTS: [i64; 9] = [0, 1, 2, 1000, 1 << 50, (1 << 50) + 1, -1, i64::MAX, i64::MIN];
+        // Mostly sensible, or nothing would ever be placed.
+        if self.0.percent(80) { self.0.below(5) as i64 } else { *self.0.pick(&AMOUNTS).unwrap() }
+    }
+
+    fn amounts(&mut self) -> std::collections::BTreeMap<String, i64> {
+        let mut amounts = std::collections::BTreeMap::new();
+        for name in ["cpu", "memory", "pods", "x.io/y"] {
+            if self.0.percent(60) {
+                let amount = self.amount();
+                amounts.insert(name.to_owned(), amount);
+            }
+        }
+        if self.0.percent(3) {
+            amounts.insert(format!("r{}", self.0.below(2000)), 1);
+        }
+        amounts
+    }
+
+    fn effect(&mut self) -> Effect {
+        *self.0.pick(&[Effect::NoSchedule, Effect::PreferNoSchedule, Effect::NoExecute]).unwrap()
+    }
+
+    fn term(&mut self) -> NodeTerm {
+        let words = |fool: &mut Self| (0..fool.0.below(3)).map(|_| fool.word()).collect::<Vec<_>>();
+        let labels = (0..self.0.below(3)).map(|_| {
+            let demand = match self.0.below(6) {
+                0 => Demand::In(words(self)),
+                1 => Demand::NotIn(words(self)),
+                2 => Demand::Exists,
+                3 => Demand::DoesNotExist,
+                4 => Demand::Gt(self.amount()),
+                _ => Demand::Lt(self.amount()),
+            };
+            Requirement { key: self.word(), demand }
+        });
+        let labels = labels.collect();
+        let names = if self.0.percent(20) { vec![NameDemand::IsNot(self.word())] } else { vec![] };
+        NodeTerm { labels, names }
+    }
+
+    fn class(&mut self) -> ClassSpec {
+        let port = |fool: &mut Self| HostPort {
+            address: fool.0.percent(30).then(|| fool.word()),
+            protocol: *fool.0.pick(&[Protocol::Tcp, Protocol::Udp]).unwrap(),
+            port: fool.0.below(3) as u16,
+        };
+        let rare = self.0.percent(20);
+        ClassSpec {
+            requests: self.amounts(),
+            scoring_cpu_milli: self.amount(),
+            scoring_memory_bytes: self.amount(),
+            placed_scoring: None,
+            node_name: (rare && self.0.percent(20)).then(|| self.word()),
+            node_selector: if rare { [(self.word(), self.word())].into() } else { [].into() },
+            required_terms: (rare && self.0.percent(30)).then(|| (0..self.0.below(3)).map(|_| self.term()).collect()),
+            preferred_terms: (0..if rare { self.0.below(3) } else { 0 })
+                .map(|_| PreferredTerm { weight: self.0.below(120) as i32 - 5, term: self.term() })
+                .collect(),
+            tolerations: (0..self.0.below(2))
+                .map(|_| Toleration { key: Some(self.word()), value: None, effect: Some(self.effect()) })
+                .collect(),
+            host_ports: (0..if rare { self.0.below(3) } else { 0 }).map(|_| port(self)).collect(),
+        }
+    }
+
+    fn group_key(&mut self) -> GroupKey {
+        let name = if self.0.percent(95) { format!("g{}", self.0.below(4)) } else { self.word() };
+        GroupKey { name, ..GroupKey::default() }
+    }
+
+    fn count(&mut self) -> u32 {
+        if self.0.percent(90) { 1 + self.0.below(4) as u32 } else { *self.0.pick(&[0, u32::MAX, 1 << 31]).unwrap() }
+    }
+
+    fn group(&mut self) -> GroupSpec {
+        let policy = match self.0.below(4) {
+            0 | 1 => Policy::Gang { min_count: self.count() },
+            2 => Policy::Basic { desired_count: self.0.percent(50).then(|| self.count()) },
+            _ => Policy::Subsets(
+                (0..self.0.below(4)).map(|_| Subset { name: self.word(), min_member: self.count() }).collect(),
+            ),
+        };
+        let mut spec = GroupSpec::with_policy(self.group_key(), policy);
+        spec.priority = match self.0.below(3) {
+            0 => GroupPriority::Own(self.amount() as i32),
+            1 => GroupPriority::LowestMember,
+            _ => GroupPriority::SharedByMembers,
+        };
+        spec.schedule_timeout_ms = self.0.percent(50).then(|| self.0.next() >> self.0.below(64));
+        spec.parent = self.0.percent(10).then(|| self.group_key());
+        spec.scheduled_before = self.0.percent(10);
+        if self.0.percent(5) {
+            spec.topology = vec![TopologyConstraint { key: self.word(), required: true }];
+        }
+        spec
+    }
+
+    fn name(&mut self) -> Arc<PodName> {
+        let uid = if self.0.percent(97) { format!("u{}", self.0.below(25)) } else { self.word() };
+        Arc::new(PodName { namespace: "ns".into(), name: uid.clone(), uid })
+    }
+
+    fn node_name(&mut self) -> String {
+        if self.0.percent(95) { format!("n{}", self.0.below(5)) } else { self.word() }
+    }
+
+    fn pod(&mut self) -> PodSpec {
+        const PHASES: [Phase; 6] =
+            [Phase::Pending, Phase::Pending, Phase::Running, Phase::Succeeded, Phase::Failed, Phase::Refused];
+        let membership = self.0.percent(60).then(|| Membership { group: self.group_key(), subset: String::new() });
+        PodSpec {
+            id: self.name(),
+            class: Arc::new(self.class()),
+            priority: self.0.below(3) as i32,
+            membership,
+            ours: self.0.percent(85),
+            gated: self.0.percent(10),
+            created_ms: self.0.next() >> self.0.below(64),
+            node: self.0.percent(20).then(|| self.node_name()),
+            nominated: self.0.percent(15).then(|| self.node_name()),
+            phase: *self.0.pick(&PHASES).unwrap(),
+            terminating: self.0.percent(8),
+            controlled: self.0.percent(70),
+        }
+    }
+
+    fn observation(&mut self) -> Observation {
+        let message = String::new;
+        match self.0.below(20) {
+            0..=2 => Observation::NodeSeen(NodeSpec {
+                name: self.node_name(),
+                labels: [(self.word(), self.word())].into(),
+                taints: (0..self.0.below(2))
+                    .map(|_| Taint { key: self.word(), value: self.word(), effect: self.effect() })
+                    .collect(),
+                unschedulable: self.0.percent(10),
+                allocatable: self.amounts(),
+            }),
+            3 => Observation::NodeGone { name: self.node_name() },
+            4..=11 => Observation::PodSeen(self.pod()),
+            12..=13 => Observation::PodGone { uid: self.name().uid.clone() },
+            14..=15 => Observation::GroupSeen(self.group()),
+            16 => Observation::GroupGone { key: self.group_key() },
+            17 => Observation::TakeBackDone {
+                pod: self.name(),
+                outcome: match self.0.below(3) {
+                    0 => TakeBackOutcome::Deleted,
+                    1 => TakeBackOutcome::Transient { message: message() },
+                    _ => TakeBackOutcome::Refused { message: message() },
+                },
+            },
+            _ => Observation::BindDone {
+                pod: self.name(),
+                node: self.node_name().into(),
+                outcome: match self.0.below(3) {
+                    0 => BindOutcome::Bound,
+                    1 => BindOutcome::Transient { message: message() },
+                    _ => BindOutcome::Refused { message: message() },
+                },
+            },
+        }
+    }
+}
+
+#[test]
+fn no_stream_of_observations_breaks_it() {
+    for seed in seeds(2_000) {
+        let mut fool = Fool(Random::new(seed));
+        let mut engine = Engine::new(Config::default()).unwrap();
+        let mut now = 0;
+        let mut refused = 0;
+        for step in 0..150 {
+            // Clocks jump, also backwards.
+            now = if fool.0.percent(5) { fool.0.next() >> fool.0.below(64) } else { now + fool.0.below(3_000) };
+            let observation = fool.observation();
+            let text = format!("{observation:?}");
+            refused += usize::from(engine.observe(now, observation).is_err());
+            let verdict = invariants::check(&engine);
+            assert_eq!(verdict, Ok(()), "MUSTER_SEED={seed} step {step}: {text}");
+            for _ in 0..fool.0.below(3) {
+                engine.decide(now);
+                let verdict = invariants::check(&engine);
+                assert_eq!(verdict, Ok(()), "MUSTER_SEED={seed} step {step}: decision after {text}");
+            }
+        }
+        assert!(refused > 0, "the stream must hold nonsense");
+    }
+}
+
+#[test]
+fn a_cycle_of_parents_is_refused_with_its_path() {
+    let key = |name: &str| GroupKey { namespace: "ns".into(), name: name.into(), ..GroupKey::default() };
+    let child_of = |name: &str, parent: &str| GroupSpec { parent: Some(key(parent)), ..GroupSpec::gang(key(name), 1) };
+    let mut engine = Engine::new(Config::default()).unwrap();
+    engine.observe(0, Observation::GroupSeen(child_of("a", "b"))).unwrap();
+    engine.observe(0, Observation::GroupSeen(child_of("b", "c"))).unwrap();
+    let refusal = engine.observe(0, Observation::GroupSeen(child_of("c", "a"))).unwrap_err();
+    assert_eq!(refusal.to_string(), "group ns/c: parent: \"ns/c -> ns/a -> ns/b -> ns/c\": a group cannot be its own ancestor");
+    let own = engine.observe(0, Observation::GroupSeen(child_of("d", "d"))).unwrap_err();
+    assert!(own.to_string().contains("ns/d -> ns/d"));
+}
+
+#[test]
+fn a_pods_group_is_fixed_when_it_is_first_seen() {
+    let mut fool = Fool(Random::new(1));
+    let mut engine = Engine::new(Config::default()).unwrap();
+    let id = fool.name();
+    let member = |group: &str, node: Option<&str>| PodSpec {
+        id: id.clone(),
+        membership: Some(Membership { group: GroupKey { name: group.into(), ..GroupKey::default() }, subset: String::new() }),
+        ours: true,
+        node: node.map(Into::into),
+        ..PodSpec::default()
+    };
+    engine.observe(0, Observation::PodSeen(member("a", None))).unwrap();
+    let refusal = engine.observe(0, Observation::PodSeen(member("b", Some("n")))).unwrap_err();
+    assert_eq!((refusal.field.as_str(), refusal.value.as_str()), ("membership.group", "/b"));
+    let pod = engine.cluster().pod(engine.cluster().pod_id(&id.uid).unwrap());
+    assert!(pod.state.node().is_some(), "the rest of the observation counts");
+    assert_eq!(engine.cluster().group(pod.group.unwrap()).key.name, "a");
+}
+
+#[test]
+fn too_many_resource_names_are_refused_and_the_known_ones_go_on() {
+    let mut engine = Engine::new(Config::default()).unwrap();
+    let node = |name: String| NodeSpec { name: "n".into(), allocatable: [(name, 1)].into(), ..NodeSpec::default() };
+    let mut refusals = 0;
+    for number in 0..1100 {
+        refusals += usize::from(engine.observe(0, Observation::NodeSeen(node(format!("x.io/{number}")))).is_err());
+    }
+    assert!(refusals > 50);
+    engine.observe(0, Observation::NodeSeen(node("x.io/0".into()))).unwrap();
+}

@@ -1,0 +1,226 @@
+//! Groups that change while they wait or run: members come, finish and go, minimums move, objects vanish.
+
+use muster_engine::Diagnosis;
+use muster_engine::diagnosis::Waiting;
+use muster_engine::model::group::{GroupSpec, Policy};
+use muster_engine::model::pod::Phase;
+
+use crate::world::{World, key};
+
+#[test]
+fn a_lower_minimum_unblocks_and_a_higher_one_blocks() {
+    let mut world = World::new();
+    world.node("n0", 9);
+    world.gang("g", 5);
+    world.pods_of("a", "g", 4, 1);
+    world.settle();
+    assert_eq!(world.bound().len(), 0);
+    world.gang("g", 6);
+    world.settle();
+    assert_eq!(world.why_group("g"), Diagnosis::Waiting(Waiting::Members { subset: String::new(), have: 4, need: 6 }));
+    world.gang("g", 4);
+    world.settle();
+    assert_eq!(world.bound().len(), 4);
+}
+
+#[test]
+fn a_lower_minimum_that_fits_starts_a_parked_gang() {
+    let mut world = World::new();
+    world.node("n0", 4);
+    world.gang("g", 5);
+    world.pods_of("a", "g", 5, 1);
+    world.settle();
+    assert_eq!(world.bound().len(), 0);
+    world.gang("g", 4);
+    world.pass(2_000);
+    assert_eq!(world.bound().len(), 4, "four of five fit, and four are enough now");
+}
+
+#[test]
+fn a_minimum_raised_after_the_start_asks_for_the_rest_at_once() {
+    // A leader alone first; then the whole replica, and only the whole of it.
+    let mut world = World::new();
+    world.node("n0", 3);
+    world.gang("g", 1);
+    world.pod("leader", "g", 1);
+    world.settle();
+    assert_eq!(world.bound(), ["leader"]);
+    world.gang("g", 4);
+    world.pods_of("worker", "g", 3, 1);
+    world.pass(400_000);
+    assert_eq!(world.bound(), ["leader"], "two of three workers would fit: none starts, the leader stays");
+    world.node("n1", 1);
+    world.pass(60_000);
+    assert_eq!(world.bound_count("worker"), 3);
+}
+
+#[test]
+fn members_that_finished_well_count() {
+    let mut world = World::new();
+    world.node("n0", 3);
+    world.gang("g", 3);
+    world.pods_of("a", "g", 3, 1);
+    world.settle();
+    for name in ["a-0", "a-1", "a-2"] {
+        world.phase(name, Phase::Running);
+    }
+    world.phase("a-0", Phase::Succeeded);
+    world.phase("a-1", Phase::Failed);
+    assert!(!world.reasons("g").is_empty());
+    world.pod("a-3", "g", 1);
+    world.settle();
+    assert!(world.node_of("a-3").is_some(), "one finished, one runs, one replaces the one that failed");
+}
+
+#[test]
+fn finished_members_count_for_an_engine_that_never_saw_them_run() {
+    let mut world = World::new();
+    world.node("n0", 2);
+    world.pod_with("done", "g", 1, |pod| {
+        pod.node = Some("n0".into());
+        pod.phase = Phase::Succeeded;
+    });
+    world.pods_of("a", "g", 2, 1);
+    world.gang("g", 3);
+    world.settle();
+    assert_eq!(world.bound_count("a"), 2);
+}
+
+#[test]
+fn new_members_of_a_running_gang_join_one_by_one() {
+    let mut world = World::new();
+    world.node("n0", 4);
+    world.gang("g", 3);
+    world.pods_of("a", "g", 3, 1);
+    world.settle();
+    world.pods_of("b", "g", 3, 1);
+    world.settle();
+    assert_eq!(world.bound_count("b"), 1, "one more fits");
+    let Diagnosis::GroupUnschedulable(shortfall) = world.why_group("g") else { panic!() };
+    assert_eq!((shortfall.minimum, shortfall.held, shortfall.waiting), (0, 4, 2));
+}
+
+#[test]
+fn a_group_object_deleted_and_made_again() {
+    let mut world = World::new();
+    world.node("n0", 4);
+    world.gang("g", 2);
+    world.pods_of("a", "g", 2, 1);
+    world.settle();
+    world.remove_group("g");
+    world.pod("b", "g", 1);
+    world.pass(6_000);
+    assert!(world.node_of("b").is_none());
+    assert!(matches!(world.why_group("g"), Diagnosis::Waiting(Waiting::GroupMissing { .. })));
+    assert_eq!(world.bound_count("a"), 2, "what runs is left alone");
+    world.gang("g", 2);
+    world.settle();
+    assert!(world.node_of("b").is_some());
+}
+
+#[test]
+fn a_deleted_member_that_waited_puts_the_gang_below_its_quorum() {
+    let mut world = World::new();
+    world.node("n0", 1);
+    world.gang("g", 2);
+    world.pods_of("a", "g", 2, 1);
+    world.settle();
+    world.remove("a-1");
+    world.pass(6_000);
+    assert_eq!(world.reasons("g").last(), Some(&"WaitingForMembers"));
+    world.node("n1", 1);
+    world.pass(60_000);
+    assert_eq!(world.bound().len(), 0);
+    world.pod("a-2", "g", 1);
+    world.pass(60_000);
+    assert_eq!(world.bound().len(), 2);
+}
+
+#[test]
+fn when_all_members_are_gone_the_next_ones_are_a_new_gang() {
+    let mut world = World::new();
+    world.node("n0", 3);
+    world.gang("g", 3);
+    world.pods_of("a", "g", 3, 1);
+    world.settle();
+    for name in ["a-0", "a-1", "a-2"] {
+        world.remove(name);
+    }
+    world.pod("b-0", "g", 1);
+    world.settle();
+    assert_eq!(world.bound().len(), 0, "the quorum counts afresh");
+    world.pods_of("c", "g", 2, 1);
+    world.settle();
+    assert_eq!(world.bound().len(), 3);
+}
+
+#[test]
+fn a_basic_group_starts_what_fits() {
+    let mut world = World::new();
+    world.node("n0", 2);
+    world.basic("g", None);
+    world.pods_of("a", "g", 3, 1);
+    world.settle();
+    assert_eq!(world.bound().len(), 2);
+    world.node("n1", 1);
+    world.pass(2_000);
+    assert_eq!(world.bound().len(), 3);
+    assert_eq!(world.reasons("g").last(), Some(&"Scheduled"));
+}
+
+#[test]
+fn a_basic_group_waits_a_moment_for_its_desired_count_and_never_longer() {
+    let mut world = World::new();
+    world.node("n0", 9);
+    world.basic("g", Some(3));
+    world.pod("a-0", "g", 1);
+    world.settle();
+    assert_eq!(world.why_group("g"), Diagnosis::Waiting(Waiting::DesiredCount { have: 1, desired: 3 }));
+    world.pods_of("b", "g", 2, 1);
+    world.settle();
+    assert_eq!(world.bound().len(), 3, "all are there: no need to wait");
+
+    let mut world = World::new();
+    world.node("n0", 9);
+    world.basic("g", Some(3));
+    world.pod("a-0", "g", 1);
+    world.pass(999);
+    assert_eq!(world.bound().len(), 0);
+    world.pass(1);
+    assert_eq!(world.bound().len(), 1, "the hint never blocks");
+}
+
+#[test]
+fn a_basic_group_prefers_a_placement_that_would_hold_all_desired_members() {
+    // One large node, one small. A small pod alone would go to the large one, and the three large ones to come
+    // would not all fit any more.
+    let place = |desired: Option<u32>| {
+        let mut world = World::new();
+        world.node("large", 6);
+        world.node("small", 2);
+        world.basic("g", desired);
+        world.pod_with("small", "g", 1, |pod| pod.created_ms = 0);
+        world.pods_of("big", "g", 2, 2);
+        world.pass(1_000);
+        assert_eq!(world.bound().len(), 3);
+        let mut left = World::new();
+        left.now = 1;
+        world.pods_of("late", "g", desired.map_or(1, |desired| desired as usize - 3), 2);
+        world.pass(10_000);
+        world.bound().len()
+    };
+    assert_eq!(place(Some(4)), 4);
+}
+
+#[test]
+fn a_policy_may_change_its_kind() {
+    let mut world = World::new();
+    world.node("n0", 2);
+    world.gang("g", 3);
+    world.pods_of("a", "g", 3, 1);
+    world.settle();
+    assert_eq!(world.bound().len(), 0);
+    world.put_group(GroupSpec::with_policy(key("g"), Policy::Basic { desired_count: None }));
+    world.pass(2_000);
+    assert_eq!(world.bound().len(), 2);
+}

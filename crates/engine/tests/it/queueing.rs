@@ -1,0 +1,232 @@
+//! Who is next, who waits, and who wakes whom.
+
+use muster_engine::diagnosis::Waiting;
+use muster_engine::{Command, Diagnosis};
+use muster_engine::model::group::{GroupPriority, GroupSpec};
+
+use crate::world::{World, key};
+
+/// The names of pods in the order of their first bind.
+fn bind_order(world: &World) -> Vec<String> {
+    let binds = world.acts.iter().filter_map(|act| match act {
+        Command::Bind { pod, .. } => Some(pod.name.clone()),
+        _ => None,
+    });
+    binds.collect()
+}
+
+#[test]
+fn higher_priority_goes_first_then_whoever_asked_first() {
+    let mut world = World::new();
+    world.node("n0", 2);
+    world.pod_with("late", "", 1, |pod| pod.created_ms = 50);
+    world.pod_with("early", "", 1, |pod| pod.created_ms = 10);
+    world.pod_with("important", "", 1, |pod| {
+        pod.created_ms = 99;
+        pod.priority = 7;
+    });
+    world.settle();
+    assert_eq!(bind_order(&world), ["important", "early"]);
+    assert!(world.why_pod("late").to_string().starts_with("0/1 nodes are available: 1 Insufficient cpu."));
+}
+
+#[test]
+fn one_gated_member_holds_the_whole_group_until_it_is_released() {
+    for gang in [true, false] {
+        let mut world = World::new();
+        world.node("n0", 4);
+        if gang { world.gang("g", 2) } else { world.basic("g", None) }
+        world.pods_of("a", "g", 2, 1);
+        let uid = world.pod_with("gated", "g", 1, |pod| pod.gated = true);
+        world.pass(6_000);
+        assert_eq!(world.bound().len(), 0);
+        assert_eq!(world.reasons("g"), ["Gated"]);
+        assert_eq!(world.why_group("g").to_string(), "Waiting for the scheduling gates of pod ns/gated.");
+        world.change(&uid, |pod| pod.gated = false);
+        world.settle();
+        assert_eq!(world.bound().len(), 3);
+    }
+}
+
+#[test]
+fn a_gated_single_pod_waits_for_its_gates_alone() {
+    let mut world = World::new();
+    world.node("n0", 4);
+    let uid = world.pod_with("p", "", 1, |pod| pod.gated = true);
+    world.pass(10_000);
+    assert_eq!((world.bound().len(), world.reports.len()), (0, 0), "the API shows gates by itself");
+    world.change(&uid, |pod| pod.gated = false);
+    world.settle();
+    assert_eq!(world.bound(), ["p"]);
+}
+
+#[test]
+fn only_an_event_that_helps_wakes_the_parked() {
+    let mut world = World::new();
+    world.node("n0", 2);
+    world.pod("first", "", 2);
+    world.settle();
+    world.pod("second", "", 2);
+    world.settle();
+    let tries = |world: &World| world.reports.len();
+    assert_eq!(tries(&world), 1);
+    // A node that is too small, and one whose taint keeps the pod away, change nothing.
+    world.node("small", 1);
+    world.pass(60_000);
+    assert_eq!(tries(&world), 1);
+    assert_eq!(world.engine.engine().next_wakeup(), None, "without news there is nothing to do");
+    world.remove("first");
+    world.pass(11_000);
+    assert_eq!(world.bound(), ["second"]);
+}
+
+#[test]
+fn like_pods_stand_in_line_and_move_up_one_by_one() {
+    let mut world = World::new();
+    world.node("n0", 1);
+    world.pods_of("p", "", 5, 1);
+    world.pass(20_000);
+    assert_eq!(world.bound_count("p"), 1);
+    for _ in 0..4 {
+        let name = world.bound().remove(0);
+        world.remove(&name);
+        world.pass(11_000);
+        assert_eq!(world.bound_count("p"), 1);
+    }
+    world.node("big", 9);
+    world.pods_of("q", "", 6, 1);
+    world.pass(11_000);
+    assert_eq!(world.bound_count("q"), 6);
+}
+
+#[test]
+fn a_line_moves_up_when_its_first_pod_goes_away_before_its_turn() {
+    let mut world = World::new();
+    world.node("n0", 1);
+    world.pods_of("p", "", 3, 1);
+    world.settle();
+    let first = world.bound().remove(0);
+    let waiting: Vec<String> = ["p-0", "p-1", "p-2"].into_iter().map(str::to_owned).filter(|name| *name != first).collect();
+    world.remove(&first);
+    // The next in line was woken and waits for its backoff; it goes, and the one behind it must not be forgotten.
+    world.remove(&waiting[0]);
+    world.pass(11_000);
+    assert_eq!(world.bound(), [waiting[1].clone()]);
+}
+
+#[test]
+fn failures_are_not_repeated_before_the_backoff_is_over() {
+    let mut world = World::new();
+    world.node("n0", 1);
+    world.gang("g", 2);
+    world.pods_of("a", "g", 2, 1);
+    world.settle();
+    let before = world.reports.len();
+    // A burst of news that could help: a pod comes and goes.
+    for number in 0..20 {
+        let name = format!("blocker-{number}");
+        world.pod_with(&name, "", 1, |pod| {
+            pod.ours = false;
+            pod.node = Some("n0".into());
+        });
+        world.settle();
+        world.remove(&name);
+        world.settle();
+    }
+    assert_eq!(world.reports.len(), before, "within the pause nothing is tried");
+    world.node("n1", 1);
+    world.pass(1_000);
+    assert_eq!(world.bound_count("a"), 2);
+}
+
+#[test]
+fn the_priority_of_a_group_is_its_own_or_its_lowest_members() {
+    let mut world = World::new();
+    world.node("n0", 1);
+    world.put_group(GroupSpec { priority: GroupPriority::Own(5), ..GroupSpec::gang(key("own"), 1) });
+    world.gang("derived", 2);
+    world.pod_with("own", "own", 1, |pod| pod.created_ms = 9);
+    world.pod_with("derived-0", "derived", 1, |pod| pod.priority = 9);
+    world.pod_with("derived-1", "derived", 1, |pod| pod.priority = 3);
+    world.pod_with("single", "", 1, |pod| pod.priority = 4);
+    world.settle();
+    assert_eq!(bind_order(&world), ["own"]);
+    world.remove("own");
+    world.pass(5_000);
+    assert_eq!(bind_order(&world), ["own", "single"], "the weakest member ranks the derived group");
+}
+
+#[test]
+fn a_member_whose_priority_differs_is_left_out_where_they_must_share_one() {
+    let mut world = World::new();
+    world.node("n0", 9);
+    world.put_group(GroupSpec { priority: GroupPriority::SharedByMembers, ..GroupSpec::gang(key("g"), 2) });
+    world.pod_with("a-0", "g", 1, |pod| pod.priority = 5);
+    world.now = 10;
+    world.pod_with("odd", "g", 1, |pod| pod.priority = 6);
+    world.pass(6_000);
+    assert_eq!(world.bound().len(), 0, "one is left out, the other is too few");
+    let Diagnosis::Waiting(Waiting::OtherPriority { own: 6, shared: 5, .. }) = world.why_pod("odd") else {
+        panic!("{:?}", world.why_pod("odd"));
+    };
+    world.pod_with("a-1", "g", 1, |pod| pod.priority = 5);
+    world.settle();
+    assert_eq!(world.bound(), ["a-0", "a-1"]);
+}
+
+#[test]
+fn leftovers_keep_their_turn_and_newcomers_get_their_own() {
+    // The leftover of a group asked before the single pod; both want the next free place.
+    let mut world = World::new();
+    world.node("n0", 2);
+    world.gang("g", 2);
+    world.pods_of("a", "g", 3, 1);
+    world.settle();
+    assert_eq!(world.bound_count("a"), 2);
+    world.now = 100;
+    world.pod("single", "", 1);
+    world.settle();
+    world.now = 60_000;
+    world.node("n1", 1);
+    world.pass(1);
+    assert_eq!(world.bound_count("a"), 3, "the leftover asked first");
+
+    // A member that comes later than the single pod does not go before it.
+    let mut world = World::new();
+    world.node("n0", 2);
+    world.gang("g", 2);
+    world.pods_of("a", "g", 2, 1);
+    world.settle();
+    world.now = 100;
+    world.pod("single", "", 1);
+    world.settle();
+    world.now = 200;
+    world.pod("a-2", "g", 1);
+    world.settle();
+    world.now = 60_000;
+    world.node("n1", 1);
+    world.pass(1);
+    assert_eq!(world.bound_count("single"), 1, "the single pod asked first");
+}
+
+#[test]
+fn a_search_that_proved_nothing_is_repeated_with_growing_pauses() {
+    let config = muster_engine::Config { search_steps_initial: 1, search_steps_max: 1, ..muster_engine::Config::default() };
+    let mut world = World::with(config);
+    // 3+3+2 and 2+2+2+2: eight of eight on each node, but a search of one step cannot see it.
+    world.node("n0", 8);
+    world.node("n1", 8);
+    world.gang("g", 7);
+    world.pods_of("three", "g", 2, 3);
+    world.pods_of("two", "g", 5, 2);
+    world.pass(60_000);
+    if world.bound().is_empty() {
+        assert_eq!(world.reasons("g").first(), Some(&"NotFoundWithinBudget"));
+        assert!(world.why_group("g").to_string().contains("This is not a proof"));
+        let next = world.engine.engine().next_wakeup().expect("it will be looked at again");
+        assert!(next > world.now && next <= world.now + 300_000);
+        world.pass(3_000_000);
+        let next = world.engine.engine().next_wakeup().expect("and again");
+        assert!(next - world.now <= 300_000, "at least every five minutes");
+    }
+}

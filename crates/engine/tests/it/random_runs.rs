@@ -1,0 +1,453 @@
+//! Long random runs of a whole world around the engine: nodes and pods come and go, binds fail in every way, groups
+//! change, watches repeat themselves, the engine restarts. Invariants hold after every step, and when the trouble is
+//! over the world comes to a rest in which no gang is half started and nobody waits for nothing.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use muster_engine::model::class::ClassSpec;
+use muster_engine::model::group::{GroupKey, GroupPriority, GroupSpec, Policy, Subset};
+use muster_engine::model::node::NodeSpec;
+use muster_engine::model::pod::{Membership, Phase, PodSpec};
+use muster_engine::model::port::{HostPort, Protocol};
+use muster_engine::model::taint::{Effect, Taint, Toleration};
+use muster_engine::record::replay;
+use muster_engine::{BindOutcome, Command, Observation, TakeBackOutcome};
+
+use crate::judge;
+use crate::random::{Random, seeds};
+use crate::world::{World, cpus, key};
+
+const GROUPS: u64 = 4;
+
+struct Run {
+    world: World,
+    random: Random,
+    /// Gangs that others disrupted after they had started, or whose minimum others moved.
+    excused: BTreeSet<GroupKey>,
+    names: u64,
+    /// An earlier state of some pod, to be shown again late.
+    stale: Option<PodSpec>,
+    seen: Seen,
+}
+
+/// What happened at least once, so that a run that tests nothing is noticed.
+#[derive(Default, Debug)]
+struct Seen {
+    whole_gangs: usize,
+    refused_groups: usize,
+    repairs: usize,
+    taken_back: usize,
+    restarts: usize,
+    degraded: usize,
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        Self {
+            world: World::new(),
+            random: Random::new(seed),
+            excused: BTreeSet::new(),
+            names: 0,
+            stale: None,
+            seen: Seen::default(),
+        }
+    }
+
+    fn group_name(&mut self) -> String {
+        format!("g{}", self.random.below(GROUPS))
+    }
+
+    fn class(&mut self) -> ClassSpec {
+        let mut class = cpus(1 + self.random.below(3) as i64);
+        if self.random.percent(25) {
+            class.requests.insert("gpu".into(), 1 + self.random.below(2) as i64);
+        }
+        if self.random.percent(10) {
+            class.host_ports = vec![HostPort { address: None, protocol: Protocol::Tcp, port: 80 }];
+        }
+        if self.random.percent(20) {
+            class.tolerations = vec![Toleration { key: Some("t".into()), value: None, effect: None }];
+        }
+        if self.random.percent(10) {
+            class.node_selector = [("zone".to_owned(), "a".to_owned())].into();
+        }
+        class
+    }
+
+    fn a_pod(&mut self, fits: impl Fn(&PodSpec) -> bool) -> Option<String> {
+        let all: Vec<String> =
+            self.world.pods.iter().filter(|(_, pod)| fits(pod)).map(|(uid, _)| uid.clone()).collect();
+        self.random.pick(&all).cloned()
+    }
+
+    fn step(&mut self) {
+        match self.random.below(100) {
+            0..=6 => self.put_node(),
+            7 => {
+                let names: Vec<String> = self.world.nodes.keys().cloned().collect();
+                if let Some(name) = self.random.pick(&names).cloned() {
+                    self.world.remove_node(&name);
+                }
+            }
+            8..=13 => self.put_group(),
+            14 => {
+                let name = self.group_name();
+                self.excused.insert(key(&name));
+                self.world.remove_group(&name);
+            }
+            15..=34 => self.add_pod(),
+            35..=37 => self.add_gang(),
+            38..=41 => self.lose_pod(),
+            42..=46 => self.move_phase(),
+            47..=49 => {
+                if let Some(uid) = self.a_pod(|pod| pod.gated) {
+                    self.world.change(&uid, |pod| pod.gated = false);
+                }
+            }
+            50..=51 => self.nominate(),
+            52..=53 => self.repeat_the_past(),
+            54 if self.random.percent(30) => self.restart(),
+            55..=74 => self.answer_one(),
+            75..=84 => self.world.now += self.random.below(20_000),
+            _ => self.world.decide_all(),
+        }
+    }
+
+    fn put_node(&mut self) {
+        let name = format!("n{}", self.random.below(5));
+        let allocatable = [
+            ("cpu".to_owned(), self.random.below(8) as i64 * 1000),
+            ("memory".to_owned(), 64 << 30),
+            ("gpu".to_owned(), self.random.below(4) as i64),
+            ("pods".to_owned(), 3 + self.random.below(8) as i64),
+        ];
+        let taint = Taint { key: "t".into(), value: String::new(), effect: Effect::NoSchedule };
+        let spec = NodeSpec {
+            name,
+            labels: if self.random.percent(50) { [("zone".to_owned(), "a".to_owned())].into() } else { [].into() },
+            taints: if self.random.percent(15) { vec![taint] } else { vec![] },
+            unschedulable: self.random.percent(8),
+            allocatable: allocatable.into(),
+        };
+        self.world.put_node(spec);
+    }
+
+    fn put_group(&mut self) {
+        let name = self.group_name();
+        let count = 1 + self.random.below(4) as u32;
+        let policy = match self.random.below(10) {
+            0..=5 => Policy::Gang { min_count: count },
+            6..=7 => Policy::Basic { desired_count: self.random.percent(40).then_some(count) },
+            _ => Policy::Subsets(vec![
+                Subset { name: "x".into(), min_member: 1 },
+                Subset { name: "y".into(), min_member: count.min(2) },
+            ]),
+        };
+        let spec = GroupSpec {
+            priority: match self.random.below(3) {
+                0 => GroupPriority::Own(self.random.below(3) as i32),
+                1 => GroupPriority::LowestMember,
+                _ => GroupPriority::SharedByMembers,
+            },
+            schedule_timeout_ms: self.random.percent(50).then(|| 1_000 + self.random.below(60_000)),
+            scheduled_before: self.world.groups.get(&key(&name)).is_some_and(|group| group.scheduled_before),
+            ..GroupSpec::with_policy(key(&name), policy)
+        };
+        let changed = self.world.groups.get(&spec.key).is_none_or(|old| old.policy != spec.policy);
+        if changed && self.world.pods.values().any(|pod| is_member(pod, &spec.key)) {
+            self.excused.insert(spec.key.clone());
+        }
+        self.world.put_group(spec);
+    }
+
+    fn add_pod(&mut self) {
+        let group = if self.random.percent(70) { self.group_name() } else { String::new() };
+        let (class, subset) = (self.class(), if self.random.percent(50) { "x" } else { "y" });
+        let has_subsets = self.has_subsets(&group);
+        let foreign = self.random.percent(10);
+        let node = self.random.pick(&self.world.nodes.keys().cloned().collect::<Vec<_>>()).cloned();
+        let (gated, controlled) = (self.random.percent(7), self.random.percent(85));
+        let priority = self.random.below(2) as i32;
+        self.names += 1;
+        let name = format!("p{}", self.names);
+        if foreign {
+            // Somebody else's pod: it takes room, and may take more than there is.
+            let Some(node) = node else { return };
+            self.world.pod_with(&name, "", 1, |pod| {
+                pod.ours = false;
+                pod.node = Some(node);
+            });
+            return;
+        }
+        self.world.pod_with(&name, &group, 1, |pod| {
+            pod.class = Arc::new(class);
+            pod.gated = gated;
+            pod.controlled = controlled;
+            pod.priority = priority;
+            if let Some(membership) = pod.membership.as_mut().filter(|_| has_subsets) {
+                membership.subset = subset.to_owned();
+            }
+        });
+    }
+
+    fn has_subsets(&self, group: &str) -> bool {
+        matches!(self.world.groups.get(&key(group)).map(|group| &group.policy), Some(Policy::Subsets(_)))
+    }
+
+    /// Several like members at once, so that gangs really start.
+    fn add_gang(&mut self) {
+        let group = self.group_name();
+        let class = Arc::new(self.class());
+        let has_subsets = self.has_subsets(&group);
+        for number in 0..2 + self.random.below(4) {
+            self.names += 1;
+            let name = format!("p{}", self.names);
+            self.world.pod_with(&name, &group, 1, |pod| {
+                pod.class = class.clone();
+                if let Some(membership) = pod.membership.as_mut().filter(|_| has_subsets) {
+                    membership.subset = if number % 2 == 0 { "x" } else { "y" }.to_owned();
+                }
+            });
+        }
+    }
+
+    /// Somebody deletes a pod; a controller may make another.
+    fn lose_pod(&mut self) {
+        let Some(uid) = self.a_pod(|_| true) else { return };
+        let pod = self.world.pods[&uid].clone();
+        self.excuse_if_started(&pod);
+        if self.random.percent(30) {
+            self.world.change(&uid, |pod| pod.terminating = true);
+            return;
+        }
+        self.world.remove_pod(&uid);
+        if pod.controlled && self.random.percent(60) {
+            self.recreate(&pod);
+        }
+    }
+
+    fn recreate(&mut self, gone: &PodSpec) {
+        self.names += 1;
+        let name = format!("p{}", self.names);
+        let gone = gone.clone();
+        self.world.pod_with(&name, "", 1, |pod| {
+            pod.class = gone.class;
+            pod.membership = gone.membership;
+            pod.priority = gone.priority;
+            pod.ours = gone.ours;
+        });
+    }
+
+    /// Only a gang that had started may be left below its minimum by others.
+    fn excuse_if_started(&mut self, pod: &PodSpec) {
+        let Some(Membership { group, .. }) = &pod.membership else { return };
+        let Some(spec) = self.world.groups.get(group) else { return };
+        let members = self.world.pods.values().filter(|other| is_member(other, group));
+        let secured = members.filter(|other| {
+            let runs = other.node.is_some() && matches!(other.phase, Phase::Pending | Phase::Running);
+            (runs && !other.terminating) || other.phase == Phase::Succeeded
+        });
+        let started = secured.count() >= judge::minimum(spec);
+        if pod.node.is_some() && (started || spec.scheduled_before) {
+            self.excused.insert(group.clone());
+        }
+    }
+
+    fn move_phase(&mut self) {
+        let Some(uid) = self.a_pod(|pod| pod.node.is_some() && matches!(pod.phase, Phase::Pending | Phase::Running))
+        else {
+            return;
+        };
+        let pod = self.world.pods[&uid].clone();
+        let phase = match (pod.phase, self.random.below(10)) {
+            (Phase::Pending, 0..=1) => Phase::Refused,
+            (Phase::Pending, _) => Phase::Running,
+            (_, 0..=5) => Phase::Succeeded,
+            _ => Phase::Failed,
+        };
+        if phase == Phase::Failed {
+            self.excuse_if_started(&pod);
+        }
+        self.world.change(&uid, |pod| pod.phase = phase);
+    }
+
+    fn nominate(&mut self) {
+        let node = self.random.pick(&self.world.nodes.keys().cloned().collect::<Vec<_>>()).cloned();
+        if let Some(uid) = self.a_pod(|pod| pod.node.is_none()) {
+            self.world.change(&uid, |pod| pod.nominated = node);
+        }
+    }
+
+    /// A watch shows an old state of a pod once more.
+    fn repeat_the_past(&mut self) {
+        if let Some(old) = self.stale.take() {
+            if self.world.pods.contains_key(&old.id.uid) {
+                self.world.show(Observation::PodSeen(old.clone()));
+                // And then the truth, as it will in the end.
+                self.world.change(&old.id.uid.clone(), |_| {});
+            }
+            return;
+        }
+        self.stale = self.a_pod(|_| true).map(|uid| self.world.pods[&uid].clone());
+    }
+
+    fn restart(&mut self) {
+        self.seen.restarts += 1;
+        // Some of what was in flight took effect, some did not, and nobody was told.
+        for command in std::mem::take(&mut self.world.in_flight) {
+            if let Command::Bind { pod, node } = command
+                && self.random.percent(50)
+                && self.world.pods.get(&pod.uid).is_some_and(|truth| truth.node.is_none() && !truth.terminating)
+            {
+                self.world.bind_in_truth(&pod.uid, &node);
+            }
+        }
+        self.stale = None;
+        self.world.restart();
+    }
+
+    fn answer_one(&mut self) {
+        if self.world.in_flight.is_empty() {
+            return;
+        }
+        let place = self.random.below(self.world.in_flight.len() as u64) as usize;
+        let command = self.world.in_flight.remove(place);
+        let luck = self.random.below(100);
+        match command {
+            Command::Bind { pod, node } if luck < 12 => {
+                self.seen.repairs += 1;
+                let outcome = BindOutcome::Refused { message: "no".into() };
+                self.world.show(Observation::BindDone { pod, node, outcome });
+            }
+            Command::Bind { pod, node } if luck < 30 => {
+                // In some of these cases it happened all the same.
+                let free = self.world.pods.get(&pod.uid).is_some_and(|truth| truth.node.is_none() && !truth.terminating);
+                if luck < 18 && free {
+                    self.world.bind_in_truth(&pod.uid, &node);
+                }
+                let outcome = BindOutcome::Transient { message: "later".into() };
+                self.world.show(Observation::BindDone { pod: pod.clone(), node, outcome });
+                if self.random.percent(50) {
+                    self.world.change(&pod.uid.clone(), |_| {});
+                }
+            }
+            Command::TakeBack { pod } if luck < 25 => {
+                let outcome = TakeBackOutcome::Transient { message: "later".into() };
+                self.world.show(Observation::TakeBackDone { pod, outcome });
+            }
+            other => self.carry_out(other),
+        }
+    }
+
+    fn carry_out(&mut self, command: Command) {
+        if let Command::TakeBack { pod } = &command {
+            self.seen.taken_back += 1;
+            let truth = self.world.pods.get(&pod.uid).cloned();
+            self.world.carry_out(command);
+            if let Some(truth) = truth {
+                self.recreate(&truth);
+            }
+            return;
+        }
+        self.world.carry_out(command);
+    }
+
+    /// The trouble ends: everything is answered, nothing new happens, time passes.
+    fn come_to_rest(&mut self) {
+        for uid in self.world.pods.keys().cloned().collect::<Vec<_>>() {
+            if self.world.pods[&uid].terminating {
+                self.world.remove_pod(&uid);
+            } else {
+                self.world.change(&uid, |_| {});
+            }
+        }
+        let mut rounds = 0;
+        loop {
+            self.world.decide_all();
+            if let Some(command) = self.world.in_flight.pop() {
+                self.carry_out(command);
+                continue;
+            }
+            // What was not proven is looked at again for ever, ever less often: that is rest too.
+            match self.world.engine.engine().next_wakeup() {
+                Some(due) if rounds < 400 => self.world.now = self.world.now.max(due),
+                _ => break,
+            }
+            rounds += 1;
+        }
+        if std::env::var("MUSTER_TRACE").is_ok() {
+            eprintln!("rounds {rounds} now {} next {:?}", self.world.now, self.world.engine.engine().next_wakeup());
+            for act in self.world.acts.iter().rev().take(5) {
+                eprintln!("{act:?}");
+            }
+            for report in self.world.reports.iter().rev().take(5) {
+                eprintln!("{:?} {}", report.subject, report.diagnosis);
+            }
+        }
+        judge::at_rest(&self.world, &|group| self.excused.contains(group));
+    }
+
+    fn count(&mut self) {
+        for report in &self.world.reports {
+            match report.diagnosis.group_reason() {
+                "Scheduled" => self.seen.whole_gangs += 1,
+                "Unschedulable" | "NeverFits" => self.seen.refused_groups += 1,
+                "Degraded" => self.seen.degraded += 1,
+                _ => {}
+            }
+        }
+    }
+}
+
+fn is_member(pod: &PodSpec, group: &GroupKey) -> bool {
+    pod.membership.as_ref().is_some_and(|membership| membership.group == *group)
+}
+
+/// Prints the seed of a run that panics.
+struct Tell(u64);
+
+impl Drop for Tell {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("replay with MUSTER_SEED={}", self.0);
+        }
+    }
+}
+
+#[test]
+fn invariants_hold_through_thousands_of_random_runs() {
+    let mut total = Seen::default();
+    let seeds = seeds(3_000);
+    for seed in &seeds {
+        let _tell = Tell(*seed);
+        let mut run = Run::new(*seed);
+        run.world.keep_answers = seed % 10 == 0;
+        for _ in 0..3 {
+            run.put_node();
+            run.put_group();
+        }
+        for _ in 0..120 {
+            run.step();
+        }
+        run.come_to_rest();
+        if run.world.keep_answers && run.seen.restarts == 0 {
+            let lines = run.world.engine.take_lines();
+            let answers = replay(lines.iter().map(String::as_str)).unwrap();
+            assert_eq!(answers, run.world.answers, "a replay gives the same bytes");
+        }
+        run.count();
+        total.whole_gangs += run.seen.whole_gangs;
+        total.refused_groups += run.seen.refused_groups;
+        total.repairs += run.seen.repairs;
+        total.taken_back += run.seen.taken_back;
+        total.restarts += run.seen.restarts;
+        total.degraded += run.seen.degraded;
+    }
+    println!("{} runs: {total:?}", seeds.len());
+    if seeds.len() > 1 {
+        let often = seeds.len() / 20;
+        let counts = [total.whole_gangs, total.refused_groups, total.repairs, total.taken_back, total.restarts];
+        assert!(counts.iter().all(|count| *count > often), "the runs must see trouble: {total:?}");
+    }
+}
