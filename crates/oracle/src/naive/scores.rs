@@ -1,0 +1,122 @@
+//! The scores of what is on a node: how full it is, and how evenly.
+//!
+//! Written from kube-scheduler 1.37's `noderesources` plugins: `resource_allocation.go`, `least_allocated.go`,
+//! `most_allocated.go`, `requested_to_capacity_ratio.go` and `balanced_allocation.go`. It must not know about filters.
+
+use muster_engine::{ShapePoint, Strategy};
+
+/// The most that one score can give.
+pub(super) const SCORE_MAX: i64 = 100;
+
+/// One resource of one node, with the pod in question and without it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Column {
+    pub(super) weight: i64,
+    /// With the pod.
+    pub(super) requested: i64,
+    /// Without the pod.
+    pub(super) allocated: i64,
+    /// Never zero: what a node does not offer does not count.
+    pub(super) allocatable: i64,
+}
+
+/// NodeResourcesFit.
+pub(super) fn fullness(strategy: &Strategy, columns: impl Iterator<Item = Column>) -> i64 {
+    let (mut sum, mut weights) = (0, 0);
+    for column in columns {
+        let Column { weight, requested, allocatable, .. } = column;
+        let score = match strategy {
+            Strategy::LeastAllocated if requested > allocatable => 0,
+            Strategy::LeastAllocated => (allocatable - requested) * SCORE_MAX / allocatable,
+            Strategy::MostAllocated => requested.min(allocatable) * SCORE_MAX / allocatable,
+            Strategy::RequestedToCapacityRatio { shape } if requested > allocatable => broken_line(shape, 100),
+            Strategy::RequestedToCapacityRatio { shape } => broken_line(shape, requested * 100 / allocatable),
+        };
+        // Only this strategy leaves a resource that scores nothing out of the average.
+        if score == 0 && matches!(strategy, Strategy::RequestedToCapacityRatio { .. }) {
+            continue;
+        }
+        sum += score * weight;
+        weights += weight;
+    }
+    match strategy {
+        _ if weights == 0 => 0,
+        Strategy::LeastAllocated | Strategy::MostAllocated => sum / weights,
+        Strategy::RequestedToCapacityRatio { .. } => (sum as f64 / weights as f64).round() as i64,
+    }
+}
+
+/// The line through the points, whose scores of 0 to 10 stand for 0 to 100.
+fn broken_line(shape: &[ShapePoint], utilization: i64) -> i64 {
+    let score = |point: &ShapePoint| point.score * (SCORE_MAX / 10);
+    for (index, point) in shape.iter().enumerate() {
+        if utilization > point.utilization {
+            continue;
+        }
+        if index == 0 {
+            return score(point);
+        }
+        let before = &shape[index - 1];
+        let (rise, run) = (score(point) - score(before), point.utilization - before.utilization);
+        return score(before) + rise * (utilization - before.utilization) / run;
+    }
+    shape.last().map_or(0, score)
+}
+
+/// NodeResourcesBalancedAllocation: what the pod does to the evenness of the node.
+pub(super) fn balance(columns: &[Column]) -> i64 {
+    let with = evenness(columns.iter().map(|column| (column.requested, column.allocatable)));
+    let without = evenness(columns.iter().map(|column| (column.allocated, column.allocatable)));
+    SCORE_MAX / 2 + (SCORE_MAX / 2 + with - without) / 2
+}
+
+fn evenness(columns: impl Iterator<Item = (i64, i64)>) -> i64 {
+    let fractions: Vec<f64> = columns.map(|(used, all)| (used as f64 / all as f64).min(1.0)).collect();
+    let deviation = match fractions[..] {
+        [] | [_] => 0.0,
+        [one, two] => ((one - two) / 2.0).abs(),
+        _ => {
+            let count = fractions.len() as f64;
+            let mut total = 0.0;
+            for fraction in &fractions {
+                total += fraction;
+            }
+            let mean = total / count;
+            let mut squares = 0.0;
+            for fraction in &fractions {
+                // Kubernetes rounds after the multiplication: no fused form here.
+                squares += (fraction - mean) * (fraction - mean);
+            }
+            f64::sqrt(squares / count)
+        }
+    };
+    ((1.0 - deviation) * SCORE_MAX as f64) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(allocated: i64, pod: i64, allocatable: i64) -> Column {
+        Column { weight: 1, requested: allocated + pod, allocated, allocatable }
+    }
+
+    #[test]
+    fn fullness_of_an_example_by_hand() {
+        let columns = || [column(3000, 0, 10_000), column(5000, 0, 20_000)].into_iter();
+        assert_eq!(fullness(&Strategy::LeastAllocated, columns()), 72);
+        assert_eq!(fullness(&Strategy::MostAllocated, columns()), 27);
+        let point = |utilization, score| ShapePoint { utilization, score };
+        let rising = Strategy::RequestedToCapacityRatio { shape: vec![point(0, 0), point(100, 10)] };
+        assert_eq!(fullness(&rising, columns()), 28, "27.5 is rounded, not cut");
+        assert_eq!(fullness(&rising, [column(0, 0, 10), column(5, 0, 10)].into_iter()), 50, "zero is left out");
+        assert_eq!(fullness(&Strategy::LeastAllocated, std::iter::empty()), 0);
+    }
+
+    #[test]
+    fn balance_is_better_where_the_pod_evens_things_out() {
+        assert_eq!(balance(&[column(0, 5, 10), column(5, 0, 10)]), 50 + (50 + 100 - 75) / 2);
+        assert_eq!(balance(&[column(5, 5, 10), column(5, 0, 10)]), 50 + (50 + 75 - 100) / 2);
+        assert_eq!(balance(&[column(0, 5, 10)]), 75);
+    }
+}
