@@ -30,7 +30,7 @@ pub enum Command {
         pod: Arc<PodName>,
     },
     /// Say how things are with a pod or a group. Sent when the answer changes.
-    Report(Report),
+    Report(Box<Report>),
 }
 
 /// How things are with a pod or a group.

@@ -99,10 +99,15 @@ pub(crate) fn census(cluster: &Cluster) -> Result<(), String> {
 pub(crate) fn nominations(cluster: &Cluster) -> Result<(), String> {
     let mut listed = 0;
     for (id, node) in cluster.nodes() {
+        let mut load = node.load.clone();
         for pod in &node.nominated {
             listed += 1;
+            load.add(cluster.class(cluster.pod(*pod).class));
             ensure(cluster.pod(*pod).nominated == Some(id), || format!("node {}: kept free for nobody", node.name))?;
         }
+        let lowest = node.nominated.iter().map(|pod| cluster.effective_priority(*pod)).min();
+        let kept = node.reserved.as_ref().map(|reserved| (&reserved.load, reserved.lowest_priority));
+        ensure(kept == lowest.map(|lowest| (&load, lowest)), || format!("node {}: keeps {kept:?} free", node.name))?;
     }
     let mut nominated = 0;
     for (_, pod) in cluster.pods().filter(|(_, pod)| pod.nominated.is_some()) {

@@ -1,5 +1,7 @@
 //! Input that makes no sense, said so that its author can find it.
 
+use std::fmt::Display;
+
 /// Why an observation was not taken, in whole or in the named part. Nothing else was lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{object}: {field}: {value:?}: {reason}")]
@@ -16,11 +18,11 @@ pub struct Refusal {
 
 impl Refusal {
     pub(crate) fn new(
-        object: impl ToString,
+        object: impl Into<String>,
         field: impl Into<String>,
-        value: impl ToString,
+        value: impl Display,
         reason: impl Into<String>,
     ) -> Self {
-        Self { object: object.to_string(), field: field.into(), value: value.to_string(), reason: reason.into() }
+        Self { object: object.into(), field: field.into(), value: format!("{value}"), reason: reason.into() }
     }
 }

@@ -187,9 +187,24 @@ mod tests {
         let port =
             |address: Option<&str>, port| HostPort { address: address.map(Into::into), protocol: Protocol::Tcp, port };
         let cases: Vec<(PodSpec, &str)> = vec![
-            (pod_with(|class| drop(class.requests.insert("cpu".into(), -1))), "Pod ml/a-0: requests[cpu]: \"-1\""),
-            (pod_with(|class| drop(class.requests.insert("memory".into(), i64::MAX))), "9223372036854775807"),
-            (pod_with(|class| drop(class.requests.insert(String::new(), 1))), "needs a name"),
+            (
+                pod_with(|class| {
+                    class.requests.insert("cpu".into(), -1);
+                }),
+                "Pod ml/a-0: requests[cpu]: \"-1\"",
+            ),
+            (
+                pod_with(|class| {
+                    class.requests.insert("memory".into(), i64::MAX);
+                }),
+                "9223372036854775807",
+            ),
+            (
+                pod_with(|class| {
+                    class.requests.insert(String::new(), 1);
+                }),
+                "needs a name",
+            ),
             (pod_with(|class| class.scoring_cpu_milli = -5), "scoring_cpu_milli: \"-5\""),
             (
                 pod_with(|class| class.required_terms = Some(vec![term(Demand::In(vec![]))])),
@@ -201,7 +216,7 @@ mod tests {
             ),
             (
                 pod_with(|class| {
-                    class.preferred_terms = vec![PreferredTerm { weight: 101, term: term(Demand::Exists) }]
+                    class.preferred_terms = vec![PreferredTerm { weight: 101, term: term(Demand::Exists) }];
                 }),
                 "\"101\"",
             ),

@@ -52,7 +52,7 @@ mod tests {
     fn a_reader_that_fell_behind_is_told() {
         let mut journal = Journal::default();
         let early = journal.end();
-        for number in 0..Journal::KEPT_MIN + 1 {
+        for number in 0..=Journal::KEPT_MIN {
             journal.touch(Touch { node: NodeId(number as u32), itself: false }, 0);
         }
         assert_eq!(journal.since(early), None);

@@ -25,7 +25,7 @@ use crate::model::resources::{PODS, ResourceNames, ResourceVec};
 use classes::Classes;
 use group::{Census, Group};
 use journal::{Journal, Touch};
-use node::Node;
+use node::{Node, Reserved};
 use pod::{Counted, Pod, PodState};
 
 /// The picture.
@@ -193,6 +193,7 @@ impl Cluster {
             load: std::mem::take(&mut node.load),
             pods: std::mem::take(&mut node.pods),
             nominated: std::mem::take(&mut node.nominated),
+            reserved: node.reserved.take(),
             ..Node::default()
         };
         *node = kept;
@@ -283,16 +284,14 @@ impl Cluster {
         let pod = self.pod(id);
         let (old, node) = (pod.class, pod.state.node());
         if let Some(node_id) = node {
-            let load = &mut self.nodes.get_mut(node_id.0).expect("a pod's node exists").load;
-            load.sub(self.classes.get(old));
-            load.add(self.classes.get(class));
-            self.touch(node_id, false);
-        }
-        let nominated = self.pod(id).nominated;
-        if let Some(node_id) = nominated {
-            self.touch(node_id, false);
+            self.change_load(node_id, old, false);
+            self.change_load(node_id, class, true);
         }
         self.change_pod(id, |pod| pod.class = class);
+        let nominated = self.pod(id).nominated;
+        if let Some(node_id) = nominated {
+            self.reserve(node_id);
+        }
         self.classes.release(old);
     }
 
@@ -358,39 +357,59 @@ impl Cluster {
         let nodes: Vec<NodeId> =
             self.group(group).members.iter().filter_map(|(_, member)| self.pod(*member).nominated).collect();
         for node in nodes {
-            self.touch(node, false);
+            self.reserve(node);
         }
+    }
+
+    /// Counts afresh what a node is kept free for.
+    fn reserve(&mut self, id: NodeId) {
+        let node = self.node(id);
+        let mut load = node.load.clone();
+        let mut lowest_priority = i32::MAX;
+        for pod in &node.nominated {
+            load.add(self.class(self.pod(*pod).class));
+            lowest_priority = lowest_priority.min(self.effective_priority(*pod));
+        }
+        let reserved = (!node.nominated.is_empty()).then(|| Box::new(Reserved { load, lowest_priority }));
+        self.nodes.get_mut(id.0).expect("a nominated node exists").reserved = reserved;
+        self.touch(id, false);
+    }
+
+    /// Counts one pod of a class on a node, or one less.
+    fn change_load(&mut self, id: NodeId, class: ClassId, add: bool) {
+        let class = self.classes.get(class);
+        let node = self.nodes.get_mut(id.0).expect("a node in use exists");
+        let reserved = node.reserved.as_mut().map(|reserved| &mut reserved.load);
+        for load in std::iter::once(&mut node.load).chain(reserved) {
+            if add { load.add(class) } else { load.sub(class) }
+        }
+        self.touch(id, false);
     }
 
     fn list_nomination(&mut self, id: PodId, node: NodeId) {
         let list = &mut self.nodes.get_mut(node.0).expect("a nominated node exists").nominated;
         let place = list.partition_point(|other| *other < id);
         list.insert(place, id);
-        self.touch(node, false);
+        self.reserve(node);
     }
 
     fn unlist_nomination(&mut self, id: PodId, node: NodeId) {
         let list = &mut self.nodes.get_mut(node.0).expect("a nominated node exists").nominated;
         list.retain(|other| *other != id);
-        self.touch(node, false);
+        self.reserve(node);
     }
 
     fn put(&mut self, id: PodId, node: NodeId) {
-        let class = self.classes.get(self.pods.get(id.0).expect("a pod in use exists").class);
-        let target = self.nodes.get_mut(node.0).expect("a pod's node exists");
-        target.load.add(class);
-        target.pods.push(id);
-        self.touch(node, false);
+        self.change_load(node, self.pod(id).class, true);
+        self.nodes.get_mut(node.0).expect("a pod's node exists").pods.push(id);
     }
 
     /// Takes a pod off its node and says where in the node's list it stood.
     fn lift(&mut self, id: PodId, node: NodeId) -> usize {
-        let class = self.classes.get(self.pods.get(id.0).expect("a pod in use exists").class);
-        let target = self.nodes.get_mut(node.0).expect("a pod's node exists");
-        target.load.sub(class);
-        let place = target.pods.iter().rposition(|other| *other == id).expect("a pod is listed on its node");
-        target.pods.remove(place);
-        self.touch(node, false);
+        self.change_load(node, self.pod(id).class, false);
+        let pods = &mut self.nodes.get_mut(node.0).expect("a pod's node exists").pods;
+        let place = pods.iter().rposition(|other| *other == id).expect("a pod is listed on its node");
+        pods.remove(place);
         place
     }
 

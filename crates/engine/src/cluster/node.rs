@@ -32,4 +32,15 @@ pub struct Node {
     pub pods: Vec<PodId>,
     /// The pods that it is kept free for, ordered.
     pub nominated: Vec<PodId>,
+    /// What is on it and what it is kept free for; only while it is kept free for somebody.
+    pub reserved: Option<Box<Reserved>>,
+}
+
+/// A node's load with all its nominations.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reserved {
+    /// What is on the node, and everything that it is kept free for.
+    pub load: Load,
+    /// The lowest priority among the nominations: for whoever is not above it, all of them count.
+    pub lowest_priority: i32,
 }

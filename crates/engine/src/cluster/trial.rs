@@ -48,7 +48,7 @@ impl<'a> Trial<'a> {
 
     /// Takes the room of one pod of a class on a node, for a pod that is only expected.
     pub(crate) fn occupy(&mut self, class: ClassId, node: NodeId) {
-        self.load(class, node, true);
+        self.cluster.change_load(node, class, true);
         self.log.push(Undo::Occupied { class, node });
     }
 
@@ -85,7 +85,7 @@ impl<'a> Trial<'a> {
                     self.cluster.lift(pod, node);
                     self.cluster.pod_mut(pod).state = PodState::Waiting;
                 }
-                Undo::Occupied { class, node } => self.load(class, node, false),
+                Undo::Occupied { class, node } => self.cluster.change_load(node, class, false),
                 Undo::Removed { pod, state, node, place } => {
                     self.cluster.put(pod, node);
                     let pods = &mut self.cluster.nodes.get_mut(node.0).expect("a pod's node exists").pods;
@@ -128,17 +128,6 @@ impl<'a> Trial<'a> {
         }
         placed
     }
-
-    fn load(&mut self, class: ClassId, node: NodeId, add: bool) {
-        let target = &mut self.cluster.nodes.get_mut(node.0).expect("a node in use exists").load;
-        let class = self.cluster.classes.get(class);
-        if add {
-            target.add(class)
-        } else {
-            target.sub(class)
-        }
-        self.cluster.touch(node, false);
-    }
 }
 
 impl Drop for Trial<'_> {
@@ -171,7 +160,11 @@ mod tests {
         for number in 0..6_u32 {
             let port = HostPort { address: None, protocol: Protocol::Tcp, port: 80 };
             let spec = if number % 2 == 0 {
-                ClassSpec { requests: [("cpu".to_owned(), 1500)].into(), host_ports: vec![port], ..ClassSpec::default() }
+                ClassSpec {
+                    requests: [("cpu".to_owned(), 1500)].into(),
+                    host_ports: vec![port],
+                    ..ClassSpec::default()
+                }
             } else {
                 let requests = [("example.com/gpu".to_owned(), 3), ("memory".to_owned(), 7)].into();
                 ClassSpec { requests, scoring_cpu_milli: 100, ..ClassSpec::default() }

@@ -117,14 +117,17 @@ pub(crate) fn why_not(class: &PodClass, node: &Node, load: &Load) -> Vec<Reason>
 /// by nominations of the same or a higher priority.
 pub(crate) fn load_for(cluster: &Cluster, id: NodeId, priority: i32) -> Cow<'_, Load> {
     let node = cluster.node(id);
-    if node.nominated.is_empty() {
-        return Cow::Borrowed(&node.load);
-    }
-    let mut load = node.load.clone();
-    for pod in &node.nominated {
-        if cluster.effective_priority(*pod) >= priority {
-            load.add(cluster.class(cluster.pod(*pod).class));
+    match &node.reserved {
+        None => Cow::Borrowed(&node.load),
+        Some(reserved) if priority <= reserved.lowest_priority => Cow::Borrowed(&reserved.load),
+        Some(_) => {
+            let mut load = node.load.clone();
+            for pod in &node.nominated {
+                if cluster.effective_priority(*pod) >= priority {
+                    load.add(cluster.class(cluster.pod(*pod).class));
+                }
+            }
+            Cow::Owned(load)
         }
     }
-    Cow::Owned(load)
 }

@@ -136,7 +136,7 @@ impl Engine {
                 Timer::TakeBack(pod) => self.take_back_again(pod, due),
                 Timer::Voice(entity) => {
                     if let Some(report) = self.voice.due(entity, self.now) {
-                        self.outbox.push(Command::Report(report));
+                        self.outbox.push(Command::Report(Box::new(report)));
                     }
                 }
             }

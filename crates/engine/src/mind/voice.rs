@@ -28,7 +28,7 @@ pub(crate) struct Voice {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Said {
     /// Tell the host.
-    Now(Report),
+    Now(Box<Report>),
     /// See whether it lasts until then.
     Later(Millis),
     /// It is known.
@@ -52,7 +52,7 @@ impl Voice {
             spoken.pending = None;
             spoken.last = Some(report.diagnosis.clone());
             spoken.last_at = now;
-            return Said::Now(report);
+            return Said::Now(Box::new(report));
         }
         // News of waiting keeps the time of the first such news: the wait goes on, only its reason changes.
         if let Some((_, pending)) = &mut spoken.pending {
@@ -134,7 +134,7 @@ mod tests {
         let mut voice = Voice::new(5000);
         voice.say(GROUP, 0, members(1));
         let verdict = report(Diagnosis::Scheduled { minimum: 1, secured: 1 });
-        assert_eq!(voice.say(GROUP, 10, verdict.clone()), Said::Now(verdict.clone()));
+        assert_eq!(voice.say(GROUP, 10, verdict.clone()), Said::Now(Box::new(verdict.clone())));
         assert_eq!(voice.say(GROUP, 20, verdict), Said::Nothing);
         assert_eq!(voice.due(GROUP, 9999), None, "the verdict ended the wait");
     }

@@ -115,13 +115,6 @@ impl Candidates {
         slots.map(|(slot, _)| NodeId(slot as u32))
     }
 
-    /// The total score of a node with room: what kube-scheduler would give it.
-    #[cfg(test)]
-    pub(crate) fn score(&self, node: NodeId) -> Option<i64> {
-        let key = self.tree.key(node.slot());
-        (key > 0).then(|| i64::from(key) - 1)
-    }
-
     pub(crate) fn serves(&self, class: ClassId, priority: i32) -> bool {
         self.class == class && self.priority == priority
     }

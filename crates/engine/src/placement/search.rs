@@ -183,7 +183,7 @@ impl Search<'_, '_> {
             .iter()
             .map(|resource| {
                 let (all, used) = (node.allocatable.get(*resource), node.load.used.get(*resource));
-                if all == 0 { 0 } else { ((all - used).max(0) as i128 * 1000 / i128::from(all)) as i64 }
+                if all == 0 { 0 } else { (i128::from((all - used).max(0)) * 1000 / i128::from(all)) as i64 }
             })
             .sum()
     }

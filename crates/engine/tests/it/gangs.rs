@@ -13,10 +13,7 @@ fn a_gang_starts_when_all_are_there_and_there_is_room() {
     world.pods_of("a", "g", 2, 1);
     world.settle();
     assert_eq!(world.bound_count("a"), 0);
-    assert_eq!(
-        world.why_group("g"),
-        Diagnosis::Waiting(Waiting::Members { subset: String::new(), have: 2, need: 3 })
-    );
+    assert_eq!(world.why_group("g"), Diagnosis::Waiting(Waiting::Members { subset: String::new(), have: 2, need: 3 }));
     world.pod("a-2", "g", 1);
     world.settle();
     assert_eq!(world.bound_count("a"), 3);

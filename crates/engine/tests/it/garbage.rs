@@ -221,7 +221,10 @@ fn a_cycle_of_parents_is_refused_with_its_path() {
     engine.observe(0, Observation::GroupSeen(child_of("a", "b"))).unwrap();
     engine.observe(0, Observation::GroupSeen(child_of("b", "c"))).unwrap();
     let refusal = engine.observe(0, Observation::GroupSeen(child_of("c", "a"))).unwrap_err();
-    assert_eq!(refusal.to_string(), "group ns/c: parent: \"ns/c -> ns/a -> ns/b -> ns/c\": a group cannot be its own ancestor");
+    assert_eq!(
+        refusal.to_string(),
+        "group ns/c: parent: \"ns/c -> ns/a -> ns/b -> ns/c\": a group cannot be its own ancestor"
+    );
     let own = engine.observe(0, Observation::GroupSeen(child_of("d", "d"))).unwrap_err();
     assert!(own.to_string().contains("ns/d -> ns/d"));
 }
@@ -233,7 +236,10 @@ fn a_pods_group_is_fixed_when_it_is_first_seen() {
     let id = fool.name();
     let member = |group: &str, node: Option<&str>| PodSpec {
         id: id.clone(),
-        membership: Some(Membership { group: GroupKey { name: group.into(), ..GroupKey::default() }, subset: String::new() }),
+        membership: Some(Membership {
+            group: GroupKey { name: group.into(), ..GroupKey::default() },
+            subset: String::new(),
+        }),
         ours: true,
         node: node.map(Into::into),
         ..PodSpec::default()

@@ -79,21 +79,25 @@ fn would_do(node: &NodeSpec, class: &ClassSpec) -> bool {
         })
     };
     let cordoned = node.unschedulable && !tolerates("node.kubernetes.io/unschedulable", "", Effect::NoSchedule);
-    let tainted = node.taints.iter().any(|taint| {
-        taint.effect != Effect::PreferNoSchedule && !tolerates(&taint.key, &taint.value, taint.effect)
-    });
+    let tainted = node
+        .taints
+        .iter()
+        .any(|taint| taint.effect != Effect::PreferNoSchedule && !tolerates(&taint.key, &taint.value, taint.effect));
     let selects = |labels: &Labels| class.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value));
     !cordoned && !tainted && selects(&node.labels)
 }
 
 fn has_room(node: &NodeSpec, taken: &Taken<'_>, class: &ClassSpec) -> bool {
     let offers = |name: &str| node.allocatable.get(name).copied().unwrap_or(0);
-    let fits = class.requests.iter().filter(|(_, amount)| **amount > 0).all(|(name, amount)| {
-        taken.amounts.get(name.as_str()).copied().unwrap_or(0) + amount <= offers(name)
-    });
-    let ports_free = class.host_ports.iter().all(|port| {
-        !taken.classes.iter().any(|other| other.host_ports.iter().any(|taken| taken.port == port.port))
-    });
+    let fits = class
+        .requests
+        .iter()
+        .filter(|(_, amount)| **amount > 0)
+        .all(|(name, amount)| taken.amounts.get(name.as_str()).copied().unwrap_or(0) + amount <= offers(name));
+    let ports_free = class
+        .host_ports
+        .iter()
+        .all(|port| !taken.classes.iter().any(|other| other.host_ports.iter().any(|taken| taken.port == port.port)));
     fits && ports_free && taken.pods < offers("pods")
 }
 

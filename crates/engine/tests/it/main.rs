@@ -1,8 +1,8 @@
 //! Behaviour tests of the engine through its public face: one binary, a module per idea.
 
 mod commits;
-mod garbage;
 mod gangs;
+mod garbage;
 mod groups_change;
 mod judge;
 mod queueing;

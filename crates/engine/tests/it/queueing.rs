@@ -1,8 +1,8 @@
 //! Who is next, who waits, and who wakes whom.
 
 use muster_engine::diagnosis::Waiting;
-use muster_engine::{Command, Diagnosis};
 use muster_engine::model::group::{GroupPriority, GroupSpec};
+use muster_engine::{Command, Diagnosis};
 
 use crate::world::{World, key};
 
@@ -35,7 +35,11 @@ fn one_gated_member_holds_the_whole_group_until_it_is_released() {
     for gang in [true, false] {
         let mut world = World::new();
         world.node("n0", 4);
-        if gang { world.gang("g", 2) } else { world.basic("g", None) }
+        if gang {
+            world.gang("g", 2);
+        } else {
+            world.basic("g", None);
+        }
         world.pods_of("a", "g", 2, 1);
         let uid = world.pod_with("gated", "g", 1, |pod| pod.gated = true);
         world.pass(6_000);
@@ -106,7 +110,8 @@ fn a_line_moves_up_when_its_first_pod_goes_away_before_its_turn() {
     world.pods_of("p", "", 3, 1);
     world.settle();
     let first = world.bound().remove(0);
-    let waiting: Vec<String> = ["p-0", "p-1", "p-2"].into_iter().map(str::to_owned).filter(|name| *name != first).collect();
+    let waiting: Vec<String> =
+        ["p-0", "p-1", "p-2"].into_iter().map(str::to_owned).filter(|name| *name != first).collect();
     world.remove(&first);
     // The next in line was woken and waits for its backoff; it goes, and the one behind it must not be forgotten.
     world.remove(&waiting[0]);
@@ -211,7 +216,8 @@ fn leftovers_keep_their_turn_and_newcomers_get_their_own() {
 
 #[test]
 fn a_search_that_proved_nothing_is_repeated_with_growing_pauses() {
-    let config = muster_engine::Config { search_steps_initial: 1, search_steps_max: 1, ..muster_engine::Config::default() };
+    let config =
+        muster_engine::Config { search_steps_initial: 1, search_steps_max: 1, ..muster_engine::Config::default() };
     let mut world = World::with(config);
     // 3+3+2 and 2+2+2+2: eight of eight on each node, but a search of one step cannot see it.
     world.node("n0", 8);

@@ -34,6 +34,7 @@ impl Random {
 
 /// The seeds of a run: so many, or as many as `MUSTER_SEEDS` says, or only the one in `MUSTER_SEED`.
 pub(crate) fn seeds(count: u64) -> Vec<u64> {
+    #[expect(clippy::disallowed_methods, reason = "a test may ask which seed to run")]
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     match number("MUSTER_SEED") {
         Some(seed) => vec![seed],

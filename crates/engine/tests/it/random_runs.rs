@@ -186,7 +186,7 @@ impl Run {
             pod.controlled = controlled;
             pod.priority = priority;
             if let Some(membership) = pod.membership.as_mut().filter(|_| has_subsets) {
-                membership.subset = subset.to_owned();
+                subset.clone_into(&mut membership.subset);
             }
         });
     }
@@ -206,7 +206,7 @@ impl Run {
             self.world.pod_with(&name, &group, 1, |pod| {
                 pod.class = class.clone();
                 if let Some(membership) = pod.membership.as_mut().filter(|_| has_subsets) {
-                    membership.subset = if number % 2 == 0 { "x" } else { "y" }.to_owned();
+                    if number % 2 == 0 { "x" } else { "y" }.clone_into(&mut membership.subset);
                 }
             });
         }
@@ -322,7 +322,8 @@ impl Run {
             }
             Command::Bind { pod, node } if luck < 30 => {
                 // In some of these cases it happened all the same.
-                let free = self.world.pods.get(&pod.uid).is_some_and(|truth| truth.node.is_none() && !truth.terminating);
+                let free =
+                    self.world.pods.get(&pod.uid).is_some_and(|truth| truth.node.is_none() && !truth.terminating);
                 if luck < 18 && free {
                     self.world.bind_in_truth(&pod.uid, &node);
                 }
@@ -375,15 +376,6 @@ impl Run {
                 _ => break,
             }
             rounds += 1;
-        }
-        if std::env::var("MUSTER_TRACE").is_ok() {
-            eprintln!("rounds {rounds} now {} next {:?}", self.world.now, self.world.engine.engine().next_wakeup());
-            for act in self.world.acts.iter().rev().take(5) {
-                eprintln!("{act:?}");
-            }
-            for report in self.world.reports.iter().rev().take(5) {
-                eprintln!("{:?} {}", report.subject, report.diagnosis);
-            }
         }
         judge::at_rest(&self.world, &|group| self.excused.contains(group));
     }

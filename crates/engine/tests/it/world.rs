@@ -10,7 +10,9 @@ use muster_engine::model::group::{GroupKey, GroupSpec, Policy, Subset};
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::{Membership, Phase, PodName, PodSpec};
 use muster_engine::record::Recorder;
-use muster_engine::{BindOutcome, Command, Config, Diagnosis, Observation, Report, Subject, TakeBackOutcome, invariants};
+use muster_engine::{
+    BindOutcome, Command, Config, Diagnosis, Observation, Report, Subject, TakeBackOutcome, invariants,
+};
 
 use crate::judge;
 
@@ -195,7 +197,7 @@ impl World {
         for command in commands {
             judge::command(self, &command);
             match command {
-                Command::Report(report) => self.hear(report),
+                Command::Report(report) => self.hear(*report),
                 Command::ClearNomination { pod } => {
                     self.acts.push(Command::ClearNomination { pod: pod.clone() });
                     self.change(&pod.uid.clone(), |pod| pod.nominated = None);

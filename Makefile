@@ -1,0 +1,25 @@
+# The menu. `make` alone shows it.
+
+CARGO ?= cargo
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test lint fmt bench
+
+help: ## Show this menu
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: # Finds or installs what the other targets need beyond Rust itself.
+	@tools/setup
+
+test: setup lint ## Check and test everything; does its own set-up
+	$(CARGO) test --workspace --locked
+
+lint: setup ## Format check and clippy, warnings are errors
+	@tools/lint
+
+fmt: ## Format all code
+	$(CARGO) fmt --all
+
+bench: setup ## Measure the engine against the plain way, with targets
+	$(CARGO) build --release --locked --package muster
+	target/release/muster bench engine

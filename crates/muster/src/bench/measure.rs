@@ -1,0 +1,203 @@
+//! One shape, measured: the engine's decisions, the plain way beside them, and the memory of it all.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use muster_engine::model::class::ClassSpec;
+use muster_engine::model::group::{GroupKey, GroupSpec, Policy};
+use muster_engine::model::node::NodeSpec;
+use muster_engine::model::pod::{Membership, PodName, PodSpec};
+use muster_engine::{Command, Config, Engine, Observation, Scoring};
+use muster_oracle::naive::Naive;
+
+use super::memory::peak_rss_mib;
+use super::report::Row;
+use super::shapes::{Kind, Shape, Size};
+
+/// The plain way is measured for so many looks at a node, and scaled up for the rest.
+const NAIVE_LOOKS_MAX: usize = 25_000_000;
+/// Each shape is run so often; the fastest counts, because a shared machine only ever makes it slower.
+const ROUNDS: usize = 3;
+/// A small difference between two shapes needs more rounds, taken in turns.
+const ROUNDS_TO_COMPARE: usize = 15;
+
+/// Measures one shape.
+pub(crate) fn measure(shape: &Shape) -> Row {
+    let without = Shape { nominated: 0, ..shape.clone() };
+    let compares = shape.nominated > 0;
+    let rounds = if compares {
+        ROUNDS_TO_COMPARE
+    } else if shape.bound > 0 {
+        1
+    } else {
+        ROUNDS
+    };
+    let mut best = decide(shape);
+    let mut best_without = Duration::MAX;
+    for _ in 1..rounds {
+        if compares {
+            best_without = best_without.min(decide(&without).0);
+        }
+        let round = decide(shape);
+        if round.0 < best.0 {
+            best = round;
+        }
+    }
+    let (decide, observe, bound) = best;
+    let overhead_percent = compares.then(|| (decide.as_secs_f64() / best_without.as_secs_f64() - 1.0) * 100.0);
+    // Before the plain way runs: its memory is not ours.
+    let peak_rss_mib = peak_rss_mib();
+    let naive = naive(shape);
+    let ms = |time: Duration| time.as_secs_f64() * 1000.0;
+    Row {
+        shape: shape.name.clone(),
+        nodes: shape.nodes,
+        pods: shape.pods,
+        bound,
+        observe_ms: ms(observe),
+        decide_ms: ms(decide),
+        pods_per_s: shape.pods as f64 / decide.as_secs_f64(),
+        peak_rss_mib,
+        naive_ms: ms(naive),
+        naive_ratio: naive.as_secs_f64() / decide.as_secs_f64(),
+        overhead_percent,
+    }
+}
+
+/// Shows everything to a new engine, then lets it decide. Says how long deciding and showing took, and how many pods
+/// were given a node.
+fn decide(shape: &Shape) -> (Duration, Duration, usize) {
+    let mut engine = Engine::new(Config::default()).expect("the defaults are valid");
+    let mut observe = Duration::ZERO;
+    // One at a time, as a watch does: what is shown is not also kept here.
+    show(shape, &mut |observation| {
+        let begin = Instant::now();
+        engine.observe(0, observation).expect("the shape makes sense");
+        observe += begin.elapsed();
+    });
+    let mut commands = Vec::new();
+    let begin = Instant::now();
+    while engine.next_wakeup().is_some_and(|due| due == 0) {
+        commands.extend(engine.decide(0));
+    }
+    let decide = begin.elapsed();
+    let bound = commands.iter().filter(|command| matches!(command, Command::Bind { .. })).count();
+    (decide, observe, bound)
+}
+
+fn naive(shape: &Shape) -> Duration {
+    let nodes: Vec<NodeSpec> = (0..shape.nodes).map(|number| node(shape, number)).collect();
+    let mut naive = Naive::new(&nodes, &Scoring::default());
+    let class = naive.prepare(&class(shape.size));
+    for number in 0..shape.full_nodes {
+        naive.occupy(number, &filler(shape.size));
+    }
+    let pods = shape.pods.min((NAIVE_LOOKS_MAX / shape.nodes).max(1));
+    let begin = Instant::now();
+    for _ in 0..pods {
+        std::hint::black_box(naive.place_prepared(&class));
+    }
+    begin.elapsed().mul_f64(shape.pods as f64 / pods as f64)
+}
+
+fn show(shape: &Shape, see: &mut dyn FnMut(Observation)) {
+    for number in 0..shape.nodes {
+        see(Observation::NodeSeen(node(shape, number)));
+    }
+    let (class, filler) = (Arc::new(class(shape.size)), Arc::new(filler(shape.size)));
+    let mut uids = 0..;
+    let mut pod = |prefix: &str, class: &Arc<ClassSpec>| {
+        let number: usize = uids.next().expect("endless");
+        let (name, uid) = (format!("{prefix}-{number}"), format!("00000000-0000-4000-8000-{number:012}"));
+        let id = Arc::new(PodName { namespace: "default".into(), name, uid });
+        PodSpec { id, class: class.clone(), controlled: true, ..PodSpec::default() }
+    };
+    for number in 0..shape.full_nodes {
+        let node = Some(node_name(number));
+        see(Observation::PodSeen(PodSpec { node, ..pod("full", &filler) }));
+    }
+    for number in 0..shape.bound {
+        let node = Some(node_name(number % shape.nodes));
+        see(Observation::PodSeen(PodSpec { node, ours: true, ..pod("held", &class) }));
+    }
+    for number in 0..shape.nominated {
+        let nominated = Some(node_name(number % shape.nodes));
+        see(Observation::PodSeen(PodSpec { nominated, priority: 100, ..pod("nominated", &class) }));
+    }
+    for number in 0..shape.pods {
+        let member = match shape.kind {
+            Kind::Plain => None,
+            Kind::Gangs { size } | Kind::Basic { size } => Some(number / size),
+        };
+        if let Some(group) = member.filter(|_| starts_group(shape.kind, number)) {
+            see(Observation::GroupSeen(group_spec(shape.kind, group)));
+        }
+        let membership = member.map(|group| Membership { group: group_key(group), subset: String::new() });
+        see(Observation::PodSeen(PodSpec { membership, ours: true, ..pod("pod", &class) }));
+    }
+}
+
+fn starts_group(kind: Kind, number: usize) -> bool {
+    match kind {
+        Kind::Plain => false,
+        Kind::Gangs { size } | Kind::Basic { size } => number.is_multiple_of(size),
+    }
+}
+
+fn group_key(number: usize) -> GroupKey {
+    let (origin, namespace) = ("muster.dev/PodGroup".to_owned(), "default".to_owned());
+    GroupKey { origin, namespace, name: format!("group-{number}"), replica: String::new() }
+}
+
+fn group_spec(kind: Kind, number: usize) -> GroupSpec {
+    let policy = match kind {
+        Kind::Gangs { size } => Policy::Gang { min_count: size as u32 },
+        Kind::Plain | Kind::Basic { .. } => Policy::Basic { desired_count: None },
+    };
+    GroupSpec::with_policy(group_key(number), policy)
+}
+
+fn node_name(number: usize) -> String {
+    format!("node-{number:05}")
+}
+
+fn node(shape: &Shape, number: usize) -> NodeSpec {
+    let name = node_name(number);
+    let amount = |name: &str, amount: i64| (name.to_owned(), amount);
+    let allocatable = match shape.size {
+        Size::Small => vec![amount("cpu", 4000), amount("memory", 32 << 30), amount("pods", 110)],
+        Size::WholeGpuNode => {
+            vec![amount("cpu", 96_000), amount("memory", 1 << 40), amount("pods", 110), amount("nvidia.com/gpu", 8)]
+        }
+    };
+    let labels = [
+        ("kubernetes.io/hostname".to_owned(), name.clone()),
+        ("topology.kubernetes.io/zone".to_owned(), format!("zone-{}", number % 3)),
+    ];
+    NodeSpec { name, labels: labels.into(), allocatable: allocatable.into_iter().collect(), ..NodeSpec::default() }
+}
+
+fn class(size: Size) -> ClassSpec {
+    let amount = |name: &str, amount: i64| (name.to_owned(), amount);
+    let (cpu, memory) = match size {
+        Size::Small => (100, 100 << 20),
+        Size::WholeGpuNode => (32_000, 256 << 30),
+    };
+    let mut requests = vec![amount("cpu", cpu), amount("memory", memory)];
+    if size == Size::WholeGpuNode {
+        requests.push(amount("nvidia.com/gpu", 8));
+    }
+    ClassSpec {
+        requests: requests.into_iter().collect(),
+        scoring_cpu_milli: cpu,
+        scoring_memory_bytes: memory,
+        ..ClassSpec::default()
+    }
+}
+
+/// A pod of somebody else that leaves no room for one of ours.
+fn filler(size: Size) -> ClassSpec {
+    let mut class = class(size);
+    class.requests.insert("cpu".to_owned(), 1000);
+    class
+}

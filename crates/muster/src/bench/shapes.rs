@@ -1,0 +1,74 @@
+//! The shapes: clusters and pods after Kubernetes' scheduler_perf, and a few larger ones.
+
+/// What the pods of a shape are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Single pods.
+    Plain,
+    /// Gangs that need all their pods.
+    Gangs {
+        /// Pods in each.
+        size: usize,
+    },
+    /// Groups without a minimum.
+    Basic {
+        /// Pods in each.
+        size: usize,
+    },
+}
+
+/// How large pods and nodes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Size {
+    /// Nodes of 4 CPUs and 32 GiB, pods of a tenth of a CPU.
+    Small,
+    /// Nodes of 8 GPUs, pods of 8 GPUs: each pod fills a node.
+    WholeGpuNode,
+}
+
+/// One measurement.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) name: String,
+    pub(crate) nodes: usize,
+    pub(crate) pods: usize,
+    pub(crate) kind: Kind,
+    pub(crate) size: Size,
+    /// Other pods that wait, each nominated to a node.
+    pub(crate) nominated: usize,
+    /// Pods that are bound before the measurement begins.
+    pub(crate) bound: usize,
+    /// Nodes that are full already, so that the last pods find no place.
+    pub(crate) full_nodes: usize,
+}
+
+impl Shape {
+    fn new(name: String, nodes: usize, pods: usize, kind: Kind) -> Self {
+        Self { name, nodes, pods, kind, size: Size::Small, nominated: 0, bound: 0, full_nodes: 0 }
+    }
+}
+
+/// All shapes, in the order in which they are run.
+pub(crate) fn all() -> Vec<Shape> {
+    let mut shapes = vec![
+        Shape::new("plain-10000".into(), 5000, 10_000, Kind::Plain),
+        Shape { nominated: 5000, ..Shape::new("plain-10000-while-5000-nominated".into(), 5000, 10_000, Kind::Plain) },
+    ];
+    for (word, basic) in [("gang", false), ("basic", true)] {
+        for (count, size) in [(1000, 3), (2000, 3), (3000, 3), (3, 1000), (6, 1000), (9, 1000)] {
+            let kind = if basic { Kind::Basic { size } } else { Kind::Gangs { size } };
+            shapes.push(Shape::new(format!("{word}-{count}x{size}"), 5000, count * size, kind));
+        }
+    }
+    for nodes in [100, 1000, 5000, 20_000, 50_000] {
+        let gang =
+            Shape { size: Size::WholeGpuNode, ..Shape::new(String::new(), nodes, nodes, Kind::Gangs { size: nodes }) };
+        shapes.push(Shape { name: format!("gang-fills-{nodes}-gpu-nodes"), ..gang.clone() });
+        shapes.push(Shape { name: format!("gang-impossible-on-{nodes}-gpu-nodes"), full_nodes: 1, ..gang });
+    }
+    for nodes in [100, 1000, 5000, 20_000, 50_000] {
+        shapes.push(Shape::new(format!("gang-1x1000-on-{nodes}-nodes"), nodes, 1000, Kind::Gangs { size: 1000 }));
+    }
+    shapes.push(Shape { bound: 150_000, ..Shape::new("held-150000-pods".into(), 5000, 1000, Kind::Plain) });
+    shapes
+}
