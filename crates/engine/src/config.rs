@@ -24,6 +24,10 @@ pub struct Config {
     pub search_again_ms_initial: Millis,
     /// The longest such pause.
     pub search_again_ms_max: Millis,
+    /// How long a gang that would fit if others left waits before it claims nodes.
+    pub starving_after_ms: Millis,
+    /// How long such a claim lasts at most.
+    pub claim_ms_max: Millis,
     /// How long a basic group waits for the rest of its desired members.
     pub desired_wait_ms: Millis,
     /// How long something waits before that is worth a report.
@@ -48,6 +52,8 @@ impl Default for Config {
             search_steps_max: 5_000_000,
             search_again_ms_initial: 10_000,
             search_again_ms_max: 300_000,
+            starving_after_ms: 600_000,
+            claim_ms_max: 3_600_000,
             desired_wait_ms: 1_000,
             report_waiting_after_ms: 5_000,
             schedule_timeout_ms: 300_000,

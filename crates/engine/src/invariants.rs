@@ -20,6 +20,7 @@ pub fn check(engine: &Engine) -> Result<(), String> {
     nominations(engine.cluster())?;
     starts(engine.cluster())?;
     nobody_is_lost(engine)?;
+    claim(engine)?;
     nobody_is_remembered_for_nothing(engine)
 }
 
@@ -172,6 +173,19 @@ fn held_for_a_reason(engine: &Engine, id: GroupId) -> Result<(), String> {
     // A wait for desired members that ended just now is looked at when its timer fires.
     let timer_due = group.desired_until.is_some() && engine.next_wakeup().is_some_and(|due| due <= engine.now());
     ensure(group.total().assumed > 0 || timer_due, || format!("group {}: held for nothing", group.key))
+}
+
+/// The nodes that are claimed are those of the one claim, and its group waits for room.
+fn claim(engine: &Engine) -> Result<(), String> {
+    for (_, node) in engine.cluster.nodes().filter(|(_, node)| node.claimed_at.is_some()) {
+        let known = engine.claim.as_ref().is_some_and(|claim| claim.nodes.contains(&node.name));
+        ensure(known, || format!("node {}: claimed by nobody", node.name))?;
+    }
+    let Some(claim) = &engine.claim else { return Ok(()) };
+    let entry = engine.queue.entry(Entity::Group(claim.group));
+    ensure(entry.is_some_and(|entry| entry.place != Place::Held), || {
+        format!("{:?} does not wait for room", claim.group)
+    })
 }
 
 fn nobody_is_remembered_for_nothing(engine: &Engine) -> Result<(), String> {

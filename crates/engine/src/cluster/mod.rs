@@ -386,6 +386,12 @@ impl Cluster {
         self.touch(id, false);
     }
 
+    /// Claims a node for a group of this priority, or no longer.
+    pub(crate) fn set_claim(&mut self, id: NodeId, priority: Option<i32>) {
+        self.nodes.get_mut(id.0).expect("a claimed node exists").claimed_at = priority;
+        self.touch(id, false);
+    }
+
     fn list_nomination(&mut self, id: PodId, node: NodeId) {
         let list = &mut self.nodes.get_mut(node.0).expect("a nominated node exists").nominated;
         let place = list.partition_point(|other| *other < id);

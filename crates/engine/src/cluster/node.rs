@@ -32,6 +32,8 @@ pub struct Node {
     pub pods: Vec<PodId>,
     /// The pods that it is kept free for, ordered.
     pub nominated: Vec<PodId>,
+    /// It is claimed for a group of this priority that has waited too long.
+    pub claimed_at: Option<i32>,
     /// What is on it and what it is kept free for; only while it is kept free for somebody.
     pub reserved: Option<Box<Reserved>>,
 }

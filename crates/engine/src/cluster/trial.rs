@@ -15,6 +15,7 @@ enum Undo {
     Occupied { class: ClassId, node: NodeId },
     Removed { pod: PodId, state: PodState, node: NodeId, place: usize },
     Released { pod: PodId, node: NodeId },
+    Opened { node: NodeId, priority: i32 },
 }
 
 /// A point in a trial to come back to.
@@ -71,6 +72,14 @@ impl<'a> Trial<'a> {
         }
     }
 
+    /// Gives up the claim on a node.
+    pub(crate) fn open(&mut self, node: NodeId) {
+        if let Some(priority) = self.cluster.node(node).claimed_at {
+            self.cluster.set_claim(node, None);
+            self.log.push(Undo::Opened { node, priority });
+        }
+    }
+
     /// Where the trial stands now.
     pub(crate) fn mark(&self) -> Mark {
         Mark(self.log.len())
@@ -92,6 +101,7 @@ impl<'a> Trial<'a> {
                     pods[place..].rotate_right(1);
                     self.cluster.pod_mut(pod).state = state;
                 }
+                Undo::Opened { node, priority } => self.cluster.set_claim(node, Some(priority)),
                 Undo::Released { pod, node } => {
                     self.cluster.list_nomination(pod, node);
                     self.cluster.pod_mut(pod).nominated = Some(node);

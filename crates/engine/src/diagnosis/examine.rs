@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Closest, FitError, Rejection};
 use crate::cluster::Cluster;
 use crate::cluster::load::Load;
-use crate::filter::{self, Reason};
+use crate::filter::{self, Reason, View};
 use crate::model::class::PodClass;
 use crate::model::ids::{ClassId, NodeId};
 
@@ -15,9 +15,9 @@ pub(crate) fn why_no_place(cluster: &Cluster, class: ClassId, priority: i32) -> 
     let mut counts: BTreeMap<Rejection, u32> = BTreeMap::new();
     let mut nearest: Option<(i64, NodeId)> = None;
     for (id, node) in cluster.nodes().filter(|(_, node)| node.present) {
-        let load = filter::load_for(cluster, id, priority);
-        let reasons = filter::why_not(pod_class, node, &load);
-        let distance = distance(cluster, pod_class, id, &load, &reasons);
+        let view = filter::view(cluster, id, priority);
+        let reasons = filter::why_not(pod_class, node, &view);
+        let distance = distance(cluster, pod_class, id, &view.load, &reasons);
         if let Some(distance) = distance
             && nearest.is_none_or(|(best, _)| distance < best)
         {
@@ -31,20 +31,20 @@ pub(crate) fn why_no_place(cluster: &Cluster, class: ClassId, priority: i32) -> 
     (fit, nearest.map(|(_, id)| closest(cluster, pod_class, id, priority)))
 }
 
-/// Whether the class would find no room for this many on a cluster without any pods.
-pub(crate) fn never_fits(cluster: &Cluster, class: ClassId, pods: u64) -> bool {
+/// How many pods of a class a cluster without any pods would hold, counted up to `enough`.
+pub(crate) fn room_when_empty(cluster: &Cluster, class: ClassId, enough: u64) -> u64 {
     let pod_class = cluster.class(class);
-    let empty = Load::default();
+    let empty = View::empty();
     let mut room = 0_u64;
     for (_, node) in cluster.nodes() {
         if filter::node_would_do(pod_class, node) {
             room = room.saturating_add(filter::copies_max(pod_class, node, &empty) as u64);
-            if room >= pods {
-                return false;
+            if room >= enough {
+                break;
             }
         }
     }
-    true
+    room
 }
 
 /// How far a node is from having room: the sum of what is missing, in thousandths of what is asked for.
@@ -55,7 +55,7 @@ fn distance(cluster: &Cluster, class: &PodClass, id: NodeId, load: &Load, reason
     for reason in reasons {
         sum = sum.saturating_add(match reason {
             Reason::NodeName | Reason::Unschedulable | Reason::Taints | Reason::NodeAffinity => return None,
-            Reason::Ports | Reason::TooManyPods => 1000,
+            Reason::Ports | Reason::TooManyPods | Reason::Claimed => 1000,
             Reason::Insufficient(resource) => {
                 let asked = class.requests.get(*resource).max(1);
                 let free = node.allocatable.get(*resource).saturating_sub(load.used.get(*resource));
@@ -68,13 +68,13 @@ fn distance(cluster: &Cluster, class: &PodClass, id: NodeId, load: &Load, reason
 }
 
 fn closest(cluster: &Cluster, class: &PodClass, id: NodeId, priority: i32) -> Closest {
-    let (node, load) = (cluster.node(id), filter::load_for(cluster, id, priority));
-    let reasons = filter::why_not(class, node, &load);
+    let (node, view) = (cluster.node(id), filter::view(cluster, id, priority));
+    let reasons = filter::why_not(class, node, &view);
     let mut closest = Closest { node: node.name.to_string(), lacks: Vec::new(), rejections: Vec::new() };
     for reason in reasons {
         match reason {
             Reason::Insufficient(resource) => {
-                let free = node.allocatable.get(resource).saturating_sub(load.used.get(resource));
+                let free = node.allocatable.get(resource).saturating_sub(view.load.used.get(resource));
                 let missing = class.requests.get(resource).saturating_sub(free);
                 closest.lacks.push((cluster.resource_names().name(resource).to_owned(), missing));
             }
@@ -92,6 +92,7 @@ fn by_name(cluster: &Cluster, reason: Reason) -> Rejection {
         Reason::NodeAffinity => Rejection::NodeAffinity,
         Reason::Ports => Rejection::Ports,
         Reason::TooManyPods => Rejection::TooManyPods,
+        Reason::Claimed => Rejection::Claimed,
         Reason::Insufficient(resource) => {
             Rejection::Insufficient { resource: cluster.resource_names().name(resource).to_owned() }
         }

@@ -155,6 +155,8 @@ pub enum Rejection {
         /// The resource.
         resource: String,
     },
+    /// The node is claimed for a group that has waited too long.
+    Claimed,
 }
 
 /// The node that came closest to having room.

@@ -12,6 +12,7 @@ impl Display for Rejection {
             Self::Taints => f.write_str("node(s) had untolerated taint(s)"),
             Self::NodeAffinity => f.write_str("node(s) didn't match Pod's node affinity/selector"),
             Self::Ports => f.write_str("node(s) didn't have free ports for the requested pod ports"),
+            Self::Claimed => f.write_str("node(s) were claimed for a group that has waited too long"),
             Self::TooManyPods => f.write_str("Too many pods"),
             Self::Insufficient { resource } => write!(f, "Insufficient {resource}"),
         }

@@ -4,8 +4,9 @@
 //! that says no is the reason that users see. A fixed filter depends on the node itself, so its answer is
 //! kept until the node changes; a moving one depends on what is on the node.
 //!
-//! Filters must not know who asks or why: priorities and nominations are in the load they are shown.
+//! Filters must not know who asks or why: priorities, nominations and claims are in the view they are shown.
 
+mod claims;
 mod node_affinity;
 mod node_name;
 mod ports;
@@ -40,6 +41,8 @@ pub enum Reason {
     TooManyPods,
     /// There is too little of a resource.
     Insufficient(ResourceId),
+    /// The node is claimed for a group that has waited too long.
+    Claimed,
 }
 
 /// A filter that only depends on the node itself.
@@ -51,11 +54,11 @@ pub(crate) struct Fixed {
 /// A filter that depends on what is on the node.
 pub(crate) struct Moving {
     /// Whether one more pod of the class can go there.
-    pub(crate) passes: fn(&PodClass, &Node, &Load) -> bool,
+    pub(crate) passes: fn(&PodClass, &Node, &View<'_>) -> bool,
     /// How many more pods of the class can go there.
-    pub(crate) copies_max: fn(&PodClass, &Node, &Load) -> i64,
+    pub(crate) copies_max: fn(&PodClass, &Node, &View<'_>) -> i64,
     /// All reasons why not even one can.
-    pub(crate) reasons: fn(&PodClass, &Node, &Load, &mut Vec<Reason>),
+    pub(crate) reasons: fn(&PodClass, &Node, &View<'_>, &mut Vec<Reason>),
 }
 
 pub(crate) enum Filter {
@@ -64,8 +67,15 @@ pub(crate) enum Filter {
 }
 
 /// All filters, in the order in which they are asked.
-pub(crate) static FILTERS: [Filter; 6] =
-    [node_name::FILTER, unschedulable::FILTER, taints::FILTER, node_affinity::FILTER, ports::FILTER, resources::FILTER];
+pub(crate) static FILTERS: [Filter; 7] = [
+    node_name::FILTER,
+    unschedulable::FILTER,
+    taints::FILTER,
+    node_affinity::FILTER,
+    ports::FILTER,
+    resources::FILTER,
+    claims::FILTER,
+];
 
 /// Whether the node itself would do.
 pub(crate) fn node_would_do(class: &PodClass, node: &Node) -> bool {
@@ -77,20 +87,20 @@ pub(crate) fn node_would_do(class: &PodClass, node: &Node) -> bool {
 }
 
 /// Whether a node that would do has room for one more pod.
-pub(crate) fn has_room(class: &PodClass, node: &Node, load: &Load) -> bool {
+pub(crate) fn has_room(class: &PodClass, node: &Node, view: &View<'_>) -> bool {
     FILTERS.iter().all(|filter| match filter {
         Filter::Fixed(_) => true,
-        Filter::Moving(moving) => (moving.passes)(class, node, load),
+        Filter::Moving(moving) => (moving.passes)(class, node, view),
     })
 }
 
 /// How many more pods of the class a node that would do has room for.
-pub(crate) fn copies_max(class: &PodClass, node: &Node, load: &Load) -> i64 {
+pub(crate) fn copies_max(class: &PodClass, node: &Node, view: &View<'_>) -> i64 {
     FILTERS
         .iter()
         .filter_map(|filter| match filter {
             Filter::Fixed(_) => None,
-            Filter::Moving(moving) => Some((moving.copies_max)(class, node, load)),
+            Filter::Moving(moving) => Some((moving.copies_max)(class, node, view)),
         })
         .min()
         .unwrap_or(i64::MAX)
@@ -98,13 +108,13 @@ pub(crate) fn copies_max(class: &PodClass, node: &Node, load: &Load) -> i64 {
 }
 
 /// Why not: all reasons of the first filter that says no; none if every filter says yes.
-pub(crate) fn why_not(class: &PodClass, node: &Node, load: &Load) -> Vec<Reason> {
+pub(crate) fn why_not(class: &PodClass, node: &Node, view: &View<'_>) -> Vec<Reason> {
     let mut reasons = Vec::new();
     for filter in &FILTERS {
         match filter {
             Filter::Fixed(fixed) if !(fixed.passes)(class, node) => reasons.push(fixed.reason),
             Filter::Fixed(_) => {}
-            Filter::Moving(moving) => (moving.reasons)(class, node, load, &mut reasons),
+            Filter::Moving(moving) => (moving.reasons)(class, node, view, &mut reasons),
         }
         if !reasons.is_empty() {
             break;
@@ -113,21 +123,40 @@ pub(crate) fn why_not(class: &PodClass, node: &Node, load: &Load) -> Vec<Reason>
     reasons
 }
 
-/// What counts on a node for somebody of this priority: what is there, and what it is kept free for
-/// by nominations of the same or a higher priority.
-pub(crate) fn load_for(cluster: &Cluster, id: NodeId, priority: i32) -> Cow<'_, Load> {
+/// A node as somebody of a certain priority sees it.
+#[derive(Debug)]
+pub(crate) struct View<'a> {
+    /// What is there, and what the node is kept free for by nominations of the same or a higher priority.
+    pub(crate) load: Cow<'a, Load>,
+    /// The node is claimed by a group of the same or a higher priority.
+    pub(crate) claimed: bool,
+}
+
+impl View<'_> {
+    /// A node without any pods.
+    pub(crate) fn empty() -> Self {
+        View { load: Cow::Owned(Load::default()), claimed: false }
+    }
+}
+
+/// A node as somebody of this priority sees it.
+pub(crate) fn view(cluster: &Cluster, id: NodeId, priority: i32) -> View<'_> {
     let node = cluster.node(id);
-    match &node.reserved {
+    let load = match &node.reserved {
         None => Cow::Borrowed(&node.load),
         Some(reserved) if priority <= reserved.lowest_priority => Cow::Borrowed(&reserved.load),
-        Some(_) => {
-            let mut load = node.load.clone();
-            for pod in &node.nominated {
-                if cluster.effective_priority(*pod) >= priority {
-                    load.add(cluster.class(cluster.pod(*pod).class));
-                }
-            }
-            Cow::Owned(load)
+        Some(_) => Cow::Owned(nominated_at_least(cluster, id, priority)),
+    };
+    View { load, claimed: node.claimed_at.is_some_and(|claim| priority <= claim) }
+}
+
+fn nominated_at_least(cluster: &Cluster, id: NodeId, priority: i32) -> Load {
+    let node = cluster.node(id);
+    let mut load = node.load.clone();
+    for pod in &node.nominated {
+        if cluster.effective_priority(*pod) >= priority {
+            load.add(cluster.class(cluster.pod(*pod).class));
         }
     }
+    load
 }

@@ -1,24 +1,23 @@
 //! A host port that the pod takes is taken.
 
-use super::{Filter, Moving, Reason};
-use crate::cluster::load::Load;
+use super::{Filter, Moving, Reason, View};
 use crate::cluster::node::Node;
 use crate::model::class::PodClass;
 
 pub(super) const FILTER: Filter = Filter::Moving(Moving { passes, copies_max, reasons });
 
-fn passes(class: &PodClass, _: &Node, load: &Load) -> bool {
-    let taken = &load.ports;
+fn passes(class: &PodClass, _: &Node, view: &View<'_>) -> bool {
+    let taken = &view.load.ports;
     class.spec.host_ports.iter().all(|port| !taken.iter().any(|other| port.conflicts_with(other)))
 }
 
 /// Two pods with one host port are always in each other's way.
-fn copies_max(class: &PodClass, node: &Node, load: &Load) -> i64 {
-    if class.spec.host_ports.is_empty() { i64::MAX } else { i64::from(passes(class, node, load)) }
+fn copies_max(class: &PodClass, node: &Node, view: &View<'_>) -> i64 {
+    if class.spec.host_ports.is_empty() { i64::MAX } else { i64::from(passes(class, node, view)) }
 }
 
-fn reasons(class: &PodClass, node: &Node, load: &Load, reasons: &mut Vec<Reason>) {
-    if !passes(class, node, load) {
+fn reasons(class: &PodClass, node: &Node, view: &View<'_>, reasons: &mut Vec<Reason>) {
+    if !passes(class, node, view) {
         reasons.push(Reason::Ports);
     }
 }

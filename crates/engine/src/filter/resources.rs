@@ -3,8 +3,7 @@
 //! A resource that the pod does not ask for is not looked at, so a node that is over-committed in one
 //! resource still takes pods that need none of it.
 
-use super::{Filter, Moving, Reason};
-use crate::cluster::load::Load;
+use super::{Filter, Moving, Reason, View};
 use crate::cluster::node::Node;
 use crate::model::class::PodClass;
 use crate::model::ids::ResourceId;
@@ -12,32 +11,32 @@ use crate::model::resources::PODS_PER_NODE_MAX;
 
 pub(super) const FILTER: Filter = Filter::Moving(Moving { passes, copies_max, reasons });
 
-fn free(node: &Node, load: &Load, resource: ResourceId) -> i64 {
-    node.allocatable.get(resource).saturating_sub(load.used.get(resource))
+fn free(node: &Node, view: &View<'_>, resource: ResourceId) -> i64 {
+    node.allocatable.get(resource).saturating_sub(view.load.used.get(resource))
 }
 
-fn pods_free(node: &Node, load: &Load) -> i64 {
-    node.pods_max.min(PODS_PER_NODE_MAX as i64) - load.pods as i64
+fn pods_free(node: &Node, view: &View<'_>) -> i64 {
+    node.pods_max.min(PODS_PER_NODE_MAX as i64) - view.load.pods as i64
 }
 
-fn passes(class: &PodClass, node: &Node, load: &Load) -> bool {
-    pods_free(node, load) >= 1 && class.requests.iter().all(|(resource, amount)| amount <= free(node, load, resource))
+fn passes(class: &PodClass, node: &Node, view: &View<'_>) -> bool {
+    pods_free(node, view) >= 1 && class.requests.iter().all(|(resource, amount)| amount <= free(node, view, resource))
 }
 
-fn copies_max(class: &PodClass, node: &Node, load: &Load) -> i64 {
+fn copies_max(class: &PodClass, node: &Node, view: &View<'_>) -> i64 {
     class
         .requests
         .iter()
-        .map(|(resource, amount)| free(node, load, resource).max(0) / amount)
-        .fold(pods_free(node, load), i64::min)
+        .map(|(resource, amount)| free(node, view, resource).max(0) / amount)
+        .fold(pods_free(node, view), i64::min)
 }
 
-fn reasons(class: &PodClass, node: &Node, load: &Load, reasons: &mut Vec<Reason>) {
-    if pods_free(node, load) < 1 {
+fn reasons(class: &PodClass, node: &Node, view: &View<'_>, reasons: &mut Vec<Reason>) {
+    if pods_free(node, view) < 1 {
         reasons.push(Reason::TooManyPods);
     }
     for (resource, amount) in class.requests.iter() {
-        if amount > free(node, load, resource) {
+        if amount > free(node, view, resource) {
             reasons.push(Reason::Insufficient(resource));
         }
     }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Engine;
+use crate::cluster::Cluster;
 use crate::cluster::trial::Trial;
 use crate::command::{Command, MemberVerdict};
 use crate::diagnosis::{Diagnosis, KINDS_MAX, KindShortfall, Proof, Shortfall, examine};
@@ -76,7 +77,7 @@ impl Engine {
             return last.diagnosis.clone();
         }
         let (fit, closest) = examine::why_no_place(&self.cluster, class, priority);
-        let never = examine::never_fits(&self.cluster, class, 1);
+        let never = examine::room_when_empty(&self.cluster, class, 1) == 0;
         let diagnosis = Diagnosis::PodUnschedulable { fit, closest, never, preemption: preemption::consider() };
         self.last_no = Some(LastNo { class, priority, journal_end, diagnosis: diagnosis.clone() });
         diagnosis
@@ -87,10 +88,8 @@ impl Engine {
         let entity = Entity::Group(id);
         let want = self.want(id);
         let steps_max = self.steps_max(entity);
-        let mut trial = Trial::new(&mut self.cluster);
-        for pod in want.lots.iter().flat_map(|lot| &lot.pods) {
-            trial.release(*pod);
-        }
+        let claimed = self.claimed_by(id);
+        let mut trial = own_view(&mut self.cluster, &want, &claimed);
         let verdict = match roomy(&trial, id, &want) {
             Some(roomy) if placement::place(&mut trial, &mut self.cache, &roomy, steps_max) == Verdict::Placed => {
                 Verdict::Placed
@@ -125,6 +124,7 @@ impl Engine {
         }
         self.decided(placed);
         self.review_group(id);
+        self.review_claim(id);
     }
 
     fn group_refused(&mut self, id: GroupId, want: &Want, verdict: Verdict) {
@@ -139,9 +139,10 @@ impl Engine {
         }
         let (initial, max) = (self.config.backoff_ms_initial, self.config.backoff_ms_max);
         self.queue.failed(entity, self.now, |failures| pause_ms(initial, max, failures, pods.len()));
+        let never = refused.shortfall.proof == Proof::NeverFits;
         let again_at = match verdict {
             Verdict::NotFound { .. } => Some(self.search_again_at(entity)),
-            _ => None,
+            _ => self.starving_at(id, want, verdict, never),
         };
         let classes: BTreeSet<ClassId> = want.lots.iter().map(|lot| lot.class).collect();
         let lines = classes.into_iter().map(|class| (class, want.priority)).collect();
@@ -201,14 +202,9 @@ impl Engine {
 
     /// How far the group would go, and what stops the rest.
     fn how_far(&mut self, id: GroupId, want: &Want, verdict: Verdict) -> Refused {
-        let never = want.lots.iter().any(|lot| {
-            let needed = u64::from(want.needs[lot.subset]).min(lot.pods.len() as u64).max(1);
-            want.is_like() && examine::never_fits(&self.cluster, lot.class, needed.max(want.needs_total()))
-        });
-        let mut trial = Trial::new(&mut self.cluster);
-        for pod in want.lots.iter().flat_map(|lot| &lot.pods) {
-            trial.release(*pod);
-        }
+        let never = never_fits(&self.cluster, want);
+        let claimed = self.claimed_by(id);
+        let mut trial = own_view(&mut self.cluster, want, &claimed);
         placement::place_what_fits(&mut trial, &mut self.cache, want);
         let cluster = trial.cluster();
         let group = cluster.group(id);
@@ -247,6 +243,36 @@ impl Engine {
         };
         Refused { shortfall, members }
     }
+}
+
+/// The cluster as a group sees it when it is tried: its own nominations and its own claim are not in its way.
+fn own_view<'a>(cluster: &'a mut Cluster, want: &Want, claimed: &[NodeId]) -> Trial<'a> {
+    let mut trial = Trial::new(cluster);
+    for pod in want.lots.iter().flat_map(|lot| &lot.pods) {
+        trial.release(*pod);
+    }
+    for node in claimed {
+        trial.open(*node);
+    }
+    trial
+}
+
+/// Whether a cluster without any pods could not meet the needs, as far as can be seen lot by lot.
+fn never_fits(cluster: &Cluster, want: &Want) -> bool {
+    let needed = want.needs_total();
+    if needed == 0 {
+        return want.lots.iter().all(|lot| examine::room_when_empty(cluster, lot.class, 1) == 0);
+    }
+    if want.is_like() {
+        let class = want.lots.first().map(|lot| lot.class);
+        return class.is_some_and(|class| examine::room_when_empty(cluster, class, needed) < needed);
+    }
+    let mut reachable = vec![0; want.needs.len()];
+    for lot in &want.lots {
+        let pods = lot.pods.len() as u64;
+        reachable[lot.subset] += examine::room_when_empty(cluster, lot.class, pods).min(pods);
+    }
+    reachable.iter().zip(&want.needs).any(|(room, need)| *room < u64::from(*need))
 }
 
 /// For a basic group that expects more members than there are: the same want with room for all of them. It is a

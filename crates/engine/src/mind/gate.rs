@@ -36,14 +36,20 @@ impl Engine {
         }
     }
 
-    /// Looks at a group: its start, its health, and its place in the queue.
+    /// Looks at a group: its start, its health, its place in the queue, and its claim.
     pub(super) fn review_group(&mut self, id: GroupId) {
         let entity = Entity::Group(id);
         if self.cluster.tidy_group(id) {
             self.queue.remove(entity);
             self.voice.forget(entity);
-            return;
+        } else {
+            self.review_known_group(id);
         }
+        self.review_claim(id);
+    }
+
+    fn review_known_group(&mut self, id: GroupId) {
+        let entity = Entity::Group(id);
         self.review_strays(id);
         self.review_priority(id);
         self.review_start(id);

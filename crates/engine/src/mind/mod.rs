@@ -4,6 +4,7 @@
 //! `cycle` tries one entity, `commit` follows its binds to their end, `voice` says how things are. Time is what the
 //! caller says it is; a clock that runs backwards stands still here.
 
+mod claim;
 mod commit;
 mod cycle;
 mod gate;
@@ -24,6 +25,7 @@ use crate::placement::cache::Cache;
 use crate::queue::{Entity, Line, Queue};
 use crate::refusal::Refusal;
 use crate::score::Scorer;
+use claim::Claim;
 use cycle::LastNo;
 use voice::Voice;
 
@@ -40,6 +42,8 @@ pub(crate) enum Timer {
     TakeBack(PodId),
     /// Something waited long enough to be told.
     Voice(Entity),
+    /// The claim of a starving gang ends.
+    Claim,
 }
 
 /// The engine.
@@ -53,6 +57,10 @@ pub struct Engine {
     pub(crate) voice: Voice,
     outbox: Vec<Command>,
     last_no: Option<LastNo>,
+    pub(crate) claim: Option<Claim>,
+    /// Claims in a row that ended without a gang.
+    claims_expired: u32,
+    no_claim_before: Millis,
     now: Millis,
 }
 
@@ -72,6 +80,9 @@ impl Engine {
             voice,
             outbox: Vec::new(),
             last_no: None,
+            claim: None,
+            claims_expired: 0,
+            no_claim_before: 0,
             now: 0,
         })
     }
@@ -134,6 +145,7 @@ impl Engine {
                 Timer::Desired(group) => self.desired_wait_over(group, due),
                 Timer::Rebind(pod) => self.rebind(pod, due),
                 Timer::TakeBack(pod) => self.take_back_again(pod, due),
+                Timer::Claim => self.claim_expired(due),
                 Timer::Voice(entity) => {
                     if let Some(report) = self.voice.due(entity, self.now) {
                         self.outbox.push(Command::Report(Box::new(report)));
@@ -156,11 +168,16 @@ impl Engine {
             .filter(|(class, priority)| {
                 let class = self.cluster.class(*class);
                 filter::node_would_do(class, place)
-                    && filter::has_room(class, place, &filter::load_for(&self.cluster, node, *priority))
+                    && filter::has_room(class, place, &filter::view(&self.cluster, node, *priority))
             })
             .collect();
+        let claimed = place.claimed_at.is_some();
         for line in helped {
             self.queue.wake(line, self.now);
+        }
+        // Nobody else sees room on a claimed node, so it is nobody's line that wakes the claimant.
+        if let Some(claim) = self.claim.as_ref().filter(|_| claimed) {
+            self.queue.wake_parked(Entity::Group(claim.group), self.now);
         }
     }
 }

@@ -27,8 +27,8 @@ pub(super) fn room_for(trial: &Trial<'_>, cache: &mut Cache, want: &Want, lot: u
         if lot.avoid.contains(&node) {
             continue;
         }
-        let load = filter::load_for(cluster, node, want.priority);
-        room = room.saturating_add(filter::copies_max(class, cluster.node(node), &load));
+        let view = filter::view(cluster, node, want.priority);
+        room = room.saturating_add(filter::copies_max(class, cluster.node(node), &view));
         if room >= enough {
             break;
         }
@@ -72,8 +72,8 @@ fn too_little_of(trial: &Trial<'_>, cache: &mut Cache, want: &Want, resource: Re
     let free: i128 = nodes
         .iter()
         .map(|node| {
-            let load = filter::load_for(cluster, *node, want.priority);
-            i128::from((cluster.node(*node).allocatable.get(resource) - load.used.get(resource)).max(0))
+            let view = filter::view(cluster, *node, want.priority);
+            i128::from((cluster.node(*node).allocatable.get(resource) - view.load.used.get(resource)).max(0))
         })
         .sum();
     let least: i128 = asked.iter_mut().zip(&want.needs).map(|(lots, need)| cheapest(lots, *need as usize)).sum();

@@ -140,8 +140,7 @@ impl Candidates {
                     new.would_do = filter::node_would_do(class, node);
                     new.raw = if new.would_do { Scorer::fixed(class, node) } else { FixedScore::default() };
                 }
-                new.has_room =
-                    new.would_do && filter::has_room(class, node, &filter::load_for(cluster, id, self.priority));
+                new.has_room = new.would_do && filter::has_room(class, node, &filter::view(cluster, id, self.priority));
                 new.moving = if new.has_room { scorer.moving(class, node) } else { 0 };
             }
         }

@@ -172,8 +172,8 @@ impl Search<'_, '_> {
 
     fn copies_max(&self, lot: usize, node: NodeId) -> i64 {
         let cluster = self.trial.cluster();
-        let load = filter::load_for(cluster, node, self.want.priority);
-        filter::copies_max(cluster.class(self.want.lots[lot].class), cluster.node(node), &load)
+        let view = filter::view(cluster, node, self.want.priority);
+        filter::copies_max(cluster.class(self.want.lots[lot].class), cluster.node(node), &view)
     }
 
     /// How much of what the group asks for would be left unused, in thousandths: less is tighter.
@@ -191,10 +191,12 @@ impl Search<'_, '_> {
     /// Everything about a node that matters to the rest of the search.
     fn likeness(&self, id: NodeId) -> Likeness {
         let cluster = self.trial.cluster();
-        let (node, load) = (cluster.node(id), filter::load_for(cluster, id, self.want.priority));
+        let (node, view) = (cluster.node(id), filter::view(cluster, id, self.want.priority));
+        let load = &view.load;
         let free = self.resources.iter().map(|resource| node.allocatable.get(*resource) - load.used.get(*resource));
         let mut numbers: Vec<i64> = free.collect();
         numbers.push(node.pods_max - load.pods as i64);
+        numbers.push(i64::from(view.claimed));
         numbers.extend(self.eligible.iter().map(|nodes| i64::from(nodes.binary_search(&id).is_ok())));
         Likeness { numbers, ports: load.ports.clone() }
     }

@@ -171,6 +171,13 @@ impl Queue {
         self.wake_next_pod(line, now);
     }
 
+    /// Wakes one entity if it is parked.
+    pub(crate) fn wake_parked(&mut self, entity: Entity, now: Millis) {
+        if self.entry(entity).is_some_and(|entry| matches!(entry.place, Place::Parked { .. })) {
+            self.ready(entity, now);
+        }
+    }
+
     /// Wakes the first single pod of a line.
     pub(crate) fn wake_next_pod(&mut self, line: Line, now: Millis) {
         let first = self.parked.get(&line).and_then(|parked| parked.pods.first()).map(|(_, pod)| *pod);

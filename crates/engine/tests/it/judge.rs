@@ -170,7 +170,10 @@ fn nobody_waits_for_nothing(world: &World, pod: &PodSpec) {
 
 /// How many more pods of a class fit on a node.
 fn copies(world: &World, node: &NodeSpec, class: &ClassSpec) -> usize {
-    if !would_do(node, class) {
+    // A node that is claimed for a starving gang is closed to others for a while.
+    let cluster = world.engine.engine().cluster();
+    let claimed = cluster.node_id(&node.name).is_some_and(|id| cluster.node(id).claimed_at.is_some());
+    if claimed || !would_do(node, class) {
         return 0;
     }
     let mut taken = Taken::default();

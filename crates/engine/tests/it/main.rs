@@ -9,4 +9,5 @@ mod queueing;
 mod random;
 mod random_runs;
 mod replays;
+mod starvation;
 mod world;

@@ -12,7 +12,7 @@ use muster_engine::model::pod::{Membership, Phase, PodSpec};
 use muster_engine::model::port::{HostPort, Protocol};
 use muster_engine::model::taint::{Effect, Taint, Toleration};
 use muster_engine::record::replay;
-use muster_engine::{BindOutcome, Command, Observation, TakeBackOutcome};
+use muster_engine::{BindOutcome, Command, Config, Observation, TakeBackOutcome};
 
 use crate::judge;
 use crate::random::{Random, seeds};
@@ -42,10 +42,18 @@ struct Seen {
     degraded: usize,
 }
 
+/// Some runs are quick to let a starving gang claim nodes.
+fn config(seed: u64) -> Config {
+    if seed % 2 == 0 {
+        return Config::default();
+    }
+    Config { starving_after_ms: 15_000, claim_ms_max: 60_000, ..Config::default() }
+}
+
 impl Run {
     fn new(seed: u64) -> Self {
         Self {
-            world: World::new(),
+            world: World::with(config(seed)),
             random: Random::new(seed),
             excused: BTreeSet::new(),
             names: 0,

@@ -1,0 +1,151 @@
+//! A large gang must not starve for ever behind small pods that take every bit of room as it appears.
+//!
+//! A gang that has waited too long, and would fit if pods left, claims the nodes that need the least to empty. Nobody
+//! of the same or a lower priority is placed there any more, so they drain and the gang gets its turn; everywhere
+//! else the small ones go on. There is one claim at a time, for the first of the starving in the queue's order. It
+//! ends when the gang is placed or no longer waits for room, and after a while in any case: nodes that do not drain
+//! are not held back for nothing.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{Engine, Timer};
+use crate::cluster::Cluster;
+use crate::cluster::load::Load;
+use crate::filter::{self, View};
+use crate::model::Millis;
+use crate::model::ids::{ClassId, GroupId, NodeId};
+use crate::placement::{Verdict, Want};
+use crate::queue::backoff::doubled;
+use crate::queue::{Entity, Place};
+
+/// A claim may be tried again after a day at the latest.
+const PAUSE_MS_MAX: Millis = 86_400_000;
+
+/// The claim of a starving gang.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    pub(crate) group: GroupId,
+    /// By name: a node may go and come back.
+    pub(crate) nodes: BTreeSet<Arc<str>>,
+    until: Millis,
+}
+
+impl Engine {
+    /// A gang was refused. If it has waited too long it claims nodes; says when it will have, if it has not yet.
+    pub(super) fn starving_at(&mut self, id: GroupId, want: &Want, verdict: Verdict, never: bool) -> Option<Millis> {
+        if verdict != Verdict::Impossible || never || want.needs_total() == 0 {
+            return None;
+        }
+        let entry = self.queue.entry(Entity::Group(id))?;
+        let starving_at = entry.rank.asked_ms.saturating_add(self.config.starving_after_ms).max(self.no_claim_before);
+        if self.now < starving_at {
+            return Some(starving_at);
+        }
+        let rank = entry.rank.clone();
+        let ahead = self.claim.as_ref().is_some_and(|claim| {
+            let other = self.queue.entry(Entity::Group(claim.group));
+            claim.group == id || other.is_some_and(|other| other.rank <= rank)
+        });
+        if !ahead {
+            self.end_claim();
+            self.make_claim(id, want);
+        }
+        None
+    }
+
+    fn make_claim(&mut self, id: GroupId, want: &Want) {
+        let Some(nodes) = nodes_to_drain(&self.cluster, want) else { return };
+        let until = self.now.saturating_add(self.config.claim_ms_max);
+        let names = nodes.iter().map(|node| self.cluster.node(*node).name.clone()).collect();
+        for node in nodes {
+            self.cluster.set_claim(node, Some(want.priority));
+        }
+        self.claim = Some(Claim { group: id, nodes: names, until });
+        self.set_timer(until, Timer::Claim);
+    }
+
+    /// Gives the claimed nodes back to everybody.
+    pub(super) fn end_claim(&mut self) {
+        let Some(claim) = self.claim.take() else { return };
+        let nodes: Vec<NodeId> = claim.nodes.iter().filter_map(|name| self.cluster.node_id(name)).collect();
+        for node in &nodes {
+            self.cluster.set_claim(*node, None);
+        }
+        for node in nodes {
+            self.room_appeared(node);
+        }
+    }
+
+    /// The claim had its time and the nodes did not drain: others get theirs, longer each time, before the next.
+    pub(super) fn claim_expired(&mut self, due: Millis) {
+        if self.claim.as_ref().is_some_and(|claim| claim.until == due) {
+            self.claims_expired = self.claims_expired.saturating_add(1);
+            let pause = doubled(self.config.claim_ms_max, self.claims_expired).min(PAUSE_MS_MAX);
+            self.no_claim_before = self.now.saturating_add(pause);
+            self.end_claim();
+        }
+    }
+
+    /// Ends the claim of a group that no longer waits for room.
+    pub(super) fn review_claim(&mut self, id: GroupId) {
+        if self.claim.as_ref().is_none_or(|claim| claim.group != id) {
+            return;
+        }
+        let entry = self.queue.entry(Entity::Group(id));
+        if entry.is_none_or(|entry| entry.place == Place::Held) {
+            self.claims_expired = 0;
+            self.end_claim();
+        }
+    }
+
+    /// The nodes that this group has claimed.
+    pub(super) fn claimed_by(&self, id: GroupId) -> Vec<NodeId> {
+        let claim = self.claim.as_ref().filter(|claim| claim.group == id);
+        claim.map_or_else(Vec::new, |claim| claim.nodes.iter().filter_map(|name| self.cluster.node_id(name)).collect())
+    }
+}
+
+/// The nodes that need the least to empty and would then hold what is needed; `None` if there are not enough.
+fn nodes_to_drain(cluster: &Cluster, want: &Want) -> Option<BTreeSet<NodeId>> {
+    let mut missing: Vec<i64> = want.needs.iter().map(|need| i64::from(*need)).collect();
+    let mut chosen = BTreeSet::new();
+    for lot in &want.lots {
+        let mut pods = (lot.pods.len() as i64).min(missing[lot.subset]);
+        missing[lot.subset] -= pods;
+        for (_, copies, node) in drainable(cluster, lot.class, want.priority) {
+            if pods <= 0 {
+                break;
+            }
+            if chosen.insert(node) {
+                pods -= copies;
+            }
+        }
+        if pods > 0 {
+            return None;
+        }
+    }
+    missing.iter().all(|missing| *missing <= 0).then_some(chosen)
+}
+
+/// The nodes that would do: those with the most room now first, with what they would hold if our pods left.
+fn drainable(cluster: &Cluster, class: ClassId, priority: i32) -> Vec<(Reverse<i64>, i64, NodeId)> {
+    let pod_class = cluster.class(class);
+    let mut nodes = Vec::new();
+    for (id, node) in cluster.nodes().filter(|(_, node)| filter::node_would_do(pod_class, node)) {
+        // Pods of others are taken to stay: daemons do.
+        let mut staying = Load::default();
+        for pod in node.pods.iter().map(|pod| cluster.pod(*pod)).filter(|pod| !pod.ours) {
+            staying.add(cluster.class(pod.class));
+        }
+        let drained = View { load: std::borrow::Cow::Owned(staying), claimed: false };
+        let copies = filter::copies_max(pod_class, node, &drained);
+        let now = filter::copies_max(pod_class, node, &filter::view(cluster, id, priority));
+        if copies > 0 {
+            nodes.push((Reverse(now), copies, id));
+        }
+    }
+    nodes.sort_unstable();
+    nodes
+}
