@@ -222,12 +222,9 @@ impl Naive {
     fn fit_score(&self, node: usize, class: &Prepared) -> i64 {
         let place = &self.nodes[node];
         let columns = self.fit.iter().filter_map(|(resource, weight)| match *resource {
-            CPU | MEMORY => place.column(
-                *resource,
-                *weight,
-                class.requests_for_scores[*resource],
-                place.used_for_scores[*resource],
-            ),
+            CPU | MEMORY => {
+                place.column(*resource, *weight, class.requests_for_scores[*resource], place.used_for_scores[*resource])
+            }
             _ => place.column(*resource, *weight, class.requests[*resource], place.used[*resource]),
         });
         scores::fullness(&self.strategy, columns)
@@ -240,8 +237,8 @@ impl Naive {
         }
         let place = &self.nodes[node];
         let columns = self.balanced.iter();
-        let columns = columns
-            .filter_map(|resource| place.column(*resource, 1, class.requests[*resource], place.used[*resource]));
+        let columns =
+            columns.filter_map(|resource| place.column(*resource, 1, class.requests[*resource], place.used[*resource]));
         scores::balance(&columns.collect::<Vec<_>>())
     }
 }
@@ -342,7 +339,8 @@ mod tests {
 
     #[test]
     fn totals_by_hand() {
-        let node = |name: &str, cpu| NodeSpec { name: name.into(), allocatable: amounts(cpu, 10), ..NodeSpec::default() };
+        let node =
+            |name: &str, cpu| NodeSpec { name: name.into(), allocatable: amounts(cpu, 10), ..NodeSpec::default() };
         let mut naive = Naive::new(&[node("a", 4000), node("b", 8000), node("c", 500)], &Scoring::default());
         let pod = class(1000, 5);
         // Taints 300, no preference, fit (75 + 50) / 2 = 62, balance 50 + (50 + 87 - 100) / 2 = 68.
