@@ -236,10 +236,8 @@ impl Naive {
             return 0;
         }
         let place = &self.nodes[node];
-        let columns = self.balanced.iter();
-        let columns =
-            columns.filter_map(|resource| place.column(*resource, 1, class.requests[*resource], place.used[*resource]));
-        scores::balance(&columns.collect::<Vec<_>>())
+        let column = |resource: &usize| place.column(*resource, 1, class.requests[*resource], place.used[*resource]);
+        scores::balance(self.balanced.iter().filter_map(column))
     }
 }
 

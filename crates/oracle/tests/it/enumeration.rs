@@ -1,6 +1,6 @@
 //! The brute force against a still more brutish one: every assignment, one by one, nothing remembered.
 
-use muster_oracle::brute::{Lot, placeable};
+use muster_oracle::brute::Lot;
 use muster_oracle::random::Random;
 
 use crate::instance;
@@ -14,7 +14,7 @@ fn the_brute_force_agrees_with_counting_everything_out() {
     let (mut yes, mut no) = (0, 0);
     for_each_seed(CASES, |seed| {
         let gang = small_gang(&mut Random::new(seed));
-        let answer = placeable(&gang.nodes, &gang.occupied, &gang.lots, &gang.needs);
+        let answer = gang.placeable();
         assert_eq!(answer, counted_out(&gang), "{gang:#?}");
         *(if answer { &mut yes } else { &mut no }) += 1;
     });
@@ -35,7 +35,7 @@ fn small_gang(random: &mut Random) -> Gang {
         lots.push(Lot { class, subset: random.below(subsets), count: size as u32 });
     }
     let needs = (0..subsets).map(|_| random.below(3) as u32).collect();
-    Gang { nodes, occupied, lots, needs }
+    Gang { nodes, occupied, lots, needs, ..Gang::default() }
 }
 
 fn counted_out(gang: &Gang) -> bool {

@@ -2,7 +2,7 @@
 
 use muster_engine::diagnosis::{Proof, Shortfall};
 use muster_engine::model::class::ClassSpec;
-use muster_oracle::brute::{Lot, placeable};
+use muster_oracle::brute::Lot;
 use muster_oracle::naive::Naive;
 use muster_oracle::random::Random;
 
@@ -20,7 +20,7 @@ fn the_verdict_is_exact_and_the_surplus_is_placed_too() {
         let class = &gang.lots[0].class;
         let (mut full, room) = filled(gang.naive(), gang.nodes.len(), class);
         let most = room.min(gang.pods());
-        let possible = placeable(&gang.nodes, &gang.occupied, &gang.lots, &gang.needs);
+        let possible = gang.placeable();
         match gang.play() {
             Outcome::Placed(bound) => {
                 assert!(possible, "placed what cannot be placed: {gang:#?}");
@@ -41,11 +41,12 @@ fn the_verdict_is_exact_and_the_surplus_is_placed_too() {
 
 /// A refusal must be a proof, say whether it is for ever, and count right.
 fn check_refused(gang: &Gang, shortfall: &Shortfall, most: u32, full: &mut Naive) {
-    let ever = placeable(&gang.nodes, &[], &gang.lots, &gang.needs);
+    let ever = gang.placeable_when_empty();
     let proof = if ever { Proof::Impossible } else { Proof::NeverFits };
     assert_eq!(shortfall.proof, proof, "{gang:#?}");
+    let held = gang.held.len() as u32;
     let told = (shortfall.minimum, shortfall.held, shortfall.waiting, shortfall.would_fit);
-    assert_eq!(told, (gang.needs.iter().sum(), 0, gang.pods(), most), "{gang:#?}");
+    assert_eq!(told, (gang.needs.iter().sum::<u32>() + held, held, gang.pods(), most), "{gang:#?}");
     for kind in &shortfall.kinds {
         assert_eq!(kind.fit, recount(full, gang.nodes.len(), &gang.lots[0].class), "{gang:#?}");
     }
@@ -56,7 +57,7 @@ fn check_refused(gang: &Gang, shortfall: &Shortfall, most: u32, full: &mut Naive
 fn like_gang(random: &mut Random) -> Gang {
     let count = 1 + random.below(5);
     let nodes = (0..count).map(|number| instance::node(random, number)).collect();
-    let occupied = if random.chance(60) { instance::occupied(random, count) } else { Vec::new() };
+    let occupied = if random.chance(80) { instance::occupied(random, count) } else { Vec::new() };
     let class = instance::class(random, count, 5);
     let subsets = if random.chance(30) { 2 } else { 1 };
     let (mut lots, mut needs) = (Vec::new(), Vec::new());
@@ -65,7 +66,9 @@ fn like_gang(random: &mut Random) -> Gang {
         lots.push(Lot { class: class.clone(), subset, count: pods });
         needs.push(random.between(1, i64::from(pods)) as u32);
     }
-    Gang { nodes, occupied, lots, needs }
+    let members_there = if random.chance(25) { 1 + random.below(2) } else { 0 };
+    let held = (0..members_there).map(|_| (random.below(count), random.below(subsets))).collect();
+    Gang { nodes, occupied, held, lots, needs }
 }
 
 /// The cluster with as many pods of the class as fit, and how many they are: what fits on one node does not depend

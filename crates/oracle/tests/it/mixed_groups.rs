@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use muster_engine::diagnosis::Proof;
 use muster_engine::model::class::ClassSpec;
 use muster_engine::model::node::NodeSpec;
-use muster_oracle::brute::{Lot, placeable};
+use muster_oracle::brute::Lot;
 use muster_oracle::random::Random;
 
 use crate::instance::{self, GIB, GPU};
@@ -27,6 +27,8 @@ struct Tally {
     missed: u32,
     /// Not placeable and proven so.
     proven: u32,
+    /// Of these: not placeable on an empty cluster either, said or not.
+    for_ever: u32,
     /// Not placeable and not found.
     not_found: u32,
     /// Placeable, but not for the naive scheduler.
@@ -50,7 +52,7 @@ fn nothing_is_claimed_wrongly_and_hardly_anything_is_missed() {
 }
 
 fn judge(gang: &Gang, tally: &mut Tally) {
-    let possible = placeable(&gang.nodes, &gang.occupied, &gang.lots, &gang.needs);
+    let possible = gang.placeable();
     match gang.play() {
         Outcome::Placed(bound) => {
             assert!(possible, "placed what cannot be placed: {gang:#?}");
@@ -64,9 +66,10 @@ fn judge(gang: &Gang, tally: &mut Tally) {
             }
             Proof::Impossible | Proof::NeverFits => {
                 assert!(!possible, "proved what is not true: {gang:#?}");
-                let ever = placeable(&gang.nodes, &[], &gang.lots, &gang.needs);
+                let ever = gang.placeable_when_empty();
                 assert!(shortfall.proof == Proof::Impossible || !ever, "not for ever: {gang:#?}");
                 tally.proven += 1;
+                tally.for_ever += u32::from(!ever);
             }
         },
     }
@@ -107,23 +110,25 @@ fn of_larger_groups_that_fill_the_nodes_none_is_called_impossible() {
 fn larger_gang(random: &mut Random) -> Gang {
     let count = 4 + random.below(9);
     let kinds = 2 + random.below(5);
-    let used = &RESOURCES[..1 + random.below(3)];
+    let used = &RESOURCES[..=random.below(3)];
     let mut lots: Vec<Lot> =
         (0..kinds).map(|_| Lot { class: kind_of_pod(random, used, 0), subset: 0, count: 1 }).collect();
     for _ in kinds..(count * (2 + random.below(4))) {
         lots[random.below(kinds)].count += 1;
     }
     let mut nodes = nodes_around(random, count, &lots, &[]);
-    nodes.iter_mut().for_each(|node| node.taints.clear());
+    for node in &mut nodes {
+        node.taints.clear();
+    }
     let needs = vec![lots.iter().map(|lot| lot.count).sum()];
-    Gang { nodes, occupied: Vec::new(), lots, needs }
+    Gang { nodes, lots, needs, ..Gang::default() }
 }
 
 fn mixed_gang(random: &mut Random) -> Gang {
     let count = 2 + random.below(4);
     let kinds = 2 + random.below(3);
     let picky = random.chance(30);
-    let used = &RESOURCES[..1 + random.below(3)];
+    let used = &RESOURCES[..=random.below(3)];
     let mut lots: Vec<Lot> = (0..kinds)
         .map(|kind| Lot { class: kind_of_pod(random, used, if picky { count } else { 0 }), subset: kind, count: 1 })
         .collect();
@@ -132,13 +137,16 @@ fn mixed_gang(random: &mut Random) -> Gang {
     }
     let occupied: Vec<(usize, ClassSpec)> =
         (0..random.below(3)).map(|_| (random.below(count), kind_of_pod(random, used, 0))).collect();
-    let mut nodes = nodes_around(random, count, &lots, &occupied);
-    if random.chance(35) {
-        take_a_bit(random, &mut nodes);
-    }
     let needs = divide_into_subsets(random, &mut lots);
     random.shuffle(&mut lots);
-    Gang { nodes, occupied, lots, needs }
+    let members_there = if random.chance(20) { 1 + random.below(2) } else { 0 };
+    let held = (0..members_there).map(|_| (random.below(count), random.below(kinds))).collect();
+    let mut gang = Gang { nodes: Vec::new(), occupied, held, lots, needs };
+    gang.nodes = nodes_around(random, count, &gang.lots, &gang.there());
+    if random.chance(35) {
+        take_a_bit(random, &mut gang.nodes);
+    }
+    gang
 }
 
 /// A pod of one to five units of each resource; with demands on its node if there are nodes to name.
@@ -166,7 +174,7 @@ fn unit(resource: &str) -> i64 {
 }
 
 /// Nodes that are just large enough for one placement of all the pods.
-fn nodes_around(random: &mut Random, count: usize, lots: &[Lot], occupied: &[(usize, ClassSpec)]) -> Vec<NodeSpec> {
+fn nodes_around(random: &mut Random, count: usize, lots: &[Lot], there: &[(usize, ClassSpec)]) -> Vec<NodeSpec> {
     let mut nodes: Vec<NodeSpec> = (0..count).map(|number| instance::node(random, number)).collect();
     for node in &mut nodes {
         node.allocatable = [("pods".to_owned(), 0)].into();
@@ -180,8 +188,12 @@ fn nodes_around(random: &mut Random, count: usize, lots: &[Lot], occupied: &[(us
         }
         *nodes[node].allocatable.entry("pods".to_owned()).or_default() += 1;
     };
-    pods.for_each(|class| put(random.below(count), class));
-    occupied.iter().for_each(|(node, class)| put(*node, class));
+    for class in pods {
+        put(random.below(count), class);
+    }
+    for (node, class) in there {
+        put(*node, class);
+    }
     for node in &mut nodes {
         if random.chance(80) {
             node.allocatable.insert("pods".to_owned(), 110);

@@ -46,7 +46,7 @@ fn a_gang_sees_nominations_as_pods_that_are_there() {
         let mut kept: Vec<(usize, ClassSpec)> = gang.occupied.clone();
         kept.extend(counting.map(|(_, node, class)| (*node, class.clone())));
         let possible = placeable(&gang.nodes, &kept, &gang.lots, &gang.needs);
-        changed += u32::from(possible != placeable(&gang.nodes, &gang.occupied, &gang.lots, &gang.needs));
+        changed += u32::from(possible != gang.placeable());
         match gang.outcome(commands(&gang, &nominations)) {
             Outcome::Placed(bound) => {
                 assert!(possible, "took what is kept for others: {gang:#?} {nominations:#?}");
@@ -72,7 +72,7 @@ fn contested(random: &mut Random) -> (Gang, Vec<(i32, usize, ClassSpec)>) {
     let needs = vec![random.between(1, i64::from(pods)) as u32];
     let mut nomination = || (random.between(4, 6) as i32, random.below(count), instance::class(random, count, 5));
     let nominations = (0..4).map(|_| nomination()).collect();
-    (Gang { nodes, occupied, lots, needs }, nominations)
+    (Gang { nodes, occupied, lots, needs, ..Gang::default() }, nominations)
 }
 
 fn commands(gang: &Gang, nominations: &[(i32, usize, ClassSpec)]) -> Vec<Command> {

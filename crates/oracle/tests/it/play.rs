@@ -8,17 +8,20 @@ use muster_engine::model::class::ClassSpec;
 use muster_engine::model::group::{GroupKey, GroupSpec, Policy, Subset};
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::{Membership, PodName, PodSpec};
-use muster_engine::{Command, Config, Diagnosis, Engine, Observation, Report, Scoring, invariants};
-use muster_oracle::brute::Lot;
+use muster_engine::{Command, Config, Diagnosis, Engine, MemberVerdict, Observation, Report, Scoring, invariants};
+use muster_oracle::brute::{Lot, placeable};
 use muster_oracle::naive::{Naive, WhyNot};
 
 /// A gang and the cluster that it wants to go to.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Gang {
     pub(crate) nodes: Vec<NodeSpec>,
     pub(crate) occupied: Vec<(usize, ClassSpec)>,
+    /// Members that are bound already: the node and the lot of each. They are not counted in the lots or the needs.
+    pub(crate) held: Vec<(usize, usize)>,
+    /// The members that wait.
     pub(crate) lots: Vec<Lot>,
-    /// How many of each subset are needed; a lone one is a plain minimum.
+    /// How many more of each subset are needed; a lone subset is a plain minimum.
     pub(crate) needs: Vec<u32>,
 }
 
@@ -35,11 +38,27 @@ impl Gang {
         self.lots.iter().map(|lot| lot.count).sum()
     }
 
+    /// All pods that are on nodes.
+    pub(crate) fn there(&self) -> Vec<(usize, ClassSpec)> {
+        let held = self.held.iter().map(|(node, lot)| (*node, self.lots[*lot].class.clone()));
+        self.occupied.iter().cloned().chain(held).collect()
+    }
+
+    /// Whether what waits can be placed.
+    pub(crate) fn placeable(&self) -> bool {
+        placeable(&self.nodes, &self.there(), &self.lots, &self.needs)
+    }
+
+    /// Whether what waits could be placed if there were nobody else.
+    pub(crate) fn placeable_when_empty(&self) -> bool {
+        placeable(&self.nodes, &[], &self.lots, &self.needs)
+    }
+
     /// The cluster with the pods that were there before.
     pub(crate) fn naive(&self) -> Naive {
         let mut naive = Naive::new(&self.nodes, &Scoring::default());
-        for (node, class) in &self.occupied {
-            naive.occupy(*node, class);
+        for (node, class) in self.there() {
+            naive.occupy(node, &class);
         }
         naive
     }
@@ -49,25 +68,34 @@ impl Gang {
     }
 
     fn spec(&self) -> GroupSpec {
-        let [need] = self.needs[..] else {
-            let subsets = self.needs.iter().enumerate();
-            let subsets = subsets.map(|(number, need)| Subset { name: subset_name(number), min_member: *need });
-            return GroupSpec::with_policy(Self::key(), Policy::Subsets(subsets.collect()));
-        };
-        GroupSpec::gang(Self::key(), need)
+        let mut minimums = self.needs.clone();
+        for (_, lot) in &self.held {
+            minimums[self.lots[*lot].subset] += 1;
+        }
+        if let [min_count] = minimums[..] {
+            return GroupSpec::gang(Self::key(), min_count);
+        }
+        let subsets = minimums.into_iter().enumerate();
+        let subsets = subsets.map(|(number, min_member)| Subset { name: subset_name(number), min_member });
+        GroupSpec::with_policy(Self::key(), Policy::Subsets(subsets.collect()))
     }
 
-    fn members(&self) -> impl Iterator<Item = PodSpec> + '_ {
-        self.lots.iter().enumerate().flat_map(|(number, lot)| {
-            let class = Arc::new(lot.class.clone());
-            let subset = if self.needs.len() == 1 { String::new() } else { subset_name(lot.subset) };
-            (0..lot.count).map(move |pod| PodSpec {
-                membership: Some(Membership { group: Self::key(), subset: subset.clone() }),
-                ours: true,
-                controlled: true,
-                ..self::pod(&format!("{number}-{pod}"), &class)
-            })
-        })
+    fn members(&self) -> Vec<PodSpec> {
+        let held = self.held.iter().enumerate().map(|(number, (node, lot))| PodSpec {
+            node: Some(self.nodes[*node].name.clone()),
+            ..self.member(*lot, &format!("held-{number}"))
+        });
+        let waiting = self.lots.iter().enumerate();
+        let waiting =
+            waiting.flat_map(|(lot, Lot { count, .. })| (0..*count).map(move |pod| (lot, format!("{lot}-{pod}"))));
+        held.chain(waiting.map(|(lot, name)| self.member(lot, &name))).collect()
+    }
+
+    fn member(&self, lot: usize, name: &str) -> PodSpec {
+        let Lot { class, subset, .. } = &self.lots[lot];
+        let subset = if self.needs.len() == 1 { String::new() } else { subset_name(*subset) };
+        let membership = Some(Membership { group: Self::key(), subset });
+        PodSpec { membership, ours: true, controlled: true, ..pod(name, &Arc::new(class.clone())) }
     }
 
     /// Shows the whole instance to a new engine.
@@ -91,9 +119,7 @@ impl Gang {
                     bound.push((lot.parse().expect("a lot's number"), node));
                     assert!(seen.insert(pod.uid.clone()), "{pod} is bound twice");
                 }
-                Command::Report(Report { diagnosis: Diagnosis::GroupUnschedulable(shortfall), .. }) => {
-                    refused = Some(shortfall);
-                }
+                Command::Report(report) => refused = Some(shortfall(&report)),
                 other => panic!("not expected here: {other:?}"),
             }
         }
@@ -118,6 +144,17 @@ impl Gang {
         assert!(enough, "{placed:?} were bound: {self:?}");
         naive
     }
+}
+
+/// The shortfall that a report tells of; what the members are told must add up to it.
+fn shortfall(report: &Report) -> Shortfall {
+    let Diagnosis::GroupUnschedulable(shortfall) = &report.diagnosis else {
+        panic!("not a refusal of a group: {report:?}");
+    };
+    let would_fit = report.members.iter().filter(|(_, verdict)| *verdict == MemberVerdict::WouldFit).count();
+    let told = (report.members.len() as u32, would_fit as u32);
+    assert_eq!(told, (shortfall.waiting, shortfall.would_fit), "{report:?}");
+    shortfall.clone()
 }
 
 fn subset_name(number: usize) -> String {

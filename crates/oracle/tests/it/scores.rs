@@ -41,9 +41,8 @@ fn a_refusal_is_about_the_pod_itself_and_not_about_one_that_is_gone() {
         let class = Arc::new(instance::plain_class([(resource.to_owned(), amount)].into()));
         see(&mut engine, Observation::PodSeen(PodSpec { ours: true, ..pod(name, &class) }));
         let commands = decide(&mut engine);
-        let [Command::Report(Report { diagnosis: Diagnosis::PodUnschedulable { fit, .. }, .. })] = &commands[..] else {
-            panic!("not a refusal: {commands:?}");
-        };
+        let [Command::Report(report)] = &commands[..] else { panic!("not a report: {commands:?}") };
+        let Diagnosis::PodUnschedulable { fit, .. } = &report.diagnosis else { panic!("not a refusal: {report:?}") };
         assert_eq!(fit.rejections, [(Rejection::Insufficient { resource: resource.to_owned() }, 1)], "{name}");
         see(&mut engine, Observation::PodGone { uid: name.to_owned() });
     }
@@ -123,7 +122,7 @@ impl Run {
                 }
                 self.placed.push((name, chosen, class));
             }
-            (Command::Report(report), None) => self.check_refused(&before, &class, &name, report),
+            (Command::Report(report), None) => self.check_refused(&before, &class, &name, &report),
             (command, chosen) => panic!("{command:?}, but the naive choice is {chosen:?} of {totals:?} for {class:#?}"),
         }
         if self.random.chance(15) {
@@ -135,17 +134,16 @@ impl Run {
         chosen.is_some()
     }
 
-    fn check_refused(&mut self, before: &Naive, class: &ClassSpec, name: &str, report: Report) {
-        let Report { subject: Subject::Pod(id), diagnosis: Diagnosis::PodUnschedulable { fit, never, .. }, .. } =
-            report
+    fn check_refused(&mut self, before: &Naive, class: &ClassSpec, name: &str, report: &Report) {
+        let (Subject::Pod(id), Diagnosis::PodUnschedulable { fit, never, .. }) = (&report.subject, &report.diagnosis)
         else {
             panic!("not a refusal of a pod: {report:?}");
         };
         assert_eq!(id.uid, name);
-        assert_eq!(fit, recount(before, self.nodes.len(), class), "{class:#?} on {:#?}", self.nodes);
+        assert_eq!(*fit, recount(before, self.nodes.len(), class), "{class:#?} on {:#?}", self.nodes);
         let empty = Naive::new(&self.nodes, &self.scoring);
         let nowhere = (0..self.nodes.len()).all(|node| !empty.feasible(node, class));
-        assert_eq!(never, nowhere, "{class:#?} on {:#?}", self.nodes);
+        assert_eq!(*never, nowhere, "{class:#?} on {:#?}", self.nodes);
         // A pod that waits goes first when there is room again, so like pods behind it would not be looked at.
         see(&mut self.engine, Observation::PodGone { uid: name.to_owned() });
     }
