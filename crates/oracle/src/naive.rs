@@ -9,7 +9,7 @@ mod scores;
 
 use std::collections::BTreeMap;
 
-use muster_engine::model::class::{ClassSpec, ScoringRequest};
+use muster_engine::model::class::ClassSpec;
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::port::HostPort;
 use muster_engine::{Scoring, Strategy};
@@ -124,12 +124,13 @@ impl Naive {
     pub fn prepare(&self, class: &ClassSpec) -> Prepared {
         let asked = class.requests.iter().filter(|(_, amount)| **amount > 0);
         let unheard_of = asked.filter(|(name, _)| !self.names.contains(name)).map(|(name, _)| name.clone()).collect();
-        let both = |request: ScoringRequest| [request.cpu_milli, request.memory_bytes];
+        let asked_for_scores = [class.scoring_cpu_milli, class.scoring_memory_bytes];
+        let placed = class.placed_scoring.map(|placed| [placed.cpu_milli, placed.memory_bytes]);
         Prepared {
             requests: by_number(&class.requests, &self.names),
             unheard_of,
-            requests_for_scores: [class.scoring_cpu_milli, class.scoring_memory_bytes],
-            requests_for_scores_when_placed: both(class.scoring_when_placed()),
+            requests_for_scores: asked_for_scores,
+            requests_for_scores_when_placed: placed.unwrap_or(asked_for_scores),
             ports: class.host_ports.clone(),
             suits: self.nodes.iter().map(|node| Suits::new(class, &node.spec)).collect(),
         }
@@ -236,10 +237,8 @@ impl Naive {
             return 0;
         }
         let place = &self.nodes[node];
-        let columns = self.balanced.iter();
-        let columns =
-            columns.filter_map(|resource| place.column(*resource, 1, class.requests[*resource], place.used[*resource]));
-        scores::balance(&columns.collect::<Vec<_>>())
+        let column = |resource: &usize| place.column(*resource, 1, class.requests[*resource], place.used[*resource]);
+        scores::balance(self.balanced.iter().filter_map(column))
     }
 }
 

@@ -13,7 +13,7 @@ impl Random {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -24,18 +24,18 @@ impl Random {
     /// A number from 0 to `bound - 1`. The bias is far below what a test could see.
     pub fn below(&mut self, bound: usize) -> usize {
         assert!(bound > 0, "there is no number below zero");
-        (self.next() % bound as u64) as usize
+        (self.draw() % bound as u64) as usize
     }
 
     /// A number from `low` to `high`, both included.
     pub fn between(&mut self, low: i64, high: i64) -> i64 {
         assert!(low <= high, "{low} to {high} is no range");
-        low + (self.next() % (high - low + 1) as u64) as i64
+        low + (self.draw() % (high - low + 1) as u64) as i64
     }
 
     /// True so many times in a hundred.
     pub fn chance(&mut self, percent: u64) -> bool {
-        self.next() % 100 < percent
+        self.draw() % 100 < percent
     }
 
     /// One of the items.
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn the_first_numbers_are_those_of_the_published_algorithm() {
         let mut random = Random::new(1_234_567);
-        let first: Vec<u64> = (0..3).map(|_| random.next()).collect();
+        let first: Vec<u64> = (0..3).map(|_| random.draw()).collect();
         assert_eq!(first, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
     }
 

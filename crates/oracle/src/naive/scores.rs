@@ -64,31 +64,33 @@ fn broken_line(shape: &[ShapePoint], utilization: i64) -> i64 {
 }
 
 /// NodeResourcesBalancedAllocation: what the pod does to the evenness of the node.
-pub(super) fn balance(columns: &[Column]) -> i64 {
-    let with = evenness(columns.iter().map(|column| (column.requested, column.allocatable)));
-    let without = evenness(columns.iter().map(|column| (column.allocated, column.allocatable)));
+pub(super) fn balance(columns: impl Iterator<Item = Column> + Clone) -> i64 {
+    let with = evenness(columns.clone().map(|column| (column.requested, column.allocatable)));
+    let without = evenness(columns.map(|column| (column.allocated, column.allocatable)));
     SCORE_MAX / 2 + (SCORE_MAX / 2 + with - without) / 2
 }
 
-fn evenness(columns: impl Iterator<Item = (i64, i64)>) -> i64 {
-    let fractions: Vec<f64> = columns.map(|(used, all)| (used as f64 / all as f64).min(1.0)).collect();
-    let deviation = match fractions[..] {
-        [] | [_] => 0.0,
-        [one, two] => ((one - two) / 2.0).abs(),
-        _ => {
-            let count = fractions.len() as f64;
-            let mut total = 0.0;
-            for fraction in &fractions {
-                total += fraction;
-            }
+/// Looks at the columns several times rather than keep them: this is done for every pod and node.
+fn evenness(columns: impl Iterator<Item = (i64, i64)> + Clone) -> i64 {
+    let fractions = columns.map(|(used, all)| (used as f64 / all as f64).min(1.0));
+    let (mut count, mut total) = (0.0, 0.0);
+    for fraction in fractions.clone() {
+        count += 1.0;
+        total += fraction;
+    }
+    let mut first_two = fractions.clone();
+    let deviation = match (first_two.next(), first_two.next(), first_two.next()) {
+        (Some(one), Some(two), None) => f64::abs((one - two) / 2.0),
+        (Some(_), Some(_), Some(_)) => {
             let mean = total / count;
             let mut squares = 0.0;
-            for fraction in &fractions {
+            for fraction in fractions {
                 // Kubernetes rounds after the multiplication: no fused form here.
                 squares += (fraction - mean) * (fraction - mean);
             }
             f64::sqrt(squares / count)
         }
+        _ => 0.0,
     };
     ((1.0 - deviation) * SCORE_MAX as f64) as i64
 }
@@ -115,8 +117,8 @@ mod tests {
 
     #[test]
     fn balance_is_better_where_the_pod_evens_things_out() {
-        assert_eq!(balance(&[column(0, 5, 10), column(5, 0, 10)]), 50 + (50 + 100 - 75) / 2);
-        assert_eq!(balance(&[column(5, 5, 10), column(5, 0, 10)]), 50 + (50 + 75 - 100) / 2);
-        assert_eq!(balance(&[column(0, 5, 10)]), 75);
+        assert_eq!(balance([column(0, 5, 10), column(5, 0, 10)].into_iter()), 50 + (50 + 100 - 75) / 2);
+        assert_eq!(balance([column(5, 5, 10), column(5, 0, 10)].into_iter()), 50 + (50 + 75 - 100) / 2);
+        assert_eq!(balance([column(0, 5, 10)].into_iter()), 75);
     }
 }
