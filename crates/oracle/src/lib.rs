@@ -8,3 +8,4 @@
 pub mod brute;
 pub mod naive;
 pub mod random;
+pub mod seeds;

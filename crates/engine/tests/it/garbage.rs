@@ -11,7 +11,8 @@ use muster_engine::model::port::{HostPort, Protocol};
 use muster_engine::model::taint::{Effect, Taint, Toleration};
 use muster_engine::{BindOutcome, Config, Engine, Observation, TakeBackOutcome, invariants};
 
-use crate::random::{Random, seeds};
+use muster_oracle::random::Random;
+use muster_oracle::seeds::for_each_seed;
 
 const WORDS: [&str; 6] = ["", "a", "b", "node.kubernetes.io/unschedulable", "\u{0}\u{1F600}", "7"];
 
@@ -19,31 +20,31 @@ struct Fool(Random);
 
 impl Fool {
     fn word(&mut self) -> String {
-        (*self.0.pick(&WORDS).unwrap()).to_owned()
+        (*self.0.pick(&WORDS)).to_owned()
     }
 
     fn amount(&mut self) -> i64 {
         const AMOUNTS: [i64; 9] = [0, 1, 2, 1000, 1 << 50, (1 << 50) + 1, -1, i64::MAX, i64::MIN];
         // Mostly sensible, or nothing would ever be placed.
-        if self.0.percent(80) { self.0.below(5) as i64 } else { *self.0.pick(&AMOUNTS).unwrap() }
+        if self.0.chance(80) { self.0.below(5) as i64 } else { *self.0.pick(&AMOUNTS) }
     }
 
     fn amounts(&mut self) -> std::collections::BTreeMap<String, i64> {
         let mut amounts = std::collections::BTreeMap::new();
         for name in ["cpu", "memory", "pods", "x.io/y"] {
-            if self.0.percent(60) {
+            if self.0.chance(60) {
                 let amount = self.amount();
                 amounts.insert(name.to_owned(), amount);
             }
         }
-        if self.0.percent(3) {
+        if self.0.chance(3) {
             amounts.insert(format!("r{}", self.0.below(2000)), 1);
         }
         amounts
     }
 
     fn effect(&mut self) -> Effect {
-        *self.0.pick(&[Effect::NoSchedule, Effect::PreferNoSchedule, Effect::NoExecute]).unwrap()
+        *self.0.pick(&[Effect::NoSchedule, Effect::PreferNoSchedule, Effect::NoExecute])
     }
 
     fn term(&mut self) -> NodeTerm {
@@ -60,25 +61,25 @@ impl Fool {
             Requirement { key: self.word(), demand }
         });
         let labels = labels.collect();
-        let names = if self.0.percent(20) { vec![NameDemand::IsNot(self.word())] } else { vec![] };
+        let names = if self.0.chance(20) { vec![NameDemand::IsNot(self.word())] } else { vec![] };
         NodeTerm { labels, names }
     }
 
     fn class(&mut self) -> ClassSpec {
         let port = |fool: &mut Self| HostPort {
-            address: fool.0.percent(30).then(|| fool.word()),
-            protocol: *fool.0.pick(&[Protocol::Tcp, Protocol::Udp]).unwrap(),
+            address: fool.0.chance(30).then(|| fool.word()),
+            protocol: *fool.0.pick(&[Protocol::Tcp, Protocol::Udp]),
             port: fool.0.below(3) as u16,
         };
-        let rare = self.0.percent(20);
+        let rare = self.0.chance(20);
         ClassSpec {
             requests: self.amounts(),
             scoring_cpu_milli: self.amount(),
             scoring_memory_bytes: self.amount(),
             placed_scoring: None,
-            node_name: (rare && self.0.percent(20)).then(|| self.word()),
+            node_name: (rare && self.0.chance(20)).then(|| self.word()),
             node_selector: if rare { [(self.word(), self.word())].into() } else { [].into() },
-            required_terms: (rare && self.0.percent(30)).then(|| (0..self.0.below(3)).map(|_| self.term()).collect()),
+            required_terms: (rare && self.0.chance(30)).then(|| (0..self.0.below(3)).map(|_| self.term()).collect()),
             preferred_terms: (0..if rare { self.0.below(3) } else { 0 })
                 .map(|_| PreferredTerm { weight: self.0.below(120) as i32 - 5, term: self.term() })
                 .collect(),
@@ -90,18 +91,18 @@ impl Fool {
     }
 
     fn group_key(&mut self) -> GroupKey {
-        let name = if self.0.percent(95) { format!("g{}", self.0.below(4)) } else { self.word() };
+        let name = if self.0.chance(95) { format!("g{}", self.0.below(4)) } else { self.word() };
         GroupKey { name, ..GroupKey::default() }
     }
 
     fn count(&mut self) -> u32 {
-        if self.0.percent(90) { 1 + self.0.below(4) as u32 } else { *self.0.pick(&[0, u32::MAX, 1 << 31]).unwrap() }
+        if self.0.chance(90) { 1 + self.0.below(4) as u32 } else { *self.0.pick(&[0, u32::MAX, 1 << 31]) }
     }
 
     fn group(&mut self) -> GroupSpec {
         let policy = match self.0.below(4) {
             0 | 1 => Policy::Gang { min_count: self.count() },
-            2 => Policy::Basic { desired_count: self.0.percent(50).then(|| self.count()) },
+            2 => Policy::Basic { desired_count: self.0.chance(50).then(|| self.count()) },
             _ => Policy::Subsets(
                 (0..self.0.below(4)).map(|_| Subset { name: self.word(), min_member: self.count() }).collect(),
             ),
@@ -112,41 +113,41 @@ impl Fool {
             1 => GroupPriority::LowestMember,
             _ => GroupPriority::SharedByMembers,
         };
-        spec.schedule_timeout_ms = self.0.percent(50).then(|| self.0.next() >> self.0.below(64));
-        spec.parent = self.0.percent(10).then(|| self.group_key());
-        spec.scheduled_before = self.0.percent(10);
-        if self.0.percent(5) {
+        spec.schedule_timeout_ms = self.0.chance(50).then(|| self.0.draw() >> self.0.below(64));
+        spec.parent = self.0.chance(10).then(|| self.group_key());
+        spec.scheduled_before = self.0.chance(10);
+        if self.0.chance(5) {
             spec.topology = vec![TopologyConstraint { key: self.word(), required: true }];
         }
         spec
     }
 
     fn name(&mut self) -> Arc<PodName> {
-        let uid = if self.0.percent(97) { format!("u{}", self.0.below(25)) } else { self.word() };
+        let uid = if self.0.chance(97) { format!("u{}", self.0.below(25)) } else { self.word() };
         Arc::new(PodName { namespace: "ns".into(), name: uid.clone(), uid })
     }
 
     fn node_name(&mut self) -> String {
-        if self.0.percent(95) { format!("n{}", self.0.below(5)) } else { self.word() }
+        if self.0.chance(95) { format!("n{}", self.0.below(5)) } else { self.word() }
     }
 
     fn pod(&mut self) -> PodSpec {
         const PHASES: [Phase; 6] =
             [Phase::Pending, Phase::Pending, Phase::Running, Phase::Succeeded, Phase::Failed, Phase::Refused];
-        let membership = self.0.percent(60).then(|| Membership { group: self.group_key(), subset: String::new() });
+        let membership = self.0.chance(60).then(|| Membership { group: self.group_key(), subset: String::new() });
         PodSpec {
             id: self.name(),
             class: Arc::new(self.class()),
             priority: self.0.below(3) as i32,
             membership,
-            ours: self.0.percent(85),
-            gated: self.0.percent(10),
-            created_ms: self.0.next() >> self.0.below(64),
-            node: self.0.percent(20).then(|| self.node_name()),
-            nominated: self.0.percent(15).then(|| self.node_name()),
-            phase: *self.0.pick(&PHASES).unwrap(),
-            terminating: self.0.percent(8),
-            controlled: self.0.percent(70),
+            ours: self.0.chance(85),
+            gated: self.0.chance(10),
+            created_ms: self.0.draw() >> self.0.below(64),
+            node: self.0.chance(20).then(|| self.node_name()),
+            nominated: self.0.chance(15).then(|| self.node_name()),
+            phase: *self.0.pick(&PHASES),
+            terminating: self.0.chance(8),
+            controlled: self.0.chance(70),
         }
     }
 
@@ -159,7 +160,7 @@ impl Fool {
                 taints: (0..self.0.below(2))
                     .map(|_| Taint { key: self.word(), value: self.word(), effect: self.effect() })
                     .collect(),
-                unschedulable: self.0.percent(10),
+                unschedulable: self.0.chance(10),
                 allocatable: self.amounts(),
             }),
             3 => Observation::NodeGone { name: self.node_name() },
@@ -190,27 +191,27 @@ impl Fool {
 
 #[test]
 fn no_stream_of_observations_breaks_it() {
-    for seed in seeds(2_000) {
+    for_each_seed(2_000, |seed| {
         let mut fool = Fool(Random::new(seed));
         let mut engine = Engine::new(Config::default()).unwrap();
         let mut now = 0;
         let mut refused = 0;
         for step in 0..150 {
             // Clocks jump, also backwards.
-            now = if fool.0.percent(5) { fool.0.next() >> fool.0.below(64) } else { now + fool.0.below(3_000) };
+            now = if fool.0.chance(5) { fool.0.draw() >> fool.0.below(64) } else { now + fool.0.below(3_000) as u64 };
             let observation = fool.observation();
             let text = format!("{observation:?}");
             refused += usize::from(engine.observe(now, observation).is_err());
             let verdict = invariants::check(&engine);
-            assert_eq!(verdict, Ok(()), "MUSTER_SEED={seed} step {step}: {text}");
+            assert_eq!(verdict, Ok(()), "step {step}: {text}");
             for _ in 0..fool.0.below(3) {
                 engine.decide(now);
                 let verdict = invariants::check(&engine);
-                assert_eq!(verdict, Ok(()), "MUSTER_SEED={seed} step {step}: decision after {text}");
+                assert_eq!(verdict, Ok(()), "step {step}: decision after {text}");
             }
         }
         assert!(refused > 0, "the stream must hold nonsense");
-    }
+    });
 }
 
 #[test]

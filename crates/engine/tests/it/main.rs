@@ -6,7 +6,6 @@ mod garbage;
 mod groups_change;
 mod judge;
 mod queueing;
-mod random;
 mod random_runs;
 mod replays;
 mod starvation;

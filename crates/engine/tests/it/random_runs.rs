@@ -13,12 +13,13 @@ use muster_engine::model::port::{HostPort, Protocol};
 use muster_engine::model::taint::{Effect, Taint, Toleration};
 use muster_engine::record::replay;
 use muster_engine::{BindOutcome, Command, Config, Observation, TakeBackOutcome};
+use muster_oracle::random::Random;
+use muster_oracle::seeds::{for_each_seed, one_seed_only};
 
 use crate::judge;
-use crate::random::{Random, seeds};
 use crate::world::{World, cpus, key};
 
-const GROUPS: u64 = 4;
+const GROUPS: usize = 4;
 
 struct Run {
     world: World,
@@ -40,11 +41,12 @@ struct Seen {
     taken_back: usize,
     restarts: usize,
     degraded: usize,
+    claims: usize,
 }
 
 /// Some runs are quick to let a starving gang claim nodes.
 fn config(seed: u64) -> Config {
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         return Config::default();
     }
     Config { starving_after_ms: 15_000, claim_ms_max: 60_000, ..Config::default() }
@@ -68,16 +70,16 @@ impl Run {
 
     fn class(&mut self) -> ClassSpec {
         let mut class = cpus(1 + self.random.below(3) as i64);
-        if self.random.percent(25) {
+        if self.random.chance(25) {
             class.requests.insert("gpu".into(), 1 + self.random.below(2) as i64);
         }
-        if self.random.percent(10) {
+        if self.random.chance(10) {
             class.host_ports = vec![HostPort { address: None, protocol: Protocol::Tcp, port: 80 }];
         }
-        if self.random.percent(20) {
+        if self.random.chance(20) {
             class.tolerations = vec![Toleration { key: Some("t".into()), value: None, effect: None }];
         }
-        if self.random.percent(10) {
+        if self.random.chance(10) {
             class.node_selector = [("zone".to_owned(), "a".to_owned())].into();
         }
         class
@@ -86,7 +88,7 @@ impl Run {
     fn a_pod(&mut self, fits: impl Fn(&PodSpec) -> bool) -> Option<String> {
         let all: Vec<String> =
             self.world.pods.iter().filter(|(_, pod)| fits(pod)).map(|(uid, _)| uid.clone()).collect();
-        self.random.pick(&all).cloned()
+        one_of(&mut self.random, &all)
     }
 
     fn step(&mut self) {
@@ -94,7 +96,7 @@ impl Run {
             0..=6 => self.put_node(),
             7 => {
                 let names: Vec<String> = self.world.nodes.keys().cloned().collect();
-                if let Some(name) = self.random.pick(&names).cloned() {
+                if let Some(name) = one_of(&mut self.random, &names) {
                     self.world.remove_node(&name);
                 }
             }
@@ -115,11 +117,13 @@ impl Run {
             }
             50..=51 => self.nominate(),
             52..=53 => self.repeat_the_past(),
-            54 if self.random.percent(30) => self.restart(),
+            54 if self.random.chance(30) => self.restart(),
             55..=74 => self.answer_one(),
-            75..=84 => self.world.now += self.random.below(20_000),
+            75..=84 => self.world.now += self.random.below(20_000) as u64,
             _ => self.world.decide_all(),
         }
+        let claimed = self.world.engine.engine().cluster().nodes().any(|(_, node)| node.claimed_at.is_some());
+        self.seen.claims += usize::from(claimed);
     }
 
     fn put_node(&mut self) {
@@ -133,9 +137,9 @@ impl Run {
         let taint = Taint { key: "t".into(), value: String::new(), effect: Effect::NoSchedule };
         let spec = NodeSpec {
             name,
-            labels: if self.random.percent(50) { [("zone".to_owned(), "a".to_owned())].into() } else { [].into() },
-            taints: if self.random.percent(15) { vec![taint] } else { vec![] },
-            unschedulable: self.random.percent(8),
+            labels: if self.random.chance(50) { [("zone".to_owned(), "a".to_owned())].into() } else { [].into() },
+            taints: if self.random.chance(15) { vec![taint] } else { vec![] },
+            unschedulable: self.random.chance(8),
             allocatable: allocatable.into(),
         };
         self.world.put_node(spec);
@@ -146,7 +150,7 @@ impl Run {
         let count = 1 + self.random.below(4) as u32;
         let policy = match self.random.below(10) {
             0..=5 => Policy::Gang { min_count: count },
-            6..=7 => Policy::Basic { desired_count: self.random.percent(40).then_some(count) },
+            6..=7 => Policy::Basic { desired_count: self.random.chance(40).then_some(count) },
             _ => Policy::Subsets(vec![
                 Subset { name: "x".into(), min_member: 1 },
                 Subset { name: "y".into(), min_member: count.min(2) },
@@ -158,7 +162,7 @@ impl Run {
                 1 => GroupPriority::LowestMember,
                 _ => GroupPriority::SharedByMembers,
             },
-            schedule_timeout_ms: self.random.percent(50).then(|| 1_000 + self.random.below(60_000)),
+            schedule_timeout_ms: self.random.chance(50).then(|| 1_000 + self.random.below(60_000) as u64),
             scheduled_before: self.world.groups.get(&key(&name)).is_some_and(|group| group.scheduled_before),
             ..GroupSpec::with_policy(key(&name), policy)
         };
@@ -170,12 +174,12 @@ impl Run {
     }
 
     fn add_pod(&mut self) {
-        let group = if self.random.percent(70) { self.group_name() } else { String::new() };
-        let (class, subset) = (self.class(), if self.random.percent(50) { "x" } else { "y" });
+        let group = if self.random.chance(70) { self.group_name() } else { String::new() };
+        let (class, subset) = (self.class(), if self.random.chance(50) { "x" } else { "y" });
         let has_subsets = self.has_subsets(&group);
-        let foreign = self.random.percent(10);
-        let node = self.random.pick(&self.world.nodes.keys().cloned().collect::<Vec<_>>()).cloned();
-        let (gated, controlled) = (self.random.percent(7), self.random.percent(85));
+        let foreign = self.random.chance(10);
+        let node = one_of(&mut self.random, &self.world.nodes.keys().cloned().collect::<Vec<_>>());
+        let (gated, controlled) = (self.random.chance(7), self.random.chance(85));
         let priority = self.random.below(2) as i32;
         self.names += 1;
         let name = format!("p{}", self.names);
@@ -214,7 +218,7 @@ impl Run {
             self.world.pod_with(&name, &group, 1, |pod| {
                 pod.class = class.clone();
                 if let Some(membership) = pod.membership.as_mut().filter(|_| has_subsets) {
-                    if number % 2 == 0 { "x" } else { "y" }.clone_into(&mut membership.subset);
+                    if number.is_multiple_of(2) { "x" } else { "y" }.clone_into(&mut membership.subset);
                 }
             });
         }
@@ -225,12 +229,12 @@ impl Run {
         let Some(uid) = self.a_pod(|_| true) else { return };
         let pod = self.world.pods[&uid].clone();
         self.excuse_if_started(&pod);
-        if self.random.percent(30) {
+        if self.random.chance(30) {
             self.world.change(&uid, |pod| pod.terminating = true);
             return;
         }
         self.world.remove_pod(&uid);
-        if pod.controlled && self.random.percent(60) {
+        if pod.controlled && self.random.chance(60) {
             self.recreate(&pod);
         }
     }
@@ -281,7 +285,7 @@ impl Run {
     }
 
     fn nominate(&mut self) {
-        let node = self.random.pick(&self.world.nodes.keys().cloned().collect::<Vec<_>>()).cloned();
+        let node = one_of(&mut self.random, &self.world.nodes.keys().cloned().collect::<Vec<_>>());
         if let Some(uid) = self.a_pod(|pod| pod.node.is_none()) {
             self.world.change(&uid, |pod| pod.nominated = node);
         }
@@ -305,7 +309,7 @@ impl Run {
         // Some of what was in flight took effect, some did not, and nobody was told.
         for command in std::mem::take(&mut self.world.in_flight) {
             if let Command::Bind { pod, node } = command
-                && self.random.percent(50)
+                && self.random.chance(50)
                 && self.world.pods.get(&pod.uid).is_some_and(|truth| truth.node.is_none() && !truth.terminating)
             {
                 self.world.bind_in_truth(&pod.uid, &node);
@@ -319,7 +323,7 @@ impl Run {
         if self.world.in_flight.is_empty() {
             return;
         }
-        let place = self.random.below(self.world.in_flight.len() as u64) as usize;
+        let place = self.random.below(self.world.in_flight.len());
         let command = self.world.in_flight.remove(place);
         let luck = self.random.below(100);
         match command {
@@ -337,7 +341,7 @@ impl Run {
                 }
                 let outcome = BindOutcome::Transient { message: "later".into() };
                 self.world.show(Observation::BindDone { pod: pod.clone(), node, outcome });
-                if self.random.percent(50) {
+                if self.random.chance(50) {
                     self.world.change(&pod.uid.clone(), |_| {});
                 }
             }
@@ -404,25 +408,17 @@ fn is_member(pod: &PodSpec, group: &GroupKey) -> bool {
     pod.membership.as_ref().is_some_and(|membership| membership.group == *group)
 }
 
-/// Prints the seed of a run that panics.
-struct Tell(u64);
-
-impl Drop for Tell {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("replay with MUSTER_SEED={}", self.0);
-        }
-    }
+fn one_of<T: Clone>(random: &mut Random, items: &[T]) -> Option<T> {
+    if items.is_empty() { None } else { Some(random.pick(items).clone()) }
 }
 
 #[test]
 fn invariants_hold_through_thousands_of_random_runs() {
+    const RUNS: u64 = 3_000;
     let mut total = Seen::default();
-    let seeds = seeds(3_000);
-    for seed in &seeds {
-        let _tell = Tell(*seed);
-        let mut run = Run::new(*seed);
-        run.world.keep_answers = seed % 10 == 0;
+    for_each_seed(RUNS, |seed| {
+        let mut run = Run::new(seed);
+        run.world.keep_answers = seed.is_multiple_of(10);
         for _ in 0..3 {
             run.put_node();
             run.put_group();
@@ -443,11 +439,12 @@ fn invariants_hold_through_thousands_of_random_runs() {
         total.taken_back += run.seen.taken_back;
         total.restarts += run.seen.restarts;
         total.degraded += run.seen.degraded;
-    }
-    println!("{} runs: {total:?}", seeds.len());
-    if seeds.len() > 1 {
-        let often = seeds.len() / 20;
-        let counts = [total.whole_gangs, total.refused_groups, total.repairs, total.taken_back, total.restarts];
-        assert!(counts.iter().all(|count| *count > often), "the runs must see trouble: {total:?}");
+        total.claims += run.seen.claims;
+    });
+    println!("{total:?}");
+    if !one_seed_only() {
+        let counts =
+            [total.whole_gangs, total.refused_groups, total.repairs, total.taken_back, total.restarts, total.claims];
+        assert!(counts.iter().all(|count| *count > RUNS as usize / 20), "the runs must see trouble: {total:?}");
     }
 }

@@ -8,7 +8,7 @@ use muster_oracle::random::Random;
 
 use crate::instance;
 use crate::play::{Gang, Outcome, recount};
-use crate::seeds::for_each_seed;
+use muster_oracle::seeds::for_each_seed;
 
 const CASES: u64 = 8000;
 

@@ -10,4 +10,3 @@ mod mixed_groups;
 mod nominations;
 mod play;
 mod scores;
-mod seeds;

@@ -15,7 +15,7 @@ use muster_oracle::random::Random;
 
 use crate::instance::{self, GIB, GPU};
 use crate::play::{Gang, Outcome};
-use crate::seeds::{for_each_seed, one_seed_only};
+use muster_oracle::seeds::{for_each_seed, one_seed_only};
 
 const CASES: u64 = 20_000;
 const LARGER_CASES: u64 = 500;

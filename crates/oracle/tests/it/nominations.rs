@@ -11,7 +11,7 @@ use muster_oracle::random::Random;
 
 use crate::instance;
 use crate::play::{Gang, Outcome, decide, engine, pod, see};
-use crate::seeds::for_each_seed;
+use muster_oracle::seeds::for_each_seed;
 
 const CASES: u64 = 2000;
 

@@ -16,7 +16,7 @@ use muster_oracle::random::Random;
 
 use crate::instance::{self, GPU};
 use crate::play::{decide, engine, pod, recount, see};
-use crate::seeds::for_each_seed;
+use muster_oracle::seeds::for_each_seed;
 
 const CASES: u64 = 6000;
 const PODS_EACH: usize = 12;

@@ -1,7 +1,7 @@
 //! Running a test over many seeds, and saying which one failed.
 
 /// Runs the case for every seed, or for the one that the environment names, or for as many more as it says.
-pub(crate) fn for_each_seed(count: u64, mut case: impl FnMut(u64)) {
+pub fn for_each_seed(count: u64, mut case: impl FnMut(u64)) {
     let seeds = from_environment("MUSTER_SEED")
         .map_or_else(|| 0..count * from_environment("MUSTER_TIMES").unwrap_or(1), |seed| seed..seed + 1);
     for seed in seeds {
@@ -12,7 +12,7 @@ pub(crate) fn for_each_seed(count: u64, mut case: impl FnMut(u64)) {
 }
 
 /// Whether one case runs alone, so that shares of all cases mean nothing.
-pub(crate) fn one_seed_only() -> bool {
+pub fn one_seed_only() -> bool {
     from_environment("MUSTER_SEED").is_some()
 }
 

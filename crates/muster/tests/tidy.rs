@@ -1,0 +1,67 @@
+//! The house rules, checked: every file says its idea, none is too long, and no crate knows what it must not.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const LINES_MAX: usize = 700;
+const EMPTY_NAMES: [&str; 6] = ["utils", "util", "common", "helpers", "helper", "misc"];
+
+/// What a crate's manifest must not name among its ordinary dependencies.
+const FORBIDDEN: [(&str, &[&str]); 3] = [
+    ("engine", &["muster-", "tokio", "kube", "k8s-openapi", "rand", "chrono", "jiff", "futures", "async"]),
+    ("oracle", &["muster-api", "tokio", "kube", "k8s-openapi"]),
+    ("api", &["muster-", "tokio", "kube", "k8s-openapi"]),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a readable folder") {
+        let path = entry.expect("a readable entry").path();
+        if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn every_file_says_its_idea_and_is_not_too_long() {
+    let mut files = Vec::new();
+    rust_files(&root().join("crates"), &mut files);
+    assert!(files.len() > 50);
+    for path in files {
+        let text = fs::read_to_string(&path).expect("a readable file");
+        let shown = path.display();
+        assert!(text.starts_with("//! "), "{shown} does not begin with what it is for");
+        assert!(text.lines().count() <= LINES_MAX, "{shown} has more than {LINES_MAX} lines: it is two ideas");
+        let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        assert!(!EMPTY_NAMES.contains(&stem), "{shown} has a name that explains nothing");
+    }
+}
+
+#[test]
+fn no_crate_knows_what_it_must_not() {
+    for (name, forbidden) in FORBIDDEN {
+        let manifest = fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).expect("a manifest");
+        let section = manifest.split("[dependencies]").nth(1).expect("a list of dependencies");
+        let section = section.split("\n[").next().unwrap_or_default();
+        for line in section.lines().filter(|line| !line.trim().is_empty()) {
+            let dependency = line.split(['.', ' ', '=']).next().unwrap_or_default();
+            let known = forbidden.iter().any(|start| dependency.starts_with(start));
+            assert!(!known, "{name} must not know {dependency}");
+        }
+    }
+}
+
+#[test]
+fn the_crates_are_those_of_the_architecture() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    for entry in fs::read_dir(root().join("crates")).expect("the crates") {
+        let name = entry.expect("a crate").file_name().into_string().expect("a plain name");
+        assert!(text.contains(&format!("| `crates/{name}` |")), "ARCHITECTURE.md does not tell of crates/{name}");
+    }
+}
