@@ -41,6 +41,7 @@ pub struct Cluster {
     groups: Slab<Group>,
     groups_by_key: BTreeMap<GroupKey, GroupId>,
     pub(crate) journal: Journal,
+    version: u64,
 }
 
 impl Cluster {
@@ -225,7 +226,13 @@ impl Cluster {
         }
     }
 
+    /// Changes whenever a node does. A trial that is undone gives back the version with the picture.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
     fn touch(&mut self, node: NodeId, itself: bool) {
+        self.version += 1;
         self.journal.touch(Touch { node, itself }, self.nodes.bound());
     }
 

@@ -27,11 +27,15 @@ pub(crate) struct Mark(usize);
 pub(crate) struct Trial<'a> {
     cluster: &'a mut Cluster,
     log: Vec<Undo>,
+    /// The version of the picture that the trial began with.
+    version: u64,
+    committed: bool,
 }
 
 impl<'a> Trial<'a> {
     pub(crate) fn new(cluster: &'a mut Cluster) -> Self {
-        Self { cluster, log: Vec::new() }
+        let version = cluster.version();
+        Self { cluster, log: Vec::new(), version, committed: false }
     }
 
     /// The cluster with the changes so far.
@@ -80,6 +84,11 @@ impl<'a> Trial<'a> {
         }
     }
 
+    /// Whether nothing was changed so far.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        self.log.is_empty()
+    }
+
     /// Where the trial stands now.
     pub(crate) fn mark(&self) -> Mark {
         Mark(self.log.len())
@@ -123,9 +132,8 @@ impl<'a> Trial<'a> {
     pub(crate) fn commit(mut self) -> Vec<(PodId, NodeId)> {
         let placed: Vec<_> = self.placed().collect();
         let only_placements = self.log.iter().all(|undo| matches!(undo, Undo::Placed { .. }));
-        if only_placements {
-            self.log.clear();
-        } else {
+        self.committed = true;
+        if !only_placements {
             self.undo_to(Mark(0));
             for (pod, node) in &placed {
                 self.cluster.put(*pod, *node);
@@ -142,7 +150,10 @@ impl<'a> Trial<'a> {
 
 impl Drop for Trial<'_> {
     fn drop(&mut self) {
-        self.undo_to(Mark(0));
+        if !self.committed {
+            self.undo_to(Mark(0));
+            self.cluster.version = self.version;
+        }
     }
 }
 

@@ -4,36 +4,17 @@
 //! leaves nothing behind: its trial is undone, its nominations are cleared.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use super::Engine;
 use crate::cluster::Cluster;
 use crate::cluster::trial::Trial;
-use crate::command::{Command, MemberVerdict};
-use crate::diagnosis::{Diagnosis, KINDS_MAX, KindShortfall, Proof, Shortfall, examine};
+use crate::command::Command;
+use crate::diagnosis::{Diagnosis, Proof};
 use crate::model::group::Policy;
 use crate::model::ids::{ClassId, GroupId, NodeId, PodId};
-use crate::model::pod::PodName;
 use crate::placement::{self, Lot, Verdict, Want};
-use crate::preemption;
 use crate::queue::backoff::{doubled, pause_ms};
 use crate::queue::{Entity, Place};
-
-/// The last "no" to a single pod: the next like pod gets the same answer without another look at every node.
-#[derive(Clone, Debug)]
-pub(super) struct LastNo {
-    class: ClassId,
-    priority: i32,
-    /// The state of the cluster that it holds for.
-    journal_end: u64,
-    diagnosis: Diagnosis,
-}
-
-/// A group that found no place, and how far it would have gone.
-struct Refused {
-    shortfall: Shortfall,
-    members: Vec<(Arc<PodName>, MemberVerdict)>,
-}
 
 impl Engine {
     /// Tries to place one pod.
@@ -69,24 +50,14 @@ impl Engine {
         self.say_pod(id, diagnosis);
     }
 
-    fn why_not_pod(&mut self, class: ClassId, priority: i32) -> Diagnosis {
-        let journal_end = self.cluster.journal.end();
-        if let Some(last) = &self.last_no
-            && (last.class, last.priority, last.journal_end) == (class, priority, journal_end)
-        {
-            return last.diagnosis.clone();
-        }
-        let (fit, closest) = examine::why_no_place(&self.cluster, class, priority);
-        let never = examine::room_when_empty(&self.cluster, class, 1) == 0;
-        let diagnosis = Diagnosis::PodUnschedulable { fit, closest, never, preemption: preemption::consider() };
-        self.last_no = Some(LastNo { class, priority, journal_end, diagnosis: diagnosis.clone() });
-        diagnosis
-    }
-
     /// Tries to place what waits of a group: at least what it needs, or nothing.
     pub(super) fn try_group(&mut self, id: GroupId) {
         let entity = Entity::Group(id);
         let want = self.want(id);
+        if self.is_known_to_fail(id, &want) {
+            self.group_refused(id, &want, Verdict::Impossible);
+            return;
+        }
         let steps_max = self.steps_max(entity);
         let claimed = self.claimed_by(id);
         let mut trial = own_view(&mut self.cluster, &want, &claimed);
@@ -112,15 +83,17 @@ impl Engine {
     }
 
     fn group_placed(&mut self, id: GroupId, placed: &[(PodId, NodeId)]) {
-        for (pod, _) in placed {
-            self.cluster.pod_mut(*pod).tentative = true;
-        }
         let group = self.cluster.group_mut(id);
         if let Some(attempt) = &mut group.attempt {
             attempt.repairs += 1;
         } else if group.is_gang() && !group.joins_singly() {
             let quorum = group.rules.iter().map(|rule| rule.min_member).collect();
             self.start_attempt(id, quorum);
+        }
+        // What joins a gang that has started is not taken back if a later start fails.
+        let tentative = self.cluster.group(id).attempt.is_some();
+        for (pod, _) in placed {
+            self.cluster.pod_mut(*pod).tentative = tentative;
         }
         self.decided(placed);
         self.review_group(id);
@@ -183,7 +156,7 @@ impl Engine {
     pub(super) fn forget_class(&mut self, class: ClassId) {
         if !self.cluster.classes.contains(class) {
             self.cache.forget(class);
-            self.last_no = None;
+            self.noes.forget(class);
         }
     }
 
@@ -199,54 +172,10 @@ impl Engine {
             self.outbox.push(Command::ClearNomination { pod: self.cluster.pod(id).id.clone() });
         }
     }
-
-    /// How far the group would go, and what stops the rest.
-    fn how_far(&mut self, id: GroupId, want: &Want, verdict: Verdict) -> Refused {
-        let never = never_fits(&self.cluster, want);
-        let claimed = self.claimed_by(id);
-        let mut trial = own_view(&mut self.cluster, want, &claimed);
-        placement::place_what_fits(&mut trial, &mut self.cache, want);
-        let cluster = trial.cluster();
-        let group = cluster.group(id);
-        let mut members = Vec::new();
-        let mut kinds = Vec::new();
-        let mut would_fit = 0;
-        for lot in &want.lots {
-            let (placed, left): (Vec<PodId>, Vec<PodId>) =
-                lot.pods.iter().copied().partition(|pod| cluster.pod(*pod).state.node().is_some());
-            would_fit += placed.len() as u32;
-            let verdicts = placed.iter().map(|pod| (*pod, MemberVerdict::WouldFit));
-            let verdicts = verdicts.chain(left.iter().map(|pod| (*pod, MemberVerdict::NoRoom)));
-            members.extend(verdicts.map(|(pod, verdict)| (cluster.pod(pod).id.clone(), verdict)));
-            if !left.is_empty() && kinds.len() < KINDS_MAX {
-                let (fit, closest) = examine::why_no_place(cluster, lot.class, want.priority);
-                let subset = group.rules[lot.subset].name.clone();
-                kinds.push(KindShortfall { subset, pods: left.len() as u32, fit, closest });
-            }
-        }
-        members.sort_unstable_by(|one, two| one.0.cmp(&two.0));
-        let proof = match verdict {
-            Verdict::NotFound { steps } => Proof::NotFound { steps },
-            _ if never => Proof::NeverFits,
-            _ => Proof::Impossible,
-        };
-        let minimum = if want.needs_total() == 0 { 0 } else { group.min_total() as u32 };
-        let waiting = group.waiting.len() as u32;
-        let shortfall = Shortfall {
-            minimum,
-            held: group.total().held(),
-            waiting,
-            would_fit,
-            kinds,
-            proof,
-            preemption: preemption::consider(),
-        };
-        Refused { shortfall, members }
-    }
 }
 
 /// The cluster as a group sees it when it is tried: its own nominations and its own claim are not in its way.
-fn own_view<'a>(cluster: &'a mut Cluster, want: &Want, claimed: &[NodeId]) -> Trial<'a> {
+pub(super) fn own_view<'a>(cluster: &'a mut Cluster, want: &Want, claimed: &[NodeId]) -> Trial<'a> {
     let mut trial = Trial::new(cluster);
     for pod in want.lots.iter().flat_map(|lot| &lot.pods) {
         trial.release(*pod);
@@ -255,24 +184,6 @@ fn own_view<'a>(cluster: &'a mut Cluster, want: &Want, claimed: &[NodeId]) -> Tr
         trial.open(*node);
     }
     trial
-}
-
-/// Whether a cluster without any pods could not meet the needs, as far as can be seen lot by lot.
-fn never_fits(cluster: &Cluster, want: &Want) -> bool {
-    let needed = want.needs_total();
-    if needed == 0 {
-        return want.lots.iter().all(|lot| examine::room_when_empty(cluster, lot.class, 1) == 0);
-    }
-    if want.is_like() {
-        let class = want.lots.first().map(|lot| lot.class);
-        return class.is_some_and(|class| examine::room_when_empty(cluster, class, needed) < needed);
-    }
-    let mut reachable = vec![0; want.needs.len()];
-    for lot in &want.lots {
-        let pods = lot.pods.len() as u64;
-        reachable[lot.subset] += examine::room_when_empty(cluster, lot.class, pods).min(pods);
-    }
-    reachable.iter().zip(&want.needs).any(|(room, need)| *room < u64::from(*need))
 }
 
 /// For a basic group that expects more members than there are: the same want with room for all of them. It is a

@@ -9,6 +9,7 @@ mod commit;
 mod cycle;
 mod gate;
 mod intake;
+mod noes;
 pub(crate) mod voice;
 
 use std::collections::BTreeSet;
@@ -26,7 +27,7 @@ use crate::queue::{Entity, Line, Queue};
 use crate::refusal::Refusal;
 use crate::score::Scorer;
 use claim::Claim;
-use cycle::LastNo;
+use noes::Noes;
 use voice::Voice;
 
 /// Something that happens by the passing of time alone. A timer whose cause is gone does nothing.
@@ -56,7 +57,7 @@ pub struct Engine {
     timers: BTreeSet<(Millis, Timer)>,
     pub(crate) voice: Voice,
     outbox: Vec<Command>,
-    last_no: Option<LastNo>,
+    noes: Noes,
     pub(crate) claim: Option<Claim>,
     /// Claims in a row that ended without a gang.
     claims_expired: u32,
@@ -79,7 +80,7 @@ impl Engine {
             timers: BTreeSet::new(),
             voice,
             outbox: Vec::new(),
-            last_no: None,
+            noes: Noes::default(),
             claim: None,
             claims_expired: 0,
             no_claim_before: 0,

@@ -21,6 +21,9 @@ const ROUNDS: usize = 3;
 /// A small difference between two shapes needs more rounds, taken in turns.
 const ROUNDS_TO_COMPARE: usize = 15;
 
+/// Late enough for every backoff to be over, early enough for nobody to starve.
+const WOKEN_AT_MS: u64 = 100_000;
+
 /// Measures one shape.
 pub(crate) fn measure(shape: &Shape) -> Row {
     let without = Shape { nominated: 0, ..shape.clone() };
@@ -75,14 +78,27 @@ fn decide(shape: &Shape) -> (Duration, Duration, usize) {
         engine.observe(0, observation).expect("the shape makes sense");
         observe += begin.elapsed();
     });
-    let mut commands = Vec::new();
-    let begin = Instant::now();
-    while engine.next_wakeup().is_some_and(|due| due == 0) {
-        commands.extend(engine.decide(0));
+    let mut now = 0;
+    if shape.wakes {
+        settle(&mut engine, now);
+        now = WOKEN_AT_MS;
+        let uid = uid(0);
+        engine.observe(now, Observation::PodGone { uid }).expect("a pod may go");
     }
+    let begin = Instant::now();
+    let commands = settle(&mut engine, now);
     let decide = begin.elapsed();
     let bound = commands.iter().filter(|command| matches!(command, Command::Bind { .. })).count();
     (decide, observe, bound)
+}
+
+/// Decides as long as there is something to decide now.
+fn settle(engine: &mut Engine, now: u64) -> Vec<Command> {
+    let mut commands = Vec::new();
+    while engine.next_wakeup().is_some_and(|due| due <= now) {
+        commands.extend(engine.decide(now));
+    }
+    commands
 }
 
 fn naive(shape: &Shape) -> Duration {
@@ -108,7 +124,7 @@ fn show(shape: &Shape, see: &mut dyn FnMut(Observation)) {
     let mut uids = 0..;
     let mut pod = |prefix: &str, class: &Arc<ClassSpec>| {
         let number: usize = uids.next().expect("endless");
-        let (name, uid) = (format!("{prefix}-{number}"), format!("00000000-0000-4000-8000-{number:012}"));
+        let (name, uid) = (format!("{prefix}-{number}"), uid(number));
         let id = Arc::new(PodName { namespace: "default".into(), name, uid });
         PodSpec { id, class: class.clone(), controlled: true, ..PodSpec::default() }
     };
@@ -135,6 +151,10 @@ fn show(shape: &Shape, see: &mut dyn FnMut(Observation)) {
         let membership = member.map(|group| Membership { group: group_key(group), subset: String::new() });
         see(Observation::PodSeen(PodSpec { membership, ours: true, ..pod("pod", &class) }));
     }
+}
+
+fn uid(number: usize) -> String {
+    format!("00000000-0000-4000-8000-{number:012}")
 }
 
 fn starts_group(kind: Kind, number: usize) -> bool {

@@ -40,11 +40,13 @@ pub(crate) struct Shape {
     pub(crate) bound: usize,
     /// Nodes that are full already, so that the last pods find no place.
     pub(crate) full_nodes: usize,
+    /// Measure what happens when a pod leaves, after everything has been refused once.
+    pub(crate) wakes: bool,
 }
 
 impl Shape {
     fn new(name: String, nodes: usize, pods: usize, kind: Kind) -> Self {
-        Self { name, nodes, pods, kind, size: Size::Small, nominated: 0, bound: 0, full_nodes: 0 }
+        Self { name, nodes, pods, kind, size: Size::Small, nominated: 0, bound: 0, full_nodes: 0, wakes: false }
     }
 }
 
@@ -68,6 +70,12 @@ pub(crate) fn all() -> Vec<Shape> {
     }
     for nodes in [100, 1000, 5000, 20_000, 50_000] {
         shapes.push(Shape::new(format!("gang-1x1000-on-{nodes}-nodes"), nodes, 1000, Kind::Gangs { size: 1000 }));
+    }
+    for (word, kind) in [("pods", Kind::Plain), ("gangs-of-3", Kind::Gangs { size: 3 })] {
+        let name = format!("parked-{word}-woken-by-one-event");
+        let full =
+            Shape { size: Size::WholeGpuNode, full_nodes: 5000, wakes: true, ..Shape::new(name, 5000, 9000, kind) };
+        shapes.push(full);
     }
     shapes.push(Shape { bound: 150_000, ..Shape::new("held-150000-pods".into(), 5000, 1000, Kind::Plain) });
     shapes
