@@ -49,7 +49,7 @@ impl Default for Config {
             backoff_ms_initial: 1_000,
             backoff_ms_max: 10_000,
             search_steps_initial: 50_000,
-            search_steps_max: 5_000_000,
+            search_steps_max: 1_000_000,
             search_again_ms_initial: 10_000,
             search_again_ms_max: 300_000,
             starving_after_ms: 600_000,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::cluster::Cluster;
 use crate::cluster::group::Census;
 use crate::cluster::load::Load;
-use crate::cluster::pod::{Counted, PodState, Standing};
+use crate::cluster::pod::{Counted, Part, PodState, Standing};
 use crate::mind::Engine;
 use crate::model::ids::{GroupId, NodeId, PodId};
 use crate::queue::{Entity, Place};
@@ -115,6 +115,10 @@ pub(crate) fn nominations(cluster: &Cluster) -> Result<(), String> {
         nominated += 1;
         ensure(pod.state == PodState::Waiting, || format!("{}: nominated and {:?}", pod.id, pod.state))?;
     }
+    for (id, group) in cluster.groups() {
+        let held = group.members.iter().filter(|(_, member)| cluster.pod(*member).nominated.is_some()).count();
+        ensure(held == group.nominations as usize, || format!("group {}: {id:?} counts nominations wrong", group.key))?;
+    }
     ensure(listed == nominated, || format!("{listed} nominations listed, {nominated} held"))
 }
 
@@ -125,6 +129,14 @@ fn starts(cluster: &Cluster) -> Result<(), String> {
         let bound = group.total().bound;
         let quorum: Vec<u32> = group.rules.iter().map(|rule| rule.min_member).collect();
         let followed = group.attempt.is_some() || !group.reached.is_empty() || group.kept_partial;
+        let tentative = group
+            .members
+            .iter()
+            .map(|(_, member)| cluster.pod(*member))
+            .any(|pod| pod.part == Part::Tentative && pod.standing() == Standing::Bound && !group.joins_singly());
+        ensure(!tentative || group.attempt.is_some() || group.kept_partial, || {
+            format!("group {}: a start is bound in part, and nobody follows it up", group.key)
+        })?;
         ensure(bound == 0 || group.secured_at_least(&quorum) || followed, || {
             format!("group {}: {bound} bound, {quorum:?} needed, and nobody follows it up", group.key)
         })?;
@@ -142,7 +154,8 @@ fn nobody_is_lost(engine: &Engine) -> Result<(), String> {
                 ensure(followed, || format!("{}: assumed and nobody asks what became of it", pod.id))?;
                 continue;
             }
-            Standing::Gated if pod.group.is_none() => continue,
+            // Gates of its own, which the API shows; a group that has started does not wait for it.
+            Standing::Gated if pod.group.is_none_or(|group| gated_alone(engine, group)) => continue,
             Standing::Gated | Standing::Waiting => {}
         }
         if pod.counted == Counted::Stray {
@@ -164,6 +177,11 @@ fn nobody_is_lost(engine: &Engine) -> Result<(), String> {
     Ok(())
 }
 
+fn gated_alone(engine: &Engine, id: GroupId) -> bool {
+    let group = engine.cluster.group(id);
+    group.joins_singly() || group.attempt.is_some()
+}
+
 fn held_for_a_reason(engine: &Engine, id: GroupId) -> Result<(), String> {
     let group = engine.cluster.group(id);
     if engine.gate(id).is_some() {
@@ -172,7 +190,8 @@ fn held_for_a_reason(engine: &Engine, id: GroupId) -> Result<(), String> {
     }
     // A wait for desired members that ended just now is looked at when its timer fires.
     let timer_due = group.desired_until.is_some() && engine.next_wakeup().is_some_and(|due| due <= engine.now());
-    ensure(group.total().assumed > 0 || timer_due, || format!("group {}: held for nothing", group.key))
+    let starting = group.attempt.is_some() && group.total().assumed > 0;
+    ensure(starting || timer_due, || format!("group {}: held for nothing", group.key))
 }
 
 /// The nodes that are claimed are those of the one claim, and its group waits for room.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::pod::{Pod, PodState, Standing};
 use crate::model::Millis;
-use crate::model::group::{GroupKey, GroupPriority, GroupSpec, Subset};
+use crate::model::group::{GroupKey, GroupPriority, GroupSpec, History, Subset};
 use crate::model::ids::PodId;
 
 /// How many members of one subset stand where.
@@ -72,8 +72,6 @@ pub struct Attempt {
     pub quorum: Vec<u32>,
     /// When it is taken back.
     pub deadline: Millis,
-    /// How often members were placed again because a bind failed.
-    pub repairs: u32,
 }
 
 /// A group.
@@ -101,21 +99,33 @@ pub struct Group {
     pub priorities: BTreeMap<i32, u32>,
     /// The minimum of each subset that was once confirmed. Empty: the group never started.
     pub reached: Vec<u32>,
-    /// The API said, when the object was first seen, that the group had started before: then bound members
-    /// below the minimum are what is left of it, and not a start that was cut short.
-    pub started_before: bool,
+    /// What the API said of its past when the object was first seen: bound members below the minimum may be what
+    /// is left of a start, and not one that was cut short.
+    pub history: History,
     /// The start that is under way.
     pub attempt: Option<Attempt>,
     /// Bound members below the minimum were kept because nobody would make them again.
     pub kept_partial: bool,
     /// It had started and is below its minimum, and that was said.
     pub degraded: bool,
+    /// How many decisions were made for it; tells refusals of one decision from those of the next.
+    pub decisions: u32,
+    /// The last decision of which a bind was refused.
+    pub refused_decision: u32,
+    /// How many decisions in a row had a bind refused.
+    pub refusals_in_a_row: u32,
+    /// Members that were refused are not placed again before this time.
+    pub repair_not_before: Millis,
     /// Until when a basic group waits for the rest of its desired members.
     pub desired_until: Option<Millis>,
     /// Counts what could change the answer to "does it fit": waiting members and rules.
     pub stirred: u64,
     /// The count when it was last parked.
     pub stirred_when_parked: u64,
+    /// What it needed when it was last parked.
+    pub needs_when_parked: Vec<u32>,
+    /// How many members are nominated.
+    pub nominations: u32,
     /// The priority under which its nominations were last counted.
     pub nominated_at: i32,
 }
@@ -135,13 +145,19 @@ impl Group {
             census: vec![Census::default()],
             priorities: BTreeMap::new(),
             reached: Vec::new(),
-            started_before: false,
+            history: History::New,
             attempt: None,
             kept_partial: false,
             degraded: false,
+            decisions: 0,
+            refused_decision: 0,
+            refusals_in_a_row: 0,
+            repair_not_before: 0,
             desired_until: None,
             stirred: 0,
             stirred_when_parked: 0,
+            needs_when_parked: Vec::new(),
+            nominations: 0,
             nominated_at: 0,
         }
     }
@@ -166,6 +182,27 @@ impl Group {
     /// The minimum over all subsets.
     pub fn min_total(&self) -> u64 {
         self.rules.iter().map(|rule| u64::from(rule.min_member)).sum()
+    }
+
+    /// The present minimum of each subset.
+    pub fn quorum(&self) -> Vec<u32> {
+        self.rules.iter().map(|rule| rule.min_member).collect()
+    }
+
+    /// Takes new rules; what was decided or reached under the old ones goes with the subsets' names.
+    pub(crate) fn set_rules(&mut self, rules: Vec<Subset>) {
+        let old = |name: &str| self.rules.iter().position(|rule| rule.name == name);
+        let carry = |counts: &[u32], unknown: u32| -> Vec<u32> {
+            rules.iter().map(|rule| old(&rule.name).and_then(|at| counts.get(at).copied()).unwrap_or(unknown)).collect()
+        };
+        // A subset that is new has reached nothing, and a start that is under way has to fill it too.
+        let reached = if self.reached.is_empty() { Vec::new() } else { carry(&self.reached, 0) };
+        let decided = self.attempt.as_ref().map(|attempt| carry(&attempt.quorum, u32::MAX));
+        if let (Some(attempt), Some(decided)) = (&mut self.attempt, decided) {
+            attempt.quorum = decided;
+        }
+        self.reached = reached;
+        self.rules = rules;
     }
 
     /// Whether the present minimum was already confirmed once: then members may join one by one.
@@ -241,4 +278,9 @@ impl Group {
     pub fn is_forgotten(&self) -> bool {
         self.spec.is_none() && self.members.is_empty()
     }
+}
+
+/// A sum of minimums, as far as it can be told.
+pub(crate) fn sum_of(quorum: &[u32]) -> u32 {
+    quorum.iter().fold(0, |sum: u32, count| sum.saturating_add(*count))
 }

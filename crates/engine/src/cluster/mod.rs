@@ -243,6 +243,7 @@ impl Cluster {
         debug_assert!(pod.state == PodState::Waiting && pod.nominated.is_none());
         let uid: Box<str> = pod.id.uid.as_str().into();
         let (group, created_ms, priority) = (pod.group, pod.created_ms, pod.priority);
+        let shared = group.and_then(|group| self.shared_priority(group));
         let id = PodId(self.pods.insert(pod));
         self.pods_by_uid.insert(uid, id);
         if let Some(group_id) = group {
@@ -250,13 +251,14 @@ impl Cluster {
             group.members.insert((created_ms, id));
             *group.priorities.entry(priority).or_default() += 1;
             self.count_in(id);
-            self.recount_if_oldest_changed(group_id, id);
+            self.recount_if_shared_priority_was_not(group_id, shared);
         }
         id
     }
 
     /// Removes a pod and everything that it took.
     pub(crate) fn remove_pod(&mut self, id: PodId) -> Pod {
+        let shared = self.pod(id).group.and_then(|group| self.shared_priority(group));
         self.set_nominated(id, None);
         self.set_state(id, PodState::Finished { well: false });
         self.count_out(id);
@@ -264,7 +266,6 @@ impl Cluster {
         self.pods_by_uid.remove(pod.id.uid.as_str());
         if let Some(group_id) = pod.group {
             let group = self.group_mut(group_id);
-            let was_oldest = group.members.first() == Some(&(pod.created_ms, id));
             group.members.remove(&(pod.created_ms, id));
             group.strays_changed.remove(&id);
             if let Some(count) = group.priorities.get_mut(&pod.priority) {
@@ -273,9 +274,7 @@ impl Cluster {
                     group.priorities.remove(&pod.priority);
                 }
             }
-            if was_oldest {
-                self.recount_if_shared_priority(group_id);
-            }
+            self.recount_if_shared_priority_was_not(group_id, shared);
         }
         self.classes.release(pod.class);
         pod
@@ -360,12 +359,13 @@ impl Cluster {
     }
 
     /// Has the nodes that members are nominated to looked at again, after the group's priority changed.
-    pub(crate) fn touch_nominations(&mut self, group: GroupId) {
+    pub(crate) fn touch_nominations(&mut self, group: GroupId) -> Vec<NodeId> {
         let nodes: Vec<NodeId> =
             self.group(group).members.iter().filter_map(|(_, member)| self.pod(*member).nominated).collect();
-        for node in nodes {
-            self.reserve(node);
+        for node in &nodes {
+            self.reserve(*node);
         }
+        nodes
     }
 
     /// Counts afresh what a node is kept free for.
@@ -403,12 +403,18 @@ impl Cluster {
         let list = &mut self.nodes.get_mut(node.0).expect("a nominated node exists").nominated;
         let place = list.partition_point(|other| *other < id);
         list.insert(place, id);
+        if let Some(group) = self.pod(id).group {
+            self.group_mut(group).nominations += 1;
+        }
         self.reserve(node);
     }
 
     fn unlist_nomination(&mut self, id: PodId, node: NodeId) {
         let list = &mut self.nodes.get_mut(node.0).expect("a nominated node exists").nominated;
         list.retain(|other| *other != id);
+        if let Some(group) = self.pod(id).group {
+            self.group_mut(group).nominations -= 1;
+        }
         self.reserve(node);
     }
 
@@ -441,7 +447,7 @@ impl Cluster {
     /// Takes a group as observed and counts its members by its rules.
     pub(crate) fn set_group(&mut self, id: GroupId, spec: GroupSpec) {
         let group = self.group_mut(id);
-        group.rules = spec.rules();
+        group.set_rules(spec.rules());
         group.spec = Some(spec);
         group.stirred += 1;
         self.recount(id);
@@ -476,15 +482,8 @@ impl Cluster {
         }
     }
 
-    fn recount_if_oldest_changed(&mut self, group: GroupId, added: PodId) {
-        let oldest_is_new = self.group(group).members.first().is_some_and(|(_, oldest)| *oldest == added);
-        if oldest_is_new {
-            self.recount_if_shared_priority(group);
-        }
-    }
-
-    fn recount_if_shared_priority(&mut self, group: GroupId) {
-        if self.shared_priority(group).is_some() {
+    fn recount_if_shared_priority_was_not(&mut self, group: GroupId, before: Option<i32>) {
+        if self.shared_priority(group) != before {
             self.recount(group);
         }
     }

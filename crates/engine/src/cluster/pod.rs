@@ -64,16 +64,16 @@ pub struct Pod {
     pub ours: bool,
     /// Whether scheduling gates hold it back.
     pub gated: bool,
-    /// Whether it is being deleted, by others or by us.
+    /// Whether it is being deleted, as the API says: that is for good.
     pub terminating: bool,
-    /// Whether we asked for its deletion and wait for the outcome.
+    /// Whether we asked for its deletion and were not refused.
     pub taking_back: bool,
     /// Whether a controller would make it again.
     pub controlled: bool,
     /// Whether it was ever seen running.
     pub ran: bool,
-    /// Whether it was placed by the present attempt of its group, which is not confirmed yet.
-    pub tentative: bool,
+    /// Its part in the start of its group.
+    pub part: Part,
     /// When it was created.
     pub created_ms: Millis,
     /// Where it stands.
@@ -103,6 +103,18 @@ pub enum Counted {
     },
 }
 
+/// The part that a pod plays in the start of its group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Part {
+    /// None that is known: it joined later, or it was there before us.
+    #[default]
+    None,
+    /// It was placed by a start that is not confirmed yet.
+    Tentative,
+    /// It was placed by the start that was confirmed.
+    Founder,
+}
+
 /// What a pod is to its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
@@ -121,15 +133,21 @@ pub enum Standing {
 }
 
 impl Pod {
+    /// Whether the pod is on its way out, by others or by us.
+    pub fn is_leaving(&self) -> bool {
+        self.terminating || self.taking_back
+    }
+
     /// What the pod is to its group.
     pub fn standing(&self) -> Standing {
         match self.state {
+            // A group that another scheduler has a hand in is not ours to count on, nor to take back.
+            _ if !self.ours => Standing::Aside,
             PodState::Finished { well: true } => Standing::Succeeded,
             PodState::Finished { well: false } => Standing::Aside,
-            _ if self.terminating => Standing::Aside,
+            _ if self.is_leaving() => Standing::Aside,
             PodState::Bound(_) => Standing::Bound,
             PodState::Assumed(_) => Standing::Assumed,
-            PodState::Waiting if !self.ours => Standing::Aside,
             PodState::Waiting if self.gated => Standing::Gated,
             PodState::Waiting => Standing::Waiting,
         }

@@ -164,7 +164,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::cluster::pod::{Counted, Pod};
+    use crate::cluster::pod::{Counted, Part, Pod};
     use crate::invariants;
     use crate::model::class::ClassSpec;
     use crate::model::node::NodeSpec;
@@ -215,7 +215,7 @@ mod tests {
             taking_back: false,
             controlled: false,
             ran: false,
-            tentative: false,
+            part: Part::None,
             created_ms: 0,
             state: PodState::Waiting,
             nominated: None,

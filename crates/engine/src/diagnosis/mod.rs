@@ -173,6 +173,8 @@ pub struct Closest {
 /// By how much a group does not fit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shortfall {
+    /// The group has what it needs; only further members wait.
+    pub started: bool,
     /// The minimum of the group; zero if it has none or has reached it before.
     pub minimum: u32,
     /// Members that have a place already or finished well.
@@ -230,7 +232,10 @@ impl Diagnosis {
     /// The reason of the group's condition, in one word.
     pub fn group_reason(&self) -> &'static str {
         match self {
-            Self::Scheduled { .. } | Self::Healthy { .. } => "Scheduled",
+            // Of a group that has started, only later members can wait: the group itself stays what it is.
+            Self::Scheduled { .. }
+            | Self::Healthy { .. }
+            | Self::GroupUnschedulable(Shortfall { started: true, .. }) => "Scheduled",
             Self::Waiting(Waiting::Gates { .. }) => "Gated",
             Self::Waiting(Waiting::Unsupported { .. }) => "Unsupported",
             Self::Waiting(Waiting::UnknownSubset { .. } | Waiting::OtherPriority { .. }) => "Invalid",
@@ -248,8 +253,8 @@ impl Diagnosis {
         }
     }
 
-    /// Whether it is only about waiting: such news is not urgent.
-    pub fn is_waiting(&self) -> bool {
-        matches!(self, Self::Waiting(_))
+    /// Whether it is told at once: waiting and losses are told when they last.
+    pub fn is_urgent(&self) -> bool {
+        !matches!(self, Self::Waiting(_) | Self::Degraded { .. })
     }
 }

@@ -196,6 +196,7 @@ mod tests {
         };
         let kind = KindShortfall { subset: "worker".into(), pods: 2, fit: fit(), closest: Some(closest) };
         let mut shortfall = Shortfall {
+            started: false,
             minimum: 8,
             held: 0,
             waiting: 8,

@@ -39,7 +39,9 @@ impl Engine {
             return None;
         }
         let entry = self.queue.entry(Entity::Group(id))?;
-        let starving_at = entry.rank.asked_ms.saturating_add(self.config.starving_after_ms).max(self.no_claim_before);
+        // Counted from the first refusal: the wait for members is nobody's fault.
+        let refused_since = entry.refused_since.unwrap_or(self.now);
+        let starving_at = refused_since.saturating_add(self.config.starving_after_ms).max(self.no_claim_before);
         if self.now < starving_at {
             return Some(starving_at);
         }
@@ -75,6 +77,20 @@ impl Engine {
         }
         for node in nodes {
             self.room_appeared(node);
+        }
+        self.wake_starving();
+    }
+
+    /// Has all that starve tried again: one of them may claim next.
+    fn wake_starving(&mut self) {
+        let (now, patience) = (self.now, self.config.starving_after_ms);
+        let starves = |since: Millis| since.saturating_add(patience) <= now;
+        let starving = self
+            .queue
+            .entries()
+            .filter(|(entity, entry)| matches!(entity, Entity::Group(_)) && entry.refused_since.is_some_and(starves));
+        for entity in starving.map(|(entity, _)| entity).collect::<Vec<_>>() {
+            self.queue.wake_parked(entity, now);
         }
     }
 

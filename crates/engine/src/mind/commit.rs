@@ -7,14 +7,15 @@
 use std::sync::Arc;
 
 use super::{Engine, Timer};
-use crate::cluster::pod::{Bind, PodState};
+use crate::cluster::group::sum_of;
+use crate::cluster::pod::{Bind, Part, PodState};
 use crate::command::Command;
 use crate::diagnosis::Diagnosis;
 use crate::model::Millis;
 use crate::model::ids::{GroupId, NodeId, PodId};
 use crate::model::pod::PodName;
 use crate::observation::{BindOutcome, TakeBackOutcome};
-use crate::queue::backoff::{doubled, pause_ms};
+use crate::queue::backoff::{PAUSE_MS_MAX, doubled, pause_ms};
 use crate::queue::{Entity, Place};
 
 impl Engine {
@@ -69,7 +70,20 @@ impl Engine {
         if let Some(other) = old.node().filter(|other| *other != target) {
             self.room_appeared(other);
         }
+        self.voice.forget(Entity::Pod(id));
+        self.bound_member(id);
         self.concern(id);
+    }
+
+    /// A member has its place. If its start was given up meanwhile, the question is open again.
+    pub(super) fn bound_member(&mut self, id: PodId) {
+        let (Some(group_id), part) = (self.cluster.pod(id).group, self.cluster.pod(id).part) else { return };
+        let group = self.cluster.group_mut(group_id);
+        group.refusals_in_a_row = 0;
+        if part == Part::Tentative && group.attempt.is_none() && group.is_gang() && !group.joins_singly() {
+            let quorum = group.quorum();
+            self.start_attempt(group_id, quorum);
+        }
     }
 
     fn bind_again_later(&mut self, id: PodId, message: &str) {
@@ -114,22 +128,24 @@ impl Engine {
         self.say_pod(id, Diagnosis::BindFailed { node: name.to_string(), message: message.to_owned() });
         let group = self.cluster.pod(id).group;
         match group {
-            Some(group) => self.repair_later(group),
+            Some(group) => self.count_refusal(group),
             None => self.count_failure(Entity::Pod(id), 1),
         }
         self.concern(id);
         self.room_appeared(node);
     }
 
-    /// The first repair of a start happens at once, further ones after a pause.
-    fn repair_later(&mut self, id: GroupId) {
-        let entity = Entity::Group(id);
-        let group = self.cluster.group(id);
-        let again = group.attempt.as_ref().is_none_or(|attempt| attempt.repairs > 0);
-        let size = group.members.len();
-        if again && self.queue.entry(entity).is_some_and(|entry| entry.not_before <= self.now) {
-            self.count_failure(entity, size);
+    /// After a first refusal the members are placed again at once, after further ones with growing pauses.
+    fn count_refusal(&mut self, id: GroupId) {
+        let (now, initial) = (self.now, self.config.backoff_ms_initial);
+        let group = self.cluster.group_mut(id);
+        if group.refused_decision == group.decisions {
+            return;
         }
+        group.refused_decision = group.decisions;
+        group.refusals_in_a_row = group.refusals_in_a_row.saturating_add(1);
+        let pause = doubled(initial, group.refusals_in_a_row.saturating_sub(1)).min(PAUSE_MS_MAX);
+        group.repair_not_before = now.saturating_add(pause);
     }
 
     fn count_failure(&mut self, entity: Entity, size: usize) {
@@ -143,7 +159,7 @@ impl Engine {
     pub(super) fn deadline(&mut self, id: GroupId, due: Millis) {
         let Some(group) = self.cluster.group_if_any(id) else { return };
         let Some(attempt) = group.attempt.as_ref().filter(|attempt| attempt.deadline == due) else { return };
-        let minimum = group.attempt_quorum(attempt).iter().sum();
+        let minimum = sum_of(&group.attempt_quorum(attempt));
         let secured = group.total().secured();
         let first_start = group.reached.is_empty();
         let members: Vec<PodId> = group.members.iter().map(|(_, member)| *member).collect();
@@ -151,14 +167,14 @@ impl Engine {
         let (mut taken_back, mut kept) = (0, 0);
         for member in members {
             let pod = self.cluster.pod(member);
-            let this_start = first_start || pod.tentative;
+            let this_start = pod.ours && (first_start || pod.part == Part::Tentative);
             let idle = pod.bind.as_deref().is_none_or(|bind| !bind.in_flight);
             match pod.state {
-                PodState::Bound(_) if this_start && !pod.terminating && pod.controlled => {
+                PodState::Bound(_) if this_start && !pod.is_leaving() && pod.controlled => {
                     self.take_back(member);
                     taken_back += 1;
                 }
-                PodState::Bound(_) if this_start && !pod.terminating => kept += 1,
+                PodState::Bound(_) if this_start && !pod.is_leaving() => kept += 1,
                 // What is on its way cannot be called back; its outcome opens the question again.
                 PodState::Assumed(_) if idle => self.unassume(member),
                 _ => {}
@@ -184,10 +200,7 @@ impl Engine {
     }
 
     fn take_back(&mut self, id: PodId) {
-        self.cluster.change_pod(id, |pod| {
-            pod.terminating = true;
-            pod.taking_back = true;
-        });
+        self.cluster.change_pod(id, |pod| pod.taking_back = true);
         self.outbox.push(Command::TakeBack { pod: self.cluster.pod(id).id.clone() });
     }
 
@@ -201,10 +214,7 @@ impl Engine {
                 self.set_timer(due, Timer::TakeBack(id));
             }
             TakeBackOutcome::Refused { .. } => {
-                self.cluster.change_pod(id, |pod| {
-                    pod.terminating = false;
-                    pod.taking_back = false;
-                });
+                self.cluster.change_pod(id, |pod| pod.taking_back = false);
                 if let Some(group) = self.cluster.pod(id).group {
                     self.cluster.group_mut(group).kept_partial = true;
                 }

@@ -7,11 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Engine;
 use crate::cluster::Cluster;
+use crate::cluster::pod::{Counted, Part};
 use crate::cluster::trial::Trial;
 use crate::command::Command;
 use crate::diagnosis::{Diagnosis, Proof};
 use crate::model::group::Policy;
 use crate::model::ids::{ClassId, GroupId, NodeId, PodId};
+use crate::placement::cache::Cache;
 use crate::placement::{self, Lot, Verdict, Want};
 use crate::queue::backoff::{doubled, pause_ms};
 use crate::queue::{Entity, Place};
@@ -21,9 +23,12 @@ impl Engine {
     pub(super) fn try_pod(&mut self, id: PodId) {
         let (class, priority) = self.line_of(id);
         let avoid = self.avoided(id);
+        let nominated = self.cluster.pod(id).nominated.filter(|node| !avoid.contains(node));
         let mut trial = Trial::new(&mut self.cluster);
         trial.release(id);
-        let best = self.cache.candidates(trial.cluster(), class, priority).best_except(&avoid);
+        let candidates = self.cache.candidates(trial.cluster(), class, priority);
+        // A place that was kept free for the pod is taken without looking for a better one.
+        let best = nominated.filter(|node| candidates.has_room(*node)).or_else(|| candidates.best_except(&avoid));
         if let Some(node) = best {
             trial.place(id, node);
             trial.commit();
@@ -61,7 +66,7 @@ impl Engine {
         let steps_max = self.steps_max(entity);
         let claimed = self.claimed_by(id);
         let mut trial = own_view(&mut self.cluster, &want, &claimed);
-        let verdict = match roomy(&trial, id, &want) {
+        let verdict = match roomy(&trial, &mut self.cache, id, &want) {
             Some(roomy) if placement::place(&mut trial, &mut self.cache, &roomy, steps_max) == Verdict::Placed => {
                 Verdict::Placed
             }
@@ -84,16 +89,18 @@ impl Engine {
 
     fn group_placed(&mut self, id: GroupId, placed: &[(PodId, NodeId)]) {
         let group = self.cluster.group_mut(id);
-        if let Some(attempt) = &mut group.attempt {
-            attempt.repairs += 1;
-        } else if group.is_gang() && !group.joins_singly() {
-            let quorum = group.rules.iter().map(|rule| rule.min_member).collect();
+        group.decisions = group.decisions.wrapping_add(1);
+        let quorum = group.quorum();
+        let decided = group.attempt.as_ref().map(|attempt| &attempt.quorum);
+        // A decision for a higher minimum than the start that is under way is a new start.
+        let raised = decided.is_none_or(|decided| quorum.iter().zip(decided).any(|(now, then)| now > then));
+        if group.is_gang() && !group.joins_singly() && raised {
             self.start_attempt(id, quorum);
         }
         // What joins a gang that has started is not taken back if a later start fails.
-        let tentative = self.cluster.group(id).attempt.is_some();
+        let part = if self.cluster.group(id).attempt.is_some() { Part::Tentative } else { Part::None };
         for (pod, _) in placed {
-            self.cluster.pod_mut(*pod).tentative = tentative;
+            self.cluster.pod_mut(*pod).part = part;
         }
         self.decided(placed);
         self.review_group(id);
@@ -122,6 +129,7 @@ impl Engine {
         self.queue.put(entity, Place::Parked { lines, again_at });
         let group = self.cluster.group_mut(id);
         group.stirred_when_parked = group.stirred;
+        group.needs_when_parked.clone_from(&want.needs);
         self.say_group(id, Diagnosis::GroupUnschedulable(refused.shortfall), refused.members);
     }
 
@@ -131,7 +139,7 @@ impl Engine {
         let mut lots: BTreeMap<(ClassId, usize, Vec<NodeId>), Vec<PodId>> = BTreeMap::new();
         for (_, pod) in &group.waiting {
             let member = self.cluster.pod(*pod);
-            let crate::cluster::pod::Counted::In { subset, .. } = member.counted else { continue };
+            let Counted::In { subset, .. } = member.counted else { continue };
             lots.entry((member.class, usize::from(subset), self.avoided(*pod))).or_default().push(*pod);
         }
         let lots = lots
@@ -166,7 +174,20 @@ impl Engine {
         bind.map_or_else(Vec::new, |bind| bind.avoid.iter().filter_map(|name| self.cluster.node_id(name)).collect())
     }
 
-    fn clear_nomination(&mut self, id: PodId) {
+    /// Clears the nominations of a group that may not be tried: no plan stands behind them.
+    pub(super) fn clear_nominations(&mut self, id: GroupId) {
+        if self.cluster.group(id).nominations == 0 {
+            return;
+        }
+        let members: Vec<PodId> = self.cluster.group(id).members.iter().map(|(_, pod)| *pod).collect();
+        for pod in members {
+            if self.cluster.pod(pod).ours {
+                self.clear_nomination(pod);
+            }
+        }
+    }
+
+    pub(super) fn clear_nomination(&mut self, id: PodId) {
         if self.cluster.pod(id).nominated.is_some() {
             self.renominate(id, None);
             self.outbox.push(Command::ClearNomination { pod: self.cluster.pod(id).id.clone() });
@@ -188,16 +209,23 @@ pub(super) fn own_view<'a>(cluster: &'a mut Cluster, want: &Want, claimed: &[Nod
 
 /// For a basic group that expects more members than there are: the same want with room for all of them. It is a
 /// hint: if there is no such placement, any will do.
-fn roomy(trial: &Trial<'_>, id: GroupId, want: &Want) -> Option<Want> {
+fn roomy(trial: &Trial<'_>, cache: &mut Cache, id: GroupId, want: &Want) -> Option<Want> {
     let group = trial.cluster().group(id);
     let Some(Policy::Basic { desired_count: Some(desired) }) = group.spec.as_ref().map(|spec| &spec.policy) else {
         return None;
     };
     let mut roomy = want.clone();
     let expected = desired.saturating_sub(group.total().present()) as usize;
+    if expected == 0 {
+        return None;
+    }
     // Those to come are taken to be like the most of those that are there.
     let largest = roomy.lots.iter_mut().max_by_key(|lot| lot.pods.len())?;
     largest.expected = expected;
+    let units = largest.len() as i64;
+    if placement::room_for(trial, cache, largest.class, want.priority, units) < units {
+        return None;
+    }
     let all: usize = roomy.lots.iter().map(Lot::len).sum();
     roomy.needs = vec![u32::try_from(all).ok()?];
     Some(roomy)

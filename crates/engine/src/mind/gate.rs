@@ -8,12 +8,12 @@ use std::cmp::Reverse;
 
 use super::voice::Said;
 use super::{Engine, Timer};
-use crate::cluster::group::{Attempt, Group, Stray};
-use crate::cluster::pod::PodState;
+use crate::cluster::group::{Attempt, Group, Stray, sum_of};
+use crate::cluster::pod::{Part, PodState};
 use crate::command::{Command, MemberVerdict, Report, Subject};
 use crate::diagnosis::{Diagnosis, Waiting};
 use crate::model::Millis;
-use crate::model::group::Policy;
+use crate::model::group::{History, Policy};
 use crate::model::ids::{GroupId, PodId};
 use crate::queue::{Entity, Place, Rank};
 
@@ -32,7 +32,13 @@ impl Engine {
                 }
             }
             PodState::Assumed(_) => {}
-            _ => self.leave_queue(entity),
+            _ => {
+                let ours = pod.ours;
+                self.leave_queue(entity);
+                if ours {
+                    self.clear_nomination(id);
+                }
+            }
         }
     }
 
@@ -55,29 +61,38 @@ impl Engine {
         self.review_start(id);
         self.review_health(id);
         let group = self.cluster.group(id);
-        if group.waiting.is_empty() && group.gated.is_empty() {
+        let gated_alone = group.joins_singly() || group.attempt.is_some();
+        if group.waiting.is_empty() && (gated_alone || group.gated.is_empty()) {
+            self.clear_nominations(id);
             self.queue.remove(entity);
             self.voice.hush(entity);
             self.cluster.group_mut(id).desired_until = None;
+            self.say_settled(id);
             return;
         }
         self.start_desired_wait(id);
         let rank = self.group_rank(id);
         let known = self.queue.entry(entity).map(|entry| entry.rank.priority);
+        let repair_not_before = group_repair(self.cluster.group(id));
         self.queue.admit(entity, rank.clone());
+        self.queue.delay(entity, repair_not_before);
         if let Some(waiting) = self.gate(id) {
             self.queue.put(entity, Place::Held);
+            self.clear_nominations(id);
             self.say_group(id, Diagnosis::Waiting(waiting), Vec::new());
             return;
         }
         self.voice.hush(entity);
         let group = self.cluster.group(id);
-        if group.total().assumed > 0 && group.needs().iter().all(|need| *need == 0) {
+        let needs = group.needs();
+        if group.attempt.is_some() && group.total().assumed > 0 && needs.iter().all(|need| *need == 0) {
             // The start that is under way comes to its end first; later members wait for it.
             self.queue.put(entity, Place::Held);
             return;
         }
-        let stirred = group.stirred != group.stirred_when_parked || known != Some(rank.priority);
+        let stirred = group.stirred != group.stirred_when_parked
+            || needs != group.needs_when_parked
+            || known != Some(rank.priority);
         match self.queue.entry(entity).map(|entry| &entry.place) {
             Some(Place::Held) => self.queue.ready(entity, self.now),
             Some(Place::Parked { .. }) if stirred => self.queue.ready(entity, self.now),
@@ -108,7 +123,8 @@ impl Engine {
         {
             return Some(Waiting::Members { subset: rule.name.clone(), have: census.present(), need: rule.min_member });
         }
-        if let Some(gated) = group.gated.first() {
+        // A start that is under way, and members that join one by one, do not wait for newcomers.
+        if let Some(gated) = group.gated.first().filter(|_| group.attempt.is_none() && !group.joins_singly()) {
             let example = self.cluster.pod(*gated).id.to_string();
             return Some(Waiting::Gates { gated: group.gated.len() as u32, example });
         }
@@ -142,7 +158,9 @@ impl Engine {
         let priority = self.cluster.group_priority(id);
         if self.cluster.group(id).nominated_at != priority {
             self.cluster.group_mut(id).nominated_at = priority;
-            self.cluster.touch_nominations(id);
+            for node in self.cluster.touch_nominations(id) {
+                self.room_appeared(node);
+            }
         }
     }
 
@@ -150,10 +168,13 @@ impl Engine {
     fn review_start(&mut self, id: GroupId) {
         let group = self.cluster.group(id);
         let total = group.total();
-        if total.held() == 0 {
+        let placed = |member: &PodId| self.cluster.pod(*member).state.node().is_some();
+        if total.held() == 0 && !group.strays.keys().any(placed) {
             // Nothing of it is left: the next start is a new one.
             let group = self.cluster.group_mut(id);
-            group.started_before &= group.reached.is_empty();
+            if !group.reached.is_empty() {
+                group.history = History::New;
+            }
             group.reached.clear();
             group.attempt = None;
             group.kept_partial = false;
@@ -168,18 +189,26 @@ impl Engine {
             return;
         }
         if !group.is_gang() {
-            if group.spec.is_some() && group.waiting.is_empty() && total.assumed == 0 && total.bound > 0 {
-                self.say_group(id, Diagnosis::Scheduled { minimum: 0, secured: total.secured() }, Vec::new());
+            // Should it become a gang, then what runs by then has started.
+            if total.secured() > 0 && group.spec.is_some() && group.reached != group.quorum() {
+                let group = self.cluster.group_mut(id);
+                group.reached = group.quorum();
+                self.settle_parts(id, Part::None);
             }
             return;
         }
         if group.spec.is_none() || group.joins_singly() {
             return;
         }
-        let quorum: Vec<u32> = group.rules.iter().map(|rule| rule.min_member).collect();
-        let lost_members = group.started_before && group.reached.is_empty() && total.secured() > 0;
-        if group.secured_at_least(&quorum) || lost_members {
+        let quorum = group.quorum();
+        let found = group.reached.is_empty() && total.secured() > 0;
+        if group.secured_at_least(&quorum) || (found && group.history == History::Started) {
             self.start_confirmed(id, quorum);
+        } else if found && group.history == History::StartedOtherwise {
+            // For which minimum it started is not known; for no more than what is there.
+            let group = self.cluster.group_mut(id);
+            let there = group.rules.iter().zip(&group.census);
+            group.reached = there.map(|(rule, census)| rule.min_member.min(census.secured())).collect();
         } else if total.bound > 0 && group.reached.is_empty() && !group.kept_partial {
             self.start_attempt(id, quorum);
         }
@@ -190,22 +219,43 @@ impl Engine {
         let own = self.cluster.group(id).spec.as_ref().and_then(|spec| spec.schedule_timeout_ms);
         let deadline = self.now.saturating_add(own.unwrap_or(self.config.schedule_timeout_ms));
         let group = self.cluster.group_mut(id);
-        group.attempt = Some(Attempt { quorum, deadline, repairs: 0 });
-        group.started_before = false;
+        group.attempt = Some(Attempt { quorum, deadline });
+        group.history = History::New;
         self.set_timer(deadline, Timer::Deadline(id));
     }
 
     fn start_confirmed(&mut self, id: GroupId, quorum: Vec<u32>) {
         let group = self.cluster.group_mut(id);
-        let minimum = quorum.iter().sum();
+        let minimum = sum_of(&quorum);
         group.reached = quorum;
         group.attempt = None;
         group.kept_partial = false;
-        let (secured, degraded) = (group.total().secured(), group.degraded);
-        for (_, member) in group.members.clone() {
-            self.cluster.pod_mut(member).tentative = false;
+        let secured = group.total().secured();
+        // The API may say so already: then this engine has only found it again.
+        let known = group.degraded || group.spec.as_ref().is_some_and(|spec| spec.history == History::Started);
+        self.settle_parts(id, Part::Founder);
+        if secured >= minimum && !known {
+            self.say_group(id, Diagnosis::Scheduled { minimum, secured }, Vec::new());
         }
-        if secured >= minimum && !degraded {
+    }
+
+    /// Nothing of the group is tentative any more.
+    fn settle_parts(&mut self, id: GroupId, part: Part) {
+        for (_, member) in self.cluster.group(id).members.clone() {
+            let pod = self.cluster.pod_mut(member);
+            if pod.part == Part::Tentative {
+                pod.part = part;
+            }
+        }
+    }
+
+    /// Nobody of the group waits any more: if it was last said that somebody does, that is put right.
+    fn say_settled(&mut self, id: GroupId) {
+        let group = self.cluster.group(id);
+        let total = group.total();
+        let settled = group.spec.is_some() && group.attempt.is_none() && !group.degraded && !group.kept_partial;
+        if settled && total.assumed == 0 && total.bound > 0 && self.voice.says_it_waits(Entity::Group(id)) {
+            let (minimum, secured) = (sum_of(&group.quorum()), total.secured());
             self.say_group(id, Diagnosis::Scheduled { minimum, secured }, Vec::new());
         }
     }
@@ -219,14 +269,16 @@ impl Engine {
         let quorum: Vec<u32> =
             group.rules.iter().zip(&group.reached).map(|(rule, reached)| rule.min_member.min(*reached)).collect();
         let below = !group.secured_at_least(&quorum);
-        let (minimum, secured) = (quorum.iter().sum(), group.total().secured());
+        let (minimum, secured) = (sum_of(&quorum), group.total().secured());
         if below == group.degraded {
             return;
         }
         self.cluster.group_mut(id).degraded = below;
-        let diagnosis =
-            if below { Diagnosis::Degraded { minimum, secured } } else { Diagnosis::Healthy { minimum, secured } };
-        self.say_group(id, diagnosis, Vec::new());
+        if below {
+            self.say_group(id, Diagnosis::Degraded { minimum, secured }, Vec::new());
+        } else if !self.voice.take_back_degraded(Entity::Group(id)) {
+            self.say_group(id, Diagnosis::Healthy { minimum, secured }, Vec::new());
+        }
     }
 
     /// Says why members are left out of their group, and no longer says it of those that are taken in again.
@@ -275,6 +327,11 @@ impl Engine {
             Said::Nothing => {}
         }
     }
+}
+
+/// When members whose bind was refused may be placed again.
+fn group_repair(group: &Group) -> Millis {
+    if group.refusals_in_a_row > 1 { group.repair_not_before } else { 0 }
 }
 
 /// What the group asks for that nobody would honour yet.

@@ -3,13 +3,16 @@
 //! What the API says is the truth, with two exceptions that late events make: a pod that is known to be bound does
 //! not become unbound, and one that is finished does not come back.
 
+use std::sync::Arc;
+
 use super::Engine;
-use crate::cluster::pod::{Counted, Pod, PodState};
-use crate::model::group::{GroupKey, GroupSpec};
+use crate::cluster::pod::{Counted, Part, Pod, PodState};
+use crate::model::class::ClassSpec;
+use crate::model::group::{GroupKey, GroupSpec, History};
 use crate::model::ids::{GroupId, PodId};
 use crate::model::node::NodeSpec;
 use crate::model::pod::{Phase, PodSpec};
-use crate::model::resources::RESOURCE_NAMES_MAX;
+use crate::model::resources::{AMOUNT_MAX, POD_NAMES_MAX, RESOURCE_NAMES_MAX};
 use crate::observation::Observation;
 use crate::queue::Entity;
 use crate::refusal::Refusal;
@@ -46,7 +49,8 @@ impl Engine {
 
     fn node_seen(&mut self, spec: &NodeSpec) -> Result<(), Refusal> {
         validate::node(spec)?;
-        self.names_fit(&format!("Node {}", spec.name), "allocatable", spec.allocatable.keys())?;
+        let object = format!("Node {}", spec.name);
+        self.names_fit(&object, "allocatable", spec.allocatable.keys(), RESOURCE_NAMES_MAX)?;
         let (node, changed) = self.cluster.set_node(spec);
         if changed {
             self.room_appeared(node);
@@ -59,18 +63,46 @@ impl Engine {
         object: &str,
         field: &str,
         names: impl Iterator<Item = &'a String> + Clone,
+        limit: usize,
     ) -> Result<(), Refusal> {
-        if self.cluster.resources.has_room_for(names.clone().map(String::as_str)) {
+        if self.cluster.resources.has_room_for(names.clone().map(String::as_str), limit) {
             return Ok(());
         }
         let list: Vec<&str> = names.map(String::as_str).collect();
-        let reason = format!("more than {RESOURCE_NAMES_MAX} different resource names in one cluster");
+        let reason = format!("more than {limit} different resource names in one cluster");
         Err(Refusal::new(object, field, list.join(", "), reason))
     }
 
     fn pod_seen(&mut self, spec: &PodSpec) -> Result<(), Refusal> {
-        validate::pod(spec)?;
-        self.names_fit(&format!("Pod {}", spec.id), "requests", spec.class.requests.keys())?;
+        let verdict = validate::pod(spec).and_then(|()| {
+            self.names_fit(&format!("Pod {}", spec.id), "requests", spec.class.requests.keys(), POD_NAMES_MAX)
+        });
+        if let Err(refusal) = verdict {
+            // A pod that runs takes room whether it makes sense or not: what can be counted of it is.
+            if spec.node.is_some() && !spec.id.uid.is_empty() {
+                let class = Arc::new(self.countable(&spec.class));
+                self.take_pod(&PodSpec { class, membership: None, ..spec.clone() });
+            }
+            return Err(refusal);
+        }
+        self.take_pod(spec).map_or(Ok(()), Err)
+    }
+
+    /// What of a class that makes no sense can be counted on a node.
+    fn countable(&self, class: &ClassSpec) -> ClassSpec {
+        let known = |name: &str| !name.is_empty() && self.cluster.resources.get(name).is_some();
+        let amount = |amount: i64| amount.clamp(0, AMOUNT_MAX);
+        let requests = class.requests.iter().filter(|(name, _)| known(name));
+        ClassSpec {
+            requests: requests.map(|(name, asked)| (name.clone(), amount(*asked))).collect(),
+            scoring_cpu_milli: amount(class.scoring_cpu_milli),
+            scoring_memory_bytes: amount(class.scoring_memory_bytes),
+            host_ports: class.host_ports.clone(),
+            ..ClassSpec::default()
+        }
+    }
+
+    fn take_pod(&mut self, spec: &PodSpec) -> Option<Refusal> {
         let (id, refusal) = match self.cluster.pod_id(&spec.id.uid) {
             Some(id) => (id, self.fixed_fields(id, spec)),
             None => (self.new_pod(spec), None),
@@ -80,7 +112,7 @@ impl Engine {
         self.update_state(id, spec);
         self.update_nomination(id, spec);
         self.concern(id);
-        refusal.map_or(Ok(()), Err)
+        refusal
     }
 
     fn new_pod(&mut self, spec: &PodSpec) -> PodId {
@@ -99,7 +131,7 @@ impl Engine {
             taking_back: false,
             controlled: spec.controlled,
             ran: false,
-            tentative: false,
+            part: Part::None,
             created_ms: spec.created_ms,
             state: PodState::Waiting,
             nominated: None,
@@ -155,7 +187,8 @@ impl Engine {
         self.leave_queue(entity);
         self.cluster.set_class(id, new);
         self.forget_class(old);
-        if let Some(node) = self.cluster.pod(id).state.node() {
+        let (placed, nominated) = (self.cluster.pod(id).state.node(), self.cluster.pod(id).nominated);
+        for node in placed.into_iter().chain(nominated) {
             self.room_appeared(node);
         }
         if let Some(group) = self.cluster.pod(id).group {
@@ -165,18 +198,28 @@ impl Engine {
 
     fn update_flags(&mut self, id: PodId, spec: &PodSpec) {
         let ran = spec.phase == Phase::Running;
+        let pod = self.cluster.pod(id);
+        let same = pod.gated == spec.gated
+            && pod.ours == spec.ours
+            && pod.controlled == spec.controlled
+            && (pod.terminating || !spec.terminating)
+            && (pod.ran || !ran);
+        if same {
+            // A group that is parked is not stirred by news that change nothing.
+            return;
+        }
         self.cluster.change_pod(id, |pod| {
             pod.gated = spec.gated;
             pod.ours = spec.ours;
             pod.controlled = spec.controlled;
-            pod.terminating = spec.terminating || pod.taking_back;
+            pod.terminating |= spec.terminating;
             pod.ran |= ran;
         });
     }
 
     fn update_state(&mut self, id: PodId, spec: &PodSpec) {
         let pod = self.cluster.pod(id);
-        let (old, ran, group) = (pod.state, pod.ran, pod.group);
+        let (old, ran, group, part) = (pod.state, pod.ran, pod.group, pod.part);
         if matches!(old, PodState::Finished { .. }) {
             return;
         }
@@ -188,16 +231,21 @@ impl Engine {
         };
         if matches!(new, PodState::Bound(_) | PodState::Finished { .. }) {
             self.cluster.pod_mut(id).bind = None;
+            self.voice.forget(Entity::Pod(id));
         }
         self.cluster.set_state(id, new);
+        if matches!((old, new), (PodState::Waiting | PodState::Assumed(_), PodState::Bound(_))) {
+            self.bound_member(id);
+        }
         if let Some(node) = old.node().filter(|node| new.node() != Some(*node)) {
             self.room_appeared(node);
         }
-        // A kubelet that refuses a pod is a bind failure that came late: the start is open again.
-        if let (Phase::Refused, false, Some(group)) = (spec.phase, ran, group) {
+        // A kubelet that refuses a founder before it ran is a bind failure that came late: the start is open again.
+        // One that joined later, or was refused before we came, opens nothing.
+        if let (Phase::Refused, false, Part::Founder, Some(group)) = (spec.phase, ran, part, group) {
             let group = self.cluster.group_mut(group);
             group.reached.clear();
-            group.started_before = false;
+            group.history = History::New;
         }
     }
 
@@ -205,7 +253,18 @@ impl Engine {
         let waiting = self.cluster.pod(id).state == PodState::Waiting && !spec.terminating;
         let named = spec.nominated.as_deref().filter(|_| waiting);
         let node = named.map(|name| self.cluster.node_for_pod(name));
+        let new = node.is_some() && node != self.cluster.pod(id).nominated;
         self.renominate(id, node);
+        if !new || !self.cluster.pod(id).ours {
+            return;
+        }
+        // Either there is a place for the pod, or the nomination is cleared: nothing is kept free for no plan.
+        let pod = self.cluster.pod(id);
+        match pod.group.filter(|_| pod.counted != Counted::Stray) {
+            _ if pod.gated || pod.counted == Counted::Stray => self.clear_nomination(id),
+            Some(group) => self.queue.wake_parked(Entity::Group(group), self.now),
+            None => self.queue.wake_parked(Entity::Pod(id), self.now),
+        }
     }
 
     /// Sets or clears a nomination; whoever it was in the way of is woken.
@@ -242,7 +301,7 @@ impl Engine {
             return Ok(());
         }
         if group.spec.is_none() && group.reached.is_empty() && group.attempt.is_none() {
-            group.started_before = spec.scheduled_before;
+            group.history = spec.history;
         }
         self.cluster.set_group(id, spec);
         self.review_group(id);

@@ -173,8 +173,14 @@ impl Engine {
             })
             .collect();
         let claimed = place.claimed_at.is_some();
+        let nominated = place.nominated.clone();
         for line in helped {
             self.queue.wake(line, self.now);
+        }
+        // The room that a node is kept free for is hidden from everybody's line but is for the nominated themselves.
+        for pod in nominated {
+            let entity = self.cluster.pod(pod).group.map_or(Entity::Pod(pod), Entity::Group);
+            self.queue.wake_parked(entity, self.now);
         }
         // Nobody else sees room on a claimed node, so it is nobody's line that wakes the claimant.
         if let Some(claim) = self.claim.as_ref().filter(|_| claimed) {

@@ -117,6 +117,7 @@ impl Engine {
         };
         let group = self.cluster.group(id);
         let shortfall = Shortfall {
+            started: group.is_gang() && group.joins_singly() && !group.degraded,
             minimum: if want.needs_total() == 0 { 0 } else { u32::try_from(group.min_total()).unwrap_or(u32::MAX) },
             held: group.total().held(),
             waiting: group.waiting.len() as u32,
@@ -134,13 +135,14 @@ impl Engine {
         let plain = want.is_like() && claimed.is_empty();
         let mut trial = own_view(&mut self.cluster, want, &claimed);
         let plain = plain && trial.is_unchanged();
-        placement::place_what_fits(&mut trial, &mut self.cache, want);
+        let order = placement::place_what_fits(&mut trial, &mut self.cache, want);
         let cluster = trial.cluster();
         let group = cluster.group(id);
         let placed = |pods: &[_]| pods.iter().filter(|pod| cluster.pod(**pod).state.node().is_some()).count();
         let fits: Vec<usize> = want.lots.iter().map(|lot| placed(&lot.pods)).collect();
         let mut kinds = Vec::new();
-        for (lot, fits) in want.lots.iter().zip(&fits).filter(|(lot, fits)| lot.pods.len() > **fits).take(KINDS_MAX) {
+        let refused = order.iter().map(|at| (&want.lots[*at], fits[*at])).filter(|(lot, fits)| lot.pods.len() > *fits);
+        for (lot, fits) in refused.take(KINDS_MAX) {
             let (fit, closest) = examine::why_no_place(cluster, lot.class, want.priority);
             let subset = group.rules[lot.subset].name.clone();
             kinds.push(KindShortfall { subset, pods: (lot.pods.len() - fits) as u32, fit, closest });

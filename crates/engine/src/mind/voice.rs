@@ -10,7 +10,7 @@ use crate::queue::Entity;
 #[derive(Clone, Debug, Default)]
 struct Spoken {
     /// What the host was last told.
-    last: Option<Diagnosis>,
+    last: Option<Report>,
     /// When that was.
     last_at: Millis,
     /// News that is only worth telling if it lasts, and when it has.
@@ -43,14 +43,13 @@ impl Voice {
     /// Takes news of an entity.
     pub(crate) fn say(&mut self, entity: Entity, now: Millis, report: Report) -> Said {
         let spoken = self.spoken.entry(entity).or_default();
-        let waiting = report.diagnosis.is_waiting();
-        if spoken.last.as_ref() == Some(&report.diagnosis) {
+        if spoken.last.as_ref() == Some(&report) {
             spoken.pending = None;
             return Said::Nothing;
         }
-        if !waiting {
+        if report.diagnosis.is_urgent() {
             spoken.pending = None;
-            spoken.last = Some(report.diagnosis.clone());
+            spoken.last = Some(report.clone());
             spoken.last_at = now;
             return Said::Now(Box::new(report));
         }
@@ -59,7 +58,8 @@ impl Voice {
             *pending = report;
             return Said::Nothing;
         }
-        let since = if spoken.last.as_ref().is_some_and(Diagnosis::is_waiting) { spoken.last_at } else { now };
+        let told = spoken.last.as_ref().is_some_and(|last| !last.diagnosis.is_urgent());
+        let since = if told { spoken.last_at } else { now };
         let due = since.saturating_add(self.patience_ms).max(now);
         spoken.pending = Some((due, report));
         Said::Later(due)
@@ -69,19 +69,39 @@ impl Voice {
     pub(crate) fn due(&mut self, entity: Entity, now: Millis) -> Option<Report> {
         let spoken = self.spoken.get_mut(&entity)?;
         let (_, report) = spoken.pending.take_if(|(due, _)| *due <= now)?;
-        spoken.last = Some(report.diagnosis.clone());
+        spoken.last = Some(report.clone());
         spoken.last_at = now;
         Some(report)
     }
 
-    /// The wait is over; what was not told yet need not be.
+    /// The wait is over; what was not told of it yet need not be.
     pub(crate) fn hush(&mut self, entity: Entity) {
-        if let Some(spoken) = self.spoken.get_mut(&entity) {
-            spoken.pending = None;
-            if spoken.last.is_none() {
-                self.spoken.remove(&entity);
-            }
+        self.drop_pending(entity, |diagnosis| matches!(diagnosis, Diagnosis::Waiting(_)));
+    }
+
+    /// The group is whole again; says whether its loss had not even been told.
+    pub(crate) fn take_back_degraded(&mut self, entity: Entity) -> bool {
+        self.drop_pending(entity, |diagnosis| matches!(diagnosis, Diagnosis::Degraded { .. }))
+    }
+
+    fn drop_pending(&mut self, entity: Entity, of_kind: impl Fn(&Diagnosis) -> bool) -> bool {
+        let Some(spoken) = self.spoken.get_mut(&entity) else { return false };
+        let dropped = spoken.pending.take_if(|(_, report)| of_kind(&report.diagnosis)).is_some();
+        if spoken.last.is_none() && spoken.pending.is_none() {
+            self.spoken.remove(&entity);
         }
+        dropped
+    }
+
+    /// Whether the host was last told that somebody waits.
+    pub(crate) fn says_it_waits(&self, entity: Entity) -> bool {
+        let last = self.spoken.get(&entity).and_then(|spoken| spoken.last.as_ref());
+        last.is_some_and(|report| {
+            !matches!(
+                report.diagnosis,
+                Diagnosis::Scheduled { .. } | Diagnosis::Healthy { .. } | Diagnosis::Degraded { .. }
+            )
+        })
     }
 
     pub(crate) fn forget(&mut self, entity: Entity) {
@@ -91,7 +111,8 @@ impl Voice {
     /// The latest that is known, told or not.
     pub(crate) fn latest(&self, entity: Entity) -> Option<&Diagnosis> {
         let spoken = self.spoken.get(&entity)?;
-        spoken.pending.as_ref().map(|(_, report)| &report.diagnosis).or(spoken.last.as_ref())
+        let report = spoken.pending.as_ref().map(|(_, report)| report).or(spoken.last.as_ref())?;
+        Some(&report.diagnosis)
     }
 
     pub(crate) fn entities(&self) -> impl Iterator<Item = Entity> {

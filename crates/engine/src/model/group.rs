@@ -86,6 +86,18 @@ pub enum PreemptionPolicy {
     Never,
 }
 
+/// What the API says of a group's past.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum History {
+    /// It never started, as far as anybody knows.
+    #[default]
+    New,
+    /// It started under its present minimum.
+    Started,
+    /// It started under another minimum than it has now.
+    StartedOtherwise,
+}
+
 /// A demand or wish that the members share one value of a node label.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopologyConstraint {
@@ -122,10 +134,10 @@ pub struct GroupSpec {
     /// The group that this one is a part of.
     #[serde(default)]
     pub parent: Option<GroupKey>,
-    /// Whether the API already says that this group was scheduled: tells a gang that lost members
+    /// What the API says of its past. Read when the object is first seen: it tells a gang that lost members
     /// from one whose start was cut short.
     #[serde(default)]
-    pub scheduled_before: bool,
+    pub history: History,
 }
 
 impl GroupSpec {
@@ -146,7 +158,7 @@ impl GroupSpec {
             schedule_timeout_ms: None,
             min_resources: BTreeMap::new(),
             parent: None,
-            scheduled_before: false,
+            history: History::New,
         }
     }
 

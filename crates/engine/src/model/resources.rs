@@ -18,7 +18,10 @@ pub const AMOUNT_MAX: i64 = 1 << 50;
 pub const PODS_PER_NODE_MAX: usize = 4096;
 
 /// How many resource names one engine can tell apart. A cluster has tens.
-pub const RESOURCE_NAMES_MAX: usize = 1024;
+pub const RESOURCE_NAMES_MAX: usize = 4096;
+
+/// Pods may only bring in names up to this many, so that nobody who can make pods can use up what nodes need.
+pub const POD_NAMES_MAX: usize = 1024;
 
 /// The name that stands for the number of pods on a node; it is counted, not summed.
 pub const PODS: &str = "pods";
@@ -67,10 +70,10 @@ impl ResourceNames {
         Some(id)
     }
 
-    /// Whether one more name could be interned.
-    pub(crate) fn has_room_for<'a>(&self, names: impl Iterator<Item = &'a str>) -> bool {
+    /// Whether all these names are known or could be interned within the limit.
+    pub(crate) fn has_room_for<'a>(&self, names: impl Iterator<Item = &'a str>, limit: usize) -> bool {
         let new = names.filter(|name| !self.ids.contains_key(*name)).count();
-        self.names.len() + new <= RESOURCE_NAMES_MAX
+        new == 0 || self.names.len() + new <= limit
     }
 
     /// The name behind an id.

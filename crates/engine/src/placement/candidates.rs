@@ -109,6 +109,11 @@ impl Candidates {
         best
     }
 
+    /// Whether the node would do and has room for one more.
+    pub(crate) fn has_room(&self, node: NodeId) -> bool {
+        self.nodes.get(node.slot()).is_some_and(|candidate| candidate.has_room)
+    }
+
     /// The nodes that would do, in slot order.
     pub(crate) fn nodes_that_would_do(&self) -> impl Iterator<Item = NodeId> + '_ {
         let slots = self.nodes.iter().enumerate().filter(|(_, candidate)| candidate.would_do);

@@ -107,8 +107,14 @@ pub(crate) fn place(trial: &mut Trial<'_>, cache: &mut Cache, want: &Want, steps
     outcome
 }
 
-/// Places as many as fit without regard to needs, to see how far it would go.
-pub(crate) fn place_what_fits(trial: &mut Trial<'_>, cache: &mut Cache, want: &Want) {
+/// Places as many as fit without regard to needs, to see how far it would go. Says in which order: hardest first.
+pub(crate) fn place_what_fits(trial: &mut Trial<'_>, cache: &mut Cache, want: &Want) -> Vec<usize> {
     let order = bounds::hardest_first(trial, cache, want);
     greedy::fill(trial, cache, want, &order);
+    order
+}
+
+/// How many pods of a class would fit, counted up to `enough`.
+pub(crate) fn room_for(trial: &Trial<'_>, cache: &mut Cache, class: ClassId, priority: i32, enough: i64) -> i64 {
+    bounds::room_for(trial.cluster(), cache, class, priority, &[], enough)
 }

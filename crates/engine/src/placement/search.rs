@@ -5,6 +5,8 @@
 //! only the first is tried. A branch ends as soon as what is left cannot meet the needs. Where the needs are
 //! fewer than the pods, the rest of a lot may be left out.
 
+use std::collections::BTreeSet;
+
 use super::cache::Cache;
 use super::{Verdict, Want};
 use crate::cluster::trial::Trial;
@@ -116,7 +118,7 @@ impl Search<'_, '_> {
             Some(false) => return Outcome::Exhausted,
             None => return Outcome::OutOfSteps,
         }
-        let mut tried: Vec<Likeness> = Vec::new();
+        let mut tried: BTreeSet<Likeness> = BTreeSet::new();
         for (place, node) in nodes.iter().enumerate().skip(from) {
             if !self.spend(1) {
                 return Outcome::OutOfSteps;
@@ -124,11 +126,9 @@ impl Search<'_, '_> {
             if self.copies_max(position, *node) < 1 {
                 continue;
             }
-            let likeness = self.likeness(*node);
-            if tried.contains(&likeness) {
+            if !tried.insert(self.likeness(*node)) {
                 continue;
             }
-            tried.push(likeness);
             let mark = self.trial.mark();
             lot.place(unit, *node, self.trial);
             self.missing[lot.subset] -= 1;
@@ -183,7 +183,7 @@ impl Search<'_, '_> {
             .iter()
             .map(|resource| {
                 let (all, used) = (node.allocatable.get(*resource), node.load.used.get(*resource));
-                if all == 0 { 0 } else { (i128::from((all - used).max(0)) * 1000 / i128::from(all)) as i64 }
+                if all == 0 { 0 } else { (i128::from(all.saturating_sub(used).max(0)) * 1000 / i128::from(all)) as i64 }
             })
             .sum()
     }
@@ -193,7 +193,10 @@ impl Search<'_, '_> {
         let cluster = self.trial.cluster();
         let (node, view) = (cluster.node(id), filter::view(cluster, id, self.want.priority));
         let load = &view.load;
-        let free = self.resources.iter().map(|resource| node.allocatable.get(*resource) - load.used.get(*resource));
+        let free = self
+            .resources
+            .iter()
+            .map(|resource| node.allocatable.get(*resource).saturating_sub(load.used.get(*resource)));
         let mut numbers: Vec<i64> = free.collect();
         numbers.push(node.pods_max - load.pods as i64);
         numbers.push(i64::from(view.claimed));
@@ -213,7 +216,7 @@ impl Search<'_, '_> {
 }
 
 /// Two nodes with equal likenesses are interchangeable for what is left of the search.
-#[derive(PartialEq)]
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Likeness {
     numbers: Vec<i64>,
     ports: Vec<HostPort>,

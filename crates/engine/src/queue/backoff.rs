@@ -3,7 +3,7 @@
 use crate::model::Millis;
 
 /// Never wait longer than this, however large the group.
-const PAUSE_MS_MAX: Millis = 300_000;
+pub(crate) const PAUSE_MS_MAX: Millis = 300_000;
 
 /// The pause after the n-th failure in a row: doubling, up to a limit that grows with the square root of the
 /// size, because trying a larger group again costs more.

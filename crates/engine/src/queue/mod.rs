@@ -60,6 +60,8 @@ pub(crate) struct Entry {
     pub(crate) searches: u32,
     /// Not to be tried before this time.
     pub(crate) not_before: Millis,
+    /// When it was first refused.
+    pub(crate) refused_since: Option<Millis>,
 }
 
 /// The entities parked in one line.
@@ -98,7 +100,8 @@ impl Queue {
                 self.list(entity, place);
             }
             None => {
-                let entry = Entry { rank, place: Place::Held, attempts: 0, searches: 0, not_before: 0 };
+                let entry =
+                    Entry { rank, place: Place::Held, attempts: 0, searches: 0, not_before: 0, refused_since: None };
                 self.entries.insert(entity, entry);
             }
         }
@@ -122,6 +125,13 @@ impl Queue {
         let entry = self.entries.get_mut(&entity).expect("only a known entity can fail");
         entry.attempts = entry.attempts.saturating_add(1);
         entry.not_before = now.saturating_add(pause(entry.attempts));
+        entry.refused_since.get_or_insert(now);
+    }
+
+    /// Makes sure that a known entity is not tried before a time.
+    pub(crate) fn delay(&mut self, entity: Entity, not_before: Millis) {
+        let entry = self.entries.get_mut(&entity).expect("only a known entity can be delayed");
+        entry.not_before = entry.not_before.max(not_before);
     }
 
     /// Counts a search that ended without proof; says which it was.

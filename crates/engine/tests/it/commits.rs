@@ -281,3 +281,36 @@ fn a_pod_that_others_bound_meanwhile_is_where_the_api_says() {
     assert_eq!(world.node_of(&name).as_deref(), Some(elsewhere));
     assert_eq!(world.bound_count("a"), 3);
 }
+
+#[test]
+fn a_group_is_tried_again_when_a_delete_was_refused() {
+    let mut world = World::new();
+    world.node("n0", 1);
+    world.node("n1", 1);
+    world.put_group(GroupSpec { schedule_timeout_ms: Some(10_000), ..GroupSpec::gang(key("g"), 2) });
+    world.pods_of("a", "g", 3, 1);
+    world.decide_all();
+    let sent = std::mem::take(&mut world.in_flight);
+    world.carry_out(sent[0].clone());
+    let Command::Bind { node, .. } = sent[1].clone() else { panic!() };
+    answer(&mut world, &sent[1], no());
+    world.remove_node(&node);
+    while world.in_flight.is_empty() {
+        world.now = world.engine.engine().next_wakeup().expect("there is a deadline");
+        world.decide_all();
+    }
+    let Some(Command::TakeBack { pod }) = world.in_flight.pop() else { panic!("the start is taken back") };
+    // There is room for one more, which alone would not be enough; with the one that stays it is.
+    world.node("n2", 1);
+    for _ in 0..20 {
+        if let Some(due) = world.engine.engine().next_wakeup().filter(|due| *due < 300_000) {
+            world.now = world.now.max(due);
+            world.decide_all();
+        }
+    }
+    assert!(world.in_flight.is_empty());
+    let outcome = TakeBackOutcome::Refused { message: "forbidden".into() };
+    world.show(Observation::TakeBackDone { pod, outcome });
+    world.pass(300_000);
+    assert_eq!(world.bound_count("a"), 2);
+}

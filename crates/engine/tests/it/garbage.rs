@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
-use muster_engine::model::class::ClassSpec;
-use muster_engine::model::group::{GroupKey, GroupPriority, GroupSpec, Policy, Subset, TopologyConstraint};
+use muster_engine::model::class::{ClassSpec, ScoringRequest};
+use muster_engine::model::group::{GroupKey, GroupPriority, GroupSpec, History, Policy, Subset, TopologyConstraint};
 use muster_engine::model::labels::{Demand, NameDemand, NodeTerm, PreferredTerm, Requirement};
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::{Membership, Phase, PodName, PodSpec};
 use muster_engine::model::port::{HostPort, Protocol};
 use muster_engine::model::taint::{Effect, Taint, Toleration};
-use muster_engine::{BindOutcome, Config, Engine, Observation, TakeBackOutcome, invariants};
+use muster_engine::{BindOutcome, Command, Config, Engine, Observation, TakeBackOutcome, invariants};
 
 use muster_oracle::random::Random;
 use muster_oracle::seeds::for_each_seed;
+
+use crate::world::{World, cpus};
 
 const WORDS: [&str; 6] = ["", "a", "b", "node.kubernetes.io/unschedulable", "\u{0}\u{1F600}", "7"];
 
@@ -76,7 +78,7 @@ impl Fool {
             requests: self.amounts(),
             scoring_cpu_milli: self.amount(),
             scoring_memory_bytes: self.amount(),
-            placed_scoring: None,
+            placed_scoring: rare.then(|| ScoringRequest { cpu_milli: self.amount(), memory_bytes: self.amount() }),
             node_name: (rare && self.0.chance(20)).then(|| self.word()),
             node_selector: if rare { [(self.word(), self.word())].into() } else { [].into() },
             required_terms: (rare && self.0.chance(30)).then(|| (0..self.0.below(3)).map(|_| self.term()).collect()),
@@ -96,7 +98,11 @@ impl Fool {
     }
 
     fn count(&mut self) -> u32 {
-        if self.0.chance(90) { 1 + self.0.below(4) as u32 } else { *self.0.pick(&[0, u32::MAX, 1 << 31]) }
+        if self.0.chance(90) {
+            1 + self.0.below(4) as u32
+        } else {
+            *self.0.pick(&[0, u32::MAX, 1 << 31, i32::MAX as u32])
+        }
     }
 
     fn group(&mut self) -> GroupSpec {
@@ -115,7 +121,7 @@ impl Fool {
         };
         spec.schedule_timeout_ms = self.0.chance(50).then(|| self.0.draw() >> self.0.below(64));
         spec.parent = self.0.chance(10).then(|| self.group_key());
-        spec.scheduled_before = self.0.chance(10);
+        spec.history = *self.0.pick(&[History::New, History::New, History::Started, History::StartedOtherwise]);
         if self.0.chance(5) {
             spec.topology = vec![TopologyConstraint { key: self.word(), required: true }];
         }
@@ -134,7 +140,7 @@ impl Fool {
     fn pod(&mut self) -> PodSpec {
         const PHASES: [Phase; 6] =
             [Phase::Pending, Phase::Pending, Phase::Running, Phase::Succeeded, Phase::Failed, Phase::Refused];
-        let membership = self.0.chance(60).then(|| Membership { group: self.group_key(), subset: String::new() });
+        let membership = self.0.chance(60).then(|| Membership { group: self.group_key(), subset: self.word() });
         PodSpec {
             id: self.name(),
             class: Arc::new(self.class()),
@@ -258,9 +264,50 @@ fn too_many_resource_names_are_refused_and_the_known_ones_go_on() {
     let mut engine = Engine::new(Config::default()).unwrap();
     let node = |name: String| NodeSpec { name: "n".into(), allocatable: [(name, 1)].into(), ..NodeSpec::default() };
     let mut refusals = 0;
-    for number in 0..1100 {
+    for number in 0..4200 {
         refusals += usize::from(engine.observe(0, Observation::NodeSeen(node(format!("x.io/{number}")))).is_err());
     }
     assert!(refusals > 50);
     engine.observe(0, Observation::NodeSeen(node("x.io/0".into()))).unwrap();
+}
+
+#[test]
+fn a_pod_that_makes_no_sense_takes_room_all_the_same_once_it_is_bound() {
+    let mut world = World::new();
+    world.node("n0", 2);
+    let mut class = cpus(2);
+    class.requests.insert("example.com/bytes".into(), (1 << 50) + 1);
+    let id = Arc::new(PodName { namespace: "ns".into(), name: "odd".into(), uid: "odd".into() });
+    let odd = PodSpec { id, class: Arc::new(class), node: Some("n0".into()), ..PodSpec::default() };
+    let refusal = world.engine.observe(0, Observation::PodSeen(odd)).unwrap_err();
+    assert_eq!(refusal.field, "requests[example.com/bytes]");
+    world.pod("p", "", 1);
+    world.settle();
+    assert_eq!(world.node_of("p"), None, "the node is full");
+}
+
+#[test]
+fn sums_beyond_all_limits_do_no_harm() {
+    let mut world = World::new();
+    world.node("n0", 4);
+    world.node("n1", 3);
+    let huge = Arc::new(ClassSpec { requests: [("cpu".to_owned(), 1 << 50)].into(), ..ClassSpec::default() });
+    let mut engine = world.engine.engine().clone();
+    for number in 0..8192 {
+        let id = Arc::new(PodName { namespace: "ns".into(), name: format!("h{number}"), uid: format!("h{number}") });
+        let pod = PodSpec { id, class: huge.clone(), node: Some("n0".into()), ..PodSpec::default() };
+        engine.observe(0, Observation::PodSeen(pod)).unwrap();
+    }
+    let group = GroupKey { name: "g".into(), ..GroupKey::default() };
+    engine.observe(0, Observation::GroupSeen(GroupSpec::gang(group.clone(), 2))).unwrap();
+    for number in 0..2 {
+        let mut class = cpus(2);
+        class.requests.insert("memory".into(), 1 + number);
+        let id = Arc::new(PodName { namespace: "ns".into(), name: format!("p{number}"), uid: format!("p{number}") });
+        let membership = Some(Membership { group: group.clone(), subset: String::new() });
+        let pod = PodSpec { id, ours: true, class: Arc::new(class), membership, ..PodSpec::default() };
+        engine.observe(0, Observation::PodSeen(pod)).unwrap();
+    }
+    let commands = engine.decide(0);
+    assert!(!commands.iter().any(|command| matches!(command, Command::Bind { .. })), "only one of two fits");
 }

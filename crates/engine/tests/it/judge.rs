@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use muster_engine::cluster::pod::PodState;
 use muster_engine::model::class::ClassSpec;
-use muster_engine::model::group::{GroupKey, GroupSpec, Policy};
 use muster_engine::model::labels::Labels;
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::{Phase, PodSpec};
 use muster_engine::model::taint::Effect;
 use muster_engine::{Command, Diagnosis, Subject};
 
+use crate::story::is_live;
 use crate::world::World;
 
 /// What is on a node.
@@ -38,6 +38,8 @@ pub(crate) fn command(world: &World, command: &Command) {
         Command::Bind { pod, node } => bind_has_room(world, &pod.uid, node),
         Command::TakeBack { pod } => {
             let truth = &world.pods[&pod.uid];
+            assert!(truth.ours, "{pod} is not ours and must not be deleted");
+            world.stories.judge_take_back(truth);
             assert!(truth.controlled, "{pod} would not be made again and must not be deleted");
             assert!(truth.membership.is_some(), "{pod} is in no group and must not be deleted");
         }
@@ -45,15 +47,21 @@ pub(crate) fn command(world: &World, command: &Command) {
     }
 }
 
+/// Whether the bind of this pod was sent before: then nothing was decided now.
+pub(crate) fn is_sent_again(world: &World, uid: &str) -> bool {
+    let cluster = world.engine.engine().cluster();
+    let id = cluster.pod_id(uid).expect("a pod that is bound is known");
+    cluster.pod(id).bind.as_ref().is_some_and(|bind| bind.tries > 1)
+}
+
 /// Invariant 2: the node has room for the pod, counting everything the engine was told. A bind that is sent again is
 /// not judged again: others may have taken the room since.
 fn bind_has_room(world: &World, uid: &str, node: &str) {
-    let cluster = world.engine.engine().cluster();
-    let id = cluster.pod_id(uid).expect("a pod that is bound is known");
-    let again = cluster.pod(id).bind.as_ref().is_some_and(|bind| bind.tries > 1);
-    if again {
+    if is_sent_again(world, uid) {
         return;
     }
+    let cluster = world.engine.engine().cluster();
+    let id = cluster.pod_id(uid).expect("a pod that is bound is known");
     let node_id = cluster.node_id(node).expect("a node that is bound to is known");
     assert_eq!(cluster.pod(id).state, PodState::Assumed(node_id));
     let spec = world.nodes.get(node).expect("a pod is only bound to a node that is there");
@@ -102,45 +110,18 @@ fn has_room(node: &NodeSpec, taken: &Taken<'_>, class: &ClassSpec) -> bool {
 }
 
 /// At rest: nothing in flight, nothing due, the truth known. Checks invariants 1 and 7.
-pub(crate) fn at_rest(world: &World, excused: &dyn Fn(&GroupKey) -> bool) {
+pub(crate) fn at_rest(world: &World) {
     assert!(world.in_flight.is_empty());
-    for (key, group) in &world.groups {
-        let minimum = minimum(group);
-        let members = || world.pods.values().filter(|pod| is_member(pod, key));
-        let bound: Vec<&PodSpec> = members().filter(|pod| is_live(pod) && pod.node.is_some()).collect();
-        let secured = bound.len() + members().filter(|pod| pod.phase == Phase::Succeeded).count();
-        let bare = bound.iter().any(|pod| !pod.controlled);
-        let whole = bound.is_empty() || secured >= minimum;
-        let seen = || world.engine.engine().cluster().group_id(key).map(|id| world.engine.engine().cluster().group(id));
-        let about = || world.reports.iter().filter(|report| report.subject == Subject::Group(key.clone()));
-        assert!(
-            whole || bare || excused(key),
-            "gang {key} rests with {secured} of {minimum}: {:#?}\n{:#?}\n{:#?}",
-            members().collect::<Vec<_>>(),
-            seen(),
-            about().map(|report| report.diagnosis.to_string()).collect::<Vec<_>>()
-        );
+    for key in world.groups.keys() {
+        if let Err(broken) = world.stories.may_rest(key, &world.pods) {
+            let cluster = world.engine.engine().cluster();
+            let known = cluster.group_id(key).map(|id| cluster.group(id));
+            panic!("{broken}\n{known:#?}");
+        }
     }
     for pod in world.pods.values() {
         nobody_waits_for_nothing(world, pod);
     }
-}
-
-/// The least number of members that a group starts with.
-pub(crate) fn minimum(group: &GroupSpec) -> usize {
-    match &group.policy {
-        Policy::Gang { min_count } => *min_count as usize,
-        Policy::Subsets(subsets) => subsets.iter().map(|subset| subset.min_member as usize).sum(),
-        Policy::Basic { .. } => 0,
-    }
-}
-
-fn is_member(pod: &PodSpec, key: &GroupKey) -> bool {
-    pod.membership.as_ref().is_some_and(|membership| membership.group == *key)
-}
-
-fn is_live(pod: &PodSpec) -> bool {
-    !pod.terminating && matches!(pod.phase, Phase::Pending | Phase::Running)
 }
 
 /// A single pod, or a gang of like pods, that waits at rest really has no room.
@@ -179,7 +160,9 @@ fn copies(world: &World, node: &NodeSpec, class: &ClassSpec) -> usize {
     let mut taken = Taken::default();
     for pod in world.pods.values() {
         let on_it = pod.node.as_deref() == Some(&*node.name) && matches!(pod.phase, Phase::Pending | Phase::Running);
-        let kept_free = pod.nominated.as_deref() == Some(&*node.name) && pod.node.is_none() && is_live(pod);
+        // Nominations of the pods that ask are not in their own way; only those of others count.
+        let kept_free =
+            pod.nominated.as_deref() == Some(&*node.name) && pod.node.is_none() && is_live(pod) && !pod.ours;
         if on_it || kept_free {
             taken.add(&pod.class);
         }

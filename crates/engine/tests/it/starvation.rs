@@ -127,3 +127,59 @@ fn a_gang_that_goes_away_takes_its_claim_along() {
         assert!(world.node_of("small").is_some(), "way {how}");
     }
 }
+
+fn is_claimed(world: &World) -> bool {
+    world.engine.engine().cluster().nodes().any(|(_, node)| node.claimed_at.is_some())
+}
+
+#[test]
+fn a_claim_that_was_in_vain_is_repeated() {
+    let mut world = World::new();
+    for node in 0..2 {
+        world.node(&format!("n{node}"), 4);
+    }
+    world.pods_of("s", "", 8, 1);
+    world.settle();
+    world.gang("g", 2);
+    world.pods_of("g", "g", 2, 4);
+    let (mut claims, mut had) = (0, false);
+    for _ in 0..48 * 12 {
+        world.pass(5 * MINUTE);
+        let has = is_claimed(&world);
+        claims += usize::from(has && !had);
+        had = has;
+    }
+    assert!((2..10).contains(&claims), "{claims} claims in two days");
+}
+
+#[test]
+fn the_next_starving_gang_claims_when_the_first_is_gone() {
+    let mut world = World::new();
+    world.node("n0", 4);
+    world.pods_of("s", "", 4, 1);
+    world.settle();
+    for name in ["g", "h"] {
+        world.gang(name, 1);
+        world.pods_of(name, name, 1, 4);
+    }
+    world.pass(15 * MINUTE);
+    assert!(is_claimed(&world));
+    world.remove("g-0");
+    world.remove_group("g");
+    world.pass(MINUTE);
+    assert!(is_claimed(&world), "the other one has starved as long");
+}
+
+#[test]
+fn waiting_for_members_is_not_starving() {
+    let mut world = World::new();
+    world.node("n0", 4);
+    world.pods_of("s", "", 4, 1);
+    world.settle();
+    world.gang("g", 2);
+    world.pod("g-0", "g", 2);
+    world.pass(15 * MINUTE);
+    world.pod("g-1", "g", 2);
+    world.pass(1_000);
+    assert!(!is_claimed(&world), "it has asked for room for one second");
+}

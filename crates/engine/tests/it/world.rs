@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use muster_engine::model::Millis;
 use muster_engine::model::class::ClassSpec;
-use muster_engine::model::group::{GroupKey, GroupSpec, Policy, Subset};
+use muster_engine::model::group::{GroupKey, GroupSpec, History, Policy, Subset};
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::{Membership, Phase, PodName, PodSpec};
 use muster_engine::record::Recorder;
@@ -15,6 +15,7 @@ use muster_engine::{
 };
 
 use crate::judge;
+use crate::story::{Stories, minimums};
 
 pub(crate) struct World {
     pub(crate) config: Config,
@@ -24,6 +25,8 @@ pub(crate) struct World {
     /// By UID.
     pub(crate) pods: BTreeMap<String, PodSpec>,
     pub(crate) groups: BTreeMap<GroupKey, GroupSpec>,
+    /// The pods as the engine was last shown them.
+    shown: BTreeMap<String, PodSpec>,
     /// Commands that are sent and not answered yet.
     pub(crate) in_flight: Vec<Command>,
     /// Everything that was ever said.
@@ -33,6 +36,9 @@ pub(crate) struct World {
     /// The answers of each decision, for comparison with a replay.
     pub(crate) answers: Vec<String>,
     pub(crate) keep_answers: bool,
+    pub(crate) stories: Stories,
+    /// Everything that happened, to be printed if the test fails.
+    log: Vec<String>,
     uids: u64,
 }
 
@@ -63,11 +69,14 @@ impl World {
             nodes: BTreeMap::new(),
             pods: BTreeMap::new(),
             groups: BTreeMap::new(),
+            shown: BTreeMap::new(),
             in_flight: Vec::new(),
             reports: Vec::new(),
             acts: Vec::new(),
             answers: Vec::new(),
             keep_answers: false,
+            stories: Stories::default(),
+            log: Vec::new(),
             uids: 0,
         }
     }
@@ -76,8 +85,32 @@ impl World {
 
     pub(crate) fn show(&mut self, observation: Observation) {
         let text = format!("{observation:?}");
+        self.log.push(format!("{:>9} see {text}", self.now));
+        self.remember(&observation);
         self.engine.observe(self.now, observation).unwrap_or_else(|refusal| panic!("{refusal} for {text}"));
         self.check(&text);
+    }
+
+    /// Keeps what the engine was shown of pods; like the engine, it does not believe that a pod is unbound again.
+    fn remember(&mut self, observation: &Observation) {
+        match observation {
+            Observation::PodSeen(spec) => {
+                let mut spec = spec.clone();
+                if let Some(known) = self.shown.get(&spec.id.uid) {
+                    spec.node = spec.node.or_else(|| known.node.clone());
+                    spec.terminating |= known.terminating;
+                }
+                self.shown.insert(spec.id.uid.clone(), spec);
+            }
+            Observation::PodGone { uid } => drop(self.shown.remove(uid)),
+            Observation::BindDone { pod, node, outcome: BindOutcome::Bound } => {
+                if let Some(known) = self.shown.get_mut(&pod.uid) {
+                    known.node = Some(node.to_string());
+                }
+            }
+            _ => {}
+        }
+        self.stories.look(&self.shown);
     }
 
     pub(crate) fn check(&self, after: &str) {
@@ -103,6 +136,7 @@ impl World {
 
     pub(crate) fn put_group(&mut self, spec: GroupSpec) {
         self.groups.insert(spec.key.clone(), spec.clone());
+        self.stories.asked(&spec.key, &minimums(&spec));
         self.show(Observation::GroupSeen(spec));
     }
 
@@ -165,6 +199,9 @@ impl World {
 
     pub(crate) fn phase(&mut self, name: &str, phase: Phase) {
         let uid = self.uid(name);
+        if phase == Phase::Refused {
+            self.stories.refused(&self.pods[&uid]);
+        }
         self.change(&uid, |pod| pod.phase = phase);
     }
 
@@ -193,8 +230,10 @@ impl World {
             self.answers.push(muster_engine::record::commands_json(&commands));
         }
         self.check("a decision");
+        self.tell_stories(&commands);
         let count = commands.len();
         for command in commands {
+            self.log.push(format!("{:>9} do  {command:?}", self.now));
             judge::command(self, &command);
             match command {
                 Command::Report(report) => self.hear(*report),
@@ -203,6 +242,9 @@ impl World {
                     self.change(&pod.uid.clone(), |pod| pod.nominated = None);
                 }
                 Command::Bind { .. } | Command::TakeBack { .. } => {
+                    if let Command::TakeBack { pod } = &command {
+                        self.stories.ordered_back(&pod.uid);
+                    }
                     self.acts.push(command.clone());
                     self.in_flight.push(command);
                 }
@@ -211,13 +253,29 @@ impl World {
         count
     }
 
+    /// Remembers for which minimum members are bound.
+    fn tell_stories(&mut self, commands: &[Command]) {
+        for command in commands {
+            let Command::Bind { pod, .. } = command else { continue };
+            if judge::is_sent_again(self, &pod.uid) {
+                continue;
+            }
+            let Some(membership) = self.pods.get(&pod.uid).and_then(|truth| truth.membership.clone()) else { continue };
+            if let Some(group) = self.groups.get(&membership.group) {
+                self.stories.decided(&membership.group, minimums(group));
+            }
+        }
+    }
+
     fn hear(&mut self, report: Report) {
         assert!(!report.diagnosis.to_string().is_empty());
-        if let (Subject::Group(key), Diagnosis::Scheduled { .. }) = (&report.subject, &report.diagnosis)
+        if let (Subject::Group(key), Diagnosis::Scheduled { minimum, .. }) = (&report.subject, &report.diagnosis)
             && let Some(group) = self.groups.get_mut(key)
         {
             // The condition in the API, which a later engine will read.
-            group.scheduled_before = true;
+            // It is about the minimum that was reached; the object may ask for another by now.
+            let present = minimums(group).values().sum::<usize>() == *minimum as usize;
+            group.history = if present { History::Started } else { History::StartedOtherwise };
         }
         self.reports.push(report);
     }
@@ -294,6 +352,8 @@ impl World {
     pub(crate) fn restart(&mut self) {
         self.engine = Recorder::new(self.config.clone()).expect("a valid configuration");
         self.in_flight.clear();
+        self.stories.restarted();
+        self.shown.clear();
         for node in self.nodes.clone().into_values() {
             self.show(Observation::NodeSeen(node));
         }
@@ -336,5 +396,16 @@ impl World {
     pub(crate) fn reasons(&self, group: &str) -> Vec<&'static str> {
         let about = self.reports.iter().filter(|report| report.subject == Subject::Group(key(group)));
         about.map(|report| report.diagnosis.group_reason()).collect()
+    }
+}
+
+/// A failing test shows how it came to that with `MUSTER_TRACE=1`.
+impl Drop for World {
+    fn drop(&mut self) {
+        #[expect(clippy::disallowed_methods, reason = "a test may be asked to tell more")]
+        let asked = std::env::var("MUSTER_TRACE").is_ok();
+        if std::thread::panicking() && asked {
+            eprintln!("{}", self.log.join("\n"));
+        }
     }
 }

@@ -1,0 +1,104 @@
+//! What is told, to whom, and when it is put right.
+
+use muster_engine::{Diagnosis, Subject};
+
+use crate::world::World;
+
+#[test]
+fn a_started_gang_stays_scheduled_while_further_members_wait() {
+    let mut world = World::new();
+    world.node("n0", 2);
+    world.gang("g", 2);
+    world.pods_of("a", "g", 3, 1);
+    world.pass(1_000);
+    assert_eq!(world.reasons("g"), ["Scheduled", "Scheduled"]);
+    assert!(world.why_group("g").to_string().starts_with("0 of 1 waiting pods fit."));
+    world.node("n1", 1);
+    world.pass(60_000);
+    assert_eq!(world.why_group("g"), Diagnosis::Scheduled { minimum: 2, secured: 3 });
+}
+
+#[test]
+fn nothing_is_said_of_a_pod_that_has_its_place() {
+    let mut world = World::new();
+    world.node("n0", 1);
+    world.pod("big", "", 2);
+    world.settle();
+    assert!(matches!(world.why_pod("big"), Diagnosis::PodUnschedulable { .. }));
+    world.node("n1", 2);
+    world.pass(60_000);
+    let subject = Subject::Pod(world.pods[&world.uid("big")].id.clone());
+    assert_eq!(world.engine.engine().explain(&subject), None);
+}
+
+#[test]
+fn a_member_that_comes_later_is_told_too_that_there_is_no_room() {
+    let mut world = World::new();
+    world.node("n0", 1);
+    world.gang("g", 3);
+    world.pods_of("a", "g", 3, 1);
+    world.pass(1_000);
+    world.remove("a-2");
+    world.pod("new", "g", 1);
+    world.pass(60_000);
+    let told = world.reports.iter().any(|report| report.members.iter().any(|(pod, _)| pod.name == "new"));
+    assert!(told, "or an autoscaler would never see it");
+}
+
+#[test]
+fn a_restart_is_not_news_of_a_healthy_gang() {
+    let mut world = World::new();
+    world.node("n0", 4);
+    world.gang("g", 3);
+    world.pods_of("a", "g", 3, 1);
+    world.pass(1_000);
+    world.reports.clear();
+    world.restart();
+    world.pass(60_000);
+    assert_eq!(world.reasons("g"), Vec::<&str>::new());
+}
+
+#[test]
+fn a_short_loss_is_not_told_and_a_long_one_is_put_right() {
+    let mut world = World::new();
+    world.node("n0", 4);
+    world.gang("g", 3);
+    world.pods_of("a", "g", 3, 1);
+    world.settle();
+    world.remove("a-0");
+    world.pod("b", "g", 1);
+    world.pass(60_000);
+    assert_eq!(world.reasons("g"), ["Scheduled"]);
+    world.remove("a-1");
+    world.pass(60_000);
+    world.pod("c", "g", 1);
+    world.pass(60_000);
+    assert_eq!(world.reasons("g"), ["Scheduled", "Degraded", "Scheduled"]);
+}
+
+#[test]
+fn the_hardest_pods_are_told_of_first() {
+    let mut world = World::new();
+    world.node("n0", 1);
+    world.gang("g", 5);
+    for (number, cpus) in [2, 3, 4, 5, 64].into_iter().enumerate() {
+        world.pod(&format!("p{number}"), "g", cpus);
+    }
+    world.settle();
+    let text = world.why_group("g").to_string();
+    assert!(text.contains("needs 63 cpu more"), "{text}");
+    assert!(text.contains("Even the empty nodes"), "{text}");
+}
+
+#[test]
+fn news_that_change_nothing_wake_nobody() {
+    let mut world = World::new();
+    world.node("n0", 1);
+    world.gang("g", 2);
+    world.pods_of("a", "g", 2, 1);
+    world.pass(60_000);
+    let before = world.engine.engine().next_wakeup();
+    let uid = world.uid("a-0");
+    world.change(&uid, |_| {});
+    assert_eq!(world.engine.engine().next_wakeup(), before);
+}
