@@ -280,6 +280,26 @@ fn a_single_pod_whose_bind_is_refused_goes_elsewhere_after_a_pause() {
 }
 
 #[test]
+fn every_node_that_refused_is_avoided_until_there_is_no_other() {
+    let mut world = World::new();
+    world.node("n0", 2);
+    world.node("n1", 1);
+    world.pod("p", "", 1);
+    let mut nodes = Vec::new();
+    for _ in 0..3 {
+        while world.in_flight.is_empty() {
+            world.now = world.engine.engine().next_wakeup().expect("it is tried again").max(world.now);
+            world.decide();
+        }
+        let sent = world.in_flight.remove(0);
+        let Command::Bind { node, .. } = &sent else { panic!("{sent:?}") };
+        nodes.push(node.to_string());
+        answer(&mut world, &sent, no());
+    }
+    assert_eq!(nodes, ["n0", "n1", "n0"]);
+}
+
+#[test]
 fn a_pod_that_others_bound_meanwhile_is_where_the_api_says() {
     let (mut world, sent) = gang_of_three(3);
     let Command::Bind { pod, node } = &sent[0] else { panic!() };
@@ -490,7 +510,9 @@ fn a_pod_that_is_finished_does_not_come_back() {
     world.settle();
     let running = world.pods[&uid].clone();
     world.phase("p", Phase::Succeeded);
+    let (pod, node) = (running.id.clone(), "n0".into());
     world.show(Observation::PodSeen(running));
+    world.show(Observation::BindDone { pod, node, outcome: BindOutcome::Bound });
     world.pod("q", "", 1);
     world.settle();
     assert!(world.node_of("q").is_some(), "a late event does not take the room again");
@@ -540,12 +562,12 @@ fn a_replacement_stays_although_others_are_still_missing() {
 #[test]
 fn a_late_bind_gives_back_the_node_that_was_chosen_instead() {
     let mut world = World::new();
-    world.node("n0", 1);
-    let uid = world.pod("p", "", 1);
+    world.node("n0", 2);
+    let uid = world.pod("p", "", 2);
     world.decide_all();
     let late = world.in_flight.pop().expect("it is sent");
     answer(&mut world, &late, no());
-    world.node("n1", 1);
+    world.node("n1", 2);
     world.now = 1_000;
     world.decide_all();
     assert_eq!(world.in_flight.len(), 1, "to the other node");

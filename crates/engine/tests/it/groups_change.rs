@@ -1,7 +1,7 @@
 //! Groups that change while they wait or run: members come, finish and go, minimums move, objects vanish.
 
 use muster_engine::Diagnosis;
-use muster_engine::diagnosis::Waiting;
+use muster_engine::diagnosis::{Proof, Waiting};
 use muster_engine::model::group::{GroupSpec, Policy};
 use muster_engine::model::pod::Phase;
 
@@ -170,6 +170,23 @@ fn a_basic_group_starts_what_fits() {
 }
 
 #[test]
+fn a_basic_group_says_whether_what_is_left_could_ever_fit() {
+    let proof = |cpu: i64| {
+        let mut world = World::new();
+        world.node("n0", 2);
+        world.basic("g", None);
+        world.pod("a", "g", 1);
+        world.settle();
+        world.pod("b", "g", cpu);
+        world.settle();
+        let Diagnosis::GroupUnschedulable(shortfall) = world.why_group("g") else { panic!("the rest waits") };
+        shortfall.proof
+    };
+    assert_eq!(proof(2), Proof::Impossible);
+    assert_eq!(proof(3), Proof::NeverFits);
+}
+
+#[test]
 fn a_basic_group_waits_a_moment_for_its_desired_count_and_never_longer() {
     let mut world = World::new();
     world.node("n0", 9);
@@ -225,6 +242,7 @@ fn a_gang_that_was_degraded_and_is_gone_starts_like_any_other() {
     world.pods_of("b", "g", 2, 1);
     world.settle();
     assert_eq!(world.reasons("g"), ["Scheduled", "Degraded", "Scheduled"]);
+    assert_eq!(world.why_group("g"), Diagnosis::Scheduled { minimum: 2, secured: 2 }, "a start, not a recovery");
 }
 
 #[test]
@@ -274,4 +292,46 @@ fn a_gang_whose_minimum_was_lowered_may_lose_the_difference() {
     world.remove("a-1");
     world.settle();
     assert_eq!(world.reasons("g").last(), Some(&"Degraded"));
+}
+
+#[test]
+fn a_minimum_that_moves_while_the_start_is_under_way() {
+    let start = |min_count: u32, bound: usize| {
+        let mut world = World::new();
+        world.node("n0", 3);
+        world.gang("g", 3);
+        world.pods_of("a", "g", 3, 1);
+        world.decide_all();
+        world.gang("g", min_count);
+        for command in world.in_flight.drain(..).take(bound).collect::<Vec<_>>() {
+            world.carry_out(command);
+        }
+        world.decide_all();
+        world
+    };
+    let world = start(2, 2);
+    assert_eq!(world.why_group("g"), Diagnosis::Scheduled { minimum: 2, secured: 2 }, "two are enough now");
+    let world = start(4, 3);
+    assert!(world.reasons("g").contains(&"Scheduled"), "what was decided is confirmed; the fourth comes after it");
+}
+
+#[test]
+fn a_group_that_gets_another_subset_starts_it_by_its_minimum() {
+    let mut world = World::new();
+    world.node("n0", 9);
+    world.subsets("g", &[("x", 1)]);
+    let join = |world: &mut World, name: &str, subset: &str| {
+        let subset = subset.to_owned();
+        world.pod_with(name, "g", 1, |pod| pod.membership.as_mut().unwrap().subset = subset);
+    };
+    join(&mut world, "x-0", "x");
+    world.settle();
+    assert_eq!(world.bound(), ["x-0"]);
+    world.subsets("g", &[("x", 1), ("y", 2)]);
+    join(&mut world, "y-0", "y");
+    world.settle();
+    assert_eq!(world.bound(), ["x-0"], "one of two");
+    join(&mut world, "y-1", "y");
+    world.settle();
+    assert_eq!(world.bound().len(), 3);
 }

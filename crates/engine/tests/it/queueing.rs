@@ -471,3 +471,48 @@ fn a_line_does_not_wait_for_the_answers_to_its_binds() {
     world.decide_all();
     assert_eq!(world.in_flight.len(), 3, "all that waited are on their way");
 }
+
+#[test]
+fn a_gated_member_is_there_although_it_may_not_start() {
+    let mut world = World::new();
+    world.node("n0", 2);
+    world.gang("g", 2);
+    world.pod("a", "g", 1);
+    world.pod_with("gated", "g", 1, |pod| pod.gated = true);
+    world.settle();
+    let Diagnosis::Waiting(Waiting::Gates { gated: 1, .. }) = world.why_group("g") else {
+        panic!("{:?}", world.why_group("g"));
+    };
+}
+
+#[test]
+fn a_gated_newcomer_holds_back_the_other_newcomers_of_a_running_gang() {
+    let mut world = World::new();
+    world.node("n0", 3);
+    world.gang("g", 1);
+    world.pod("a", "g", 1);
+    world.settle();
+    let uid = world.pod_with("gated", "g", 1, |pod| pod.gated = true);
+    world.pod("b", "g", 1);
+    world.settle();
+    assert_eq!(world.bound(), ["a"]);
+    world.change(&uid, |pod| pod.gated = false);
+    world.settle();
+    assert_eq!(world.bound().len(), 3);
+}
+
+#[test]
+fn a_member_that_has_a_place_is_not_left_out_for_its_priority() {
+    let mut world = World::new();
+    world.node("n0", 2);
+    world.put_group(GroupSpec { priority: GroupPriority::SharedByMembers, ..GroupSpec::gang(key("g"), 2) });
+    for (priority, name) in [(5, "old"), (6, "young")] {
+        world.pod_with(name, "g", 1, |pod| {
+            pod.priority = priority;
+            pod.created_ms = priority as u64;
+            pod.node = Some("n0".into());
+        });
+    }
+    world.settle();
+    assert_eq!(world.why_group("g"), Diagnosis::Scheduled { minimum: 2, secured: 2 });
+}
