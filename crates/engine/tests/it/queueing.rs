@@ -5,7 +5,7 @@ use std::sync::Arc;
 use muster_engine::diagnosis::Waiting;
 use muster_engine::model::group::{GroupPriority, GroupSpec};
 use muster_engine::model::node::NodeSpec;
-use muster_engine::{Command, Config, Diagnosis};
+use muster_engine::{BindOutcome, Command, Config, Diagnosis, Observation};
 
 use crate::world::{World, cpus, key};
 
@@ -515,4 +515,23 @@ fn a_member_that_has_a_place_is_not_left_out_for_its_priority() {
     }
     world.settle();
     assert_eq!(world.why_group("g"), Diagnosis::Scheduled { minimum: 2, secured: 2 });
+}
+
+#[test]
+fn a_gang_is_not_impossible_because_its_only_node_refused_once() {
+    for cpu in [1, 2] {
+        let mut world = World::new();
+        world.node("n0", 3);
+        world.gang("g", 2);
+        world.pod("a", "g", 1);
+        world.pod("b", "g", cpu);
+        world.decide_all();
+        for sent in std::mem::take(&mut world.in_flight) {
+            let Command::Bind { pod, node } = sent else { panic!("{sent:?}") };
+            let outcome = BindOutcome::Refused { message: "not yet".into() };
+            world.show(Observation::BindDone { pod, node, outcome });
+        }
+        world.pass(60_000);
+        assert_eq!(world.bound(), ["a", "b"], "the node is looked at again soon");
+    }
 }
