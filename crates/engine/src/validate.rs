@@ -165,6 +165,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::model::class::ScoringRequest;
     use crate::model::group::{GroupKey, TopologyConstraint};
     use crate::model::labels::{PreferredTerm, Requirement};
     use crate::model::pod::{Membership, PodName};
@@ -220,7 +221,38 @@ mod tests {
                 }),
                 "\"101\"",
             ),
+            (
+                pod_with(|class| {
+                    class.requests.insert("memory".into(), AMOUNT_MAX + 1);
+                }),
+                "requests[memory]",
+            ),
+            (
+                pod_with(|class| {
+                    class.placed_scoring = Some(ScoringRequest { cpu_milli: 0, memory_bytes: -7 });
+                }),
+                "placed_scoring.memory_bytes: \"-7\"",
+            ),
+            (
+                pod_with(|class| class.required_terms = Some(vec![term(Demand::NotIn(vec![]))])),
+                "required_terms[zone].values",
+            ),
+            (
+                pod_with(|class| {
+                    class.preferred_terms = vec![PreferredTerm { weight: 1, term: term(Demand::In(vec![])) }];
+                }),
+                "preferred_terms[zone].values",
+            ),
+            (
+                pod_with(|class| {
+                    let requirement = Requirement { key: String::new(), demand: Demand::Exists };
+                    class.required_terms = Some(vec![NodeTerm { labels: vec![requirement], names: vec![] }]);
+                }),
+                "required_terms.key",
+            ),
             (pod_with(|class| class.host_ports = vec![port(None, 0)]), "host_ports.port: \"0\""),
+            (pod_with(|class| class.host_ports = vec![port(Some(""), 80)]), "host_ports.address"),
+            (PodSpec { id: Arc::default(), ..pod_with(|_| {}) }, "uid"),
             (pod_with(|class| class.host_ports = vec![port(Some("0.0.0.0"), 80)]), "host_ports.address"),
         ];
         for (spec, expected) in cases {
@@ -239,6 +271,7 @@ mod tests {
     fn a_bad_group_is_refused_by_object_field_and_value() {
         let key = || GroupKey { namespace: "ml".into(), name: "g".into(), ..GroupKey::default() };
         let subset = |name: &str, min_member| Subset { name: name.into(), min_member };
+        let many = |count: usize| (0..count).map(|number| subset(&number.to_string(), 1)).collect();
         let with = |policy| GroupSpec::with_policy(key(), policy);
         let cases = [
             (GroupSpec::gang(key(), 0), "group ml/g: policy.min_count: \"0\""),
@@ -248,7 +281,12 @@ mod tests {
             (with(Policy::Subsets(vec![subset("a", 1), subset("a", 1)])), "two subsets"),
             (with(Policy::Subsets(vec![subset("", 1), subset("a", 1)])), "lone subset"),
             (with(Policy::Subsets(vec![subset("a", 0)])), "policy.subsets[a].min_member: \"0\""),
+            (with(Policy::Subsets(many(SUBSETS_MAX + 1))), "policy.subsets: \"33\""),
             (GroupSpec { schedule_timeout_ms: Some(0), ..GroupSpec::gang(key(), 1) }, "schedule_timeout_ms: \"0\""),
+            (
+                GroupSpec { schedule_timeout_ms: Some(SCHEDULE_TIMEOUT_MS_MAX + 1), ..GroupSpec::gang(key(), 1) },
+                "schedule_timeout_ms: \"86400001\"",
+            ),
             (
                 GroupSpec {
                     topology: vec![TopologyConstraint { key: String::new(), required: true }],
@@ -267,6 +305,8 @@ mod tests {
             assert!(text.contains(expected), "{text} should contain {expected}");
         }
         assert!(group(&GroupSpec::gang(key(), i32::MAX as u32)).is_ok());
+        assert!(group(&with(Policy::Subsets(many(SUBSETS_MAX)))).is_ok());
+        assert!(group(&with(Policy::Subsets(vec![subset("", 1)]))).is_ok());
     }
 
     #[test]

@@ -218,6 +218,22 @@ mod tests {
     }
 
     #[test]
+    fn what_does_not_apply_is_left_out() {
+        let timed_out = |kept| Diagnosis::TimedOut { minimum: 3, secured: 2, taken_back: 2, kept }.to_string();
+        assert_eq!(timed_out(0), "The group did not start in time: 2 of 3 pods were bound. 2 are taken back.");
+        assert!(timed_out(1).ends_with("2 are taken back, 1 stay because no controller would make them again."));
+        let closest = |rejections| Closest { node: "n0".into(), lacks: vec![], rejections }.to_string();
+        assert_eq!(closest(vec![]), "Closest is node n0.");
+        assert_eq!(closest(vec![Rejection::TooManyPods]), "Closest is node n0: Too many pods.");
+        let unknown = |subset: &str| Waiting::UnknownSubset { subset: subset.into(), group: "ml/g".into() }.to_string();
+        assert_eq!(unknown(""), "The group ml/g has several subsets and the pod names none.");
+        assert_eq!(unknown("ps"), "The group ml/g has no subset \"ps\".");
+        let no_room = |pods| KindShortfall { subset: String::new(), pods, fit: fit(), closest: None }.to_string();
+        assert!(no_room(1).starts_with("No room for 1 pod: 0/12"));
+        assert!(no_room(2).starts_with("No room for 2 pods: 0/12"));
+    }
+
+    #[test]
     fn amounts_are_written_as_people_write_them() {
         assert_eq!(amount_text("cpu", 2000), "2");
         assert_eq!(amount_text("cpu", 1500), "1500m");

@@ -240,10 +240,19 @@ impl Engine {
         if let Some(node) = old.node().filter(|node| new.node() != Some(*node)) {
             self.room_appeared(node);
         }
-        // A kubelet that refuses a founder before it ran is a bind failure that came late: the start is open again.
-        // One that joined later, or was refused before we came, opens nothing.
-        if let (Phase::Refused, false, Part::Founder, Some(group)) = (spec.phase, ran, part, group) {
-            let group = self.cluster.group_mut(group);
+        if let (Phase::Refused, false, Some(_), Some(group)) = (spec.phase, ran, old.node(), group) {
+            self.refused_by_kubelet(group, part);
+        }
+    }
+
+    /// A kubelet that refuses a founder before it ran is a bind failure that came late: the start is open again. One
+    /// that joined later opens nothing. After a restart the founders are not known: then it is enough that nobody of
+    /// the group has run yet.
+    fn refused_by_kubelet(&mut self, id: GroupId, part: Part) {
+        let group = self.cluster.group(id);
+        let nobody_ran = || group.members.iter().all(|(_, member)| !self.cluster.pod(*member).ran);
+        if part == Part::Founder || nobody_ran() {
+            let group = self.cluster.group_mut(id);
             group.reached.clear();
             group.history = History::New;
         }

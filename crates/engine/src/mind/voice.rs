@@ -161,6 +161,16 @@ mod tests {
     }
 
     #[test]
+    fn news_that_is_taken_back_before_it_is_told_is_not_told() {
+        let mut voice = Voice::new(5000);
+        voice.say(GROUP, 0, members(1));
+        assert_eq!(voice.due(GROUP, 5000), Some(members(1)));
+        voice.say(GROUP, 6000, members(2));
+        assert_eq!(voice.say(GROUP, 7000, members(1)), Said::Nothing);
+        assert_eq!(voice.due(GROUP, 99_999), None, "the host knows of one member already");
+    }
+
+    #[test]
     fn a_short_wait_is_never_told() {
         let mut voice = Voice::new(5000);
         voice.say(GROUP, 0, members(1));

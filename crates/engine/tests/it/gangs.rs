@@ -1,7 +1,10 @@
 //! Whole or not at all: the sentences that a gang scheduler lives by.
 
 use muster_engine::diagnosis::{Proof, Waiting};
-use muster_engine::{Command, Diagnosis};
+use muster_engine::model::node::NodeSpec;
+use muster_engine::model::resources::PODS_PER_NODE_MAX;
+use muster_engine::model::taint::{Effect, Taint};
+use muster_engine::{Command, Diagnosis, MemberVerdict};
 
 use crate::world::World;
 
@@ -232,4 +235,84 @@ fn what_is_not_supported_is_refused_by_name() {
     assert_eq!(world.bound_count("a"), 0);
     assert_eq!(world.reasons("g"), ["Unsupported"]);
     assert_eq!(world.why_group("g").to_string(), "The group's topology (rack) is not supported.");
+}
+
+#[test]
+fn nodes_that_are_not_there_are_not_counted() {
+    let mut world = World::new();
+    world.node("n0", 1);
+    world.node("n1", 1);
+    world.remove_node("n1");
+    // Bound to a node that nobody has shown yet.
+    world.pod_with("stranger", "", 1, |pod| pod.node = Some("n2".into()));
+    world.pod("p", "", 2);
+    world.settle();
+    let text = world.why_pod("p").to_string();
+    assert!(text.starts_with("0/1 nodes are available: 1 Insufficient cpu."), "{text}");
+}
+
+#[test]
+fn the_closest_node_is_the_one_that_lacks_the_smallest_share() {
+    let mut world = World::new();
+    let mut put_node = |name: &str, cpu_milli: i64, gpus: i64, tainted: bool| {
+        let allocatable = [("cpu".to_owned(), cpu_milli), ("gpu".to_owned(), gpus), ("pods".to_owned(), 9)].into();
+        let taint = Taint { key: "t".into(), value: String::new(), effect: Effect::NoSchedule };
+        let taints = if tainted { vec![taint] } else { vec![] };
+        world.put_node(NodeSpec { name: name.into(), allocatable, taints, ..NodeSpec::default() });
+    };
+    // A node that only needs room comes before one that will never do, whatever that one has.
+    put_node("n0", 9_000, 9, true);
+    // Three of four GPUs are more than half a CPU of two.
+    put_node("n1", 2_000, 1, false);
+    put_node("n2", 1_500, 4, false);
+    put_node("n3", 1_500, 4, false);
+    world.pod_with("p", "", 2, |pod| {
+        std::sync::Arc::make_mut(&mut pod.class).requests.insert("gpu".into(), 4);
+    });
+    world.settle();
+    let text = world.why_pod("p").to_string();
+    assert!(text.contains("Closest is node n2, which needs 500m cpu more."), "{text}");
+}
+
+#[test]
+fn what_a_node_lacks_counts_what_it_is_kept_free_for() {
+    let mut world = World::new();
+    world.node("n0", 2);
+    world.pod_with("other", "", 1, |pod| {
+        pod.ours = false;
+        pod.nominated = Some("n0".into());
+    });
+    world.pod("p", "", 2);
+    world.settle();
+    let text = world.why_pod("p").to_string();
+    assert!(text.contains("Closest is node n0, which needs 1 cpu more."), "{text}");
+}
+
+#[test]
+fn a_refused_gang_names_every_member_in_order() {
+    let mut world = World::new();
+    world.node("n0", 3);
+    world.gang("g", 3);
+    world.pod("b", "g", 2);
+    world.pod("a", "g", 1);
+    world.pod("c", "g", 2);
+    world.settle();
+    let report = world.reports.last().expect("it is said");
+    let names: Vec<(&str, MemberVerdict)> =
+        report.members.iter().map(|(pod, verdict)| (pod.name.as_str(), *verdict)).collect();
+    let expected = [("a", MemberVerdict::WouldFit), ("b", MemberVerdict::WouldFit), ("c", MemberVerdict::NoRoom)];
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn a_node_holds_no_more_pods_than_the_engine_can_count() {
+    let mut world = World::new();
+    let allocatable = [("cpu".to_owned(), 9_000_000), ("pods".to_owned(), 1 << 40)].into();
+    world.put_node(NodeSpec { name: "n0".into(), allocatable, ..NodeSpec::default() });
+    let limit = PODS_PER_NODE_MAX;
+    world.gang("g", limit as u32 + 1);
+    world.pods_of("a", "g", limit + 1, 1);
+    world.settle();
+    let Diagnosis::GroupUnschedulable(shortfall) = world.why_group("g") else { panic!("not refused") };
+    assert_eq!((shortfall.would_fit as usize, shortfall.proof), (limit, Proof::NeverFits));
 }

@@ -1,7 +1,7 @@
 //! Groups that change while they wait or run: members come, finish and go, minimums move, objects vanish.
 
 use muster_engine::Diagnosis;
-use muster_engine::diagnosis::Waiting;
+use muster_engine::diagnosis::{Proof, Waiting};
 use muster_engine::model::group::{GroupSpec, Policy};
 use muster_engine::model::pod::Phase;
 
@@ -49,6 +49,7 @@ fn a_minimum_raised_after_the_start_asks_for_the_rest_at_once() {
     world.pods_of("worker", "g", 3, 1);
     world.pass(400_000);
     assert_eq!(world.bound(), ["leader"], "two of three workers would fit: none starts, the leader stays");
+    assert!(!world.reasons("g").contains(&"ScheduleTimeout"), "nothing was started that could time out");
     world.node("n1", 1);
     world.pass(60_000);
     assert_eq!(world.bound_count("worker"), 3);
@@ -169,6 +170,23 @@ fn a_basic_group_starts_what_fits() {
 }
 
 #[test]
+fn a_basic_group_says_whether_what_is_left_could_ever_fit() {
+    let proof = |cpu: i64| {
+        let mut world = World::new();
+        world.node("n0", 2);
+        world.basic("g", None);
+        world.pod("a", "g", 1);
+        world.settle();
+        world.pod("b", "g", cpu);
+        world.settle();
+        let Diagnosis::GroupUnschedulable(shortfall) = world.why_group("g") else { panic!("the rest waits") };
+        shortfall.proof
+    };
+    assert_eq!(proof(2), Proof::Impossible);
+    assert_eq!(proof(3), Proof::NeverFits);
+}
+
+#[test]
 fn a_basic_group_waits_a_moment_for_its_desired_count_and_never_longer() {
     let mut world = World::new();
     world.node("n0", 9);
@@ -191,25 +209,61 @@ fn a_basic_group_waits_a_moment_for_its_desired_count_and_never_longer() {
 }
 
 #[test]
+fn a_basic_group_waits_for_its_desired_count_when_it_starts_and_not_when_it_grows() {
+    let mut world = World::new();
+    world.node("n0", 9);
+    world.basic("g", Some(4));
+    world.pods_of("a", "g", 2, 1);
+    world.pass(1_000);
+    assert_eq!(world.bound_count("a"), 2);
+    world.pod("b", "g", 1);
+    world.settle();
+    assert_eq!(world.bound_count("b"), 1, "it runs: whoever comes may join");
+    for name in ["a-0", "a-1", "b"] {
+        world.remove(name);
+    }
+    world.pass(60_000);
+    world.pod("c", "g", 1);
+    world.settle();
+    assert_eq!(world.why_group("g"), Diagnosis::Waiting(Waiting::DesiredCount { have: 1, desired: 4 }));
+    world.pass(1_000);
+    assert_eq!(world.bound_count("c"), 1);
+}
+
+#[test]
+fn a_gang_that_was_degraded_and_is_gone_starts_like_any_other() {
+    let mut world = World::new();
+    world.node("n0", 2);
+    world.gang("g", 2);
+    world.pods_of("a", "g", 2, 1);
+    world.settle();
+    world.remove("a-0");
+    world.remove("a-1");
+    world.pods_of("b", "g", 2, 1);
+    world.settle();
+    assert_eq!(world.why_group("g"), Diagnosis::Scheduled { minimum: 2, secured: 2 }, "a start, not a recovery");
+    world.pass(60_000);
+    assert_eq!(world.reasons("g"), ["Scheduled"], "the loss did not last");
+}
+
+#[test]
 fn a_basic_group_prefers_a_placement_that_would_hold_all_desired_members() {
-    // One large node, one small. A small pod alone would go to the large one, and the three large ones to come
-    // would not all fit any more.
-    let place = |desired: Option<u32>| {
+    // Three large ones and a small one fill both nodes, but only if the small one leaves the first to the large.
+    let bound = |desired_count: Option<u32>| {
         let mut world = World::new();
-        world.node("large", 6);
-        world.node("small", 2);
-        world.basic("g", desired);
-        world.pod_with("small", "g", 1, |pod| pod.created_ms = 0);
-        world.pods_of("big", "g", 2, 2);
+        world.node("n0", 4);
+        world.node("n1", 3);
+        world.basic("g", desired_count);
+        world.pods_of("large", "g", 2, 2);
+        world.pod("small", "g", 1);
         world.pass(1_000);
         assert_eq!(world.bound().len(), 3);
-        let mut left = World::new();
-        left.now = 1;
-        world.pods_of("late", "g", desired.map_or(1, |desired| desired as usize - 3), 2);
+        world.pod("late", "g", 2);
         world.pass(10_000);
         world.bound().len()
     };
-    assert_eq!(place(Some(4)), 4);
+    assert_eq!(bound(None), 3, "without the hint the small one is in the way: else this test shows nothing");
+    assert_eq!(bound(Some(4)), 4);
 }
 
 #[test]
@@ -223,4 +277,62 @@ fn a_policy_may_change_its_kind() {
     world.put_group(GroupSpec::with_policy(key("g"), Policy::Basic { desired_count: None }));
     world.pass(2_000);
     assert_eq!(world.bound().len(), 2);
+}
+
+#[test]
+fn a_gang_whose_minimum_was_lowered_may_lose_the_difference() {
+    let mut world = World::new();
+    world.node("n0", 3);
+    world.gang("g", 3);
+    world.pods_of("a", "g", 3, 1);
+    world.settle();
+    world.gang("g", 2);
+    world.remove("a-0");
+    world.pass(60_000);
+    assert!(!world.reasons("g").contains(&"Degraded"), "{:?}", world.reasons("g"));
+    world.remove("a-1");
+    world.pass(6_000);
+    assert_eq!(world.reasons("g").last(), Some(&"Degraded"));
+}
+
+#[test]
+fn a_minimum_that_moves_while_the_start_is_under_way() {
+    let start = |min_count: u32, bound: usize| {
+        let mut world = World::new();
+        world.node("n0", 3);
+        world.gang("g", 3);
+        world.pods_of("a", "g", 3, 1);
+        world.decide_all();
+        world.gang("g", min_count);
+        for command in world.in_flight.drain(..).take(bound).collect::<Vec<_>>() {
+            world.carry_out(command);
+        }
+        world.decide_all();
+        world
+    };
+    let world = start(2, 2);
+    assert_eq!(world.why_group("g"), Diagnosis::Scheduled { minimum: 2, secured: 2 }, "two are enough now");
+    let world = start(4, 3);
+    assert!(world.reasons("g").contains(&"Scheduled"), "what was decided is confirmed; the fourth comes after it");
+}
+
+#[test]
+fn a_group_that_gets_another_subset_starts_it_by_its_minimum() {
+    let mut world = World::new();
+    world.node("n0", 9);
+    world.subsets("g", &[("x", 1)]);
+    let join = |world: &mut World, name: &str, subset: &str| {
+        let subset = subset.to_owned();
+        world.pod_with(name, "g", 1, |pod| pod.membership.as_mut().unwrap().subset = subset);
+    };
+    join(&mut world, "x-0", "x");
+    world.settle();
+    assert_eq!(world.bound(), ["x-0"]);
+    world.subsets("g", &[("x", 1), ("y", 2)]);
+    join(&mut world, "y-0", "y");
+    world.settle();
+    assert_eq!(world.bound(), ["x-0"], "one of two");
+    join(&mut world, "y-1", "y");
+    world.settle();
+    assert_eq!(world.bound().len(), 3);
 }

@@ -1,5 +1,7 @@
 //! The same observations give the same commands, byte for byte.
 
+use muster_engine::Observation;
+use muster_engine::model::node::NodeSpec;
 use muster_engine::record::{ReplayError, replay};
 
 use crate::world::World;
@@ -19,6 +21,19 @@ fn a_recording_replays_to_the_same_bytes() {
     let answers = replay(lines.iter().map(String::as_str)).unwrap();
     assert_eq!(answers, world.answers);
     assert!(answers.iter().any(|line| line.contains("Bind")));
+}
+
+#[test]
+fn what_was_refused_does_not_stop_a_replay() {
+    let mut world = World::new();
+    world.keep_answers = true;
+    let nameless = Observation::NodeSeen(NodeSpec::default());
+    assert!(world.engine.observe(world.now, nameless).is_err());
+    world.node("n0", 1);
+    world.pod("p", "", 1);
+    world.settle();
+    let lines = world.engine.take_lines();
+    assert_eq!(replay(lines.iter().map(String::as_str)).unwrap(), world.answers);
 }
 
 #[test]

@@ -128,6 +128,119 @@ fn a_gang_that_goes_away_takes_its_claim_along() {
     }
 }
 
+/// The names of the nodes that are claimed, ordered.
+fn claimed(world: &World) -> Vec<String> {
+    let nodes = world.engine.engine().cluster().nodes();
+    let mut names: Vec<String> =
+        nodes.filter(|(_, node)| node.claimed_at.is_some()).map(|(_, node)| node.name.to_string()).collect();
+    names.sort_unstable();
+    names
+}
+
+fn bound_to(world: &mut World, name: &str, node: &str, cpu: i64, ours: bool) {
+    world.pod_with(name, "", cpu, |pod| {
+        pod.ours = ours;
+        pod.node = Some(node.into());
+    });
+}
+
+/// One node that is full of old pods, and a gang that wants all of it and has claimed it.
+fn starving_gang(claim_ms_max: Millis) -> World {
+    let mut world = World::with(Config { starving_after_ms: MINUTE, claim_ms_max, ..Config::default() });
+    world.node("n0", 2);
+    bound_to(&mut world, "old-0", "n0", 1, true);
+    bound_to(&mut world, "old-1", "n0", 1, true);
+    world.gang("g", 2);
+    world.pods_of("g", "g", 2, 1);
+    world.pass(MINUTE);
+    assert_eq!(claimed(&world), ["n0"]);
+    world
+}
+
+#[test]
+fn the_node_that_needs_the_least_to_empty_is_claimed() {
+    let mut world = World::with(Config { starving_after_ms: MINUTE, ..Config::default() });
+    world.node("n0", 3);
+    world.node("n1", 3);
+    bound_to(&mut world, "three", "n0", 3, true);
+    bound_to(&mut world, "one", "n1", 1, true);
+    world.gang("g", 3);
+    world.pods_of("g", "g", 3, 1);
+    world.pass(MINUTE);
+    assert_eq!(claimed(&world), ["n1"]);
+}
+
+#[test]
+fn a_node_that_is_full_of_pods_of_others_is_not_claimed() {
+    let mut world = World::with(Config { starving_after_ms: MINUTE, ..Config::default() });
+    world.node("n0", 2);
+    world.node("n1", 2);
+    bound_to(&mut world, "daemon", "n0", 2, false);
+    bound_to(&mut world, "old", "n1", 2, true);
+    world.gang("g", 2);
+    world.pods_of("g", "g", 2, 1);
+    world.pass(MINUTE);
+    assert_eq!(claimed(&world), ["n1"], "daemons stay, so the first node would never drain");
+}
+
+#[test]
+fn a_gang_that_could_never_fit_claims_nothing() {
+    let mut world = World::with(Config { starving_after_ms: MINUTE, ..Config::default() });
+    world.node("n0", 2);
+    bound_to(&mut world, "old", "n0", 1, true);
+    world.gang("g", 2);
+    world.pods_of("g", "g", 2, 2);
+    world.pass(10 * MINUTE);
+    assert_eq!(claimed(&world).len(), 0);
+}
+
+#[test]
+fn a_more_important_gang_takes_the_claim_over() {
+    let mut world = starving_gang(60 * MINUTE);
+    world.gang("h", 2);
+    for name in ["h-0", "h-1"] {
+        world.pod_with(name, "h", 1, |pod| pod.priority = 5);
+    }
+    world.pass(2 * MINUTE);
+    let priority = |world: &World| world.engine.engine().cluster().nodes().find_map(|(_, node)| node.claimed_at);
+    assert_eq!(priority(&world), Some(5));
+    world.remove("old-0");
+    world.remove("old-1");
+    world.pass(MINUTE);
+    assert_eq!((world.bound_count("h"), world.bound_count("g")), (2, 0));
+    assert_eq!(priority(&world), Some(0), "the claim ended with the start, and the next starving gang claims");
+}
+
+#[test]
+fn claims_in_vain_are_repeated_ever_less_often() {
+    let mut world = starving_gang(10 * MINUTE);
+    world.remove("old-0");
+    let mut seen = Vec::new();
+    for _ in 0..9 {
+        world.pass(5 * MINUTE);
+        seen.push(!claimed(&world).is_empty());
+        world.pass(5 * MINUTE);
+    }
+    // Ten minutes each; pauses of ten, twenty and forty minutes between them.
+    assert_eq!(seen, [true, false, true, false, false, true, false, false, false]);
+}
+
+#[test]
+fn the_end_of_an_earlier_claim_does_not_end_a_later_one() {
+    let mut world = starving_gang(10 * MINUTE);
+    world.gang("h", 2);
+    world.pods_of("h", "h", 2, 1);
+    world.pass(2 * MINUTE);
+    world.remove("old-0");
+    world.remove("g-0");
+    world.remove("g-1");
+    world.pass(MINUTE);
+    assert_eq!(claimed(&world), ["n0"], "now for the other gang");
+    // The first claim would have ended by now.
+    world.pass(8 * MINUTE);
+    assert_eq!(claimed(&world), ["n0"]);
+}
+
 fn is_claimed(world: &World) -> bool {
     world.engine.engine().cluster().nodes().any(|(_, node)| node.claimed_at.is_some())
 }
