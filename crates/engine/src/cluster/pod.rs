@@ -106,13 +106,15 @@ pub enum Counted {
 /// The part that a pod plays in the start of its group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Part {
-    /// None that is known: it joined later, or it was there before us.
+    /// None that is known: it was there before us, or before the group became a gang.
     #[default]
     None,
     /// It was placed by a start that is not confirmed yet.
     Tentative,
     /// It was placed by the start that was confirmed.
     Founder,
+    /// It joined the gang after its start was confirmed.
+    Joined,
 }
 
 /// What a pod is to its group.

@@ -97,8 +97,12 @@ impl Engine {
         if group.is_gang() && !group.joins_singly() && raised {
             self.start_attempt(id, quorum);
         }
-        // What joins a gang that has started is not taken back if a later start fails.
-        let part = if self.cluster.group(id).attempt.is_some() { Part::Tentative } else { Part::None };
+        let group = self.cluster.group(id);
+        let part = match group.attempt {
+            Some(_) => Part::Tentative,
+            None if group.is_gang() => Part::Joined,
+            None => Part::None,
+        };
         for (pod, _) in placed {
             self.cluster.pod_mut(*pod).part = part;
         }

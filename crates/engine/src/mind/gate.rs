@@ -190,8 +190,8 @@ impl Engine {
             return;
         }
         if !group.is_gang() {
-            // Should it become a gang, then what runs by then has started.
-            if total.secured() > 0 && group.spec.is_some() && group.reached != group.quorum() {
+            // Should it become a gang, then what was decided by then has started.
+            if group.spec.is_some() && group.reached != group.quorum() {
                 let group = self.cluster.group_mut(id);
                 group.reached = group.quorum();
                 self.settle_parts(id, Part::None);
@@ -240,6 +240,24 @@ impl Engine {
         }
     }
 
+    /// The start is open again for all who came with it or after it; what was there before it is not part of it.
+    pub(super) fn reopen_start(&mut self, id: GroupId) {
+        for (_, member) in self.cluster.group(id).members.clone() {
+            let pod = self.cluster.pod_mut(member);
+            if matches!(pod.part, Part::Founder | Part::Joined) {
+                pod.part = Part::Tentative;
+            }
+        }
+        let group = self.cluster.group_mut(id);
+        // It has to come together for the minimum that it was confirmed for, or for the higher one that is under way.
+        let nothing = vec![0; group.rules.len()];
+        let mut quorum = std::mem::replace(&mut group.reached, nothing);
+        if let Some(attempt) = &group.attempt {
+            quorum = quorum.iter().zip(&attempt.quorum).map(|(reached, decided)| *reached.max(decided)).collect();
+        }
+        self.start_attempt(id, quorum);
+    }
+
     /// Nothing of the group is tentative any more.
     fn settle_parts(&mut self, id: GroupId, part: Part) {
         for (_, member) in self.cluster.group(id).members.clone() {
@@ -254,7 +272,7 @@ impl Engine {
     fn say_settled(&mut self, id: GroupId) {
         let group = self.cluster.group(id);
         let total = group.total();
-        let settled = group.spec.is_some() && group.attempt.is_none() && !group.degraded && !group.kept_partial;
+        let settled = group.spec.is_some() && group.joins_singly() && !group.degraded && !group.kept_partial;
         if settled && total.assumed == 0 && total.bound > 0 && self.voice.says_it_waits(Entity::Group(id)) {
             let (minimum, secured) = (sum_of(&group.quorum()), total.secured());
             self.say_group(id, Diagnosis::Scheduled { minimum, secured }, Vec::new());

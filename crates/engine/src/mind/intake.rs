@@ -251,7 +251,10 @@ impl Engine {
     fn refused_by_kubelet(&mut self, id: GroupId, part: Part) {
         let group = self.cluster.group(id);
         let nobody_ran = || group.members.iter().all(|(_, member)| !self.cluster.pod(*member).ran);
-        if part == Part::Founder || nobody_ran() {
+        let gang_started = group.reached.iter().any(|minimum| *minimum > 0);
+        if gang_started && part == Part::Founder {
+            self.reopen_start(id);
+        } else if gang_started && group.history == History::Started && nobody_ran() {
             let group = self.cluster.group_mut(id);
             group.reached.clear();
             group.history = History::New;

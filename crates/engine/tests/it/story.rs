@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_engine::model::group::{GroupKey, GroupSpec, Policy};
+use muster_engine::model::Millis;
+use muster_engine::model::group::{GroupKey, GroupSpec, History, Policy};
 use muster_engine::model::pod::{Phase, PodSpec};
 
 /// A minimum for each subset; a gang without subsets has one without a name.
@@ -16,6 +17,8 @@ pub(crate) struct Story {
     decided: Option<Minimums>,
     /// The minimums that were really reached after they were decided.
     confirmed: Option<Minimums>,
+    /// The minimums that were reached before those.
+    confirmed_before: Option<Minimums>,
     /// The pods that were there then.
     founders: BTreeSet<String>,
     /// Others took members away after the start was confirmed.
@@ -24,6 +27,10 @@ pub(crate) struct Story {
     reopened: bool,
     /// A delete was refused: something had to stay.
     kept: bool,
+    /// The start that was decided last was given up.
+    given_up: bool,
+    /// Until when it had to be confirmed.
+    deadline: Millis,
 }
 
 impl Story {
@@ -45,10 +52,21 @@ pub(crate) struct Stories {
 
 impl Stories {
     /// Binds were sent for a gang with these minimums.
-    pub(crate) fn decided(&mut self, key: &GroupKey, minimums: Minimums) {
+    pub(crate) fn decided(&mut self, key: &GroupKey, minimums: Minimums, deadline: Millis) {
         let story = self.by_key.entry(key.clone()).or_default();
         if !story.covers(&minimums) {
             story.decided = Some(minimums);
+            story.given_up = false;
+            story.deadline = deadline;
+        }
+    }
+
+    /// The start was given up; what of it is bound later is held against the minimums of that time.
+    pub(crate) fn given_up(&mut self, key: &GroupKey, minimums: Minimums) {
+        let story = self.by_key.entry(key.clone()).or_default();
+        if !story.covers(&minimums) {
+            story.decided = Some(minimums);
+            story.given_up = true;
         }
     }
 
@@ -65,26 +83,37 @@ impl Stories {
         let renamed = story.decided.as_ref().is_some_and(|decided| !decided.keys().eq(minimums.keys()));
         // Whether the old start had been confirmed to the engine by then cannot be seen from here.
         story.reopened |= renamed;
-        story.decided = story.decided.take().map(|decided| carried(&decided, None));
+        // What was given up has to meet whatever is asked by the time it is bound.
+        let given_up = story.given_up;
+        story.decided = story.decided.take().map(|decided| {
+            if given_up { minimums.clone() } else { carried(&decided, without_minimum(&decided).then_some(0)) }
+        });
         story.confirmed = story.confirmed.take().map(|confirmed| carried(&confirmed, Some(0)));
     }
 
     /// Looks at the truth.
-    pub(crate) fn look(&mut self, pods: &BTreeMap<String, PodSpec>) {
+    pub(crate) fn look(&mut self, pods: &BTreeMap<String, PodSpec>, now: Millis, on_their_way: &BTreeSet<GroupKey>) {
         for (key, story) in &mut self.by_key {
             let mut bound = bound(pods, key);
             bound.retain(|pod| !self.ordered_back.contains(&pod.id.uid));
             if bound.is_empty() && succeeded(pods, key).is_empty() {
-                *story = Story::default();
+                // Nothing of it is left, unless more is on its way.
+                if !on_their_way.contains(key) {
+                    let (decided, given_up, deadline) = (story.decided.take(), story.given_up, story.deadline);
+                    *story = Story { decided, given_up, deadline, ..Story::default() };
+                }
                 continue;
             }
+            // The first of it that is bound after all is a start of its own, under the minimums of now.
+            story.given_up = false;
             let Some(decided) = story.decided.clone().filter(|decided| meets(&bound, pods, key, decided)) else {
                 continue;
             };
             if !story.covers(&decided) {
-                story.confirmed = Some(decided);
+                story.confirmed_before = story.confirmed.replace(decided);
                 story.founders = bound.iter().map(|pod| pod.id.uid.clone()).collect();
-                story.reopened = false;
+                // What came after the deadline may have been given up by then.
+                story.reopened = now >= story.deadline;
             }
         }
     }
@@ -99,7 +128,15 @@ impl Stories {
     /// A kubelet refused a pod before it ran.
     pub(crate) fn refused(&mut self, pod: &PodSpec) {
         if let Some(story) = self.of(pod) {
-            story.reopened |= story.founders.contains(&pod.id.uid);
+            if story.founders.contains(&pod.id.uid) {
+                story.reopened = true;
+                // Unless more was decided since, it has to come together for what it was confirmed for.
+                let raised = story.decided.as_ref().is_some_and(|decided| !story.covers(decided));
+                let confirmed = std::mem::replace(&mut story.confirmed, story.confirmed_before.take());
+                if !raised {
+                    story.decided = confirmed;
+                }
+            }
         }
     }
 
@@ -116,11 +153,18 @@ impl Stories {
         }
     }
 
-    /// The engine knows nothing any more but what the API shows.
-    pub(crate) fn restarted(&mut self) {
+    /// The engine knows nothing any more but what the API shows: a start that nobody told of is held against the
+    /// minimums of now.
+    pub(crate) fn restarted(&mut self, groups: &BTreeMap<GroupKey, GroupSpec>) {
         self.ordered_back.clear();
-        for story in self.by_key.values_mut() {
+        for (key, story) in &mut self.by_key {
+            // A refusal from before is not told from any other loss.
+            story.lost |= story.reopened;
             story.reopened = true;
+            if let Some(group) = groups.get(key).filter(|group| group.history == History::New) {
+                story.confirmed = None;
+                story.decided = Some(minimums(group));
+            }
         }
     }
 
@@ -168,6 +212,11 @@ fn meets(bound: &[&PodSpec], pods: &BTreeMap<String, PodSpec>, key: &GroupKey, m
     minimums
         .iter()
         .all(|(subset, minimum)| secured.iter().filter(|pod| is_of(pod, subset, minimums)).count() >= *minimum)
+}
+
+/// Whether it was a basic group: what was decided for it needs nothing further.
+fn without_minimum(minimums: &Minimums) -> bool {
+    minimums.values().all(|minimum| *minimum == 0)
 }
 
 fn is_of(pod: &PodSpec, subset: &str, minimums: &Minimums) -> bool {

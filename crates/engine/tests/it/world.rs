@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use muster_engine::cluster::pod::PodState;
 use muster_engine::model::Millis;
 use muster_engine::model::class::ClassSpec;
 use muster_engine::model::group::{GroupKey, GroupSpec, History, Policy, Subset};
@@ -110,7 +111,10 @@ impl World {
             }
             _ => {}
         }
-        self.stories.look(&self.shown);
+        let cluster = self.engine.engine().cluster();
+        let assumed = cluster.pods().filter(|(_, pod)| matches!(pod.state, PodState::Assumed(_)));
+        let on_their_way = assumed.filter_map(|(_, pod)| Some(cluster.group(pod.group?).key.clone())).collect();
+        self.stories.look(&self.shown, self.now, &on_their_way);
     }
 
     pub(crate) fn check(&self, after: &str) {
@@ -262,7 +266,8 @@ impl World {
             }
             let Some(membership) = self.pods.get(&pod.uid).and_then(|truth| truth.membership.clone()) else { continue };
             if let Some(group) = self.groups.get(&membership.group) {
-                self.stories.decided(&membership.group, minimums(group));
+                let timeout = group.schedule_timeout_ms.unwrap_or(self.config.schedule_timeout_ms);
+                self.stories.decided(&membership.group, minimums(group), self.now + timeout);
             }
         }
     }
@@ -276,6 +281,11 @@ impl World {
             // It is about the minimum that was reached; the object may ask for another by now.
             let present = minimums(group).values().sum::<usize>() == *minimum as usize;
             group.history = if present { History::Started } else { History::StartedOtherwise };
+        }
+        if let (Subject::Group(key), Diagnosis::TimedOut { .. }) = (&report.subject, &report.diagnosis)
+            && let Some(group) = self.groups.get(key)
+        {
+            self.stories.given_up(key, minimums(group));
         }
         self.reports.push(report);
     }
@@ -352,8 +362,8 @@ impl World {
     pub(crate) fn restart(&mut self) {
         self.engine = Recorder::new(self.config.clone()).expect("a valid configuration");
         self.in_flight.clear();
-        self.stories.restarted();
-        self.shown.clear();
+        self.stories.restarted(&self.groups);
+        self.shown = self.pods.clone();
         for node in self.nodes.clone().into_values() {
             self.show(Observation::NodeSeen(node));
         }
