@@ -304,7 +304,10 @@ impl Engine {
     fn review_strays(&mut self, id: GroupId) {
         for member in std::mem::take(&mut self.cluster.group_mut(id).strays_changed) {
             match self.why_left_out(id, member) {
-                Some(waiting) => self.say_pod(member, Diagnosis::Waiting(waiting)),
+                Some(waiting) => {
+                    self.clear_nomination(member);
+                    self.say_pod(member, Diagnosis::Waiting(waiting));
+                }
                 None => self.voice.hush(Entity::Pod(member)),
             }
         }

@@ -48,11 +48,16 @@ pub(crate) struct Stories {
     by_key: BTreeMap<GroupKey, Story>,
     /// Pods whose deletion was ordered: they no longer count.
     ordered_back: BTreeSet<String>,
+    /// Pods that were bound while their group had no minimum: they may stay whatever becomes of it.
+    free: BTreeSet<String>,
 }
 
 impl Stories {
     /// Binds were sent for a gang with these minimums.
-    pub(crate) fn decided(&mut self, key: &GroupKey, minimums: Minimums, deadline: Millis) {
+    pub(crate) fn decided(&mut self, key: &GroupKey, uid: &str, minimums: Minimums, deadline: Millis) {
+        if without_minimum(&minimums) {
+            self.free.insert(uid.to_owned());
+        }
         let story = self.by_key.entry(key.clone()).or_default();
         if !story.covers(&minimums) {
             story.decided = Some(minimums);
@@ -184,8 +189,9 @@ impl Stories {
         // A pod whose subset the group no longer has is no part of it.
         let mut bound = bound(pods, key);
         bound.retain(|pod| needed.keys().any(|subset| is_of(pod, subset, needed)));
+        let bound_for_it = bound.iter().any(|pod| !self.free.contains(&pod.id.uid));
         let bare = bound.iter().any(|pod| !pod.controlled);
-        if bound.is_empty() || meets(&bound, pods, key, needed) || story.lost || story.kept || bare {
+        if !bound_for_it || meets(&bound, pods, key, needed) || story.lost || story.kept || bare {
             return Ok(());
         }
         Err(format!("gang {key} rests with {} bound and needs {needed:?}: {story:?}", bound.len()))

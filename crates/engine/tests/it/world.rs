@@ -267,7 +267,7 @@ impl World {
             let Some(membership) = self.pods.get(&pod.uid).and_then(|truth| truth.membership.clone()) else { continue };
             if let Some(group) = self.groups.get(&membership.group) {
                 let timeout = group.schedule_timeout_ms.unwrap_or(self.config.schedule_timeout_ms);
-                self.stories.decided(&membership.group, minimums(group), self.now + timeout);
+                self.stories.decided(&membership.group, &pod.uid, minimums(group), self.now + timeout);
             }
         }
     }
