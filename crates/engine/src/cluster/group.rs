@@ -99,6 +99,8 @@ pub struct Group {
     pub priorities: BTreeMap<i32, u32>,
     /// The minimum of each subset that was once confirmed. Empty: the group never started.
     pub reached: Vec<u32>,
+    /// The minimum of each subset that the founders were placed for.
+    pub founded: Vec<u32>,
     /// What the API said of its past when the object was first seen: bound members below the minimum may be what
     /// is left of a start, and not one that was cut short.
     pub history: History,
@@ -145,6 +147,7 @@ impl Group {
             census: vec![Census::default()],
             priorities: BTreeMap::new(),
             reached: Vec::new(),
+            founded: Vec::new(),
             history: History::New,
             attempt: None,
             kept_partial: false,
@@ -197,11 +200,13 @@ impl Group {
         };
         // A subset that is new has reached nothing, and a start that is under way has to fill it too.
         let reached = if self.reached.is_empty() { Vec::new() } else { carry(&self.reached, 0) };
+        let founded = carry(&self.founded, 0);
         let decided = self.attempt.as_ref().map(|attempt| carry(&attempt.quorum, u32::MAX));
         if let (Some(attempt), Some(decided)) = (&mut self.attempt, decided) {
             attempt.quorum = decided;
         }
         self.reached = reached;
+        self.founded = founded;
         self.rules = rules;
     }
 

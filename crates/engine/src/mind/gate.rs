@@ -185,6 +185,7 @@ impl Engine {
         if let Some(attempt) = &group.attempt {
             let quorum = group.attempt_quorum(attempt);
             if group.secured_at_least(&quorum) {
+                self.cluster.group_mut(id).founded.clone_from(&quorum);
                 self.start_confirmed(id, quorum);
             }
             return;
@@ -212,6 +213,14 @@ impl Engine {
             group.reached = there.map(|(rule, census)| rule.min_member.min(census.secured())).collect();
         } else if total.bound > 0 && group.reached.is_empty() && !group.kept_partial {
             self.start_attempt(id, quorum);
+            self.all_are_tentative(id);
+        }
+    }
+
+    /// A start that was found half done: whoever is there is part of it.
+    fn all_are_tentative(&mut self, id: GroupId) {
+        for (_, member) in self.cluster.group(id).members.clone() {
+            self.cluster.pod_mut(member).part = Part::Tentative;
         }
     }
 
@@ -249,9 +258,9 @@ impl Engine {
             }
         }
         let group = self.cluster.group_mut(id);
-        // It has to come together for the minimum that it was confirmed for, or for the higher one that is under way.
-        let nothing = vec![0; group.rules.len()];
-        let mut quorum = std::mem::replace(&mut group.reached, nothing);
+        // It has to come together for the minimum that it was decided for, or for the higher one that is under way.
+        group.reached = vec![0; group.rules.len()];
+        let mut quorum = group.founded.clone();
         if let Some(attempt) = &group.attempt {
             quorum = quorum.iter().zip(&attempt.quorum).map(|(reached, decided)| *reached.max(decided)).collect();
         }
