@@ -42,7 +42,7 @@ impl Engine {
 
     fn pod_refused(&mut self, id: PodId, class: ClassId, priority: i32, sure: bool) {
         self.clear_nomination(id);
-        let diagnosis = self.why_not_pod(class, priority);
+        let diagnosis = self.why_not_pod(class, priority, sure);
         let entity = Entity::Pod(id);
         let (initial, max) = (self.config.backoff_ms_initial, self.config.backoff_ms_max);
         self.queue.failed(entity, self.now, |failures| pause_ms(initial, max, failures, 1));

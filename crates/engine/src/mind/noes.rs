@@ -62,21 +62,22 @@ pub(super) struct Refused {
 }
 
 impl Engine {
-    /// Why a single pod of this class has no place.
-    pub(super) fn why_not_pod(&mut self, class: ClassId, priority: i32) -> Diagnosis {
+    /// Why a single pod of this class has no place. If nodes were left out by our own wish, there may be room all the
+    /// same, and nobody else is told this.
+    pub(super) fn why_not_pod(&mut self, class: ClassId, priority: i32, sure: bool) -> Diagnosis {
         let line = (class, priority);
-        if self.noes.get(&self.cluster, line).is_none_or(|no| no.room > 0) {
+        let known = self.noes.get(&self.cluster, line).filter(|no| sure && no.room == 0).cloned();
+        let no = known.unwrap_or_else(|| {
             let (fit, closest) = examine::why_no_place(&self.cluster, class, priority);
             let room_when_empty = examine::room_when_empty(&self.cluster, class, u64::MAX);
-            self.noes.put(&self.cluster, line, No { room: 0, room_when_empty, fit, closest });
+            No { room: 0, room_when_empty, fit, closest }
+        });
+        let never = no.room_when_empty == 0;
+        let (fit, closest) = (no.fit.clone(), no.closest.clone());
+        if sure {
+            self.noes.put(&self.cluster, line, no);
         }
-        let no = self.noes.get(&self.cluster, line).expect("just put there");
-        Diagnosis::PodUnschedulable {
-            fit: no.fit.clone(),
-            closest: no.closest.clone(),
-            never: no.room_when_empty == 0,
-            preemption: preemption::consider(),
-        }
+        Diagnosis::PodUnschedulable { fit, closest, never, preemption: preemption::consider() }
     }
 
     /// Whether a group of like pods need not be tried: others of its kind were just told how much room there is.

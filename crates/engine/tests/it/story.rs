@@ -13,8 +13,10 @@ pub(crate) type Minimums = BTreeMap<String, usize>;
 /// The story of one gang.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Story {
-    /// The minimums that members were last bound for, or less if they were lowered since.
+    /// The minimums that members were last bound for.
     decided: Option<Minimums>,
+    /// The minimums that the object asks for now: what is lowered need not be reached.
+    asked: Minimums,
     /// The minimums that were really reached after they were decided.
     confirmed: Option<Minimums>,
     /// The minimums that were reached before those.
@@ -34,6 +36,13 @@ pub(crate) struct Story {
 }
 
 impl Story {
+    /// What was decided, or less where the object asks for less by now.
+    fn needed_now(&self) -> Option<Minimums> {
+        let asked = |subset: &String| self.asked.get(subset).copied().unwrap_or(usize::MAX);
+        let lower = |(subset, decided): (&String, &usize)| (subset.clone(), *decided.min(&asked(subset)));
+        self.decided.as_ref().map(|decided| decided.iter().map(lower).collect())
+    }
+
     /// Whether these minimums were confirmed before.
     fn covers(&self, minimums: &Minimums) -> bool {
         self.confirmed.as_ref().is_some_and(|confirmed| {
@@ -78,10 +87,15 @@ impl Stories {
     /// The object asks for other minimums now. What has other subsets now is another question.
     pub(crate) fn asked(&mut self, key: &GroupKey, minimums: &Minimums) {
         let story = self.by_key.entry(key.clone()).or_default();
+        story.asked = minimums.clone();
+        if without_minimum(minimums) && story.decided.is_some() {
+            // Without a minimum whatever is bound has started, and may stay.
+            (story.decided, story.confirmed) = (Some(minimums.clone()), Some(minimums.clone()));
+            return;
+        }
         let carried = |old: &Minimums, unknown: Option<usize>| -> Minimums {
             let carry = |(subset, asked): (&String, &usize)| {
-                let known = old.get(subset).copied().or(unknown);
-                (subset.clone(), known.map_or(*asked, |known| known.min(*asked)))
+                (subset.clone(), old.get(subset).copied().or(unknown).unwrap_or(*asked))
             };
             minimums.iter().map(carry).collect()
         };
@@ -105,13 +119,14 @@ impl Stories {
                 // Nothing of it is left, unless more is on its way.
                 if !on_their_way.contains(key) {
                     let (decided, given_up, deadline) = (story.decided.take(), story.given_up, story.deadline);
-                    *story = Story { decided, given_up, deadline, ..Story::default() };
+                    let asked = std::mem::take(&mut story.asked);
+                    *story = Story { decided, asked, given_up, deadline, ..Story::default() };
                 }
                 continue;
             }
             // The first of it that is bound after all is a start of its own, under the minimums of now.
             story.given_up = false;
-            let Some(decided) = story.decided.clone().filter(|decided| meets(&bound, pods, key, decided)) else {
+            let Some(decided) = story.needed_now().filter(|decided| meets(&bound, pods, key, decided)) else {
                 continue;
             };
             if !story.covers(&decided) {
@@ -185,7 +200,7 @@ impl Stories {
     /// Whether a gang may rest like this.
     pub(crate) fn may_rest(&self, key: &GroupKey, pods: &BTreeMap<String, PodSpec>) -> Result<(), String> {
         let Some(story) = self.by_key.get(key) else { return Ok(()) };
-        let Some(needed) = story.confirmed.as_ref().or(story.decided.as_ref()) else { return Ok(()) };
+        let Some(needed) = &story.confirmed.clone().or(story.needed_now()) else { return Ok(()) };
         // A pod whose subset the group no longer has is no part of it.
         let mut bound = bound(pods, key);
         bound.retain(|pod| needed.keys().any(|subset| is_of(pod, subset, needed)));

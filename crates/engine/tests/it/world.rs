@@ -92,7 +92,7 @@ impl World {
         self.check(&text);
     }
 
-    /// Keeps what the engine was shown of pods; like the engine, it does not believe that a pod is unbound again.
+    /// Keeps what the engine was shown of pods; like the engine, it does not believe that a pod is unbound or unfinished again.
     fn remember(&mut self, observation: &Observation) {
         match observation {
             Observation::PodSeen(spec) => {
@@ -100,6 +100,9 @@ impl World {
                 if let Some(known) = self.shown.get(&spec.id.uid) {
                     spec.node = spec.node.or_else(|| known.node.clone());
                     spec.terminating |= known.terminating;
+                    if !matches!(known.phase, Phase::Pending | Phase::Running) {
+                        spec.phase = known.phase;
+                    }
                 }
                 self.shown.insert(spec.id.uid.clone(), spec);
             }
