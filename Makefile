@@ -9,17 +9,16 @@ help: ## Show this menu
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: # Finds or installs what the other targets need beyond Rust itself.
-	@tools/setup
+	@CARGO="$(CARGO)" tools/setup
 
 test: setup lint ## Check and test everything; does its own set-up
 	$(CARGO) test --workspace --locked
 
 lint: setup ## Format check and clippy, warnings are errors
-	@tools/lint
+	@CARGO="$(CARGO)" tools/lint
 
-fmt: ## Format all code
+fmt: ## Format all code (needs rustfmt: rustup component add rustfmt)
 	$(CARGO) fmt --all
 
-bench: setup ## Measure the engine against the plain way, with targets
-	$(CARGO) build --release --locked --package muster
-	target/release/muster bench engine
+bench: setup ## Measure the engine beside the naive way, with targets
+	$(CARGO) run --release --locked --package muster -- bench engine

@@ -2,6 +2,8 @@
 
 mod bench;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 /// Muster places groups of pods on Kubernetes whole or not at all.
@@ -23,14 +25,34 @@ enum Command {
 enum Bench {
     /// Measure the engine alone, on the shapes of Kubernetes' own scheduler benchmarks.
     ///
-    /// Each shape runs in a process of its own, so that its peak memory is its own. Beside the engine's time stands
-    /// the time of the plain way, which looks at every node for every pod, measured in the same run: compare the
-    /// ratio, not the milliseconds of a busy machine.
+    /// Each shape runs in a process of its own, so that its peak memory is its own. Beside the engine stands the naive
+    /// way, which looks at every node for every pod, measured in the same process: on a busy machine compare the ratio.
+    ///
+    /// Columns: `bound`, pods that got a node; `observe_ms`, showing the cluster to the engine; `decide_ms`, all
+    /// decisions, the fastest of three rounds; `pods/s`, pods asked for over `decide_ms`, placed or not; `rss_mib`, peak
+    /// memory of the engine's part (0 where the system does not tell); `naive_ms`, the naive way: above 25 million looks
+    /// at a node a part is measured and scaled up; `ratio`, `naive_ms` over `decide_ms`.
+    ///
+    /// Targets are printed below the table, not with --json. A missed target does not change the exit code.
+    #[command(verbatim_doc_comment)]
     Engine(bench::Options),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().command {
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
         Command::Bench(Bench::Engine(options)) => bench::run(&options),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads the output has seen enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
     }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }

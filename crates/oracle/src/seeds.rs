@@ -17,7 +17,9 @@ pub fn one_seed_only() -> bool {
 }
 
 fn from_environment(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} must be a whole number, not {text:?}")))
 }
 
 /// Names the seed whatever fails: an assertion here or a panic inside the engine.
@@ -26,7 +28,7 @@ struct ToldOnPanic(u64);
 impl Drop for ToldOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("failed with MUSTER_SEED={}", self.0);
+            eprintln!("failed with MUSTER_SEED={}; with it set, the same test runs this case alone", self.0);
         }
     }
 }

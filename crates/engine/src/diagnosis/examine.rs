@@ -9,12 +9,21 @@ use crate::filter::{self, Reason, View};
 use crate::model::class::PodClass;
 use crate::model::ids::{ClassId, NodeId};
 
-/// Why no node will do, and which came closest.
-pub(crate) fn why_no_place(cluster: &Cluster, class: ClassId, priority: i32) -> (FitError, Option<Closest>) {
+/// Why no node will do, and which came closest. Nodes that refused a bind just now are left out.
+pub(crate) fn why_no_place(
+    cluster: &Cluster,
+    class: ClassId,
+    priority: i32,
+    left_out: &[NodeId],
+) -> (FitError, Option<Closest>) {
     let pod_class = cluster.class(class);
     let mut counts: BTreeMap<Rejection, u32> = BTreeMap::new();
     let mut nearest: Option<(i64, NodeId)> = None;
     for (id, node) in cluster.nodes().filter(|(_, node)| node.present) {
+        if left_out.contains(&id) {
+            *counts.entry(Rejection::RefusedBind).or_default() += 1;
+            continue;
+        }
         let view = filter::view(cluster, id, priority);
         let reasons = filter::why_not(pod_class, node, &view);
         let distance = distance(cluster, pod_class, id, &view.load, &reasons);

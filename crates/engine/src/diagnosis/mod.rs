@@ -7,6 +7,8 @@
 pub(crate) mod examine;
 mod text;
 
+pub(crate) use text::amount_text;
+
 use serde::{Deserialize, Serialize};
 
 /// How things are.
@@ -157,6 +159,8 @@ pub enum Rejection {
     },
     /// The node is claimed for a group that has waited too long.
     Claimed,
+    /// The bind to this node was refused a moment ago.
+    RefusedBind,
 }
 
 /// The node that came closest to having room.
@@ -173,7 +177,8 @@ pub struct Closest {
 /// By how much a group does not fit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shortfall {
-    /// The group has what it needs; only further members wait.
+    /// An earlier start of the group stands, for the present minimum or for another one. If not, whatever was said of
+    /// its having started is over.
     pub started: bool,
     /// The minimum of the group; zero if it has none or has reached it before.
     pub minimum: u32,
@@ -216,9 +221,11 @@ pub enum Proof {
     NeverFits,
     /// None was found; there may be one.
     NotFound {
-        /// How many steps the search took.
+        /// How many steps the search took; none if the group is too large to be searched.
         steps: u64,
     },
+    /// Nodes that refused a bind a moment ago were left out.
+    NodesLeftOut,
 }
 
 /// Why nobody was preempted.
@@ -235,7 +242,7 @@ impl Diagnosis {
             // Of a group that has started, only later members can wait: the group itself stays what it is.
             Self::Scheduled { .. }
             | Self::Healthy { .. }
-            | Self::GroupUnschedulable(Shortfall { started: true, .. }) => "Scheduled",
+            | Self::GroupUnschedulable(Shortfall { started: true, minimum: 0, .. }) => "Scheduled",
             Self::Waiting(Waiting::Gates { .. }) => "Gated",
             Self::Waiting(Waiting::Unsupported { .. }) => "Unsupported",
             Self::Waiting(Waiting::UnknownSubset { .. } | Waiting::OtherPriority { .. }) => "Invalid",
@@ -245,7 +252,7 @@ impl Diagnosis {
             Self::GroupUnschedulable(shortfall) => match shortfall.proof {
                 Proof::Impossible => "Unschedulable",
                 Proof::NeverFits => "NeverFits",
-                Proof::NotFound { .. } => "NotFoundWithinBudget",
+                Proof::NotFound { .. } | Proof::NodesLeftOut => "NotFoundWithinBudget",
             },
             Self::BindFailed { .. } => "SchedulerError",
             Self::TimedOut { .. } => "ScheduleTimeout",

@@ -13,6 +13,7 @@ impl Display for Rejection {
             Self::NodeAffinity => f.write_str("node(s) didn't match Pod's node affinity/selector"),
             Self::Ports => f.write_str("node(s) didn't have free ports for the requested pod ports"),
             Self::Claimed => f.write_str("node(s) were claimed for a group that has waited too long"),
+            Self::RefusedBind => f.write_str("node(s) refused the bind a moment ago"),
             Self::TooManyPods => f.write_str("Too many pods"),
             Self::Insufficient { resource } => write!(f, "Insufficient {resource}"),
         }
@@ -45,7 +46,7 @@ impl Display for Closest {
 }
 
 /// An amount as people write it.
-fn amount_text(resource: &str, amount: i64) -> String {
+pub(crate) fn amount_text(resource: &str, amount: i64) -> String {
     const MEBI: i64 = 1 << 20;
     match resource {
         "cpu" if amount % 1000 == 0 => (amount / 1000).to_string(),
@@ -81,7 +82,9 @@ impl Display for Waiting {
             Self::OtherPriority { own, shared, group } => {
                 write!(f, "All pods of the group {group} must have priority {shared}; this pod has {own}.")
             }
-            Self::Unsupported { field, value } => write!(f, "The group's {field} ({value}) is not supported."),
+            Self::Unsupported { field, value } => {
+                write!(f, "The group's {field} ({value}) is not supported yet; without it the group would be tried.")
+            }
         }
     }
 }
@@ -117,6 +120,11 @@ impl Display for Shortfall {
         match self.proof {
             Proof::Impossible => {}
             Proof::NeverFits => f.write_str(" Even the empty nodes of this cluster could not hold it.")?,
+            Proof::NodesLeftOut => f.write_str(" Nodes that refused a bind are tried again in a moment.")?,
+            Proof::NotFound { steps: 0 } => f.write_str(
+                " This is not a proof: the group mixes different pods and is too large to be searched; only the quick \
+                 ways were tried.",
+            )?,
             Proof::NotFound { steps } => write!(
                 f,
                 " This is not a proof: the group mixes different pods, and the search ended after {steps} steps; \

@@ -37,12 +37,12 @@ impl Engine {
             return;
         }
         drop(trial);
-        self.pod_refused(id, class, priority, avoid.is_empty());
+        self.pod_refused(id, class, priority, &avoid);
     }
 
-    fn pod_refused(&mut self, id: PodId, class: ClassId, priority: i32, sure: bool) {
+    fn pod_refused(&mut self, id: PodId, class: ClassId, priority: i32, avoid: &[NodeId]) {
         self.clear_nomination(id);
-        let diagnosis = self.why_not_pod(class, priority, sure);
+        let diagnosis = self.why_not_pod(class, priority, avoid);
         let entity = Entity::Pod(id);
         let (initial, max) = (self.config.backoff_ms_initial, self.config.backoff_ms_max);
         self.queue.failed(entity, self.now, |failures| pause_ms(initial, max, failures, 1));
@@ -50,7 +50,7 @@ impl Engine {
         if let Some(bind) = &mut self.cluster.pod_mut(id).bind {
             bind.avoid.clear();
         }
-        let again_at = (!sure).then(|| self.queue.entry(entity).map_or(self.now, |entry| entry.not_before));
+        let again_at = (!avoid.is_empty()).then(|| self.queue.entry(entity).map_or(self.now, |entry| entry.not_before));
         self.queue.put(entity, Place::Parked { lines: vec![(class, priority)], again_at });
         self.say_pod(id, diagnosis);
     }

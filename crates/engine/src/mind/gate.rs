@@ -11,7 +11,7 @@ use super::{Engine, Timer};
 use crate::cluster::group::{Attempt, Group, Stray, sum_of};
 use crate::cluster::pod::{Part, PodState};
 use crate::command::{Command, MemberVerdict, Report, Subject};
-use crate::diagnosis::{Diagnosis, Waiting};
+use crate::diagnosis::{Diagnosis, Waiting, amount_text};
 use crate::model::Millis;
 use crate::model::group::{History, Policy};
 use crate::model::ids::{GroupId, PodId};
@@ -372,7 +372,7 @@ fn unsupported(group: &Group) -> Option<(String, String)> {
         return Some(("topology".to_owned(), constraint.key.clone()));
     }
     if let Some((name, amount)) = spec.min_resources.iter().next() {
-        return Some(("minResources".to_owned(), format!("{name}: {amount}")));
+        return Some(("minResources".to_owned(), format!("{name}: {}", amount_text(name, *amount))));
     }
     let parent = spec.parent.as_ref()?;
     Some(("parent".to_owned(), parent.to_string()))

@@ -12,7 +12,7 @@ use super::cycle::own_view;
 use crate::cluster::Cluster;
 use crate::command::MemberVerdict;
 use crate::diagnosis::{Closest, Diagnosis, FitError, KINDS_MAX, KindShortfall, Proof, Shortfall, examine};
-use crate::model::ids::{ClassId, GroupId};
+use crate::model::ids::{ClassId, GroupId, NodeId};
 use crate::model::pod::PodName;
 use crate::placement::{self, Verdict, Want};
 use crate::preemption;
@@ -64,11 +64,12 @@ pub(super) struct Refused {
 impl Engine {
     /// Why a single pod of this class has no place. If nodes were left out by our own wish, there may be room all the
     /// same, and nobody else is told this.
-    pub(super) fn why_not_pod(&mut self, class: ClassId, priority: i32, sure: bool) -> Diagnosis {
+    pub(super) fn why_not_pod(&mut self, class: ClassId, priority: i32, left_out: &[NodeId]) -> Diagnosis {
         let line = (class, priority);
+        let sure = left_out.is_empty();
         let known = self.noes.get(&self.cluster, line).filter(|no| sure && no.room == 0).cloned();
         let no = known.unwrap_or_else(|| {
-            let (fit, closest) = examine::why_no_place(&self.cluster, class, priority);
+            let (fit, closest) = examine::why_no_place(&self.cluster, class, priority, left_out);
             let room_when_empty = examine::room_when_empty(&self.cluster, class, u64::MAX);
             No { room: 0, room_when_empty, fit, closest }
         });
@@ -112,13 +113,14 @@ impl Engine {
         }
         members.sort_unstable_by(|one, two| one.0.cmp(&two.0));
         let proof = match verdict {
+            Verdict::NotFound { .. } if want.avoids() => Proof::NodesLeftOut,
             Verdict::NotFound { steps } => Proof::NotFound { steps },
             _ if never => Proof::NeverFits,
             _ => Proof::Impossible,
         };
         let group = self.cluster.group(id);
         let shortfall = Shortfall {
-            started: group.is_gang() && group.joins_singly() && !group.degraded,
+            started: group.is_gang() && !group.reached.is_empty(),
             minimum: if want.needs_total() == 0 { 0 } else { u32::try_from(group.min_total()).unwrap_or(u32::MAX) },
             held: group.total().held(),
             waiting: group.waiting.len() as u32,
@@ -144,7 +146,7 @@ impl Engine {
         let mut kinds = Vec::new();
         let refused = order.iter().map(|at| (&want.lots[*at], fits[*at])).filter(|(lot, fits)| lot.pods.len() > *fits);
         for (lot, fits) in refused.take(KINDS_MAX) {
-            let (fit, closest) = examine::why_no_place(cluster, lot.class, want.priority);
+            let (fit, closest) = examine::why_no_place(cluster, lot.class, want.priority, &lot.avoid);
             let subset = group.rules[lot.subset].name.clone();
             kinds.push(KindShortfall { subset, pods: (lot.pods.len() - fits) as u32, fit, closest });
         }

@@ -234,7 +234,10 @@ fn what_is_not_supported_is_refused_by_name() {
     world.pass(6_000);
     assert_eq!(world.bound_count("a"), 0);
     assert_eq!(world.reasons("g"), ["Unsupported"]);
-    assert_eq!(world.why_group("g").to_string(), "The group's topology (rack) is not supported.");
+    assert_eq!(
+        world.why_group("g").to_string(),
+        "The group's topology (rack) is not supported yet; without it the group would be tried."
+    );
 }
 
 #[test]

@@ -147,16 +147,13 @@ impl Stories {
 
     /// A kubelet refused a pod before it ran.
     pub(crate) fn refused(&mut self, pod: &PodSpec) {
-        if let Some(story) = self.of(pod) {
-            if story.founders.contains(&pod.id.uid) {
-                story.reopened = true;
-                // Unless more was decided since, it has to come together for what it was confirmed for.
-                let raised = story.decided.as_ref().is_some_and(|decided| !story.covers(decided));
-                let confirmed = std::mem::replace(&mut story.confirmed, story.confirmed_before.take());
-                if !raised {
-                    story.decided = confirmed;
-                }
-            }
+        let Some(story) = self.of(pod).filter(|story| story.founders.contains(&pod.id.uid)) else { return };
+        story.reopened = true;
+        // Unless more was decided since, it has to come together for what it was confirmed for.
+        let raised = story.decided.as_ref().is_some_and(|decided| !story.covers(decided));
+        let confirmed = std::mem::replace(&mut story.confirmed, story.confirmed_before.take());
+        if !raised {
+            story.decided = confirmed;
         }
     }
 

@@ -102,3 +102,31 @@ fn news_that_change_nothing_wake_nobody() {
     world.change(&uid, |_| {});
     assert_eq!(world.engine.engine().next_wakeup(), before);
 }
+
+#[test]
+fn nodes_that_refused_a_bind_are_told_of_as_such() {
+    use muster_engine::{BindOutcome, Command, Observation};
+    let mut world = World::new();
+    world.node("n0", 1);
+    world.node("n1", 1);
+    world.gang("g", 2);
+    world.pods_of("a", "g", 2, 1);
+    world.decide_all();
+    for command in std::mem::take(&mut world.in_flight) {
+        let Command::Bind { pod, node } = command else { panic!("only binds") };
+        let outcome = BindOutcome::Refused { message: "no".into() };
+        world.show(Observation::BindDone { pod, node, outcome });
+    }
+    world.decide_all();
+    for command in std::mem::take(&mut world.in_flight) {
+        let Command::Bind { pod, node } = command else { panic!("only binds") };
+        let outcome = BindOutcome::Refused { message: "no".into() };
+        world.show(Observation::BindDone { pod, node, outcome });
+    }
+    world.now = 1_000;
+    world.decide_all();
+    let text = world.why_group("g").to_string();
+    assert!(text.contains("node(s) refused the bind a moment ago"), "{text}");
+    assert!(text.contains("Nodes that refused a bind are tried again in a moment."), "{text}");
+    assert!(!text.contains("different pods"), "{text}");
+}

@@ -285,6 +285,12 @@ impl World {
             let present = minimums(group).values().sum::<usize>() == *minimum as usize;
             group.history = if present { History::Started } else { History::StartedOtherwise };
         }
+        if let (Subject::Group(key), Diagnosis::GroupUnschedulable(shortfall)) = (&report.subject, &report.diagnosis)
+            && !shortfall.started
+            && let Some(group) = self.groups.get_mut(key)
+        {
+            group.history = History::New;
+        }
         if let (Subject::Group(key), Diagnosis::TimedOut { .. }) = (&report.subject, &report.diagnosis)
             && let Some(group) = self.groups.get(key)
         {

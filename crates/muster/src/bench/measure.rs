@@ -1,4 +1,4 @@
-//! One shape, measured: the engine's decisions, the plain way beside them, and the memory of it all.
+//! One shape, measured: the engine's decisions, the naive way beside them, and the memory of it all.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use super::memory::peak_rss_mib;
 use super::report::Row;
 use super::shapes::{Kind, Shape, Size};
 
-/// The plain way is measured for so many looks at a node, and scaled up for the rest.
+/// The naive way is measured for so many looks at a node, and scaled up for the rest.
 const NAIVE_LOOKS_MAX: usize = 25_000_000;
 /// Each shape is run so often; the fastest counts, because a shared machine only ever makes it slower.
 const ROUNDS: usize = 3;
@@ -48,7 +48,7 @@ pub(crate) fn measure(shape: &Shape) -> Row {
     }
     let (decide, observe, bound) = best;
     let overhead_percent = compares.then(|| (decide.as_secs_f64() / best_without.as_secs_f64() - 1.0) * 100.0);
-    // Before the plain way runs: its memory is not ours.
+    // Before the naive way runs: its memory is not ours.
     let peak_rss_mib = peak_rss_mib();
     let naive = naive(shape);
     let ms = |time: Duration| time.as_secs_f64() * 1000.0;

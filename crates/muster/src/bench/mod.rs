@@ -5,6 +5,7 @@ mod memory;
 mod report;
 mod shapes;
 
+use std::io::Write;
 use std::process::Command;
 
 use anyhow::{Context, bail};
@@ -18,7 +19,7 @@ pub(crate) struct Options {
     /// Print one JSON object per line instead of a table.
     #[arg(long)]
     json: bool,
-    /// Only run shapes whose name contains this text.
+    /// Only run or list shapes whose name contains this text.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// List the shapes and stop.
@@ -31,38 +32,39 @@ pub(crate) struct Options {
 
 /// Runs the benchmark.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
     let shapes = shapes::all();
     if let Some(name) = &options.shape {
         let Some(shape) = shapes.iter().find(|shape| shape.name == *name) else { bail!("there is no shape {name:?}") };
-        println!("{}", serde_json::to_string(&measure::measure(shape))?);
+        writeln!(out, "{}", serde_json::to_string(&measure::measure(shape))?)?;
         return Ok(());
     }
-    if options.list {
-        for shape in &shapes {
-            println!("{}", shape.name);
-        }
-        return Ok(());
-    }
-    let wanted = options.only.as_deref().unwrap_or("");
-    let chosen: Vec<_> = shapes.iter().filter(|shape| shape.name.contains(wanted)).collect();
+    let wanted = options.only.as_deref().unwrap_or("").to_lowercase();
+    let chosen: Vec<_> = shapes.iter().filter(|shape| shape.name.contains(&wanted)).collect();
     if chosen.is_empty() {
         bail!("no shape's name contains {wanted:?}; `muster bench engine --list` shows them all");
     }
+    if options.list {
+        for shape in chosen {
+            writeln!(out, "{}", shape.name)?;
+        }
+        return Ok(());
+    }
     if !options.json {
-        report::print_head();
+        report::print_head(&mut out)?;
     }
     let mut rows = Vec::new();
     for shape in chosen {
         let row = in_own_process(&shape.name)?;
         if options.json {
-            println!("{}", serde_json::to_string(&row)?);
+            writeln!(out, "{}", serde_json::to_string(&row)?)?;
         } else {
-            report::print_row(&row);
+            report::print_row(&mut out, &row)?;
         }
         rows.push(row);
     }
     if !options.json {
-        report::print_targets(&rows);
+        report::print_targets(&mut out, &rows)?;
     }
     Ok(())
 }
