@@ -163,6 +163,7 @@ impl Config {
             ("bind_retry_ms_initial", self.bind_retry_ms_initial),
             ("schedule_timeout_ms", self.schedule_timeout_ms),
             ("bind_timeout_ms", self.bind_timeout_ms),
+            ("claim_ms_max", self.claim_ms_max),
         ] {
             if pause_ms == 0 {
                 return refuse(
@@ -233,6 +234,7 @@ mod tests {
             (with(|config| config.scoring.fit_resources[0].weight = 0), "scoring.fit_resources[cpu].weight"),
             (with(|config| config.backoff_ms_initial = 0), "backoff_ms_initial"),
             (with(|config| config.backoff_ms_max = 10), "backoff_ms_max"),
+            (with(|config| config.claim_ms_max = 0), "claim_ms_max"),
         ];
         for points in [&[][..], &[(50, 11)], &[(101, 1)], &[(50, 1), (50, 2)]] {
             let scoring = Scoring { strategy: shape(points), ..Scoring::default() };

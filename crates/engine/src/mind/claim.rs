@@ -18,7 +18,7 @@ use crate::model::Millis;
 use crate::model::ids::{ClassId, GroupId, NodeId};
 use crate::placement::{Verdict, Want};
 use crate::queue::backoff::doubled;
-use crate::queue::{Entity, Place};
+use crate::queue::{Entity, Entry, Place};
 
 /// A claim may be tried again after a day at the latest.
 const PAUSE_MS_MAX: Millis = 86_400_000;
@@ -45,7 +45,11 @@ impl Engine {
         if self.now < starving_at {
             return Some(starving_at);
         }
-        let rank = entry.rank.clone();
+        let (rank, vain_claims) = (entry.rank.clone(), entry.vain_claims);
+        if self.claim.is_none() && self.starving().any(|other| other.vain_claims < vain_claims) {
+            // Whoever claimed in vain lets others have a go first.
+            return Some(self.now.saturating_add(self.config.starving_after_ms.max(1)));
+        }
         let ahead = self.claim.as_ref().is_some_and(|claim| {
             let other = self.queue.entry(Entity::Group(claim.group));
             claim.group == id || other.is_some_and(|other| other.rank <= rank)
@@ -83,21 +87,28 @@ impl Engine {
 
     /// Has all that starve tried again: one of them may claim next.
     fn wake_starving(&mut self) {
-        let (now, patience) = (self.now, self.config.starving_after_ms);
-        let starves = |since: Millis| since.saturating_add(patience) <= now;
-        let starving = self
-            .queue
-            .entries()
-            .filter(|(entity, entry)| matches!(entity, Entity::Group(_)) && entry.refused_since.is_some_and(starves));
-        for entity in starving.map(|(entity, _)| entity).collect::<Vec<_>>() {
-            self.queue.wake_parked(entity, now);
+        let groups = self.queue.entries().filter(|(entity, entry)| self.starves(*entity, entry));
+        for entity in groups.map(|(entity, _)| entity).collect::<Vec<_>>() {
+            self.queue.wake_parked(entity, self.now);
         }
+    }
+
+    fn starving(&self) -> impl Iterator<Item = &Entry> {
+        self.queue.entries().filter(|(entity, entry)| self.starves(*entity, entry)).map(|(_, entry)| entry)
+    }
+
+    fn starves(&self, entity: Entity, entry: &Entry) -> bool {
+        let due = |since: Millis| since.saturating_add(self.config.starving_after_ms) <= self.now;
+        matches!(entity, Entity::Group(_)) && entry.refused_since.is_some_and(due)
     }
 
     /// The claim had its time and the nodes did not drain: others get theirs, longer each time, before the next.
     pub(super) fn claim_expired(&mut self, due: Millis) {
         if self.claim.as_ref().is_some_and(|claim| claim.until == due) {
             self.claims_expired = self.claims_expired.saturating_add(1);
+            if let Some(claim) = &self.claim {
+                self.queue.claimed_in_vain(Entity::Group(claim.group));
+            }
             let pause = doubled(self.config.claim_ms_max, self.claims_expired).min(PAUSE_MS_MAX);
             self.no_claim_before = self.now.saturating_add(pause);
             self.end_claim();

@@ -62,6 +62,8 @@ pub(crate) struct Entry {
     pub(crate) not_before: Millis,
     /// When it was first refused.
     pub(crate) refused_since: Option<Millis>,
+    /// Claims of its that were in vain.
+    pub(crate) vain_claims: u32,
 }
 
 /// The entities parked in one line.
@@ -100,8 +102,15 @@ impl Queue {
                 self.list(entity, place);
             }
             None => {
-                let entry =
-                    Entry { rank, place: Place::Held, attempts: 0, searches: 0, not_before: 0, refused_since: None };
+                let entry = Entry {
+                    rank,
+                    place: Place::Held,
+                    attempts: 0,
+                    searches: 0,
+                    not_before: 0,
+                    refused_since: None,
+                    vain_claims: 0,
+                };
                 self.entries.insert(entity, entry);
             }
         }
@@ -126,6 +135,13 @@ impl Queue {
         entry.attempts = entry.attempts.saturating_add(1);
         entry.not_before = now.saturating_add(pause(entry.attempts));
         entry.refused_since.get_or_insert(now);
+    }
+
+    /// Counts a claim that was in vain.
+    pub(crate) fn claimed_in_vain(&mut self, entity: Entity) {
+        if let Some(entry) = self.entries.get_mut(&entity) {
+            entry.vain_claims = entry.vain_claims.saturating_add(1);
+        }
     }
 
     /// Makes sure that a known entity is not tried before a time.

@@ -2,6 +2,8 @@
 
 use muster_engine::Config;
 use muster_engine::model::Millis;
+use muster_engine::model::class::ClassSpec;
+use muster_engine::model::node::NodeSpec;
 
 use crate::world::World;
 
@@ -295,4 +297,37 @@ fn waiting_for_members_is_not_starving() {
     world.pod("g-1", "g", 2);
     world.pass(1_000);
     assert!(!is_claimed(&world), "it has asked for room for one second");
+}
+
+#[test]
+fn a_hopeless_gang_does_not_shut_out_the_others() {
+    let config = Config { starving_after_ms: MINUTE, claim_ms_max: 10 * MINUTE, ..Config::default() };
+    let mut world = World::with(config);
+    let kind = |name: &str| [("kind".to_owned(), name.to_owned())].into();
+    for name in ["stuck", "drains"] {
+        let allocatable = [("cpu".to_owned(), 2000), ("pods".to_owned(), 110)].into();
+        world.put_node(NodeSpec { name: name.into(), labels: kind(name), allocatable, ..NodeSpec::default() });
+    }
+    world.pods_of("old", "", 4, 1);
+    world.settle();
+    // The first in the queue can only go where nobody ever leaves.
+    for (name, node) in [("hopeless", "stuck"), ("other", "drains")] {
+        world.now += 1;
+        world.gang(name, 1);
+        world.pod_with(name, name, 2, |pod| {
+            pod.class = std::sync::Arc::new(ClassSpec { node_selector: kind(node), ..(*pod.class).clone() });
+        });
+    }
+    world.pass(2 * MINUTE);
+    let claims = |world: &World, node: &str| {
+        let cluster = world.engine.engine().cluster();
+        cluster.node_id(node).is_some_and(|id| cluster.node(id).claimed_at.is_some())
+    };
+    assert!(claims(&world, "stuck"));
+    let mut other_had_its_turn = false;
+    for _ in 0..60 {
+        world.pass(MINUTE);
+        other_had_its_turn |= claims(&world, "drains");
+    }
+    assert!(other_had_its_turn, "after a claim in vain the next one is somebody else's");
 }
