@@ -56,7 +56,6 @@ pub mod validate;
 pub use command::{Command, MemberVerdict, Report, Subject};
 pub use config::{Config, Scoring, ShapePoint, Strategy, Weighted};
 pub use diagnosis::Diagnosis;
-pub use filter::Reason;
 pub use mind::Engine;
 pub use observation::{BindOutcome, Observation, TakeBackOutcome};
 pub use refusal::Refusal;

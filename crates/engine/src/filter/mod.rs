@@ -16,8 +16,6 @@ mod unschedulable;
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Serialize};
-
 use crate::cluster::Cluster;
 use crate::cluster::load::Load;
 use crate::cluster::node::Node;
@@ -25,8 +23,8 @@ use crate::model::class::PodClass;
 use crate::model::ids::{NodeId, ResourceId};
 
 /// Why a node will not do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Reason {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
     /// The pod insists on another node.
     NodeName,
     /// The node is cordoned.

@@ -34,6 +34,16 @@ fn gang_of_three(nodes: usize) -> (World, Vec<Command>) {
     (world, sent)
 }
 
+/// The same, bound and confirmed.
+fn started_gang() -> World {
+    let (mut world, sent) = gang_of_three(2);
+    for command in sent {
+        world.carry_out(command);
+    }
+    world.settle();
+    world
+}
+
 #[test]
 fn a_bind_that_fails_in_passing_is_sent_again_to_the_same_node() {
     let (mut world, sent) = gang_of_three(2);
@@ -136,11 +146,7 @@ fn bare_pods_are_kept(history: History) {
 
 #[test]
 fn a_kubelet_that_refuses_is_a_bind_failure_that_came_late() {
-    let (mut world, sent) = gang_of_three(2);
-    for command in sent {
-        world.carry_out(command);
-    }
-    world.settle();
+    let mut world = started_gang();
     world.phase("a-0", Phase::Running);
     world.phase("a-1", Phase::Running);
     world.phase("a-2", Phase::Refused);
@@ -159,11 +165,7 @@ fn a_kubelet_that_refuses_is_a_bind_failure_that_came_late() {
 
 #[test]
 fn a_member_that_ran_and_then_failed_degrades_the_gang_and_a_single_one_heals_it() {
-    let (mut world, sent) = gang_of_three(2);
-    for command in sent {
-        world.carry_out(command);
-    }
-    world.settle();
+    let mut world = started_gang();
     for name in ["a-0", "a-1", "a-2"] {
         world.phase(name, Phase::Running);
     }
@@ -202,11 +204,7 @@ fn a_restart_in_the_middle_of_a_start_that_cannot_be_finished_takes_it_back() {
 
 #[test]
 fn a_gang_that_had_started_is_not_taken_back_after_a_restart() {
-    let (mut world, sent) = gang_of_three(2);
-    for command in sent {
-        world.carry_out(command);
-    }
-    world.settle();
+    let mut world = started_gang();
     world.remove("a-0");
     world.restart();
     world.pass(400_000);
@@ -438,11 +436,7 @@ fn what_had_started_before_stays_when_a_raised_minimum_is_taken_back() {
 
 #[test]
 fn a_pod_that_ran_and_is_refused_later_does_not_reopen_the_start() {
-    let (mut world, sent) = gang_of_three(2);
-    for command in sent {
-        world.carry_out(command);
-    }
-    world.settle();
+    let mut world = started_gang();
     for name in ["a-0", "a-1", "a-2"] {
         world.phase(name, Phase::Running);
     }
@@ -455,11 +449,7 @@ fn a_pod_that_ran_and_is_refused_later_does_not_reopen_the_start() {
 
 #[test]
 fn a_kubelet_that_refuses_after_a_restart_reopens_the_start_too() {
-    let (mut world, sent) = gang_of_three(2);
-    for command in sent {
-        world.carry_out(command);
-    }
-    world.settle();
+    let mut world = started_gang();
     world.restart();
     world.settle();
     world.phase("a-2", Phase::Refused);
@@ -543,11 +533,7 @@ fn what_is_not_bound_at_the_deadline_gives_its_room_to_others() {
 
 #[test]
 fn a_replacement_stays_although_others_are_still_missing() {
-    let (mut world, sent) = gang_of_three(2);
-    for command in sent {
-        world.carry_out(command);
-    }
-    world.settle();
+    let mut world = started_gang();
     for name in ["a-0", "a-1", "a-2"] {
         world.phase(name, Phase::Running);
     }
