@@ -99,7 +99,7 @@ pub struct Group {
     pub priorities: BTreeMap<i32, u32>,
     /// The minimum of each subset that was once confirmed. Empty: the group never started.
     pub reached: Vec<u32>,
-    /// The minimum of each subset that the founders were placed for.
+    /// The minimum of each subset that the founders were placed for. Empty: nobody knows of any.
     pub founded: Vec<u32>,
     /// What the API said of its past when the object was first seen: bound members below the minimum may be what
     /// is left of a start, and not one that was cut short.
@@ -108,7 +108,7 @@ pub struct Group {
     pub attempt: Option<Attempt>,
     /// Bound members below the minimum were kept because nobody would make them again.
     pub kept_partial: bool,
-    /// It had started and is below its minimum, and that was said.
+    /// It had started and is below its minimum.
     pub degraded: bool,
     /// How many decisions were made for it; tells refusals of one decision from those of the next.
     pub decisions: u32,
@@ -200,7 +200,10 @@ impl Group {
         };
         // A subset that is new has reached nothing, and a start that is under way has to fill it too.
         let reached = if self.reached.is_empty() { Vec::new() } else { carry(&self.reached, 0) };
-        let founded = carry(&self.founded, 0);
+        // Who was placed for no minimum stays that; any other start has to fill a new subset too.
+        let freely = self.founded.iter().all(|minimum| *minimum == 0);
+        let unknown = if freely { 0 } else { u32::MAX };
+        let founded = if self.founded.is_empty() { Vec::new() } else { carry(&self.founded, unknown) };
         let decided = self.attempt.as_ref().map(|attempt| carry(&attempt.quorum, u32::MAX));
         if let (Some(attempt), Some(decided)) = (&mut self.attempt, decided) {
             attempt.quorum = decided;

@@ -35,7 +35,9 @@ pub(crate) struct Claim {
 impl Engine {
     /// A gang was refused. If it has waited too long it claims nodes; says when it will have, if it has not yet.
     pub(super) fn starving_at(&mut self, id: GroupId, want: &Want, verdict: Verdict, never: bool) -> Option<Millis> {
-        if verdict != Verdict::Impossible || never || want.needs_total() == 0 {
+        let may_claim = verdict == Verdict::Impossible && !never && want.needs_total() > 0;
+        self.queue.set_may_claim(Entity::Group(id), may_claim);
+        if !may_claim {
             return None;
         }
         let entry = self.queue.entry(Entity::Group(id))?;
@@ -46,7 +48,7 @@ impl Engine {
             return Some(starving_at);
         }
         let (rank, vain_claims) = (entry.rank.clone(), entry.vain_claims);
-        if self.claim.is_none() && self.starving().any(|other| other.vain_claims < vain_claims) {
+        if vain_claims > 0 && self.claim.is_none() && self.starving().any(|other| other.vain_claims < vain_claims) {
             // Whoever claimed in vain lets others have a go first.
             return Some(self.now.saturating_add(self.config.starving_after_ms.max(1)));
         }
@@ -54,15 +56,14 @@ impl Engine {
             let other = self.queue.entry(Entity::Group(claim.group));
             claim.group == id || other.is_some_and(|other| other.rank <= rank)
         });
-        if !ahead {
+        if !ahead && let Some(nodes) = nodes_to_drain(&self.cluster, want) {
             self.end_claim();
-            self.make_claim(id, want);
+            self.make_claim(id, want, nodes);
         }
         None
     }
 
-    fn make_claim(&mut self, id: GroupId, want: &Want) {
-        let Some(nodes) = nodes_to_drain(&self.cluster, want) else { return };
+    fn make_claim(&mut self, id: GroupId, want: &Want, nodes: BTreeSet<NodeId>) {
         let until = self.now.saturating_add(self.config.claim_ms_max);
         let names = nodes.iter().map(|node| self.cluster.node(*node).name.clone()).collect();
         for node in nodes {
@@ -99,7 +100,8 @@ impl Engine {
 
     fn starves(&self, entity: Entity, entry: &Entry) -> bool {
         let due = |since: Millis| since.saturating_add(self.config.starving_after_ms) <= self.now;
-        matches!(entity, Entity::Group(_)) && entry.refused_since.is_some_and(due)
+        let waits = matches!(entity, Entity::Group(_)) && entry.may_claim && entry.place != Place::Held;
+        waits && entry.refused_since.is_some_and(due)
     }
 
     /// The claim had its time and the nodes did not drain: others get theirs, longer each time, before the next.

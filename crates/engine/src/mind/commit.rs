@@ -80,6 +80,11 @@ impl Engine {
         let (Some(group_id), part) = (self.cluster.pod(id).group, self.cluster.pod(id).part) else { return };
         let group = self.cluster.group_mut(group_id);
         group.refusals_in_a_row = 0;
+        if part == Part::None && group.attempt.is_some() && group.reached.is_empty() {
+            // Seen only now, as after a restart: it is part of the start that was found half done.
+            self.cluster.pod_mut(id).part = Part::Tentative;
+            return;
+        }
         if part == Part::Tentative && group.attempt.is_none() && group.is_gang() && !group.joins_singly() {
             let quorum = group.quorum();
             self.start_attempt(group_id, quorum);

@@ -108,7 +108,6 @@ impl Engine {
         }
         self.decided(placed);
         self.review_group(id);
-        self.review_claim(id);
     }
 
     fn group_refused(&mut self, id: GroupId, want: &Want, verdict: Verdict) {

@@ -75,7 +75,7 @@ impl Engine {
         let known = self.queue.entry(entity).map(|entry| entry.rank.priority);
         let repair_not_before = group_repair(self.cluster.group(id));
         self.queue.admit(entity, rank.clone());
-        self.queue.delay(entity, repair_not_before);
+        self.queue.delay(entity, repair_not_before, self.now);
         if let Some(waiting) = self.gate(id) {
             self.queue.put(entity, Place::Held);
             self.clear_nominations(id);
@@ -88,6 +88,7 @@ impl Engine {
         if group.attempt.is_some() && group.total().assumed > 0 && needs.iter().all(|need| *need == 0) {
             // The start that is under way comes to its end first; later members wait for it.
             self.queue.put(entity, Place::Held);
+            self.clear_nominations(id);
             return;
         }
         let stirred = group.stirred != group.stirred_when_parked
@@ -206,8 +207,8 @@ impl Engine {
         let found = group.reached.is_empty() && total.secured() > 0;
         if group.secured_at_least(&quorum) || (found && group.history == History::Started) {
             self.start_confirmed(id, quorum);
-        } else if found && group.history == History::StartedOtherwise {
-            // For which minimum it started is not known; for no more than what is there.
+        } else if group.history == History::StartedOtherwise && group.decisions == 0 && total.secured() > 0 {
+            // For which minimum it started is not known; for no more than what is there, once all of it was seen.
             let group = self.cluster.group_mut(id);
             let there = group.rules.iter().zip(&group.census);
             group.reached = there.map(|(rule, census)| rule.min_member.min(census.secured())).collect();
@@ -242,7 +243,12 @@ impl Engine {
         group.kept_partial = false;
         let secured = group.total().secured();
         // The API may say so already: then this engine has only found it again.
-        let known = group.degraded || group.spec.as_ref().is_some_and(|spec| spec.history == History::Started);
+        if group.founded.is_empty() {
+            group.founded.clone_from(&group.reached);
+        }
+        let found = self.voice.latest(Entity::Group(id)).is_none();
+        let known =
+            group.degraded || (found && group.spec.as_ref().is_some_and(|spec| spec.history == History::Started));
         self.settle_parts(id, Part::Founder);
         if secured >= minimum && !known {
             self.say_group(id, Diagnosis::Scheduled { minimum, secured }, Vec::new());
@@ -251,6 +257,11 @@ impl Engine {
 
     /// The start is open again for all who came with it or after it; what was there before it is not part of it.
     pub(super) fn reopen_start(&mut self, id: GroupId) {
+        let group = self.cluster.group(id);
+        if group.attempt.is_none() && group.secured_at_least(&group.founded) {
+            // There are enough for what it was decided for: a loss, but no start that failed.
+            return;
+        }
         for (_, member) in self.cluster.group(id).members.clone() {
             let pod = self.cluster.pod_mut(member);
             if matches!(pod.part, Part::Founder | Part::Joined) {
@@ -259,8 +270,8 @@ impl Engine {
         }
         let group = self.cluster.group_mut(id);
         // It has to come together for the minimum that it was decided for, or for the higher one that is under way.
-        group.reached = vec![0; group.rules.len()];
         let mut quorum = group.founded.clone();
+        group.reached = vec![0; group.rules.len()];
         if let Some(attempt) = &group.attempt {
             quorum = quorum.iter().zip(&attempt.quorum).map(|(reached, decided)| *reached.max(decided)).collect();
         }

@@ -14,7 +14,7 @@ use crate::model::node::NodeSpec;
 use crate::model::pod::{Phase, PodSpec};
 use crate::model::resources::{AMOUNT_MAX, POD_NAMES_MAX, RESOURCE_NAMES_MAX};
 use crate::observation::Observation;
-use crate::queue::Entity;
+use crate::queue::{Entity, Place};
 use crate::refusal::Refusal;
 use crate::validate;
 
@@ -272,7 +272,7 @@ impl Engine {
         }
         // Either there is a place for the pod, or the nomination is cleared: nothing is kept free for no plan.
         let pod = self.cluster.pod(id);
-        match pod.group.filter(|_| pod.counted != Counted::Stray) {
+        match pod.group {
             _ if pod.gated || pod.counted == Counted::Stray => self.clear_nomination(id),
             Some(group) => self.queue.wake_parked(Entity::Group(group), self.now),
             None => self.queue.wake_parked(Entity::Pod(id), self.now),
@@ -369,7 +369,11 @@ impl Engine {
         (self.cluster.pod(id).class, self.cluster.effective_priority(id))
     }
 
+    /// Takes a parked group out of the lines of its old classes; it keeps its turn and its backoff.
     fn unpark(&mut self, group: GroupId) {
-        self.leave_queue(Entity::Group(group));
+        let entity = Entity::Group(group);
+        if self.queue.entry(entity).is_some() {
+            self.queue.put(entity, Place::Held);
+        }
     }
 }

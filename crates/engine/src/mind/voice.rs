@@ -43,15 +43,23 @@ impl Voice {
     /// Takes news of an entity.
     pub(crate) fn say(&mut self, entity: Entity, now: Millis, report: Report) -> Said {
         let spoken = self.spoken.entry(entity).or_default();
+        // A loss that is not told yet is only ended by what puts it right.
+        let healed = matches!(report.diagnosis, Diagnosis::Scheduled { .. } | Diagnosis::Healthy { .. });
+        let loss_pending = spoken.pending.as_ref().is_some_and(|(_, pending)| {
+            matches!(pending.diagnosis, Diagnosis::Degraded { .. }) && !healed && pending.diagnosis != report.diagnosis
+        });
         if spoken.last.as_ref() == Some(&report) {
-            spoken.pending = None;
+            spoken.pending.take_if(|_| !loss_pending);
             return Said::Nothing;
         }
         if report.diagnosis.is_urgent() {
-            spoken.pending = None;
+            spoken.pending.take_if(|_| !loss_pending);
             spoken.last = Some(report.clone());
             spoken.last_at = now;
             return Said::Now(Box::new(report));
+        }
+        if loss_pending {
+            return Said::Nothing;
         }
         // News of waiting keeps the time of the first such news: the wait goes on, only its reason changes.
         if let Some((_, pending)) = &mut spoken.pending {
@@ -177,5 +185,17 @@ mod tests {
         voice.hush(GROUP);
         assert_eq!(voice.due(GROUP, 9999), None);
         assert_eq!(voice.latest(GROUP), None);
+    }
+
+    #[test]
+    fn a_loss_is_told_although_other_news_come_in_between() {
+        let mut voice = Voice::new(5000);
+        let lost = || report(Diagnosis::Degraded { minimum: 3, secured: 2 });
+        assert_eq!(voice.say(GROUP, 0, lost()), Said::Later(5000));
+        let failed = report(Diagnosis::BindFailed { node: "n".into(), message: "no".into() });
+        assert_eq!(voice.say(GROUP, 10, failed.clone()), Said::Now(Box::new(failed)));
+        assert_eq!(voice.say(GROUP, 20, members(1)), Said::Nothing);
+        voice.hush(GROUP);
+        assert_eq!(voice.due(GROUP, 5000), Some(lost()));
     }
 }

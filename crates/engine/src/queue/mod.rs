@@ -64,6 +64,8 @@ pub(crate) struct Entry {
     pub(crate) refused_since: Option<Millis>,
     /// Claims of its that were in vain.
     pub(crate) vain_claims: u32,
+    /// Whether it was last refused for want of room that could drain, so that a claim might help.
+    pub(crate) may_claim: bool,
 }
 
 /// The entities parked in one line.
@@ -110,6 +112,7 @@ impl Queue {
                     not_before: 0,
                     refused_since: None,
                     vain_claims: 0,
+                    may_claim: false,
                 };
                 self.entries.insert(entity, entry);
             }
@@ -137,6 +140,13 @@ impl Queue {
         entry.refused_since.get_or_insert(now);
     }
 
+    /// Says whether a claim might help a known entity.
+    pub(crate) fn set_may_claim(&mut self, entity: Entity, may_claim: bool) {
+        if let Some(entry) = self.entries.get_mut(&entity) {
+            entry.may_claim = may_claim;
+        }
+    }
+
     /// Counts a claim that was in vain.
     pub(crate) fn claimed_in_vain(&mut self, entity: Entity) {
         if let Some(entry) = self.entries.get_mut(&entity) {
@@ -145,9 +155,12 @@ impl Queue {
     }
 
     /// Makes sure that a known entity is not tried before a time.
-    pub(crate) fn delay(&mut self, entity: Entity, not_before: Millis) {
+    pub(crate) fn delay(&mut self, entity: Entity, not_before: Millis, now: Millis) {
         let entry = self.entries.get_mut(&entity).expect("only a known entity can be delayed");
         entry.not_before = entry.not_before.max(not_before);
+        if entry.place == Place::Active && entry.not_before > now {
+            self.ready(entity, now);
+        }
     }
 
     /// Counts a search that ended without proof; says which it was.
@@ -172,8 +185,7 @@ impl Queue {
 
     /// Makes ready whoever's time has come.
     pub(crate) fn tick(&mut self, now: Millis) {
-        while let Some((due, entity)) = self.timers.first().copied().filter(|(due, _)| *due <= now) {
-            debug_assert!(due <= now);
+        while let Some((_, entity)) = self.timers.first().copied().filter(|(due, _)| *due <= now) {
             self.ready(entity, now);
         }
     }
