@@ -6,8 +6,10 @@
 //! ends when the gang is placed or no longer waits for room, and after a while in any case: nodes that do not drain
 //! are not held back for nothing.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Engine, Timer};
@@ -18,7 +20,7 @@ use crate::model::Millis;
 use crate::model::ids::{ClassId, GroupId, NodeId};
 use crate::placement::{Verdict, Want};
 use crate::queue::backoff::doubled;
-use crate::queue::{Entity, Entry, Place};
+use crate::queue::{self, Entity, Place};
 
 /// A claim may be tried again after a day at the latest.
 const PAUSE_MS_MAX: Millis = 86_400_000;
@@ -94,11 +96,11 @@ impl Engine {
         }
     }
 
-    fn starving(&self) -> impl Iterator<Item = &Entry> {
+    fn starving(&self) -> impl Iterator<Item = &queue::Entry> {
         self.queue.entries().filter(|(entity, entry)| self.starves(*entity, entry)).map(|(_, entry)| entry)
     }
 
-    fn starves(&self, entity: Entity, entry: &Entry) -> bool {
+    fn starves(&self, entity: Entity, entry: &queue::Entry) -> bool {
         let due = |since: Millis| since.saturating_add(self.config.starving_after_ms) <= self.now;
         let waits = matches!(entity, Entity::Group(_)) && entry.may_claim && entry.place != Place::Held;
         waits && entry.refused_since.is_some_and(due)
@@ -138,43 +140,64 @@ impl Engine {
 
 /// The nodes that need the least to empty and would then hold what is needed; `None` if there are not enough.
 fn nodes_to_drain(cluster: &Cluster, want: &Want) -> Option<BTreeSet<NodeId>> {
-    let mut missing: Vec<i64> = want.needs.iter().map(|need| i64::from(*need)).collect();
-    let mut chosen = BTreeSet::new();
+    let mut missing: Vec<usize> = want.needs.iter().map(|need| *need as usize).collect();
+    // What would be on each chosen node: what stays, and what of the gang is meant for it.
+    let mut chosen: BTreeMap<NodeId, Load> = BTreeMap::new();
     for lot in &want.lots {
-        let mut pods = (lot.pods.len() as i64).min(missing[lot.subset]);
+        let mut pods = lot.pods.len().min(missing[lot.subset]);
         missing[lot.subset] -= pods;
-        for (_, copies, node) in drainable(cluster, lot.class, want.priority) {
-            if pods <= 0 {
+        for (node, load) in &mut chosen {
+            pods -= fill(cluster, lot.class, *node, load, pods);
+        }
+        for (_, node) in most_room_first(cluster, lot.class, want.priority) {
+            if pods == 0 {
                 break;
             }
-            if chosen.insert(node) {
-                pods -= copies;
+            if let Entry::Vacant(place) = chosen.entry(node) {
+                let mut load = staying(cluster, node);
+                let filled = fill(cluster, lot.class, node, &mut load, pods);
+                pods -= filled;
+                if filled > 0 {
+                    place.insert(load);
+                }
             }
         }
         if pods > 0 {
             return None;
         }
     }
-    missing.iter().all(|missing| *missing <= 0).then_some(chosen)
+    missing.iter().all(|missing| *missing == 0).then(|| chosen.into_keys().collect())
 }
 
-/// The nodes that would do: those with the most room now first, with what they would hold if our pods left.
-fn drainable(cluster: &Cluster, class: ClassId, priority: i32) -> Vec<(Reverse<i64>, i64, NodeId)> {
-    let pod_class = cluster.class(class);
-    let mut nodes = Vec::new();
-    for (id, node) in cluster.nodes().filter(|(_, node)| filter::node_would_do(pod_class, node)) {
-        // Pods of others are taken to stay: daemons do.
-        let mut staying = Load::default();
-        for pod in node.pods.iter().map(|pod| cluster.pod(*pod)).filter(|pod| !pod.ours) {
-            staying.add(cluster.class(pod.class));
-        }
-        let drained = View { load: std::borrow::Cow::Owned(staying), claimed: false };
-        let copies = filter::copies_max(pod_class, node, &drained);
-        let now = filter::copies_max(pod_class, node, &filter::view(cluster, id, priority));
-        if copies > 0 {
-            nodes.push((Reverse(now), copies, id));
-        }
+/// Puts up to so many pods of a class on top of a load, as far as the node would hold them; says how many.
+fn fill(cluster: &Cluster, class: ClassId, id: NodeId, load: &mut Load, pods: usize) -> usize {
+    let (pod_class, node) = (cluster.class(class), cluster.node(id));
+    if !filter::node_would_do(pod_class, node) {
+        return 0;
     }
+    let view = View { load: Cow::Borrowed(&*load), claimed: false };
+    let copies = usize::try_from(filter::copies_max(pod_class, node, &view)).unwrap_or(0).min(pods);
+    for _ in 0..copies {
+        load.add(pod_class);
+    }
+    copies
+}
+
+/// What would be left on a node if our pods left. Pods of others are taken to stay: daemons do.
+fn staying(cluster: &Cluster, id: NodeId) -> Load {
+    let mut load = Load::default();
+    for pod in cluster.node(id).pods.iter().map(|pod| cluster.pod(*pod)).filter(|pod| !pod.ours) {
+        load.add(cluster.class(pod.class));
+    }
+    load
+}
+
+/// The nodes that would do, those with the most room now first.
+fn most_room_first(cluster: &Cluster, class: ClassId, priority: i32) -> Vec<(Reverse<i64>, NodeId)> {
+    let pod_class = cluster.class(class);
+    let nodes = cluster.nodes().filter(|(_, node)| filter::node_would_do(pod_class, node));
+    let room = |id, node| filter::copies_max(pod_class, node, &filter::view(cluster, id, priority));
+    let mut nodes: Vec<_> = nodes.map(|(id, node)| (Reverse(room(id, node)), id)).collect();
     nodes.sort_unstable();
     nodes
 }

@@ -295,3 +295,43 @@ fn a_gated_newcomer_does_not_stop_a_gang_that_has_started() {
     world.settle();
     assert_eq!(world.bound(), ["a-1", "replacement"]);
 }
+
+#[test]
+fn members_found_bound_after_a_restart_are_all_part_of_the_start() {
+    for group_first in [true, false] {
+        let mut world = World::new();
+        nodes_of_one(&mut world, 3);
+        if group_first {
+            world.gang("g", 3);
+        }
+        for number in 0..2 {
+            world.pod_with(&format!("p-{number}"), "g", 1, |pod| pod.node = Some(format!("n{number}")));
+        }
+        if !group_first {
+            world.gang("g", 3);
+        }
+        world.pod("p-2", "g", 1);
+        world.settle();
+        assert_eq!(world.bound().len(), 3);
+        let node = world.node_of("p-2").unwrap();
+        world.phase("p-2", Phase::Refused);
+        world.remove_node(&node);
+        world.pass(HOUR_MS);
+        assert_eq!(taken_back(&world), ["p-0", "p-1"]);
+    }
+}
+
+#[test]
+fn a_subset_that_is_renamed_keeps_what_it_was_started_for() {
+    let mut world = World::new();
+    nodes_of_one(&mut world, 3);
+    world.gang("g", 3);
+    world.pods_of("a", "g", 3, 1);
+    world.settle();
+    world.subsets("g", &[("all", 3)]);
+    let node = world.node_of("a-2").unwrap();
+    world.phase("a-2", Phase::Refused);
+    world.remove_node(&node);
+    world.pass(HOUR_MS);
+    assert_eq!(taken_back(&world).len(), 2, "a start of three does not become one of none");
+}

@@ -331,3 +331,71 @@ fn a_hopeless_gang_does_not_shut_out_the_others() {
     }
     assert!(other_had_its_turn, "after a claim in vain the next one is somebody else's");
 }
+
+#[test]
+fn a_mixed_gang_claims_a_node_that_would_hold_all_of_it_and_a_resize_keeps_its_wait() {
+    let mut world = World::with(Config { starving_after_ms: 10 * MINUTE, ..Config::default() });
+    world.node("n0", 2);
+    world.pods_of("old", "", 2, 1);
+    world.settle();
+    world.gang("g", 2);
+    world.pods_of("g", "g", 2, 1);
+    let uid = world.uid("g-0");
+    for number in 0..3 {
+        world.change(&uid, |pod| {
+            let scoring_cpu_milli = number;
+            pod.class = std::sync::Arc::new(ClassSpec { scoring_cpu_milli, ..(*pod.class).clone() });
+        });
+        world.pass(5 * MINUTE);
+    }
+    assert!(is_claimed(&world));
+}
+
+#[test]
+fn a_gang_that_claimed_in_vain_does_not_wait_for_those_that_never_could() {
+    let mut world = World::with(Config { starving_after_ms: MINUTE, claim_ms_max: 10 * MINUTE, ..Config::default() });
+    world.node("n0", 2);
+    world.pods_of("old", "", 2, 1);
+    world.settle();
+    world.gang("g", 2);
+    world.pods_of("g", "g", 2, 1);
+    world.gang("never", 1);
+    world.pod("never", "never", 9);
+    world.basic("basic", None);
+    world.pod("basic", "basic", 1);
+    let (mut claims, mut had) = (0, false);
+    for _ in 0..24 * 12 {
+        world.pass(5 * MINUTE);
+        let has = is_claimed(&world);
+        claims += usize::from(has && !had);
+        had = has;
+    }
+    assert!(claims > 1, "{claims} claims in a day");
+}
+
+#[test]
+fn a_gang_with_nothing_to_drain_does_not_break_anothers_claim() {
+    let mut world = World::with(Config { starving_after_ms: MINUTE, claim_ms_max: 600 * MINUTE, ..Config::default() });
+    world.node("n0", 2);
+    world.pods_of("old", "", 2, 1);
+    world.settle();
+    world.gang("g", 2);
+    world.pods_of("g", "g", 2, 1);
+    world.pass(5 * MINUTE);
+    assert!(is_claimed(&world));
+    // More important, but only daemons stand in its way, and they do not leave.
+    let place = [("kind".to_owned(), "other".to_owned())];
+    let allocatable = [("cpu".to_owned(), 2000), ("pods".to_owned(), 110)].into();
+    let labels = place.clone().into();
+    world.put_node(NodeSpec { name: "n1".into(), labels, allocatable, ..NodeSpec::default() });
+    bound_to(&mut world, "daemon", "n1", 1, false);
+    world.gang("h", 1);
+    world.pod_with("h", "h", 2, |pod| {
+        pod.priority = 5;
+        pod.class = std::sync::Arc::new(ClassSpec { node_selector: place.into(), ..(*pod.class).clone() });
+    });
+    for _ in 0..10 {
+        world.pass(MINUTE);
+        assert_eq!(claimed(&world), ["n0"]);
+    }
+}

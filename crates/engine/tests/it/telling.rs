@@ -130,3 +130,21 @@ fn nodes_that_refused_a_bind_are_told_of_as_such() {
     assert!(text.contains("Nodes that refused a bind are tried again in a moment."), "{text}");
     assert!(!text.contains("different pods"), "{text}");
 }
+
+#[test]
+fn a_new_start_is_told_although_the_api_had_heard_of_an_old_one() {
+    let mut world = World::new();
+    world.node("n0", 3);
+    world.gang("g", 3);
+    world.pods_of("a", "g", 3, 1);
+    world.settle();
+    world.restart();
+    world.remove("a-0");
+    world.pass(60_000);
+    assert_eq!(world.reasons("g").last(), Some(&"Degraded"));
+    world.remove("a-1");
+    world.remove("a-2");
+    world.pods_of("b", "g", 3, 1);
+    world.pass(60_000);
+    assert_eq!(world.reasons("g").last(), Some(&"Scheduled"));
+}
