@@ -127,7 +127,7 @@ pub(crate) fn nominations(cluster: &Cluster) -> Result<(), String> {
 fn starts(cluster: &Cluster) -> Result<(), String> {
     for (_, group) in cluster.groups().filter(|(_, group)| group.spec.is_some() && group.is_gang()) {
         let bound = group.total().bound;
-        let quorum: Vec<u32> = group.rules.iter().map(|rule| rule.min_member).collect();
+        let quorum = group.quorum();
         let followed = group.attempt.is_some() || !group.reached.is_empty() || group.kept_partial;
         let tentative = group
             .members
@@ -155,7 +155,7 @@ fn nobody_is_lost(engine: &Engine) -> Result<(), String> {
                 continue;
             }
             // Gates of its own, which the API shows; a group that has started does not wait for it.
-            Standing::Gated if pod.group.is_none_or(|group| gated_alone(engine, group)) => continue,
+            Standing::Gated if pod.group.is_none_or(|id| !engine.cluster.group(id).waits_for_gates()) => continue,
             Standing::Gated | Standing::Waiting => {}
         }
         if pod.counted == Counted::Stray {
@@ -175,11 +175,6 @@ fn nobody_is_lost(engine: &Engine) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-fn gated_alone(engine: &Engine, id: GroupId) -> bool {
-    let group = engine.cluster.group(id);
-    group.joins_singly() || group.attempt.is_some()
 }
 
 fn held_for_a_reason(engine: &Engine, id: GroupId) -> Result<(), String> {

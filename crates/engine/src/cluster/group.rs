@@ -219,6 +219,12 @@ impl Group {
             && self.rules.iter().zip(&self.reached).all(|(rule, reached)| rule.min_member <= *reached)
     }
 
+    /// Whether scheduling gates of one member hold back the others. A start that is under way, and members that join
+    /// one by one, do not wait for newcomers.
+    pub fn waits_for_gates(&self) -> bool {
+        self.attempt.is_none() && !self.joins_singly()
+    }
+
     /// How many more members each subset needs before anything may be bound.
     pub fn needs(&self) -> Vec<u32> {
         if self.joins_singly() {

@@ -1,7 +1,7 @@
 //! The engine: observations in, commands out.
 //!
 //! One thread, no clock, no randomness, no I/O. `intake` takes observations in, `gate` decides who may be tried,
-//! `cycle` tries one entity, `commit` follows its binds to their end, `voice` says how things are. Time is what the
+//! `cycle` tries one entity, `start` and `commit` follow it to its end, `voice` says how things are. Time is what the
 //! caller says it is; a clock that runs backwards stands still here.
 
 mod claim;
@@ -10,6 +10,7 @@ mod cycle;
 mod gate;
 mod intake;
 mod noes;
+mod start;
 pub(crate) mod voice;
 
 use std::collections::BTreeSet;

@@ -1,0 +1,167 @@
+//! The start of a gang, from the decision to its confirmation, and its health afterwards.
+//!
+//! Everything is derived from the group's census and from the part that each member plays, so that `review_start` may
+//! be called at any time. A start that is not confirmed has a deadline (`commit` takes it back); one that is confirmed
+//! can only be opened again by a kubelet that refuses a founder. What the API said of a group's past is believed once,
+//! when the group is first seen.
+
+use super::{Engine, Timer};
+use crate::cluster::group::{Attempt, sum_of};
+use crate::cluster::pod::Part;
+use crate::diagnosis::Diagnosis;
+use crate::model::group::History;
+use crate::model::ids::{GroupId, PodId};
+use crate::queue::Entity;
+
+impl Engine {
+    /// Follows the group's start: confirmed, under way, or found half done after a restart.
+    pub(super) fn review_start(&mut self, id: GroupId) {
+        let group = self.cluster.group(id);
+        let total = group.total();
+        let placed = |member: &PodId| self.cluster.pod(*member).state.node().is_some();
+        if total.held() == 0 && !group.strays.keys().any(placed) {
+            // Nothing of it is left: the next start is a new one.
+            self.voice.take_back_degraded(Entity::Group(id));
+            let group = self.cluster.group_mut(id);
+            if !group.reached.is_empty() {
+                group.history = History::New;
+            }
+            group.reached.clear();
+            group.founded.clear();
+            group.attempt = None;
+            group.kept_partial = false;
+            group.degraded = false;
+            return;
+        }
+        if let Some(attempt) = &group.attempt {
+            let quorum = group.attempt_quorum(attempt);
+            if group.secured_at_least(&quorum) {
+                self.cluster.group_mut(id).founded.clone_from(&quorum);
+                self.start_confirmed(id, quorum);
+            }
+            return;
+        }
+        if !group.is_gang() {
+            // Should it become a gang, then what was decided by then has started.
+            if group.spec.is_some() && group.reached != group.quorum() {
+                let group = self.cluster.group_mut(id);
+                group.reached = group.quorum();
+                self.settle_parts(id, Part::None);
+            }
+            return;
+        }
+        if group.spec.is_none() || group.joins_singly() {
+            return;
+        }
+        let quorum = group.quorum();
+        let found = group.reached.is_empty() && total.secured() > 0;
+        if group.secured_at_least(&quorum) || (found && group.history == History::Started) {
+            self.start_confirmed(id, quorum);
+        } else if group.history == History::StartedOtherwise && group.decisions == 0 && total.secured() > 0 {
+            // For which minimum it started is not known; for no more than what is there, once all of it was seen.
+            let group = self.cluster.group_mut(id);
+            let there = group.rules.iter().zip(&group.census);
+            group.reached = there.map(|(rule, census)| rule.min_member.min(census.secured())).collect();
+        } else if total.bound > 0 && group.reached.is_empty() && !group.kept_partial {
+            self.start_attempt(id, quorum);
+            // It was found half done: whoever is there is part of it.
+            self.recast(id, |_| Part::Tentative);
+        }
+    }
+
+    /// Begins to follow a start; it has until its deadline to be confirmed.
+    pub(super) fn start_attempt(&mut self, id: GroupId, quorum: Vec<u32>) {
+        let own = self.cluster.group(id).spec.as_ref().and_then(|spec| spec.schedule_timeout_ms);
+        let deadline = self.now.saturating_add(own.unwrap_or(self.config.schedule_timeout_ms));
+        let group = self.cluster.group_mut(id);
+        group.attempt = Some(Attempt { quorum, deadline });
+        group.history = History::New;
+        self.set_timer(deadline, Timer::Deadline(id));
+    }
+
+    fn start_confirmed(&mut self, id: GroupId, quorum: Vec<u32>) {
+        let group = self.cluster.group_mut(id);
+        let minimum = sum_of(&quorum);
+        group.reached = quorum;
+        group.attempt = None;
+        group.kept_partial = false;
+        let secured = group.total().secured();
+        if group.founded.is_empty() {
+            group.founded.clone_from(&group.reached);
+        }
+        // The API may say so already: then this engine has only found it again.
+        let found = self.voice.latest(Entity::Group(id)).is_none();
+        let known =
+            group.degraded || (found && group.spec.as_ref().is_some_and(|spec| spec.history == History::Started));
+        self.settle_parts(id, Part::Founder);
+        if secured >= minimum && !known {
+            self.say_group(id, Diagnosis::Scheduled { minimum, secured }, Vec::new());
+        }
+    }
+
+    /// The start is open again for all who came with it or after it; what was there before it is not part of it.
+    pub(super) fn reopen_start(&mut self, id: GroupId) {
+        let group = self.cluster.group(id);
+        if group.attempt.is_none() && group.secured_at_least(&group.founded) {
+            // There are enough for what it was decided for: a loss, but no start that failed.
+            return;
+        }
+        self.recast(id, |part| match part {
+            Part::Founder | Part::Joined => Part::Tentative,
+            other => other,
+        });
+        let group = self.cluster.group_mut(id);
+        // It has to come together for the minimum that it was decided for, or for the higher one that is under way.
+        let mut quorum = group.founded.clone();
+        group.reached = vec![0; group.rules.len()];
+        if let Some(attempt) = &group.attempt {
+            quorum = quorum.iter().zip(&attempt.quorum).map(|(reached, decided)| *reached.max(decided)).collect();
+        }
+        self.start_attempt(id, quorum);
+    }
+
+    /// Nothing of the group is tentative any more.
+    fn settle_parts(&mut self, id: GroupId, settled: Part) {
+        self.recast(id, |part| if part == Part::Tentative { settled } else { part });
+    }
+
+    /// Gives members other parts.
+    fn recast(&mut self, id: GroupId, change: impl Fn(Part) -> Part) {
+        for (_, member) in self.cluster.group(id).members.clone() {
+            let pod = self.cluster.pod_mut(member);
+            pod.part = change(pod.part);
+        }
+    }
+
+    /// Nobody of the group waits any more: if it was last said that somebody does, that is put right.
+    pub(super) fn say_settled(&mut self, id: GroupId) {
+        let group = self.cluster.group(id);
+        let total = group.total();
+        let settled = group.spec.is_some() && group.joins_singly() && !group.degraded && !group.kept_partial;
+        if settled && total.assumed == 0 && total.bound > 0 && self.voice.says_it_waits(Entity::Group(id)) {
+            let (minimum, secured) = (sum_of(&group.quorum()), total.secured());
+            self.say_group(id, Diagnosis::Scheduled { minimum, secured }, Vec::new());
+        }
+    }
+
+    /// Says when a gang that had started falls below its minimum, and when it is whole again.
+    pub(super) fn review_health(&mut self, id: GroupId) {
+        let group = self.cluster.group(id);
+        if group.attempt.is_some() || group.reached.is_empty() {
+            return;
+        }
+        let quorum: Vec<u32> =
+            group.rules.iter().zip(&group.reached).map(|(rule, reached)| rule.min_member.min(*reached)).collect();
+        let below = !group.secured_at_least(&quorum);
+        let (minimum, secured) = (sum_of(&quorum), group.total().secured());
+        if below == group.degraded {
+            return;
+        }
+        self.cluster.group_mut(id).degraded = below;
+        if below {
+            self.say_group(id, Diagnosis::Degraded { minimum, secured }, Vec::new());
+        } else if !self.voice.take_back_degraded(Entity::Group(id)) {
+            self.say_group(id, Diagnosis::Healthy { minimum, secured }, Vec::new());
+        }
+    }
+}
