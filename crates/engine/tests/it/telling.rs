@@ -148,3 +148,23 @@ fn a_new_start_is_told_although_the_api_had_heard_of_an_old_one() {
     world.pass(60_000);
     assert_eq!(world.reasons("g").last(), Some(&"Scheduled"));
 }
+
+#[test]
+fn a_no_that_is_our_own_wish_is_told_to_nobody_else() {
+    use muster_engine::{BindOutcome, Command, Observation};
+    let mut world = World::new();
+    world.node("n0", 1);
+    world.pod("p", "", 1);
+    world.decide_all();
+    let Some(Command::Bind { pod, node }) = world.in_flight.pop() else { panic!("it fits") };
+    let outcome = BindOutcome::Refused { message: "no".into() };
+    world.show(Observation::BindDone { pod, node, outcome });
+    // At the next try the node is left out, and the pod is refused although there is room.
+    world.now = 1_000;
+    world.decide_all();
+    assert!(world.in_flight.is_empty());
+    world.gang("g", 1);
+    world.pod("like", "g", 1);
+    world.settle();
+    assert_eq!(world.node_of("like").as_deref(), Some("n0"));
+}
