@@ -1,0 +1,261 @@
+//! Whether a CEL expression names only what is there, and how deep its loops are nested.
+//!
+//! CEL here has no types before it runs. This finds the common mistakes all the same, when the
+//! CustomResourceDefinition is written and not when objects are: fields that the schema does not
+//! have, and variables and functions that do not exist.
+//! It must not know objects.
+
+use std::collections::HashMap;
+
+use kube_cel::cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, LiteralValue, operators};
+use kube_cel::cel::{ExecutionError, Program};
+
+use super::cel_value::{escape, with_functions};
+use super::node::{Additional, Node, Type};
+
+/// Names that stand for types, and the first parts of names of functions.
+const GLOBAL_NAMES: [&str; 24] = [
+    "int",
+    "uint",
+    "double",
+    "string",
+    "bytes",
+    "bool",
+    "list",
+    "map",
+    "type",
+    "null_type",
+    "timestamp",
+    "duration",
+    "optional",
+    "math",
+    "sets",
+    "base64",
+    "ip",
+    "cidr",
+    "quantity",
+    "semver",
+    "format",
+    "jsonpatch",
+    "url",
+    "google",
+];
+
+/// Functions that can make a list out of a text.
+const SPLITTERS: [&str; 2] = ["split", "findAll"];
+
+/// What is known of an expression.
+#[derive(Debug, Default)]
+pub(super) struct Scope {
+    /// It reads `oldSelf`.
+    pub(super) uses_old_self: bool,
+    /// How deep loops are nested.
+    pub(super) nesting: u32,
+    /// Loops may run over parts of texts.
+    pub(super) splits_texts: bool,
+}
+
+/// Checks an expression over a value with this schema.
+pub(super) fn check(
+    program: &Program,
+    node: &Node,
+    is_resource: bool,
+    optional_old_self: bool,
+) -> Result<Scope, String> {
+    let this = if is_resource { Shape::Resource(node) } else { Shape::of(node) };
+    let old = if optional_old_self { Shape::Unknown } else { this };
+    let mut checker = Checker { scope: Scope::default(), nesting: 0, variables: HashMap::new() };
+    checker.variables.insert("self", vec![this]);
+    checker.variables.insert("oldSelf", vec![old]);
+    checker.expr(&program.expression().expr)?;
+    Ok(checker.scope)
+}
+
+/// What is known of the type of a value.
+#[derive(Clone, Copy)]
+enum Shape<'a> {
+    /// It has this schema.
+    Of(&'a Node),
+    /// It has this schema, and is a Kubernetes object.
+    Resource(&'a Node),
+    /// It is the metadata of a Kubernetes object.
+    Metadata,
+    /// Nothing.
+    Unknown,
+}
+
+impl<'a> Shape<'a> {
+    fn of(node: &'a Node) -> Shape<'a> {
+        if node.embedded {
+            Shape::Resource(node)
+        } else if node.int_or_string {
+            Shape::Unknown
+        } else {
+            Shape::Of(node)
+        }
+    }
+
+    fn field(self, name: &str) -> Result<Shape<'a>, String> {
+        let undefined = || Err(format!("undefined field '{name}'"));
+        match self {
+            Shape::Unknown => Ok(Shape::Unknown),
+            Shape::Metadata => match name {
+                "name" | "generateName" => Ok(Shape::Unknown),
+                _ => undefined(),
+            },
+            Shape::Resource(_) if matches!(name, "apiVersion" | "kind") => Ok(Shape::Unknown),
+            Shape::Resource(_) if name == "metadata" => Ok(Shape::Metadata),
+            Shape::Resource(node) | Shape::Of(node) => {
+                if let Some(Additional::Of(each)) = &node.additional {
+                    return Ok(Shape::of(each));
+                }
+                let named = |known: &str| escape(known).is_some_and(|escaped| escaped == name);
+                match node.properties.iter().find(|(known, _)| named(known)) {
+                    Some((_, property)) if is_exposed(property) => Ok(Shape::of(property)),
+                    _ => undefined(),
+                }
+            }
+        }
+    }
+
+    fn entry(self) -> Shape<'a> {
+        match self {
+            Shape::Of(node) => match (&node.items, &node.additional) {
+                (Some(each), _) | (None, Some(Additional::Of(each))) => Shape::of(each),
+                _ => Shape::Unknown,
+            },
+            _ => Shape::Unknown,
+        }
+    }
+
+    /// What a loop over the value runs over: entries of a list, but keys of a map.
+    fn looped(self) -> Shape<'a> {
+        match self {
+            Shape::Of(node) if node.type_ == Some(Type::Array) => self.entry(),
+            _ => Shape::Unknown,
+        }
+    }
+}
+
+/// Rules cannot read values of which the schema says nothing.
+fn is_exposed(node: &Node) -> bool {
+    node.int_or_string
+        || match (node.type_, &node.items, &node.additional) {
+            (None, _, _) => false,
+            (Some(Type::Array), Some(each), _) => is_exposed(each),
+            (Some(Type::Object), _, Some(Additional::Of(each))) => is_exposed(each),
+            _ => true,
+        }
+}
+
+struct Checker<'a> {
+    scope: Scope,
+    nesting: u32,
+    /// The innermost variable of a name is the last.
+    variables: HashMap<&'a str, Vec<Shape<'a>>>,
+}
+
+impl<'a> Checker<'a> {
+    fn expr(&mut self, expr: &'a Expr) -> Result<Shape<'a>, String> {
+        match expr {
+            Expr::Unspecified | Expr::Literal(_) => {}
+            Expr::Ident(name) => return self.variable(name),
+            Expr::Select(select) => {
+                return self.expr(&select.operand.expr)?.field(&select.field);
+            }
+            Expr::Call(call) => {
+                if let (operators::OPT_SELECT, [operand, field]) = (call.func_name.as_str(), call.args.as_slice()) {
+                    let operand = self.expr(&operand.expr)?;
+                    if let Expr::Literal(LiteralValue::String(name)) = &field.expr {
+                        operand.field(name.inner())?;
+                    }
+                    return Ok(Shape::Unknown);
+                }
+                let target = match &call.target {
+                    Some(target) => Some(self.expr(&target.expr)?),
+                    None => None,
+                };
+                let args = call.args.iter().map(|arg| self.expr(&arg.expr)).collect::<Result<Vec<_>, _>>()?;
+                self.function(&call.func_name, call.target.as_deref().map(|target| &target.expr))?;
+                return Ok(match (call.func_name.as_str(), target, args.as_slice()) {
+                    (operators::INDEX, None, [of, _]) => of.entry(),
+                    _ => Shape::Unknown,
+                });
+            }
+            Expr::Comprehension(comprehension) => self.comprehension(comprehension)?,
+            Expr::List(list) => {
+                for element in &list.elements {
+                    self.expr(&element.expr)?;
+                }
+            }
+            Expr::Map(map) => map.entries.iter().try_for_each(|entry| self.entry(&entry.expr))?,
+            Expr::Struct(of) => of.entries.iter().try_for_each(|entry| self.entry(&entry.expr))?,
+        }
+        Ok(Shape::Unknown)
+    }
+
+    fn entry(&mut self, entry: &'a EntryExpr) -> Result<(), String> {
+        match entry {
+            EntryExpr::StructField(field) => self.expr(&field.value.expr)?,
+            EntryExpr::MapEntry(entry) => {
+                self.expr(&entry.key.expr)?;
+                self.expr(&entry.value.expr)?
+            }
+        };
+        Ok(())
+    }
+
+    fn variable(&mut self, name: &'a str) -> Result<Shape<'a>, String> {
+        if name == "oldSelf" {
+            self.scope.uses_old_self = true;
+        }
+        match self.variables.get(name).and_then(|shapes| shapes.last()) {
+            Some(shape) => Ok(*shape),
+            None if name.starts_with('@') || GLOBAL_NAMES.contains(&name) => Ok(Shape::Unknown),
+            None => Err(format!("undeclared reference to '{name}' (in container '')")),
+        }
+    }
+
+    fn comprehension(&mut self, of: &'a ComprehensionExpr) -> Result<(), String> {
+        let each = self.expr(&of.iter_range.expr)?.looped();
+        self.expr(&of.accu_init.expr)?;
+        self.nesting += 1;
+        self.scope.nesting = self.scope.nesting.max(self.nesting);
+        let names = [Some(&of.iter_var), of.iter_var2.as_ref(), Some(&of.accu_var)];
+        let shapes = [if of.iter_var2.is_some() { Shape::Unknown } else { each }, Shape::Unknown, Shape::Unknown];
+        for (name, shape) in names.into_iter().zip(shapes) {
+            if let Some(name) = name {
+                self.variables.entry(name).or_default().push(shape);
+            }
+        }
+        for part in [&of.loop_cond, &of.loop_step, &of.result] {
+            self.expr(&part.expr)?;
+        }
+        for name in names.into_iter().flatten() {
+            self.variables.entry(name).or_default().pop();
+        }
+        self.nesting -= 1;
+        Ok(())
+    }
+
+    fn function(&mut self, name: &str, target: Option<&Expr>) -> Result<(), String> {
+        if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            return Ok(()); // an operator
+        }
+        self.scope.splits_texts |= SPLITTERS.contains(&name);
+        let qualified = match target {
+            Some(Expr::Ident(first)) => Some(format!("{first}.{name}")),
+            _ => None,
+        };
+        if is_function(name) || qualified.is_some_and(|name| is_function(&name)) {
+            return Ok(());
+        }
+        Err(format!("the function or macro '{name}' is not supported by the playground"))
+    }
+}
+
+/// The registry of functions cannot be read, but it can be asked.
+fn is_function(name: &str) -> bool {
+    let Ok(program) = Program::compile(&format!("{name}()")) else { return true };
+    with_functions(|scope| !matches!(program.execute(&scope), Err(ExecutionError::UndeclaredReference(_))))
+}

@@ -1,0 +1,102 @@
+//! Which old value belongs to a new one, and whether it changed.
+//!
+//! A field belongs to the field of the same name that the schema knows, an entry of a list of type
+//! map to the entry with the same keys, and nothing else belongs together.
+//! It must not know what is done with changed values.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use super::node::{ListType, Node, Type};
+
+/// A new value and the old one that belongs to it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Correlated<'a> {
+    /// The schema of both.
+    pub(super) node: &'a Node,
+    /// The new value.
+    pub(super) new: &'a Value,
+    /// The old value.
+    pub(super) old: &'a Value,
+}
+
+impl<'a> Correlated<'a> {
+    /// The field of this name, if both sides have it.
+    pub(super) fn field(&self, name: &str) -> Option<Correlated<'a>> {
+        let (Value::Object(new), Value::Object(old)) = (self.new, self.old) else { return None };
+        Some(Correlated { node: self.node.field(name)?, new: new.get(name)?, old: old.get(name)? })
+    }
+
+    /// The old entries that new entries of this list can belong to.
+    pub(super) fn entries(&self) -> Entries<'a> {
+        match self.old {
+            Value::Array(old) => Entries::new(self.node, old),
+            _ => Entries::default(),
+        }
+    }
+
+    /// Whether the value is still what it was.
+    pub(super) fn is_unchanged(&self) -> bool {
+        match (self.new, self.old) {
+            (Value::Object(new), Value::Object(old)) => {
+                // What the schema does not know counts as changed, as in the API server.
+                new.len() == old.len()
+                    && new.keys().all(|name| self.field(name).is_some_and(|field| field.is_unchanged()))
+            }
+            (Value::Array(new), Value::Array(old)) if matches!(self.node.list_type, ListType::Map(_)) => {
+                let entries = self.entries();
+                new.len() == old.len()
+                    && new.iter().all(|item| {
+                        let Some(node) = self.node.items.as_deref() else { return false };
+                        let old = entries.find(item);
+                        old.is_some_and(|old| Correlated { node, new: item, old }.is_unchanged())
+                    })
+            }
+            (new, old) => new == old,
+        }
+    }
+}
+
+/// The entries of an old list of type map, by their keys. It is empty for other lists.
+#[derive(Debug, Default)]
+pub(super) struct Entries<'a> {
+    keys: &'a [String],
+    by_key: HashMap<Vec<String>, &'a Value>,
+}
+
+impl<'a> Entries<'a> {
+    /// The entries of a list.
+    pub(super) fn new(node: &'a Node, old: &'a [Value]) -> Entries<'a> {
+        let ListType::Map(keys) = &node.list_type else { return Entries::default() };
+        if node.type_ != Some(Type::Array) {
+            return Entries::default();
+        }
+        let mut by_key = HashMap::new();
+        for item in old {
+            if let Some(key) = key_of(item, keys) {
+                by_key.entry(key).or_insert(item);
+            }
+        }
+        Entries { keys, by_key }
+    }
+
+    /// The old entry that belongs to a new one.
+    pub(super) fn find(&self, new: &Value) -> Option<&'a Value> {
+        if self.by_key.is_empty() {
+            return None;
+        }
+        self.by_key.get(&key_of(new, self.keys)?).copied()
+    }
+}
+
+/// The keys as JSON, so that `1` and `"1"` stay apart; `None` if one is missing or no scalar.
+fn key_of(item: &Value, keys: &[String]) -> Option<Vec<String>> {
+    let fields: &Map<String, Value> = item.as_object()?;
+    keys.iter()
+        .map(|key| match fields.get(key)? {
+            Value::Null | Value::Array(_) | Value::Object(_) => None,
+            scalar => Some(scalar.to_string()),
+        })
+        .collect()
+}

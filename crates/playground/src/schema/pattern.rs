@@ -1,0 +1,126 @@
+//! Regular expressions as Go's `regexp` reads them.
+//!
+//! Both engines run in linear time and share nearly all of their syntax. What differs is
+//! rewritten here; what cannot be is refused by the compiler. It must not know schemas.
+
+use regex::Regex;
+
+/// A compiled regular expression.
+#[derive(Debug)]
+pub(super) struct Pattern {
+    written: String,
+    regex: Regex,
+}
+
+impl Pattern {
+    /// Compiles a pattern; the error says what is wrong with it.
+    pub(super) fn parse(written: &str) -> Result<Pattern, String> {
+        match Regex::new(&in_rust(written)) {
+            Ok(regex) => Ok(Pattern { written: written.to_owned(), regex }),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Whether a part of the text matches.
+    pub(super) fn matches(&self, text: &str) -> bool {
+        self.regex.is_match(text)
+    }
+
+    /// The pattern as the schema has it.
+    pub(super) fn written(&self) -> &str {
+        &self.written
+    }
+}
+
+/// `\d`, `\w`, `\s` and `\b` know ASCII only in Go, and `[` inside of a class is a plain character.
+fn in_rust(pattern: &str) -> String {
+    let mut out = String::with_capacity(pattern.len());
+    let mut chars = pattern.chars().peekable();
+    let mut in_class = false;
+    let mut class_is_empty = false;
+    while let Some(c) = chars.next() {
+        let first_in_class = in_class && class_is_empty;
+        if in_class {
+            class_is_empty = false;
+        }
+        match c {
+            '\\' => match chars.next() {
+                Some('d') => out.push_str("[0-9]"),
+                Some('D') => out.push_str("[^0-9]"),
+                Some('w') => out.push_str("[0-9A-Za-z_]"),
+                Some('W') => out.push_str("[^0-9A-Za-z_]"),
+                Some('s') => out.push_str("[\\t\\n\\f\\r ]"),
+                Some('S') => out.push_str("[^\\t\\n\\f\\r ]"),
+                Some('b') => out.push_str("(?-u:\\b)"),
+                Some('B') => out.push_str("(?-u:\\B)"),
+                Some(escaped) => out.extend(['\\', escaped]),
+                None => out.push('\\'),
+            },
+            '[' if !in_class => {
+                in_class = true;
+                class_is_empty = true;
+                out.push('[');
+                if chars.next_if_eq(&'^').is_some() {
+                    out.push('^');
+                }
+            }
+            // A bracket that comes first is a member of the class, in both languages.
+            ']' if in_class && !first_in_class => {
+                in_class = false;
+                out.push(']');
+            }
+            // `[:alpha:]` has a bracket of its own.
+            '[' if chars.peek() == Some(&':') => {
+                out.push('[');
+                for member in chars.by_ref() {
+                    out.push(member);
+                    if member == ']' {
+                        break;
+                    }
+                }
+            }
+            '[' | '&' | '~' if in_class => out.extend(['\\', c]),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_as_in_go() {
+        for (pattern, text, expected) in [
+            ("^[a-z]+$", "abc", true),
+            ("^[a-z]+$", "aBc", false),
+            ("b", "abc", true),
+            (r"^\d+$", "12", true),
+            (r"^\d+$", "\u{664}\u{662}", false),
+            (r"^\w$", "é", false),
+            (r"^[\w.]+$", "a.b", true),
+            (r"^[^\D]+$", "12", true),
+            (r"^\s$", "\u{a0}", false),
+            (r"a\b", "a é", true),
+            (r"a\b", "aé", true),
+            ("^[[]$", "[", true),
+            ("^[]a]+$", "]a", true),
+            ("^[^]]$", "]", false),
+            ("^[a&&b]+$", "a&b", true),
+            ("^[[:alpha:]_]+$", "a_", true),
+            (r"^[\[\]]+$", "[]", true),
+            (r"^\/$", "/", true),
+            ("(?i)^a$", "A", true),
+        ] {
+            assert_eq!(Pattern::parse(pattern).unwrap().matches(text), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn bad_patterns_are_refused() {
+        for pattern in ["(", "[", "a(?=b)", r"(a)\1", "*", "\\"] {
+            assert!(Pattern::parse(pattern).is_err(), "{pattern}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Dropping the fields that a schema does not know.
+//!
+//! `apiVersion`, `kind` and `metadata` of an object and of embedded objects stay as they are: they
+//! are not the schema's. It must not know where an object comes from.
+
+use serde_json::{Map, Value};
+
+use super::node::{Additional, Node};
+
+const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+/// Drops all unknown fields of a whole object and returns their paths in order.
+pub(super) fn prune_object(object: &mut Value, root: &Node) -> Vec<String> {
+    let mut pruner = Pruner { path: String::new(), dropped: Vec::new() };
+    if let Value::Object(map) = object {
+        pruner.map(map, root, true, root.preserve_unknown);
+    }
+    pruner.dropped.sort_unstable();
+    pruner.dropped
+}
+
+/// Drops all unknown fields of a part of an object.
+pub(super) fn prune_part(value: &mut Value, node: &Node) -> Vec<String> {
+    let mut pruner = Pruner { path: String::new(), dropped: Vec::new() };
+    pruner.value(value, Some(node), false);
+    pruner.dropped
+}
+
+struct Pruner {
+    path: String,
+    dropped: Vec<String>,
+}
+
+impl Pruner {
+    /// `keep` holds for the entries of a list that keeps what is unknown: they keep it too.
+    fn value(&mut self, value: &mut Value, node: Option<&Node>, keep: bool) {
+        let keep = keep || node.is_some_and(|node| node.preserve_unknown);
+        match (value, node) {
+            (Value::Object(map), Some(node)) => self.map(map, node, node.embedded, keep),
+            (Value::Object(_), None) if keep => {}
+            (Value::Object(map), None) => {
+                for name in std::mem::take(map).into_iter().map(|(name, _)| name) {
+                    self.below(&name, |pruner| pruner.dropped.push(pruner.path.clone()));
+                }
+            }
+            (Value::Array(items), node) => self.list(items, node, keep),
+            _ => {}
+        }
+    }
+
+    fn map(&mut self, map: &mut Map<String, Value>, node: &Node, has_meta: bool, keep: bool) {
+        let mut unknown = Vec::new();
+        for (name, value) in map.iter_mut() {
+            let is_meta = META_FIELDS.contains(&name.as_str());
+            if has_meta && is_meta {
+                continue;
+            }
+            let known = match (node.properties.get(name), &node.additional) {
+                (Some(property), _) => Some(Some(property)),
+                (None, Some(Additional::Of(each))) => Some(Some(&**each)),
+                (None, Some(Additional::Allowed(_))) => Some(None),
+                (None, None) => None,
+            };
+            match known {
+                Some(known) => self.below(name, |pruner| pruner.value(value, known, false)),
+                None if keep => {}
+                None => unknown.push(name.clone()),
+            }
+        }
+        for name in unknown {
+            map.remove(&name);
+            self.below(&name, |pruner| pruner.dropped.push(pruner.path.clone()));
+        }
+    }
+
+    fn list(&mut self, items: &mut [Value], node: Option<&Node>, keep: bool) {
+        let entry = node.and_then(|node| node.items.as_deref());
+        for (index, item) in items.iter_mut().enumerate() {
+            let length = self.path.len();
+            self.path.push_str(&format!("[{index}]"));
+            self.value(item, entry, keep);
+            self.path.truncate(length);
+        }
+    }
+
+    fn below(&mut self, name: &str, then: impl FnOnce(&mut Pruner)) {
+        let length = self.path.len();
+        if length > 0 {
+            self.path.push('.');
+        }
+        self.path.push_str(name);
+        then(self);
+        self.path.truncate(length);
+    }
+}
