@@ -8,8 +8,9 @@
 use std::collections::HashMap;
 
 use kube_cel::cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, LiteralValue, operators};
-use kube_cel::cel::{ExecutionError, Program};
+use kube_cel::cel::{ExecutionError, IdedExpr};
 
+use super::cel_parse::compile;
 use super::cel_value::{escape, with_functions};
 use super::node::{Additional, Node, Type};
 
@@ -57,7 +58,7 @@ pub(super) struct Scope {
 
 /// Checks an expression over a value with this schema.
 pub(super) fn check(
-    program: &Program,
+    program: &IdedExpr,
     node: &Node,
     is_resource: bool,
     optional_old_self: bool,
@@ -67,7 +68,7 @@ pub(super) fn check(
     let mut checker = Checker { scope: Scope::default(), nesting: 0, variables: HashMap::new() };
     checker.variables.insert("self", vec![this]);
     checker.variables.insert("oldSelf", vec![old]);
-    checker.expr(&program.expression().expr)?;
+    checker.expr(&program.expr)?;
     Ok(checker.scope)
 }
 
@@ -142,8 +143,9 @@ fn is_exposed(node: &Node) -> bool {
     node.int_or_string
         || match (node.type_, &node.items, &node.additional) {
             (None, _, _) => false,
-            (Some(Type::Array), Some(each), _) => is_exposed(each),
-            (Some(Type::Object), _, Some(Additional::Of(each))) => is_exposed(each),
+            (Some(Type::Array), Some(each), _) | (Some(Type::Object), _, Some(Additional::Of(each))) => {
+                is_exposed(each)
+            }
             _ => true,
         }
 }
@@ -164,19 +166,20 @@ impl<'a> Checker<'a> {
                 return self.expr(&select.operand.expr)?.field(&select.field);
             }
             Expr::Call(call) => {
-                if let (operators::OPT_SELECT, [operand, field]) = (call.func_name.as_str(), call.args.as_slice()) {
+                if let (operators::OPT_INDEX, [operand, field]) = (call.func_name.as_str(), call.args.as_slice()) {
                     let operand = self.expr(&operand.expr)?;
-                    if let Expr::Literal(LiteralValue::String(name)) = &field.expr {
-                        operand.field(name.inner())?;
-                    }
+                    match &field.expr {
+                        Expr::Literal(LiteralValue::String(name)) => operand.field(name.inner())?,
+                        other => self.expr(other)?,
+                    };
                     return Ok(Shape::Unknown);
                 }
+                self.function(&call.func_name, call.target.as_deref().map(|target| &target.expr))?;
                 let target = match &call.target {
                     Some(target) => Some(self.expr(&target.expr)?),
                     None => None,
                 };
                 let args = call.args.iter().map(|arg| self.expr(&arg.expr)).collect::<Result<Vec<_>, _>>()?;
-                self.function(&call.func_name, call.target.as_deref().map(|target| &target.expr))?;
                 return Ok(match (call.func_name.as_str(), target, args.as_slice()) {
                     (operators::INDEX, None, [of, _]) => of.entry(),
                     _ => Shape::Unknown,
@@ -256,6 +259,6 @@ impl<'a> Checker<'a> {
 
 /// The registry of functions cannot be read, but it can be asked.
 fn is_function(name: &str) -> bool {
-    let Ok(program) = Program::compile(&format!("{name}()")) else { return true };
-    with_functions(|scope| !matches!(program.execute(&scope), Err(ExecutionError::UndeclaredReference(_))))
+    let Ok(program) = compile(&format!("{name}()")) else { return true };
+    with_functions(|scope| !matches!(scope.resolve(&program), Err(ExecutionError::UndeclaredReference(_))))
 }

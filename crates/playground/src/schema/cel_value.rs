@@ -9,9 +9,11 @@ use std::sync::Arc;
 
 use kube_cel::KubeCelExt;
 use kube_cel::cel::objects::{Key, Map};
-use kube_cel::cel::{Context, Program, Value as Cel};
+use kube_cel::cel::{Context, IdedExpr, Value as Cel};
 use serde_json::{Number, Value};
 
+use super::cel_parse::compile;
+use super::cel_type::add_types;
 use super::format::FormatKind;
 use super::node::{Additional, Node, Type};
 
@@ -42,11 +44,11 @@ const RESERVED: [&str; 21] = [
 
 thread_local! {
     /// All functions that rules can call. Contexts cannot be shared between threads.
-    static FUNCTIONS: Context<'static> = Context::default().with_all();
+    static FUNCTIONS: Context<'static> = add_types(Context::default().with_all());
     // CEL itself parses texts of these formats: the crates that it uses for that are not ours.
-    static TIMESTAMP: Option<Program> = Program::compile("timestamp(text)").ok();
-    static DURATION: Option<Program> = Program::compile("duration(text)").ok();
-    static BYTES: Option<Program> = Program::compile("base64.decode(text)").ok();
+    static TIMESTAMP: Option<IdedExpr> = compile("timestamp(text)").ok();
+    static DURATION: Option<IdedExpr> = compile("duration(text)").ok();
+    static BYTES: Option<IdedExpr> = compile("base64.decode(text)").ok();
 }
 
 /// Runs `work` with a scope that has all functions and no variables.
@@ -67,11 +69,15 @@ pub(super) fn to_cel(value: &Value, node: &Node) -> Cel {
             None => plain_to_cel(value),
         },
         Value::Object(fields) => {
-            let entries = fields.iter().map(|(name, value)| match (node.properties.get(name), &node.additional) {
-                (Some(property), _) => (escape(name).unwrap_or_else(|| name.clone()), to_cel(value, property)),
-                (None, Some(Additional::Of(each))) => (name.clone(), to_cel(value, each)),
-                // Rules cannot name what the schema does not know, but `==` sees it.
-                _ => (name.clone(), plain_to_cel(value)),
+            // A named field that is null is as good as not there.
+            let is_there = |(name, value): &(&String, &Value)| !value.is_null() || !node.properties.contains_key(*name);
+            let entries = fields.iter().filter(is_there).map(|(name, value)| {
+                match (node.properties.get(name), &node.additional) {
+                    (Some(property), _) => (escape(name).unwrap_or_else(|| name.clone()), to_cel(value, property)),
+                    (None, Some(Additional::Of(each))) => (name.clone(), to_cel(value, each)),
+                    // Rules cannot name what the schema does not know, but `==` sees it.
+                    _ => (name.clone(), plain_to_cel(value)),
+                }
             });
             map(entries)
         }
@@ -117,11 +123,11 @@ fn text_to_cel(text: &str, node: &Node) -> Cel {
     parsed.unwrap_or_else(|| Cel::String(Arc::new(text.to_owned())))
 }
 
-fn parse(program: &'static std::thread::LocalKey<Option<Program>>, text: String) -> Option<Cel> {
+fn parse(program: &'static std::thread::LocalKey<Option<IdedExpr>>, text: String) -> Option<Cel> {
     program.with(|program| {
         with_functions(|mut scope| {
             scope.add_variable_from_value("text", Cel::String(Arc::new(text)));
-            program.as_ref()?.execute(&scope).ok()
+            scope.resolve(program.as_ref()?).ok()
         })
     })
 }

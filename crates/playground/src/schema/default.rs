@@ -24,7 +24,9 @@ fn drop_nulls(value: &mut Value, node: Option<&Node>) {
         }),
         Value::Array(items) => {
             let entry = node.and_then(|node| node.items.as_deref());
-            items.iter_mut().for_each(|item| drop_nulls(item, entry));
+            for item in items {
+                drop_nulls(item, entry);
+            }
         }
         _ => {}
     }
@@ -49,7 +51,9 @@ fn fill_defaults(value: &mut Value, node: &Node) {
         }
         Value::Array(items) => {
             if let Some(each) = &node.items {
-                items.iter_mut().for_each(|item| fill_entry(item, each));
+                for item in items {
+                    fill_entry(item, each);
+                }
             }
         }
         _ => {}

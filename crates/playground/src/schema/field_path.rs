@@ -35,7 +35,7 @@ pub(super) fn normalize(written: &str, node: &Node) -> Result<String, String> {
             out.push_str(&name);
         } else if let Some(Additional::Of(each)) = &node.additional {
             node = each;
-            out.push_str(&format!("[{name}]"));
+            out.extend(["[", &name, "]"]);
         } else {
             return Err("does not refer to a valid field".to_owned());
         }

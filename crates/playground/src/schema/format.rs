@@ -170,8 +170,11 @@ static HOSTNAME: LazyLock<Regex> = LazyLock::new(|| {
     regex(&format!("^({unit}(-?{unit}{{0,62}})?|({unit}({inner}{{0,61}}{unit})?\\.)+[a-zA-Z\\p{{L}}]{{2,63}})$"))
 });
 // An approximation of what Go parses: a scheme or a path, and no character that must be escaped.
-static URI: LazyLock<Regex> =
-    LazyLock::new(|| regex("^(?:/|[A-Za-z][A-Za-z0-9+.-]*:[^\\x00-\\x20\\x7f])[^\\x00-\\x1f\\x7f]*$"));
+static URI: LazyLock<Regex> = LazyLock::new(|| {
+    let any = "[^\\x00-\\x1f\\x7f]*";
+    let host = "[^\\x00-\\x20\\x7f/?#]*";
+    regex(&format!("^(?:/{any}|[A-Za-z][A-Za-z0-9+.-]*:(?://{host}(?:[/?#]{any})?|/?[^\\x00-\\x20\\x7f/]{any}))$"))
+});
 // An approximation of what Go parses: an address, alone or in angle brackets behind a name.
 static EMAIL: LazyLock<Regex> =
     LazyLock::new(|| regex("^(?:[^<>@]*<[^\\s<>@]+@[^\\s<>@]+>|[^\\s<>@,;:]+@[^\\s<>@,;:]+)$"));

@@ -7,7 +7,9 @@
 //! Bounds: JSON is at most 128 levels deep (the caller's duty), and so is all recursion; regular
 //! expressions run in linear time; the loops of CEL rules are bounded as `rule` says.
 
+mod cel_parse;
 mod cel_scope;
+mod cel_type;
 mod cel_value;
 mod correlate;
 mod default;

@@ -76,9 +76,12 @@ pub(super) fn check_number(node: &Node, number: Num, path: &str, outcome: &mut O
         outcome.failures.push(range.failure("Checked", path));
     }
     if let Some(factor) = checks.multiple_of {
-        let as_integers = native(number, factor, &range, "MultipleOf", path, outcome);
-        let (number, factor) = as_integers;
-        if !is_multiple(number, factor) {
+        let (number, factor) = native(number, factor, &range, "MultipleOf", path, outcome);
+        // A fraction is no factor of integers, and is cut down to zero.
+        if factor == Num::Int(0) {
+            let message = format!("factor MultipleOf declared for {path} must be positive: 0");
+            outcome.failures.push(Failure::invalid(path, 0, message));
+        } else if !is_multiple(number, factor) {
             fail(outcome, number, format!("a multiple of {}", factor.printed()));
         }
     }
@@ -119,13 +122,11 @@ fn is_less(one: Num, other: Num) -> bool {
 }
 
 fn is_multiple(number: Num, factor: Num) -> bool {
-    match (number, factor) {
-        (Num::Int(number), Num::Int(factor)) => number.checked_rem(factor) == Some(0),
-        _ => {
-            let (number, factor) = (number.as_f64(), factor.as_f64());
-            is_json_integer(if factor < 1.0 { 1.0 / factor * number } else { number / factor })
-        }
+    if let (Num::Int(number), Num::Int(factor)) = (number, factor) {
+        return number.checked_rem(factor) == Some(0);
     }
+    let (number, factor) = (number.as_f64(), factor.as_f64());
+    is_json_integer(if factor < 1.0 { 1.0 / factor * number } else { number / factor })
 }
 
 /// The numbers that a type can hold.

@@ -105,18 +105,17 @@ fn list_type(written: &Written<'_>) -> Result<ListType, FieldError> {
     let keyword = "x-kubernetes-list-type";
     let keys = written.texts("x-kubernetes-list-map-keys")?;
     let detail = "must be map if x-kubernetes-list-map-keys is non-empty";
-    match written.text(keyword)? {
-        None if !keys.is_empty() => Err(FieldError::required(written.at(keyword), detail)),
-        None => Ok(ListType::Atomic),
-        Some("map") if keys.is_empty() => {
+    match (written.text(keyword)?, keys.is_empty()) {
+        (None | Some("atomic"), true) => Ok(ListType::Atomic),
+        (None, false) => Err(FieldError::required(written.at(keyword), detail)),
+        (Some("map"), true) => {
             let path = written.at("x-kubernetes-list-map-keys");
             Err(FieldError::required(path, "must not be empty if x-kubernetes-list-type is map"))
         }
-        Some("map") => Ok(ListType::Map(keys)),
-        Some(other) if !keys.is_empty() => Err(FieldError::invalid(written.at(keyword), other, detail)),
-        Some("atomic") => Ok(ListType::Atomic),
-        Some("set") => Ok(ListType::Set),
-        Some(other) => Err(FieldError::not_supported(written.at(keyword), other, &["atomic", "set", "map"])),
+        (Some("map"), false) => Ok(ListType::Map(keys)),
+        (Some(other), false) => Err(FieldError::invalid(written.at(keyword), other, detail)),
+        (Some("set"), true) => Ok(ListType::Set),
+        (Some(other), true) => Err(FieldError::not_supported(written.at(keyword), other, &["atomic", "set", "map"])),
     }
 }
 

@@ -9,6 +9,24 @@ use super::node::{Additional, Node};
 
 const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
+const METADATA_FIELDS: [&str; 15] = [
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+];
+
 /// Drops all unknown fields of a whole object and returns their paths in order.
 pub(super) fn prune_object(object: &mut Value, root: &Node) -> Vec<String> {
     let mut pruner = Pruner { path: String::new(), dropped: Vec::new() };
@@ -53,6 +71,9 @@ impl Pruner {
         for (name, value) in map.iter_mut() {
             let is_meta = META_FIELDS.contains(&name.as_str());
             if has_meta && is_meta {
+                if name == "metadata" && !self.path.is_empty() {
+                    self.below(name, |pruner| pruner.metadata(value));
+                }
                 continue;
             }
             let known = match (node.properties.get(name), &node.additional) {
@@ -73,11 +94,23 @@ impl Pruner {
         }
     }
 
+    /// Embedded objects have metadata of the usual shape. That of the object itself is the caller's.
+    fn metadata(&mut self, value: &mut Value) {
+        let Value::Object(map) = value else { return };
+        map.retain(|name, _| {
+            let is_known = METADATA_FIELDS.contains(&name.as_str());
+            if !is_known {
+                self.dropped.push(format!("{}.{name}", self.path));
+            }
+            is_known
+        });
+    }
+
     fn list(&mut self, items: &mut [Value], node: Option<&Node>, keep: bool) {
         let entry = node.and_then(|node| node.items.as_deref());
         for (index, item) in items.iter_mut().enumerate() {
             let length = self.path.len();
-            self.path.push_str(&format!("[{index}]"));
+            self.path.extend(["[", &index.to_string(), "]"]);
             self.value(item, entry, keep);
             self.path.truncate(length);
         }

@@ -8,9 +8,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use kube_cel::cel::objects::OptionalValue;
-use kube_cel::cel::{Context, ExecutionError, Program, Value as Cel};
+use kube_cel::cel::{Context, ExecutionError, IdedExpr, Value as Cel};
 use serde_json::Value;
 
+use super::cel_parse;
 use super::cel_scope::{self, Scope};
 use super::cel_value::{Extent, extent, to_cel, with_functions};
 use super::field_error::FieldError;
@@ -57,8 +58,8 @@ pub(super) enum Reason {
 #[derive(Debug)]
 pub(super) struct Rule {
     written: WrittenRule,
-    program: Program,
-    message: Option<Program>,
+    program: IdedExpr,
+    message: Option<IdedExpr>,
     scope: Scope,
     /// The schema's type as errors name it.
     type_name: &'static str,
@@ -88,9 +89,9 @@ impl Rule {
         is_resource: bool,
     ) -> Result<Rule, (&'static str, String)> {
         let optional = written.optional_old_self;
-        let compile = |text: &str| -> Result<(Program, Scope), String> {
-            let program = catch_unwind(|| Program::compile(text))
-                .unwrap_or_else(|_| Program::compile(""))
+        let compile = |text: &str| -> Result<(IdedExpr, Scope), String> {
+            let program = catch_unwind(|| cel_parse::compile(text))
+                .unwrap_or_else(|_| Err("the parser failed".to_owned()))
                 .map_err(|error| format!("compilation failed: {error}"))?;
             let scope = cel_scope::check(&program, node, is_resource, optional)
                 .map_err(|error| format!("compilation failed: {error}"))?;
@@ -226,15 +227,18 @@ impl Bound {
 const NO_OVERLOAD: &str = "no such overload";
 
 /// Runs a program; errors are told in the words of cel-go.
-fn execute(program: &Program, scope: &Context<'_>) -> Result<Cel, String> {
+fn execute(program: &IdedExpr, scope: &Context<'_>) -> Result<Cel, String> {
     // The interpreter is not ours; should it panic on odd data, one request fails and not the server.
-    let result = catch_unwind(AssertUnwindSafe(|| program.execute(scope)));
+    let result = catch_unwind(AssertUnwindSafe(|| scope.resolve(program)));
     result.unwrap_or_else(|_| Err(ExecutionError::function_error("", "internal error"))).map_err(|error| match error {
         ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
         ExecutionError::IndexOutOfBounds(Cel::Int(index)) => format!("index out of bounds: {index}"),
         ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
         ExecutionError::RemainderByZero(_) => "modulus by zero".to_owned(),
         ExecutionError::Overflow(..) => "integer overflow".to_owned(),
+        ExecutionError::FunctionError { function, message } if message.starts_with("string parse error") => {
+            format!("type conversion error from 'string' to '{function}'")
+        }
         ExecutionError::FunctionError { message, .. } => message,
         ExecutionError::NoSuchOverload
         | ExecutionError::UnsupportedTargetType { .. }

@@ -155,11 +155,11 @@ impl Path<'_> {
             }
             Path::Key(parent, key) => {
                 parent.print(out);
-                out.push_str(&format!("[{key}]"));
+                out.extend(["[", key, "]"]);
             }
             Path::Index(parent, index) => {
                 parent.print(out);
-                out.push_str(&format!("[{index}]"));
+                out.extend(["[", &index.to_string(), "]"]);
             }
         }
     }
