@@ -4,3 +4,4 @@
 //! It must not know the engine: its mistakes and ours must not agree.
 
 pub mod schema;
+pub mod selectors;

@@ -4,6 +4,7 @@
 //! libraries; `schema_answers/main.go` is the program that asked them.
 
 use muster_playground::schema::{FieldError, Schema};
+use muster_playground::selectors::{FieldQuery, LabelQuery};
 use serde_json::{Value, json};
 
 const ANSWERS: &str = include_str!("schema_answers/answers.jsonl");
@@ -77,4 +78,23 @@ fn custom_resources_fare_as_in_kubernetes() {
         }
     }
     assert!(wrong.is_empty(), "{} of the answers differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Equal texts of errors, or the same selector as the one that Kubernetes prints.
+fn agree<Q: PartialEq, E: ToString>(parse: impl Fn(&str) -> Result<Q, E>, text: &str, answer: &Value) -> bool {
+    match (parse(text), answer.get("printed")) {
+        (Ok(ours), Some(printed)) => parse(printed.as_str().unwrap()).is_ok_and(|theirs| ours == theirs),
+        (Err(error), None) => answer["error"] == error.to_string(),
+        _ => false,
+    }
+}
+
+#[test]
+fn selectors_are_read_as_in_kubernetes() {
+    for line in lines("labels") {
+        assert!(agree(LabelQuery::parse, line["labels"].as_str().unwrap(), &line["answer"]), "{line}");
+    }
+    for line in lines("fields") {
+        assert!(agree(FieldQuery::parse, line["fields"].as_str().unwrap(), &line["answer"]), "{line}");
+    }
 }
