@@ -83,6 +83,11 @@ impl Quantity {
         i64::try_from(divide_away_from_zero(self.nanos, NANOS_PER_MILLI)).map_err(|_| QuantityError::TooLarge)
     }
 
+    /// The exact value in billionths.
+    pub fn nanos(self) -> i128 {
+        self.nanos
+    }
+
     /// Whether the value has no fraction.
     pub fn is_whole(self) -> bool {
         self.nanos % NANOS_PER_UNIT == 0

@@ -3,5 +3,13 @@
 //! It is a playground and a test bench; what differs from kube-apiserver is listed in COMPATIBILITY.md.
 //! It must not know the engine: its mistakes and ours must not agree.
 
+pub mod clock;
+mod housekeeping;
+mod kinds;
+pub mod random;
 pub mod schema;
 pub mod selectors;
+mod server;
+mod store;
+
+pub use server::{Server, Settings};

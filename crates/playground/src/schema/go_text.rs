@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use serde_json::{Number, Value};
 
 /// A text in double quotes, as `%q` prints it.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {

@@ -18,7 +18,7 @@ mod embedded;
 mod field_error;
 mod field_path;
 mod format;
-mod go_text;
+pub(crate) mod go_text;
 mod list_type;
 mod node;
 mod number_check;

@@ -1,0 +1,114 @@
+//! Garbage collection: dependents follow their owners, in the background, before them, or not at all.
+
+use serde_json::{Value, json};
+
+use super::{Chore, kind_of, release_finalizer};
+use crate::server::delete::{FOREGROUND, ORPHAN, remove};
+use crate::server::query::{DeleteOptions, Propagation};
+use crate::server::state::State;
+use crate::store::Object;
+
+/// Looks at one object: at its dependents if it is going, at its owners if it is not.
+pub(super) fn collect(state: &mut State, uid: &str) {
+    let Some((table, object)) = state.store.find(uid) else { return };
+    let object = std::sync::Arc::clone(object);
+    let Some(kind) = kind_of(state, table) else { return };
+    if object.deleting {
+        if object.has_finalizer(ORPHAN) {
+            orphan_dependents(state, uid);
+            release_finalizer(state, &kind, &object, ORPHAN);
+        } else if object.has_finalizer(FOREGROUND) {
+            wait_for_dependents(state, &kind, &object);
+        }
+        return;
+    }
+    if object.owners.is_empty() {
+        return;
+    }
+    match judge(state, &object) {
+        Verdict::Keep => {}
+        Verdict::Forget(owners) => forget(state, table, &object, &owners),
+        Verdict::Delete(policy) => {
+            let options = DeleteOptions { propagation: policy, ..DeleteOptions::default() };
+            // Nothing is in the way under the lock: the object was read in this step.
+            let _ = remove(state, &kind, &object, &options);
+        }
+    }
+}
+
+enum Verdict {
+    Keep,
+    /// Some owner is left, but not these.
+    Forget(Vec<Box<str>>),
+    Delete(Option<Propagation>),
+}
+
+/// What becomes of an object that is not being deleted itself.
+fn judge(state: &State, object: &Object) -> Verdict {
+    let mut solid = false;
+    let (mut dangling, mut waiting) = (Vec::new(), Vec::new());
+    for owner in &object.owners {
+        match state.store.find(&owner.uid) {
+            None => dangling.push(owner.uid.clone()),
+            // An owner in another namespace is no owner.
+            Some((_, found)) if !found.key.namespace.is_empty() && found.key.namespace != object.key.namespace => {
+                dangling.push(owner.uid.clone());
+            }
+            Some((_, found)) if found.deleting && found.has_finalizer(FOREGROUND) => waiting.push(owner.uid.clone()),
+            Some(_) => solid = true,
+        }
+    }
+    if dangling.is_empty() && waiting.is_empty() {
+        return Verdict::Keep;
+    }
+    if solid {
+        dangling.append(&mut waiting);
+        return Verdict::Forget(dangling);
+    }
+    let has_dependents = state.store.dependents(&object.uid).next().is_some();
+    Verdict::Delete(if !waiting.is_empty() && has_dependents { Some(Propagation::Foreground) } else { None })
+}
+
+/// An owner in foreground deletion goes when none that blocks it is left.
+fn wait_for_dependents(state: &mut State, kind: &crate::kinds::Kind, owner: &Object) {
+    let dependents: Vec<(Box<str>, bool, bool)> = state
+        .store
+        .dependents(&owner.uid)
+        .map(|(_, object)| {
+            let blocks = object.owners.iter().any(|reference| reference.uid == owner.uid && reference.blocks);
+            (object.uid.clone(), blocks, object.deleting)
+        })
+        .collect();
+    if !dependents.iter().any(|(_, blocks, _)| *blocks) {
+        release_finalizer(state, kind, owner, FOREGROUND);
+    }
+    let left = dependents.into_iter().filter(|(_, _, deleting)| !deleting);
+    state.chores.extend(left.map(|(uid, _, _)| Chore::Collect(uid)));
+}
+
+fn orphan_dependents(state: &mut State, uid: &str) {
+    let dependents: Vec<_> =
+        state.store.dependents(uid).map(|(table, object)| (table, std::sync::Arc::clone(object))).collect();
+    for (table, object) in dependents {
+        forget(state, table, &object, &[uid.into()]);
+    }
+}
+
+/// Strikes owners out of an object.
+fn forget(state: &mut State, table: crate::store::TableId, object: &Object, owners: &[Box<str>]) {
+    let Some(kind) = kind_of(state, table) else { return };
+    let mut value = object.value();
+    let left: Vec<Value> = value["metadata"]["ownerReferences"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|owner| !owners.iter().any(|uid| owner["uid"] == **uid))
+        .cloned()
+        .collect();
+    if left.is_empty() {
+        value["metadata"].as_object_mut().map(|metadata| metadata.remove("ownerReferences"));
+    } else {
+        value["metadata"]["ownerReferences"] = json!(left);
+    }
+    state.write(&kind, value);
+}

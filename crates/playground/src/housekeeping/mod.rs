@@ -1,0 +1,128 @@
+//! What the server itself does later because of a write: collect garbage, empty namespaces, release groups,
+//! serve definitions.
+//!
+//! On a real cluster these are controllers beside the server, so they act after the write that causes them, each act
+//! with a revision of its own. A write leaves chores behind; a task takes them up.
+//! It must not know requests.
+
+mod definitions;
+mod garbage;
+mod groups;
+mod namespaces;
+
+pub(crate) use definitions::CLEANUP;
+use serde_json::Value;
+
+use crate::kinds::Kind;
+use crate::server::delete::{FOREGROUND, ORPHAN};
+use crate::server::state::State;
+use crate::store::{Object, TableId};
+
+/// Something to look after.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Chore {
+    /// The owners or dependents of the object with this UID changed.
+    Collect(Box<str>),
+    /// A namespace is to be emptied, or something in it went.
+    Empty(Box<str>),
+    /// A native group may be free to go.
+    Release { namespace: Box<str>, group: Box<str> },
+    /// A definition came, changed or goes.
+    Define(Box<str>),
+}
+
+/// Does one chore. Answers whether there was one.
+pub(crate) fn do_one(state: &mut State) -> bool {
+    let Some(chore) = state.chores.pop_first() else { return false };
+    match chore {
+        Chore::Collect(uid) => garbage::collect(state, &uid),
+        Chore::Empty(namespace) => namespaces::empty(state, &namespace),
+        Chore::Release { namespace, group } => groups::release(state, &namespace, &group),
+        Chore::Define(name) => definitions::look_after(state, &name),
+    }
+    true
+}
+
+/// Notes what a write of `value` leaves to do. Called before it.
+pub(crate) fn after_write(state: &mut State, kind: &Kind, value: &Value) {
+    let metadata = &value["metadata"];
+    let text = |field: &str| metadata[field].as_str().unwrap_or_default();
+    let owners = metadata["ownerReferences"].as_array();
+    let owned_by_nobody = owners.into_iter().flatten().any(|owner| {
+        let owner = owner["uid"].as_str().and_then(|uid| state.store.find(uid));
+        owner.is_none_or(|(_, owner)| owner.deleting && owner.has_finalizer(FOREGROUND))
+    });
+    let deleting = metadata["deletionTimestamp"].is_string();
+    let finalizers = metadata["finalizers"].as_array().into_iter().flatten();
+    let collects = deleting && finalizers.into_iter().any(|finalizer| finalizer == FOREGROUND || finalizer == ORPHAN);
+    if owned_by_nobody || collects {
+        state.chores.insert(Chore::Collect(text("uid").into()));
+    }
+    match (&*kind.group, &*kind.plural) {
+        ("", "namespaces") if deleting => drop(state.chores.insert(Chore::Empty(text("name").into()))),
+        ("apiextensions.k8s.io", "customresourcedefinitions") => {
+            state.chores.insert(Chore::Define(text("name").into()));
+        }
+        ("scheduling.k8s.io", "podgroups") if deleting => {
+            let (namespace, group) = (text("namespace").into(), text("name").into());
+            state.chores.insert(Chore::Release { namespace, group });
+        }
+        ("", "pods") if crate::kinds::is_finished(value) => release_group_of(state, value),
+        _ => {}
+    }
+}
+
+/// Notes what the end of an object leaves to do.
+pub(crate) fn after_erase(state: &mut State, kind: &Kind, gone: &Object) {
+    let dependents: Vec<Box<str>> = state.store.dependents(&gone.uid).map(|(_, object)| object.uid.clone()).collect();
+    let owners = gone.owners.iter().map(|owner| owner.uid.clone());
+    state.chores.extend(dependents.into_iter().chain(owners).map(Chore::Collect));
+    if kind.namespaced {
+        let namespaces = state.registry.builtin("", "namespaces");
+        if state.get(namespaces, "", &gone.key.namespace).is_some_and(|namespace| namespace.deleting) {
+            state.chores.insert(Chore::Empty(gone.key.namespace.clone()));
+        }
+    }
+    if is(kind, "", "pods") {
+        release_group_of(state, &gone.value());
+    }
+    if matches!(kind.rules, crate::kinds::Rules::Custom(_)) {
+        state.chores.insert(Chore::Define(format!("{}.{}", kind.plural, kind.group).into()));
+    }
+}
+
+fn release_group_of(state: &mut State, pod: &Value) {
+    if let Some(group) = pod["spec"]["schedulingGroup"]["podGroupName"].as_str() {
+        let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
+        state.chores.insert(Chore::Release { namespace: namespace.into(), group: group.into() });
+    }
+}
+
+fn is(kind: &Kind, group: &str, plural: &str) -> bool {
+    *kind.group == *group && *kind.plural == *plural
+}
+
+/// Takes a finalizer off an object; the last one to go takes the object with it.
+fn release_finalizer(state: &mut State, kind: &Kind, object: &Object, finalizer: &str) {
+    let mut value = object.value();
+    let Some(metadata) = value["metadata"].as_object_mut() else { return };
+    let left: Vec<Value> =
+        object.finalizers.iter().filter(|name| ***name != *finalizer).map(|name| (**name).into()).collect();
+    let grace = metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or_default();
+    let done = left.is_empty() && object.deleting && grace == 0;
+    if left.is_empty() {
+        metadata.remove("finalizers");
+    } else {
+        metadata.insert("finalizers".to_owned(), Value::Array(left));
+    }
+    if done {
+        state.erase(kind, value)
+    } else {
+        state.write(kind, value)
+    };
+}
+
+/// The kind that stores the objects of a table.
+fn kind_of(state: &State, table: TableId) -> Option<std::sync::Arc<Kind>> {
+    state.registry.of_table(table).cloned()
+}

@@ -1,0 +1,124 @@
+//! One version of a custom kind: its schema and what its definition switches on.
+//!
+//! The schema does the work; here is how it meets the verbs.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+
+use super::count_generation;
+use super::retype::{Unreadable, dropped, retype};
+use crate::schema::{FieldError, Schema};
+
+/// Where the numbers of a `scale` subresource stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ScalePaths {
+    pub(crate) spec_replicas: String,
+    pub(crate) status_replicas: String,
+    pub(crate) selector: Option<String>,
+}
+
+/// The rules of one version of a custom kind.
+pub(crate) struct Custom {
+    schema: Schema,
+    pub(crate) status: bool,
+    pub(crate) scale: Option<ScalePaths>,
+    /// What field selectors may ask for.
+    pub(crate) fields: Vec<Box<str>>,
+    pub(crate) is_storage_version: bool,
+}
+
+impl Custom {
+    /// The rules of a version of a definition.
+    pub(super) fn of(version: &Value) -> Result<Self, String> {
+        let schema = Schema::parse(&version["schema"]["openAPIV3Schema"]).map_err(|error| error.to_string())?;
+        let scale = &version["subresources"]["scale"];
+        let path = |field: &str| scale[field].as_str().map(str::to_owned);
+        Ok(Self {
+            schema,
+            status: version["subresources"]["status"].is_object(),
+            scale: path("specReplicasPath").zip(path("statusReplicasPath")).map(|(spec_replicas, status_replicas)| {
+                ScalePaths { spec_replicas, status_replicas, selector: path("labelSelectorPath") }
+            }),
+            fields: version["selectableFields"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|field| field["jsonPath"].as_str())
+                .map(|path| path.trim_start_matches('.').into())
+                .collect(),
+            is_storage_version: version["storage"] == true,
+        })
+    }
+
+    /// Reads a client's object: unknown fields fall out, in the metadata as well.
+    pub(super) fn read(&self, mut value: Value) -> Result<(Value, Vec<String>), Unreadable> {
+        let metadata = value["metadata"].take();
+        let read = retype::<ObjectMeta>(if metadata.is_null() { json!({}) } else { metadata.clone() })
+            .map_err(|error| Unreadable { field: format!("metadata.{}", error.field), why: error.why })?;
+        let mut unknown: Vec<String> =
+            dropped(&metadata, &read).iter().map(|path| format!("metadata.{path}")).collect();
+        value["metadata"] = read;
+        unknown.extend(self.schema.prune(&mut value));
+        Ok((value, unknown))
+    }
+
+    pub(super) fn complete(&self, value: &mut Value) {
+        self.schema.default(value);
+    }
+
+    pub(super) fn on_create(&self, value: &mut Value) {
+        value["metadata"]["generation"] = json!(1);
+        if self.status
+            && let Some(fields) = value.as_object_mut()
+        {
+            fields.remove("status");
+        }
+    }
+
+    /// Everything but metadata and a status with a road of its own is the spec that is counted.
+    pub(super) fn on_update(&self, value: &mut Value, old: &Value) {
+        if self.status {
+            keep(value, "status", old);
+        }
+        let counted = |value: &Value| {
+            let mut counted = value.clone();
+            if let Some(fields) = counted.as_object_mut() {
+                fields.remove("metadata");
+                if self.status {
+                    fields.remove("status");
+                }
+            }
+            counted
+        };
+        if counted(value) != counted(old) {
+            count_generation(value);
+        }
+    }
+
+    /// Through `status` nothing but the status changes.
+    pub(super) fn on_status(value: &mut Value, old: &Value) {
+        let status = value.get("status").cloned();
+        let revision = value["metadata"]["resourceVersion"].take();
+        *value = old.clone();
+        value["metadata"]["resourceVersion"] = revision;
+        match status {
+            Some(status) => value["status"] = status,
+            None => drop(value.as_object_mut().and_then(|fields| fields.remove("status"))),
+        }
+    }
+
+    pub(super) fn check(&self, value: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        self.schema.validate(value, old)
+    }
+
+    pub(super) fn check_status(&self, value: &Value, old: &Value) -> Vec<FieldError> {
+        self.schema.validate_status(value, old)
+    }
+}
+
+fn keep(value: &mut Value, part: &str, old: &Value) {
+    match old.get(part) {
+        Some(kept) => value[part] = kept.clone(),
+        None => drop(value.as_object_mut().and_then(|fields| fields.remove(part))),
+    }
+}

@@ -1,0 +1,283 @@
+//! The kinds that the server serves: rows of a table, with the few rules in which kinds differ.
+//!
+//! The verbs have one path for all kinds and ask the row where kinds differ. A custom kind is a row made from its
+//! definition. It must not know requests, the store's content or watches.
+
+mod budget;
+mod builtin;
+mod custom;
+mod definition;
+mod event;
+mod metadata;
+mod names;
+mod namespace;
+mod node;
+mod pod;
+mod pod_defaults;
+mod pod_group;
+mod pod_quality;
+mod pod_update;
+mod priority_class;
+mod quantities;
+mod registry;
+mod retype;
+mod templates;
+
+use serde_json::Value;
+
+use crate::schema::FieldError;
+use crate::server::failure::About;
+use crate::store::TableId;
+
+pub(crate) use budget::deny_further_disruptions;
+pub(crate) use custom::Custom;
+pub(crate) use definition::{Definition, established};
+pub(crate) use metadata::{check_create as check_metadata, check_update as check_metadata_update};
+pub(crate) use names::NameRule;
+pub(crate) use pod::{is_bound, is_finished, is_ready, phase};
+pub(crate) use pod_defaults::tolerate_lost_nodes;
+pub(crate) use priority_class::SYSTEM_CLASSES;
+pub(crate) use registry::Registry;
+pub(crate) use retype::Unreadable;
+
+/// How objects of a kind are read, completed and checked.
+pub(crate) struct Builtin {
+    pub(crate) group: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) plural: &'static str,
+    pub(crate) short_names: &'static [&'static str],
+    pub(crate) namespaced: bool,
+    /// The group whose resource of the same name holds the objects, if it is another one.
+    pub(crate) stored_in: Option<&'static str>,
+    /// Reads a value as the kind: refuses wrong types, drops what the kind does not have.
+    pub(crate) read: fn(Value) -> Result<Value, Unreadable>,
+    /// From this version's shape to the stored one, and back.
+    pub(crate) inward: Option<fn(Value) -> Value>,
+    pub(crate) outward: Option<fn(Value) -> Value>,
+    /// Fields that selectors may ask for, beside name and namespace, in the stored shape.
+    pub(crate) fields: &'static [&'static str],
+    /// The same fields as this version names them.
+    pub(crate) field_labels: &'static [&'static str],
+    pub(crate) subresources: &'static [&'static str],
+    /// Whether changes of the spec are counted.
+    pub(crate) generation: bool,
+    /// Whether a PUT without a resource version overwrites.
+    pub(crate) overwrites: bool,
+    /// Whether a PUT makes an object that is not there.
+    pub(crate) creates_on_update: bool,
+    /// Whether DELETE answers with the object rather than a Status.
+    pub(crate) returns_deleted: bool,
+    /// Whether dependents are orphaned if the client does not say.
+    pub(crate) orphans: bool,
+    pub(crate) name_rule: NameRule,
+    /// Fills in defaults.
+    pub(crate) complete: fn(&mut Value),
+    /// What the server sets or clears on a new object, whatever the client wrote.
+    pub(crate) on_create: fn(&mut Value),
+    /// What an update through the object itself may not touch.
+    pub(crate) on_update: fn(&mut Value, &Value),
+    /// What an update through `status` may not touch.
+    pub(crate) on_status: fn(&mut Value, &Value),
+    /// What is wrong with an object, new or not.
+    pub(crate) check: fn(&Value) -> Vec<FieldError>,
+    /// What is wrong with a change.
+    pub(crate) check_update: fn(&Value, &Value) -> Vec<FieldError>,
+    /// What is wrong with a change of the status.
+    pub(crate) check_status: fn(&Value, &Value) -> Vec<FieldError>,
+}
+
+/// Where the rules of a kind come from.
+pub(crate) enum Rules {
+    Builtin(&'static Builtin),
+    Custom(Box<Custom>),
+}
+
+/// A served kind in one version.
+#[allow(clippy::struct_field_names)] // `kind` is what Kubernetes calls it
+pub(crate) struct Kind {
+    pub(crate) group: Box<str>,
+    pub(crate) version: Box<str>,
+    pub(crate) kind: Box<str>,
+    pub(crate) plural: Box<str>,
+    pub(crate) singular: Box<str>,
+    pub(crate) short_names: Vec<Box<str>>,
+    pub(crate) categories: Vec<Box<str>>,
+    pub(crate) namespaced: bool,
+    pub(crate) table: TableId,
+    pub(crate) rules: Rules,
+}
+
+impl Kind {
+    /// `v1`, or `group/version`.
+    pub(crate) fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.to_string() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// How failures name the resource.
+    pub(crate) fn about(&self) -> About<'_> {
+        About { group: &self.group, resource: &self.plural }
+    }
+
+    /// How failures name the kind.
+    pub(crate) fn about_kind(&self) -> About<'_> {
+        About { group: &self.group, resource: &self.kind }
+    }
+
+    fn builtin(&self) -> Option<&'static Builtin> {
+        match self.rules {
+            Rules::Builtin(builtin) => Some(builtin),
+            Rules::Custom(_) => None,
+        }
+    }
+
+    /// Reads a client's value: the stored shape, and the paths of fields that the kind does not have.
+    pub(crate) fn read(&self, value: Value) -> Result<(Value, Vec<String>), Unreadable> {
+        match &self.rules {
+            Rules::Builtin(builtin) => {
+                let value = quantities::canonical(value)?;
+                let read = (builtin.read)(value.clone())?;
+                let dropped = retype::dropped(&value, &read);
+                let stored = builtin.inward.map_or(read.clone(), |inward| inward(read));
+                Ok((stored, dropped))
+            }
+            Rules::Custom(custom) => custom.read(value),
+        }
+    }
+
+    /// A stored value in the shape of this version.
+    pub(crate) fn show(&self, mut value: Value) -> Value {
+        match &self.rules {
+            Rules::Builtin(builtin) => builtin.outward.map_or(value.clone(), |outward| outward(value)),
+            Rules::Custom(_) => {
+                value["apiVersion"] = Value::String(self.api_version());
+                value
+            }
+        }
+    }
+
+    /// Whether stored objects are shown as they are.
+    pub(crate) fn shows_as_stored(&self) -> bool {
+        match &self.rules {
+            Rules::Builtin(builtin) => builtin.outward.is_none(),
+            Rules::Custom(custom) => custom.is_storage_version,
+        }
+    }
+
+    /// The paths that selectors may ask for, in the stored shape.
+    pub(crate) fn fields(&self) -> Vec<&str> {
+        match &self.rules {
+            Rules::Builtin(builtin) => builtin.fields.to_vec(),
+            Rules::Custom(custom) => custom.fields.iter().map(|field| &**field).collect(),
+        }
+    }
+
+    /// Where the card keeps the field that a selector asks for.
+    pub(crate) fn field_index(&self, label: &str) -> Option<usize> {
+        match &self.rules {
+            Rules::Builtin(builtin) if !builtin.field_labels.is_empty() => {
+                builtin.field_labels.iter().position(|field| *field == label)
+            }
+            _ => self.fields().iter().position(|field| *field == label),
+        }
+    }
+
+    pub(crate) fn has_subresource(&self, name: &str) -> bool {
+        match &self.rules {
+            Rules::Builtin(builtin) => builtin.subresources.contains(&name),
+            Rules::Custom(custom) => (name == "status" && custom.status) || (name == "scale" && custom.scale.is_some()),
+        }
+    }
+
+    pub(crate) fn overwrites(&self) -> bool {
+        self.builtin().is_some_and(|builtin| builtin.overwrites)
+    }
+
+    pub(crate) fn creates_on_update(&self) -> bool {
+        self.builtin().is_some_and(|builtin| builtin.creates_on_update)
+    }
+
+    pub(crate) fn returns_deleted(&self) -> bool {
+        self.builtin().is_some_and(|builtin| builtin.returns_deleted)
+    }
+
+    pub(crate) fn orphans(&self) -> bool {
+        self.builtin().is_some_and(|builtin| builtin.orphans)
+    }
+
+    pub(crate) fn name_rule(&self) -> NameRule {
+        self.builtin().map_or(NameRule::Subdomain, |builtin| builtin.name_rule)
+    }
+
+    /// Fills in defaults.
+    pub(crate) fn complete(&self, value: &mut Value) {
+        match &self.rules {
+            Rules::Builtin(builtin) => (builtin.complete)(value),
+            Rules::Custom(custom) => custom.complete(value),
+        }
+    }
+
+    /// Sets and clears what clients may not choose on a new object.
+    pub(crate) fn on_create(&self, value: &mut Value) {
+        match &self.rules {
+            Rules::Builtin(builtin) => {
+                if builtin.generation {
+                    value["metadata"]["generation"] = 1.into();
+                }
+                (builtin.on_create)(value);
+            }
+            Rules::Custom(custom) => custom.on_create(value),
+        }
+    }
+
+    /// Puts back what an update may not touch, and counts changes of the spec.
+    pub(crate) fn on_update(&self, value: &mut Value, old: &Value) {
+        match &self.rules {
+            Rules::Builtin(builtin) => {
+                (builtin.on_update)(value, old);
+                if builtin.generation && value["spec"] != old["spec"] {
+                    count_generation(value);
+                }
+            }
+            Rules::Custom(custom) => custom.on_update(value, old),
+        }
+    }
+
+    /// Puts back what an update of the status may not touch.
+    pub(crate) fn on_status(&self, value: &mut Value, old: &Value) {
+        match &self.rules {
+            Rules::Builtin(builtin) => (builtin.on_status)(value, old),
+            Rules::Custom(_) => Custom::on_status(value, old),
+        }
+    }
+
+    /// What is wrong with a new object.
+    pub(crate) fn check(&self, value: &Value) -> Vec<FieldError> {
+        match &self.rules {
+            Rules::Builtin(builtin) => (builtin.check)(value),
+            Rules::Custom(custom) => custom.check(value, None),
+        }
+    }
+
+    /// What is wrong with a change.
+    pub(crate) fn check_update(&self, value: &Value, old: &Value) -> Vec<FieldError> {
+        match &self.rules {
+            Rules::Builtin(builtin) => (builtin.check_update)(value, old),
+            Rules::Custom(custom) => custom.check(value, Some(old)),
+        }
+    }
+
+    /// What is wrong with a change of the status.
+    pub(crate) fn check_status(&self, value: &Value, old: &Value) -> Vec<FieldError> {
+        match &self.rules {
+            Rules::Builtin(builtin) => (builtin.check_status)(value, old),
+            Rules::Custom(custom) => custom.check_status(value, old),
+        }
+    }
+}
+
+/// One more change of the spec.
+pub(crate) fn count_generation(value: &mut Value) {
+    let generation = value["metadata"]["generation"].as_i64().unwrap_or_default();
+    value["metadata"]["generation"] = (generation + 1).into();
+}

@@ -1,0 +1,147 @@
+//! What a pod's spec says when its author said nothing.
+
+use serde_json::{Map, Value, json};
+
+/// Fills in a pod's defaults.
+pub(super) fn complete(pod: &mut Value) {
+    complete_spec(&mut pod["spec"]);
+}
+
+/// Fills in the defaults of a pod's spec, also inside a template.
+pub(super) fn complete_spec(spec: &mut Value) {
+    let host_network = spec["hostNetwork"] == true;
+    let Some(fields) = spec.as_object_mut() else { return };
+    for (field, value) in [
+        ("dnsPolicy", json!("ClusterFirst")),
+        ("restartPolicy", json!("Always")),
+        ("schedulerName", json!("default-scheduler")),
+        ("securityContext", json!({})),
+        ("terminationGracePeriodSeconds", json!(30)),
+        ("enableServiceLinks", json!(true)),
+    ] {
+        fields.entry(field).or_insert(value);
+    }
+    drop_false(fields, &["hostNetwork", "hostPID", "hostIPC"]);
+    // The old name of the service account is kept beside the new one.
+    if let Some(account) = fields.get("serviceAccountName").or_else(|| fields.get("serviceAccount")).cloned() {
+        fields.insert("serviceAccountName".to_owned(), account.clone());
+        fields.insert("serviceAccount".to_owned(), account);
+    }
+    for list in ["containers", "initContainers"] {
+        for container in fields.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            complete_container(container, host_network);
+        }
+    }
+    for volume in fields.get_mut("volumes").and_then(Value::as_array_mut).into_iter().flatten() {
+        complete_volume(volume);
+    }
+}
+
+fn drop_false(fields: &mut Map<String, Value>, names: &[&str]) {
+    for name in names {
+        if fields.get(*name) == Some(&Value::Bool(false)) {
+            fields.remove(*name);
+        }
+    }
+}
+
+fn complete_container(container: &mut Value, host_network: bool) {
+    let image = container["image"].as_str().unwrap_or_default().to_owned();
+    let Some(fields) = container.as_object_mut() else { return };
+    for (field, value) in [
+        ("imagePullPolicy", json!(pull_policy(&image))),
+        ("terminationMessagePath", json!("/dev/termination-log")),
+        ("terminationMessagePolicy", json!("File")),
+        ("resources", json!({})),
+    ] {
+        fields.entry(field).or_insert(value);
+    }
+    requests_from_limits(&mut fields["resources"]);
+    for port in fields.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+        let number = port["containerPort"].clone();
+        let Some(port) = port.as_object_mut() else { continue };
+        port.entry("protocol").or_insert(json!("TCP"));
+        if host_network && port.get("hostPort").is_none() {
+            port.insert("hostPort".to_owned(), number);
+        }
+    }
+    for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        let Some(probe) = fields.get_mut(probe).and_then(Value::as_object_mut) else { continue };
+        for (field, value) in
+            [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
+        {
+            probe.entry(field).or_insert(json!(value));
+        }
+        if let Some(get) = probe.get_mut("httpGet").and_then(Value::as_object_mut) {
+            get.entry("scheme").or_insert(json!("HTTP"));
+            get.entry("path").or_insert(json!("/"));
+        }
+    }
+    for variable in fields.get_mut("env").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(field) = variable.pointer_mut("/valueFrom/fieldRef").and_then(Value::as_object_mut) {
+            field.entry("apiVersion").or_insert(json!("v1"));
+        }
+    }
+}
+
+fn pull_policy(image: &str) -> &'static str {
+    let last = image.rsplit('/').next().unwrap_or_default();
+    let tag = last.split_once(':').map_or("latest", |(_, tag)| tag);
+    if !last.contains('@') && tag == "latest" { "Always" } else { "IfNotPresent" }
+}
+
+fn requests_from_limits(resources: &mut Value) {
+    let limits = resources["limits"].as_object().cloned().unwrap_or_default();
+    if limits.is_empty() {
+        return;
+    }
+    let Some(resources) = resources.as_object_mut() else { return };
+    let requests = resources.entry("requests").or_insert_with(|| json!({}));
+    if let Some(requests) = requests.as_object_mut() {
+        for (name, limit) in limits {
+            requests.entry(name).or_insert(limit);
+        }
+    }
+}
+
+fn complete_volume(volume: &mut Value) {
+    let Some(fields) = volume.as_object_mut() else { return };
+    if fields.len() == 1 {
+        fields.insert("emptyDir".to_owned(), json!({}));
+    }
+    for source in ["secret", "configMap", "downwardAPI", "projected"] {
+        if let Some(source) = fields.get_mut(source).and_then(Value::as_object_mut) {
+            source.entry("defaultMode").or_insert(json!(420));
+        }
+    }
+    if let Some(path) = fields.get_mut("hostPath").and_then(Value::as_object_mut) {
+        path.entry("type").or_insert(json!(""));
+    }
+}
+
+/// A pod-level limit is the pod-level request where none is written and no container asks.
+pub(super) fn pod_level_requests(spec: &mut Value) {
+    if spec["resources"]["limits"].is_object() {
+        requests_from_limits(&mut spec["resources"]);
+    }
+}
+
+/// How long a pod stays on a node that went away, if it does not say: the tolerations that admission adds.
+pub(crate) fn tolerate_lost_nodes(pod: &mut Value) {
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let tolerations = pod["spec"]["tolerations"].as_array();
+        let tolerated = tolerations.into_iter().flatten().any(|toleration| {
+            let of_key = |wanted: &str| toleration["key"].as_str().is_none_or(|key| key.is_empty() || key == wanted);
+            let of_effect =
+                toleration["effect"].as_str().is_none_or(|effect| effect.is_empty() || effect == "NoExecute");
+            of_key(key) && of_effect
+        });
+        if !tolerated {
+            let added = json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
+            match pod["spec"]["tolerations"].as_array_mut() {
+                Some(list) => list.push(added),
+                None => pod["spec"]["tolerations"] = json!([added]),
+            }
+        }
+    }
+}

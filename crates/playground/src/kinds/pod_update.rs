@@ -1,0 +1,138 @@
+//! What may change in a pod's spec once it exists.
+
+use serde_json::{Value, json};
+
+use super::pod;
+use crate::schema::FieldError;
+
+const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+
+/// What is wrong with a change of a pod.
+pub(super) fn check(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = pod::check(new);
+    let (spec, old) = (&new["spec"], &old["spec"]);
+    for list in ["containers", "initContainers"] {
+        if length(&spec[list]) != length(&old[list]) {
+            errors.push(FieldError::forbidden(format!("spec.{list}"), "pod updates may not add or remove containers"));
+            return errors;
+        }
+    }
+    errors.extend(deadline_errors(spec, old));
+    errors.extend(toleration_errors(spec, old));
+    errors.extend(gate_errors(spec, old));
+    let gated = length(&old["schedulingGates"]) > 0;
+    let mut masked = masked(spec, old);
+    if gated {
+        errors.extend(selector_errors(spec, old));
+        for field in ["nodeSelector", "affinity"] {
+            put(&mut masked, field, &old[field]);
+        }
+    }
+    if masked != *old {
+        // The real server prints a diff of its own below; the fields that differ serve the reader as well.
+        let detail =
+            format!("pod updates may not change fields other than {UPDATABLE}\nchanged: {}", changed(&masked, old));
+        errors.push(FieldError::forbidden("spec", detail));
+    }
+    errors
+}
+
+fn length(list: &Value) -> usize {
+    list.as_array().map_or(0, Vec::len)
+}
+
+fn put(spec: &mut Value, field: &str, value: &Value) {
+    let Some(fields) = spec.as_object_mut() else { return };
+    if value.is_null() {
+        fields.remove(field)
+    } else {
+        fields.insert(field.to_owned(), value.clone())
+    };
+}
+
+/// The new spec with everything that may change put back.
+fn masked(spec: &Value, old: &Value) -> Value {
+    let mut masked = spec.clone();
+    for list in ["containers", "initContainers"] {
+        for index in 0..length(&old[list]) {
+            put(&mut masked[list][index], "image", &old[list][index]["image"]);
+        }
+    }
+    for field in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
+        put(&mut masked, field, &old[field]);
+    }
+    let grace = "terminationGracePeriodSeconds";
+    if old[grace].as_i64().is_some_and(|seconds| seconds < 0) && masked[grace] == 1 {
+        put(&mut masked, grace, &old[grace]);
+    }
+    masked
+}
+
+fn changed(new: &Value, old: &Value) -> String {
+    let keys =
+        |value: &Value| value.as_object().map(|fields| fields.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
+    let mut names: Vec<String> = keys(new).into_iter().chain(keys(old)).filter(|key| new[key] != old[key]).collect();
+    names.sort();
+    names.dedup();
+    names.join(", ")
+}
+
+fn deadline_errors(spec: &Value, old: &Value) -> Option<FieldError> {
+    let field = "spec.activeDeadlineSeconds";
+    let (new, old) = (&spec["activeDeadlineSeconds"], &old["activeDeadlineSeconds"]);
+    match (new.as_i64(), old.as_i64()) {
+        (Some(seconds), _) if !(0..=i64::from(i32::MAX)).contains(&seconds) => {
+            Some(FieldError::invalid(field, new.clone(), "must be between 0 and 2147483647, inclusive"))
+        }
+        (Some(seconds), Some(before)) if before < seconds => {
+            Some(FieldError::invalid(field, new.clone(), "must be less than or equal to previous value"))
+        }
+        (None, Some(_)) => {
+            Some(FieldError::invalid(field, Value::Null, "must not update from a positive integer to nil value"))
+        }
+        _ => None,
+    }
+}
+
+fn toleration_errors(spec: &Value, old: &Value) -> Option<FieldError> {
+    let list = |spec: &Value| spec["tolerations"].as_array().cloned().unwrap_or_default();
+    let new = list(spec);
+    let without_seconds = |toleration: &Value| {
+        let mut toleration = toleration.clone();
+        put(&mut toleration, "tolerationSeconds", &Value::Null);
+        toleration
+    };
+    // The time of a toleration may change; the toleration itself may not go.
+    let kept = list(old).iter().all(|before| new.iter().any(|now| without_seconds(now) == without_seconds(before)));
+    (!kept).then(|| {
+        let detail = "existing toleration can not be modified except its tolerationSeconds";
+        FieldError::forbidden("spec.tolerations", detail)
+    })
+}
+
+fn gate_errors(spec: &Value, old: &Value) -> Vec<FieldError> {
+    let names = |spec: &Value| -> Vec<Value> {
+        spec["schedulingGates"].as_array().into_iter().flatten().map(|gate| gate["name"].clone()).collect()
+    };
+    let before = names(old);
+    let added = names(spec).into_iter().enumerate().filter(|(_, name)| !before.contains(name));
+    added
+        .map(|(index, name)| {
+            let detail = format!(
+                "only deletion is allowed, but found new scheduling gate '{}'",
+                name.as_str().unwrap_or_default()
+            );
+            FieldError::forbidden(format!("spec.schedulingGates[{index}]"), detail)
+        })
+        .collect()
+}
+
+/// A gated pod may ask for more of its node, not for less.
+fn selector_errors(spec: &Value, old: &Value) -> Option<FieldError> {
+    let before = old["nodeSelector"].as_object().cloned().unwrap_or_default();
+    let kept = before.iter().all(|(key, value)| spec["nodeSelector"].get(key) == Some(value));
+    (!kept).then(|| {
+        let detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
+        FieldError::invalid("spec.nodeSelector", json!(spec["nodeSelector"]), detail)
+    })
+}

@@ -1,0 +1,124 @@
+//! Quantities in resource lists, printed the one way in which the real server stores them.
+//!
+//! A resource list is recognised by the name of its field; it must not know kinds.
+
+use muster_api::quantity::Quantity;
+use serde_json::{Map, Value};
+
+use super::retype::Unreadable;
+
+/// The fields that hold resource lists in the kinds served here.
+const RESOURCE_LISTS: [&str; 9] =
+    ["allocatable", "allocatedResources", "capacity", "default", "hard", "limits", "overhead", "requests", "used"];
+
+/// The value with every quantity in its canonical form.
+pub(crate) fn canonical(mut value: Value) -> Result<Value, Unreadable> {
+    rewrite(&mut value, "")?;
+    Ok(value)
+}
+
+fn rewrite(value: &mut Value, path: &str) -> Result<(), Unreadable> {
+    match value {
+        Value::Object(fields) => {
+            for (key, inner) in fields.iter_mut() {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                match inner {
+                    Value::Object(list) if RESOURCE_LISTS.contains(&key.as_str()) && is_flat(list) => {
+                        rewrite_list(list, &path)?;
+                    }
+                    _ => rewrite(inner, &path)?,
+                }
+            }
+        }
+        Value::Array(entries) => {
+            for (index, entry) in entries.iter_mut().enumerate() {
+                rewrite(entry, &format!("{path}[{index}]"))?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn is_flat(list: &Map<String, Value>) -> bool {
+    list.values().all(|value| value.is_string() || value.is_number())
+}
+
+fn rewrite_list(list: &mut Map<String, Value>, path: &str) -> Result<(), Unreadable> {
+    for (name, value) in list.iter_mut() {
+        let written = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let quantity: Quantity = written
+            .trim()
+            .parse()
+            .map_err(|error| Unreadable { field: format!("{path}.{name}"), why: format!("{written:?}: {error}") })?;
+        *value = Value::String(print(quantity, &written));
+    }
+    Ok(())
+}
+
+const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
+const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+const NANOS: i128 = 1_000_000_000;
+
+/// Prints a quantity with the largest suffix that needs no fraction, in the family in which it was written.
+fn print(quantity: Quantity, written: &str) -> String {
+    let nanos = quantity.nanos();
+    if nanos == 0 {
+        return "0".to_owned();
+    }
+    let exponent = written.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-' || c == '+');
+    if written.trim_end().ends_with('i') && nanos % NANOS == 0 && nanos.abs() >= 1024 * NANOS {
+        let (number, steps) = reduce(nanos / NANOS, 1024, BINARY.len() - 1);
+        return format!("{number}{}", BINARY[steps]);
+    }
+    let (number, steps) = reduce(nanos, 1000, DECIMAL.len() - 1);
+    match exponent.chars().next_back() {
+        // `1E` is an exa, `1E3` an exponent.
+        Some('e' | 'E') if exponent.len() < written.trim_end().len() => match 3 * steps as i64 - 9 {
+            0 => number.to_string(),
+            exponent => format!("{number}e{exponent}"),
+        },
+        _ => format!("{number}{}", DECIMAL[steps]),
+    }
+}
+
+/// Divides by `base` as often as nothing is left over, at most `most` times.
+fn reduce(mut number: i128, base: i128, most: usize) -> (i128, usize) {
+    let mut steps = 0;
+    while steps < most && number % base == 0 {
+        number /= base;
+        steps += 1;
+    }
+    (number, steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn quantities_are_printed_as_the_real_server_stores_them() {
+        for (written, stored) in [
+            ("1000m", "1"),
+            ("0.5", "500m"),
+            ("1000", "1k"),
+            ("1.5Gi", "1536Mi"),
+            ("1024Mi", "1Gi"),
+            ("512", "512"),
+            ("0.5Ki", "512"),
+            ("1e3", "1e3"),
+            ("1500e0", "1500"),
+            ("1E", "1E"),
+            ("0", "0"),
+            ("-1", "-1"),
+        ] {
+            let read = canonical(json!({"requests": {"cpu": written}})).expect(written);
+            assert_eq!(read["requests"]["cpu"], stored, "{written}");
+        }
+        assert_eq!(canonical(json!({"limits": {"cpu": 2}})).unwrap()["limits"]["cpu"], "2");
+        assert_eq!(canonical(json!({"labels": {"limits": "x"}})).unwrap()["labels"]["limits"], "x");
+        assert!(canonical(json!({"limits": {"cpu": "x"}})).is_err());
+    }
+}

@@ -1,0 +1,100 @@
+//! Which kinds are served now: the built-in ones, and one row for each version of each definition.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::builtin::BUILTINS;
+use super::definition::Definition;
+use super::{Kind, Rules};
+use crate::store::{Store, TableId};
+
+/// Group, version and plural name.
+type Place = (Box<str>, Box<str>, Box<str>);
+
+/// The served kinds.
+pub(crate) struct Registry {
+    kinds: BTreeMap<Place, Arc<Kind>>,
+    /// The table of each resource, kept when its definition goes and comes back.
+    tables: BTreeMap<(Box<str>, Box<str>), TableId>,
+}
+
+impl Registry {
+    /// The built-in kinds, with a table in the store for each.
+    pub(crate) fn new(store: &mut Store) -> Self {
+        let mut registry = Self { kinds: BTreeMap::new(), tables: BTreeMap::new() };
+        for builtin in BUILTINS {
+            let stored_in = builtin.stored_in.unwrap_or(builtin.group);
+            let table = registry.table(store, stored_in, builtin.plural);
+            registry.insert(Kind {
+                group: builtin.group.into(),
+                version: builtin.version.into(),
+                kind: builtin.kind.into(),
+                plural: builtin.plural.into(),
+                singular: builtin.kind.to_lowercase().into(),
+                short_names: builtin.short_names.iter().map(|name| (*name).into()).collect(),
+                categories: Vec::new(),
+                namespaced: builtin.namespaced,
+                table,
+                rules: Rules::Builtin(builtin),
+            });
+        }
+        registry
+    }
+
+    fn table(&mut self, store: &mut Store, group: &str, plural: &str) -> TableId {
+        *self.tables.entry((group.into(), plural.into())).or_insert_with(|| store.add_table())
+    }
+
+    fn insert(&mut self, kind: Kind) {
+        self.kinds.insert((kind.group.clone(), kind.version.clone(), kind.plural.clone()), Arc::new(kind));
+    }
+
+    /// Serves a definition, in place of an older form of it.
+    pub(crate) fn define(&mut self, store: &mut Store, definition: Definition) {
+        self.undefine(&definition.group, &definition.plural);
+        let table = self.table(store, &definition.group, &definition.plural);
+        let boxed = |names: &[String]| names.iter().map(|name| name.as_str().into()).collect::<Vec<Box<str>>>();
+        let (short_names, categories) = (boxed(&definition.short_names), boxed(&definition.categories));
+        for (version, rules) in definition.versions {
+            self.insert(Kind {
+                group: definition.group.as_str().into(),
+                version: version.into(),
+                kind: definition.kind.as_str().into(),
+                plural: definition.plural.as_str().into(),
+                singular: definition.singular.as_str().into(),
+                short_names: short_names.clone(),
+                categories: categories.clone(),
+                namespaced: definition.namespaced,
+                table,
+                rules: Rules::Custom(Box::new(rules)),
+            });
+        }
+    }
+
+    /// Stops serving a resource.
+    pub(crate) fn undefine(&mut self, group: &str, plural: &str) {
+        self.kinds.retain(|(of_group, _, of_plural), _| **of_group != *group || **of_plural != *plural);
+    }
+
+    /// The kind of a path.
+    pub(crate) fn get(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Kind>> {
+        self.kinds.get(&(group.into(), version.into(), plural.into()))
+    }
+
+    /// The kind that stores the objects of a table.
+    pub(crate) fn of_table(&self, table: TableId) -> Option<&Arc<Kind>> {
+        let mut kinds = self.kinds.values().filter(|kind| kind.table == table);
+        kinds.find(|kind| kind.shows_as_stored())
+    }
+
+    /// The built-in kind of this name; it is always there.
+    pub(crate) fn builtin(&self, group: &str, plural: &str) -> &Arc<Kind> {
+        let version = if plural == "podgroups" { "v1beta1" } else { "v1" };
+        self.get(group, version, plural).expect("a built-in kind")
+    }
+
+    /// All served kinds, in the order of group, version and name.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Kind>> {
+        self.kinds.values()
+    }
+}

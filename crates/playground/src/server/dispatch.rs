@@ -1,0 +1,184 @@
+//! From a request to the verb that answers it.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+use serde_json::json;
+
+use super::answer::Answer;
+use super::failure::Failure;
+use super::query::{ListOptions, Query};
+use super::request::{Route, Target, Verb, route};
+use super::state::State;
+use super::update::{Part, update};
+use super::watch::Watch;
+use super::{Server, binding, body, create, delete, discovery, eviction, patch, read, scale};
+use crate::kinds::{Kind, SYSTEM_CLASSES};
+
+/// An answer now, or a stream of them.
+pub(crate) enum Reply {
+    Answer(Answer),
+    Watch(Box<Watch>),
+}
+
+/// A request, taken apart.
+struct Asked<'a> {
+    verb: Option<Verb>,
+    target: &'a Target,
+    query: Query,
+    media_type: &'a str,
+    bytes: &'a [u8],
+}
+
+/// Answers a request.
+pub(crate) fn dispatch(server: &Server, parts: &Parts, bytes: &[u8]) -> Result<Reply, Failure> {
+    let mut state = server.state();
+    let target = match route(parts.uri.path()) {
+        Route::Resource(target) => target,
+        Route::Other(path) => {
+            return if parts.method == http::Method::GET {
+                discovery::answer(&state, &path).map(Reply::Answer)
+            } else {
+                Err(Failure::method_not_allowed())
+            };
+        }
+    };
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let watch = query.is_watch();
+    let content_type = parts.headers.get(http::header::CONTENT_TYPE).and_then(|header| header.to_str().ok());
+    let asked = Asked {
+        verb: Verb::of(&parts.method, !target.name.is_empty(), watch),
+        target: &target,
+        query,
+        media_type: body::media_type(content_type),
+        bytes,
+    };
+    if is_old_binding(&target) {
+        return old_binding(&mut state, &asked);
+    }
+    let kind = state.registry.get(&target.group, &target.version, &target.resource).cloned();
+    let kind = kind.ok_or_else(Failure::no_such_path)?;
+    let misplaced = kind.namespaced && target.namespace.is_empty() && !target.name.is_empty();
+    if misplaced || (!kind.namespaced && !target.namespace.is_empty()) {
+        return Err(Failure::no_such_path());
+    }
+    match &*target.subresource {
+        "" => whole(server, &mut state, &kind, &asked),
+        name if kind.has_subresource(name) => subresource(&mut state, &kind, &asked).map(Reply::Answer),
+        _ => Err(Failure::no_such_path()),
+    }
+}
+
+/// Verbs on objects and collections.
+fn whole(server: &Server, state: &mut State, kind: &Arc<Kind>, asked: &Asked<'_>) -> Result<Reply, Failure> {
+    let Asked { target, query, media_type, bytes, .. } = asked;
+    let verb = asked.verb.ok_or_else(Failure::method_not_allowed)?;
+    let everywhere = kind.namespaced && target.namespace.is_empty();
+    let answer = match verb {
+        Verb::Get => read::get(state, kind, target, query),
+        Verb::List => read::list(state, kind, target, &ListOptions::read(query, false)?),
+        Verb::Watch => {
+            let options = ListOptions::read(query, true)?;
+            let watch = Watch::open(server, state, kind, target, &options)?;
+            return Ok(Reply::Watch(Box::new(watch)));
+        }
+        Verb::Create if everywhere || !target.name.is_empty() => Err(Failure::method_not_allowed()),
+        Verb::Create => {
+            body::require_json(media_type)?;
+            create::create(state, kind, target, query, bytes)
+        }
+        Verb::Update => {
+            body::require_json(media_type)?;
+            update(state, kind, target, query, bytes, Part::Main)
+        }
+        Verb::Patch => patch::patch(state, kind, target, query, media_type, bytes, Part::Main),
+        Verb::Delete => delete::delete(state, kind, target, &delete::options(query, bytes)?),
+        Verb::DeleteCollection if everywhere => Err(Failure::method_not_allowed()),
+        Verb::DeleteCollection => {
+            let options = delete::options(query, bytes)?;
+            delete::delete_collection(state, kind, target, &ListOptions::read(query, false)?, &options)
+        }
+    };
+    answer.map(Reply::Answer)
+}
+
+/// Verbs on parts of objects.
+fn subresource(state: &mut State, kind: &Kind, asked: &Asked<'_>) -> Result<Answer, Failure> {
+    let Asked { target, query, media_type, bytes, .. } = asked;
+    match (&*target.subresource, asked.verb) {
+        ("status", Some(Verb::Get)) => read::get(state, kind, target, query),
+        ("status", Some(Verb::Update)) => {
+            body::require_json(media_type)?;
+            update(state, kind, target, query, bytes, Part::Status)
+        }
+        ("status", Some(Verb::Patch)) => patch::patch(state, kind, target, query, media_type, bytes, Part::Status),
+        ("scale", Some(Verb::Get)) => scale::get(state, kind, target),
+        ("scale", Some(Verb::Update)) => scale::set(state, kind, target, query, bytes, false),
+        ("scale", Some(Verb::Patch)) if *media_type == "application/merge-patch+json" => {
+            scale::set(state, kind, target, query, bytes, true)
+        }
+        ("scale", Some(Verb::Patch)) => Err(Failure::unsupported_media_type(&["application/merge-patch+json"])),
+        ("binding", Some(Verb::Create)) => {
+            body::require_json(media_type)?;
+            binding::bind(state, kind, target, query, bytes)
+        }
+        ("eviction", Some(Verb::Create)) => {
+            body::require_json(media_type)?;
+            eviction::evict(state, kind, target, query, bytes)
+        }
+        ("log", Some(Verb::Get)) => log(state, kind, target),
+        _ => Err(Failure::method_not_allowed()),
+    }
+}
+
+/// Simulated containers write nothing; one line says so.
+fn log(state: &State, kind: &Kind, target: &Target) -> Result<Answer, Failure> {
+    let pod = state.get(kind, &target.namespace, &target.name);
+    let pod = pod.ok_or_else(|| Failure::not_found(kind.about(), &target.name))?.value();
+    if !crate::kinds::is_bound(&pod) {
+        return Err(Failure::bad_request(format!("pod {} does not have a host assigned", target.name)));
+    }
+    let text = format!("{} is simulated: it has no output\n", target.name);
+    Ok(Answer::Text { code: 200, text })
+}
+
+/// The oldest way to bind: a collection of its own, with the pod's name in the body.
+fn is_old_binding(target: &Target) -> bool {
+    target.group.is_empty() && target.resource == "bindings" && !target.namespace.is_empty() && target.name.is_empty()
+}
+
+fn old_binding(state: &mut State, asked: &Asked<'_>) -> Result<Reply, Failure> {
+    if asked.verb != Some(Verb::Create) {
+        return Err(Failure::method_not_allowed());
+    }
+    body::require_json(asked.media_type)?;
+    let pods = Arc::clone(state.registry.builtin("", "pods"));
+    binding::bind(state, &pods, asked.target, &asked.query, asked.bytes).map(Reply::Answer)
+}
+
+/// What every cluster has.
+pub(crate) fn bootstrap(state: &mut State) {
+    let mut put = |group: &str, plural: &str, value: serde_json::Value| {
+        let kind = Arc::clone(state.registry.builtin(group, plural));
+        let target = Target {
+            group: group.to_owned(),
+            version: kind.version.to_string(),
+            resource: plural.to_owned(),
+            namespace: String::new(),
+            name: String::new(),
+            subresource: String::new(),
+        };
+        let made = create::insert(state, &kind, &target, value, false);
+        assert!(made.is_ok(), "a fresh server takes its first objects");
+    };
+    for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
+        put("", "namespaces", json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
+    }
+    for (name, value, description) in SYSTEM_CLASSES {
+        let class = json!({
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
+            "value": value, "description": description,
+        });
+        put("scheduling.k8s.io", "priorityclasses", class);
+    }
+}

@@ -1,0 +1,254 @@
+//! The server: requests in, answers out, one at a time on one state.
+//!
+//! This file is the shell: it reads bodies, locks the state for the moment of one step, and turns answers into HTTP.
+//! Everything below it is synchronous and waits for nothing; only watches live longer than their request.
+
+pub(crate) mod admission;
+pub(crate) mod answer;
+pub(crate) mod binding;
+pub(crate) mod body;
+pub(crate) mod create;
+pub(crate) mod delete;
+pub(crate) mod discovery;
+pub(crate) mod dispatch;
+pub(crate) mod eviction;
+pub(crate) mod failure;
+pub(crate) mod metadata_only;
+pub(crate) mod patch;
+pub(crate) mod query;
+pub(crate) mod read;
+pub(crate) mod request;
+pub(crate) mod scale;
+pub(crate) mod selection;
+pub(crate) mod state;
+pub(crate) mod update;
+pub(crate) mod watch;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
+use http::{Request, Response};
+use http_body_util::{BodyExt, Limited};
+use jiff::Timestamp;
+use tokio::sync::Notify;
+
+use self::answer::{Answer, printed};
+use self::dispatch::{Reply, dispatch};
+use self::failure::Failure;
+use self::state::State;
+use crate::clock::Clock;
+use crate::housekeeping;
+
+/// How a server is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Decides generated names and UIDs.
+    pub seed: u64,
+    /// The date at which the server starts; the machine's if it is left out.
+    pub start: Option<Timestamp>,
+    /// How many changes of each resource are kept for watches and lists of the past.
+    pub window: usize,
+    /// How long after a write its consequences come: garbage collection, emptied namespaces, released groups.
+    pub housekeeping_delay: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { seed: 1, start: None, window: 65_536, housekeeping_delay: Duration::ZERO }
+    }
+}
+
+/// A Kubernetes API server in the process. Clones are the same server.
+#[derive(Clone)]
+pub struct Server {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    state: Mutex<State>,
+    clock: Clock,
+    /// Wakes the housekeeper.
+    chores: Arc<Notify>,
+}
+
+impl Server {
+    /// Starts a server with the namespaces and priority classes that every cluster has. Needs a tokio runtime.
+    pub fn start(settings: Settings) -> Self {
+        let clock = settings.start.map_or_else(Clock::real, Clock::from);
+        let mut state = State::new(settings.window, settings.seed, clock.now());
+        dispatch::bootstrap(&mut state);
+        let chores = Arc::new(Notify::new());
+        let inner = Arc::new(Inner { state: Mutex::new(state), clock, chores: Arc::clone(&chores) });
+        tokio::spawn(keep_house(Arc::downgrade(&inner), chores, settings.housekeeping_delay));
+        Self { inner }
+    }
+
+    /// The server's date.
+    pub fn now(&self) -> Timestamp {
+        self.inner.clock.now()
+    }
+
+    /// The revision of the last change.
+    pub fn revision(&self) -> u64 {
+        self.state().store.revision()
+    }
+
+    /// Forgets the past: lists and watches that start from an older revision get 410.
+    pub fn compact(&self) {
+        self.state().store.compact();
+    }
+
+    /// A client of this server, in the process.
+    pub fn client(&self) -> kube::Client {
+        kube::Client::new(self.clone(), "default")
+    }
+
+    /// Serves HTTP until the listener fails or the future is dropped.
+    pub async fn serve(&self, listener: tokio::net::TcpListener) -> std::io::Result<()> {
+        axum::serve(listener, axum::Router::new().fallback_service(self.clone())).await
+    }
+
+    /// The state, with the time of this step.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        let mut state = self.inner.lock();
+        state.now = self.inner.clock.now();
+        state
+    }
+
+    /// Answers one request.
+    pub async fn answer<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (parts, body) = request.into_parts();
+        let accept = parts.headers.get(http::header::ACCEPT).and_then(|header| header.to_str().ok());
+        let view = match metadata_only::View::of(accept) {
+            Ok(view) => view,
+            Err(failure) => return failed(&failure),
+        };
+        let bytes = match Limited::new(body, body::BODY_SIZE_MAX).collect().await {
+            Ok(collected) => collected.to_bytes(),
+            Err(_) => return failed(&Failure::entity_too_large(format!("limit is {}", body::BODY_SIZE_MAX))),
+        };
+        let reply = dispatch(self, &parts, &bytes);
+        if !self.inner.lock().chores.is_empty() {
+            self.inner.chores.notify_one();
+        }
+        match reply {
+            Ok(Reply::Answer(answer)) => answered(view.of_answer(answer)),
+            Ok(Reply::Watch(watch)) => streamed(*watch, view),
+            Err(failure) => failed(&failure),
+        }
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic inside a step is a bug that tests find; the state itself is changed only by finished writes.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn do_one_chore(&self) -> bool {
+        let mut state = self.lock();
+        state.now = self.clock.now();
+        housekeeping::do_one(&mut state)
+    }
+}
+
+/// Does the chores that writes leave behind, for as long as there is a server.
+async fn keep_house(server: Weak<Inner>, chores: Arc<Notify>, delay: Duration) {
+    loop {
+        chores.notified().await;
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        loop {
+            let Some(inner) = server.upgrade() else { return };
+            if !inner.do_one_chore() {
+                break;
+            }
+            drop(inner);
+            // Others get their turn between two chores.
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // The housekeeper wakes, finds nobody, and goes.
+        self.chores.notify_one();
+    }
+}
+
+fn answered(answer: Answer) -> Response<Body> {
+    match answer {
+        Answer::Json { code, text, warnings } => {
+            let mut response = respond(code, "application/json", Body::from(text));
+            for warning in warnings {
+                // 299 is a warning that is to be shown, from nobody in particular.
+                let text = format!("299 - {}", crate::schema::go_text::quoted(&warning));
+                if let Ok(value) = HeaderValue::from_str(&text) {
+                    response.headers_mut().append(WARNING, value);
+                }
+            }
+            response
+        }
+        Answer::Text { code, text } => respond(code, "text/plain; charset=utf-8", Body::from(text)),
+    }
+}
+
+fn failed(failure: &Failure) -> Response<Body> {
+    let mut response = respond(failure.code, "application/json", Body::from(printed(&failure.status())));
+    if let Some(seconds) = failure.retry_after_seconds {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+fn streamed(watch: watch::Watch, view: metadata_only::View) -> Response<Body> {
+    let stream = futures::stream::unfold(watch, move |mut watch| async move {
+        let chunk = watch.next().await?;
+        Some((Ok::<_, Infallible>(view.of_lines(chunk)), watch))
+    });
+    respond(200, "application/json", Body::from_stream(stream))
+}
+
+fn respond(code: u16, media_type: &'static str, body: Body) -> Response<Body> {
+    const CACHE: (HeaderName, HeaderValue) =
+        (http::header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    let mut response = Response::new(body);
+    *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response.headers_mut().insert(CACHE.0, CACHE.1);
+    response
+}
+
+impl<B> tower::Service<Request<B>> for Server
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let server = self.clone();
+        Box::pin(async move { Ok(server.answer(request).await) })
+    }
+}

@@ -1,0 +1,109 @@
+//! The `scale` subresource: how many replicas a set has and should have, whatever its kind.
+
+use serde_json::{Value, json};
+
+use super::answer::Answer;
+use super::body;
+use super::failure::Failure;
+use super::query::{Query, WriteOptions};
+use super::request::Target;
+use super::state::State;
+use super::update::{Part, replace};
+use crate::kinds::{Kind, Rules};
+use crate::store::Object;
+
+/// Where a kind keeps the numbers, as JSON pointers.
+struct Paths {
+    wanted: String,
+    present: String,
+    selector: Option<String>,
+}
+
+fn paths(kind: &Kind) -> Paths {
+    let pointer = |path: &str| path.replace('.', "/");
+    match &kind.rules {
+        Rules::Custom(custom) => {
+            let scale = custom.scale.as_ref().expect("only kinds with a scale are asked for it");
+            Paths {
+                wanted: pointer(&scale.spec_replicas),
+                present: pointer(&scale.status_replicas),
+                selector: scale.selector.as_deref().map(pointer),
+            }
+        }
+        Rules::Builtin(_) => {
+            Paths { wanted: "/spec/replicas".to_owned(), present: "/status/replicas".to_owned(), selector: None }
+        }
+    }
+}
+
+fn scale_of(kind: &Kind, object: &Object) -> Value {
+    let (value, paths) = (object.value(), paths(kind));
+    let number = |path: &str| value.pointer(path).and_then(Value::as_i64).unwrap_or_default();
+    let metadata = &value["metadata"];
+    let mut scale = json!({
+        "kind": "Scale", "apiVersion": "autoscaling/v1",
+        "metadata": {
+            "name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"],
+            "resourceVersion": metadata["resourceVersion"], "creationTimestamp": metadata["creationTimestamp"],
+        },
+        "spec": {"replicas": number(&paths.wanted)},
+        "status": {"replicas": number(&paths.present)},
+    });
+    let selector = match &paths.selector {
+        Some(path) => value.pointer(path).and_then(Value::as_str).map(str::to_owned),
+        None => value["spec"]["selector"]["matchLabels"].as_object().map(|labels| {
+            let pairs = labels.iter().map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
+            pairs.collect::<Vec<_>>().join(",")
+        }),
+    };
+    if let Some(selector) = selector {
+        scale["status"]["selector"] = json!(selector);
+    }
+    scale
+}
+
+fn find(state: &State, kind: &Kind, target: &Target) -> Result<std::sync::Arc<Object>, Failure> {
+    state.get(kind, &target.namespace, &target.name).ok_or_else(|| Failure::not_found(kind.about(), &target.name))
+}
+
+/// Shows the numbers.
+pub(crate) fn get(state: &State, kind: &Kind, target: &Target) -> Result<Answer, Failure> {
+    Ok(Answer::value(200, &scale_of(kind, &*find(state, kind, target)?)))
+}
+
+/// Asks for another number, by a whole Scale or a merge patch of one.
+pub(crate) fn set(
+    state: &mut State,
+    kind: &Kind,
+    target: &Target,
+    query: &Query,
+    bytes: &[u8],
+    merge: bool,
+) -> Result<Answer, Failure> {
+    let options = WriteOptions::read(query, "UpdateOptions")?;
+    let old = find(state, kind, target)?;
+    let (written, _) =
+        body::parse(bytes).map_err(|error| Failure::bad_request(format!("error decoding Scale: {error}")))?;
+    let mut scale = scale_of(kind, &old);
+    if merge {
+        json_patch::merge(&mut scale, &written);
+    } else {
+        scale = written;
+    }
+    let Some(replicas) = scale["spec"]["replicas"].as_i64().or(scale["spec"]["replicas"].is_null().then_some(0)) else {
+        return Err(Failure::bad_request(format!("spec.replicas: {} is not a number", scale["spec"]["replicas"])));
+    };
+    let revision = scale["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    if !revision.is_empty() && *revision != old.revision.to_string() {
+        return Err(Failure::modified(kind.about(), &target.name));
+    }
+    let mut value = old.value();
+    let path = paths(kind).wanted;
+    let (parent, field) = path.rsplit_once('/').unwrap_or(("", &path));
+    match value.pointer_mut(parent) {
+        Some(parent) if parent.is_object() => parent[field] = json!(replicas),
+        _ => return Err(Failure::internal(format!("{} has no {parent}", target.name))),
+    }
+    replace(state, kind, &old, value, Part::Main, options.dry_run)?;
+    get(state, kind, target)
+}

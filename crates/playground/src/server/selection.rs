@@ -1,0 +1,74 @@
+//! Which objects of a collection are meant: a namespace, a name, labels and fields.
+
+use crate::kinds::Kind;
+use crate::selectors::{FieldOperator, FieldQuery, FieldTerm, LabelQuery};
+use crate::store::Object;
+
+use super::failure::Failure;
+use super::query::ListOptions;
+use super::request::Target;
+
+enum Field {
+    Name,
+    Namespace,
+    /// A place on the object's card.
+    Card(usize),
+}
+
+/// What a list or watch shows.
+pub(crate) struct Selection {
+    namespace: Option<String>,
+    labels: LabelQuery,
+    fields: Vec<(Field, FieldTerm)>,
+}
+
+impl Selection {
+    pub(crate) fn read(kind: &Kind, target: &Target, options: &ListOptions) -> Result<Self, Failure> {
+        let unreadable = |error: crate::selectors::SelectorError| Failure::bad_request(error.to_string());
+        let labels = LabelQuery::parse(&options.label_selector).map_err(unreadable)?;
+        let mut fields = Vec::new();
+        for term in FieldQuery::parse(&options.field_selector).map_err(unreadable)?.terms() {
+            let field = match term.path.as_str() {
+                "metadata.name" => Field::Name,
+                "metadata.namespace" => Field::Namespace,
+                label => Field::Card(kind.field_index(label).ok_or_else(|| unknown(kind, label))?),
+            };
+            fields.push((field, term.clone()));
+        }
+        if !target.name.is_empty() {
+            let (path, value) = ("metadata.name".to_owned(), target.name.clone());
+            fields.push((Field::Name, FieldTerm { path, operator: FieldOperator::Equals, value }));
+        }
+        let namespace = (!target.namespace.is_empty()).then(|| target.namespace.clone());
+        Ok(Self { namespace, labels, fields })
+    }
+
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
+    /// Whether nothing but the namespace decides.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.fields.is_empty() && self.labels.is_empty()
+    }
+
+    pub(crate) fn matches(&self, object: &Object) -> bool {
+        self.namespace.as_deref().is_none_or(|namespace| *object.key.namespace == *namespace)
+            && self.fields.iter().all(|(field, term)| {
+                term.matches(match field {
+                    Field::Name => &object.key.name,
+                    Field::Namespace => &object.key.namespace,
+                    Field::Card(index) => &object.fields[*index],
+                })
+            })
+            && self.labels.matches(&object.labels)
+    }
+}
+
+fn unknown(kind: &Kind, label: &str) -> Failure {
+    if kind.fields().is_empty() {
+        let known = "only \"metadata.name\", \"metadata.namespace\"";
+        return Failure::bad_request(format!("{label:?} is not a known field selector: {known}"));
+    }
+    Failure::bad_request(format!("field label not supported: {label}"))
+}

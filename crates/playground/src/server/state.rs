@@ -1,0 +1,74 @@
+//! What the server knows: the store, the served kinds, and the chores that its own writes leave behind.
+//!
+//! Every request is one step on this state, under one lock; nothing here waits.
+//! Invariant: all writes go through `write` and `erase`, so that no chore is forgotten.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::clock;
+use crate::housekeeping::{Chore, after_erase, after_write};
+use crate::kinds::{Definition, Kind, Registry};
+use crate::random::Random;
+use crate::store::{Key, Object, Store};
+
+/// The server's state.
+pub(crate) struct State {
+    pub(crate) store: Store,
+    pub(crate) registry: Registry,
+    pub(crate) random: Random,
+    pub(crate) chores: BTreeSet<Chore>,
+    pub(crate) now: Timestamp,
+}
+
+impl State {
+    pub(crate) fn new(window: usize, seed: u64, now: Timestamp) -> Self {
+        let mut store = Store::new(window);
+        let registry = Registry::new(&mut store);
+        Self { store, registry, random: Random::new(seed), chores: BTreeSet::new(), now }
+    }
+
+    /// The present version of an object.
+    pub(crate) fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Object>> {
+        self.store.get(kind.table, &Key::new(namespace, name)).cloned()
+    }
+
+    /// Writes an object, new or changed.
+    pub(crate) fn write(&mut self, kind: &Kind, value: Value) -> Arc<Object> {
+        after_write(self, kind, &value);
+        if is_definition(kind) && value["metadata"]["deletionTimestamp"].is_null() {
+            self.serve(&value);
+        }
+        self.store.put(kind.table, value, &kind.fields())
+    }
+
+    /// Removes an object; `last` is the state that watchers see at the end.
+    pub(crate) fn erase(&mut self, kind: &Kind, last: Value) -> Arc<Object> {
+        if is_definition(kind) {
+            let text = |path: &str| last.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+            self.registry.undefine(&text("/spec/group"), &text("/spec/names/plural"));
+        }
+        let gone = self.store.remove(kind.table, last, &kind.fields());
+        after_erase(self, kind, &gone);
+        gone
+    }
+
+    /// The time as objects carry it.
+    pub(crate) fn time(&self) -> String {
+        clock::seconds(self.now)
+    }
+
+    fn serve(&mut self, definition: &Value) {
+        // A definition that cannot be served was refused by its check.
+        if let Ok(definition) = Definition::of(definition) {
+            self.registry.define(&mut self.store, definition);
+        }
+    }
+}
+
+fn is_definition(kind: &Kind) -> bool {
+    *kind.plural == *"customresourcedefinitions" && *kind.group == *"apiextensions.k8s.io"
+}

@@ -1,0 +1,176 @@
+//! Update: one road for PUT and PATCH, for the object and its status.
+
+use serde_json::{Value, json};
+
+use super::admission;
+use super::answer::{Answer, printed};
+use super::body::{self, Read};
+use super::create;
+use super::failure::Failure;
+use super::query::{Query, WriteOptions};
+use super::request::Target;
+use super::state::State;
+use crate::kinds::{Kind, check_metadata, check_metadata_update};
+use crate::schema::FieldError;
+use crate::store::Object;
+
+/// Which part of an object a request may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Main,
+    Status,
+}
+
+/// Replaces an object, or its status.
+pub(crate) fn update(
+    state: &mut State,
+    kind: &Kind,
+    target: &Target,
+    query: &Query,
+    bytes: &[u8],
+    part: Part,
+) -> Result<Answer, Failure> {
+    let options = WriteOptions::read(query, "UpdateOptions")?;
+    let Read { mut value, warnings } = body::read(kind, bytes, options.unknown_fields)?;
+    same_name(target, &value)?;
+    create::place(kind, target, &mut value)?;
+    let Some(old) = state.get(kind, &target.namespace, &target.name) else {
+        if part == Part::Main && kind.creates_on_update() {
+            return Ok(create::insert(state, kind, target, value, options.dry_run)?.with_warnings(warnings));
+        }
+        return Err(Failure::not_found(kind.about(), &target.name));
+    };
+    same_uid(kind, &value, &old)?;
+    Ok(replace(state, kind, &old, value, part, options.dry_run)?.with_warnings(warnings))
+}
+
+fn same_name(target: &Target, value: &Value) -> Result<(), Failure> {
+    match value["metadata"]["name"].as_str().unwrap_or_default() {
+        "" => Err(Failure::bad_request("the name of the object must be provided")),
+        name if *name == *target.name => Ok(()),
+        name => Err(Failure::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            target.name
+        ))),
+    }
+}
+
+fn same_uid(kind: &Kind, value: &Value, old: &Object) -> Result<(), Failure> {
+    match value["metadata"]["uid"].as_str() {
+        Some(uid) if !uid.is_empty() && *uid != *old.uid => {
+            let key = format!("{}/{}/{}", kind.plural, old.key.namespace, old.key.name);
+            let why = format!(
+                "StorageError: invalid object, Code: 4, Key: /registry/{key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                old.uid
+            );
+            Err(Failure::conflict(kind.about(), &old.key.name, why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Puts a new version in the place of the old one, if it keeps the rules.
+pub(crate) fn replace(
+    state: &mut State,
+    kind: &Kind,
+    old: &Object,
+    mut value: Value,
+    part: Part,
+    dry_run: bool,
+) -> Result<Answer, Failure> {
+    let was = old.value();
+    let name = &old.key.name;
+    same_revision(kind, &mut value, &was, old)?;
+    keep_system_fields(&mut value, &was);
+    kind.complete(&mut value);
+    match part {
+        Part::Main => {
+            kind.on_update(&mut value, &was);
+            admission::on_update(state, kind, &value)?;
+        }
+        Part::Status => kind.on_status(&mut value, &was),
+    }
+    let mut errors = check_metadata(&value, kind.namespaced, kind.name_rule());
+    errors.extend(check_metadata_update(&value, &was));
+    errors.extend(match part {
+        Part::Main => kind.check_update(&value, &was),
+        Part::Status => kind.check_status(&value, &was),
+    });
+    if !errors.is_empty() {
+        return Err(Failure::invalid(kind.about_kind(), name, &errors));
+    }
+    if dry_run {
+        return Ok(Answer::Json { code: 200, text: printed(&kind.show(value)), warnings: Vec::new() });
+    }
+    if value == was {
+        return Ok(Answer::object(200, kind, old));
+    }
+    let object = if is_done(&value) { state.erase(kind, value) } else { state.write(kind, value) };
+    Ok(Answer::object(200, kind, &object))
+}
+
+/// The revision in the object, if there is one, must be the latest.
+fn same_revision(kind: &Kind, value: &mut Value, was: &Value, old: &Object) -> Result<(), Failure> {
+    match value["metadata"]["resourceVersion"].as_str().unwrap_or_default() {
+        "" | "0" if kind.overwrites() => {
+            value["metadata"]["resourceVersion"] = was["metadata"]["resourceVersion"].clone();
+            Ok(())
+        }
+        "" => {
+            let error = FieldError::invalid("metadata.resourceVersion", json!(0), "must be specified for an update");
+            Err(Failure::invalid(kind.about_kind(), &old.key.name, &[error]))
+        }
+        written if was["metadata"]["resourceVersion"] == *written => Ok(()),
+        written if written.parse::<u64>().is_err() => {
+            let detail = format!("strconv.ParseUint: parsing {written:?}: invalid syntax");
+            let error = FieldError::invalid("metadata.resourceVersion", written, detail);
+            Err(Failure::invalid(kind.about_kind(), &old.key.name, &[error]))
+        }
+        _ => Err(Failure::modified(kind.about(), &old.key.name)),
+    }
+}
+
+/// What no update changes.
+fn keep_system_fields(value: &mut Value, was: &Value) {
+    let old = &was["metadata"];
+    let Some(metadata) = value["metadata"].as_object_mut() else { return };
+    for field in ["selfLink", "managedFields"] {
+        metadata.remove(field);
+    }
+    for field in ["generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        match old.get(field) {
+            Some(kept) => metadata.insert(field.to_owned(), kept.clone()),
+            None => metadata.remove(field),
+        };
+    }
+    for field in ["uid", "name", "namespace"] {
+        let written = metadata.get(field).and_then(Value::as_str).unwrap_or_default();
+        if written.is_empty()
+            && let Some(kept) = old.get(field)
+        {
+            metadata.insert(field.to_owned(), kept.clone());
+        }
+    }
+    for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
+        let empty = |value: &Value| {
+            value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(serde_json::Map::is_empty)
+        };
+        if metadata.get(field).is_some_and(empty) {
+            metadata.remove(field);
+        }
+    }
+}
+
+/// Whether nothing holds a deleted object any more.
+fn is_done(value: &Value) -> bool {
+    let metadata = &value["metadata"];
+    let held = metadata["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty());
+    let grace = metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
+    metadata["deletionTimestamp"].is_string() && !held && grace == 0 && !is_terminating_namespace(value)
+}
+
+/// A namespace is held by its contents, which the finalizers in its spec stand for.
+fn is_terminating_namespace(value: &Value) -> bool {
+    value["kind"] == "Namespace"
+        && value["spec"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty())
+}

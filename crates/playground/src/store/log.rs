@@ -1,0 +1,82 @@
+//! What happened to one table, for watchers and for reading the past.
+//!
+//! A window of the latest changes is kept; what is older is compacted away. Invariants: revisions rise; every change
+//! after `dropped` is there; `compacted` is at least `dropped`. It must not know who reads it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use super::object::{Key, Object};
+
+/// One change of one object.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) revision: u64,
+    /// The object before, unless it is new.
+    pub(crate) before: Option<Arc<Object>>,
+    /// The object after; if it is gone, its last state stamped with the revision of its end.
+    pub(crate) now: Arc<Object>,
+    pub(crate) gone: bool,
+}
+
+/// The past that was asked for has been compacted away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooOld {
+    /// The oldest revision that can still be read.
+    pub(crate) oldest: u64,
+}
+
+/// The latest changes of a table.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    changes: VecDeque<Change>,
+    /// The past up to here can no longer be asked for.
+    compacted: u64,
+    /// The newest change that is no longer here. Who has seen it can read on.
+    dropped: u64,
+}
+
+impl Log {
+    /// Adds a change, and forgets the oldest ones beyond the window.
+    pub(crate) fn push(&mut self, change: Change, window: usize) {
+        debug_assert!(self.changes.back().is_none_or(|last| last.revision < change.revision));
+        self.changes.push_back(change);
+        while self.changes.len() > window {
+            self.dropped = self.changes.pop_front().map_or(self.dropped, |oldest| oldest.revision);
+            self.compacted = self.compacted.max(self.dropped);
+        }
+    }
+
+    /// Forgets everything up to `revision`.
+    pub(crate) fn compact(&mut self, revision: u64) {
+        let keep = self.changes.partition_point(|change| change.revision <= revision);
+        self.dropped = self.changes.drain(..keep).next_back().map_or(self.dropped, |newest| newest.revision);
+        self.compacted = self.compacted.max(revision);
+    }
+
+    /// The changes after `revision` for somebody who has seen everything up to it, at most `most`.
+    pub(crate) fn since(&self, revision: u64, most: usize) -> Result<Vec<Change>, TooOld> {
+        if revision < self.dropped {
+            return Err(TooOld { oldest: self.compacted });
+        }
+        let start = self.changes.partition_point(|change| change.revision <= revision);
+        Ok(self.changes.iter().skip(start).take(most).cloned().collect())
+    }
+
+    /// Turns the present state of a table into the state at `revision`.
+    pub(crate) fn rewind(&self, objects: &mut BTreeMap<Key, Arc<Object>>, revision: u64) -> Result<(), TooOld> {
+        self.reaches(revision)?;
+        for change in self.changes.iter().rev().take_while(|change| change.revision > revision) {
+            match &change.before {
+                Some(before) => objects.insert(before.key.clone(), Arc::clone(before)),
+                None => objects.remove(&change.now.key),
+            };
+        }
+        Ok(())
+    }
+
+    /// Whether the past from `revision` on can be asked for.
+    pub(crate) fn reaches(&self, revision: u64) -> Result<(), TooOld> {
+        if revision < self.compacted { Err(TooOld { oldest: self.compacted }) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,183 @@
+//! All objects, in tables, under one counter of revisions, with the latest changes of each table.
+//!
+//! Invariants: every change takes the next revision; an object's `resourceVersion` is the revision of its last
+//! change; the owner index knows exactly the owners named by present objects.
+//! It must not know kinds, verbs or clocks: whoever writes has checked what it writes.
+
+mod log;
+mod object;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::sync::watch;
+
+pub(crate) use log::{Change, TooOld};
+pub(crate) use object::{Key, Object};
+
+use log::Log;
+
+/// A table's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct TableId(usize);
+
+/// The first revision: what an empty server answers lists with.
+const FIRST_REVISION: u64 = 1;
+
+#[derive(Debug)]
+struct Table {
+    objects: BTreeMap<Key, Arc<Object>>,
+    log: Log,
+    /// The revision of the last change, for those who wait for the next.
+    changed: watch::Sender<u64>,
+}
+
+/// All objects.
+#[derive(Debug)]
+pub(crate) struct Store {
+    revision: u64,
+    tables: Vec<Table>,
+    /// Owner UID to the objects that name it.
+    dependents: BTreeMap<Box<str>, BTreeSet<(TableId, Key)>>,
+    /// UID to place, of all present objects.
+    places: BTreeMap<Box<str>, (TableId, Key)>,
+    window: usize,
+}
+
+impl Store {
+    /// An empty store that remembers the last `window` changes of each table.
+    pub(crate) fn new(window: usize) -> Self {
+        Self {
+            revision: FIRST_REVISION,
+            tables: Vec::new(),
+            dependents: BTreeMap::new(),
+            places: BTreeMap::new(),
+            window,
+        }
+    }
+
+    /// A new, empty table. Nobody can ask for its past before now.
+    pub(crate) fn add_table(&mut self) -> TableId {
+        let changed = watch::Sender::new(self.revision);
+        self.tables.push(Table { objects: BTreeMap::new(), log: Log::default(), changed });
+        TableId(self.tables.len() - 1)
+    }
+
+    /// The revision of the last change.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// The present version of an object.
+    pub(crate) fn get(&self, table: TableId, key: &Key) -> Option<&Arc<Object>> {
+        self.tables[table.0].objects.get(key)
+    }
+
+    /// The present object with this UID, in whatever table.
+    pub(crate) fn find(&self, uid: &str) -> Option<(TableId, &Arc<Object>)> {
+        let (table, key) = self.places.get(uid)?;
+        self.get(*table, key).map(|object| (*table, object))
+    }
+
+    /// The objects that name this UID as an owner.
+    pub(crate) fn dependents(&self, uid: &str) -> impl Iterator<Item = (TableId, &Arc<Object>)> {
+        let places = self.dependents.get(uid).into_iter().flatten();
+        places.filter_map(|(table, key)| self.get(*table, key).map(|object| (*table, object)))
+    }
+
+    /// The present objects of a table, or of one namespace of it, in the order of their keys.
+    pub(crate) fn list(&self, table: TableId, namespace: Option<&str>) -> impl Iterator<Item = &Arc<Object>> {
+        let objects = &self.tables[table.0].objects;
+        let start = Key::first_of(namespace.unwrap_or_default());
+        let inside = move |key: &Key| namespace.is_none_or(|namespace| *key.namespace == *namespace);
+        objects.range(start..).take_while(move |(key, _)| inside(key)).map(|(_, object)| object)
+    }
+
+    /// Whether a table is today as it was at `revision`.
+    pub(crate) fn is_unchanged_since(&self, table: TableId, revision: u64) -> bool {
+        *self.tables[table.0].changed.borrow() <= revision
+    }
+
+    /// The objects of a table as they were at `revision`.
+    pub(crate) fn list_at(&self, table: TableId, revision: u64) -> Result<BTreeMap<Key, Arc<Object>>, TooOld> {
+        let table = &self.tables[table.0];
+        let mut objects = table.objects.clone();
+        table.log.rewind(&mut objects, revision)?;
+        Ok(objects)
+    }
+
+    /// Whether somebody may start to read a table's changes at `revision`.
+    pub(crate) fn reaches(&self, table: TableId, revision: u64) -> Result<(), TooOld> {
+        self.tables[table.0].log.reaches(revision)
+    }
+
+    /// The changes of a table after `revision` for somebody who has read up to it, at most `most`.
+    pub(crate) fn since(&self, table: TableId, revision: u64, most: usize) -> Result<Vec<Change>, TooOld> {
+        self.tables[table.0].log.since(revision, most)
+    }
+
+    /// Tells of every later change of a table.
+    pub(crate) fn subscribe(&self, table: TableId) -> watch::Receiver<u64> {
+        self.tables[table.0].changed.subscribe()
+    }
+
+    /// Forgets what happened up to now: watches and lists from before start with 410.
+    pub(crate) fn compact(&mut self) {
+        let revision = self.revision;
+        for table in &mut self.tables {
+            table.log.compact(revision);
+        }
+    }
+
+    /// Writes a new object or a new version of one.
+    pub(crate) fn put(&mut self, table: TableId, value: Value, selectable: &[impl AsRef<str>]) -> Arc<Object> {
+        let now = Arc::new(Object::file(value, self.revision + 1, selectable));
+        let before = self.tables[table.0].objects.insert(now.key.clone(), Arc::clone(&now));
+        if let Some(before) = &before {
+            self.forget(table, before);
+        }
+        self.remember(table, &now);
+        self.record(table, before, &now, false);
+        now
+    }
+
+    /// Removes an object; `last` is the state that watchers see at the end.
+    pub(crate) fn remove(&mut self, table: TableId, last: Value, selectable: &[impl AsRef<str>]) -> Arc<Object> {
+        let last = Arc::new(Object::file(last, self.revision + 1, selectable));
+        let before = self.tables[table.0].objects.remove(&last.key);
+        let before = before.expect("only present objects are removed");
+        self.forget(table, &before);
+        self.record(table, Some(before), &last, true);
+        last
+    }
+
+    fn record(&mut self, table: TableId, before: Option<Arc<Object>>, now: &Arc<Object>, gone: bool) {
+        self.revision += 1;
+        let change = Change { revision: self.revision, before, now: Arc::clone(now), gone };
+        let table = &mut self.tables[table.0];
+        table.log.push(change, self.window);
+        table.changed.send_replace(self.revision);
+    }
+
+    fn remember(&mut self, table: TableId, object: &Object) {
+        self.places.insert(object.uid.clone(), (table, object.key.clone()));
+        for owner in &object.owners {
+            self.dependents.entry(owner.uid.clone()).or_default().insert((table, object.key.clone()));
+        }
+    }
+
+    fn forget(&mut self, table: TableId, object: &Object) {
+        self.places.remove(&object.uid);
+        for owner in &object.owners {
+            let Some(places) = self.dependents.get_mut(&owner.uid) else { continue };
+            places.remove(&(table, object.key.clone()));
+            if places.is_empty() {
+                self.dependents.remove(&owner.uid);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! One version of one object: its text as clients get it, and a card with what the server looks for in it.
+//!
+//! A stored object never changes: a new version is a new one. The text holds everything; the card saves
+//! parsing it for selectors, owners and deletion. It must not know kinds.
+
+use std::cmp::Ordering;
+
+use bytes::Bytes;
+use muster_api::selector::Labels;
+use serde_json::Value;
+
+/// Where an object stands in its table. Objects without a namespace have an empty one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Key {
+    pub(crate) namespace: Box<str>,
+    pub(crate) name: Box<str>,
+}
+
+impl Key {
+    pub(crate) fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+
+    /// The key before all others of a namespace.
+    pub(crate) fn first_of(namespace: &str) -> Self {
+        Self::new(namespace, "")
+    }
+
+    /// How this key stands to a list that ended at `last`.
+    pub(crate) fn is_after(&self, last: &Key) -> bool {
+        self.cmp(last) == Ordering::Greater
+    }
+}
+
+/// An owner that an object names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) uid: Box<str>,
+    /// Whether the owner's foreground deletion waits for this object.
+    pub(crate) blocks: bool,
+}
+
+/// One version of an object.
+#[derive(Debug)]
+pub(crate) struct Object {
+    pub(crate) key: Key,
+    pub(crate) revision: u64,
+    pub(crate) uid: Box<str>,
+    pub(crate) labels: Labels,
+    /// The values of the fields that the kind lets selectors ask for, in the kind's order.
+    pub(crate) fields: Box<[Box<str>]>,
+    pub(crate) owners: Box<[Owner]>,
+    pub(crate) finalizers: Box<[Box<str>]>,
+    /// Whether it has a deletion timestamp.
+    pub(crate) deleting: bool,
+    /// The object as JSON.
+    pub(crate) text: Bytes,
+}
+
+impl Object {
+    /// Stamps `value` with the revision and files it.
+    ///
+    /// The value must be a JSON object with `metadata`; the server makes sure of it when it decodes.
+    pub(crate) fn file(mut value: Value, revision: u64, selectable: &[impl AsRef<str>]) -> Self {
+        value["metadata"]["resourceVersion"] = Value::String(revision.to_string());
+        let metadata = &value["metadata"];
+        let text_of = |field: &str| metadata[field].as_str().unwrap_or_default();
+        let labels = metadata["labels"].as_object().into_iter().flatten();
+        Self {
+            key: Key::new(text_of("namespace"), text_of("name")),
+            revision,
+            uid: text_of("uid").into(),
+            labels: labels.map(|(key, text)| (key.clone(), text.as_str().unwrap_or_default().to_owned())).collect(),
+            fields: selectable.iter().map(|path| field_text(&value, path.as_ref()).into()).collect(),
+            owners: list(&metadata["ownerReferences"])
+                .map(|owner| Owner {
+                    uid: owner["uid"].as_str().unwrap_or_default().into(),
+                    blocks: owner["blockOwnerDeletion"].as_bool().unwrap_or_default(),
+                })
+                .collect(),
+            finalizers: list(&metadata["finalizers"]).filter_map(Value::as_str).map(Into::into).collect(),
+            deleting: metadata["deletionTimestamp"].is_string(),
+            text: serde_json::to_vec(&value).expect("a JSON value can be printed").into(),
+        }
+    }
+
+    /// The object as a value, to change it.
+    pub(crate) fn value(&self) -> Value {
+        serde_json::from_slice(&self.text).expect("the text was printed from a value")
+    }
+
+    /// Whether it carries this finalizer.
+    pub(crate) fn has_finalizer(&self, name: &str) -> bool {
+        self.finalizers.iter().any(|finalizer| **finalizer == *name)
+    }
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// What a field selector compares: the text at a dotted path, empty if there is nothing.
+pub(crate) fn field_text(value: &Value, path: &str) -> String {
+    let found = path.split('.').try_fold(value, |inner, step| inner.get(step));
+    match found {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Bool(truth)) => truth.to_string(),
+        Some(Value::Number(number)) => number.to_string(),
+        _ => String::new(),
+    }
+}

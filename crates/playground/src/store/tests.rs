@@ -1,0 +1,65 @@
+//! The store by itself: revisions, the past, owners.
+
+use serde_json::json;
+
+use super::*;
+
+const NO_FIELDS: [&str; 0] = [];
+
+fn object(name: &str, label: &str, owner: Option<&str>) -> Value {
+    let owners: Vec<Value> = owner.map(|uid| json!({"uid": uid, "blockOwnerDeletion": true})).into_iter().collect();
+    json!({"metadata": {"namespace": "n", "name": name, "uid": name, "labels": {"l": label}, "ownerReferences": owners}})
+}
+
+fn labels(objects: &BTreeMap<Key, Arc<Object>>) -> Vec<String> {
+    objects.values().map(|object| format!("{}={}", object.key.name, object.labels["l"])).collect()
+}
+
+#[test]
+fn the_past_can_be_read_until_it_is_compacted() {
+    let mut store = Store::new(100);
+    let table = store.add_table();
+    let first = store.put(table, object("a", "1", None), &NO_FIELDS).revision;
+    let second = store.put(table, object("b", "1", None), &NO_FIELDS).revision;
+    let third = store.put(table, object("a", "2", None), &NO_FIELDS).revision;
+    let fourth = store.remove(table, object("b", "1", None), &NO_FIELDS).revision;
+    assert_eq!([first, second, third, fourth], [2, 3, 4, 5]);
+    assert_eq!(labels(&store.list_at(table, first).unwrap()), ["a=1"]);
+    assert_eq!(labels(&store.list_at(table, second).unwrap()), ["a=1", "b=1"]);
+    assert_eq!(labels(&store.list_at(table, third).unwrap()), ["a=2", "b=1"]);
+    assert_eq!(labels(&store.list_at(table, fourth).unwrap()), ["a=2"]);
+    let told: Vec<(u64, bool)> =
+        store.since(table, second, 10).unwrap().iter().map(|change| (change.revision, change.gone)).collect();
+    assert_eq!(told, [(third, false), (fourth, true)]);
+    store.compact();
+    assert_eq!(store.list_at(table, third).unwrap_err(), TooOld { oldest: fourth });
+    assert_eq!(store.since(table, fourth, 10).unwrap().len(), 0, "who has seen everything reads on");
+    assert!(store.since(table, third, 10).is_err());
+}
+
+#[test]
+fn the_window_bounds_what_is_kept() {
+    let mut store = Store::new(3);
+    let table = store.add_table();
+    for turn in 0..10 {
+        store.put(table, object("a", &turn.to_string(), None), &NO_FIELDS);
+    }
+    assert!(store.since(table, 7, 10).is_err());
+    assert_eq!(store.since(table, 8, 10).unwrap().len(), 3);
+}
+
+#[test]
+fn owners_know_their_dependents() {
+    let mut store = Store::new(10);
+    let (owners, dependents) = (store.add_table(), store.add_table());
+    store.put(owners, object("o", "", None), &NO_FIELDS);
+    store.put(dependents, object("d", "", Some("o")), &NO_FIELDS);
+    let of = |store: &Store| store.dependents("o").map(|(_, object)| object.key.name.to_string()).collect::<Vec<_>>();
+    assert_eq!(of(&store), ["d"]);
+    store.put(dependents, object("d", "", None), &NO_FIELDS);
+    assert_eq!(of(&store), [""; 0]);
+    store.put(dependents, object("d", "", Some("o")), &NO_FIELDS);
+    store.remove(dependents, object("d", "", Some("o")), &NO_FIELDS);
+    assert_eq!(of(&store), [""; 0]);
+    assert!(store.find("d").is_none() && store.find("o").is_some());
+}

@@ -1,0 +1,128 @@
+//! kube-rs works on the server unmodified: typed and dynamic objects, watchers, reflectors, the recorder.
+
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::{Binding, Node, Pod};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use muster_playground::{Server, Settings};
+use serde_json::json;
+
+fn server() -> Server {
+    let start = "2026-01-01T00:00:00Z".parse().expect("a date");
+    Server::start(Settings { start: Some(start), ..Settings::default() })
+}
+
+fn pod(name: &str) -> Pod {
+    serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "a"}},
+        "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1000m"}}}]},
+    }))
+    .expect("a pod")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_made_bound_and_deleted() {
+    let client = server().client();
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let made = pods.create(&PostParams::default(), &pod("p")).await.expect("a pod");
+    assert_eq!(made.spec.as_ref().unwrap().scheduler_name.as_deref(), Some("default-scheduler"));
+    assert_eq!(made.status.as_ref().unwrap().phase.as_deref(), Some("Pending"));
+    let binding: Binding = serde_json::from_value(json!({
+        "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"},
+    }))
+    .unwrap();
+    let plain = PostParams::default();
+    let bind = || pods.create_subresource::<Binding, serde_json::Value>("binding", "p", &plain, &binding);
+    bind().await.expect("the first bind");
+    let refused = bind().await.expect_err("a second bind");
+    let kube::Error::Api(status) = refused else { panic!("{refused}") };
+    assert_eq!(status.code, 409);
+    assert_eq!(
+        status.message,
+        "Operation cannot be fulfilled on pods/binding \"p\": pod p is already assigned to node \"n\""
+    );
+    let deleted = pods.delete("p", &DeleteParams::default()).await.expect("a delete");
+    let waiting = deleted.left().expect("the pod has time to stop");
+    assert_eq!(waiting.metadata.deletion_grace_period_seconds, Some(30));
+    pods.delete("p", &DeleteParams::default().grace_period(0)).await.expect("the kubelet's delete");
+    assert!(pods.get_opt("p").await.expect("an answer").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn watchers_see_every_change() {
+    let server = server();
+    let pods: Api<Pod> = Api::default_namespaced(server.client());
+    pods.create(&PostParams::default(), &pod("first")).await.unwrap();
+    for streaming in [false, true] {
+        let config = if streaming { watcher::Config::default().streaming_lists() } else { watcher::Config::default() };
+        let mut events = std::pin::pin!(watcher(pods.clone(), config).default_backoff());
+        let mut seen = Vec::new();
+        let name = format!("second-{streaming}");
+        for step in 0..6 {
+            let event = events.try_next().await.expect("an event").expect("no end");
+            seen.push(match event {
+                watcher::Event::Init => "init".to_owned(),
+                watcher::Event::InitApply(pod) => format!("there {}", pod.metadata.name.unwrap()),
+                watcher::Event::InitDone => "done".to_owned(),
+                watcher::Event::Apply(pod) => format!("apply {}", pod.metadata.name.unwrap()),
+                watcher::Event::Delete(pod) => format!("delete {}", pod.metadata.name.unwrap()),
+            });
+            match step {
+                2 => drop(pods.create(&PostParams::default(), &pod(&name)).await.unwrap()),
+                3 => drop(pods.delete(&name, &DeleteParams::default()).await.unwrap()),
+                _ => {}
+            }
+        }
+        let apply = format!("apply {name}");
+        let wanted = ["init", "there first", "done", &*apply, &*apply, &*format!("delete {name}")];
+        assert_eq!(seen, wanted, "streaming {streaming}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_hour_costs_nothing() {
+    let server = server();
+    let nodes: Api<Node> = Api::all(server.client());
+    let watching = tokio::spawn(watcher(nodes, watcher::Config::default()).take(100_000).count());
+    let began = std::time::Instant::now();
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(!watching.is_finished());
+    // No assertion on time: the bench tells it. This one would hang or spin if an idle watch cost anything.
+    println!("one virtual hour of an idle watch: {:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_are_read_in_pages_of_one_moment() {
+    let server = server();
+    let pods: Api<Pod> = Api::default_namespaced(server.client());
+    for index in 0..10 {
+        pods.create(&PostParams::default(), &pod(&format!("p{index}"))).await.unwrap();
+    }
+    let first = pods.list(&ListParams::default().limit(4)).await.unwrap();
+    assert_eq!(first.items.len(), 4);
+    assert_eq!(first.metadata.remaining_item_count, Some(6));
+    pods.delete("p5", &DeleteParams::default()).await.unwrap();
+    let token = first.metadata.continue_.unwrap();
+    let second = pods.list(&ListParams::default().continue_token(&token)).await.unwrap();
+    assert_eq!(second.items.len(), 6, "the page shows the moment of the first");
+    server.compact();
+    pods.create(&PostParams::default(), &pod("later")).await.unwrap();
+    let refused = pods.list(&ListParams::default().continue_token(&token)).await.expect_err("the past is gone");
+    let kube::Error::Api(status) = refused else { panic!("{refused}") };
+    assert_eq!((status.code, &*status.reason), (410, "Expired"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn patches_of_both_kinds() {
+    let pods: Api<Pod> = Api::default_namespaced(server().client());
+    pods.create(&PostParams::default(), &pod("p")).await.unwrap();
+    let merge = Patch::Merge(json!({"metadata": {"labels": {"app": null, "b": "c"}}}));
+    let merged = pods.patch("p", &PatchParams::default(), &merge).await.unwrap();
+    assert_eq!(merged.metadata.labels.unwrap().into_iter().collect::<Vec<_>>(), [("b".to_owned(), "c".to_owned())]);
+    let status = Patch::Merge(json!({"status": {"nominatedNodeName": "n"}, "spec": {"nodeName": "x"}}));
+    let nominated = pods.patch_status("p", &PatchParams::default(), &status).await.unwrap();
+    assert_eq!(nominated.status.unwrap().nominated_node_name.as_deref(), Some("n"));
+    assert_eq!(nominated.spec.unwrap().node_name, None);
+}

@@ -1,0 +1,90 @@
+//! Values of earlier answers in later requests of a story: `${step.path}`, and `{"$from": step, "$set": …}`.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+type Seen = BTreeMap<String, Value>;
+
+/// `a.b[0].c`; a key with dots in it is written `a['x.y/z']`.
+pub(crate) fn look<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    let mut value = value;
+    let mut rest = path;
+    while !rest.is_empty() {
+        if let Some(quoted) = rest.strip_prefix("['") {
+            let (key, after) = quoted.split_once("']")?;
+            (value, rest) = (value.get(key)?, after);
+        } else if let Some(index) = rest.strip_prefix('[') {
+            let (index, after) = index.split_once(']')?;
+            (value, rest) = (value.get(index.parse::<usize>().ok()?)?, after);
+        } else if let Some(after) = rest.strip_prefix('.') {
+            rest = after;
+        } else {
+            let end = rest.find(['.', '[']).unwrap_or(rest.len());
+            (value, rest) = (value.get(&rest[..end])?, &rest[end..]);
+        }
+    }
+    Some(value)
+}
+
+/// A request with everything it refers to put in.
+pub(crate) fn fill(value: &Value, seen: &Seen) -> Value {
+    match value {
+        Value::String(text) => fill_text(text, seen),
+        Value::Array(entries) => entries.iter().map(|entry| fill(entry, seen)).collect(),
+        Value::Object(fields) => match fields.get("$from").and_then(Value::as_str) {
+            Some(step) => edit(seen[step].clone(), value, seen),
+            None => fields.iter().map(|(key, value)| (key.clone(), fill(value, seen))).collect(),
+        },
+        other => other.clone(),
+    }
+}
+
+fn fill_text(text: &str, seen: &Seen) -> Value {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(start) = rest.find("${") {
+        let Some(length) = rest[start..].find('}') else { break };
+        let inside = &rest[start + 2..start + length];
+        let (step, path) = inside.split_once('.').unwrap_or((inside, ""));
+        let found = look(&seen[step], path).cloned().unwrap_or_default();
+        if start == 0 && start + length + 1 == text.len() && out.is_empty() {
+            return found;
+        }
+        out.push_str(&rest[..start]);
+        out.push_str(&found.as_str().map_or_else(|| found.to_string(), str::to_owned));
+        rest = &rest[start + length + 1..];
+    }
+    out.push_str(rest);
+    out.into()
+}
+
+fn edit(mut base: Value, spec: &Value, seen: &Seen) -> Value {
+    for (pointer, value) in spec["$set"].as_object().into_iter().flatten() {
+        let value = fill(value, seen);
+        let mut at = &mut base;
+        let steps: Vec<String> =
+            pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect();
+        for step in &steps[..steps.len() - 1] {
+            at = match at {
+                Value::Array(entries) => &mut entries[step.parse::<usize>().unwrap()],
+                other => &mut other[step],
+            };
+        }
+        let last = &steps[steps.len() - 1];
+        match at {
+            Value::Array(entries) if last == "-" => entries.push(value),
+            Value::Array(entries) => entries[last.parse::<usize>().unwrap()] = value,
+            other => other[last] = value,
+        }
+    }
+    for pointer in spec["$remove"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        let (parent, last) = pointer.rsplit_once('/').unwrap();
+        match base.pointer_mut(parent) {
+            Some(Value::Object(fields)) => drop(fields.remove(&last.replace("~1", "/").replace("~0", "~"))),
+            Some(Value::Array(entries)) => drop(entries.remove(last.parse().unwrap())),
+            _ => {}
+        }
+    }
+    base
+}

@@ -1,0 +1,180 @@
+//! What differs from run to run becomes a placeholder: UIDs, revisions, times, generated names.
+//!
+//! The same UID or revision gets the same number within a story, so that it is still told apart from others.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use jiff::{SpanRelativeTo, Timestamp, Unit};
+use regex::{Captures, Regex};
+use serde_json::{Map, Value};
+
+static UID: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b").unwrap());
+static TIME: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)").unwrap());
+static ABOUT_REVISIONS: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(?i)resource ?version|storage error|continue|object has been modified").unwrap());
+static CURRENT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"current: \d+").unwrap());
+static TOO_OLD: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"too old resource version: (\S+) \(\d+\)").unwrap());
+static SUFFIX: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[bcdfghjklmnpqrstvwxz2456789]{5}$").unwrap());
+
+/// Times further away than this were written by the story itself.
+const NEAR_HOURS: f64 = 36.0;
+
+pub(crate) struct Normal {
+    now: Timestamp,
+    uids: BTreeMap<String, String>,
+    revisions: BTreeMap<String, String>,
+    names: Vec<(String, String)>,
+}
+
+impl Normal {
+    pub(crate) fn new(now: Timestamp) -> Self {
+        Self { now, uids: BTreeMap::new(), revisions: BTreeMap::new(), names: Vec::new() }
+    }
+
+    /// Notes generated names.
+    pub(crate) fn learn(&mut self, value: &Value) {
+        match value {
+            Value::Object(fields) => {
+                let text = |field: &str| value["metadata"][field].as_str().unwrap_or_default().to_owned();
+                let (prefix, name) = (text("generateName"), text("name"));
+                let known = self.names.iter().any(|(old, _)| *old == name);
+                let suffix = name.len().checked_sub(5).and_then(|start| name.get(start..)).unwrap_or_default();
+                if !prefix.is_empty() && name.starts_with(&prefix) && !known && SUFFIX.is_match(suffix) {
+                    let shown = format!("{}<suffix:{}>", &name[..name.len() - 5], self.names.len() + 1);
+                    self.names.push((name, shown));
+                }
+                fields.values().for_each(|value| self.learn(value));
+            }
+            Value::Array(entries) => entries.iter().for_each(|entry| self.learn(entry)),
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, text: &str) -> String {
+        let mut uids = std::mem::take(&mut self.uids);
+        let mut shown = UID
+            .replace_all(text, |found: &Captures<'_>| {
+                if found[0].starts_with("00000000-") {
+                    found[0].to_owned()
+                } else {
+                    numbered(&mut uids, "uid", &found[0])
+                }
+            })
+            .into_owned();
+        self.uids = uids;
+        shown = TIME.replace_all(&shown, |found: &Captures<'_>| self.time(&found[0])).into_owned();
+        for (name, new) in &self.names {
+            shown = shown.replace(name, new);
+        }
+        if ABOUT_REVISIONS.is_match(&shown) {
+            for (revision, new) in &self.revisions {
+                shown = replace_number(&shown, revision, new);
+            }
+            shown = CURRENT.replace_all(&shown, "current: <rv>").into_owned();
+            shown = TOO_OLD.replace_all(&shown, "too old resource version: $1 (<rv>)").into_owned();
+        }
+        shown
+    }
+
+    fn time(&self, text: &str) -> String {
+        let Ok(time) = text.parse::<Timestamp>() else { return text.to_owned() };
+        let away = (time - self.now).total((Unit::Hour, SpanRelativeTo::days_are_24_hours())).unwrap_or(f64::MAX);
+        match (away.abs() > NEAR_HOURS, text.contains('.')) {
+            (true, _) => text.to_owned(),
+            (false, true) => "<microtime>".to_owned(),
+            (false, false) => "<time>".to_owned(),
+        }
+    }
+
+    /// An event of a watch.
+    pub(crate) fn event(&mut self, event: &Value) -> Value {
+        let mut event = event.clone();
+        let bookmark = event["type"] == "BOOKMARK";
+        if bookmark {
+            event["object"]["$bookmark"] = true.into();
+        }
+        let mut shown = self.value(&event);
+        if bookmark && let Some(object) = shown["object"].as_object_mut() {
+            object.remove("$bookmark");
+        }
+        shown
+    }
+
+    pub(crate) fn value(&mut self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => self.text(text).into(),
+            Value::Array(entries) => entries.iter().map(|entry| self.value(entry)).collect(),
+            Value::Object(fields) => self.object(value, fields),
+            other => other.clone(),
+        }
+    }
+
+    fn object(&mut self, value: &Value, fields: &Map<String, Value>) -> Value {
+        let collective = value["items"].is_array()
+            || ["Table", "Status"].iter().any(|kind| value["kind"] == **kind)
+            || fields.contains_key("$bookmark")
+            || !value["metadata"]["annotations"]["k8s.io/initial-events-end"].is_null();
+        let mut out = Map::new();
+        // Metadata last or first must not matter to the numbers: the real server prints it before spec and status.
+        let first = fields.iter().filter(|(key, _)| *key == "metadata");
+        let rest = fields.iter().filter(|(key, _)| *key != "metadata");
+        for (key, value) in first.chain(rest).filter(|(key, _)| *key != "managedFields") {
+            let shown = match (key.as_str(), value) {
+                ("metadata", Value::Object(metadata)) => self.metadata(metadata, collective),
+                _ => self.value(value),
+            };
+            out.insert(key.clone(), shown);
+        }
+        Value::Object(out)
+    }
+
+    fn metadata(&mut self, metadata: &Map<String, Value>, collective: bool) -> Value {
+        let mut out = Map::new();
+        let (revision, token) = (metadata.get("resourceVersion"), metadata.get("continue"));
+        let skipped = ["resourceVersion", "continue", "managedFields"];
+        // The UID first: the real server prints it before owner references.
+        let uid = metadata.iter().filter(|(key, _)| *key == "uid");
+        let rest = metadata.iter().filter(|(key, _)| *key != "uid" && !skipped.contains(&key.as_str()));
+        for (key, value) in uid.chain(rest) {
+            out.insert(key.clone(), self.value(value));
+        }
+        if let Some(Value::String(revision)) = revision {
+            let plain = revision.is_empty() || revision == "0" || !revision.bytes().all(|byte| byte.is_ascii_digit());
+            let shown = match (plain, collective) {
+                (true, _) => revision.clone(),
+                (false, true) => "<rv>".to_owned(),
+                (false, false) => numbered(&mut self.revisions, "rv", revision),
+            };
+            out.insert("resourceVersion".to_owned(), shown.into());
+        }
+        if let Some(Value::String(token)) = token {
+            out.insert("continue".to_owned(), if token.is_empty() { "" } else { "<continue>" }.into());
+        }
+        Value::Object(out)
+    }
+}
+
+fn numbered(numbers: &mut BTreeMap<String, String>, kind: &str, value: &str) -> String {
+    let next = numbers.len() + 1;
+    numbers.entry(value.to_owned()).or_insert_with(|| format!("<{kind}:{next}>")).clone()
+}
+
+/// Replaces a number that stands by itself.
+fn replace_number(text: &str, number: &str, new: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(start) = rest.find(number) {
+        let end = start + number.len();
+        let before = rest[..start].chars().next_back().or(out.chars().next_back());
+        let alone = !before.is_some_and(|c| c.is_alphanumeric() || "_:<".contains(c))
+            && !rest[end..].chars().next().is_some_and(|c| c.is_alphanumeric() || c == '_');
+        out.push_str(&rest[..start]);
+        out.push_str(if alone { new } else { number });
+        rest = &rest[end..];
+    }
+    out.push_str(rest);
+    out
+}

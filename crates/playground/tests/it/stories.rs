@@ -1,0 +1,318 @@
+//! The server answers as kube-apiserver 1.37.1 did: stories of requests, with the real server's answers stored.
+//!
+//! What differs from run to run is a placeholder on both sides (`normal`). A step that is known to differ is listed in
+//! `tests/known_differences.json` with its reason; one that is listed and does not differ is a failure too.
+//! `MUSTER_STORY=name` plays only stories whose name contains it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::body::Body;
+use futures::StreamExt;
+use http_body_util::BodyExt;
+use muster_playground::{Server, Settings};
+use serde_json::{Map, Value, json};
+
+use crate::fill::{fill, look};
+use crate::normal::Normal;
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
+}
+
+/// Story and step to the reason why it differs.
+type Known = BTreeMap<String, BTreeMap<String, String>>;
+
+#[tokio::test(start_paused = true)]
+async fn the_real_servers_answers() {
+    let only = std::env::var("MUSTER_STORY").ok();
+    let known: Known =
+        serde_json::from_str(&std::fs::read_to_string(folder("known_differences.json")).unwrap()).unwrap();
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(folder("stories")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    files.sort();
+    let (mut steps, mut wrong) = (0, Vec::new());
+    for path in files {
+        let story: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let name = story["name"].as_str().unwrap().to_owned();
+        if only.as_deref().is_some_and(|only| !name.contains(only)) {
+            continue;
+        }
+        let excused = known.get(&name).cloned().unwrap_or_default();
+        let found = play(&story).await;
+        steps += story["steps"].as_array().map_or(0, Vec::len);
+        let differing: BTreeSet<String> = found.iter().map(|difference| difference.step.clone()).collect();
+        let unexcused = found.into_iter().filter(|difference| !excused.contains_key(&difference.step));
+        wrong.extend(unexcused.map(|difference| difference.text));
+        let stale = excused.keys().filter(|step| !differing.contains(*step));
+        wrong.extend(stale.map(|step| format!("{name} step {step} is listed as different and is not")));
+    }
+    println!("{steps} steps, {} wrong", wrong.len());
+    assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+struct Difference {
+    step: String,
+    text: String,
+}
+
+/// What a watch that runs beside the story has told so far.
+type Lines = Arc<Mutex<Vec<Value>>>;
+
+async fn play(story: &Value) -> Vec<Difference> {
+    let server = Server::start(Settings::default());
+    let mut normal = Normal::new(server.now());
+    let mut seen: BTreeMap<String, Value> = BTreeMap::new();
+    let mut watches: BTreeMap<String, Lines> = BTreeMap::new();
+    let mut differences = Vec::new();
+    for (index, step) in story["steps"].as_array().unwrap().iter().enumerate() {
+        if let Some(pause) = step["pauseMs"].as_u64() {
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+        }
+        let answer = if step["watch"].is_object() {
+            let asked = fill(&step["watch"], &seen);
+            watch(&server, &asked, &mut watches, &mut normal).await
+        } else {
+            let asked = fill(&step["do"], &seen);
+            let (answer, raw) = request_until(&server, &asked, &step["until"]).await;
+            if let Some(id) = step["id"].as_str() {
+                seen.insert(id.to_owned(), raw);
+            }
+            normal.learn(&answer["body"]);
+            shown(&mut normal, &answer)
+        };
+        let unstable = step["unstable"].as_array().into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>();
+        let mut lines = Vec::new();
+        compare(&comparable(&step["answer"]), &comparable(&answer), "", &unstable, &mut lines);
+        if !lines.is_empty() {
+            differences.push(difference(story, index, step, &lines));
+        }
+    }
+    differences
+}
+
+fn difference(story: &Value, index: usize, step: &Value, lines: &[String]) -> Difference {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let asked = &step[if step["do"].is_object() { "do" } else { "watch" }];
+    let number = (index + 1).to_string();
+    let head = format!(
+        "{} step {number}: {} {} {}",
+        text(&story["name"]),
+        text(&asked["method"]),
+        text(&asked["path"]),
+        text(&step["note"])
+    );
+    Difference { step: number, text: format!("{head}\n    {}", lines.join("\n    ")) }
+}
+
+fn shown(normal: &mut Normal, answer: &Value) -> Value {
+    let mut shown = normal.value(answer);
+    shown["contentType"] = answer["contentType"].clone();
+    shown
+}
+
+/// What is the same for every answer and is not compared; COMPATIBILITY.md lists it.
+fn comparable(answer: &Value) -> Value {
+    let mut answer = answer.clone();
+    if let Some(fields) = answer.as_object_mut() {
+        // How long a stream was watched is the recorder's matter.
+        fields.remove("closed");
+    }
+    // Items of lists of built-in kinds do not repeat their kind on the real server.
+    if let Some(items) = answer.pointer_mut("/body/items").and_then(Value::as_array_mut) {
+        for item in items.iter_mut().filter_map(Value::as_object_mut) {
+            item.remove("kind");
+            item.remove("apiVersion");
+        }
+    }
+    strip_nulls(&mut answer);
+    answer
+}
+
+/// Null and left out are the same to every reader of JSON into types.
+fn strip_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields.values_mut().for_each(strip_nulls);
+        }
+        Value::Array(entries) => entries.iter_mut().for_each(strip_nulls),
+        _ => {}
+    }
+}
+
+fn compare(real: &Value, ours: &Value, path: &str, unstable: &[&str], lines: &mut Vec<String>) {
+    if unstable.iter().any(|start| path.starts_with(start)) {
+        return;
+    }
+    match (real, ours) {
+        (Value::Object(real), Value::Object(ours)) => {
+            let keys: BTreeSet<&String> = real.keys().chain(ours.keys()).collect();
+            for key in keys {
+                let path = format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"));
+                let of = |fields: &Map<String, Value>| fields.get(key).cloned().unwrap_or_default();
+                compare(&of(real), &of(ours), &path, unstable, lines);
+            }
+        }
+        (Value::Array(real), Value::Array(ours)) if real.len() == ours.len() => {
+            for (index, (real, ours)) in real.iter().zip(ours).enumerate() {
+                compare(real, ours, &format!("{path}/{index}"), unstable, lines);
+            }
+        }
+        _ if real == ours => {}
+        _ => lines.push(format!("{path}: real {real}, ours {ours}")),
+    }
+}
+
+async fn request_until(server: &Server, asked: &Value, until: &Value) -> (Value, Value) {
+    const ATTEMPTS: usize = 200;
+    for _ in 0..ATTEMPTS {
+        let (answer, raw) = request(server, asked).await;
+        if until.is_null() || holds(until, &answer) {
+            return (answer, raw);
+        }
+        tokio::time::sleep(Duration::from_millis(150)).await;
+    }
+    request(server, asked).await
+}
+
+fn holds(until: &Value, answer: &Value) -> bool {
+    if !until["code"].is_null() && until["code"] != answer["code"] {
+        return false;
+    }
+    let Some(path) = until["path"].as_str() else { return true };
+    let value = look(&answer["body"], path).cloned().unwrap_or_default();
+    (until["equals"].is_null() || value == until["equals"])
+        && until["exists"].as_bool().is_none_or(|exists| value.is_null() != exists)
+}
+
+fn body_of(asked: &Value) -> Option<Vec<u8>> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    if !asked["body"].is_null() {
+        return Some(asked["body"].to_string().into_bytes());
+    }
+    if asked["bodyText"].is_string() {
+        return Some(text(&asked["bodyText"]).into_bytes());
+    }
+    let repeat = &asked["bodyRepeat"];
+    let count = repeat["count"].as_u64()? as usize;
+    let parts = [
+        text(&repeat["before"]),
+        text(&repeat["unit"]).repeat(count),
+        text(&repeat["middle"]),
+        text(&repeat["unitAfter"]).repeat(count),
+        text(&repeat["after"]),
+    ];
+    Some(parts.concat().into_bytes())
+}
+
+fn build(asked: &Value) -> http::Request<Body> {
+    let path = asked["path"].as_str().unwrap_or_default();
+    let path: String = path
+        .bytes()
+        .map(|byte| match byte {
+            b' ' | b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' | 128.. => format!("%{byte:02X}"),
+            _ => char::from(byte).to_string(),
+        })
+        .collect();
+    let mut request = http::Request::builder().method(asked["method"].as_str().unwrap_or("GET")).uri(path);
+    request = request.header("Accept", asked["accept"].as_str().unwrap_or("application/json"));
+    let body = body_of(asked);
+    let written = asked["contentType"].as_str();
+    if let Some(content_type) = written.filter(|text| !text.is_empty()) {
+        request = request.header("Content-Type", content_type);
+    } else if body.is_some() && written != Some("") {
+        request = request.header("Content-Type", "application/json");
+    }
+    request.body(body.map_or_else(Body::empty, Body::from)).unwrap()
+}
+
+async fn request(server: &Server, asked: &Value) -> (Value, Value) {
+    let response = server.answer(build(asked)).await;
+    let mut answer = head(&response);
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    if answer["contentType"].as_str().unwrap_or_default().contains("json") {
+        let raw: Value = serde_json::from_str(&text).unwrap();
+        answer["body"] = raw.clone();
+        (answer, raw)
+    } else {
+        answer["text"] = json!(text);
+        (answer, json!(text))
+    }
+}
+
+fn head(response: &http::Response<Body>) -> Value {
+    let mut answer = json!({
+        "code": response.status().as_u16(),
+        "contentType": response.headers().get("Content-Type").map(|value| value.to_str().unwrap()),
+    });
+    let mut kept = Map::new();
+    for name in ["Retry-After", "Warning", "Allow"] {
+        let values: Vec<&str> =
+            response.headers().get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+        match &*values {
+            [] => {}
+            [only] => drop(kept.insert(name.to_owned(), json!(only))),
+            all => drop(kept.insert(name.to_owned(), json!(all))),
+        }
+    }
+    if !kept.is_empty() {
+        answer["headers"] = Value::Object(kept);
+    }
+    answer
+}
+
+/// Opens a watch, collects from an open one, or does both.
+async fn watch(server: &Server, asked: &Value, watches: &mut BTreeMap<String, Lines>, normal: &mut Normal) -> Value {
+    let want = asked["events"].as_u64().map_or(usize::MAX, |count| count as usize);
+    let seconds = asked["seconds"].as_f64().unwrap_or(10.0);
+    let (lines, mut answer) = if let Some(name) = asked["collect"].as_str() {
+        (Arc::clone(&watches[name]), json!({"code": 200}))
+    } else {
+        let response = server.answer(build(asked)).await;
+        let mut answer = head(&response);
+        if answer["code"] != 200 {
+            let bytes = response.into_body().collect().await.unwrap().to_bytes();
+            answer["body"] = serde_json::from_slice(&bytes).unwrap();
+            return shown(normal, &answer);
+        }
+        (collect(response), answer)
+    };
+    if let Some(name) = asked["open"].as_str() {
+        watches.insert(name.to_owned(), lines);
+        return json!({"code": answer["code"]});
+    }
+    let ends = tokio::time::Instant::now() + Duration::from_secs_f64(seconds);
+    while lines.lock().unwrap().len() < want && tokio::time::Instant::now() < ends {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let events: Vec<Value> = {
+        let mut lines = lines.lock().unwrap();
+        let count = lines.len().min(want);
+        lines.drain(..count).collect()
+    };
+    normal.learn(&json!(events));
+    answer["events"] = events.iter().map(|event| normal.event(event)).collect();
+    answer
+}
+
+fn collect(response: http::Response<Body>) -> Lines {
+    let lines = Lines::default();
+    let filled = Arc::clone(&lines);
+    tokio::spawn(async move {
+        let mut stream = response.into_body().into_data_stream();
+        let mut rest = Vec::new();
+        while let Some(Ok(chunk)) = stream.next().await {
+            rest.extend_from_slice(&chunk);
+            while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = rest.drain(..=end).collect();
+                filled.lock().unwrap().push(serde_json::from_slice(&line).unwrap());
+            }
+        }
+    });
+    lines
+}
