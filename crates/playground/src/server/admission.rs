@@ -43,7 +43,7 @@ pub(crate) fn on_update(state: &State, kind: &Kind, value: &Value) -> Result<(),
 }
 
 /// Nothing new comes into a namespace that is not there or on its way out.
-fn namespace_is_open(state: &State, kind: &Kind, target: &Target, value: &Value) -> Result<(), Failure> {
+pub(crate) fn namespace_is_open(state: &State, kind: &Kind, target: &Target, value: &Value) -> Result<(), Failure> {
     let namespaces = state.registry.builtin("", "namespaces");
     let Some(namespace) = state.get(namespaces, "", &target.namespace) else {
         return Err(Failure::not_found(namespaces.about(), &target.namespace));
