@@ -19,6 +19,8 @@ pub(crate) struct Failure {
     /// Left out, or there and perhaps empty.
     details: Option<Map<String, Value>>,
     pub(crate) retry_after_seconds: Option<u32>,
+    /// How to go on with a list all the same.
+    continue_token: Option<String>,
 }
 
 /// What a failure is about: a resource (or kind) of a group.
@@ -36,7 +38,7 @@ impl About<'_> {
 
 impl Failure {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None, retry_after_seconds: None }
+        Self { code, reason, message: message.into(), details: None, retry_after_seconds: None, continue_token: None }
     }
 
     /// What the real server answers in general words, with details that say nothing.
@@ -72,6 +74,12 @@ impl Failure {
     /// Asks the client to come back later.
     pub(crate) fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after_seconds = Some(seconds);
+        self
+    }
+
+    /// Tells how to go on with a list all the same.
+    pub(crate) fn continue_with(mut self, token: String) -> Self {
+        self.continue_token = Some(token);
         self
     }
 
@@ -211,6 +219,9 @@ impl Failure {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message, "code": self.code,
         });
+        if let Some(token) = &self.continue_token {
+            status["metadata"]["continue"] = json!(token);
+        }
         if !self.reason.is_empty() {
             status["reason"] = json!(self.reason);
         }
