@@ -37,10 +37,17 @@ fn strategy(path: &[&str]) -> Strategy {
         "finalizers" if path.first() == Some(&"metadata") => Strategy::Set,
         "podCIDRs" => Strategy::Set,
         "conditions" | "addresses" => Strategy::Key("type"),
-        "containers" | "initContainers" | "ephemeralContainers" | "env" | "imagePullSecrets" | "schedulingGates"
-        | "volumes" | "resourceClaims" | "resourceClaimStatuses" | "allocatedResourcesStatus" | "secrets" => {
-            Strategy::Key("name")
-        }
+        "containers"
+        | "initContainers"
+        | "ephemeralContainers"
+        | "env"
+        | "imagePullSecrets"
+        | "schedulingGates"
+        | "volumes"
+        | "resourceClaims"
+        | "resourceClaimStatuses"
+        | "allocatedResourcesStatus"
+        | "secrets" => Strategy::Key("name"),
         "ownerReferences" | "reservedFor" => Strategy::Key("uid"),
         "podIPs" | "hostIPs" | "hostAliases" => Strategy::Key("ip"),
         // Those of containers, or of a service.

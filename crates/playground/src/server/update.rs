@@ -91,8 +91,8 @@ pub(crate) fn replace(
     kind.complete(&mut value);
     match part {
         Part::Main => {
+            admission::on_update(state, kind, &mut value)?;
             kind.on_update(&mut value, &was);
-            admission::on_update(state, kind, &value)?;
         }
         Part::Status => kind.on_status(&mut value, &was),
     }
