@@ -6,17 +6,23 @@
 //!
 //! This crate must not know the engine, do input or output, or depend on a Kubernetes client.
 
+pub mod crds;
+pub mod field_error;
 pub mod group;
 pub mod invalid;
+pub mod keys;
 pub mod names;
+pub mod native;
 pub mod node_selector;
 pub mod parents;
-pub mod pod;
+pub mod pod_group;
 pub mod pod_requests;
 pub mod quantity;
 pub mod resources;
 pub mod selector;
 pub mod toleration;
+pub mod wire;
+pub mod workload;
 pub mod written_quantity;
 
 mod container_demand;

@@ -11,12 +11,12 @@ use muster_api::invalid::FieldPath;
 use muster_api::names::{check_dns_label, check_dns_subdomain, check_label_key, check_label_value};
 use muster_api::node_selector::{WrittenNodeSelector, WrittenPreferredTerm};
 use muster_api::parents::check_parents;
-use muster_api::pod::Pod;
 use muster_api::pod_requests::pod_requests;
 use muster_api::quantity::Quantity;
 use muster_api::resources::{Place, WrittenResources, list_in_base_units, validate};
 use muster_api::selector::{Labels, WrittenLabelSelector};
 use muster_api::toleration::{WrittenTaint, WrittenToleration};
+use muster_api::wire::Pod;
 use serde_json::{Value, json};
 
 const CASES: u64 = 20_000;
