@@ -28,10 +28,8 @@ pub fn validate_pod_group_update(group: &PodGroup, old: &PodGroup, gates: Gates)
 impl PodGroupSpec {
     fn validate(&self, old: Option<&PodGroupSpec>, gates: Gates, errors: &mut Errors) {
         let path = FieldPath::Root("spec");
-        if self.parent_composite_pod_group_name.is_some()
-            && self.workload_ref.is_none()
-            && !old.is_some_and(|old| old.parent_composite_pod_group_name.is_some() && old.workload_ref.is_none())
-        {
+        // Looked at in new objects only, as the server does.
+        if old.is_none() && self.parent_composite_pod_group_name.is_some() && self.workload_ref.is_none() {
             let detail = "must be set when parentCompositePodGroupName is set";
             errors.push(FieldError::required(&path.child("workloadRef"), detail));
         }

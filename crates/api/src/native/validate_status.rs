@@ -29,20 +29,27 @@ pub fn validate_pod_group_status_update(group: &PodGroup, old: &PodGroup) -> Vec
             errors.push(FieldError::invalid(&path.child("name"), &one.name, detail));
         }
     }
-    if !is_unchanged(list, Some(&old.status.resource_claim_statuses)) {
-        validate_claim_statuses(list, &path, &mut errors);
+    let old = &old.status.resource_claim_statuses;
+    if !is_unchanged(list, Some(old)) {
+        validate_claim_statuses(list, old, &path, &mut errors);
     }
     errors
 }
 
-fn validate_claim_statuses(list: &[ResourceClaimStatus], path: &FieldPath<'_>, errors: &mut Errors) {
+fn validate_claim_statuses(
+    list: &[ResourceClaimStatus],
+    old: &[ResourceClaimStatus],
+    path: &FieldPath<'_>,
+    errors: &mut Errors,
+) {
     if list.len() > MAX_CLAIM_STATUSES {
         errors.push(FieldError::too_many(path, list.len(), MAX_CLAIM_STATUSES));
         return;
     }
     unique(list, |one| &one.name, path, errors);
     for (index, one) in list.iter().enumerate() {
-        if let Some(name) = &one.resource_claim_name {
+        let old = old.iter().find(|old| old.name == one.name);
+        if let Some(name) = one.resource_claim_name.as_ref().filter(|_| !is_unchanged(one, old)) {
             long_name(name, &path.index(index).child("resourceClaimName"), errors);
         }
     }

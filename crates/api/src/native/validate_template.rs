@@ -40,9 +40,12 @@ impl Settings<'_> {
         validate_policy(self.scheduling_policy, old_policy, &path.child("schedulingPolicy"), errors);
         self.validate_constraints(old, &path.child("schedulingConstraints"), gates, errors);
         let at = path.child("resourceClaims");
-        fixed(self.resource_claims, old.map(|old| old.resource_claims), &at, errors, |claims, errors| {
-            validate_claims(claims, &at, errors);
-        });
+        let old_claims = old.map(|old| old.resource_claims);
+        fixed(self.resource_claims, old_claims, &at, errors, |claims, errors| validate_claims(claims, &at, errors));
+        // A list that grew too long is told so beside being told that it may not change.
+        if !is_unchanged(self.resource_claims, old_claims) && self.resource_claims.len() > MAX_RESOURCE_CLAIMS {
+            errors.push(FieldError::too_many(&at, self.resource_claims.len(), MAX_RESOURCE_CLAIMS));
+        }
         let at = path.child("disruptionMode");
         fixed(&self.disruption_mode, old.map(|old| &old.disruption_mode), &at, errors, |mode, errors| match mode {
             Some(mode) => one_of(&[("single", mode.single.is_some()), ("all", mode.all.is_some())], &at, errors),
@@ -151,7 +154,6 @@ fn validate_topology(constraints: &SchedulingConstraints, path: &FieldPath<'_>, 
 
 fn validate_claims(claims: &[ResourceClaim], path: &FieldPath<'_>, errors: &mut Errors) {
     if claims.len() > MAX_RESOURCE_CLAIMS {
-        errors.push(FieldError::too_many(path, claims.len(), MAX_RESOURCE_CLAIMS));
         return;
     }
     unique(claims, |claim| &claim.name, path, errors);

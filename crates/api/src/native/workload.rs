@@ -63,8 +63,8 @@ pub struct PodGroupTemplate {
     /// How members are placed.
     #[serde(deserialize_with = "null_is_default")]
     pub scheduling_policy: SchedulingPolicy,
-    /// Where members stand to each other (gate `TopologyAwareWorkloadScheduling`).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Where members stand to each other (gate `TopologyAwareWorkloadScheduling`). The server writes
+    /// `null` if it is left out, and so do we.
     pub scheduling_constraints: Option<SchedulingConstraints>,
     /// Devices that members share (gate `DRAWorkloadResourceClaims`).
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]

@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube_core::NamespaceResourceScope;
 use serde::{Deserialize, Serialize};
 
 use crate::null::{is_default, null_is_default};
 use crate::selector::WrittenLabelSelector;
 use crate::wire::object::{Kind, Object};
-use crate::wire::present::Present;
 
 /// A disruption budget.
 pub type PodDisruptionBudget = Object<PodDisruptionBudgetKind>;
@@ -46,9 +46,9 @@ pub struct PodDisruptionBudgetStatus {
     /// How many more may go now.
     #[serde(deserialize_with = "null_is_default")]
     pub disruptions_allowed: i32,
-    /// Pods whose eviction is granted and counted already, by name.
+    /// Pods whose eviction is granted and counted already, and since when, by name.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
-    pub disrupted_pods: BTreeMap<String, Present>,
+    pub disrupted_pods: BTreeMap<String, Time>,
     /// The generation of the budget that was looked at.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub observed_generation: i64,
