@@ -523,6 +523,16 @@ mod tests {
     }
 
     #[test]
+    fn only_so_many_resources_are_named() {
+        let naming = |count: usize| {
+            let list: serde_json::Map<_, _> = (0..count).map(|index| (format!("a.com/r{index}"), json!(1))).collect();
+            read(with(gang(json!(1)), "minResources", json!(list)))
+        };
+        assert!(naming(64).is_ok());
+        assert!(naming(65).unwrap_err().starts_with("spec.minResources: 65: must name at most 64"));
+    }
+
+    #[test]
     fn bad_groups_are_refused_with_field_and_value() {
         let many = |count: usize| {
             let subset = |index| json!({"name": format!("s{index}"), "minMember": 1});

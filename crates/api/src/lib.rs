@@ -4,6 +4,9 @@
 //! gives checked values, in which every name, number and operator is known to be good, or an error
 //! that names object, field, value and reason.
 //!
+//! `wire` has the objects themselves, slim; `pod_group`, `workload` and `crds` are our own kinds,
+//! `native` is Kubernetes' own API for groups, and `keys` has the words that are no fields.
+//!
 //! This crate must not know the engine, do input or output, or depend on a Kubernetes client.
 
 pub mod crds;

@@ -87,7 +87,7 @@ fn compared(field: &str, cause: &str, body: &str, in_own_words: bool) -> String 
 #[test]
 fn errors_and_stored_specs_are_those_of_kubernetes() {
     let lines: Vec<Value> = ANSWERS.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(lines.len() >= 400);
+    assert!(lines.len() > 200);
     for line in lines {
         let (spec, errors) = ours(&line);
         let theirs = line["errors"].as_array().unwrap();

@@ -77,3 +77,29 @@ impl WorkloadReference {
         required_name(&self.template_name, &path.child("templateName"), errors, short_name);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_field_that_is_off_is_forbidden_and_not_looked_into() {
+        let group: PodGroup = serde_json::from_value(json!({
+            "metadata": {"name": "g"},
+            "spec": {
+                "schedulingPolicy": {"basic": {}}, "disruptionMode": {"single": {}},
+                "workloadRef": {"workloadName": "w", "templateName": "t"}, "parentCompositePodGroupName": "A",
+                "schedulingConstraints": {"topology": [{"key": ""}]}, "preemptionPolicy": "Sometimes",
+            },
+        }))
+        .unwrap();
+        let errors: Vec<_> = validate_pod_group(&group, Gates::default()).iter().map(ToString::to_string).collect();
+        let expected = [
+            "spec.parentCompositePodGroupName: Forbidden",
+            "spec.schedulingConstraints: Forbidden",
+            "spec.preemptionPolicy: Forbidden",
+        ];
+        assert_eq!(errors, expected);
+    }
+}

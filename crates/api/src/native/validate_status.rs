@@ -108,3 +108,22 @@ fn is_reason(text: &str) -> bool {
         && bytes.last().is_some_and(|&byte| edge(byte))
         && bytes.iter().all(|&byte| edge(byte) || b",:".contains(&byte))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_claim_that_did_not_change_is_not_looked_at_again() {
+        let group = |statuses: Value| -> PodGroup {
+            let spec = json!({"resourceClaims": [{"name": "a"}, {"name": "b"}]});
+            serde_json::from_value(json!({"spec": spec, "status": {"resourceClaimStatuses": statuses}})).unwrap()
+        };
+        let old = group(json!([{"name": "a", "resourceClaimName": "A"}]));
+        let new = group(json!([{"name": "a", "resourceClaimName": "A"}, {"name": "b", "resourceClaimName": "B"}]));
+        let errors = validate_pod_group_status_update(&new, &old);
+        let fields: Vec<_> = errors.iter().map(|error| error.field.as_str()).collect();
+        assert_eq!(fields, ["status.resourceClaimStatuses[1].resourceClaimName"]);
+    }
+}

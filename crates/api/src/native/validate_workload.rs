@@ -132,3 +132,23 @@ impl PodGroupTemplate {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_field_that_is_off_is_forbidden_and_not_looked_into() {
+        let workload: Workload = serde_json::from_value(json!({
+            "metadata": {"name": "w"},
+            "spec": {"podGroupTemplates": [{
+                "name": "a", "schedulingPolicy": {"basic": {}},
+                "schedulingConstraints": {"topology": [{"key": ""}]},
+            }]},
+        }))
+        .unwrap();
+        let errors: Vec<_> = validate_workload(&workload, Gates::default()).iter().map(ToString::to_string).collect();
+        assert_eq!(errors, ["spec.podGroupTemplates[0].schedulingConstraints: Forbidden"]);
+    }
+}
