@@ -20,8 +20,8 @@ use serde_json::{Value, json};
 use super::names::NameRule;
 use super::retype::retype;
 use super::{
-    Builtin, budget, definition, event, namespace, node, pod, pod_defaults, pod_group, pod_update, priority_class,
-    templates,
+    Builtin, budget, definition, definition_check, event, keep, namespace, node, pod, pod_defaults, pod_group,
+    pod_update, priority_class, templates,
 };
 
 /// A kind without rules of its own.
@@ -123,10 +123,12 @@ pub(super) const BUILTINS: &[Builtin] = &[
         fields: &["spec.unschedulable"],
         subresources: &["status"],
         complete: node::complete,
+        on_create: node::on_create,
         on_update: node::on_update,
         on_status: node::on_status,
         check: node::check,
-        check_update: |new, _| node::check(new),
+        check_update: node::check_update,
+        check_status: node::check_status,
         ..PLAIN
     },
     Builtin {
@@ -342,6 +344,7 @@ pub(super) const BUILTINS: &[Builtin] = &[
         on_create: budget::on_create,
         check: budget::check,
         check_update: |new, _| budget::check(new),
+        check_status: budget::check_status,
         ..CONTROLLED
     },
     Builtin {
@@ -364,8 +367,12 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "PodGroup",
         plural: "podgroups",
         read: retype::<workload::PodGroup>,
+        generation: false,
         overwrites: false,
         complete: pod_group::complete,
+        on_create: pod_group::on_create,
+        on_update: pod_group::on_update,
+        on_status: pod_group::on_status,
         check: pod_group::check,
         check_update: pod_group::check_update,
         check_status: pod_group::check_status,
@@ -380,6 +387,8 @@ pub(super) const BUILTINS: &[Builtin] = &[
         generation: true,
         overwrites: false,
         complete: pod_group::complete_workload,
+        on_create: pod_group::create_workload,
+        on_update: pod_group::update_workload,
         check: pod_group::check_workload,
         check_update: pod_group::check_workload_update,
         ..PLAIN
@@ -402,8 +411,10 @@ pub(super) const BUILTINS: &[Builtin] = &[
         read: retype::<extensions::CustomResourceDefinition>,
         overwrites: false,
         complete: definition::complete,
-        check: definition::check,
-        check_update: definition::check_update,
+        on_create: definition::on_create,
+        on_update: definition::on_update,
+        check: definition_check::check,
+        check_update: definition_check::check_update,
         ..CONTROLLED
     },
     Builtin {
@@ -517,17 +528,10 @@ fn drop_status(value: &mut Value) {
 
 /// The status is not changed through the object.
 fn keep_status(value: &mut Value, old: &Value) {
-    put(value, "status", old);
+    keep(value, "status", old);
 }
 
 /// Nothing but the status changes through `status`, labels and annotations aside.
 fn keep_spec(value: &mut Value, old: &Value) {
-    put(value, "spec", old);
-}
-
-fn put(value: &mut Value, part: &str, old: &Value) {
-    match old.get(part) {
-        Some(kept) => value[part] = kept.clone(),
-        None => drop(value.as_object_mut().and_then(|fields| fields.remove(part))),
-    }
+    keep(value, "spec", old);
 }

@@ -5,8 +5,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::count_generation;
 use super::retype::{Unreadable, dropped, retype};
+use super::{count_generation, keep};
 use crate::schema::{FieldError, Schema};
 
 /// Where the numbers of a `scale` subresource stand.
@@ -113,12 +113,5 @@ impl Custom {
 
     pub(super) fn check_status(&self, value: &Value, old: &Value) -> Vec<FieldError> {
         self.schema.validate_status(value, old)
-    }
-}
-
-fn keep(value: &mut Value, part: &str, old: &Value) {
-    match old.get(part) {
-        Some(kept) => value[part] = kept.clone(),
-        None => drop(value.as_object_mut().and_then(|fields| fields.remove(part))),
     }
 }

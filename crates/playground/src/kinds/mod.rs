@@ -7,15 +7,22 @@ mod budget;
 mod builtin;
 mod custom;
 mod definition;
+mod definition_check;
+mod definition_names;
 mod event;
+mod label_selector;
 mod metadata;
 mod names;
 mod namespace;
+mod native_errors;
 mod node;
 mod pod;
+mod pod_container;
 mod pod_defaults;
 mod pod_group;
+mod pod_placement;
 mod pod_quality;
+mod pod_resources;
 mod pod_update;
 mod priority_class;
 mod quantities;
@@ -31,9 +38,11 @@ use crate::store::TableId;
 
 pub(crate) use budget::deny_further_disruptions;
 pub(crate) use custom::Custom;
-pub(crate) use definition::{Definition, established};
+pub(crate) use definition::{Definition, is_established};
+pub(crate) use definition_names::{Taken, decide, mark_terminating, tell_deletion};
 pub(crate) use metadata::{check_create as check_metadata, check_update as check_metadata_update};
 pub(crate) use names::NameRule;
+pub(crate) use node::mark_not_ready;
 pub(crate) use pod::{is_bound, is_finished, is_ready, phase};
 pub(crate) use pod_defaults::tolerate_lost_nodes;
 pub(crate) use priority_class::SYSTEM_CLASSES;
@@ -280,4 +289,19 @@ impl Kind {
 pub(crate) fn count_generation(value: &mut Value) {
     let generation = value["metadata"]["generation"].as_i64().unwrap_or_default();
     value["metadata"]["generation"] = (generation + 1).into();
+}
+
+/// Puts a value where there is none.
+fn present(object: &mut Value, field: &str, value: Value) {
+    if object[field].is_null() {
+        object[field] = value;
+    }
+}
+
+/// Puts a part of the old object into the new one, or takes it away if there was none.
+fn keep(object: &mut Value, part: &str, old: &Value) {
+    match old.get(part) {
+        Some(kept) => object[part] = kept.clone(),
+        None => drop(object.as_object_mut().and_then(|fields| fields.remove(part))),
+    }
 }

@@ -1,11 +1,9 @@
 //! The shapes of names, with the refusals of kube-apiserver.
-//!
-//! The checks are those of `muster_api::names`; here are only the texts.
-
-use muster_api::names::{check_dns_label, check_dns_subdomain};
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+
+const RFC_1035_LABEL: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 
 /// What names of a kind must look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +12,10 @@ pub(crate) enum NameRule {
     Subdomain,
     /// One label.
     Label,
+    /// One label that begins with a letter.
+    Rfc1035Label,
+    /// One step of a path.
+    PathSegment,
 }
 
 impl NameRule {
@@ -25,6 +27,8 @@ impl NameRule {
         match self {
             NameRule::Subdomain => subdomain(&shown),
             NameRule::Label => label(&shown),
+            NameRule::Rfc1035Label => rfc_1035_label(&shown),
+            NameRule::PathSegment => path_segment(name, prefix),
         }
     }
 }
@@ -35,7 +39,7 @@ fn too_long(name: &str, most: usize) -> Option<String> {
 
 fn subdomain(name: &str) -> Vec<String> {
     let mut why: Vec<String> = too_long(name, 253).into_iter().collect();
-    if check_dns_subdomain(name).is_err() && (why.is_empty() || check_dns_subdomain(&name[..1]).is_err()) {
+    if !is_subdomain(name) {
         why.push(SUBDOMAIN.to_owned());
     }
     why
@@ -43,8 +47,36 @@ fn subdomain(name: &str) -> Vec<String> {
 
 fn label(name: &str) -> Vec<String> {
     let mut why: Vec<String> = too_long(name, 63).into_iter().collect();
-    if check_dns_label(name).is_err() && why.is_empty() {
-        why.push(LABEL.to_owned());
+    if !is_label(name) {
+        why.push(if is_subdomain(name) { "must not contain dots".to_owned() } else { LABEL.to_owned() });
     }
     why
+}
+
+fn rfc_1035_label(name: &str) -> Vec<String> {
+    let mut why: Vec<String> = too_long(name, 63).into_iter().collect();
+    if !is_label(name) || !name.starts_with(|first: char| first.is_ascii_lowercase()) {
+        why.push(RFC_1035_LABEL.to_owned());
+    }
+    why
+}
+
+fn path_segment(name: &str, prefix: bool) -> Vec<String> {
+    let whole = [".", ".."].into_iter().filter(|step| !prefix && name == *step);
+    let parts = ["/", "%"].into_iter().filter(|part| name.contains(part));
+    whole
+        .map(|step| format!("may not be '{step}'"))
+        .chain(parts.map(|part| format!("may not contain '{part}'")))
+        .collect()
+}
+
+/// The shape of a DNS label, of any length.
+fn is_label(name: &str) -> bool {
+    let edge = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    let bytes = name.as_bytes();
+    edge(bytes.first()) && edge(bytes.last()) && bytes.iter().all(|byte| edge(Some(byte)) || *byte == b'-')
+}
+
+fn is_subdomain(name: &str) -> bool {
+    name.split('.').all(is_label)
 }

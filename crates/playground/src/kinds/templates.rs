@@ -116,7 +116,7 @@ pub(super) fn check(object: &Value) -> Vec<FieldError> {
         let detail = "must be greater than or equal to 0";
         errors.push(FieldError::invalid("spec.replicas", spec["replicas"].clone(), detail));
     }
-    errors.extend(pod::check_spec(&spec["template"]["spec"], "spec.template.spec"));
+    errors.extend(pod::check_spec(&spec["template"]["spec"], "spec.template.spec", false));
     errors
 }
 
@@ -137,7 +137,7 @@ pub(super) fn check_job(job: &Value) -> Vec<FieldError> {
             errors.push(FieldError::invalid(format!("spec.{field}"), spec[field].clone(), detail));
         }
     }
-    errors.extend(pod::check_spec(&spec["template"]["spec"], "spec.template.spec"));
+    errors.extend(pod::check_spec(&spec["template"]["spec"], "spec.template.spec", false));
     if spec["template"]["spec"]["restartPolicy"] == "Always" {
         let field = "spec.template.spec.restartPolicy";
         errors.push(FieldError::not_supported(field, "Always", &["OnFailure", "Never"]));

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::failure::Failure;
 use super::request::Target;
 use super::state::State;
-use crate::kinds::{Kind, tolerate_lost_nodes};
+use crate::kinds::{Kind, mark_not_ready, tolerate_lost_nodes};
 
 /// Keeps a native group until none of its pods is left to run.
 pub(crate) const PROTECTION: &str = "scheduling.k8s.io/podgroup-protection";
@@ -24,6 +24,9 @@ pub(crate) fn on_create(state: &State, kind: &Kind, target: &Target, value: &mut
     if is(kind, "", "pods") {
         prioritise_pod(state, kind, value)?;
         tolerate_lost_nodes(value);
+    }
+    if is(kind, "", "nodes") {
+        mark_not_ready(value);
     }
     if is(kind, "scheduling.k8s.io", "podgroups") {
         prioritise_group(state, kind, value)?;

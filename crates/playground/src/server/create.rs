@@ -41,10 +41,8 @@ pub(crate) fn insert(
     kind.complete(&mut value);
     admission::on_create(state, kind, target, &mut value)?;
     kind.on_create(&mut value);
-    let mut errors = kind.check(&value);
-    if errors.is_empty() {
-        errors = check_metadata(&value, kind.namespaced, kind.name_rule());
-    }
+    let mut errors = check_metadata(&value, kind.namespaced, kind.name_rule());
+    errors.extend(kind.check(&value));
     let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     if !errors.is_empty() {
         return Err(Failure::invalid(kind.about_kind(), &name, &errors));

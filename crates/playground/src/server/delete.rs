@@ -12,7 +12,7 @@ use super::selection::Selection;
 use super::state::State;
 use crate::clock;
 use crate::housekeeping::CLEANUP;
-use crate::kinds::{Kind, is_bound, is_finished};
+use crate::kinds::{Kind, is_bound, is_finished, mark_terminating};
 use crate::store::Object;
 
 /// Holds an owner until its dependents are gone.
@@ -232,14 +232,7 @@ fn close(state: &State, kind: &Kind, value: &mut Value) {
             let mut list = finalizers(value);
             list.push(CLEANUP.to_owned());
             value["metadata"]["finalizers"] = json!(list);
-            let terminating = json!({
-                "type": "Terminating", "status": "True", "reason": "InstanceDeletionPending",
-                "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
-                "lastTransitionTime": state.time(),
-            });
-            if let Some(conditions) = value["status"]["conditions"].as_array_mut() {
-                conditions.push(terminating);
-            }
+            mark_terminating(value, &state.time());
         }
         _ => {}
     }
