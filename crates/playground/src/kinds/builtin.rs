@@ -14,13 +14,12 @@ use k8s_openapi::api::policy::v1 as policy;
 use k8s_openapi::api::resource::v1 as resource;
 use k8s_openapi::api::scheduling::{v1 as scheduling, v1beta1 as workload};
 use k8s_openapi::api::storage::v1 as storage;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as extensions;
 use serde_json::{Value, json};
 
 use super::names::NameRule;
 use super::retype::retype;
 use super::{
-    Builtin, budget, definition, definition_check, event, keep, namespace, node, pod, pod_defaults, pod_group,
+    Builtin, budget, definition, definition_check, event, job, keep, namespace, node, pod, pod_defaults, pod_group,
     pod_update, priority_class, templates,
 };
 
@@ -128,7 +127,7 @@ pub(super) const BUILTINS: &[Builtin] = &[
         on_status: node::on_status,
         check: node::check,
         check_update: node::check_update,
-        check_status: node::check_status,
+        check_status: node::check_update,
         ..PLAIN
     },
     Builtin {
@@ -318,10 +317,10 @@ pub(super) const BUILTINS: &[Builtin] = &[
         plural: "jobs",
         read: retype::<batch::Job>,
         fields: &["status.successful"],
-        complete: templates::complete_job,
-        on_create: templates::own_selector,
-        check: templates::check_job,
-        check_update: templates::check_job_update,
+        complete: job::complete,
+        on_create: job::on_create,
+        check: job::check,
+        check_update: job::check_update,
         orphans: true,
         ..CONTROLLED
     },
@@ -384,7 +383,6 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "Workload",
         plural: "workloads",
         read: retype::<workload::Workload>,
-        generation: true,
         overwrites: false,
         complete: pod_group::complete_workload,
         on_create: pod_group::create_workload,
@@ -408,7 +406,7 @@ pub(super) const BUILTINS: &[Builtin] = &[
         plural: "customresourcedefinitions",
         short_names: &["crd", "crds"],
         namespaced: false,
-        read: retype::<extensions::CustomResourceDefinition>,
+        read: definition::read,
         overwrites: false,
         complete: definition::complete,
         on_create: definition::on_create,

@@ -25,11 +25,15 @@ pub(crate) struct Custom {
     /// What field selectors may ask for.
     pub(crate) fields: Vec<Box<str>>,
     pub(crate) is_storage_version: bool,
+    /// The name of the version in which objects are stored.
+    pub(super) storage_version: Box<str>,
+    /// What clients of this version are told.
+    pub(crate) warning: Option<String>,
 }
 
 impl Custom {
     /// The rules of a version of a definition.
-    pub(super) fn of(version: &Value) -> Result<Self, String> {
+    pub(super) fn of(version: &Value, storage_version: &str, warning: Option<String>) -> Result<Self, String> {
         let schema = Schema::parse(&version["schema"]["openAPIV3Schema"]).map_err(|error| error.to_string())?;
         let scale = &version["subresources"]["scale"];
         let path = |field: &str| scale[field].as_str().map(str::to_owned);
@@ -47,6 +51,8 @@ impl Custom {
                 .map(|path| path.trim_start_matches('.').into())
                 .collect(),
             is_storage_version: version["storage"] == true,
+            storage_version: storage_version.into(),
+            warning,
         })
     }
 

@@ -1,9 +1,11 @@
 //! CustomResourceDefinitions: how they live, and the rows that they become.
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 
 use super::custom::Custom;
 use super::keep;
+use super::retype::{Unreadable, retype};
 
 /// A checked definition, ready to be served.
 pub(crate) struct Definition {
@@ -16,6 +18,31 @@ pub(crate) struct Definition {
     pub(crate) namespaced: bool,
     /// The served versions with their rules, the storage version among them.
     pub(crate) versions: Vec<(String, Custom)>,
+}
+
+/// Reads a definition. Bounds are floating in its type, and printed without a point where they need none.
+pub(super) fn read(definition: Value) -> Result<Value, Unreadable> {
+    let mut read = retype::<CustomResourceDefinition>(definition)?;
+    shorten(&mut read);
+    Ok(read)
+}
+
+fn shorten(value: &mut Value) {
+    /// Beyond this not every whole number is a float.
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let float = number.as_f64().unwrap_or_default();
+            if float.fract() == 0.0 && float.abs() <= EXACT_MAX {
+                #[allow(clippy::cast_possible_truncation)] // whole and in range
+                let whole = float as i64;
+                *value = json!(whole);
+            }
+        }
+        Value::Object(fields) => fields.values_mut().for_each(shorten),
+        Value::Array(entries) => entries.iter_mut().for_each(shorten),
+        _ => {}
+    }
 }
 
 /// Names that follow from others.
@@ -77,9 +104,12 @@ impl Definition {
         let spec = &definition["spec"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let list = |value: &Value| value.as_array().into_iter().flatten().map(text).collect();
+        let all = spec["versions"].as_array().map_or(&[][..], Vec::as_slice);
+        let storage = all.iter().find(|version| version["storage"] == true);
+        let storage = storage.map(|version| text(&version["name"])).unwrap_or_default();
         let mut versions = Vec::new();
-        for version in spec["versions"].as_array().into_iter().flatten().filter(|version| version["served"] == true) {
-            versions.push((text(&version["name"]), Custom::of(version)?));
+        for version in all.iter().filter(|version| version["served"] == true) {
+            versions.push((text(&version["name"]), Custom::of(version, &storage, deprecation(spec, version))?));
         }
         Ok(Self {
             group: text(&spec["group"]),
@@ -91,5 +121,37 @@ impl Definition {
             namespaced: spec["scope"] == "Namespaced",
             versions,
         })
+    }
+}
+
+/// What clients of a deprecated version are told.
+fn deprecation(spec: &Value, version: &Value) -> Option<String> {
+    if version["deprecated"] != true {
+        return None;
+    }
+    if let Some(written) = version["deprecationWarning"].as_str() {
+        return Some(written.to_owned());
+    }
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let named = |name: &Value| format!("{}/{} {}", text(&spec["group"]), text(name), text(&spec["names"]["kind"]));
+    let others = spec["versions"].as_array().into_iter().flatten();
+    let good = others.filter(|other| other["served"] == true && other["deprecated"] != true);
+    let best = good.max_by_key(|other| priority(&text(&other["name"])));
+    let advice = best.map(|other| format!("; use {}", named(&other["name"]))).unwrap_or_default();
+    Some(format!("{} is deprecated{advice}", named(&version["name"])))
+}
+
+/// `v2` comes before `v1`, that before `v2beta1`, and all of them before names of another shape.
+fn priority(version: &str) -> (u8, u64, u64) {
+    let shape = version.strip_prefix('v').unwrap_or_default();
+    let (major, rest) = shape.split_at(shape.find(|c: char| !c.is_ascii_digit()).unwrap_or(shape.len()));
+    let stage = [(3, ""), (2, "beta"), (1, "alpha")].into_iter().find_map(|(rank, stage)| {
+        let minor = rest.strip_prefix(stage)?;
+        (minor.is_empty() == stage.is_empty()).then_some(())?;
+        Some((rank, if minor.is_empty() { 0 } else { minor.parse().ok()? }))
+    });
+    match (major.parse(), stage) {
+        (Ok(major), Some((rank, minor))) => (rank, major, minor),
+        _ => (0, 0, 0),
     }
 }

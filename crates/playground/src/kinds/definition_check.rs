@@ -102,7 +102,7 @@ fn version_errors(definition: &Value) -> Vec<FieldError> {
             errors.extend(schema_error(version, &format!("spec.versions[{index}].schema")));
         }
     }
-    let shown = || definition["spec"]["versions"].clone();
+    let shown = || if all.is_empty() { Value::Null } else { definition["spec"]["versions"].clone() };
     let is_twice = |index: usize| all[..index].iter().any(|other| other["name"] == all[index]["name"]);
     if (0..all.len()).any(is_twice) {
         errors.push(FieldError::invalid("spec.versions", shown(), "must contain unique version names"));

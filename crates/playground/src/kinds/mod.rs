@@ -10,6 +10,7 @@ mod definition;
 mod definition_check;
 mod definition_names;
 mod event;
+mod job;
 mod label_selector;
 mod metadata;
 mod names;
@@ -28,7 +29,9 @@ mod priority_class;
 mod quantities;
 mod registry;
 mod retype;
+mod runtime_class;
 mod templates;
+mod zero_time;
 
 use serde_json::Value;
 
@@ -48,6 +51,7 @@ pub(crate) use pod_defaults::tolerate_lost_nodes;
 pub(crate) use priority_class::SYSTEM_CLASSES;
 pub(crate) use registry::Registry;
 pub(crate) use retype::Unreadable;
+pub(crate) use runtime_class::apply as apply_runtime_class;
 
 /// How objects of a kind are read, completed and checked.
 pub(crate) struct Builtin {
@@ -145,12 +149,19 @@ impl Kind {
         match &self.rules {
             Rules::Builtin(builtin) => {
                 let value = quantities::canonical(value)?;
-                let read = (builtin.read)(value.clone())?;
+                let mut filled = value.clone();
+                zero_time::stand_in(&mut filled);
+                let mut read = (builtin.read)(filled)?;
+                zero_time::clear(&mut read);
                 let dropped = retype::dropped(&value, &read);
                 let stored = builtin.inward.map_or(read.clone(), |inward| inward(read));
                 Ok((stored, dropped))
             }
-            Rules::Custom(custom) => custom.read(value),
+            Rules::Custom(custom) => {
+                let (mut stored, dropped) = custom.read(value)?;
+                stored["apiVersion"] = format!("{}/{}", self.group, custom.storage_version).into();
+                Ok((stored, dropped))
+            }
         }
     }
 

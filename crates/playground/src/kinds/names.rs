@@ -34,7 +34,7 @@ impl NameRule {
 }
 
 fn too_long(name: &str, most: usize) -> Option<String> {
-    (name.len() > most).then(|| format!("must be no more than {most} bytes"))
+    (name.len() > most).then(|| format!("must be no more than {most} characters"))
 }
 
 fn subdomain(name: &str) -> Vec<String> {

@@ -28,7 +28,12 @@ fn one(finding: Finding, object: &Value) -> Vec<FieldError> {
         Some(Value::String(text)) if finding.kind == ErrorKind::Invalid => shape_errors(&finding.field, text),
         _ => Vec::new(),
     };
-    let details = if details.is_empty() { vec![finding.detail] } else { details };
+    // Generated rules count in other words than written ones.
+    let in_bytes = |detail: String| match detail.strip_prefix("must be no more than ") {
+        Some(most) => format!("must be no more than {}", most.replace("characters", "bytes")),
+        None => detail,
+    };
+    let details = if details.is_empty() { vec![finding.detail] } else { details.into_iter().map(in_bytes).collect() };
     let error =
         |detail| FieldError { kind: kind(finding.kind), field: finding.field.clone(), value: value.clone(), detail };
     details.into_iter().map(error).collect()

@@ -19,6 +19,9 @@ pub(super) fn complete(node: &mut Value) {
     if !capacity.is_null() {
         present(&mut node["status"], "allocatable", capacity);
     }
+    if node["spec"]["unschedulable"] == false {
+        forget(node, "unschedulable");
+    }
     complete_addresses(&mut node["spec"]);
     complete_info(&mut node["status"]);
 }
@@ -96,14 +99,8 @@ pub(super) fn check(node: &Value) -> Vec<FieldError> {
     errors
 }
 
+/// What is wrong with a change, of the node or of its status.
 pub(super) fn check_update(node: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = check(node);
-    errors.extend(check_status(node, old));
-    errors
-}
-
-/// What the real server checks in every update, of the status as well.
-pub(super) fn check_status(node: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = resource_errors(node);
     let mut seen: Vec<&Value> = Vec::new();
     for (index, address) in node["status"]["addresses"].as_array().into_iter().flatten().enumerate() {

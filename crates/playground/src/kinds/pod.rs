@@ -43,21 +43,14 @@ pub(super) fn on_create(pod: &mut Value) {
     let mut status = json!({"phase": "Pending"});
     if is_gated(&pod["spec"]) {
         status["conditions"] = json!([{
-            "type": "PodScheduled", "status": "False", "lastProbeTime": null, "lastTransitionTime": null,
+            "type": "PodScheduled", "status": "False", "lastProbeTime": null,
+            "lastTransitionTime": pod["metadata"]["creationTimestamp"],
             "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates",
         }]);
     }
     pod_defaults::pod_level_requests(&mut pod["spec"]);
-    shortest_grace(&mut pod["spec"]);
     status["qosClass"] = json!(pod_quality::class_of(&pod["spec"]));
     pod["status"] = status;
-}
-
-/// A grace period below zero is the shortest there is.
-fn shortest_grace(spec: &mut Value) {
-    if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
-        spec["terminationGracePeriodSeconds"] = json!(1);
-    }
 }
 
 /// The status is not changed through the pod, and what admission once set stays.

@@ -170,7 +170,7 @@ fn port_errors(port: &Value, path: &str) -> Vec<FieldError> {
 fn port_name_refusals(name: &str) -> Vec<String> {
     let mut why = Vec::new();
     if name.len() > 15 {
-        why.push("must be no more than 15 bytes".to_owned());
+        why.push("must be no more than 15 characters".to_owned());
     }
     if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-') {
         why.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());

@@ -23,9 +23,8 @@ pub(crate) const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
 ];
 
 pub(super) fn complete(class: &mut Value) {
-    if class["preemptionPolicy"].is_null() {
-        class["preemptionPolicy"] = json!("PreemptLowerPriority");
-    }
+    super::present(class, "preemptionPolicy", json!("PreemptLowerPriority"));
+    super::present(class, "value", json!(0));
     if class["globalDefault"] == false
         && let Some(fields) = class.as_object_mut()
     {
