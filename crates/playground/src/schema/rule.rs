@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::cel_parse;
 use super::cel_scope::{self, Scope};
 use super::cel_value::{Extent, extent, to_cel, with_functions};
+use super::correlate::aligned;
 use super::field_error::FieldError;
 use super::node::Node;
 
@@ -213,7 +214,7 @@ impl Bound {
         let uses_old = node.rules.iter().any(Rule::uses_old_self);
         let old = old.filter(|_| uses_old);
         let extent = extent(value).or(old.map(extent).unwrap_or_default());
-        Bound { this: to_cel(value, node), old: old.map(|old| to_cel(old, node)), extent }
+        Bound { this: to_cel(value, node), old: old.map(|old| to_cel(&aligned(node, value, old), node)), extent }
     }
 
     fn old_self(&self, optional: bool) -> Cel {
