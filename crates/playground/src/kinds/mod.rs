@@ -68,7 +68,8 @@ pub(crate) struct Builtin {
     /// From this version's shape to the stored one, and back.
     pub(crate) inward: Option<fn(Value) -> Value>,
     pub(crate) outward: Option<fn(Value) -> Value>,
-    /// Fields that selectors may ask for, beside name and namespace, in the stored shape.
+    /// Fields that selectors may ask for, beside name and namespace, in the stored shape; behind `=` what a field
+    /// is that is not there.
     pub(crate) fields: &'static [&'static str],
     /// The same fields as this version names them.
     pub(crate) field_labels: &'static [&'static str],
@@ -198,7 +199,20 @@ impl Kind {
             Rules::Builtin(builtin) if !builtin.field_labels.is_empty() => {
                 builtin.field_labels.iter().position(|field| *field == label)
             }
-            _ => self.fields().iter().position(|field| *field == label),
+            _ => self.fields().iter().position(|field| field.split('=').next() == Some(label)),
+        }
+    }
+
+    /// Why a selector may not ask for this field.
+    pub(crate) fn no_such_field(&self, label: &str) -> String {
+        match &self.rules {
+            Rules::Builtin(builtin) if builtin.fields.is_empty() => {
+                format!("{label:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+            }
+            Rules::Builtin(builtin) if builtin.group == "batch" => {
+                format!("field label {label:?} not supported for {}", builtin.kind)
+            }
+            _ => format!("field label not supported: {label}"),
         }
     }
 

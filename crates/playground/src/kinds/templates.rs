@@ -2,10 +2,23 @@
 //!
 //! Only what their controllers and this server's clients lean on is filled in and checked.
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::retype::{Unreadable, retype};
 use super::{label_selector, pod, pod_defaults};
 use crate::schema::FieldError;
+
+/// Reads a kind whose type has a selector in any case, so that one that is missing can be told from an empty one.
+pub(super) fn read<T: DeserializeOwned + Serialize>(object: Value) -> Result<Value, Unreadable> {
+    let is_missing = object["spec"]["selector"].is_null();
+    let mut read = retype::<T>(object)?;
+    if is_missing && let Some(spec) = read["spec"].as_object_mut() {
+        spec.remove("selector");
+    }
+    Ok(read)
+}
 
 /// Fills in the defaults of the pods' template.
 pub(super) fn complete_pod(object: &mut Value) {

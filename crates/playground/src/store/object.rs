@@ -99,13 +99,14 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// What a field selector compares: the text at a dotted path, empty if there is nothing.
+/// What a field selector compares: the text at a dotted path. If there is nothing, it is what stands behind `=`.
 pub(crate) fn field_text(value: &Value, path: &str) -> String {
+    let (path, absent) = path.split_once('=').unwrap_or((path, ""));
     let found = path.split('.').try_fold(value, |inner, step| inner.get(step));
     match found {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Bool(truth)) => truth.to_string(),
         Some(Value::Number(number)) => number.to_string(),
-        _ => String::new(),
+        _ => absent.to_owned(),
     }
 }
