@@ -203,6 +203,19 @@ impl Kind {
         }
     }
 
+    /// What clients are told about a new object that is taken all the same.
+    pub(crate) fn warnings(&self, value: &Value) -> Vec<String> {
+        if self.group.is_empty() && *self.kind == *"Pod" { pod_resources::warnings(&value["spec"]) } else { Vec::new() }
+    }
+
+    /// What clients of a deprecated version are told.
+    pub(crate) fn deprecation(&self) -> Option<String> {
+        match &self.rules {
+            Rules::Builtin(_) => None,
+            Rules::Custom(custom) => custom.warning.clone(),
+        }
+    }
+
     /// Why a selector may not ask for this field.
     pub(crate) fn no_such_field(&self, label: &str) -> String {
         match &self.rules {

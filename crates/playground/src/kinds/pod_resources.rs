@@ -128,3 +128,23 @@ fn limit_error(resources: &Value, name: &str, request: &Value, path: &str) -> Op
     let detail = format!("{rule} {name} limit of {}", limit.as_str().unwrap_or_default());
     Some(FieldError::invalid(format!("{path}.requests"), request.clone(), detail))
 }
+
+/// What a pod asks for that nobody can give: parts of bytes.
+pub(super) fn warnings(spec: &Value) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for list in ["initContainers", "containers"] {
+        for (index, container) in spec[list].as_array().into_iter().flatten().enumerate() {
+            for side in ["limits", "requests"] {
+                for name in ["memory", "ephemeral-storage"] {
+                    let amount = &container["resources"][side][name];
+                    if quantity(amount).is_some_and(|quantity| quantity.nanos() % 1_000_000_000 != 0) {
+                        warnings.push(format!(
+                            "spec.{list}[{index}].resources.{side}[{name}]: fractional byte value {amount} is invalid, must be an integer"
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    warnings
+}

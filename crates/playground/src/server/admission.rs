@@ -5,6 +5,7 @@
 use serde_json::{Value, json};
 
 use super::failure::Failure;
+use super::query::DeleteOptions;
 use super::request::Target;
 use super::state::State;
 use crate::kinds::{Kind, Rules, SYSTEM_CLASSES, apply_runtime_class, mark_not_ready, tolerate_lost_nodes};
@@ -56,6 +57,12 @@ pub(crate) fn on_delete(kind: &Kind, name: &str) -> Result<(), Failure> {
         return Err(Failure::forbidden(kind.about(), name, "this is a system priority class and cannot be deleted"));
     }
     Ok(())
+}
+
+/// What a client is told that deletes something.
+pub(crate) fn delete_warning(kind: &Kind, options: &DeleteOptions) -> Option<String> {
+    let is_surprising = is(kind, "batch", "jobs") && options.propagation.is_none();
+    is_surprising.then(|| "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning".to_owned())
 }
 
 /// No new objects of a kind whose definition is on its way out.

@@ -23,7 +23,8 @@ pub(crate) fn create(
     bytes: &[u8],
 ) -> Result<Answer, Failure> {
     let options = WriteOptions::read(query, "CreateOptions")?;
-    let Read { value, warnings } = body::read(kind, bytes, options.unknown_fields)?;
+    let Read { value, mut warnings } = body::read(kind, bytes, options.unknown_fields)?;
+    warnings.extend(kind.warnings(&value));
     Ok(insert(state, kind, target, value, options.dry_run)?.with_warnings(warnings))
 }
 

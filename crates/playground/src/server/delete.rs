@@ -54,7 +54,7 @@ pub(crate) fn delete(
         Outcome::Waiting(_) if options.propagation == Some(Propagation::Background) && options.legacy => 202,
         _ => 200,
     };
-    Ok(match outcome {
+    let answer = match outcome {
         Outcome::Waiting(value) => Answer::value(code, &kind.show(value)),
         Outcome::Gone(value) if kind.returns_deleted() => Answer::value(code, &kind.show(value)),
         Outcome::Gone(_) => {
@@ -64,7 +64,8 @@ pub(crate) fn delete(
             }
             Answer::success(code, Some(details))
         }
-    })
+    };
+    Ok(answer.with_warnings(admission::delete_warning(kind, options).into_iter().collect()))
 }
 
 /// What became of a deleted object.

@@ -99,7 +99,8 @@ fn whole(server: &Server, state: &mut State, kind: &Arc<Kind>, asked: &Asked<'_>
             delete::delete_collection(state, kind, target, &ListOptions::read(query, false)?, &options)
         }
     };
-    answer.map(Reply::Answer)
+    let told = kind.deprecation().into_iter().collect();
+    answer.map(|answer| Reply::Answer(answer.with_warnings(told)))
 }
 
 /// Verbs on parts of objects.
