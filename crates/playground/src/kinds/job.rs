@@ -143,7 +143,9 @@ pub(super) fn check_update(job: &Value, old: &Value) -> Vec<FieldError> {
     if !may_change_template(job, old) {
         fixed("template");
     }
-    FIXED.iter().for_each(|field| fixed(field));
+    for field in FIXED {
+        fixed(field);
+    }
     errors
 }
 
@@ -168,7 +170,7 @@ fn may_change_template(job: &Value, old: &Value) -> bool {
     let masked = |job: &Value| {
         let mut template = job["spec"]["template"].clone();
         if let Some(spec) = template["spec"].as_object_mut() {
-            DIRECTIVES.iter().for_each(|field| drop(spec.remove(*field)));
+            spec.retain(|field, _| !DIRECTIVES.contains(&field.as_str()));
             if let Some(affinity) = spec.get_mut("affinity").and_then(Value::as_object_mut) {
                 affinity.remove("nodeAffinity");
                 if affinity.is_empty() {
@@ -177,7 +179,7 @@ fn may_change_template(job: &Value, old: &Value) -> bool {
             }
         }
         if let Some(metadata) = template["metadata"].as_object_mut() {
-            ["labels", "annotations"].iter().for_each(|field| drop(metadata.remove(*field)));
+            metadata.retain(|field, _| !["labels", "annotations"].contains(&field.as_str()));
         }
         template
     };

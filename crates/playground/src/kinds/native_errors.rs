@@ -68,6 +68,6 @@ fn shape_errors(field: &str, text: &str) -> Vec<String> {
 
 /// The value at a path such as `spec.items[0].name`.
 fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
-    let pointer = format!("/{}", path.replace('.', "/").replace('[', "/").replace(']', ""));
+    let pointer = format!("/{}", path.replace(['.', '['], "/").replace(']', ""));
     object.pointer(&pointer)
 }

@@ -112,10 +112,9 @@ pub(super) fn check_update(node: &Value, old: &Value) -> Vec<FieldError> {
     let ranges = |node: &Value| node["spec"]["podCIDRs"].as_array().cloned().unwrap_or_default();
     let (now, before) = (ranges(node), ranges(old));
     if !before.is_empty() {
-        let changed = match now.len() == before.len() {
-            true => now.iter().zip(&before).filter(|(now, before)| now != before).count(),
-            false => 1,
-        };
+        let same_length = now.len() == before.len();
+        let changed =
+            if same_length { now.iter().zip(&before).filter(|(now, before)| now != before).count() } else { 1 };
         errors.extend((0..changed).map(|_| FieldError::forbidden("spec.podCIDRs", CIDRS_FIXED)));
     }
     let provider = |node: &Value| node["spec"]["providerID"].as_str().unwrap_or_default().to_owned();
@@ -159,9 +158,8 @@ fn taint_errors(node: &Value) -> Vec<FieldError> {
             errors.push(FieldError::not_supported(format!("{field}.effect"), effect, &EFFECTS));
         }
         if seen.contains(&(key, effect)) {
-            let mut error = FieldError::duplicate(field, taint.clone());
-            error.detail = "taints must be unique by key and effect pair".to_owned();
-            errors.push(error);
+            let detail = "taints must be unique by key and effect pair".to_owned();
+            errors.push(FieldError { detail, ..FieldError::duplicate(field, taint.clone()) });
         }
         seen.push((key, effect));
     }

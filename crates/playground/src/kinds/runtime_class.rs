@@ -8,12 +8,10 @@ pub(crate) fn apply(pod: &mut Value, class: Option<&Value>) -> Result<(), String
     let overhead = class.map_or(&Value::Null, |class| &class["overhead"]["podFixed"]);
     let spec = &mut pod["spec"];
     if overhead.is_null() {
-        return match spec["overhead"].is_null() {
-            true => schedule(spec, class),
-            false => {
-                Err("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".to_owned())
-            }
-        };
+        if spec["overhead"].is_null() {
+            return schedule(spec, class);
+        }
+        return Err("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".to_owned());
     }
     if !spec["overhead"].is_null() && !same_amounts(overhead, &spec["overhead"]) {
         return Err("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead".to_owned());
