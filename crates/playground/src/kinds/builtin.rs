@@ -12,7 +12,7 @@ use k8s_openapi::api::events::v1 as events;
 use k8s_openapi::api::node::v1 as node_api;
 use k8s_openapi::api::policy::v1 as policy;
 use k8s_openapi::api::resource::v1 as resource;
-use k8s_openapi::api::scheduling::{v1 as scheduling, v1beta1 as workload};
+use k8s_openapi::api::scheduling::v1 as scheduling;
 use k8s_openapi::api::storage::v1 as storage;
 use serde_json::{Value, json};
 
@@ -365,7 +365,7 @@ pub(super) const BUILTINS: &[Builtin] = &[
         version: "v1beta1",
         kind: "PodGroup",
         plural: "podgroups",
-        read: retype::<workload::PodGroup>,
+        read: pod_group::read,
         generation: false,
         overwrites: false,
         complete: pod_group::complete,
@@ -382,7 +382,7 @@ pub(super) const BUILTINS: &[Builtin] = &[
         version: "v1beta1",
         kind: "Workload",
         plural: "workloads",
-        read: retype::<workload::Workload>,
+        read: pod_group::read_workload,
         overwrites: false,
         complete: pod_group::complete_workload,
         on_create: pod_group::create_workload,

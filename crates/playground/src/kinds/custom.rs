@@ -68,6 +68,12 @@ impl Custom {
         Ok((value, unknown))
     }
 
+    /// Makes an object that was stored in another version one of this version.
+    pub(super) fn adapt(&self, value: &mut Value) {
+        self.schema.prune(value);
+        self.schema.default(value);
+    }
+
     pub(super) fn complete(&self, value: &mut Value) {
         self.schema.default(value);
     }

@@ -170,8 +170,11 @@ impl Kind {
     pub(crate) fn show(&self, mut value: Value) -> Value {
         match &self.rules {
             Rules::Builtin(builtin) => builtin.outward.map_or(value.clone(), |outward| outward(value)),
-            Rules::Custom(_) => {
+            Rules::Custom(custom) => {
                 value["apiVersion"] = Value::String(self.api_version());
+                if !custom.is_storage_version {
+                    custom.adapt(&mut value);
+                }
                 value
             }
         }

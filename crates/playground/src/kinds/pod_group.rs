@@ -2,6 +2,7 @@
 //!
 //! The gates are those of a stock 1.37 server with `GenericWorkload` on.
 
+use k8s_openapi::api::scheduling::v1beta1;
 use muster_api::native::{
     Gates, PodGroup, Workload, drop_disabled_pod_group, drop_disabled_workload, set_pod_group_defaults,
     validate_pod_group, validate_pod_group_status_update, validate_pod_group_update, validate_workload,
@@ -12,8 +13,42 @@ use serde_json::{Value, json};
 
 use super::metadata::keep_for_status;
 use super::native_errors::translate;
+use super::retype::{Unreadable, retype};
 use super::{keep, present};
 use crate::schema::FieldError;
+
+/// Reads a PodGroup.
+pub(super) fn read(group: Value) -> Result<Value, Unreadable> {
+    let mut read = retype::<v1beta1::PodGroup>(group)?;
+    empty_choices(&mut read["spec"], "spec")?;
+    Ok(read)
+}
+
+/// Reads a Workload.
+pub(super) fn read_workload(workload: Value) -> Result<Value, Unreadable> {
+    let mut read = retype::<v1beta1::Workload>(workload)?;
+    let templates = read["spec"].get_mut("podGroupTemplates").and_then(Value::as_array_mut);
+    for (index, template) in templates.into_iter().flatten().enumerate() {
+        empty_choices(template, &format!("spec.podGroupTemplates[{index}]"))?;
+    }
+    Ok(read)
+}
+
+/// Choices that have nothing to say are any JSON in their type; here they are empty objects.
+fn empty_choices(settings: &mut Value, path: &str) -> Result<(), Unreadable> {
+    for (field, choice) in [("schedulingPolicy", "basic"), ("disruptionMode", "single"), ("disruptionMode", "all")] {
+        let choices = settings.get_mut(field).and_then(Value::as_object_mut);
+        match choices.and_then(|choices| choices.get_mut(choice)) {
+            None | Some(Value::Null) => {}
+            Some(Value::Object(fields)) => fields.clear(),
+            Some(other) => {
+                let field = format!("{path}.{field}.{choice}");
+                return Err(Unreadable { field, why: format!("invalid type: {other}, expected an object") });
+            }
+        }
+    }
+    Ok(())
+}
 
 pub(super) fn complete(group: &mut Value) {
     present(group, "spec", json!({}));
