@@ -116,7 +116,8 @@ fn release_finalizer(state: &mut State, kind: &Kind, object: &Object, finalizer:
         metadata.insert("finalizers".to_owned(), Value::Array(left));
     }
     if done {
-        state.erase(kind, value)
+        // The change itself is never stored: watchers see the object end as it was.
+        state.erase(kind, object.value())
     } else {
         state.write(kind, value)
     };

@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use super::names::NameRule;
 use super::retype::retype;
 use super::{
-    Builtin, budget, definition, definition_check, event, job, keep, namespace, node, pod, pod_defaults, pod_group,
-    pod_update, priority_class, templates,
+    Builtin, budget, config_map, definition, definition_check, event, job, keep, lease, namespace, node, pod,
+    pod_defaults, pod_group, pod_status, pod_update, priority_class, templates,
 };
 
 /// A kind without rules of its own.
@@ -68,7 +68,8 @@ const EVENT_FIELDS: &[&str] = &[
     "involvedObject.fieldPath",
     "reason",
     "reportingComponent",
-    "source",
+    // The component that speaks, by its old name or its new one.
+    "source.component|reportingComponent",
     "type",
 ];
 const NEW_EVENT_FIELDS: &[&str] = &[
@@ -81,6 +82,20 @@ const NEW_EVENT_FIELDS: &[&str] = &[
     "regarding.fieldPath",
     "reason",
     "reportingController",
+    "source",
+    "type",
+];
+/// What clients of `v1` call the same fields.
+const CORE_EVENT_FIELDS: &[&str] = &[
+    "involvedObject.kind",
+    "involvedObject.namespace",
+    "involvedObject.name",
+    "involvedObject.uid",
+    "involvedObject.apiVersion",
+    "involvedObject.resourceVersion",
+    "involvedObject.fieldPath",
+    "reason",
+    "reportingComponent",
     "source",
     "type",
 ];
@@ -108,9 +123,13 @@ pub(super) const BUILTINS: &[Builtin] = &[
         complete: pod_defaults::complete,
         on_create: pod::on_create,
         on_update: pod::on_update,
-        on_status: pod::on_status,
+        on_status: |pod, old| {
+            pod::on_status(pod, old);
+            pod_status::complete(pod);
+        },
         check: pod::check,
         check_update: pod_update::check,
+        check_status: pod_status::check_update,
         ..PLAIN
     },
     Builtin {
@@ -152,8 +171,12 @@ pub(super) const BUILTINS: &[Builtin] = &[
         short_names: &["ev"],
         read: retype::<core::Event>,
         fields: EVENT_FIELDS,
+        field_labels: CORE_EVENT_FIELDS,
         creates_on_update: true,
+        name_rule: NameRule::PathSegment,
         complete: event::complete,
+        check: |new| event::check(new, event::Api::Core),
+        check_update: |new, _| event::check(new, event::Api::Core),
         ..PLAIN
     },
     Builtin {
@@ -169,9 +192,19 @@ pub(super) const BUILTINS: &[Builtin] = &[
         field_labels: NEW_EVENT_FIELDS,
         creates_on_update: true,
         complete: event::complete,
+        check: event::check_new,
+        check_update: event::check_new_update,
         ..PLAIN
     },
-    Builtin { kind: "ConfigMap", plural: "configmaps", short_names: &["cm"], read: retype::<core::ConfigMap>, ..PLAIN },
+    Builtin {
+        kind: "ConfigMap",
+        plural: "configmaps",
+        short_names: &["cm"],
+        read: retype::<core::ConfigMap>,
+        check: config_map::check,
+        check_update: config_map::check_update,
+        ..PLAIN
+    },
     Builtin { kind: "Secret", plural: "secrets", read: retype::<core::Secret>, fields: &["type"], ..PLAIN },
     Builtin {
         kind: "Service",
@@ -398,6 +431,9 @@ pub(super) const BUILTINS: &[Builtin] = &[
         read: retype::<coordination::Lease>,
         overwrites: false,
         creates_on_update: true,
+        complete: lease::complete,
+        check: lease::check,
+        check_update: |new, _| lease::check(new),
         ..PLAIN
     },
     Builtin {

@@ -25,6 +25,9 @@ pub(crate) fn check_create(value: &Value, namespaced: bool, rule: NameRule) -> V
     } else if !namespace.is_empty() {
         errors.push(FieldError::forbidden("metadata.namespace", "not allowed on this type"));
     }
+    if let Some(number) = metadata["generation"].as_i64().filter(|number| *number < 0) {
+        errors.push(FieldError::invalid("metadata.generation", number, "must be greater than or equal to 0"));
+    }
     errors.extend(label_errors(&metadata["labels"], "metadata.labels"));
     errors.extend(annotation_errors(&metadata["annotations"]));
     errors.extend(owner_errors(&metadata["ownerReferences"]));
@@ -80,30 +83,66 @@ fn owner_errors(owners: &Value) -> Vec<FieldError> {
     let mut controller: Option<String> = None;
     for (index, owner) in owners.as_array().into_iter().flatten().enumerate() {
         let path = format!("metadata.ownerReferences[{index}]");
-        let text = |field: &str| owner[field].as_str().unwrap_or_default().to_owned();
-        if text("apiVersion").is_empty() {
-            errors.push(FieldError::invalid(format!("{path}.apiVersion"), "", "version must not be empty"));
-        }
-        for field in ["kind", "name", "uid"] {
-            if text(field).is_empty() {
-                let detail = format!("{field} must not be empty");
-                errors.push(FieldError::invalid(format!("{path}.{field}"), "", detail));
-            }
-        }
+        errors.extend(one_owner_errors(owner, &path));
         if owner["controller"] == true {
+            let text = |field: &str| owner[field].as_str().unwrap_or_default().to_owned();
             let named = format!("{}/{}", text("kind"), text("name"));
             match &controller {
                 Some(first) => {
+                    let shown: Vec<String> = owners.as_array().into_iter().flatten().map(go_owner).collect();
                     let detail = format!(
-                        "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {named}"
+                        "[{}]: Only one reference can have Controller set to true. Found \"true\" in references for {first} and {named}",
+                        shown.join(",")
                     );
-                    errors.push(FieldError::invalid("metadata.ownerReferences", owners.clone(), detail));
+                    errors.push(FieldError::invalid_unshown("metadata.ownerReferences", detail));
                 }
                 None => controller = Some(named),
             }
         }
     }
     errors
+}
+
+fn one_owner_errors(owner: &Value, path: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let text = |field: &str| owner[field].as_str().unwrap_or_default();
+    let version = text("apiVersion");
+    let required = |field: &str| FieldError::required(format!("{path}.{field}"), "must not be empty");
+    if version.is_empty() {
+        errors.push(required("apiVersion"));
+    } else if version.matches('/').count() > 1 || version.ends_with('/') {
+        let why = "must be <group>/<version> or <version>";
+        errors.push(FieldError::invalid(format!("{path}.apiVersion"), version, why));
+    }
+    errors.extend(["kind", "name", "uid"].into_iter().filter(|field| text(field).is_empty()).map(required));
+    if (version, text("kind")) == ("v1", "Event") {
+        let detail = format!("{}: /v1, Kind=Event is disallowed from being an owner", go_owner(owner));
+        errors.push(FieldError::invalid_unshown(path, detail));
+    }
+    errors
+}
+
+/// An owner as Go prints it, with the fields in the order of its type.
+fn go_owner(owner: &Value) -> String {
+    let order = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
+    let fields = order.iter().filter(|field| !owner[**field].is_null());
+    let fields: Vec<String> = fields.map(|field| format!("\"{field}\":{}", owner[*field])).collect();
+    format!("{{{}}}", fields.join(","))
+}
+
+/// Finalizers of built-in kinds that need no domain in front.
+const PLAIN_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+
+/// What else is wrong with the finalizers of a built-in kind.
+pub(crate) fn builtin_finalizer_errors(value: &Value) -> Vec<FieldError> {
+    let names = value["metadata"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let wrong = names.enumerate().filter(|(_, name)| !name.contains('/') && !PLAIN_FINALIZERS.contains(name));
+    wrong
+        .map(|(index, name)| {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            FieldError::invalid(format!("metadata.finalizers[{index}]"), name, why)
+        })
+        .collect()
 }
 
 fn finalizer_errors(finalizers: &Value) -> Vec<FieldError> {

@@ -5,6 +5,7 @@
 
 mod budget;
 mod builtin;
+mod config_map;
 mod custom;
 mod definition;
 mod definition_check;
@@ -12,6 +13,7 @@ mod definition_names;
 mod event;
 mod job;
 mod label_selector;
+mod lease;
 mod metadata;
 mod names;
 mod namespace;
@@ -24,6 +26,7 @@ mod pod_group;
 mod pod_placement;
 mod pod_quality;
 mod pod_resources;
+mod pod_status;
 mod pod_update;
 mod priority_class;
 mod quantities;
@@ -43,7 +46,7 @@ pub(crate) use budget::deny_further_disruptions;
 pub(crate) use custom::Custom;
 pub(crate) use definition::{Definition, is_established};
 pub(crate) use definition_names::{Taken, decide, mark_terminating, tell_deletion};
-pub(crate) use metadata::{check_create as check_metadata, check_update as check_metadata_update};
+pub(crate) use metadata::check_update as check_metadata_update;
 pub(crate) use names::NameRule;
 pub(crate) use node::mark_not_ready;
 pub(crate) use pod::{is_bound, is_finished, is_ready, phase};
@@ -135,7 +138,9 @@ impl Kind {
 
     /// How failures name the kind.
     pub(crate) fn about_kind(&self) -> About<'_> {
-        About { group: &self.group, resource: &self.kind }
+        // A kind that another group stores is of that group.
+        let group = self.builtin().and_then(|builtin| builtin.stored_in);
+        About { group: group.unwrap_or(&self.group), resource: &self.kind }
     }
 
     fn builtin(&self) -> Option<&'static Builtin> {
@@ -251,6 +256,11 @@ impl Kind {
         self.builtin().is_some_and(|builtin| builtin.returns_deleted)
     }
 
+    /// Namespaces go one by one.
+    pub(crate) fn deletes_collections(&self) -> bool {
+        !(self.group.is_empty() && *self.plural == *"namespaces")
+    }
+
     pub(crate) fn orphans(&self) -> bool {
         self.builtin().is_some_and(|builtin| builtin.orphans)
     }
@@ -299,6 +309,16 @@ impl Kind {
             Rules::Builtin(builtin) => (builtin.on_status)(value, old),
             Rules::Custom(_) => Custom::on_status(value, old),
         }
+    }
+
+    /// What is wrong with the metadata of an object, new or not.
+    pub(crate) fn check_metadata(&self, value: &Value) -> Vec<FieldError> {
+        let mut errors = metadata::check_create(value, self.namespaced, self.name_rule());
+        // Definitions and what they define are checked by another library.
+        if self.builtin().is_some_and(|builtin| builtin.group != "apiextensions.k8s.io") {
+            errors.extend(metadata::builtin_finalizer_errors(value));
+        }
+        errors
     }
 
     /// What is wrong with a new object.

@@ -93,6 +93,17 @@ impl Registry {
         self.get(group, version, plural).expect("a built-in kind")
     }
 
+    /// The kind of this name, by what objects call it.
+    pub(crate) fn of_kind(&self, group: &str, version: &str, name: &str) -> Option<&Arc<Kind>> {
+        let mut kinds = self.kinds.values();
+        kinds.find(|kind| *kind.group == *group && *kind.version == *version && *kind.kind == *name)
+    }
+
+    /// Whether any kind of this group is served.
+    pub(crate) fn serves(&self, group: &str) -> bool {
+        self.kinds.keys().any(|(of_group, _, _)| **of_group == *group)
+    }
+
     /// All served kinds, in the order of group, version and name.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Kind>> {
         self.kinds.values()

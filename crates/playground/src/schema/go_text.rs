@@ -32,7 +32,8 @@ pub(crate) fn quoted(text: &str) -> String {
     out
 }
 
-fn is_printed(c: char) -> bool {
+/// Whether `%q` shows a letter as it is.
+pub(crate) fn is_printed(c: char) -> bool {
     if c.is_ascii() {
         return (' '..='~').contains(&c);
     }

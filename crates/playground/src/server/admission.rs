@@ -93,7 +93,7 @@ fn choose_runtime(state: &State, kind: &Kind, pod: &mut Value) -> Result<(), Fai
 }
 
 /// Nothing new comes into a namespace that is not there or on its way out.
-fn namespace_is_open(state: &State, kind: &Kind, target: &Target, value: &Value) -> Result<(), Failure> {
+pub(crate) fn namespace_is_open(state: &State, kind: &Kind, target: &Target, value: &Value) -> Result<(), Failure> {
     let namespaces = state.registry.builtin("", "namespaces");
     let Some(namespace) = state.get(namespaces, "", &target.namespace) else {
         return Err(Failure::not_found(namespaces.about(), &target.namespace));

@@ -14,6 +14,8 @@ pub(crate) enum Answer {
     Json { code: u16, text: Bytes, warnings: Vec<String> },
     /// A few words.
     Text { code: u16, text: String },
+    /// Good, and nothing to say.
+    Nothing,
 }
 
 impl Answer {
@@ -31,6 +33,11 @@ impl Answer {
             warnings.extend(more);
         }
         self
+    }
+
+    /// What is said about a path that means nothing.
+    pub(crate) fn page_not_found() -> Self {
+        Answer::Text { code: 404, text: "404 page not found\n".to_owned() }
     }
 
     /// `Success`, for verbs that answer with nothing else.

@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
+use super::admission;
 use super::answer::Answer;
 use super::body;
 use super::failure::{About, Failure};
-use super::query::{Query, UnknownFields, WriteOptions};
+use super::query::{Query, UnknownFields, Write, WriteOptions};
 use super::request::Target;
 use super::state::State;
 use crate::kinds::{Kind, NameRule, is_bound};
@@ -23,8 +24,8 @@ pub(crate) fn bind(
     query: &Query,
     bytes: &[u8],
 ) -> Result<Answer, Failure> {
-    let options = WriteOptions::read(query, "CreateOptions")?;
-    let binding = read(bytes, options.unknown_fields)?;
+    let options = WriteOptions::read(query, Write::Create)?;
+    let binding = read(state, bytes, options.unknown_fields)?;
     let name = binding["metadata"]["name"].as_str().unwrap_or_default();
     if !target.name.is_empty() && *name != *target.name {
         return Err(Failure::bad_request("name in URL does not match name in Binding object"));
@@ -35,6 +36,7 @@ pub(crate) fn bind(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }
+    admission::namespace_is_open(state, pods, target, &binding)?;
     let node = check(&binding)?;
     let old = state.get(pods, &target.namespace, name).ok_or_else(|| Failure::not_found(pods.about(), name))?;
     let mut pod = old.value();
@@ -47,12 +49,8 @@ pub(crate) fn bind(
     Ok(Answer::success(201, None))
 }
 
-fn read(bytes: &[u8], unknown: UnknownFields) -> Result<Value, Failure> {
-    let (binding, _) = body::parse(bytes).map_err(|error| {
-        Failure::bad_request(format!(
-            "the object provided is unrecognized (must be of type Binding): couldn't get version/kind; json parse error: {error}"
-        ))
-    })?;
+fn read(state: &State, bytes: &[u8], unknown: UnknownFields) -> Result<Value, Failure> {
+    let (binding, _) = body::read_part(&state.registry, bytes, &[("", "v1")], "Binding")?;
     // Unknown fields of a binding decide nothing; they are refused only on demand.
     let known = ["apiVersion", "kind", "metadata", "target"];
     let strange =
@@ -61,13 +59,7 @@ fn read(bytes: &[u8], unknown: UnknownFields) -> Result<Value, Failure> {
         let why = format!("strict decoding error: unknown field \"{strange}\"");
         return Err(Failure::bad_request(format!("Binding in version \"v1\" cannot be handled as a Binding: {why}")));
     }
-    match binding["kind"].as_str() {
-        None | Some("Binding") if binding.is_object() => Ok(binding),
-        _ => Err(Failure::bad_request(format!(
-            "{} in version \"v1\" cannot be handled as a Binding: the kind in the data does not match the expected kind",
-            binding["kind"].as_str().unwrap_or_default()
-        ))),
-    }
+    Ok(binding)
 }
 
 /// The node that a binding names.
@@ -76,7 +68,7 @@ fn check(binding: &Value) -> Result<&str, Failure> {
     let kind = binding["target"]["kind"].as_str().unwrap_or_default();
     let node = binding["target"]["name"].as_str().unwrap_or_default();
     if !["", "Node"].contains(&kind) {
-        errors.push(FieldError::not_supported("target.kind", kind, &["<empty>", "Node"]));
+        errors.push(FieldError::not_supported("target.kind", kind, &["Node", "<empty>"]));
     }
     if node.is_empty() {
         errors.push(FieldError::required("target.name", ""));

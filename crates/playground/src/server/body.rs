@@ -9,12 +9,16 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::failure::Failure;
+use super::json_patch::go_type;
+use super::json_syntax;
 use super::query::UnknownFields;
-use crate::kinds::Kind;
+use crate::kinds::{Kind, Registry};
 
 /// The most bytes of a request's body.
 pub(crate) const BODY_SIZE_MAX: usize = 3 * 1024 * 1024;
 const MEDIA_TYPES: [&str; 2] = ["application/json", "application/yaml"];
+/// What Go's decoder says first when it cannot tell what a text is.
+const NO_KIND: &str = "couldn't get version/kind; json parse error: ";
 /// The most unknown fields that a client is told about.
 const WARNINGS_MAX: usize = 50;
 
@@ -31,13 +35,26 @@ pub(crate) fn require_json(media_type: &str) -> Result<(), Failure> {
     }
 }
 
-/// Parses JSON, and tells which fields were there twice.
-pub(crate) fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
-    let mut twice = Vec::new();
-    let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let value = Noting { path: String::new(), twice: &mut twice }.deserialize(&mut reader)?;
-    reader.end()?;
-    Ok((value, twice))
+/// Parses JSON, and tells which fields were there twice. Bytes that are no text are replaced, as Go does.
+pub(crate) fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), String> {
+    let text = String::from_utf8_lossy(bytes);
+    let mut notes = Notes::default();
+    let mut reader = serde_json::Deserializer::from_str(&text);
+    let read = Noting { path: String::new(), notes: &mut notes }.deserialize(&mut reader);
+    match read.and_then(|value| reader.end().map(|()| value)) {
+        Ok(value) => Ok((value, notes.twice)),
+        Err(error) => Err(json_syntax::refusal(text.as_bytes()).unwrap_or_else(|| error.to_string())),
+    }
+}
+
+/// The paths of all fields, in the order in which they stand in the text.
+fn order(bytes: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let mut notes = Notes { all: Some(Vec::new()), ..Notes::default() };
+    let mut reader = serde_json::Deserializer::from_str(&text);
+    // Called on what was read before.
+    let _ = Noting { path: String::new(), notes: &mut notes }.deserialize(&mut reader);
+    notes.all.unwrap_or_default()
 }
 
 /// A client's object, read as the kind of its path.
@@ -48,59 +65,200 @@ pub(crate) struct Read {
 }
 
 /// Reads an object that a client sent.
-pub(crate) fn read(kind: &Kind, bytes: &[u8], unknown: UnknownFields) -> Result<Read, Failure> {
-    let (mut value, twice) = parse(bytes).map_err(|error| unrecognised(kind, &error.to_string(), bytes))?;
-    identify(kind, &mut value)?;
-    read_value(kind, value, &twice, unknown)
+pub(crate) fn read(registry: &Registry, kind: &Kind, bytes: &[u8], unknown: UnknownFields) -> Result<Read, Failure> {
+    let (mut value, twice) = parse(bytes).map_err(|why| unrecognised(&kind.kind, &format!("{NO_KIND}{why}"), bytes))?;
+    identify(registry, kind, &mut value, bytes)?;
+    let (value, mut problems) = read_value(kind, value, &twice).map_err(|why| unreadable(kind, &why))?;
+    if problems.len() > 1 && unknown != UnknownFields::Ignore {
+        let order = order(bytes);
+        problems.sort_by_cached_key(|problem| order.iter().position(|path| *path == problem.path));
+    }
+    let warnings =
+        unknown.judge(problems.iter().map(Problem::to_string).collect()).map_err(|why| unreadable(kind, &why))?;
+    Ok(Read { value, warnings })
 }
 
-/// Reads a value as the kind, once its apiVersion and kind are known to be right.
-pub(crate) fn read_value(
-    kind: &Kind,
-    mut value: Value,
-    twice: &[String],
-    unknown: UnknownFields,
-) -> Result<Read, Failure> {
+/// A field that was not understood.
+#[derive(Debug, thiserror::Error)]
+#[error("{what} field \"{path}\"")]
+pub(crate) struct Problem {
+    what: &'static str,
+    path: String,
+}
+
+impl UnknownFields {
+    /// What the client is told about problems; or why they are refused.
+    pub(crate) fn judge(self, mut problems: Vec<String>) -> Result<Vec<String>, String> {
+        match self {
+            UnknownFields::Ignore => Ok(Vec::new()),
+            UnknownFields::Refuse if !problems.is_empty() => {
+                Err(format!("strict decoding error: {}", problems.join(", ")))
+            }
+            UnknownFields::Warn | UnknownFields::Refuse => {
+                problems.truncate(WARNINGS_MAX);
+                Ok(problems)
+            }
+        }
+    }
+}
+
+/// Reads a value as the kind, once its apiVersion and kind are known to be right; tells what was not understood.
+pub(crate) fn read_value(kind: &Kind, mut value: Value, twice: &[String]) -> Result<(Value, Vec<Problem>), String> {
     if value["metadata"].is_null() {
         value["metadata"] = Value::Object(Map::new());
     }
-    let (value, dropped) = kind.read(value).map_err(|error| unreadable(kind, &error.to_string()))?;
-    let mut problems: Vec<String> = twice.iter().map(|path| format!("duplicate field \"{path}\"")).collect();
-    problems.extend(dropped.iter().map(|path| format!("unknown field \"{path}\"")));
-    if unknown == UnknownFields::Refuse && !problems.is_empty() {
-        return Err(unreadable(kind, &format!("strict decoding error: {}", problems.join(", "))));
+    // To Go, null in a map of texts is the empty text.
+    for map in ["labels", "annotations"] {
+        let entries = value["metadata"].get_mut(map).and_then(Value::as_object_mut);
+        entries.into_iter().flatten().filter(|(_, text)| text.is_null()).for_each(|(_, text)| *text = "".into());
     }
-    let told =
-        if unknown == UnknownFields::Warn { problems.into_iter().take(WARNINGS_MAX).collect() } else { Vec::new() };
-    Ok(Read { value, warnings: told })
+    let (value, dropped) = kind.read(value).map_err(|error| error.to_string())?;
+    let mut problems: Vec<Problem> =
+        twice.iter().map(|path| Problem { what: "duplicate", path: path.clone() }).collect();
+    problems.extend(dropped.into_iter().map(|path| Problem { what: "unknown", path }));
+    Ok((value, problems))
 }
 
-/// Checks that the object is of the kind that the path names; what it leaves out is filled in.
-fn identify(kind: &Kind, value: &mut Value) -> Result<(), Failure> {
-    let Some(fields) = value.as_object_mut() else {
-        return Err(unreadable(kind, "couldn't get version/kind; json parse error: the body must be a JSON object"));
+/// The apiVersion and kind that an object says it has; empty if it does not say.
+fn written_kind(value: &Value) -> Result<(String, String), String> {
+    let Some(fields) = value.as_object() else {
+        if value.is_null() {
+            return Ok((String::new(), String::new()));
+        }
+        return Err(format!("json: cannot unmarshal {} into Go value of type {HEAD}", go_type(value)));
     };
-    let text = |fields: &Map<String, Value>, field: &str| match fields.get(field) {
+    let text = |field: &str| match fields.get(field) {
         None | Some(Value::Null) => Ok(String::new()),
         Some(Value::String(text)) => Ok(text.clone()),
-        Some(other) => Err(unreadable(kind, &format!("{field}: invalid type: {other}, expected a string"))),
+        Some(other) => {
+            Err(format!("json: cannot unmarshal {} into Go struct field .{field} of type string", go_type(other)))
+        }
     };
-    let (written_kind, written_version) = (text(fields, "kind")?, text(fields, "apiVersion")?);
-    let api_version = kind.api_version();
-    if !written_version.is_empty() && written_version != api_version {
-        return Err(Failure::bad_request(format!(
-            "the API version in the data ({written_version}) does not match the expected API version ({api_version})"
-        )));
+    Ok((text("apiVersion")?, text("kind")?))
+}
+
+/// The Go type that the real server reads first.
+const HEAD: &str =
+    "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }";
+
+/// Checks that an object is of a kind; what it leaves out is filled in.
+pub(crate) fn identify(registry: &Registry, kind: &Kind, value: &mut Value, bytes: &[u8]) -> Result<(), Failure> {
+    let written = written_kind(value).map_err(|why| unrecognised(&kind.kind, &format!("{NO_KIND}{why}"), bytes))?;
+    is_of_kind(registry, kind, &written, bytes)?;
+    if value.is_null() {
+        *value = Value::Object(Map::new());
     }
-    if !written_kind.is_empty() && *written_kind != *kind.kind {
-        return Err(Failure::bad_request(format!(
-            "{written_kind} in version {:?} cannot be handled as a {}: the kind in the data does not match the expected kind",
-            kind.version, kind.kind
-        )));
-    }
-    fields.insert("apiVersion".to_owned(), api_version.into());
-    fields.insert("kind".to_owned(), kind.kind.to_string().into());
+    value["apiVersion"] = kind.api_version().into();
+    value["kind"] = kind.kind.to_string().into();
     Ok(())
+}
+
+/// The group and version of an apiVersion, unless it has too many parts.
+fn group_version(api_version: &str) -> Option<(&str, &str)> {
+    match api_version.split_once('/') {
+        None => Some(("", api_version)),
+        Some((_, version)) if version.contains('/') => None,
+        Some(both) => Some(both),
+    }
+}
+
+fn is_of_kind(registry: &Registry, kind: &Kind, written: &(String, String), bytes: &[u8]) -> Result<(), Failure> {
+    let right = kind.api_version();
+    let (api_version, name) = (written.0.as_str(), written.1.as_str());
+    let api_version = if api_version.is_empty() { &right } else { api_version };
+    let name = if name.is_empty() { &kind.kind } else { name };
+    let Some((group, version)) = group_version(api_version) else {
+        return Err(unrecognised(&kind.kind, &format!("unexpected GroupVersion string: {api_version}"), bytes));
+    };
+    if *api_version == right && *name == *kind.kind {
+        return Ok(());
+    }
+    match why_not(registry, kind, (group, version, name)) {
+        Some(why) => Err(Failure::bad_request(format!(
+            "{name} in version {version:?} cannot be handled as a {}: {why}",
+            kind.kind
+        ))),
+        // The same object in another version.
+        None => Err(Failure::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({right})"
+        ))),
+    }
+}
+
+/// Why an object of one kind cannot be read as another, in the words of the real server.
+fn why_not(registry: &Registry, kind: &Kind, (group, version, name): (&str, &str, &str)) -> Option<String> {
+    match registry.of_kind(group, version, name) {
+        Some(other) if other.table == kind.table => None,
+        Some(_) => Some(unconvertible(version, name, &kind.group, &kind.kind)),
+        None => Some(not_registered(group, version, name)),
+    }
+}
+
+fn unconvertible(version: &str, name: &str, into_group: &str, into: &str) -> String {
+    let inner = if into_group.is_empty() { "core" } else { into_group.split('.').next().unwrap_or_default() };
+    format!("converting ({version}.{name}) to ({inner}.{into}): unknown conversion")
+}
+
+/// What the real server says about a kind that it does not know.
+pub(crate) fn not_registered(group: &str, version: &str, name: &str) -> String {
+    let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    format!("no kind {name:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:111\"")
+}
+
+/// Reads an object that is no resource of its own, such as a Binding.
+pub(crate) fn read_part(
+    registry: &Registry,
+    bytes: &[u8],
+    accepted: &[(&str, &str)],
+    name: &str,
+) -> Result<(Value, Vec<String>), Failure> {
+    let failed = |why: String| unrecognised(name, &format!("{NO_KIND}{why}"), bytes);
+    let (value, twice) = parse(bytes).map_err(failed)?;
+    let (api_version, written) = written_kind(&value).map_err(failed)?;
+    let Some((group, version)) = group_version(&api_version) else {
+        return Err(unrecognised(name, &format!("unexpected GroupVersion string: {api_version}"), bytes));
+    };
+    let right_version = api_version.is_empty() || accepted.contains(&(group, version));
+    if right_version && (written.is_empty() || written == name) {
+        return Ok((value, twice));
+    }
+    let version = if version.is_empty() { accepted[0].1 } else { version };
+    let written = if written.is_empty() { name } else { &written };
+    let why = match registry.of_kind(group, version, written) {
+        Some(_) => unconvertible(version, written, accepted[0].0, name),
+        None => not_registered(group, version, written),
+    };
+    Err(Failure::bad_request(format!("{written} in version {version:?} cannot be handled as a {name}: {why}")))
+}
+
+/// Reads the options of a delete.
+pub(crate) fn read_options(bytes: &[u8]) -> Result<Value, Failure> {
+    let refused = |why: String| Failure::bad_request(format!("{NO_KIND}{why}"));
+    let (value, _) = parse(bytes).map_err(refused)?;
+    let (api_version, name) = written_kind(&value).map_err(refused)?;
+    if !["", "DeleteOptions"].contains(&&*name) {
+        let (group, version) = group_version(&api_version).unwrap_or_default();
+        let version = if version.is_empty() { "v1" } else { version };
+        return Err(Failure::bad_request(not_registered(group, version, &name)));
+    }
+    let right = |field: &str, is_right: fn(&Value) -> bool| match &value[field] {
+        Value::Null => true,
+        found => is_right(found),
+    };
+    for (field, go, is_right) in [
+        ("gracePeriodSeconds", "int64", Value::is_i64 as fn(&Value) -> bool),
+        ("orphanDependents", "bool", Value::is_boolean),
+        ("propagationPolicy", "v1.DeletionPropagation", Value::is_string),
+        ("preconditions", "v1.Preconditions", Value::is_object),
+        ("dryRun", "[]string", Value::is_array),
+    ] {
+        if !right(field, is_right) {
+            let found = go_type(&value[field]);
+            let why = format!("json: cannot unmarshal {found} into Go struct field DeleteOptions.{field} of type {go}");
+            return Err(Failure::bad_request(why));
+        }
+    }
+    Ok(value)
 }
 
 fn unreadable(kind: &Kind, why: &str) -> Failure {
@@ -110,24 +268,41 @@ fn unreadable(kind: &Kind, why: &str) -> Failure {
     ))
 }
 
-fn unrecognised(kind: &Kind, why: &str, bytes: &[u8]) -> Failure {
-    const SHOWN: usize = 32;
-    let shown = bytes.iter().take(SHOWN).fold(String::new(), |mut shown, byte| {
-        // Writing into a string cannot fail.
-        let _ = write!(shown, "{byte:02x}");
-        shown
-    });
-    let more = if bytes.len() > SHOWN { " ..." } else { "" };
+fn unrecognised(kind: &str, why: &str, bytes: &[u8]) -> Failure {
     Failure::bad_request(format!(
-        "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: {why} ({shown}{more})",
-        kind.kind
+        "the object provided is unrecognized (must be of type {kind}): {why} ({})",
+        summary(bytes)
     ))
+}
+
+/// The beginning of a body, as text if it looks like an object.
+fn summary(bytes: &[u8]) -> String {
+    const SHOWN: usize = 30;
+    let start = &bytes[..bytes.len().min(SHOWN)];
+    let shown = match bytes.first() {
+        None => return "<empty>".to_owned(),
+        Some(b'{') => String::from_utf8_lossy(start).into_owned(),
+        Some(_) => start.iter().fold(String::new(), |mut shown, byte| {
+            // Writing into a string cannot fail.
+            let _ = write!(shown, "{byte:02x}");
+            shown
+        }),
+    };
+    if bytes.len() > SHOWN { format!("{shown} ...") } else { shown }
+}
+
+/// What is noted while a text is read.
+#[derive(Default)]
+struct Notes {
+    twice: Vec<String>,
+    /// All paths in their order, if somebody asks for them.
+    all: Option<Vec<String>>,
 }
 
 /// Builds a value as serde_json does, and notes fields that come twice; the last one counts.
 struct Noting<'a> {
     path: String,
-    twice: &'a mut Vec<String>,
+    notes: &'a mut Notes,
 }
 
 impl<'de> DeserializeSeed<'de> for Noting<'_> {
@@ -177,7 +352,7 @@ impl<'de> Visitor<'de> for Noting<'_> {
         let mut list = Vec::new();
         loop {
             let path = format!("{}[{}]", self.path, list.len());
-            match entries.next_element_seed(Noting { path, twice: self.twice })? {
+            match entries.next_element_seed(Noting { path, notes: self.notes })? {
                 Some(entry) => list.push(entry),
                 None => return Ok(Value::Array(list)),
             }
@@ -188,10 +363,13 @@ impl<'de> Visitor<'de> for Noting<'_> {
         let mut fields = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
             let path = if self.path.is_empty() { key.clone() } else { format!("{}.{key}", self.path) };
-            if fields.contains_key(&key) && self.twice.len() < WARNINGS_MAX {
-                self.twice.push(path.clone());
+            if fields.contains_key(&key) && self.notes.twice.len() < WARNINGS_MAX {
+                self.notes.twice.push(path.clone());
             }
-            let value = entries.next_value_seed(Noting { path, twice: self.twice })?;
+            if let Some(all) = &mut self.notes.all {
+                all.push(path.clone());
+            }
+            let value = entries.next_value_seed(Noting { path, notes: self.notes })?;
             fields.insert(key, value);
         }
         Ok(Value::Object(fields))

@@ -6,10 +6,10 @@ use super::admission;
 use super::answer::{Answer, printed};
 use super::body::{self, Read};
 use super::failure::Failure;
-use super::query::{Query, WriteOptions};
+use super::query::{Query, Write, WriteOptions};
 use super::request::Target;
 use super::state::State;
-use crate::kinds::{Kind, check_metadata};
+use crate::kinds::Kind;
 
 /// The longest name that a suffix can be put behind.
 const GENERATED_PREFIX_MAX: usize = 58;
@@ -22,8 +22,9 @@ pub(crate) fn create(
     query: &Query,
     bytes: &[u8],
 ) -> Result<Answer, Failure> {
-    let options = WriteOptions::read(query, "CreateOptions")?;
-    let Read { value, mut warnings } = body::read(kind, bytes, options.unknown_fields)?;
+    let options = WriteOptions::read(query, Write::Create)?;
+    let Read { mut value, mut warnings } = body::read(&state.registry, kind, bytes, options.unknown_fields)?;
+    warnings.extend(name_owners_once(&mut value));
     warnings.extend(kind.warnings(&value));
     Ok(insert(state, kind, target, value, options.dry_run)?.with_warnings(warnings))
 }
@@ -42,17 +43,15 @@ pub(crate) fn insert(
     kind.complete(&mut value);
     admission::on_create(state, kind, target, &mut value)?;
     kind.on_create(&mut value);
-    let mut errors = check_metadata(&value, kind.namespaced, kind.name_rule());
+    let mut errors = kind.check_metadata(&value);
     errors.extend(kind.check(&value));
     let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     if !errors.is_empty() {
         return Err(Failure::invalid(kind.about_kind(), &name, &errors));
     }
-    if state.get(kind, &target.namespace, &name).is_some() {
-        return Err(Failure::already_exists(kind.about(), &name));
-    }
-    if !value["metadata"]["resourceVersion"].is_null() {
-        return Err(Failure::internal("resourceVersion should not be set on objects to be created"));
+    forget_revision(&mut value)?;
+    if let Some(other) = state.get(kind, &target.namespace, &name) {
+        return Err(Failure::already_exists(kind.about(), &name, other.deleting));
     }
     admission::after_checks(state, kind, &value)?;
     if dry_run {
@@ -64,15 +63,17 @@ pub(crate) fn insert(
 
 /// The namespace of an object is that of the path.
 pub(crate) fn place(kind: &Kind, target: &Target, value: &mut Value) -> Result<(), Failure> {
+    if !kind.namespaced {
+        value["metadata"].as_object_mut().map(|metadata| metadata.remove("namespace"));
+        return Ok(());
+    }
     let written = value["metadata"]["namespace"].as_str().unwrap_or_default();
     if !written.is_empty() && *written != *target.namespace {
         return Err(Failure::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }
-    if kind.namespaced {
-        value["metadata"]["namespace"] = json!(target.namespace);
-    }
+    value["metadata"]["namespace"] = json!(target.namespace);
     Ok(())
 }
 
@@ -86,14 +87,42 @@ fn name(state: &mut State, value: &mut Value) {
     }
 }
 
+/// A new object has no revision yet; what is not a number was never one.
+fn forget_revision(value: &mut Value) -> Result<(), Failure> {
+    let Some(metadata) = value["metadata"].as_object_mut() else { return Ok(()) };
+    let written = metadata.remove("resourceVersion");
+    let written = written.as_ref().and_then(Value::as_str).and_then(|text| text.parse::<u64>().ok());
+    match written {
+        None | Some(0) => Ok(()),
+        Some(_) => Err(Failure::plain(500, "resourceVersion should not be set on objects to be created")),
+    }
+}
+
+/// Strikes out owners that are named twice. Answers with a warning about them.
+pub(crate) fn name_owners_once(value: &mut Value) -> Option<String> {
+    let owners = value["metadata"]["ownerReferences"].as_array_mut()?;
+    let (mut once, mut twice) = (Vec::new(), Vec::new());
+    for owner in owners.drain(..) {
+        if once.contains(&owner) {
+            twice.push(owner["uid"].as_str().unwrap_or_default().to_owned());
+        } else {
+            once.push(owner);
+        }
+    }
+    *owners = once;
+    (!twice.is_empty()).then(|| {
+        format!(
+            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            twice.join(", ")
+        )
+    })
+}
+
 /// What only the server says about an object.
 fn stamp(state: &mut State, value: &mut Value) {
     let Some(metadata) = value["metadata"].as_object_mut() else { return };
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields", "generation"] {
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"] {
         metadata.remove(field);
-    }
-    if metadata.get("resourceVersion").is_some_and(|revision| *revision == "") {
-        metadata.remove("resourceVersion");
     }
     metadata.insert("uid".to_owned(), json!(state.random.uid()));
     metadata.insert("creationTimestamp".to_owned(), json!(state.time()));

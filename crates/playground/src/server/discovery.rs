@@ -15,11 +15,22 @@ use crate::kinds::{Kind, Rules};
 const RELEASE: &str = "v1.37.1";
 
 /// Answers a path that names no resource.
-pub(crate) fn answer(state: &State, path: &str) -> Result<Answer, Failure> {
+pub(crate) fn answer(state: &State, path: &str, is_get: bool) -> Result<Answer, Failure> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let known = match *parts {
+        ["version" | "api" | "apis"] => true,
+        ["api", _] => true,
+        ["apis", group] | ["apis", group, _] => state.registry.serves(group),
+        _ => false,
+    };
+    if known && !is_get {
+        return Err(Failure::method_not_allowed());
+    }
     match *parts {
         ["version"] => Ok(Answer::value(200, &version())),
-        ["healthz" | "readyz" | "livez"] => Ok(Answer::Text { code: 200, text: "ok".to_owned() }),
+        ["healthz" | "readyz" | "livez"] | ["healthz" | "readyz" | "livez", "ping"] => {
+            Ok(Answer::Text { code: 200, text: "ok".to_owned() })
+        }
         ["api"] => Ok(Answer::value(
             200,
             &json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
@@ -30,15 +41,15 @@ pub(crate) fn answer(state: &State, path: &str) -> Result<Answer, Failure> {
         }
         ["apis", name] => {
             let groups = groups(state);
-            let versions = groups.get(name).ok_or_else(Failure::no_such_path)?;
+            let Some(versions) = groups.get(name) else { return Ok(Answer::page_not_found()) };
             let mut group = group(name, versions);
             group["kind"] = json!("APIGroup");
             group["apiVersion"] = json!("v1");
             Ok(Answer::value(200, &group))
         }
         ["api", version] => resources(state, "", version),
-        ["apis", group, version] => resources(state, group, version),
-        _ => Err(Failure::no_such_path()),
+        ["apis", group, version] if known => resources(state, group, version),
+        _ => Ok(Answer::page_not_found()),
     }
 }
 
@@ -93,7 +104,9 @@ fn rows(kind: &Kind) -> Vec<Value> {
         row["categories"] = json!(kind.categories);
     }
     let mut rows = vec![row];
-    for subresource in subresources(kind) {
+    let mut parts = subresources(kind);
+    parts.sort_unstable();
+    for subresource in parts {
         let verbs: &[&str] = match subresource {
             "binding" | "eviction" => &["create"],
             "log" => &["get"],

@@ -36,37 +36,56 @@ pub(crate) fn dispatch(server: &Server, parts: &Parts, bytes: &[u8]) -> Result<R
     let target = match route(parts.uri.path()) {
         Route::Resource(target) => target,
         Route::Other(path) => {
-            return if parts.method == http::Method::GET {
-                discovery::answer(&state, &path).map(Reply::Answer)
-            } else {
-                Err(Failure::method_not_allowed())
-            };
+            return discovery::answer(&state, &path, parts.method == http::Method::GET).map(Reply::Answer);
         }
     };
     let query = Query::parse(parts.uri.query().unwrap_or_default());
-    let watch = query.is_watch();
-    let content_type = parts.headers.get(http::header::CONTENT_TYPE).and_then(|header| header.to_str().ok());
-    let asked = Asked {
-        verb: Verb::of(&parts.method, !target.name.is_empty(), watch),
-        target: &target,
-        query,
-        media_type: body::media_type(content_type),
-        bytes,
+    // Old clients watch by the path, an object as well.
+    let verb = if target.watch && parts.method == http::Method::GET {
+        Some(Verb::Watch)
+    } else {
+        Verb::of(&parts.method, !target.name.is_empty(), query.is_watch())
     };
+    let content_type = parts.headers.get(http::header::CONTENT_TYPE).and_then(|header| header.to_str().ok());
+    let asked = Asked { verb, target: &target, query, media_type: body::media_type(content_type), bytes };
     if is_old_binding(&target) {
         return old_binding(&mut state, &asked);
     }
     let kind = state.registry.get(&target.group, &target.version, &target.resource).cloned();
-    let kind = kind.ok_or_else(Failure::no_such_path)?;
+    let Some(kind) = kind else { return nothing_there(&state, &target) };
     let misplaced = kind.namespaced && target.namespace.is_empty() && !target.name.is_empty();
     if misplaced || (!kind.namespaced && !target.namespace.is_empty()) {
         return Err(Failure::no_such_path());
     }
+    if target.watch && verb != Some(Verb::Watch) {
+        return Err(Failure::method_not_allowed());
+    }
+    path_segment(&target.name)?;
     match &*target.subresource {
         "" => whole(server, &mut state, &kind, &asked),
         name if kind.has_subresource(name) => subresource(&mut state, &kind, &asked).map(Reply::Answer),
         _ => Err(Failure::no_such_path()),
     }
+}
+
+/// A resource that is not served, in a group that is, is told from a path that means nothing.
+fn nothing_there(state: &State, target: &Target) -> Result<Reply, Failure> {
+    if state.registry.serves(&target.group) {
+        return Err(Failure::no_such_path());
+    }
+    Ok(Reply::Answer(Answer::page_not_found()))
+}
+
+/// Names that would mean something else in a path name nothing.
+fn path_segment(name: &str) -> Result<(), Failure> {
+    let why = match name {
+        "." | ".." => format!("may not be '{name}'"),
+        _ => match name.chars().find(|c| ['/', '%'].contains(c)) {
+            Some(c) => format!("may not contain '{c}'"),
+            None => return Ok(()),
+        },
+    };
+    Err(Failure::bad_request(format!("Name parameter invalid: {name:?}: {why}")))
 }
 
 /// Verbs on objects and collections.
@@ -92,10 +111,10 @@ fn whole(server: &Server, state: &mut State, kind: &Arc<Kind>, asked: &Asked<'_>
             update(state, kind, target, query, bytes, Part::Main)
         }
         Verb::Patch => patch::patch(state, kind, target, query, media_type, bytes, Part::Main),
-        Verb::Delete => delete::delete(state, kind, target, &delete::options(query, bytes)?),
-        Verb::DeleteCollection if everywhere => Err(Failure::method_not_allowed()),
+        Verb::Delete => delete::delete(state, kind, target, &delete::options(query, media_type, bytes)?),
+        Verb::DeleteCollection if everywhere || !kind.deletes_collections() => Err(Failure::method_not_allowed()),
         Verb::DeleteCollection => {
-            let options = delete::options(query, bytes)?;
+            let options = delete::options(query, media_type, bytes)?;
             delete::delete_collection(state, kind, target, &ListOptions::read(query, false)?, &options)
         }
     };
@@ -137,7 +156,7 @@ fn log(state: &State, kind: &Kind, target: &Target) -> Result<Answer, Failure> {
     let pod = state.get(kind, &target.namespace, &target.name);
     let pod = pod.ok_or_else(|| Failure::not_found(kind.about(), &target.name))?.value();
     if !crate::kinds::is_bound(&pod) {
-        return Err(Failure::bad_request(format!("pod {} does not have a host assigned", target.name)));
+        return Ok(Answer::Nothing);
     }
     let text = format!("{} is simulated: it has no output\n", target.name);
     Ok(Answer::Text { code: 200, text })
@@ -168,6 +187,7 @@ pub(crate) fn bootstrap(state: &mut State) {
             namespace: String::new(),
             name: String::new(),
             subresource: String::new(),
+            watch: false,
         };
         let made = create::insert(state, &kind, &target, value, false);
         assert!(made.is_ok(), "a fresh server takes its first objects");

@@ -3,12 +3,13 @@
 use muster_api::selector::WrittenLabelSelector;
 use serde_json::{Value, json};
 
+use super::admission;
 use super::answer::Answer;
 use super::binding::set_condition;
 use super::body;
 use super::delete::remove;
 use super::failure::{About, Failure};
-use super::query::{DeleteOptions, Query, WriteOptions};
+use super::query::{DeleteOptions, Query, Write, WriteOptions};
 use super::request::Target;
 use super::state::State;
 use crate::kinds::{Kind, deny_further_disruptions, is_finished, is_ready, phase};
@@ -29,8 +30,16 @@ pub(crate) fn evict(
     query: &Query,
     bytes: &[u8],
 ) -> Result<Answer, Failure> {
-    let write = WriteOptions::read(query, "CreateOptions")?;
-    let eviction = read(bytes)?;
+    let write = WriteOptions::read(query, Write::Create)?;
+    let accepted = [("policy", "v1"), ("policy", "v1beta1")];
+    let (eviction, _) = body::read_part(&state.registry, bytes, &accepted, "Eviction")?;
+    let namespace = eviction["metadata"]["namespace"].as_str().unwrap_or_default();
+    if !namespace.is_empty() && namespace != target.namespace {
+        return Err(Failure::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    admission::namespace_is_open(state, pods, target, &eviction)?;
     if eviction["metadata"]["name"].as_str().unwrap_or_default() != target.name {
         return Err(Failure::bad_request("name in URL does not match name in Eviction object"));
     }
@@ -44,24 +53,6 @@ pub(crate) fn evict(
     }
     take_away(state, pods, &old, pod, options)?;
     Ok(Answer::success(201, None))
-}
-
-fn read(bytes: &[u8]) -> Result<Value, Failure> {
-    let (eviction, _) = body::parse(bytes).map_err(|error| {
-        Failure::bad_request(format!(
-            "the object provided is unrecognized (must be of type Eviction): couldn't get version/kind; json parse error: {error}"
-        ))
-    })?;
-    let version = eviction["apiVersion"].as_str().unwrap_or("policy/v1");
-    match eviction["kind"].as_str() {
-        None | Some("Eviction") if eviction.is_object() && ["policy/v1", "policy/v1beta1"].contains(&version) => {
-            Ok(eviction)
-        }
-        _ => Err(Failure::bad_request(format!(
-            "{version} {} cannot be handled as an Eviction of policy/v1",
-            eviction["kind"].as_str().unwrap_or_default()
-        ))),
-    }
 }
 
 /// Pods that do not run disturb nobody when they go.

@@ -16,7 +16,8 @@ pub(crate) struct Failure {
     pub(crate) code: u16,
     reason: &'static str,
     message: String,
-    details: Map<String, Value>,
+    /// Left out, or there and perhaps empty.
+    details: Option<Map<String, Value>>,
     pub(crate) retry_after_seconds: Option<u32>,
 }
 
@@ -35,13 +36,19 @@ impl About<'_> {
 
 impl Failure {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: Map::new(), retry_after_seconds: None }
+        Self { code, reason, message: message.into(), details: None, retry_after_seconds: None }
+    }
+
+    /// What the real server answers in general words, with details that say nothing.
+    fn general(code: u16, reason: &'static str, message: &str) -> Self {
+        Self { details: Some(Map::new()), ..Self::new(code, reason, message) }
     }
 
     fn about(mut self, about: About<'_>, name: &str) -> Self {
+        let details = self.details.get_or_insert_default();
         for (field, text) in [("name", name), ("group", about.group), ("kind", about.resource)] {
             if !text.is_empty() {
-                self.details.insert(field.to_owned(), json!(text));
+                details.insert(field.to_owned(), json!(text));
             }
         }
         self
@@ -49,7 +56,7 @@ impl Failure {
 
     /// Adds a cause.
     pub(crate) fn because(mut self, reason: &str, message: impl Into<String>, field: &str) -> Self {
-        let causes = self.details.entry("causes").or_insert_with(|| json!([]));
+        let causes = self.details.get_or_insert_default().entry("causes").or_insert_with(|| json!([]));
         let mut cause = Map::new();
         for (key, text) in [("reason", reason), ("message", &message.into()), ("field", field)] {
             if !text.is_empty() {
@@ -73,11 +80,13 @@ impl Failure {
     }
 
     pub(crate) fn no_such_path() -> Self {
-        Self::new(404, "NotFound", "the server could not find the requested resource")
+        Self::general(404, "NotFound", "the server could not find the requested resource")
     }
 
-    pub(crate) fn already_exists(about: About<'_>, name: &str) -> Self {
-        Self::new(409, "AlreadyExists", format!("{} {} already exists", about.qualified(), quoted(name)))
+    /// The name is taken, perhaps only for as long as the other object is being deleted.
+    pub(crate) fn already_exists(about: About<'_>, name: &str, deleting: bool) -> Self {
+        let why = if deleting { "object is being deleted: " } else { "" };
+        Self::new(409, "AlreadyExists", format!("{why}{} {} already exists", about.qualified(), quoted(name)))
             .about(about, name)
     }
 
@@ -122,7 +131,7 @@ impl Failure {
     }
 
     pub(crate) fn method_not_allowed() -> Self {
-        Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+        Self::general(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
     }
 
     pub(crate) fn unsupported_media_type(accepted: &[&str]) -> Self {
@@ -143,9 +152,13 @@ impl Failure {
     }
 
     /// A patch that cannot be applied to the object.
-    pub(crate) fn unprocessable(about: About<'_>, name: &str, why: &str) -> Self {
-        let message = "the server rejected our request due to an error in our request";
-        Self::new(422, "Invalid", message).about(about, name).because("UnexpectedServerResponse", why, "")
+    pub(crate) fn unprocessable() -> Self {
+        Self::general(422, "Invalid", "the server rejected our request due to an error in our request")
+    }
+
+    /// A kind of patch that no resource knows.
+    pub(crate) fn unknown_patch() -> Self {
+        Self::general(415, "UnsupportedMediaType", "415: Unsupported Media Type")
     }
 
     /// The past that was asked for is gone.
@@ -184,11 +197,15 @@ impl Failure {
         Self::new(501, "NotImplemented", message)
     }
 
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// The Status object.
     pub(crate) fn status(&self) -> Value {
         let mut details = self.details.clone();
         if let Some(seconds) = self.retry_after_seconds {
-            details.insert("retryAfterSeconds".to_owned(), json!(seconds));
+            details.get_or_insert_default().insert("retryAfterSeconds".to_owned(), json!(seconds));
         }
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -197,7 +214,7 @@ impl Failure {
         if !self.reason.is_empty() {
             status["reason"] = json!(self.reason);
         }
-        if !details.is_empty() {
+        if let Some(details) = details {
             status["details"] = Value::Object(details);
         }
         status

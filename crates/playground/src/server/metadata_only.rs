@@ -69,6 +69,8 @@ fn reduced(text: &Bytes) -> Bytes {
         (Some("Status"), _) => text.clone(),
         (_, Some(items)) => {
             let items: Vec<Value> = items.iter().map(partial).collect();
+            // The real server makes this list anew, and has nothing where nothing is in it.
+            let items = if items.is_empty() { Value::Null } else { json!(items) };
             printed(&json!({
                 "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"], "items": items,
             }))

@@ -13,6 +13,8 @@ pub(crate) mod discovery;
 pub(crate) mod dispatch;
 pub(crate) mod eviction;
 pub(crate) mod failure;
+pub(crate) mod json_patch;
+pub(crate) mod json_syntax;
 pub(crate) mod metadata_only;
 pub(crate) mod patch;
 pub(crate) mod query;
@@ -129,6 +131,7 @@ impl Server {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (parts, body) = request.into_parts();
+        let is_head = parts.method == http::Method::HEAD;
         let accept = parts.headers.get(http::header::ACCEPT).and_then(|header| header.to_str().ok());
         let view = match metadata_only::View::of(accept) {
             Ok(view) => view,
@@ -142,11 +145,15 @@ impl Server {
         if !self.inner.lock().chores.is_empty() {
             self.inner.chores.notify_one();
         }
-        match reply {
+        let mut response = match reply {
             Ok(Reply::Answer(answer)) => answered(view.of_answer(answer)),
             Ok(Reply::Watch(watch)) => streamed(*watch, view),
             Err(failure) => failed(&failure),
+        };
+        if is_head {
+            *response.body_mut() = Body::empty();
         }
+        response
     }
 }
 
@@ -205,6 +212,11 @@ fn answered(answer: Answer) -> Response<Body> {
             response
         }
         Answer::Text { code, text } => respond(code, "text/plain; charset=utf-8", Body::from(text)),
+        Answer::Nothing => {
+            let mut response = respond(204, "text/plain", Body::empty());
+            response.headers_mut().remove(CONTENT_TYPE);
+            response
+        }
     }
 }
 

@@ -5,14 +5,15 @@
 
 use serde_json::Value;
 
-use super::answer::Answer;
-use super::body::{self, Read};
+use super::answer::{Answer, printed};
 use super::failure::{About, Failure};
-use super::query::{Query, WriteOptions};
+use super::query::{Query, UnknownFields, Write, WriteOptions};
 use super::request::Target;
 use super::state::State;
-use super::update::{Part, replace};
+use super::update::{Part, replace, same_name};
+use super::{body, create, json_patch};
 use crate::kinds::{Kind, Rules};
+use crate::schema::FieldError;
 
 /// The most operations of one JSON patch.
 const OPERATIONS_MAX: usize = 10_000;
@@ -22,17 +23,22 @@ const OPERATIONS_MAX: usize = 10_000;
 enum Form {
     Json,
     Merge,
+    Strategic,
+    Apply,
 }
+
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
 
 impl Form {
     fn of(kind: &Kind, media_type: &str) -> Result<Self, Failure> {
         match media_type {
             "application/json-patch+json" => Ok(Form::Json),
             "application/merge-patch+json" => Ok(Form::Merge),
-            "application/strategic-merge-patch+json" | "application/apply-patch+yaml" if is_builtin(kind) => {
-                Err(Failure::not_implemented(format!("this server does not know {media_type} yet; use a merge patch")))
-            }
-            _ => Err(Failure::unsupported_media_type(accepted(kind))),
+            APPLY => Ok(Form::Apply),
+            STRATEGIC if is_builtin(kind) => Ok(Form::Strategic),
+            STRATEGIC => Err(Failure::unsupported_media_type(&CUSTOM)),
+            _ => Err(Failure::unknown_patch()),
         }
     }
 }
@@ -41,15 +47,8 @@ fn is_builtin(kind: &Kind) -> bool {
     matches!(kind.rules, Rules::Builtin(_))
 }
 
-fn accepted(kind: &Kind) -> &'static [&'static str] {
-    const ALL: [&str; 4] = [
-        "application/json-patch+json",
-        "application/merge-patch+json",
-        "application/apply-patch+yaml",
-        "application/strategic-merge-patch+json",
-    ];
-    if is_builtin(kind) { &ALL } else { &ALL[..3] }
-}
+/// What custom kinds can be patched with.
+const CUSTOM: [&str; 3] = ["application/json-patch+json", "application/merge-patch+json", APPLY];
 
 /// Changes an object, or its status.
 pub(crate) fn patch(
@@ -62,50 +61,89 @@ pub(crate) fn patch(
     part: Part,
 ) -> Result<Answer, Failure> {
     let form = Form::of(kind, media_type)?;
-    let options = WriteOptions::read(query, "PatchOptions")?;
+    let write = if form == Form::Apply { Write::Apply } else { Write::Patch };
+    let options = WriteOptions::read(query, write)?;
+    let patch = Patch::read(form, bytes)?;
     let old = state.get(kind, &target.namespace, &target.name);
     let old = old.ok_or_else(|| Failure::not_found(kind.about(), &target.name))?;
     let mut value = kind.show(old.value());
-    apply(form, &mut value, bytes, kind, &target.name)?;
-    for (field, right) in [("apiVersion", kind.api_version()), ("kind", kind.kind.to_string())] {
-        if value[field] != *right {
-            let why = format!("{field}: a patch may not change it to {}", value[field]);
-            return Err(Failure::bad_request(why));
-        }
-    }
-    let Read { value, warnings } = body::read_value(kind, value, &[], options.unknown_fields)?;
+    let told = patch.apply(&mut value, options.unknown_fields)?;
+    let (mut value, warnings) = read_patched(state, kind, value, told, options.unknown_fields)?;
+    create::place(kind, target, &mut value)?;
+    same_name(target, &value)?;
+    create::name_owners_once(&mut value);
     Ok(replace(state, kind, &old, value, part, options.dry_run)?.with_warnings(warnings))
 }
 
-fn apply(form: Form, value: &mut Value, bytes: &[u8], kind: &Kind, name: &str) -> Result<(), Failure> {
-    let undecodable = |error: serde_json::Error| Failure::bad_request(format!("error decoding patch: {error}"));
-    match form {
-        Form::Merge => {
-            let (patch, _) = body::parse(bytes).map_err(undecodable)?;
-            if !patch.is_object() {
-                return Err(Failure::bad_request("error decoding patch: a merge patch must be a JSON object"));
-            }
-            json_patch::merge(value, &patch);
-        }
-        Form::Json => {
-            let patch: json_patch::Patch = serde_json::from_slice(bytes).map_err(undecodable)?;
-            if patch.0.len() > OPERATIONS_MAX {
-                return Err(Failure::too_large_patch(patch.0.len(), OPERATIONS_MAX));
-            }
-            json_patch::patch(value, &patch)
-                .map_err(|error| Failure::patch_refused(kind.about(), name, &error.to_string()))?;
-        }
-    }
-    Ok(())
+/// A patch that can be read.
+struct Patch {
+    form: Form,
+    value: Value,
+    /// Fields that were there twice.
+    twice: Vec<String>,
 }
 
-/// What failures about patches are about.
-impl Failure {
-    fn too_large_patch(count: usize, most: usize) -> Self {
-        Failure::entity_too_large(format!("The allowed maximum operations in a JSON patch is {most}, got {count}"))
+impl Patch {
+    fn read(form: Form, bytes: &[u8]) -> Result<Self, Failure> {
+        if let Form::Strategic | Form::Apply = form {
+            let name = if form == Form::Apply { APPLY } else { STRATEGIC };
+            return Err(Failure::not_implemented(format!("this server does not know {name} yet; use a merge patch")));
+        }
+        let (value, twice) = body::parse(bytes).map_err(|_| Failure::bad_request("invalid JSON patch"))?;
+        Ok(Self { form, value, twice })
     }
 
-    fn patch_refused(about: About<'_>, name: &str, why: &str) -> Self {
-        Failure::unprocessable(about, name, why)
+    /// Applies the patch. Answers with what was not understood in the patch itself.
+    fn apply(&self, value: &mut Value, unknown: UnknownFields) -> Result<Vec<String>, Failure> {
+        let decoding = |why: String| Failure::bad_request(format!("error decoding patch: {why}"));
+        let twice = self.twice.iter().map(|path| format!("duplicate field \"{path}\""));
+        if self.form == Form::Merge {
+            if !self.value.is_object() {
+                return Err(match &self.value {
+                    other if other.is_null() || unknown == UnknownFields::Ignore => {
+                        Failure::bad_request("Invalid JSON Patch")
+                    }
+                    other => decoding(format!(
+                        "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+                        json_patch::go_type(other)
+                    )),
+                });
+            }
+            ::json_patch::merge(value, &self.value);
+            return Ok(twice.collect());
+        }
+        if let Some(why) = json_patch::unreadable(&self.value) {
+            return Err(decoding(why));
+        }
+        let count = self.value.as_array().map_or(0, Vec::len);
+        if count > OPERATIONS_MAX {
+            return Err(Failure::entity_too_large(format!(
+                "The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {count}"
+            )));
+        }
+        json_patch::apply(value, &self.value).map_err(|_| Failure::unprocessable())?;
+        let strange = json_patch::unknown_fields(&self.value).into_iter();
+        let strange = strange.map(|path| format!("unknown field \"{path}\""));
+        Ok(twice.chain(strange).map(|problem| format!("json patch {problem}")).collect())
     }
+}
+
+/// Reads what a patch made of an object. What is wrong with it is wrong with the patch.
+fn read_patched(
+    state: &State,
+    kind: &Kind,
+    mut value: Value,
+    mut told: Vec<String>,
+    unknown: UnknownFields,
+) -> Result<(Value, Vec<String>), Failure> {
+    let shown = printed(&value);
+    let invalid = |why: String| {
+        let error = FieldError::invalid("patch", String::from_utf8_lossy(&shown).into_owned(), why);
+        Failure::invalid(About { group: "", resource: "" }, "", &[error])
+    };
+    body::identify(&state.registry, kind, &mut value, &[]).map_err(|failure| invalid(failure.message().to_owned()))?;
+    let (value, problems) = body::read_value(kind, value, &[]).map_err(&invalid)?;
+    told.extend(problems.iter().map(ToString::to_string));
+    let warnings = unknown.judge(told).map_err(&invalid)?;
+    Ok((value, warnings))
 }

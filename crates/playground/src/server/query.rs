@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::failure::{About, Failure};
 use crate::schema::FieldError;
+use crate::schema::go_text::is_printed;
 
 /// A request's query.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +29,8 @@ impl Query {
     }
 
     fn integer(&self, name: &str) -> Result<Option<i64>, Failure> {
-        let Some(text) = self.text(name) else { return Ok(None) };
+        // Unlike a text, a number that is there and empty is none.
+        let Some((_, text)) = self.0.iter().find(|(key, _)| key == name) else { return Ok(None) };
         match text.parse() {
             Ok(number) => Ok(Some(number)),
             Err(error) => {
@@ -68,13 +70,17 @@ pub(crate) enum UnknownFields {
 }
 
 impl WriteOptions {
-    /// Reads the options of a create, update or patch; `kind` is the name of the options object in errors.
-    pub(crate) fn read(query: &Query, kind: &str) -> Result<Self, Failure> {
+    /// Reads the options of a create, update or patch.
+    pub(crate) fn read(query: &Query, form: Write) -> Result<Self, Failure> {
         let dry_run: Vec<&str> = query.all("dryRun").collect();
         let mut errors = dry_run_errors(&dry_run);
         let manager = query.text("fieldManager").unwrap_or_default();
         if manager.len() > FIELD_MANAGER_LENGTH_MAX {
             errors.push(FieldError::too_long("fieldManager", FIELD_MANAGER_LENGTH_MAX as i64));
+        }
+        if let Some((position, strange)) = manager.char_indices().find(|(_, c)| !is_printed(*c)) {
+            let why = format!("invalid character U+{:04X} (at position {position})", strange as u32);
+            errors.push(FieldError::invalid("fieldManager", manager, why));
         }
         let validation = query.text("fieldValidation").unwrap_or_default();
         let unknown_fields = match validation {
@@ -87,15 +93,46 @@ impl WriteOptions {
                 UnknownFields::Warn
             }
         };
-        refuse(kind, &errors)?;
+        errors.extend(force_errors(query, manager, form));
+        refuse(form.options_kind(), &errors)?;
         Ok(Self { dry_run: !dry_run.is_empty(), unknown_fields })
+    }
+}
+
+/// Which request the options belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Write {
+    Create,
+    Update,
+    Patch,
+    Apply,
+}
+
+impl Write {
+    fn options_kind(self) -> &'static str {
+        match self {
+            Write::Create => "CreateOptions",
+            Write::Update => "UpdateOptions",
+            Write::Patch | Write::Apply => "PatchOptions",
+        }
+    }
+}
+
+/// Only server-side apply, and it only under a name, may take fields from others.
+fn force_errors(query: &Query, manager: &str, form: Write) -> Option<FieldError> {
+    match form {
+        Write::Patch if query.flag("force").is_some() => {
+            Some(FieldError::forbidden("force", "may not be specified for non-apply patch"))
+        }
+        Write::Apply if manager.is_empty() => Some(FieldError::required("fieldManager", "is required for apply patch")),
+        _ => None,
     }
 }
 
 const FIELD_MANAGER_LENGTH_MAX: usize = 128;
 
 fn dry_run_errors(values: &[&str]) -> Vec<FieldError> {
-    if values.is_empty() || *values == ["All"] {
+    if values.iter().all(|value| *value == "All") {
         return Vec::new();
     }
     vec![FieldError::not_supported("dryRun", values, &["All"])]
@@ -150,7 +187,7 @@ impl ListOptions {
             label_selector: query.text("labelSelector").unwrap_or_default().to_owned(),
             field_selector: query.text("fieldSelector").unwrap_or_default().to_owned(),
             limit: usize::try_from(limit).ok().filter(|limit| *limit > 0),
-            freshness: freshness(revision, matching)?,
+            freshness: freshness(revision, matching, watch)?,
             continued,
             timeout_seconds: timeout.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0),
             bookmarks: query.flag("allowWatchBookmarks").unwrap_or_default(),
@@ -159,9 +196,15 @@ impl ListOptions {
     }
 }
 
-fn freshness(revision: Option<&str>, matching: &str) -> Result<Freshness, Failure> {
+fn freshness(revision: Option<&str>, matching: &str, watch: bool) -> Result<Freshness, Failure> {
     let Some(text) = revision else { return Ok(Freshness::Latest) };
-    let revision = parse_revision(text)?;
+    let revision = parse_revision(text).map_err(|error| {
+        if watch {
+            Failure::plain(500, error.to_string())
+        } else {
+            Failure::bad_request(format!("invalid resource version: {error}"))
+        }
+    })?;
     Ok(match (revision, matching) {
         (0, _) => Freshness::Any,
         (revision, "Exact") => Freshness::Exactly(revision),
@@ -170,11 +213,10 @@ fn freshness(revision: Option<&str>, matching: &str) -> Result<Freshness, Failur
 }
 
 /// Reads a resource version.
-pub(crate) fn parse_revision(text: &str) -> Result<u64, Failure> {
+pub(crate) fn parse_revision(text: &str) -> Result<u64, FieldError> {
     text.parse().map_err(|_| {
         let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
-        let error = FieldError::invalid("resourceVersion", text, why);
-        Failure::bad_request(format!("invalid resource version {text:?}: {}", error.detail))
+        FieldError::invalid("resourceVersion", text, why)
     })
 }
 
@@ -189,7 +231,7 @@ fn list_errors(matching: &str, revision: Option<&str>, initial: Option<bool>, co
             errors.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
         }
         if !["Exact", "NotOlderThan"].contains(&matching) {
-            let allowed = ["", "Exact", "NotOlderThan"];
+            let allowed = ["Exact", "NotOlderThan", ""];
             errors.push(FieldError::not_supported("resourceVersionMatch", matching, &allowed));
         }
         if matching == "Exact" && revision == Some("0") {
@@ -216,9 +258,9 @@ fn watch_errors(matching: &str, initial: Option<bool>, continued: bool) -> Vec<F
         if !right {
             errors.push(FieldError::not_supported("resourceVersionMatch", matching, &["NotOlderThan"]));
         }
-        if continued {
-            errors.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
-        }
+    }
+    if continued {
+        errors.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
     }
     errors
 }

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
+use super::body;
 use super::failure::Failure;
 use super::query::{Freshness, ListOptions, Query, parse_revision};
 use super::request::Target;
@@ -20,7 +21,8 @@ use crate::store::{Key, Object};
 /// One object.
 pub(crate) fn get(state: &State, kind: &Kind, target: &Target, query: &Query) -> Result<Answer, Failure> {
     if let Some(text) = query.text("resourceVersion") {
-        not_newer_than_now(state, parse_revision(text)?)?;
+        let revision = parse_revision(text).map_err(|error| Failure::plain(500, error.to_string()))?;
+        not_newer_than_now(state, revision)?;
     }
     let object = state.get(kind, &target.namespace, &target.name);
     let object = object.ok_or_else(|| Failure::not_found(kind.about(), &target.name))?;
@@ -36,29 +38,57 @@ pub(crate) fn not_newer_than_now(state: &State, revision: u64) -> Result<(), Fai
 /// Where the next page starts.
 struct Page {
     revision: u64,
-    last: Key,
+    /// The page holds what does not come before this, in the order of texts.
+    start: String,
 }
 
 const CONTINUE_VERSION: &str = "meta.k8s.io/v1";
 
 impl Page {
     fn token(&self) -> String {
-        let start = format!("{}/{}", self.last.namespace, self.last.name);
-        BASE64.encode(json!({"v": CONTINUE_VERSION, "rv": self.revision, "start": start}).to_string())
+        BASE64.encode(json!({"v": CONTINUE_VERSION, "rv": self.revision, "start": self.start}).to_string())
     }
 
     fn parse(token: &str) -> Result<Self, Failure> {
-        let bad = |why: &str| Failure::bad_request(format!("continue key is not valid: {why}"));
-        let text = BASE64.decode(token.trim_end_matches('=')).map_err(|error| bad(&error.to_string()))?;
-        let value: Value = serde_json::from_slice(&text).map_err(|error| bad(&error.to_string()))?;
+        let bad = |why: String| Failure::bad_request(format!("invalid continue token: continue key is not valid{why}"));
+        let text = BASE64.decode(token).map_err(|_| bad(": illegal base64 data".to_owned()))?;
+        let (value, _) = body::parse(&text).map_err(|why| bad(format!(": {why}")))?;
         if value["v"] != CONTINUE_VERSION {
-            return Err(bad("server does not recognize this encoded version"));
+            let version = value["v"].as_str().unwrap_or_default();
+            return Err(bad(format!(": server does not recognize this encoded version {version}")));
         }
-        let revision = value["rv"].as_u64().filter(|revision| *revision > 0);
-        let start = value["start"].as_str().and_then(|start| start.split_once('/'));
-        let (revision, (namespace, name)) =
-            revision.zip(start).ok_or_else(|| bad("incorrect encoded start resourceVersion"))?;
-        Ok(Self { revision, last: Key::new(namespace, name) })
+        let revision = value["rv"]
+            .as_u64()
+            .filter(|revision| *revision > 0)
+            .ok_or_else(|| bad(format!(": incorrect encoded start resourceVersion (version {CONTINUE_VERSION})")))?;
+        let start = value["start"].as_str().unwrap_or_default();
+        if start.is_empty() {
+            return Err(bad(format!(": encoded start key empty (version {CONTINUE_VERSION})")));
+        }
+        let inner = start.strip_prefix('/').unwrap_or(start);
+        if inner.split('/').any(|part| ["", ".", ".."].contains(&part)) {
+            return Err(bad(format!(": {start}")));
+        }
+        Ok(Self { revision, start: inner.to_owned() })
+    }
+
+    /// Whether an object stands on this page or a later one.
+    fn holds(&self, key: &Key, everywhere: bool) -> bool {
+        place(key, everywhere) >= self.start
+    }
+
+    /// The page after an object.
+    fn after(revision: u64, key: &Key, everywhere: bool) -> Self {
+        Self { revision, start: format!("{}\0", place(key, everywhere)) }
+    }
+}
+
+/// Where an object stands in a list of one namespace, or of all.
+fn place(key: &Key, everywhere: bool) -> String {
+    if everywhere && !key.namespace.is_empty() {
+        format!("{}/{}", key.namespace, key.name)
+    } else {
+        key.name.to_string()
     }
 }
 
@@ -90,26 +120,31 @@ pub(crate) fn select(
         (None, Freshness::Exactly(revision)) => revision,
     };
     not_newer_than_now(state, revision)?;
-    let after = page.map(|page| page.last);
-    let wanted =
-        |object: &Arc<Object>| after.as_ref().is_none_or(|last| object.key.is_after(last)) && selection.matches(object);
+    let everywhere = selection.namespace().is_none();
+    let inside = |object: &Arc<Object>| page.as_ref().is_none_or(|page| page.holds(&object.key, everywhere));
     let mut found: Vec<Arc<Object>> = if state.store.is_unchanged_since(kind.table, revision) {
-        state.store.list(kind.table, selection.namespace()).filter(|object| wanted(object)).cloned().collect()
+        state.store.list(kind.table, selection.namespace()).filter(|object| inside(object)).cloned().collect()
     } else {
-        let past = state.store.list_at(kind.table, revision).map_err(|_| too_old(after.is_some()))?;
-        past.into_values().filter(wanted).collect()
+        let past = state.store.list_at(kind.table, revision).map_err(|_| too_old(page.is_some()))?;
+        past.into_values().filter(|object| selection.is_in_namespace(object) && inside(object)).collect()
     };
     let mut metadata = Map::new();
     metadata.insert("resourceVersion".to_owned(), json!(revision.to_string()));
+    let last = found.last().map(|object| object.key.clone());
+    let count = found.len();
+    found.retain(|object| selection.matches(object));
     if let Some(limit) = options.limit
-        && found.len() > limit
+        && found.len() >= limit
     {
-        if selection.is_everything() {
-            metadata.insert("remainingItemCount".to_owned(), json!(found.len() - limit));
-        }
         found.truncate(limit);
-        let last = found.last().expect("a page is not empty").key.clone();
-        metadata.insert("continue".to_owned(), json!(Page { revision, last }.token()));
+        // Whether what is left matches is seen only by who asks for it.
+        let end = found.last().map(|object| object.key.clone());
+        if let Some(end) = end.filter(|end| Some(end) != last.as_ref()) {
+            metadata.insert("continue".to_owned(), json!(Page::after(revision, &end, everywhere).token()));
+            if selection.is_everything() {
+                metadata.insert("remainingItemCount".to_owned(), json!(count - limit));
+            }
+        }
     }
     Ok((found, Value::Object(metadata)))
 }

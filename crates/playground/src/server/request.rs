@@ -16,6 +16,8 @@ pub(crate) struct Target {
     pub(crate) name: String,
     /// Empty for the object itself.
     pub(crate) subresource: String,
+    /// Whether the path itself asks to watch, as old clients did.
+    pub(crate) watch: bool,
 }
 
 /// Where a request goes.
@@ -29,17 +31,21 @@ pub(crate) enum Route {
 
 /// Takes a path apart.
 pub(crate) fn route(path: &str) -> Route {
-    let parts: Vec<String> = path.split('/').filter(|part| !part.is_empty()).map(decoded).collect();
+    let inner = path.strip_prefix('/').unwrap_or(path);
+    let inner = inner.strip_suffix('/').unwrap_or(inner);
+    let parts: Vec<String> = inner.split('/').map(decoded).collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let resource = match &*parts {
-        ["api", version, rest @ ..] if !rest.is_empty() => target("", version, rest),
-        ["apis", group, version, rest @ ..] if !rest.is_empty() => target(group, version, rest),
+        ["api", version, "watch", rest @ ..] if !rest.is_empty() => target("", version, rest, true),
+        ["api", version, rest @ ..] if !rest.is_empty() => target("", version, rest, false),
+        ["apis", group, version, "watch", rest @ ..] if !rest.is_empty() => target(group, version, rest, true),
+        ["apis", group, version, rest @ ..] if !rest.is_empty() => target(group, version, rest, false),
         _ => None,
     };
     resource.map_or_else(|| Route::Other(format!("/{}", parts.join("/"))), Route::Resource)
 }
 
-fn target(group: &str, version: &str, rest: &[&str]) -> Option<Target> {
+fn target(group: &str, version: &str, rest: &[&str], watch: bool) -> Option<Target> {
     let (namespace, resource, name, subresource) = match *rest {
         // A namespace is itself a resource.
         ["namespaces"] => ("", "namespaces", "", ""),
@@ -55,7 +61,7 @@ fn target(group: &str, version: &str, rest: &[&str]) -> Option<Target> {
     };
     let [group, version, resource, namespace, name, subresource] =
         [group, version, resource, namespace, name, subresource].map(str::to_owned);
-    Some(Target { group, version, resource, namespace, name, subresource })
+    Some(Target { group, version, resource, namespace, name, subresource, watch })
 }
 
 fn decoded(part: &str) -> String {
@@ -79,9 +85,9 @@ impl Verb {
     /// The verb of a method on an object or a collection, if there is one.
     pub(crate) fn of(method: &Method, named: bool, watch: bool) -> Option<Verb> {
         Some(match (method.as_str(), named) {
-            ("GET" | "HEAD", _) if watch => Verb::Watch,
-            ("GET" | "HEAD", true) => Verb::Get,
-            ("GET" | "HEAD", false) => Verb::List,
+            ("GET", false) if watch => Verb::Watch,
+            ("GET", true) => Verb::Get,
+            ("GET", false) => Verb::List,
             ("POST", _) => Verb::Create,
             ("PUT", true) => Verb::Update,
             ("PATCH", true) => Verb::Patch,
@@ -108,6 +114,9 @@ mod tests {
         assert_eq!(resource("/api/v1/namespaces/a"), ["", "v1", "namespaces", "", "a", ""]);
         assert_eq!(resource("/api/v1/namespaces/a/status"), ["", "v1", "namespaces", "", "a", "status"]);
         assert_eq!(resource("/apis/g.io/v2/nodes/n%2Fx"), ["g.io", "v2", "nodes", "", "n/x", ""]);
+        assert!(matches!(route("/api/v1/watch/pods"), Route::Resource(Target { watch: true, .. })));
+        // An empty part is a part; nothing has this name.
+        assert_eq!(resource("/api/v1//pods"), ["", "v1", "", "", "pods", ""]);
         for other in ["/", "/api", "/api/v1", "/apis/g/v1", "/version", "/api/v1/a/b/c/d", "//"] {
             assert!(matches!(route(other), Route::Other(_)), "{other}");
         }

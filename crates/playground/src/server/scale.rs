@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::answer::Answer;
 use super::body;
 use super::failure::Failure;
-use super::query::{Query, WriteOptions};
+use super::query::{Query, Write, WriteOptions};
 use super::request::Target;
 use super::state::State;
 use super::update::{Part, replace};
@@ -80,7 +80,7 @@ pub(crate) fn set(
     bytes: &[u8],
     merge: bool,
 ) -> Result<Answer, Failure> {
-    let options = WriteOptions::read(query, "UpdateOptions")?;
+    let options = WriteOptions::read(query, Write::Update)?;
     let old = find(state, kind, target)?;
     let (written, _) =
         body::parse(bytes).map_err(|error| Failure::bad_request(format!("error decoding Scale: {error}")))?;

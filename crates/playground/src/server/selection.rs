@@ -28,6 +28,10 @@ impl Selection {
         let labels = LabelQuery::parse(&options.label_selector).map_err(unreadable)?;
         let mut fields = Vec::new();
         for term in FieldQuery::parse(&options.field_selector).map_err(unreadable)?.terms() {
+            // The real server takes a lone operator for no question at all.
+            if term.path.is_empty() && term.value.is_empty() {
+                continue;
+            }
             let field = match term.path.as_str() {
                 "metadata.name" => Field::Name,
                 "metadata.namespace" => Field::Namespace,
@@ -52,8 +56,12 @@ impl Selection {
         self.fields.is_empty() && self.labels.is_empty()
     }
 
-    pub(crate) fn matches(&self, object: &Object) -> bool {
+    pub(crate) fn is_in_namespace(&self, object: &Object) -> bool {
         self.namespace.as_deref().is_none_or(|namespace| *object.key.namespace == *namespace)
+    }
+
+    pub(crate) fn matches(&self, object: &Object) -> bool {
+        self.is_in_namespace(object)
             && self.fields.iter().all(|(field, term)| {
                 term.matches(match field {
                     Field::Name => &object.key.name,

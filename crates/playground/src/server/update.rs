@@ -7,10 +7,10 @@ use super::answer::{Answer, printed};
 use super::body::{self, Read};
 use super::create;
 use super::failure::Failure;
-use super::query::{Query, WriteOptions};
+use super::query::{Query, Write, WriteOptions};
 use super::request::Target;
 use super::state::State;
-use crate::kinds::{Kind, check_metadata, check_metadata_update};
+use crate::kinds::{Kind, check_metadata_update};
 use crate::schema::FieldError;
 use crate::store::Object;
 
@@ -30,23 +30,30 @@ pub(crate) fn update(
     bytes: &[u8],
     part: Part,
 ) -> Result<Answer, Failure> {
-    let options = WriteOptions::read(query, "UpdateOptions")?;
-    let Read { mut value, warnings } = body::read(kind, bytes, options.unknown_fields)?;
+    let options = WriteOptions::read(query, Write::Update)?;
+    let Read { mut value, mut warnings } = body::read(&state.registry, kind, bytes, options.unknown_fields)?;
     same_name(target, &value)?;
     create::place(kind, target, &mut value)?;
+    warnings.extend(create::name_owners_once(&mut value));
     let Some(old) = state.get(kind, &target.namespace, &target.name) else {
         if part == Part::Main && kind.creates_on_update() {
+            same_uid(kind, &value, target, "")?;
+            value["metadata"].as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
             return Ok(create::insert(state, kind, target, value, options.dry_run)?.with_warnings(warnings));
         }
         return Err(Failure::not_found(kind.about(), &target.name));
     };
-    same_uid(kind, &value, &old)?;
+    same_uid(kind, &value, target, &old.uid)?;
     Ok(replace(state, kind, &old, value, part, options.dry_run)?.with_warnings(warnings))
 }
 
-fn same_name(target: &Target, value: &Value) -> Result<(), Failure> {
+/// The name in the object must be there, and be that of the path.
+pub(crate) fn same_name(target: &Target, value: &Value) -> Result<(), Failure> {
     match value["metadata"]["name"].as_str().unwrap_or_default() {
-        "" => Err(Failure::bad_request("the name of the object must be provided")),
+        "" => Err(Failure::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            target.name
+        ))),
         name if *name == *target.name => Ok(()),
         name => Err(Failure::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
@@ -55,15 +62,14 @@ fn same_name(target: &Target, value: &Value) -> Result<(), Failure> {
     }
 }
 
-fn same_uid(kind: &Kind, value: &Value, old: &Object) -> Result<(), Failure> {
+fn same_uid(kind: &Kind, value: &Value, target: &Target, old: &str) -> Result<(), Failure> {
     match value["metadata"]["uid"].as_str() {
-        Some(uid) if !uid.is_empty() && *uid != *old.uid => {
-            let key = format!("{}/{}/{}", kind.plural, old.key.namespace, old.key.name);
+        Some(uid) if !uid.is_empty() && *uid != *old => {
+            let key = format!("{}/{}/{}", kind.plural, target.namespace, target.name);
             let why = format!(
-                "StorageError: invalid object, Code: 4, Key: /registry/{key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-                old.uid
+                "StorageError: invalid object, Code: 4, Key: /registry/{key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {old}"
             );
-            Err(Failure::conflict(kind.about(), &old.key.name, why))
+            Err(Failure::conflict(kind.about(), &target.name, why))
         }
         _ => Ok(()),
     }
@@ -90,7 +96,7 @@ pub(crate) fn replace(
         }
         Part::Status => kind.on_status(&mut value, &was),
     }
-    let mut errors = check_metadata(&value, kind.namespaced, kind.name_rule());
+    let mut errors = kind.check_metadata(&value);
     errors.extend(check_metadata_update(&value, &was));
     errors.extend(match part {
         Part::Main => kind.check_update(&value, &was),
@@ -105,8 +111,12 @@ pub(crate) fn replace(
     if value == was {
         return Ok(Answer::object(200, kind, old));
     }
-    let object = if is_done(&value) { state.erase(kind, value) } else { state.write(kind, value) };
-    Ok(Answer::object(200, kind, &object))
+    if is_done(&value) {
+        // The change itself is never stored: watchers see the object end as it was.
+        state.erase(kind, was);
+        return Ok(Answer::value(200, &kind.show(value)));
+    }
+    Ok(Answer::object(200, kind, &state.write(kind, value)))
 }
 
 /// The revision in the object, if there is one, must be the latest.
@@ -118,13 +128,12 @@ fn same_revision(kind: &Kind, value: &mut Value, was: &Value, old: &Object) -> R
         }
         "" => {
             let error = FieldError::invalid("metadata.resourceVersion", json!(0), "must be specified for an update");
-            Err(Failure::invalid(kind.about_kind(), &old.key.name, &[error]))
+            // The real server names the resource here, not the kind.
+            Err(Failure::invalid(kind.about(), &old.key.name, &[error]))
         }
         written if was["metadata"]["resourceVersion"] == *written => Ok(()),
         written if written.parse::<u64>().is_err() => {
-            let detail = format!("strconv.ParseUint: parsing {written:?}: invalid syntax");
-            let error = FieldError::invalid("metadata.resourceVersion", written, detail);
-            Err(Failure::invalid(kind.about_kind(), &old.key.name, &[error]))
+            Err(Failure::plain(500, format!("strconv.ParseUint: parsing {written:?}: invalid syntax")))
         }
         _ => Err(Failure::modified(kind.about(), &old.key.name)),
     }

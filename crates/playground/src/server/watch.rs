@@ -64,6 +64,7 @@ impl Watch {
         let selection = Selection::read(kind, target, options)?;
         let current = state.store.revision();
         let from_here = options.send_initial_events == Some(false);
+        let mut refused = None;
         let (initial, seen) = match options.freshness {
             Freshness::NotOlderThan(revision) | Freshness::Exactly(revision)
                 if options.send_initial_events != Some(true) =>
@@ -73,7 +74,7 @@ impl Watch {
             Freshness::Latest | Freshness::Any if from_here => (VecDeque::new(), current),
             freshness => {
                 if let Freshness::NotOlderThan(revision) = freshness {
-                    not_newer_than_now(state, revision)?;
+                    refused = not_newer_than_now(state, revision).err();
                 }
                 let present = state.store.list(kind.table, selection.namespace());
                 (present.filter(|object| selection.matches(object)).cloned().collect(), current)
@@ -94,8 +95,8 @@ impl Watch {
             bookmarks: options.bookmarks,
             next_bookmark: now + BOOKMARK_EVERY,
             ends: now + Duration::from_secs(timeout),
-            expired: too_old
-                .map(|too_old| Failure::expired(format!("too old resource version: {seen} ({})", too_old.oldest))),
+            expired: refused.or(too_old
+                .map(|too_old| Failure::expired(format!("too old resource version: {seen} ({})", too_old.oldest)))),
             over: false,
         })
     }

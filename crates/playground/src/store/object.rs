@@ -10,7 +10,7 @@ use muster_api::selector::Labels;
 use serde_json::Value;
 
 /// Where an object stands in its table. Objects without a namespace have an empty one.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) namespace: Box<str>,
     pub(crate) name: Box<str>,
@@ -25,10 +25,22 @@ impl Key {
     pub(crate) fn first_of(namespace: &str) -> Self {
         Self::new(namespace, "")
     }
+}
 
-    /// How this key stands to a list that ended at `last`.
-    pub(crate) fn is_after(&self, last: &Key) -> bool {
-        self.cmp(last) == Ordering::Greater
+/// The order of texts `namespace/name`, in which the real server lists: `a-b/x` comes before `a/x`.
+impl Ord for Key {
+    fn cmp(&self, other: &Key) -> Ordering {
+        let text = |key: &Key| {
+            let slash = if key.namespace.is_empty() { None } else { Some(b'/') };
+            key.namespace.bytes().chain(slash).chain(key.name.bytes()).collect::<Vec<u8>>()
+        };
+        if self.namespace == other.namespace { self.name.cmp(&other.name) } else { text(self).cmp(&text(other)) }
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Key) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
@@ -99,8 +111,13 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// What a field selector compares: the text at a dotted path. If there is nothing, it is what stands behind `=`.
+/// What a field selector compares: the text at a dotted path, or at the next one behind `|` if it is empty. If there
+/// is nothing at all, it is what stands behind `=`.
 pub(crate) fn field_text(value: &Value, path: &str) -> String {
+    if let Some((first, second)) = path.split_once('|') {
+        let text = field_text(value, first);
+        return if text.is_empty() { field_text(value, second) } else { text };
+    }
     let (path, absent) = path.split_once('=').unwrap_or((path, ""));
     let found = path.split('.').try_fold(value, |inner, step| inner.get(step));
     match found {

@@ -26,12 +26,14 @@ pub(crate) struct Normal {
     now: Timestamp,
     uids: BTreeMap<String, String>,
     revisions: BTreeMap<String, String>,
+    /// The number of the last revision that was new.
+    last_revision: usize,
     names: Vec<(String, String)>,
 }
 
 impl Normal {
     pub(crate) fn new(now: Timestamp) -> Self {
-        Self { now, uids: BTreeMap::new(), revisions: BTreeMap::new(), names: Vec::new() }
+        Self { now, uids: BTreeMap::new(), revisions: BTreeMap::new(), last_revision: 0, names: Vec::new() }
     }
 
     /// Notes generated names.
@@ -51,6 +53,17 @@ impl Normal {
             Value::Array(entries) => entries.iter().for_each(|entry| self.learn(entry)),
             _ => {}
         }
+    }
+
+    /// Counts revisions on from where the real server is, after it wrote more or less often.
+    pub(crate) fn follow(&mut self, ours: &str, real: &str) {
+        let number = |shown: &str| -> Option<usize> { shown.strip_prefix("<rv:")?.strip_suffix('>')?.parse().ok() };
+        let (Some(_), Some(real_number)) = (number(ours), number(real)) else { return };
+        if let Some(shown) = self.revisions.values_mut().find(|shown| *shown == ours) {
+            real.clone_into(shown);
+        }
+        self.last_revision =
+            real_number.max(self.revisions.values().filter_map(|shown| number(shown)).max().unwrap_or_default());
     }
 
     fn text(&mut self, text: &str) -> String {
@@ -131,6 +144,16 @@ impl Normal {
         Value::Object(out)
     }
 
+    fn revision(&mut self, revision: &str) -> String {
+        if let Some(shown) = self.revisions.get(revision) {
+            return shown.clone();
+        }
+        self.last_revision += 1;
+        let shown = format!("<rv:{}>", self.last_revision);
+        self.revisions.insert(revision.to_owned(), shown.clone());
+        shown
+    }
+
     fn metadata(&mut self, metadata: &Map<String, Value>, collective: bool) -> Value {
         let mut out = Map::new();
         let (revision, token) = (metadata.get("resourceVersion"), metadata.get("continue"));
@@ -146,7 +169,7 @@ impl Normal {
             let shown = match (plain, collective) {
                 (true, _) => revision.clone(),
                 (false, true) => "<rv>".to_owned(),
-                (false, false) => numbered(&mut self.revisions, "rv", revision),
+                (false, false) => self.revision(revision),
             };
             out.insert("resourceVersion".to_owned(), shown.into());
         }

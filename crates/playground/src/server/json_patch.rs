@@ -1,0 +1,222 @@
+//! JSON patches (RFC 6902), with the liberties that the real server's library takes.
+//!
+//! The liberties: `replace` makes a field that is not there, a missing `value` is null, a field that is not there
+//! equals null in `test`, indices count from the end if they are negative, and what stands before the first slash
+//! of a path does not matter. It must not know objects or kinds.
+
+use serde_json::{Map, Value};
+
+/// A patch that does not fit the document. The real server does not say why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DoesNotApply;
+
+/// Why a patch cannot be read.
+pub(crate) fn unreadable(patch: &Value) -> Option<String> {
+    let wrong = |value: &Value, into: &str| format!("json: cannot unmarshal {} into Go {into}", go_type(value));
+    let operations = match patch {
+        Value::Null => return None,
+        Value::Array(operations) => operations,
+        other => return Some(wrong(other, "value of type []handlers.jsonPatchOp")),
+    };
+    operations.iter().find_map(|operation| match operation {
+        Value::Null => None,
+        Value::Object(fields) => ["op", "path", "from"].into_iter().find_map(|field| match fields.get(field) {
+            None | Some(Value::Null | Value::String(_)) => None,
+            Some(other) => Some(wrong(other, &format!("struct field jsonPatchOp.{field} of type string"))),
+        }),
+        other => Some(wrong(other, "value of type handlers.jsonPatchOp")),
+    })
+}
+
+/// How Go's decoder names what it found.
+pub(crate) fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// The fields of operations that mean nothing, as strict readers name them.
+pub(crate) fn unknown_fields(patch: &Value) -> Vec<String> {
+    let mut unknown = Vec::new();
+    for (index, operation) in patch.as_array().into_iter().flatten().enumerate() {
+        let fields = operation.as_object().into_iter().flatten().map(|(field, _)| field);
+        let strange = fields.filter(|field| !["op", "path", "from", "value"].contains(&field.as_str()));
+        unknown.extend(strange.map(|field| format!("[{index}].{field}")));
+    }
+    unknown
+}
+
+/// Applies a patch that can be read. The document is of no use if it fails.
+pub(crate) fn apply(document: &mut Value, patch: &Value) -> Result<(), DoesNotApply> {
+    patch.as_array().into_iter().flatten().try_for_each(|operation| apply_one(document, operation))
+}
+
+fn apply_one(document: &mut Value, operation: &Value) -> Result<(), DoesNotApply> {
+    let place = |field: &str| operation[field].as_str().ok_or(DoesNotApply);
+    let value = || operation.get("value").cloned().unwrap_or_default();
+    match operation["op"].as_str() {
+        Some("add") => find(document, place("path")?)?.add(value()),
+        Some("remove") => find(document, place("path")?)?.remove().map(drop),
+        Some("replace") => replace(document, place("path")?, value()),
+        Some("test") => test(document, place("path")?, &value()),
+        Some("move") => {
+            let moved = find(document, place("from")?)?.remove()?;
+            find(document, place("path")?)?.add(moved)
+        }
+        Some("copy") => {
+            let copied = find(document, place("from")?)?.get()?.unwrap_or_default();
+            find(document, place("path")?)?.add(copied)
+        }
+        _ => Err(DoesNotApply),
+    }
+}
+
+fn replace(document: &mut Value, path: &str, value: Value) -> Result<(), DoesNotApply> {
+    if path.is_empty() {
+        if !value.is_object() && !value.is_array() {
+            return Err(DoesNotApply);
+        }
+        *document = value;
+        return Ok(());
+    }
+    find(document, path)?.set(value)
+}
+
+fn test(document: &mut Value, path: &str, value: &Value) -> Result<(), DoesNotApply> {
+    let found = if path.is_empty() { Some(document.clone()) } else { find(document, path)?.get()? };
+    if found.unwrap_or_default() == *value { Ok(()) } else { Err(DoesNotApply) }
+}
+
+/// A place in a document: what holds it, and its name there.
+enum Place<'a> {
+    Field(&'a mut Map<String, Value>, String),
+    Entry(&'a mut Vec<Value>, String),
+}
+
+fn find<'a>(document: &'a mut Value, path: &str) -> Result<Place<'a>, DoesNotApply> {
+    let (_, inner) = path.split_once('/').ok_or(DoesNotApply)?;
+    let mut steps: Vec<String> = inner.split('/').map(|step| step.replace("~1", "/").replace("~0", "~")).collect();
+    let last = steps.pop().ok_or(DoesNotApply)?;
+    let mut holder = document;
+    for step in steps {
+        holder = match holder {
+            Value::Object(fields) => fields.get_mut(&step),
+            Value::Array(entries) => {
+                let index = index(&step, entries.len())?;
+                entries.get_mut(index)
+            }
+            _ => None,
+        }
+        .ok_or(DoesNotApply)?;
+    }
+    match holder {
+        Value::Object(fields) => Ok(Place::Field(fields, last)),
+        Value::Array(entries) => Ok(Place::Entry(entries, last)),
+        _ => Err(DoesNotApply),
+    }
+}
+
+/// An index that may count from the end, below `length`.
+fn index(text: &str, length: usize) -> Result<usize, DoesNotApply> {
+    let written: i64 = text.parse().map_err(|_| DoesNotApply)?;
+    let counted = if written < 0 { written + length as i64 } else { written };
+    usize::try_from(counted).ok().filter(|index| *index < length).ok_or(DoesNotApply)
+}
+
+impl Place<'_> {
+    /// What is there; fields that are not there are nothing, entries must be there.
+    fn get(self) -> Result<Option<Value>, DoesNotApply> {
+        match self {
+            Place::Field(fields, key) => Ok(fields.get(&key).cloned()),
+            Place::Entry(entries, key) => index(&key, entries.len()).map(|index| Some(entries[index].clone())),
+        }
+    }
+
+    fn add(self, value: Value) -> Result<(), DoesNotApply> {
+        match self {
+            Place::Field(fields, key) => drop(fields.insert(key, value)),
+            Place::Entry(entries, key) if key == "-" => entries.push(value),
+            Place::Entry(entries, key) => entries.insert(index(&key, entries.len() + 1)?, value),
+        }
+        Ok(())
+    }
+
+    fn set(self, value: Value) -> Result<(), DoesNotApply> {
+        match self {
+            Place::Field(fields, key) => drop(fields.insert(key, value)),
+            Place::Entry(entries, key) => {
+                let index = index(&key, entries.len())?;
+                entries[index] = value;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(self) -> Result<Value, DoesNotApply> {
+        match self {
+            Place::Field(fields, key) => fields.remove(&key).ok_or(DoesNotApply),
+            Place::Entry(entries, key) => Ok(entries.remove(index(&key, entries.len())?)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn patched(document: &Value, operation: Value) -> Option<Value> {
+        let mut document = document.clone();
+        apply(&mut document, &json!([operation])).ok().map(|()| document)
+    }
+
+    #[test]
+    fn operations_do_what_the_real_server_does() {
+        let document = json!({"a": {"b": 1}, "l": [1, 2]});
+        let op = |op: &str, path: &str, value: Value| json!({"op": op, "path": path, "value": value});
+        let path = |op: &str, path: &str| json!({"op": op, "path": path});
+        for (operation, expected) in [
+            (op("add", "/a/c", json!(2)), Some(json!({"a": {"b": 1, "c": 2}, "l": [1, 2]}))),
+            (op("add", "/l/-", json!(3)), Some(json!({"a": {"b": 1}, "l": [1, 2, 3]}))),
+            (op("add", "/l/-1", json!(3)), Some(json!({"a": {"b": 1}, "l": [1, 2, 3]}))),
+            (op("add", "/l/0", json!(3)), Some(json!({"a": {"b": 1}, "l": [3, 1, 2]}))),
+            (op("add", "/l/3", json!(3)), None),
+            (op("add", "/x/y", json!(3)), None),
+            (op("add", "a/x", json!(3)), Some(json!({"a": {"b": 1}, "l": [1, 2], "x": 3}))),
+            (op("add", "", json!({})), None),
+            (op("replace", "", json!({})), Some(json!({}))),
+            (op("replace", "/a/x", json!(3)), Some(json!({"a": {"b": 1, "x": 3}, "l": [1, 2]}))),
+            (op("replace", "/l/5", json!(3)), None),
+            (op("test", "/a/b", json!(1)), Some(document.clone())),
+            (op("test", "/a/b", json!(2)), None),
+            (op("test", "/a/x", Value::Null), Some(document.clone())),
+            (path("remove", "/a"), Some(json!({"l": [1, 2]}))),
+            (path("remove", "/l/-1"), Some(json!({"a": {"b": 1}, "l": [1]}))),
+            (path("remove", "/x"), None),
+            (path("foo", "/x"), None),
+            (json!({"op": "move", "from": "/a/b", "path": "/c"}), Some(json!({"a": {}, "c": 1, "l": [1, 2]}))),
+            (
+                json!({"op": "copy", "from": "/l", "path": "/a/l"}),
+                Some(json!({"a": {"b": 1, "l": [1, 2]}, "l": [1, 2]})),
+            ),
+            (json!({"op": "copy", "path": "/a/l"}), None),
+            (Value::Null, None),
+        ] {
+            assert_eq!(patched(&document, operation.clone()), expected, "{operation}");
+        }
+    }
+
+    #[test]
+    fn patches_that_cannot_be_read_are_told_as_go_does() {
+        assert_eq!(unreadable(&json!([{"op": "add"}, null])), None);
+        let why = unreadable(&json!({})).unwrap();
+        assert_eq!(why, "json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp");
+        assert_eq!(unknown_fields(&json!([{"op": "add", "x": 1}])), ["[0].x"]);
+    }
+}
