@@ -46,7 +46,10 @@ pub(crate) fn after_checks(state: &State, kind: &Kind, value: &Value) -> Result<
 }
 
 /// Before a change is checked.
-pub(crate) fn on_update(state: &State, kind: &Kind, value: &Value) -> Result<(), Failure> {
+pub(crate) fn on_update(state: &State, kind: &Kind, value: &mut Value) -> Result<(), Failure> {
+    if is(kind, "", "pods") {
+        tolerate_lost_nodes(value);
+    }
     if is(kind, "scheduling.k8s.io", "priorityclasses") { one_default(state, kind, value) } else { Ok(()) }
 }
 

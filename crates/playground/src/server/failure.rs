@@ -19,6 +19,8 @@ pub(crate) struct Failure {
     /// Left out, or there and perhaps empty.
     details: Option<Map<String, Value>>,
     pub(crate) retry_after_seconds: Option<u32>,
+    /// What the client is told beside the failure.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// What a failure is about: a resource (or kind) of a group.
@@ -36,7 +38,12 @@ impl About<'_> {
 
 impl Failure {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None, retry_after_seconds: None }
+        Self { code, reason, message: message.into(), details: None, retry_after_seconds: None, warnings: Vec::new() }
+    }
+
+    pub(crate) fn with_warnings(mut self, more: Vec<String>) -> Self {
+        self.warnings.extend(more);
+        self
     }
 
     /// What the real server answers in general words, with details that say nothing.
