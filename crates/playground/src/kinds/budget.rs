@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::label_selector;
 use crate::schema::FieldError;
 
 pub(super) fn complete(budget: &mut Value) {
@@ -23,17 +24,41 @@ pub(super) fn check(budget: &Value) -> Vec<FieldError> {
         errors.push(FieldError::invalid("spec", spec.clone(), detail));
     }
     for field in ["minAvailable", "maxUnavailable"] {
-        if spec[field].as_i64().is_some_and(|count| count < 0) {
-            let path = format!("spec.{field}");
-            errors.push(FieldError::invalid(path, spec[field].clone(), "must be greater than or equal to 0"));
-        }
+        errors.extend(count_error(&spec[field], &format!("spec.{field}")));
     }
+    errors.extend(label_selector::check(&spec["selector"], "spec.selector"));
     let policies = ["AlwaysAllow", "IfHealthyBudget"];
     let policy = &spec["unhealthyPodEvictionPolicy"];
     if !policy.is_null() && !policies.iter().any(|known| *policy == **known) {
         errors.push(FieldError::not_supported("spec.unhealthyPodEvictionPolicy", policy.clone(), &policies));
     }
     errors
+}
+
+/// A count is a number of pods or a share of them.
+fn count_error(count: &Value, field: &str) -> Option<FieldError> {
+    const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
+    let invalid = |detail: &str| Some(FieldError::invalid(field, count.clone(), detail));
+    if let Some(text) = count.as_str() {
+        let digits = text.strip_suffix('%').unwrap_or_default();
+        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return invalid(PERCENT);
+        }
+        let is_more = digits.parse::<u64>().is_ok_and(|share| share > 100);
+        return if is_more { invalid("must not be greater than 100%") } else { None };
+    }
+    if count.as_i64().is_some_and(|count| count < 0) { invalid("must be greater than or equal to 0") } else { None }
+}
+
+pub(super) fn check_status(budget: &Value, _: &Value) -> Vec<FieldError> {
+    let counts = ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"].into_iter();
+    let negative = counts.filter(|field| budget["status"][field].as_i64().is_some_and(|count| count < 0));
+    negative
+        .map(|field| {
+            let detail = "must be greater than or equal to 0";
+            FieldError::invalid(format!("status.{field}"), budget["status"][field].clone(), detail)
+        })
+        .collect()
 }
 
 /// Says in the conditions that the last disruption was used up.

@@ -11,16 +11,15 @@ use k8s_openapi::api::events::v1 as events;
 use k8s_openapi::api::node::v1 as node_api;
 use k8s_openapi::api::policy::v1 as policy;
 use k8s_openapi::api::resource::v1 as resource;
-use k8s_openapi::api::scheduling::{v1 as scheduling, v1beta1 as workload};
+use k8s_openapi::api::scheduling::v1 as scheduling;
 use k8s_openapi::api::storage::v1 as storage;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as extensions;
 use serde_json::{Value, json};
 
 use super::names::NameRule;
 use super::retype::retype;
 use super::{
-    Builtin, budget, config_map, definition, event, lease, namespace, node, pod, pod_defaults, pod_group, pod_status,
-    pod_update, priority_class, templates,
+    Builtin, budget, config_map, definition, definition_check, event, job, keep, lease, namespace, node, pod,
+    pod_defaults, pod_group, pod_status, pod_update, priority_class, templates,
 };
 
 /// A kind without rules of its own.
@@ -112,7 +111,7 @@ pub(super) const BUILTINS: &[Builtin] = &[
             "spec.restartPolicy",
             "spec.schedulerName",
             "spec.serviceAccountName",
-            "spec.hostNetwork",
+            "spec.hostNetwork=false",
             "status.phase",
             "status.podIP",
             "status.nominatedNodeName",
@@ -138,13 +137,15 @@ pub(super) const BUILTINS: &[Builtin] = &[
         short_names: &["no"],
         namespaced: false,
         read: retype::<core::Node>,
-        fields: &["spec.unschedulable"],
+        fields: &["spec.unschedulable=false"],
         subresources: &["status"],
         complete: node::complete,
+        on_create: node::on_create,
         on_update: node::on_update,
         on_status: node::on_status,
         check: node::check,
-        check_update: |new, _| node::check(new),
+        check_update: node::check_update,
+        check_status: node::check_update,
         ..PLAIN
     },
     Builtin {
@@ -293,8 +294,7 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "ReplicaSet",
         plural: "replicasets",
         short_names: &["rs"],
-        read: retype::<apps::ReplicaSet>,
-        fields: &["status.replicas"],
+        read: templates::read::<apps::ReplicaSet>,
         subresources: SCALED,
         complete: templates::complete_replicas,
         on_create: templates::no_replicas,
@@ -307,7 +307,7 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "Deployment",
         plural: "deployments",
         short_names: &["deploy"],
-        read: retype::<apps::Deployment>,
+        read: templates::read::<apps::Deployment>,
         subresources: SCALED,
         complete: templates::complete_deployment,
         check: templates::check,
@@ -319,7 +319,7 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "StatefulSet",
         plural: "statefulsets",
         short_names: &["sts"],
-        read: retype::<apps::StatefulSet>,
+        read: templates::read::<apps::StatefulSet>,
         subresources: SCALED,
         complete: templates::complete_stateful,
         check: templates::check,
@@ -330,7 +330,7 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "DaemonSet",
         plural: "daemonsets",
         short_names: &["ds"],
-        read: retype::<apps::DaemonSet>,
+        read: templates::read::<apps::DaemonSet>,
         complete: templates::complete_daemon,
         check: templates::check,
         ..CONTROLLED
@@ -347,11 +347,12 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "Job",
         plural: "jobs",
         read: retype::<batch::Job>,
-        fields: &["status.successful"],
-        complete: templates::complete_job,
-        on_create: templates::own_selector,
-        check: templates::check_job,
-        check_update: templates::check_job_update,
+        fields: &["status.succeeded=0"],
+        field_labels: &["status.successful"],
+        complete: job::complete,
+        on_create: job::on_create,
+        check: job::check,
+        check_update: job::check_update,
         orphans: true,
         ..CONTROLLED
     },
@@ -374,6 +375,7 @@ pub(super) const BUILTINS: &[Builtin] = &[
         on_create: budget::on_create,
         check: budget::check,
         check_update: |new, _| budget::check(new),
+        check_status: budget::check_status,
         ..CONTROLLED
     },
     Builtin {
@@ -395,9 +397,13 @@ pub(super) const BUILTINS: &[Builtin] = &[
         version: "v1beta1",
         kind: "PodGroup",
         plural: "podgroups",
-        read: retype::<workload::PodGroup>,
+        read: pod_group::read,
+        generation: false,
         overwrites: false,
         complete: pod_group::complete,
+        on_create: pod_group::on_create,
+        on_update: pod_group::on_update,
+        on_status: pod_group::on_status,
         check: pod_group::check,
         check_update: pod_group::check_update,
         check_status: pod_group::check_status,
@@ -408,10 +414,11 @@ pub(super) const BUILTINS: &[Builtin] = &[
         version: "v1beta1",
         kind: "Workload",
         plural: "workloads",
-        read: retype::<workload::Workload>,
-        generation: true,
+        read: pod_group::read_workload,
         overwrites: false,
         complete: pod_group::complete_workload,
+        on_create: pod_group::create_workload,
+        on_update: pod_group::update_workload,
         check: pod_group::check_workload,
         check_update: pod_group::check_workload_update,
         ..PLAIN
@@ -434,11 +441,13 @@ pub(super) const BUILTINS: &[Builtin] = &[
         plural: "customresourcedefinitions",
         short_names: &["crd", "crds"],
         namespaced: false,
-        read: retype::<extensions::CustomResourceDefinition>,
+        read: definition::read,
         overwrites: false,
         complete: definition::complete,
-        check: definition::check,
-        check_update: definition::check_update,
+        on_create: definition::on_create,
+        on_update: definition::on_update,
+        check: definition_check::check,
+        check_update: definition_check::check_update,
         ..CONTROLLED
     },
     Builtin {
@@ -552,17 +561,10 @@ fn drop_status(value: &mut Value) {
 
 /// The status is not changed through the object.
 fn keep_status(value: &mut Value, old: &Value) {
-    put(value, "status", old);
+    keep(value, "status", old);
 }
 
 /// Nothing but the status changes through `status`, labels and annotations aside.
 fn keep_spec(value: &mut Value, old: &Value) {
-    put(value, "spec", old);
-}
-
-fn put(value: &mut Value, part: &str, old: &Value) {
-    match old.get(part) {
-        Some(kept) => value[part] = kept.clone(),
-        None => drop(value.as_object_mut().and_then(|fields| fields.remove(part))),
-    }
+    keep(value, "spec", old);
 }

@@ -5,8 +5,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::count_generation;
 use super::retype::{Unreadable, dropped, retype};
+use super::{count_generation, keep};
 use crate::schema::{FieldError, Schema};
 
 /// Where the numbers of a `scale` subresource stand.
@@ -25,11 +25,15 @@ pub(crate) struct Custom {
     /// What field selectors may ask for.
     pub(crate) fields: Vec<Box<str>>,
     pub(crate) is_storage_version: bool,
+    /// The name of the version in which objects are stored.
+    pub(super) storage_version: Box<str>,
+    /// What clients of this version are told.
+    pub(crate) warning: Option<String>,
 }
 
 impl Custom {
     /// The rules of a version of a definition.
-    pub(super) fn of(version: &Value) -> Result<Self, String> {
+    pub(super) fn of(version: &Value, storage_version: &str, warning: Option<String>) -> Result<Self, String> {
         let schema = Schema::parse(&version["schema"]["openAPIV3Schema"]).map_err(|error| error.to_string())?;
         let scale = &version["subresources"]["scale"];
         let path = |field: &str| scale[field].as_str().map(str::to_owned);
@@ -47,6 +51,8 @@ impl Custom {
                 .map(|path| path.trim_start_matches('.').into())
                 .collect(),
             is_storage_version: version["storage"] == true,
+            storage_version: storage_version.into(),
+            warning,
         })
     }
 
@@ -60,6 +66,12 @@ impl Custom {
         value["metadata"] = read;
         unknown.extend(self.schema.prune(&mut value));
         Ok((value, unknown))
+    }
+
+    /// Makes an object that was stored in another version one of this version.
+    pub(super) fn adapt(&self, value: &mut Value) {
+        self.schema.prune(value);
+        self.schema.default(value);
     }
 
     pub(super) fn complete(&self, value: &mut Value) {
@@ -113,12 +125,5 @@ impl Custom {
 
     pub(super) fn check_status(&self, value: &Value, old: &Value) -> Vec<FieldError> {
         self.schema.validate_status(value, old)
-    }
-}
-
-fn keep(value: &mut Value, part: &str, old: &Value) {
-    match old.get(part) {
-        Some(kept) => value[part] = kept.clone(),
-        None => drop(value.as_object_mut().and_then(|fields| fields.remove(part))),
     }
 }

@@ -1,9 +1,11 @@
-//! CustomResourceDefinitions: what they must say, and the rows that they become.
+//! CustomResourceDefinitions: how they live, and the rows that they become.
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 
 use super::custom::Custom;
-use crate::schema::{FieldError, Schema};
+use super::keep;
+use super::retype::{Unreadable, retype};
 
 /// A checked definition, ready to be served.
 pub(crate) struct Definition {
@@ -18,78 +20,82 @@ pub(crate) struct Definition {
     pub(crate) versions: Vec<(String, Custom)>,
 }
 
+/// Reads a definition. Bounds are floating in its type, and printed without a point where they need none.
+pub(super) fn read(definition: Value) -> Result<Value, Unreadable> {
+    let mut read = retype::<CustomResourceDefinition>(definition)?;
+    shorten(&mut read);
+    Ok(read)
+}
+
+fn shorten(value: &mut Value) {
+    /// Beyond this not every whole number is a float.
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let float = number.as_f64().unwrap_or_default();
+            if float.fract() == 0.0 && float.abs() <= EXACT_MAX {
+                #[allow(clippy::cast_possible_truncation)] // whole and in range
+                let whole = float as i64;
+                *value = json!(whole);
+            }
+        }
+        Value::Object(fields) => fields.values_mut().for_each(shorten),
+        Value::Array(entries) => entries.iter_mut().for_each(shorten),
+        _ => {}
+    }
+}
+
 /// Names that follow from others.
 pub(super) fn complete(definition: &mut Value) {
-    let names = &definition["spec"]["names"];
-    let kind = names["kind"].as_str().unwrap_or_default().to_owned();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let names = &mut definition["spec"]["names"];
-    if names["singular"].is_null() {
+    let kind = text(&names["kind"]);
+    if text(&names["singular"]).is_empty() && !kind.is_empty() {
         names["singular"] = json!(kind.to_lowercase());
     }
-    if names["listKind"].is_null() {
+    if text(&names["listKind"]).is_empty() && !kind.is_empty() {
         names["listKind"] = json!(format!("{kind}List"));
     }
     if definition["spec"]["conversion"].is_null() {
         definition["spec"]["conversion"] = json!({"strategy": "None"});
     }
+    if definition["spec"]["preserveUnknownFields"] == false
+        && let Some(spec) = definition["spec"].as_object_mut()
+    {
+        spec.remove("preserveUnknownFields");
+    }
 }
 
-/// What is wrong with a definition.
-pub(super) fn check(definition: &Value) -> Vec<FieldError> {
-    let spec = &definition["spec"];
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (group, plural) = (text(&spec["group"]), text(&spec["names"]["plural"]));
-    let mut errors = Vec::new();
-    let name = format!("{plural}.{group}");
-    if definition["metadata"]["name"] != *name {
-        let detail = "must be spec.names.plural+\".\"+spec.group";
-        errors.push(FieldError::invalid("metadata.name", definition["metadata"]["name"].clone(), detail));
-    }
-    for (field, value) in [("spec.group", &group), ("spec.names.plural", &plural)] {
-        if value.is_empty() {
-            errors.push(FieldError::required(field, ""));
-        }
-    }
-    if !["Namespaced", "Cluster"].iter().any(|scope| spec["scope"] == **scope) {
-        errors.push(FieldError::not_supported("spec.scope", spec["scope"].clone(), &["Cluster", "Namespaced"]));
-    }
-    if !["None"].iter().any(|strategy| spec["conversion"]["strategy"] == **strategy) {
-        let detail = "conversion by webhook is not supported by this server";
-        errors.push(FieldError::invalid("spec.conversion.strategy", spec["conversion"]["strategy"].clone(), detail));
-    }
-    let versions: Vec<&Value> = spec["versions"].as_array().into_iter().flatten().collect();
-    if versions.iter().filter(|version| version["storage"] == true).count() != 1 {
-        let detail = "must have exactly one version marked as storage version";
-        errors.push(FieldError::invalid("spec.versions", spec["versions"].clone(), detail));
-    }
-    for (index, version) in versions.iter().enumerate() {
-        let field = format!("spec.versions[{index}].schema.openAPIV3Schema");
-        match version["schema"].get("openAPIV3Schema") {
-            None => errors.push(FieldError::required(field, "schemas are required")),
-            Some(schema) => {
-                if let Err(error) = Schema::parse(schema) {
-                    errors.push(FieldError::invalid(field, "", error.to_string()));
-                }
-            }
-        }
-    }
-    errors
+/// A new definition has no names yet, only a version in which its objects will be stored.
+pub(super) fn on_create(definition: &mut Value) {
+    definition["status"] = json!({"acceptedNames": {"plural": "", "kind": ""}, "storedVersions": []});
+    note_storage_version(definition);
 }
 
-pub(super) fn check_update(definition: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = check(definition);
-    for (field, path) in [
-        ("group", "/spec/group"),
-        ("scope", "/spec/scope"),
-        ("names.kind", "/spec/names/kind"),
-        ("names.plural", "/spec/names/plural"),
-    ] {
-        if definition.pointer(path) != old.pointer(path) {
-            let value = definition.pointer(path).cloned().unwrap_or_default();
-            errors.push(FieldError::invalid(format!("spec.{field}"), value, "field is immutable"));
-        }
+pub(super) fn on_update(definition: &mut Value, old: &Value) {
+    keep(definition, "status", old);
+    note_storage_version(definition);
+}
+
+/// Adds the version that is now stored to those that ever were.
+fn note_storage_version(definition: &mut Value) {
+    let versions = definition["spec"]["versions"].as_array().into_iter().flatten();
+    let mut stored = versions.filter(|version| version["storage"] == true).map(|version| version["name"].clone());
+    let Some(name) = stored.next() else { return };
+    if let Some(list) = definition["status"]["storedVersions"].as_array_mut()
+        && !list.contains(&name)
+    {
+        list.push(name);
     }
-    errors
+}
+
+/// Whether the kind is served.
+pub(crate) fn is_established(definition: &Value) -> bool {
+    let conditions = definition["status"]["conditions"].as_array();
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == "Established" && condition["status"] == "True")
 }
 
 impl Definition {
@@ -98,9 +104,12 @@ impl Definition {
         let spec = &definition["spec"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let list = |value: &Value| value.as_array().into_iter().flatten().map(text).collect();
+        let all = spec["versions"].as_array().map_or(&[][..], Vec::as_slice);
+        let storage = all.iter().find(|version| version["storage"] == true);
+        let storage = storage.map(|version| text(&version["name"])).unwrap_or_default();
         let mut versions = Vec::new();
-        for version in spec["versions"].as_array().into_iter().flatten().filter(|version| version["served"] == true) {
-            versions.push((text(&version["name"]), Custom::of(version)?));
+        for version in all.iter().filter(|version| version["served"] == true) {
+            versions.push((text(&version["name"]), Custom::of(version, &storage, deprecation(spec, version))?));
         }
         Ok(Self {
             group: text(&spec["group"]),
@@ -115,22 +124,34 @@ impl Definition {
     }
 }
 
-/// The status of a definition whose kind is served.
-pub(crate) fn established(definition: &Value, now: &str) -> Value {
-    let condition = |kind: &str, reason: &str, message: &str| {
-        json!({
-            "type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now,
-        })
-    };
-    let storage = definition["spec"]["versions"].as_array().into_iter().flatten();
-    let storage: Vec<&Value> =
-        storage.filter(|version| version["storage"] == true).map(|version| &version["name"]).collect();
-    json!({
-        "acceptedNames": definition["spec"]["names"],
-        "conditions": [
-            condition("NamesAccepted", "NoConflicts", "no conflicts found"),
-            condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
-        ],
-        "storedVersions": storage,
-    })
+/// What clients of a deprecated version are told.
+fn deprecation(spec: &Value, version: &Value) -> Option<String> {
+    if version["deprecated"] != true {
+        return None;
+    }
+    if let Some(written) = version["deprecationWarning"].as_str() {
+        return Some(written.to_owned());
+    }
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let named = |name: &Value| format!("{}/{} {}", text(&spec["group"]), text(name), text(&spec["names"]["kind"]));
+    let others = spec["versions"].as_array().into_iter().flatten();
+    let good = others.filter(|other| other["served"] == true && other["deprecated"] != true);
+    let best = good.max_by_key(|other| priority(&text(&other["name"])));
+    let advice = best.map(|other| format!("; use {}", named(&other["name"]))).unwrap_or_default();
+    Some(format!("{} is deprecated{advice}", named(&version["name"])))
+}
+
+/// `v2` comes before `v1`, that before `v2beta1`, and all of them before names of another shape.
+fn priority(version: &str) -> (u8, u64, u64) {
+    let shape = version.strip_prefix('v').unwrap_or_default();
+    let (major, rest) = shape.split_at(shape.find(|c: char| !c.is_ascii_digit()).unwrap_or(shape.len()));
+    let stage = [(3, ""), (2, "beta"), (1, "alpha")].into_iter().find_map(|(rank, stage)| {
+        let minor = rest.strip_prefix(stage)?;
+        (minor.is_empty() == stage.is_empty()).then_some(())?;
+        Some((rank, if minor.is_empty() { 0 } else { minor.parse().ok()? }))
+    });
+    match (major.parse(), stage) {
+        (Ok(major), Some((rank, minor))) => (rank, major, minor),
+        _ => (0, 0, 0),
+    }
 }

@@ -189,3 +189,10 @@ pub(crate) fn check_update(value: &Value, old: &Value) -> Vec<FieldError> {
     }
     errors
 }
+
+/// Puts the old metadata back where an update of the status may not touch it.
+pub(crate) fn keep_for_status(value: &mut Value, old: &Value) {
+    for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
+        super::keep(&mut value["metadata"], field, &old["metadata"]);
+    }
+}

@@ -8,23 +8,33 @@ mod builtin;
 mod config_map;
 mod custom;
 mod definition;
+mod definition_check;
+mod definition_names;
 mod event;
+mod job;
+mod label_selector;
 mod lease;
 mod metadata;
 mod names;
 mod namespace;
+mod native_errors;
 mod node;
 mod pod;
+mod pod_container;
 mod pod_defaults;
 mod pod_group;
+mod pod_placement;
 mod pod_quality;
+mod pod_resources;
 mod pod_status;
 mod pod_update;
 mod priority_class;
 mod quantities;
 mod registry;
 mod retype;
+mod runtime_class;
 mod templates;
+mod zero_time;
 
 use serde_json::Value;
 
@@ -34,14 +44,17 @@ use crate::store::TableId;
 
 pub(crate) use budget::deny_further_disruptions;
 pub(crate) use custom::Custom;
-pub(crate) use definition::{Definition, established};
+pub(crate) use definition::{Definition, is_established};
+pub(crate) use definition_names::{Taken, decide, mark_terminating, tell_deletion};
 pub(crate) use metadata::check_update as check_metadata_update;
 pub(crate) use names::NameRule;
+pub(crate) use node::mark_not_ready;
 pub(crate) use pod::{is_bound, is_finished, is_ready, phase};
 pub(crate) use pod_defaults::tolerate_lost_nodes;
 pub(crate) use priority_class::SYSTEM_CLASSES;
 pub(crate) use registry::Registry;
 pub(crate) use retype::Unreadable;
+pub(crate) use runtime_class::apply as apply_runtime_class;
 
 /// How objects of a kind are read, completed and checked.
 pub(crate) struct Builtin {
@@ -58,7 +71,8 @@ pub(crate) struct Builtin {
     /// From this version's shape to the stored one, and back.
     pub(crate) inward: Option<fn(Value) -> Value>,
     pub(crate) outward: Option<fn(Value) -> Value>,
-    /// Fields that selectors may ask for, beside name and namespace, in the stored shape.
+    /// Fields that selectors may ask for, beside name and namespace, in the stored shape; behind `=` what a field
+    /// is that is not there.
     pub(crate) fields: &'static [&'static str],
     /// The same fields as this version names them.
     pub(crate) field_labels: &'static [&'static str],
@@ -141,12 +155,19 @@ impl Kind {
         match &self.rules {
             Rules::Builtin(builtin) => {
                 let value = quantities::canonical(value)?;
-                let read = (builtin.read)(value.clone())?;
+                let mut filled = value.clone();
+                zero_time::stand_in(&mut filled);
+                let mut read = (builtin.read)(filled)?;
+                zero_time::clear(&mut read);
                 let dropped = retype::dropped(&value, &read);
                 let stored = builtin.inward.map_or(read.clone(), |inward| inward(read));
                 Ok((stored, dropped))
             }
-            Rules::Custom(custom) => custom.read(value),
+            Rules::Custom(custom) => {
+                let (mut stored, dropped) = custom.read(value)?;
+                stored["apiVersion"] = format!("{}/{}", self.group, custom.storage_version).into();
+                Ok((stored, dropped))
+            }
         }
     }
 
@@ -154,8 +175,11 @@ impl Kind {
     pub(crate) fn show(&self, mut value: Value) -> Value {
         match &self.rules {
             Rules::Builtin(builtin) => builtin.outward.map_or(value.clone(), |outward| outward(value)),
-            Rules::Custom(_) => {
+            Rules::Custom(custom) => {
                 value["apiVersion"] = Value::String(self.api_version());
+                if !custom.is_storage_version {
+                    custom.adapt(&mut value);
+                }
                 value
             }
         }
@@ -183,7 +207,33 @@ impl Kind {
             Rules::Builtin(builtin) if !builtin.field_labels.is_empty() => {
                 builtin.field_labels.iter().position(|field| *field == label)
             }
-            _ => self.fields().iter().position(|field| *field == label),
+            _ => self.fields().iter().position(|field| field.split('=').next() == Some(label)),
+        }
+    }
+
+    /// What clients are told about a new object that is taken all the same.
+    pub(crate) fn warnings(&self, value: &Value) -> Vec<String> {
+        if self.group.is_empty() && *self.kind == *"Pod" { pod_resources::warnings(&value["spec"]) } else { Vec::new() }
+    }
+
+    /// What clients of a deprecated version are told.
+    pub(crate) fn deprecation(&self) -> Option<String> {
+        match &self.rules {
+            Rules::Builtin(_) => None,
+            Rules::Custom(custom) => custom.warning.clone(),
+        }
+    }
+
+    /// Why a selector may not ask for this field.
+    pub(crate) fn no_such_field(&self, label: &str) -> String {
+        match &self.rules {
+            Rules::Builtin(builtin) if builtin.fields.is_empty() => {
+                format!("{label:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+            }
+            Rules::Builtin(builtin) if builtin.group == "batch" => {
+                format!("field label {label:?} not supported for {}", builtin.kind)
+            }
+            _ => format!("field label not supported: {label}"),
         }
     }
 
@@ -300,4 +350,19 @@ impl Kind {
 pub(crate) fn count_generation(value: &mut Value) {
     let generation = value["metadata"]["generation"].as_i64().unwrap_or_default();
     value["metadata"]["generation"] = (generation + 1).into();
+}
+
+/// Puts a value where there is none.
+fn present(object: &mut Value, field: &str, value: Value) {
+    if object[field].is_null() {
+        object[field] = value;
+    }
+}
+
+/// Puts a part of the old object into the new one, or takes it away if there was none.
+fn keep(object: &mut Value, part: &str, old: &Value) {
+    match old.get(part) {
+        Some(kept) => object[part] = kept.clone(),
+        None => drop(object.as_object_mut().and_then(|fields| fields.remove(part))),
+    }
 }

@@ -13,7 +13,6 @@ pub(crate) enum NameRule {
     /// One label.
     Label,
     /// One label that begins with a letter.
-    #[allow(dead_code)] // no kind of the table asks for it yet
     Rfc1035Label,
     /// One step of a path.
     PathSegment,

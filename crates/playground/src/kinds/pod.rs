@@ -5,14 +5,17 @@
 
 use std::collections::BTreeSet;
 
-use muster_api::names::check_dns_label;
 use serde_json::{Value, json};
 
+use super::metadata::label_errors;
 use super::names::NameRule;
-use super::{pod_defaults, pod_quality};
+use super::{pod_container, pod_defaults, pod_placement, pod_quality};
 use crate::schema::FieldError;
+use crate::selectors::label_key_errors;
 
 const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
+const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+const SYSTEMS: [&str; 2] = ["linux", "windows"];
 
 /// The pod's phase.
 pub(crate) fn phase(pod: &Value) -> &str {
@@ -38,9 +41,10 @@ pub(crate) fn is_ready(pod: &Value) -> bool {
 /// A new pod is pending, whatever the client wrote.
 pub(super) fn on_create(pod: &mut Value) {
     let mut status = json!({"phase": "Pending"});
-    if pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
+    if is_gated(&pod["spec"]) {
         status["conditions"] = json!([{
-            "type": "PodScheduled", "status": "False", "lastProbeTime": null, "lastTransitionTime": null,
+            "type": "PodScheduled", "status": "False", "lastProbeTime": null,
+            "lastTransitionTime": pod["metadata"]["creationTimestamp"],
             "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates",
         }]);
     }
@@ -73,79 +77,97 @@ pub(super) fn on_status(pod: &mut Value, old: &Value) {
     }
 }
 
-/// What is wrong with a pod.
+/// What is wrong with a new pod.
 pub(super) fn check(pod: &Value) -> Vec<FieldError> {
-    check_spec(&pod["spec"], "spec")
+    let mut errors = check_kept(pod);
+    let spec = &pod["spec"];
+    if spec["ephemeralContainers"].as_array().is_some_and(|list| !list.is_empty()) {
+        errors.push(FieldError::forbidden("spec.ephemeralContainers", "cannot be set on create"));
+    }
+    if is_gated(spec) && is_bound(pod) {
+        let detail = "cannot be set until all schedulingGates have been cleared";
+        errors.push(FieldError::forbidden("spec.nodeName", detail));
+    }
+    errors
 }
 
-/// What is wrong with a pod's spec, also inside a template.
-pub(super) fn check_spec(spec: &Value, path: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let containers = spec["containers"].as_array();
-    if containers.is_none_or(Vec::is_empty) {
-        errors.push(FieldError::required(format!("{path}.containers"), ""));
+/// What is wrong with a pod, new or not.
+pub(super) fn check_kept(pod: &Value) -> Vec<FieldError> {
+    let mut errors = check_spec(&pod["spec"], "spec", true);
+    let grace = &pod["spec"]["terminationGracePeriodSeconds"];
+    if grace.as_i64().is_some_and(|seconds| seconds < 0) {
+        let field = "spec.terminationGracePeriodSeconds";
+        errors.push(FieldError::invalid(field, grace.clone(), "must be greater than or equal to 0"));
     }
-    let mut names = BTreeSet::new();
-    for list in ["containers", "initContainers"] {
-        for (index, container) in spec[list].as_array().into_iter().flatten().enumerate() {
-            errors.extend(container_errors(container, &format!("{path}.{list}[{index}]"), &mut names));
-        }
-    }
-    let policy = spec["restartPolicy"].as_str().unwrap_or_default();
-    if !RESTART_POLICIES.contains(&policy) {
-        let field = format!("{path}.restartPolicy");
-        errors.push(FieldError::not_supported(field, spec["restartPolicy"].clone(), &RESTART_POLICIES));
-    }
-    if let Some(node) = spec["nodeName"].as_str().filter(|node| !node.is_empty()) {
-        let why = NameRule::Subdomain.refusals(node, false).into_iter();
-        errors.extend(why.map(|why| FieldError::invalid(format!("{path}.nodeName"), spec["nodeName"].clone(), why)));
+    errors
+}
+
+/// Whether the scheduler is to leave the pod alone.
+pub(super) fn is_gated(spec: &Value) -> bool {
+    spec["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty())
+}
+
+/// What is wrong with a pod's spec, of a pod or inside a template.
+pub(super) fn check_spec(spec: &Value, path: &str, in_pod: bool) -> Vec<FieldError> {
+    let at = |field: &str| format!("{path}.{field}");
+    let mut errors = pod_container::check(spec, path, in_pod);
+    errors.extend(choice_error(&spec["restartPolicy"], &at("restartPolicy"), &RESTART_POLICIES));
+    errors.extend(choice_error(&spec["dnsPolicy"], &at("dnsPolicy"), &DNS_POLICIES));
+    errors.extend(label_errors(&spec["nodeSelector"], &at("nodeSelector")));
+    errors.extend(pod_placement::affinity_errors(&spec["affinity"], &at("affinity")));
+    for (index, gate) in spec["readinessGates"].as_array().into_iter().flatten().enumerate() {
+        let kind = gate["conditionType"].as_str().unwrap_or_default();
+        let field = at(&format!("readinessGates[{index}].conditionType"));
+        errors.extend(label_key_errors(kind).into_iter().map(|why| FieldError::invalid(&*field, kind, why)));
     }
     errors.extend(gate_errors(spec, path));
-    errors.extend(super::metadata::label_errors(&spec["nodeSelector"], &format!("{path}.nodeSelector")));
-    if let Some(group) = spec.get("schedulingGroup") {
-        errors.extend(group_errors(group, &format!("{path}.schedulingGroup.podGroupName")));
+    let constraints = &spec["topologySpreadConstraints"];
+    errors.extend(pod_placement::spread_errors(constraints, &at("topologySpreadConstraints")));
+    errors.extend(name_errors(spec, path));
+    let deadline = &spec["activeDeadlineSeconds"];
+    if deadline.as_i64().is_some_and(|seconds| !(1..=i64::from(i32::MAX)).contains(&seconds)) {
+        let detail = "must be between 1 and 2147483647, inclusive";
+        errors.push(FieldError::invalid(at("activeDeadlineSeconds"), deadline.clone(), detail));
+    }
+    errors.extend(pod_placement::toleration_errors(&spec["tolerations"], &at("tolerations")));
+    if let Some(policy) = spec["preemptionPolicy"].as_str() {
+        errors.extend(choice_error(&json!(policy), &at("preemptionPolicy"), &["PreemptLowerPriority", "Never"]));
+    }
+    match spec["os"]["name"].as_str() {
+        Some("") => errors.push(FieldError::required(at("os.name"), "")),
+        Some(system) if !SYSTEMS.contains(&system) => {
+            errors.push(FieldError::not_supported(at("os"), system, &SYSTEMS));
+        }
+        _ => {}
+    }
+    if let Some(group) = spec.get("schedulingGroup").filter(|group| group.is_object()) {
+        errors.extend(group_errors(&group["podGroupName"], &at("schedulingGroup.podGroupName")));
     }
     errors
 }
 
-fn container_errors(container: &Value, path: &str, names: &mut BTreeSet<String>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let name = container["name"].as_str().unwrap_or_default();
-    if name.is_empty() {
-        errors.push(FieldError::required(format!("{path}.name"), ""));
-    } else if check_dns_label(name).is_err() {
-        let why = NameRule::Label.refusals(name, false).into_iter();
-        errors.extend(why.map(|why| FieldError::invalid(format!("{path}.name"), name, why)));
-    } else if !names.insert(name.to_owned()) {
-        errors.push(FieldError::duplicate(format!("{path}.name"), name));
+fn choice_error(value: &Value, field: &str, known: &[&str]) -> Option<FieldError> {
+    match value.as_str().unwrap_or_default() {
+        "" => Some(FieldError::required(field, "")),
+        value if known.contains(&value) => None,
+        value => Some(FieldError::not_supported(field, value, known)),
     }
-    if container["image"].as_str().unwrap_or_default().is_empty() {
-        errors.push(FieldError::required(format!("{path}.image"), ""));
-    }
-    errors.extend(resource_errors(&container["resources"], &format!("{path}.resources")));
-    errors
 }
 
-fn resource_errors(resources: &Value, path: &str) -> Vec<FieldError> {
+/// Fields that name other objects or the pod itself.
+fn name_errors(spec: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let quantity = |value: &Value| value.as_str().and_then(|text| text.parse::<muster_api::quantity::Quantity>().ok());
-    for list in ["limits", "requests"] {
-        for (name, value) in resources[list].as_object().into_iter().flatten() {
-            if quantity(value).is_some_and(muster_api::quantity::Quantity::is_negative) {
-                let field = format!("{path}.{list}[{name}]");
-                errors.push(FieldError::invalid(field, value.clone(), "must be greater than or equal to 0"));
-            }
-        }
-    }
-    for (name, request) in resources["requests"].as_object().into_iter().flatten() {
-        let limit = &resources["limits"][name];
-        if let (Some(asked), Some(most)) = (quantity(request), quantity(limit))
-            && asked > most
-        {
-            let detail =
-                format!("must be less than or equal to {name} limit of {}", limit.as_str().unwrap_or_default());
-            errors.push(FieldError::invalid(format!("{path}.requests"), request.clone(), detail));
-        }
+    for (field, rule) in [
+        ("serviceAccountName", NameRule::Subdomain),
+        ("nodeName", NameRule::Subdomain),
+        ("hostname", NameRule::Label),
+        ("subdomain", NameRule::Label),
+        ("priorityClassName", NameRule::Subdomain),
+        ("runtimeClassName", NameRule::Subdomain),
+    ] {
+        let name = spec[field].as_str().filter(|name| !name.is_empty());
+        let why = name.map(|name| rule.refusals(name, false)).unwrap_or_default().into_iter();
+        errors.extend(why.map(|why| FieldError::invalid(format!("{path}.{field}"), spec[field].clone(), why)));
     }
     errors
 }
@@ -156,26 +178,17 @@ fn gate_errors(spec: &Value, path: &str) -> Vec<FieldError> {
     for (index, gate) in spec["schedulingGates"].as_array().into_iter().flatten().enumerate() {
         let name = gate["name"].as_str().unwrap_or_default();
         let field = format!("{path}.schedulingGates[{index}]");
-        errors.extend(
-            crate::selectors::label_key_errors(name).into_iter().map(|why| FieldError::invalid(&*field, name, why)),
-        );
+        errors.extend(label_key_errors(name).into_iter().map(|why| FieldError::invalid(&*field, name, why)));
         if !seen.insert(name) {
-            errors.push(FieldError::duplicate(format!("{field}.name"), name));
+            errors.push(FieldError::duplicate(field, name));
         }
-    }
-    if !seen.is_empty() && spec["nodeName"].as_str().is_some_and(|node| !node.is_empty()) {
-        let detail = "cannot be set until all schedulingGates have been cleared";
-        errors.push(FieldError::forbidden(format!("{path}.nodeName"), detail));
     }
     errors
 }
 
-fn group_errors(group: &Value, path: &str) -> Vec<FieldError> {
-    match group["podGroupName"].as_str().unwrap_or_default() {
-        "" => vec![FieldError::required(path, "")],
-        name => {
-            let why = NameRule::Subdomain.refusals(name, false).into_iter();
-            why.map(|why| FieldError::invalid(path, name, why)).collect()
-        }
-    }
+fn group_errors(name: &Value, field: &str) -> Vec<FieldError> {
+    let Some(name) = name.as_str() else {
+        return vec![FieldError::invalid(field, Value::Null, "must specify one of: `podGroupName`")];
+    };
+    NameRule::Subdomain.refusals(name, false).into_iter().map(|why| FieldError::invalid(field, name, why)).collect()
 }

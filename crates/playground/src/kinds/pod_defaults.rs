@@ -2,22 +2,45 @@
 
 use serde_json::{Map, Value, json};
 
-/// Fills in a pod's defaults.
+/// Fills in a pod's defaults. Some are those of pods alone, not of templates.
 pub(super) fn complete(pod: &mut Value) {
-    complete_spec(&mut pod["spec"]);
+    super::present(pod, "spec", json!({}));
+    let spec = &mut pod["spec"];
+    complete_spec(spec);
+    super::present(spec, "enableServiceLinks", json!(true));
+    if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
+        spec["terminationGracePeriodSeconds"] = json!(1);
+    }
+    let host_network = spec["hostNetwork"] == true;
+    for list in ["containers", "initContainers"] {
+        for container in spec[list].as_array_mut().into_iter().flatten() {
+            requests_from_limits(&mut container["resources"]);
+            if host_network {
+                use_host_ports(container);
+            }
+        }
+    }
+}
+
+/// In the network of the host, a port is the host's.
+fn use_host_ports(container: &mut Value) {
+    for port in container["ports"].as_array_mut().into_iter().flatten() {
+        let number = port["containerPort"].clone();
+        super::present(port, "hostPort", number);
+    }
 }
 
 /// Fills in the defaults of a pod's spec, also inside a template.
 pub(super) fn complete_spec(spec: &mut Value) {
-    let host_network = spec["hostNetwork"] == true;
     let Some(fields) = spec.as_object_mut() else { return };
+    // No entries are the same as no list.
+    fields.retain(|_, value| value.as_array().is_none_or(|list| !list.is_empty()));
     for (field, value) in [
         ("dnsPolicy", json!("ClusterFirst")),
         ("restartPolicy", json!("Always")),
         ("schedulerName", json!("default-scheduler")),
         ("securityContext", json!({})),
         ("terminationGracePeriodSeconds", json!(30)),
-        ("enableServiceLinks", json!(true)),
     ] {
         fields.entry(field).or_insert(value);
     }
@@ -29,7 +52,7 @@ pub(super) fn complete_spec(spec: &mut Value) {
     }
     for list in ["containers", "initContainers"] {
         for container in fields.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
-            complete_container(container, host_network);
+            complete_container(container);
         }
     }
     for volume in fields.get_mut("volumes").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -45,7 +68,7 @@ fn drop_false(fields: &mut Map<String, Value>, names: &[&str]) {
     }
 }
 
-fn complete_container(container: &mut Value, host_network: bool) {
+fn complete_container(container: &mut Value) {
     let image = container["image"].as_str().unwrap_or_default().to_owned();
     let Some(fields) = container.as_object_mut() else { return };
     for (field, value) in [
@@ -56,14 +79,8 @@ fn complete_container(container: &mut Value, host_network: bool) {
     ] {
         fields.entry(field).or_insert(value);
     }
-    requests_from_limits(&mut fields["resources"]);
     for port in fields.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
-        let number = port["containerPort"].clone();
-        let Some(port) = port.as_object_mut() else { continue };
-        port.entry("protocol").or_insert(json!("TCP"));
-        if host_network && port.get("hostPort").is_none() {
-            port.insert("hostPort".to_owned(), number);
-        }
+        super::present(port, "protocol", json!("TCP"));
     }
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
         let Some(probe) = fields.get_mut(probe).and_then(Value::as_object_mut) else { continue };
@@ -72,16 +89,22 @@ fn complete_container(container: &mut Value, host_network: bool) {
         {
             probe.entry(field).or_insert(json!(value));
         }
-        if let Some(get) = probe.get_mut("httpGet").and_then(Value::as_object_mut) {
-            get.entry("scheme").or_insert(json!("HTTP"));
-            get.entry("path").or_insert(json!("/"));
-        }
+        probe.get_mut("httpGet").into_iter().for_each(complete_get);
+    }
+    for hook in ["postStart", "preStop"] {
+        let hook = fields.get_mut("lifecycle").and_then(|hooks| hooks.get_mut(hook));
+        hook.and_then(|hook| hook.get_mut("httpGet")).into_iter().for_each(complete_get);
     }
     for variable in fields.get_mut("env").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(field) = variable.pointer_mut("/valueFrom/fieldRef").and_then(Value::as_object_mut) {
             field.entry("apiVersion").or_insert(json!("v1"));
         }
     }
+}
+
+fn complete_get(get: &mut Value) {
+    super::present(get, "scheme", json!("HTTP"));
+    super::present(get, "path", json!("/"));
 }
 
 fn pull_policy(image: &str) -> &'static str {

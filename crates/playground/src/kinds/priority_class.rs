@@ -6,6 +6,7 @@ use crate::schema::FieldError;
 
 /// The highest value that users may choose; higher ones are the system's.
 const USER_VALUE_MAX: i64 = 1_000_000_000;
+const POLICIES: [&str; 2] = ["PreemptLowerPriority", "Never"];
 const SYSTEM_PREFIX: &str = "system-";
 /// The classes that every cluster has.
 pub(crate) const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
@@ -22,9 +23,8 @@ pub(crate) const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
 ];
 
 pub(super) fn complete(class: &mut Value) {
-    if class["preemptionPolicy"].is_null() {
-        class["preemptionPolicy"] = json!("PreemptLowerPriority");
-    }
+    super::present(class, "preemptionPolicy", json!("PreemptLowerPriority"));
+    super::present(class, "value", json!(0));
     if class["globalDefault"] == false
         && let Some(fields) = class.as_object_mut()
     {
@@ -37,31 +37,44 @@ pub(super) fn check(class: &Value) -> Vec<FieldError> {
     let value = class["value"].as_i64().unwrap_or_default();
     let mut errors = Vec::new();
     if name.starts_with(SYSTEM_PREFIX) {
-        let known = SYSTEM_CLASSES.iter().any(|(system, number, _)| *system == name && *number == value);
-        if !known {
-            let detail =
-                "priority class names with 'system-' prefix are reserved for system use only. error: ".to_owned();
-            let why = format!("{name} is not a known system priority class");
-            errors.push(FieldError::forbidden("metadata.name", detail + &why));
-        }
+        errors.extend(system_error(class, name, value).map(|why| {
+            let reserved = "priority class names with 'system-' prefix are reserved for system use only. error: ";
+            FieldError::forbidden("metadata.name", format!("{reserved}{why}"))
+        }));
     } else if value > USER_VALUE_MAX {
         let detail = format!("maximum allowed value of a user defined priority is {USER_VALUE_MAX}");
         errors.push(FieldError::forbidden("value", detail));
     }
-    let policies = ["Never", "PreemptLowerPriority"];
-    if !policies.iter().any(|policy| class["preemptionPolicy"] == *policy) {
-        errors.push(FieldError::not_supported("preemptionPolicy", class["preemptionPolicy"].clone(), &policies));
+    match class["preemptionPolicy"].as_str() {
+        Some("") => errors.push(FieldError::required("preemptionPolicy", "")),
+        Some(policy) if !POLICIES.contains(&policy) => {
+            errors.push(FieldError::not_supported("preemptionPolicy", policy, &POLICIES));
+        }
+        _ => {}
     }
     errors
 }
 
+/// Why a class with a system's name is none of the system's classes.
+fn system_error(class: &Value, name: &str, value: i64) -> Option<String> {
+    match SYSTEM_CLASSES.iter().find(|(system, _, _)| *system == name) {
+        None => Some(format!("{name} is not a known system priority class")),
+        Some((_, number, _)) if *number != value => Some(format!("value of {name} PriorityClass must be {number}")),
+        Some(_) if class["globalDefault"] == true => {
+            Some(format!("globalDefault of {name} PriorityClass must be false"))
+        }
+        Some(_) => None,
+    }
+}
+
 pub(super) fn check_update(class: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    for field in ["value", "preemptionPolicy"] {
-        if class[field] != old[field] {
-            let name = if field == "value" { "value" } else { "preemptionPolicy" };
-            errors.push(FieldError::invalid(name, class[field].clone(), "field is immutable"));
-        }
+    if class["value"].as_i64().unwrap_or_default() != old["value"].as_i64().unwrap_or_default() {
+        errors.push(FieldError::forbidden("value", "may not be changed in an update."));
+    }
+    let policy = &class["preemptionPolicy"];
+    if *policy != old["preemptionPolicy"] {
+        errors.push(FieldError::invalid("preemptionPolicy", policy.clone(), "field is immutable"));
     }
     errors
 }

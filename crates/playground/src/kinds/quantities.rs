@@ -62,7 +62,7 @@ const NANOS: i128 = 1_000_000_000;
 
 /// Prints a quantity with the largest suffix that needs no fraction, in the family in which it was written.
 fn print(quantity: Quantity, written: &str) -> String {
-    let nanos = quantity.nanos();
+    let nanos = to_milli(quantity.nanos());
     if nanos == 0 {
         return "0".to_owned();
     }
@@ -80,6 +80,13 @@ fn print(quantity: Quantity, written: &str) -> String {
         },
         _ => format!("{number}{}", DECIMAL[steps]),
     }
+}
+
+/// Amounts are stored in thousandths; what is finer is rounded away from zero.
+fn to_milli(nanos: i128) -> i128 {
+    const MILLI: i128 = NANOS / 1000;
+    let rest = nanos % MILLI;
+    if rest == 0 { nanos } else { nanos - rest + rest.signum() * MILLI }
 }
 
 /// Divides by `base` as often as nothing is left over, at most `most` times.
@@ -112,6 +119,8 @@ mod tests {
             ("1500e0", "1500"),
             ("1E", "1E"),
             ("0", "0"),
+            ("1.0005", "1001m"),
+            ("-1u", "-1m"),
             ("-1", "-1"),
         ] {
             let read = canonical(json!({"requests": {"cpu": written}})).expect(written);

@@ -116,9 +116,9 @@ impl Registry {
         kinds.find(|kind| *kind.group == *group && *kind.version == *version && *kind.kind == *name)
     }
 
-    /// Whether any kind of this group is served.
+    /// Whether any built-in kind of this group is served.
     pub(crate) fn serves(&self, group: &str) -> bool {
-        self.kinds.keys().any(|(of_group, _, _)| **of_group == *group)
+        self.kinds.values().any(|kind| *kind.group == *group && matches!(kind.rules, Rules::Builtin(_)))
     }
 
     /// All served kinds, in the order of group, version and name.

@@ -1,13 +1,27 @@
-//! Kinds that make pods from a template: ReplicaSet, Deployment, StatefulSet, DaemonSet, Job.
+//! Kinds that make pods from a template: ReplicaSet, Deployment, StatefulSet, DaemonSet.
 //!
 //! Only what their controllers and this server's clients lean on is filled in and checked.
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{pod, pod_defaults};
+use super::retype::{Unreadable, retype};
+use super::{label_selector, pod, pod_defaults};
 use crate::schema::FieldError;
 
-fn complete_pod(object: &mut Value) {
+/// Reads a kind whose type has a selector in any case, so that one that is missing can be told from an empty one.
+pub(super) fn read<T: DeserializeOwned + Serialize>(object: Value) -> Result<Value, Unreadable> {
+    let is_missing = object["spec"]["selector"].is_null();
+    let mut read = retype::<T>(object)?;
+    if is_missing && let Some(spec) = read["spec"].as_object_mut() {
+        spec.remove("selector");
+    }
+    Ok(read)
+}
+
+/// Fills in the defaults of the pods' template.
+pub(super) fn complete_pod(object: &mut Value) {
     if object["spec"]["template"].is_object() {
         let template = &mut object["spec"]["template"];
         if template["metadata"].is_null() {
@@ -67,37 +81,9 @@ pub(super) fn complete_daemon(object: &mut Value) {
     complete_pod(object);
 }
 
-pub(super) fn complete_job(object: &mut Value) {
-    if object["spec"]["completions"].is_null() && object["spec"]["parallelism"].is_null() {
-        default(object, "completions", json!(1));
-    }
-    default(object, "parallelism", json!(1));
-    default(object, "backoffLimit", json!(6));
-    default(object, "completionMode", json!("NonIndexed"));
-    default(object, "suspend", json!(false));
-    default(object, "manualSelector", json!(false));
-    default(object, "podReplacementPolicy", json!("TerminatingOrFailed"));
-    complete_pod(object);
-}
-
 /// A new set has no replicas, and says so.
 pub(super) fn no_replicas(object: &mut Value) {
     object["status"] = json!({"replicas": 0});
-}
-
-/// A Job finds its pods by labels that the server gives it, from its UID.
-pub(super) fn own_selector(job: &mut Value) {
-    job["status"] = json!({});
-    if job["spec"]["manualSelector"] == true {
-        return;
-    }
-    let (name, uid) = (job["metadata"]["name"].clone(), job["metadata"]["uid"].clone());
-    let labels = &mut job["spec"]["template"]["metadata"]["labels"];
-    for (key, value) in [("job-name", &name), ("controller-uid", &uid)] {
-        labels[key] = value.clone();
-        labels[format!("batch.kubernetes.io/{key}")] = value.clone();
-    }
-    job["spec"]["selector"] = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});
 }
 
 /// What is wrong with the template and the selector.
@@ -105,10 +91,12 @@ pub(super) fn check(object: &Value) -> Vec<FieldError> {
     let spec = &object["spec"];
     let mut errors = Vec::new();
     let labels = &spec["template"]["metadata"]["labels"];
-    let selector = spec["selector"]["matchLabels"].as_object();
     if spec["selector"].is_null() {
         errors.push(FieldError::required("spec.selector", ""));
-    } else if selector.into_iter().flatten().any(|(key, value)| labels.get(key) != Some(value)) {
+    } else {
+        errors.extend(label_selector::check(&spec["selector"], "spec.selector"));
+    }
+    if !label_selector::matches(&spec["selector"], labels) {
         let detail = "`selector` does not match template `labels`";
         errors.push(FieldError::invalid("spec.template.metadata.labels", labels.clone(), detail));
     }
@@ -116,7 +104,7 @@ pub(super) fn check(object: &Value) -> Vec<FieldError> {
         let detail = "must be greater than or equal to 0";
         errors.push(FieldError::invalid("spec.replicas", spec["replicas"].clone(), detail));
     }
-    errors.extend(pod::check_spec(&spec["template"]["spec"], "spec.template.spec"));
+    errors.extend(pod::check_spec(&spec["template"]["spec"], "spec.template.spec", false));
     errors
 }
 
@@ -124,34 +112,6 @@ pub(super) fn check_selector_kept(object: &Value, old: &Value) -> Vec<FieldError
     let mut errors = check(object);
     if object["spec"]["selector"] != old["spec"]["selector"] {
         errors.push(FieldError::invalid("spec.selector", object["spec"]["selector"].clone(), "field is immutable"));
-    }
-    errors
-}
-
-pub(super) fn check_job(job: &Value) -> Vec<FieldError> {
-    let spec = &job["spec"];
-    let mut errors = Vec::new();
-    for field in ["parallelism", "completions", "backoffLimit"] {
-        if spec[field].as_i64().is_some_and(|count| count < 0) {
-            let detail = "must be greater than or equal to 0";
-            errors.push(FieldError::invalid(format!("spec.{field}"), spec[field].clone(), detail));
-        }
-    }
-    errors.extend(pod::check_spec(&spec["template"]["spec"], "spec.template.spec"));
-    if spec["template"]["spec"]["restartPolicy"] == "Always" {
-        let field = "spec.template.spec.restartPolicy";
-        errors.push(FieldError::not_supported(field, "Always", &["OnFailure", "Never"]));
-    }
-    errors
-}
-
-pub(super) fn check_job_update(job: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = check_job(job);
-    for field in ["selector", "completionMode"] {
-        if job["spec"][field] != old["spec"][field] {
-            let path = format!("spec.{field}");
-            errors.push(FieldError::invalid(path, job["spec"][field].clone(), "field is immutable"));
-        }
     }
     errors
 }

@@ -5,9 +5,10 @@
 use serde_json::{Value, json};
 
 use super::failure::Failure;
+use super::query::DeleteOptions;
 use super::request::Target;
 use super::state::State;
-use crate::kinds::{Kind, tolerate_lost_nodes};
+use crate::kinds::{Kind, Rules, SYSTEM_CLASSES, apply_runtime_class, mark_not_ready, tolerate_lost_nodes};
 
 /// Keeps a native group until none of its pods is left to run.
 pub(crate) const PROTECTION: &str = "scheduling.k8s.io/podgroup-protection";
@@ -21,9 +22,16 @@ pub(crate) fn on_create(state: &State, kind: &Kind, target: &Target, value: &mut
     if kind.namespaced {
         namespace_is_open(state, kind, target, value)?;
     }
+    if matches!(kind.rules, Rules::Custom(_)) {
+        definition_stays(state, kind, value)?;
+    }
     if is(kind, "", "pods") {
         prioritise_pod(state, kind, value)?;
+        choose_runtime(state, kind, value)?;
         tolerate_lost_nodes(value);
+    }
+    if is(kind, "", "nodes") {
+        mark_not_ready(value);
     }
     if is(kind, "scheduling.k8s.io", "podgroups") {
         prioritise_group(state, kind, value)?;
@@ -43,6 +51,48 @@ pub(crate) fn on_update(state: &State, kind: &Kind, value: &mut Value) -> Result
         tolerate_lost_nodes(value);
     }
     if is(kind, "scheduling.k8s.io", "priorityclasses") { one_default(state, kind, value) } else { Ok(()) }
+}
+
+/// Before an object is deleted.
+pub(crate) fn on_delete(kind: &Kind, name: &str) -> Result<(), Failure> {
+    let is_system_class = SYSTEM_CLASSES.iter().any(|(class, _, _)| *class == name);
+    if is(kind, "scheduling.k8s.io", "priorityclasses") && is_system_class {
+        return Err(Failure::forbidden(kind.about(), name, "this is a system priority class and cannot be deleted"));
+    }
+    Ok(())
+}
+
+/// What a client is told that deletes something.
+pub(crate) fn delete_warning(kind: &Kind, options: &DeleteOptions) -> Option<String> {
+    let is_surprising = is(kind, "batch", "jobs") && options.propagation.is_none();
+    is_surprising.then(|| "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning".to_owned())
+}
+
+/// No new objects of a kind whose definition is on its way out.
+fn definition_stays(state: &State, kind: &Kind, value: &Value) -> Result<(), Failure> {
+    let definitions = state.registry.builtin("apiextensions.k8s.io", "customresourcedefinitions");
+    let definition = state.get(definitions, "", &format!("{}.{}", kind.plural, kind.group));
+    if definition.is_some_and(|definition| definition.deleting) {
+        let name = value["metadata"]["name"].as_str().unwrap_or_default();
+        let why = "create not allowed while custom resource definition is terminating";
+        return Err(Failure::forbidden(kind.about(), name, why));
+    }
+    Ok(())
+}
+
+/// A pod takes what its runtime class says.
+fn choose_runtime(state: &State, kind: &Kind, pod: &mut Value) -> Result<(), Failure> {
+    let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let forbidden = |why: String| Failure::forbidden(kind.about(), &name, why);
+    let class = match pod["spec"]["runtimeClassName"].as_str() {
+        None => None,
+        Some(written) => {
+            let classes = state.registry.builtin("node.k8s.io", "runtimeclasses");
+            let class = state.get(classes, "", written);
+            Some(class.ok_or_else(|| forbidden(format!("pod rejected: RuntimeClass {written:?} not found")))?.value())
+        }
+    };
+    apply_runtime_class(pod, class.as_ref()).map_err(forbidden)
 }
 
 /// Nothing new comes into a namespace that is not there or on its way out.

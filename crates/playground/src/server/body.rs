@@ -8,11 +8,12 @@ use std::fmt::{self, Write as _};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::failure::Failure;
+use super::failure::{About, Failure};
 use super::json_patch::go_type;
 use super::json_syntax;
 use super::query::UnknownFields;
 use crate::kinds::{Kind, Registry, Rules};
+use crate::schema::FieldError;
 
 /// The most bytes of a request's body.
 pub(crate) const BODY_SIZE_MAX: usize = 3 * 1024 * 1024;
@@ -148,7 +149,10 @@ const HEAD: &str =
 /// Checks that an object is of a kind; what it leaves out is filled in.
 pub(crate) fn identify(registry: &Registry, kind: &Kind, value: &mut Value, bytes: &[u8]) -> Result<(), Failure> {
     let written = written_kind(value).map_err(|why| unrecognised(&kind.kind, &format!("{NO_KIND}{why}"), bytes))?;
-    is_of_kind(registry, kind, &written, bytes)?;
+    match kind.rules {
+        Rules::Builtin(_) => is_of_kind(registry, kind, &written, bytes)?,
+        Rules::Custom(_) => is_of_custom_kind(kind, &written, value, bytes)?,
+    }
     if value.is_null() {
         *value = Value::Object(Map::new());
     }
@@ -187,6 +191,27 @@ fn is_of_kind(registry: &Registry, kind: &Kind, written: &(String, String), byte
             "the API version in the data ({api_version}) does not match the expected API version ({right})"
         ))),
     }
+}
+
+/// Custom objects must say what they are: nothing else tells how they are to be read.
+fn is_of_custom_kind(kind: &Kind, written: &(String, String), value: &Value, bytes: &[u8]) -> Result<(), Failure> {
+    let (api_version, name) = (written.0.as_str(), written.1.as_str());
+    let right = kind.api_version();
+    if name.is_empty() {
+        let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(bytes));
+        return Err(unrecognised(&kind.kind, &why, bytes));
+    }
+    if *api_version != right {
+        return Err(Failure::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({right})"
+        )));
+    }
+    if *name != *kind.kind {
+        let error = FieldError::invalid("kind", name, format!("must be {}", kind.kind));
+        let about = About { group: &kind.group, resource: name };
+        return Err(Failure::invalid(about, value["metadata"]["name"].as_str().unwrap_or_default(), &[error]));
+    }
+    Ok(())
 }
 
 /// Why an object of one kind cannot be read as another, in the words of the real server.

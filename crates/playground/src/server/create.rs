@@ -25,8 +25,12 @@ pub(crate) fn create(
     let options = WriteOptions::read(query, Write::Create)?;
     let Read { mut value, mut warnings } = body::read(&state.registry, kind, bytes, options.unknown_fields)?;
     warnings.extend(name_owners_once(&mut value));
-    warnings.extend(hostname_warning(kind, &value));
-    Ok(insert(state, kind, target, value, options.dry_run)?.with_warnings(warnings))
+    let mut about_it = kind.warnings(&value);
+    about_it.extend(hostname_warning(kind, &value));
+    match insert(state, kind, target, value, options.dry_run) {
+        Ok(answer) => Ok(answer.with_warnings(warnings).with_warnings(about_it)),
+        Err(failure) => Err(failure.with_warnings(warnings)),
+    }
 }
 
 /// Creates an object from its value.

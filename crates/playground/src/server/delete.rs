@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::admission;
 use super::answer::Answer;
 use super::body;
 use super::failure::{About, Failure};
@@ -12,7 +13,7 @@ use super::selection::Selection;
 use super::state::State;
 use crate::clock;
 use crate::housekeeping::CLEANUP;
-use crate::kinds::{Kind, is_bound, is_finished};
+use crate::kinds::{Kind, is_bound, is_finished, mark_terminating};
 use crate::store::Object;
 
 /// Holds an owner until its dependents are gone.
@@ -44,12 +45,13 @@ pub(crate) fn delete(
     if *kind.plural == *"namespaces" && KEPT_NAMESPACES.contains(&&*old.key.name) {
         return Err(Failure::forbidden(kind.about(), &old.key.name, "this namespace may not be deleted"));
     }
+    admission::on_delete(kind, &old.key.name)?;
     let outcome = remove(state, kind, &old, options)?;
     let code = match outcome {
         Outcome::Waiting(_) if options.propagation == Some(Propagation::Background) && options.legacy => 202,
         _ => 200,
     };
-    Ok(match outcome {
+    let answer = match outcome {
         Outcome::Waiting(value) => Answer::value(code, &kind.show(value)),
         Outcome::Gone(value) if kind.returns_deleted() => Answer::value(code, &kind.show(value)),
         Outcome::Gone(_) => {
@@ -59,7 +61,8 @@ pub(crate) fn delete(
             }
             Answer::success(code, Some(details))
         }
-    })
+    };
+    Ok(answer.with_warnings(admission::delete_warning(kind, options).into_iter().collect()))
 }
 
 /// What became of a deleted object.
@@ -98,6 +101,9 @@ pub(crate) fn remove(
     close(state, kind, &mut value);
     let held = !finalizers(&value).is_empty() || holds_contents(kind, &value);
     let waits = mark(state, &mut value, &grace, held);
+    if *kind.plural == *"customresourcedefinitions" {
+        uncount(&mut value, old);
+    }
     if is_namespace(kind)
         && let Some(metadata) = value["metadata"].as_object_mut()
     {
@@ -235,6 +241,14 @@ fn bump_generation(value: &mut Value) {
     }
 }
 
+/// The real server marks definitions by a road of its own, without a grace period and without counting.
+fn uncount(value: &mut Value, old: &Object) {
+    value["metadata"]["generation"] = old.value()["metadata"]["generation"].clone();
+    if let Some(metadata) = value["metadata"].as_object_mut() {
+        metadata.remove("deletionGracePeriodSeconds");
+    }
+}
+
 fn finalizers(value: &Value) -> Vec<String> {
     let list = value["metadata"]["finalizers"].as_array();
     list.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
@@ -256,14 +270,7 @@ fn close(state: &State, kind: &Kind, value: &mut Value) {
             let mut list = finalizers(value);
             list.push(CLEANUP.to_owned());
             value["metadata"]["finalizers"] = json!(list);
-            let terminating = json!({
-                "type": "Terminating", "status": "True", "reason": "InstanceDeletionPending",
-                "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
-                "lastTransitionTime": state.time(),
-            });
-            if let Some(conditions) = value["status"]["conditions"].as_array_mut() {
-                conditions.push(terminating);
-            }
+            mark_terminating(value, &state.time());
         }
         _ => {}
     }

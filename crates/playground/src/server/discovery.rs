@@ -96,10 +96,18 @@ fn resources(state: &State, group: &str, version: &str) -> Result<Answer, Failur
     Ok(Answer::value(200, &list))
 }
 
+/// Two servers of the real one print the same verbs in two orders.
+fn verbs(kind: &Kind) -> [&'static str; 8] {
+    match kind.rules {
+        Rules::Builtin(_) => ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
+        Rules::Custom(_) => ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"],
+    }
+}
+
 fn rows(kind: &Kind) -> Vec<Value> {
     let mut row = json!({
         "name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced, "kind": kind.kind,
-        "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
+        "verbs": verbs(kind),
     });
     if !kind.short_names.is_empty() {
         row["shortNames"] = json!(kind.short_names);

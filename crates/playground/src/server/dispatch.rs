@@ -13,7 +13,7 @@ use super::state::State;
 use super::update::{Part, update};
 use super::watch::Watch;
 use super::{Server, binding, body, create, delete, discovery, eviction, patch, read, scale};
-use crate::kinds::{Kind, SYSTEM_CLASSES};
+use crate::kinds::{Kind, Rules, SYSTEM_CLASSES};
 
 /// An answer now, or a stream of them.
 pub(crate) enum Reply {
@@ -55,7 +55,7 @@ pub(crate) fn dispatch(server: &Server, parts: &Parts, bytes: &[u8]) -> Result<R
     let Some(kind) = kind else { return nothing_there(&state, &target) };
     let misplaced = kind.namespaced && target.namespace.is_empty() && !target.name.is_empty();
     if misplaced || (!kind.namespaced && !target.namespace.is_empty()) {
-        return Err(Failure::no_such_path());
+        return nothing_there(&state, &target);
     }
     if target.watch && verb != Some(Verb::Watch) {
         return Err(Failure::method_not_allowed());
@@ -64,11 +64,12 @@ pub(crate) fn dispatch(server: &Server, parts: &Parts, bytes: &[u8]) -> Result<R
     match &*target.subresource {
         "" => whole(server, &mut state, &kind, &asked),
         name if kind.has_subresource(name) => subresource(&mut state, &kind, &asked).map(Reply::Answer),
+        _ if matches!(kind.rules, Rules::Custom(_)) => Err(Failure::not_found(kind.about(), &target.name)),
         _ => Err(Failure::no_such_path()),
     }
 }
 
-/// A resource that is not served, in a group that is, is told from a path that means nothing.
+/// A resource that is not served, in a group that always is, is told from a path that means nothing.
 fn nothing_there(state: &State, target: &Target) -> Result<Reply, Failure> {
     if state.registry.serves(&target.group) {
         return Err(Failure::no_such_path());
@@ -118,7 +119,8 @@ fn whole(server: &Server, state: &mut State, kind: &Arc<Kind>, asked: &Asked<'_>
             delete::delete_collection(state, kind, target, &ListOptions::read(query, false)?, &options)
         }
     };
-    answer.map(Reply::Answer)
+    let told = kind.deprecation().into_iter().collect();
+    answer.map(|answer| Reply::Answer(answer.with_warnings(told)))
 }
 
 /// Verbs on parts of objects.

@@ -21,6 +21,8 @@ pub(crate) struct Failure {
     pub(crate) retry_after_seconds: Option<u32>,
     /// How to go on with a list all the same.
     continue_token: Option<String>,
+    /// What the client is told beside the failure.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// What a failure is about: a resource (or kind) of a group.
@@ -38,7 +40,20 @@ impl About<'_> {
 
 impl Failure {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None, retry_after_seconds: None, continue_token: None }
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+            retry_after_seconds: None,
+            continue_token: None,
+            warnings: Vec::new(),
+        }
+    }
+
+    pub(crate) fn with_warnings(mut self, more: Vec<String>) -> Self {
+        self.warnings.extend(more);
+        self
     }
 
     /// What the real server answers in general words, with details that say nothing.

@@ -203,13 +203,7 @@ fn answered(answer: Answer) -> Response<Body> {
     match answer {
         Answer::Json { code, text, warnings } => {
             let mut response = respond(code, "application/json", Body::from(text));
-            for warning in warnings {
-                // 299 is a warning that is to be shown, from nobody in particular.
-                let text = format!("299 - {}", crate::schema::go_text::quoted(&warning));
-                if let Ok(value) = HeaderValue::from_str(&text) {
-                    response.headers_mut().append(WARNING, value);
-                }
-            }
+            warn(&mut response, &warnings);
             response
         }
         Answer::Text { code, text } => respond(code, "text/plain; charset=utf-8", Body::from(text)),
@@ -226,7 +220,18 @@ fn failed(failure: &Failure) -> Response<Body> {
     if let Some(seconds) = failure.retry_after_seconds {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
+    warn(&mut response, &failure.warnings);
     response
+}
+
+fn warn(response: &mut Response<Body>, warnings: &[String]) {
+    for warning in warnings {
+        // 299 is a warning that is to be shown, from nobody in particular.
+        let text = format!("299 - {}", crate::schema::go_text::quoted(warning));
+        if let Ok(value) = HeaderValue::from_str(&text) {
+            response.headers_mut().append(WARNING, value);
+        }
+    }
 }
 
 fn streamed(watch: watch::Watch, view: metadata_only::View) -> Response<Body> {

@@ -72,7 +72,10 @@ pub(crate) fn patch(
     create::place(kind, target, &mut value)?;
     same_name(target, &value)?;
     create::name_owners_once(&mut value);
-    Ok(replace(state, kind, &old, value, part, options.dry_run)?.with_warnings(warnings))
+    match replace(state, kind, &old, value, part, options.dry_run) {
+        Ok(answer) => Ok(answer.with_warnings(warnings)),
+        Err(failure) => Err(failure.with_warnings(warnings)),
+    }
 }
 
 /// A patch that can be read.

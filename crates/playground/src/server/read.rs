@@ -15,7 +15,7 @@ use super::query::{Freshness, ListOptions, Query, parse_revision};
 use super::request::Target;
 use super::selection::Selection;
 use super::state::State;
-use crate::kinds::Kind;
+use crate::kinds::{Kind, Rules};
 use crate::store::{Key, Object};
 
 /// One object.
@@ -150,6 +150,10 @@ pub(crate) fn select(
                 metadata.insert("remainingItemCount".to_owned(), json!(count - limit));
             }
         }
+    }
+    if matches!(kind.rules, Rules::Custom(_)) {
+        // Lists of custom objects name the next page in any case.
+        metadata.entry("continue").or_insert(json!(""));
     }
     Ok((found, Value::Object(metadata)))
 }

@@ -4,12 +4,13 @@ use serde_json::{Value, json};
 
 use super::answer::Answer;
 use super::body;
-use super::failure::Failure;
+use super::failure::{About, Failure};
 use super::query::{Query, Write, WriteOptions};
 use super::request::Target;
 use super::state::State;
 use super::update::{Part, replace};
 use crate::kinds::{Kind, Rules};
+use crate::schema::FieldError;
 use crate::store::Object;
 
 /// Where a kind keeps the numbers, as JSON pointers.
@@ -93,6 +94,11 @@ pub(crate) fn set(
     let Some(replicas) = scale["spec"]["replicas"].as_i64().or(scale["spec"]["replicas"].is_null().then_some(0)) else {
         return Err(Failure::bad_request(format!("spec.replicas: {} is not a number", scale["spec"]["replicas"])));
     };
+    if replicas < 0 {
+        let about = About { group: "autoscaling", resource: "Scale" };
+        let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
+        return Err(Failure::invalid(about, &target.name, &[error]));
+    }
     let revision = scale["metadata"]["resourceVersion"].as_str().unwrap_or_default();
     if !revision.is_empty() && *revision != old.revision.to_string() {
         return Err(Failure::modified(kind.about(), &target.name));

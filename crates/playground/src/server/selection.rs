@@ -79,9 +79,5 @@ impl Selection {
 }
 
 fn unknown(kind: &Kind, label: &str) -> Failure {
-    if kind.fields().is_empty() {
-        let known = "only \"metadata.name\", \"metadata.namespace\"";
-        return Failure::bad_request(format!("{label:?} is not a known field selector: {known}"));
-    }
-    Failure::bad_request(format!("field label not supported: {label}"))
+    Failure::bad_request(kind.no_such_field(label))
 }

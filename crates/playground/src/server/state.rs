@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::clock;
 use crate::housekeeping::{Chore, after_erase, after_write};
-use crate::kinds::{Definition, Kind, Registry};
+use crate::kinds::{Definition, Kind, Registry, is_established};
 use crate::random::Random;
 use crate::store::{Key, Object, Store};
 
@@ -39,7 +39,7 @@ impl State {
     /// Writes an object, new or changed.
     pub(crate) fn write(&mut self, kind: &Kind, value: Value) -> Arc<Object> {
         after_write(self, kind, &value);
-        if is_definition(kind) && value["metadata"]["deletionTimestamp"].is_null() {
+        if is_definition(kind) && is_established(&value) && value["metadata"]["deletionTimestamp"].is_null() {
             self.serve(&value);
         }
         self.store.put(kind.table, value, &kind.fields())

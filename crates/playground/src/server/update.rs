@@ -10,7 +10,7 @@ use super::failure::Failure;
 use super::query::{Query, Write, WriteOptions};
 use super::request::Target;
 use super::state::State;
-use crate::kinds::{Kind, check_metadata_update};
+use crate::kinds::{Kind, Rules, check_metadata_update};
 use crate::schema::FieldError;
 use crate::store::Object;
 
@@ -44,7 +44,10 @@ pub(crate) fn update(
         return Err(Failure::not_found(kind.about(), &target.name));
     };
     same_uid(kind, &value, target, &old.uid)?;
-    Ok(replace(state, kind, &old, value, part, options.dry_run)?.with_warnings(warnings))
+    match replace(state, kind, &old, value, part, options.dry_run) {
+        Ok(answer) => Ok(answer.with_warnings(warnings)),
+        Err(failure) => Err(failure.with_warnings(warnings)),
+    }
 }
 
 /// The name in the object must be there, and be that of the path.
@@ -65,7 +68,9 @@ pub(crate) fn same_name(target: &Target, value: &Value) -> Result<(), Failure> {
 fn same_uid(kind: &Kind, value: &Value, target: &Target, old: &str) -> Result<(), Failure> {
     match value["metadata"]["uid"].as_str() {
         Some(uid) if !uid.is_empty() && *uid != *old => {
-            let key = format!("{}/{}/{}", kind.plural, target.namespace, target.name);
+            // Custom objects are stored by their group.
+            let group = if matches!(kind.rules, Rules::Custom(_)) { format!("{}/", kind.group) } else { String::new() };
+            let key = format!("{group}{}/{}/{}", kind.plural, target.namespace, target.name);
             let why = format!(
                 "StorageError: invalid object, Code: 4, Key: /registry/{key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {old}"
             );
@@ -126,7 +131,7 @@ fn same_revision(kind: &Kind, value: &mut Value, was: &Value, old: &Object) -> R
             value["metadata"]["resourceVersion"] = was["metadata"]["resourceVersion"].clone();
             Ok(())
         }
-        "" => {
+        "" | "0" => {
             let error = FieldError::invalid("metadata.resourceVersion", json!(0), "must be specified for an update");
             // The real server names the resource here, not the kind.
             Err(Failure::invalid(kind.about(), &old.key.name, &[error]))
@@ -146,11 +151,18 @@ fn keep_system_fields(value: &mut Value, was: &Value) {
     for field in ["selfLink", "managedFields"] {
         metadata.remove(field);
     }
-    for field in ["generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+    for field in ["generation", "creationTimestamp"] {
         match old.get(field) {
             Some(kept) => metadata.insert(field.to_owned(), kept.clone()),
             None => metadata.remove(field),
         };
+    }
+    // A deletion is not taken back; that none may be written is checked.
+    if let Some(kept) = old.get("deletionTimestamp") {
+        metadata.insert("deletionTimestamp".to_owned(), kept.clone());
+    }
+    if let (Some(kept), None) = (old.get("deletionGracePeriodSeconds"), metadata.get("deletionGracePeriodSeconds")) {
+        metadata.insert("deletionGracePeriodSeconds".to_owned(), kept.clone());
     }
     for field in ["uid", "name", "namespace"] {
         let written = metadata.get(field).and_then(Value::as_str).unwrap_or_default();

@@ -111,17 +111,19 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// What a field selector compares: the text at a dotted path, or at the next one behind `|` if it is empty.
+/// What a field selector compares: the text at a dotted path, or at the next one behind `|` if it is empty. If there
+/// is nothing at all, it is what stands behind `=`.
 pub(crate) fn field_text(value: &Value, path: &str) -> String {
     if let Some((first, second)) = path.split_once('|') {
         let text = field_text(value, first);
         return if text.is_empty() { field_text(value, second) } else { text };
     }
+    let (path, absent) = path.split_once('=').unwrap_or((path, ""));
     let found = path.split('.').try_fold(value, |inner, step| inner.get(step));
     match found {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Bool(truth)) => truth.to_string(),
         Some(Value::Number(number)) => number.to_string(),
-        _ => String::new(),
+        _ => absent.to_owned(),
     }
 }

@@ -2,5 +2,6 @@
 
 mod clients;
 mod fill;
+mod muster_kinds;
 mod normal;
 mod stories;

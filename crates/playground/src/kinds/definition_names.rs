@@ -1,0 +1,122 @@
+//! Which names a definition gets, beside the others of its group, and what its conditions say of it.
+//!
+//! Names go to the definition that asks first. It must not know the store.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+/// Names that definitions of a group have got.
+#[derive(Default)]
+pub(crate) struct Taken {
+    resources: BTreeSet<String>,
+    kinds: BTreeSet<String>,
+}
+
+impl Taken {
+    /// Notes the names that a definition has got.
+    pub(crate) fn note(&mut self, definition: &Value) {
+        let names = &definition["status"]["acceptedNames"];
+        let text = |value: &Value| value.as_str().map(str::to_owned).filter(|name| !name.is_empty());
+        self.resources.extend(["plural", "singular"].iter().filter_map(|field| text(&names[field])));
+        self.resources.extend(names["shortNames"].as_array().into_iter().flatten().filter_map(text));
+        self.kinds.extend(["kind", "listKind"].iter().filter_map(|field| text(&names[field])));
+    }
+}
+
+/// Why some name is not to be had: a reason and a message.
+type Conflict = (&'static str, String);
+
+/// The status of a definition once its names are decided. `taken` has the names of all in its group, its own too.
+pub(crate) fn decide(definition: &Value, taken: &Taken, now: &str) -> Value {
+    let mut status = definition["status"].clone();
+    let (accepted, conflict) = accept(definition, taken);
+    status["acceptedNames"] = accepted;
+    match conflict {
+        None => {
+            set(&mut status, "NamesAccepted", "True", ("NoConflicts", "no conflicts found"), now);
+            set(
+                &mut status,
+                "Established",
+                "True",
+                ("InitialNamesAccepted", "the initial names have been accepted"),
+                now,
+            );
+        }
+        Some((reason, message)) => {
+            set(&mut status, "NamesAccepted", "False", (reason, &message), now);
+            if !super::definition::is_established(definition) {
+                set(&mut status, "Established", "False", ("NotAccepted", "not all names are accepted"), now);
+            }
+        }
+    }
+    status
+}
+
+/// The names that it gets, and the last conflict if some are taken.
+fn accept(definition: &Value, taken: &Taken) -> (Value, Option<Conflict>) {
+    let (asked, had) = (&definition["spec"]["names"], &definition["status"]["acceptedNames"]);
+    let mut names = had.clone();
+    let mut conflict = None;
+    for (field, reason, used) in [
+        ("plural", "PluralConflict", &taken.resources),
+        ("singular", "SingularConflict", &taken.resources),
+        ("shortNames", "ShortNamesConflict", &taken.resources),
+        ("kind", "KindConflict", &taken.kinds),
+        ("listKind", "ListKindConflict", &taken.kinds),
+    ] {
+        let held = |value: &Value| value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
+        let mut messages = Vec::new();
+        for name in held(&asked[field]).iter().filter_map(Value::as_str) {
+            if !held(&had[field]).iter().any(|had| had == name) && used.contains(name) {
+                messages.push(format!("{name:?} is already in use"));
+            }
+        }
+        match messages.len() {
+            0 => super::keep(&mut names, field, asked),
+            1 => conflict = messages.pop().map(|message| (reason, message)),
+            _ => conflict = Some((reason, format!("[{}]", messages.join(", ")))),
+        }
+    }
+    super::keep(&mut names, "categories", asked);
+    (names, conflict)
+}
+
+/// Says in the conditions that the definition and its objects go.
+pub(crate) fn mark_terminating(definition: &mut Value, now: &str) {
+    let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+    let mut status = definition["status"].take();
+    set(&mut status, "Terminating", "True", ("InstanceDeletionPending", message), now);
+    definition["status"] = status;
+}
+
+/// Says how far the deletion of the objects is.
+pub(crate) fn tell_deletion(definition: &mut Value, is_empty: bool, now: &str) {
+    let (status, reason, message) = if is_empty {
+        ("False", "InstanceDeletionCompleted", "removed all instances")
+    } else {
+        ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+    };
+    let mut whole = definition["status"].take();
+    set(&mut whole, "Terminating", status, (reason, message), now);
+    definition["status"] = whole;
+}
+
+fn set(status: &mut Value, kind: &str, truth: &str, why: (&str, &str), now: &str) {
+    if !status["conditions"].is_array() {
+        status["conditions"] = json!([]);
+    }
+    let Some(conditions) = status["conditions"].as_array_mut() else { return };
+    let mut condition = json!({
+        "type": kind, "status": truth, "reason": why.0, "message": why.1, "lastTransitionTime": now,
+    });
+    match conditions.iter_mut().find(|condition| condition["type"] == kind) {
+        Some(old) => {
+            if old["status"] == truth {
+                condition["lastTransitionTime"] = old["lastTransitionTime"].clone();
+            }
+            *old = condition;
+        }
+        None => conditions.push(condition),
+    }
+}
