@@ -12,8 +12,8 @@ use kube_cel::cel::objects::{Key, Map};
 use kube_cel::cel::{Context, IdedExpr, Value as Cel};
 use serde_json::{Number, Value};
 
+use super::cel_functions::add_missing;
 use super::cel_parse::compile;
-use super::cel_type::add_types;
 use super::format::FormatKind;
 use super::node::{Additional, Node, Type};
 
@@ -44,7 +44,7 @@ const RESERVED: [&str; 21] = [
 
 thread_local! {
     /// All functions that rules can call. Contexts cannot be shared between threads.
-    static FUNCTIONS: Context<'static> = add_types(Context::default().with_all());
+    static FUNCTIONS: Context<'static> = add_missing(Context::default().with_all());
     // CEL itself parses texts of these formats: the crates that it uses for that are not ours.
     static TIMESTAMP: Option<IdedExpr> = compile("timestamp(text)").ok();
     static DURATION: Option<IdedExpr> = compile("duration(text)").ok();

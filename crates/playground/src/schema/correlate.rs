@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
+use super::go_text;
 use super::node::{ListType, Node, Type};
 
 /// A new value and the old one that belongs to it.
@@ -99,4 +100,43 @@ fn key_of(item: &Value, keys: &[String]) -> Option<Vec<String>> {
             scalar => Some(scalar.to_string()),
         })
         .collect()
+}
+
+/// The old value with the entries of sets and of lists of type map in the order of the new ones,
+/// if they are the same: their order has no meaning, and so must not make them differ.
+pub(super) fn aligned(node: &Node, new: &Value, old: &Value) -> Value {
+    match (new, old) {
+        (Value::Object(new), Value::Object(old)) => {
+            let field = |(name, old): (&String, &Value)| match (node.field(name), new.get(name)) {
+                (Some(node), Some(new)) => (name.clone(), aligned(node, new, old)),
+                _ => (name.clone(), old.clone()),
+            };
+            old.iter().map(field).collect()
+        }
+        (Value::Array(new), Value::Array(old)) if new.len() == old.len() => {
+            aligned_lists(node, new, old).unwrap_or_else(|| old.clone()).into()
+        }
+        _ => old.clone(),
+    }
+}
+
+fn aligned_lists(node: &Node, new: &[Value], old: &[Value]) -> Option<Vec<Value>> {
+    let each = node.items.as_deref()?;
+    match &node.list_type {
+        ListType::Atomic => Some(new.iter().zip(old).map(|(new, old)| aligned(each, new, old)).collect()),
+        ListType::Map(_) => {
+            let entries = Entries::new(node, old);
+            let is_unique = entries.by_key.len() == old.len();
+            let found = new.iter().map(|new| Some(aligned(each, new, entries.find(new)?)));
+            found.collect::<Option<Vec<Value>>>().filter(|_| is_unique)
+        }
+        ListType::Set => {
+            let sorted = |items: &[Value]| {
+                let mut texts: Vec<String> = items.iter().map(go_text::json).collect();
+                texts.sort_unstable();
+                texts
+            };
+            (sorted(new) == sorted(old)).then(|| new.to_vec())
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! One CEL rule: compiled once, run for each object.
 //!
-//! Bounds: loops are nested at most [`MOST_NESTING`] deep, and a rule is not run over a value so
-//! large that its loops could take more than [`MOST_STEPS`] steps; regular expressions run in
-//! linear time. How much one step costs is up to the author of the rule.
+//! Bounds: loops are nested at most [`MOST_NESTING`] deep, and a rule is not run if its loops, over
+//! a value as large as this one, could take more steps than are left of the [`MOST_STEPS`] of an
+//! object; regular expressions run in linear time. What one step costs is up to the rule's author.
 //! It must not know how objects are walked.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,13 +14,14 @@ use serde_json::Value;
 use super::cel_parse;
 use super::cel_scope::{self, Scope};
 use super::cel_value::{Extent, extent, to_cel, with_functions};
+use super::correlate::aligned;
 use super::field_error::FieldError;
 use super::node::Node;
 
 /// The deepest nesting of loops.
 pub(super) const MOST_NESTING: u32 = 4;
-/// The most steps that the loops of a rule may take over a value.
-pub(super) const MOST_STEPS: u64 = 10_000_000;
+/// The most steps that all rules together may take over an object.
+pub(super) const MOST_STEPS: u64 = 2_000_000;
 /// The longest message that an expression can make.
 const LONGEST_MESSAGE: usize = 5 * 1024;
 
@@ -120,9 +121,11 @@ impl Rule {
         has_old || !self.scope.uses_old_self || self.written.optional_old_self
     }
 
-    /// Runs the rule. `path` is that of the value.
-    pub(super) fn run(&self, value: &Value, path: &str, bound: &Bound) -> Verdict {
-        if self.steps(bound.extent) > MOST_STEPS {
+    /// Runs the rule. `path` is that of the value, and `budget` the steps that are left.
+    pub(super) fn run(&self, value: &Value, path: &str, bound: &Bound, budget: &mut u64) -> Verdict {
+        if let Some(left) = budget.checked_sub(self.steps(bound.extent)) {
+            *budget = left;
+        } else {
             let detail = "validation failed due to running out of cost budget, no further validation rules will be run";
             return Verdict::TooCostly(FieldError::invalid(path, self.type_name, detail));
         }
@@ -142,7 +145,7 @@ impl Rule {
 
     fn steps(&self, extent: Extent) -> u64 {
         let width = if self.scope.splits_texts { extent.entries.max(extent.text) } else { extent.entries };
-        (width as u64).saturating_pow(self.scope.nesting)
+        (width as u64).saturating_pow(self.scope.nesting).max(1)
     }
 
     fn name(&self) -> &str {
@@ -211,7 +214,7 @@ impl Bound {
         let uses_old = node.rules.iter().any(Rule::uses_old_self);
         let old = old.filter(|_| uses_old);
         let extent = extent(value).or(old.map(extent).unwrap_or_default());
-        Bound { this: to_cel(value, node), old: old.map(|old| to_cel(old, node)), extent }
+        Bound { this: to_cel(value, node), old: old.map(|old| to_cel(&aligned(node, value, old), node)), extent }
     }
 
     fn old_self(&self, optional: bool) -> Cel {
@@ -236,10 +239,7 @@ fn execute(program: &IdedExpr, scope: &Context<'_>) -> Result<Cel, String> {
         ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
         ExecutionError::RemainderByZero(_) => "modulus by zero".to_owned(),
         ExecutionError::Overflow(..) => "integer overflow".to_owned(),
-        ExecutionError::FunctionError { function, message } if message.starts_with("string parse error") => {
-            format!("type conversion error from 'string' to '{function}'")
-        }
-        ExecutionError::FunctionError { message, .. } => message,
+        ExecutionError::FunctionError { function, message } => in_words_of_cel_go(&function, message),
         ExecutionError::NoSuchOverload
         | ExecutionError::UnsupportedTargetType { .. }
         | ExecutionError::NotSupportedAsMethod { .. }
@@ -249,4 +249,19 @@ fn execute(program: &IdedExpr, scope: &Context<'_>) -> Result<Cel, String> {
         | ExecutionError::UnsupportedBinaryOperator(..) => NO_OVERLOAD.to_owned(),
         other => other.to_string(),
     })
+}
+
+/// The functions of the interpreter have words of their own for the most common mistakes.
+fn in_words_of_cel_go(function: &str, message: String) -> String {
+    if message.starts_with("string parse error") {
+        return format!("type conversion error from 'string' to '{function}'");
+    }
+    if let Some(name) = message.strip_prefix("cannot call ").and_then(|rest| rest.strip_suffix(" on empty list")) {
+        return format!("{name} called on empty list");
+    }
+    let index = message.split(" out of range for string").next().and_then(|start| start.rsplit("index ").next());
+    match index.and_then(|index| index.parse::<i64>().ok()) {
+        Some(index) => format!("index out of range: {index}"),
+        None => message,
+    }
 }

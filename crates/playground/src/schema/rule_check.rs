@@ -4,17 +4,19 @@
 //! ordinary rule says about an unchanged part is left out.
 //! It must not know how rules are run.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use super::correlate::{Correlated, Entries};
 use super::field_error::{FieldError, NO_FIELD};
 use super::node::{Additional, Node};
-use super::rule::{Bound, Verdict};
+use super::rule::{Bound, MOST_STEPS, Verdict};
 
 /// All that the rules say is wrong.
 pub(super) fn check(root: &Node, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let correlated = old.map(|old| Correlated { node: root, new: object, old });
-    let mut walk = Walk { errors: Vec::new() };
+    let mut walk = Walk { errors: Vec::new(), budget: MOST_STEPS, unchanged: HashMap::new() };
     // Whether it went to the end does not matter any more.
     let _ = walk.value(root, object, old, Kept { here: correlated, above: None }, &Path::Root);
     walk.errors
@@ -29,10 +31,6 @@ struct Kept<'a> {
 }
 
 impl<'a> Kept<'a> {
-    fn is_unchanged(&self) -> bool {
-        self.here.or(self.above).is_some_and(|correlated| correlated.is_unchanged())
-    }
-
     fn field(&self, name: &str) -> Kept<'a> {
         match self.here {
             None => *self,
@@ -54,6 +52,11 @@ impl<'a> Kept<'a> {
 
 struct Walk {
     errors: Vec<FieldError>,
+    /// The steps that rules may still take.
+    budget: u64,
+    /// What is known to be unchanged or not, by where it lies in memory: many entries can ask about
+    /// the same list.
+    unchanged: HashMap<*const Value, bool>,
 }
 
 /// A rule was too costly: no further one is run.
@@ -100,6 +103,12 @@ impl Walk {
         Ok(())
     }
 
+    fn is_unchanged(&mut self, kept: Kept<'_>) -> bool {
+        let Some(correlated) = kept.here.or(kept.above) else { return false };
+        let known = self.unchanged.entry(std::ptr::from_ref(correlated.new));
+        *known.or_insert_with(|| correlated.is_unchanged())
+    }
+
     fn rules(
         &mut self,
         node: &Node,
@@ -114,9 +123,9 @@ impl Walk {
         let path = path.printed();
         let bound = Bound::new(node, value, old);
         for rule in node.rules.iter().filter(|rule| rule.runs_with(old.is_some())) {
-            match rule.run(value, &path, &bound) {
+            match rule.run(value, &path, &bound, &mut self.budget) {
                 Verdict::Holds => {}
-                Verdict::Broken(_) if !rule.uses_old_self() && kept.is_unchanged() => {}
+                Verdict::Broken(_) if !rule.uses_old_self() && self.is_unchanged(kept) => {}
                 Verdict::Broken(error) | Verdict::Failed(error) => self.errors.push(error),
                 Verdict::TooCostly(error) => {
                     self.errors.push(error);

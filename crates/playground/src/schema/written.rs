@@ -14,7 +14,7 @@ const REFUSED: [&str; 7] =
 const FOR_PEOPLE: [&str; 4] = ["description", "title", "example", "externalDocs"];
 
 /// All other keywords.
-const KNOWN: [&str; 34] = [
+const KNOWN: [&str; 33] = [
     "type",
     "default",
     "nullable",
@@ -48,7 +48,6 @@ const KNOWN: [&str; 34] = [
     "x-kubernetes-list-map-keys",
     "x-kubernetes-map-type",
     "x-kubernetes-validations",
-    "x-kubernetes-group-version-kind",
 ];
 
 /// A schema, or a part of one, as it is written.

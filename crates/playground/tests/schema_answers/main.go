@@ -1,8 +1,8 @@
 // Asks Kubernetes' own code (k8s.io/apiextensions-apiserver v0.37.1) what becomes of custom
 // resources. It reads lines of {"name", "schema", "old", "new"}, where `schema` is an
-// openAPIV3Schema and `old` is left out for a create, or of {"labels": "a=b"} and
-// {"fields": "a=b"}, and prints each line again with `answer`: why the schema is refused, or what
-// was dropped, the object as it would be stored, and the errors.
+// openAPIV3Schema, left out if it is that of the line above, and `old` is left out for a create, or
+// of {"labels": "a=b"} and {"fields": "a=b"}, and prints each line again with `answer`: why the
+// schema is refused, or what was dropped, the object as it would be stored, and the errors.
 // With "status": true the update goes through the status subresource.
 package main
 
@@ -151,13 +151,19 @@ func main() {
 	in.Buffer(nil, 1<<24)
 	out := json.NewEncoder(os.Stdout)
 	out.SetEscapeHTML(false)
+	var schema json.RawMessage
 	for in.Scan() {
 		var one line
 		if err := json.Unmarshal(in.Bytes(), &one); err != nil {
 			fmt.Fprintln(os.Stderr, in.Text())
 			panic(err)
 		}
-		one.Answer = answer(one)
+		whole := one
+		if whole.Schema == nil {
+			whole.Schema = schema
+		}
+		schema = whole.Schema
+		one.Answer = answer(whole)
 		must(out.Encode(one))
 	}
 	must(in.Err())

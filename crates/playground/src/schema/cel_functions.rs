@@ -1,9 +1,11 @@
-//! Types as values of CEL: `type(self.x) == int`, which rules on int-or-string fields need.
+//! Functions of CEL that the interpreter lacks, or has with another meaning.
 //!
-//! The interpreter has none of its own. It must not know schemas.
+//! Types are values: `type(self.x) == int` is what rules on int-or-string fields need. The size of
+//! a text is that in characters. It must not know schemas.
 
 use std::sync::Arc;
 
+use kube_cel::cel::extractors::This;
 use kube_cel::cel::objects::Opaque;
 use kube_cel::cel::{Context, ExecutionError, Value as Cel};
 
@@ -19,8 +21,16 @@ impl Opaque for TypeValue {
     }
 }
 
-/// Gives a context the function `type` and the names of types.
-pub(super) fn add_types(mut context: Context<'static>) -> Context<'static> {
+/// Gives a context what it lacks.
+pub(super) fn add_missing(mut context: Context<'static>) -> Context<'static> {
+    context.add_function("size", |This(value): This<Cel>| match &value {
+        Cel::String(text) => Ok(text.chars().count() as i64),
+        Cel::Bytes(bytes) => Ok(bytes.len() as i64),
+        Cel::List(items) => Ok(items.len() as i64),
+        Cel::Map(entries) => Ok(entries.map.len() as i64),
+        _ => Err(ExecutionError::NoSuchOverload),
+    });
+    context.add_function("dyn", |value: Cel| -> Result<Cel, ExecutionError> { Ok(value) });
     context.add_function("type", |value: Cel| -> Result<Cel, ExecutionError> {
         Ok(Cel::Opaque(Arc::new(TypeValue(type_of(&value)))))
     });
