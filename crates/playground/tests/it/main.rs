@@ -3,5 +3,7 @@
 mod clients;
 mod faulty;
 mod fill;
+mod model;
 mod normal;
 mod stories;
+mod watch_checker;
