@@ -3,6 +3,7 @@
 mod clients;
 mod faulty;
 mod fill;
+mod garbage;
 mod model;
 mod normal;
 mod stories;
