@@ -110,8 +110,11 @@ impl Model {
 
 /// The body of a new object.
 pub(crate) fn body(kind: usize, name: &str, label: &str, owner: Option<&(Place, String)>) -> Value {
-    let mut body = json!({"metadata": {"name": name, "labels": {"colour": label}}});
-    match KINDS[kind].0 {
+    let (kind, group, _) = KINDS[kind];
+    let api_version = group.trim_start_matches("/apis/").trim_start_matches("/api/");
+    let metadata = json!({"name": name, "labels": {"colour": label}});
+    let mut body = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
+    match kind {
         "Pod" => body["spec"] = json!({"containers": [{"name": "c", "image": "i:1"}]}),
         "Thing" => body["spec"] = json!({"size": 1}),
         _ => {}
