@@ -23,9 +23,10 @@ const NO_KIND: &str = "couldn't get version/kind; json parse error: ";
 /// The most unknown fields that a client is told about.
 const WARNINGS_MAX: usize = 50;
 
-/// The media type of a content type header, without its parameters.
-pub(crate) fn media_type(header: Option<&str>) -> &str {
-    header.and_then(|text| text.split(';').next()).unwrap_or_default().trim()
+/// The media type of a content type header, in small letters and without its parameters.
+pub(crate) fn media_type(header: Option<&str>) -> String {
+    let text = header.and_then(|text| text.split(';').next()).unwrap_or_default();
+    text.trim().to_ascii_lowercase()
 }
 
 /// Refuses bodies that are not JSON. An empty type means JSON.
@@ -44,7 +45,11 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), String> {
     let read = Noting { path: String::new(), notes: &mut notes }.deserialize(&mut reader);
     match read.and_then(|value| reader.end().map(|()| value)) {
         Ok(value) => Ok((value, notes.twice)),
-        Err(error) => Err(json_syntax::refusal(text.as_bytes()).unwrap_or_else(|| error.to_string())),
+        Err(error) => match (json_syntax::refusal(text.as_bytes()), json_syntax::without_lone_surrogates(&text)) {
+            (Some(why), _) => Err(why),
+            (None, Some(mended)) => parse(mended.as_bytes()),
+            (None, None) => Err(error.to_string()),
+        },
     }
 }
 

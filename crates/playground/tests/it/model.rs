@@ -110,16 +110,19 @@ impl Model {
 
 /// The body of a new object.
 pub(crate) fn body(kind: usize, name: &str, label: &str, owner: Option<&(Place, String)>) -> Value {
-    let mut body = json!({"metadata": {"name": name, "labels": {"colour": label}}});
-    match KINDS[kind].0 {
+    let version = |group: &str| group.trim_start_matches("/apis/").trim_start_matches("/api/").to_owned();
+    let (named, group, _) = KINDS[kind];
+    let metadata = json!({"name": name, "labels": {"colour": label}});
+    let mut body = json!({"apiVersion": version(group), "kind": named, "metadata": metadata});
+    match named {
         "Pod" => body["spec"] = json!({"containers": [{"name": "c", "image": "i:1"}]}),
         "Thing" => body["spec"] = json!({"size": 1}),
         _ => {}
     }
     if let Some(((kind, _, name), uid)) = owner {
         let (kind, group, _) = KINDS[*kind];
-        let version = group.trim_start_matches("/apis/").trim_start_matches("/api/");
-        body["metadata"]["ownerReferences"] = json!([{"apiVersion": version, "kind": kind, "name": name, "uid": uid}]);
+        body["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": version(group), "kind": kind, "name": name, "uid": uid}]);
     }
     body
 }
