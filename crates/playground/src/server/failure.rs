@@ -15,12 +15,12 @@ use crate::schema::go_text::quoted;
 pub(crate) struct Failure {
     pub(crate) code: u16,
     reason: &'static str,
-    message: String,
+    message: Box<str>,
     /// Left out, or there and perhaps empty.
     details: Option<Map<String, Value>>,
     pub(crate) retry_after_seconds: Option<u32>,
     /// How to go on with a list all the same.
-    continue_token: Option<String>,
+    continue_token: Option<Box<str>>,
     /// What the client is told beside the failure.
     pub(crate) warnings: Vec<String>,
 }
@@ -43,7 +43,7 @@ impl Failure {
         Self {
             code,
             reason,
-            message: message.into(),
+            message: message.into().into(),
             details: None,
             retry_after_seconds: None,
             continue_token: None,
@@ -94,7 +94,7 @@ impl Failure {
 
     /// Tells how to go on with a list all the same.
     pub(crate) fn continue_with(mut self, token: String) -> Self {
-        self.continue_token = Some(token);
+        self.continue_token = Some(token.into());
         self
     }
 
