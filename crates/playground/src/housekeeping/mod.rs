@@ -50,7 +50,10 @@ pub(crate) fn after_write(state: &mut State, kind: &Kind, value: &Value) {
     let owners = metadata["ownerReferences"].as_array();
     let owned_by_nobody = owners.into_iter().flatten().any(|owner| {
         let owner = owner["uid"].as_str().and_then(|uid| state.store.find(uid));
-        owner.is_none_or(|(_, owner)| owner.deleting && owner.has_finalizer(FOREGROUND))
+        owner.is_none_or(|(_, owner)| {
+            let elsewhere = !owner.key.namespace.is_empty() && *owner.key.namespace != *text("namespace");
+            elsewhere || (owner.deleting && owner.has_finalizer(FOREGROUND))
+        })
     });
     let deleting = metadata["deletionTimestamp"].is_string();
     let finalizers = metadata["finalizers"].as_array().into_iter().flatten();

@@ -12,16 +12,14 @@ pub(super) fn empty(state: &mut State, name: &str) {
     let namespaces = Arc::clone(state.registry.builtin("", "namespaces"));
     let Some(namespace) = state.get(&namespaces, "", name).filter(|namespace| namespace.deleting) else { return };
     let kinds: Vec<Arc<Kind>> = state.registry.all().filter(|kind| holds_objects(kind)).cloned().collect();
-    for kind in &kinds {
-        let going: Vec<_> =
-            state.store.list(kind.table, Some(name)).filter(|object| !object.deleting).cloned().collect();
-        for object in going {
-            let options = DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
-            // Read in this step: nothing can be in the way.
-            let _ = remove(state, kind, &object, &options);
-        }
+    // Pods go first, and everything else stays until the last of them has gone.
+    let pods = Arc::clone(state.registry.builtin("", "pods"));
+    clear(state, &pods, name);
+    if !is_empty(state, &pods, name) {
+        return;
     }
-    if kinds.iter().any(|kind| state.store.list(kind.table, Some(name)).next().is_some()) {
+    kinds.iter().for_each(|kind| clear(state, kind, name));
+    if kinds.iter().any(|kind| !is_empty(state, kind, name)) {
         return;
     }
     let mut value = namespace.value();
@@ -31,6 +29,20 @@ pub(super) fn empty(state: &mut State, name: &str) {
     } else if value != namespace.value() {
         state.write(&namespaces, value);
     }
+}
+
+fn clear(state: &mut State, kind: &Kind, namespace: &str) {
+    let going: Vec<_> =
+        state.store.list(kind.table, Some(namespace)).filter(|object| !object.deleting).cloned().collect();
+    for object in going {
+        let options = DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
+        // Read in this step: nothing can be in the way.
+        let _ = remove(state, kind, &object, &options);
+    }
+}
+
+fn is_empty(state: &State, kind: &Kind, namespace: &str) -> bool {
+    state.store.list(kind.table, Some(namespace)).next().is_none()
 }
 
 fn holds_objects(kind: &Kind) -> bool {

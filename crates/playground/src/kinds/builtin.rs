@@ -5,7 +5,6 @@
 
 use k8s_openapi::api::apps::v1 as apps;
 use k8s_openapi::api::batch::v1 as batch;
-use k8s_openapi::api::coordination::v1 as coordination;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
 use k8s_openapi::api::events::v1 as events;
@@ -169,7 +168,7 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "Event",
         plural: "events",
         short_names: &["ev"],
-        read: retype::<core::Event>,
+        read: event::read::<core::Event>,
         fields: EVENT_FIELDS,
         field_labels: CORE_EVENT_FIELDS,
         creates_on_update: true,
@@ -185,7 +184,7 @@ pub(super) const BUILTINS: &[Builtin] = &[
         plural: "events",
         short_names: &["ev"],
         stored_in: Some(""),
-        read: retype::<events::Event>,
+        read: event::read::<events::Event>,
         inward: Some(event::inward),
         outward: Some(event::outward),
         fields: EVENT_FIELDS,
@@ -428,7 +427,7 @@ pub(super) const BUILTINS: &[Builtin] = &[
         group: "coordination.k8s.io",
         kind: "Lease",
         plural: "leases",
-        read: retype::<coordination::Lease>,
+        read: lease::read,
         overwrites: false,
         creates_on_update: true,
         complete: lease::complete,

@@ -2,8 +2,11 @@
 //!
 //! It is stored as `v1`; `events.k8s.io/v1` calls some fields otherwise.
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::retype::{Unreadable, require_micro_times, retype};
 use crate::schema::FieldError;
 use crate::selectors::label_key_errors;
 
@@ -17,6 +20,12 @@ const RENAMED: [(&str, &str); 6] = [
     ("count", "deprecatedCount"),
 ];
 const SOURCE: (&str, &str) = ("source", "deprecatedSource");
+
+/// Reads an event of either group.
+pub(super) fn read<T: DeserializeOwned + Serialize>(event: Value) -> Result<Value, Unreadable> {
+    require_micro_times(&event, &["/eventTime", "/series/lastObservedTime"])?;
+    retype::<T>(event)
+}
 
 /// Fields that are printed even when they are empty.
 pub(super) fn complete(event: &mut Value) {

@@ -1,8 +1,15 @@
 //! Leases: who holds something, and for how long.
 
+use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::{Value, json};
 
+use super::retype::{Unreadable, require_micro_times, retype};
 use crate::schema::FieldError;
+
+pub(super) fn read(lease: Value) -> Result<Value, Unreadable> {
+    require_micro_times(&lease, &["/spec/acquireTime", "/spec/renewTime"])?;
+    retype::<Lease>(lease)
+}
 
 /// The spec is printed even when it is empty.
 pub(super) fn complete(lease: &mut Value) {

@@ -8,6 +8,23 @@ use super::definition::Definition;
 use super::{Kind, Rules};
 use crate::store::{Store, TableId};
 
+/// The names under which clients ask for several kinds at once.
+fn categories(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "Pod"
+        | "Service"
+        | "ReplicationController"
+        | "DaemonSet"
+        | "Deployment"
+        | "ReplicaSet"
+        | "StatefulSet"
+        | "Job"
+        | "CronJob" => &["all"],
+        "CustomResourceDefinition" => &["api-extensions"],
+        _ => &[],
+    }
+}
+
 /// Group, version and plural name.
 type Place = (Box<str>, Box<str>, Box<str>);
 
@@ -32,7 +49,7 @@ impl Registry {
                 plural: builtin.plural.into(),
                 singular: builtin.kind.to_lowercase().into(),
                 short_names: builtin.short_names.iter().map(|name| (*name).into()).collect(),
-                categories: Vec::new(),
+                categories: categories(builtin.kind).iter().map(|name| (*name).into()).collect(),
                 namespaced: builtin.namespaced,
                 table,
                 rules: Rules::Builtin(builtin),

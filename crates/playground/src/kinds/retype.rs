@@ -23,6 +23,21 @@ pub(crate) fn retype<T: DeserializeOwned + Serialize>(value: Value) -> Result<Va
     serde_json::to_value(typed).map_err(|error| Unreadable { field: ".".to_owned(), why: error.to_string() })
 }
 
+/// Refuses times that must have six digits of a second and have not; Go reads no others there.
+pub(crate) fn require_micro_times(value: &Value, pointers: &[&str]) -> Result<(), Unreadable> {
+    const LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
+    for pointer in pointers {
+        let Some(text) = value.pointer(pointer).and_then(Value::as_str) else { continue };
+        let rest = text.get("2006-01-02T15:04:05".len()..).unwrap_or_default();
+        let digits = rest.strip_prefix('.').map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
+        if digits != 6 {
+            let why = format!("parsing time {text:?} as {LAYOUT:?}: cannot parse {rest:?} as \".000000\"");
+            return Err(Unreadable { field: pointer.trim_start_matches('/').replace('/', "."), why });
+        }
+    }
+    Ok(())
+}
+
 /// The paths of fields in `written` that are not in `read`. A null was never anything.
 pub(crate) fn dropped(written: &Value, read: &Value) -> Vec<String> {
     let mut paths = Vec::new();

@@ -9,7 +9,7 @@ use super::failure::Failure;
 use super::query::{Query, Write, WriteOptions};
 use super::request::Target;
 use super::state::State;
-use crate::kinds::Kind;
+use crate::kinds::{Kind, NameRule};
 
 /// The longest name that a suffix can be put behind.
 const GENERATED_PREFIX_MAX: usize = 58;
@@ -25,7 +25,8 @@ pub(crate) fn create(
     let options = WriteOptions::read(query, Write::Create)?;
     let Read { mut value, mut warnings } = body::read(&state.registry, kind, bytes, options.unknown_fields)?;
     warnings.extend(name_owners_once(&mut value));
-    let about_it = kind.warnings(&value);
+    let mut about_it = kind.warnings(&value);
+    about_it.extend(hostname_warning(kind, &value));
     match insert(state, kind, target, value, options.dry_run) {
         Ok(answer) => Ok(answer.with_warnings(warnings).with_warnings(about_it)),
         Err(failure) => Err(failure.with_warnings(warnings)),
@@ -117,6 +118,21 @@ pub(crate) fn name_owners_once(value: &mut Value) -> Option<String> {
         format!(
             ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
             twice.join(", ")
+        )
+    })
+}
+
+/// A pod's name becomes its hostname, which not all names can be.
+fn hostname_warning(kind: &Kind, value: &Value) -> Option<String> {
+    let name = value["metadata"]["name"].as_str().filter(|name| !name.is_empty())?;
+    let is_pod = kind.group.is_empty() && *kind.plural == *"pods";
+    let why = if is_pod { NameRule::Label.refusals(name, false) } else { Vec::new() };
+    // A name that is refused is not warned about.
+    let is_name = NameRule::Subdomain.refusals(name, false).is_empty();
+    (!why.is_empty() && is_name).then(|| {
+        format!(
+            "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [{}]",
+            why.join(" ")
         )
     })
 }

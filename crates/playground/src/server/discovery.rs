@@ -49,6 +49,8 @@ pub(crate) fn answer(state: &State, path: &str, is_get: bool) -> Result<Answer, 
         }
         ["api", version] => resources(state, "", version),
         ["apis", group, version] if known => resources(state, group, version),
+        ["api", _, ..] => Err(Failure::no_such_path()),
+        ["apis", group, ..] if state.registry.serves(group) => Err(Failure::no_such_path()),
         _ => Ok(Answer::page_not_found()),
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Failure {
     pub(crate) retry_after_seconds: Option<u32>,
     /// What the client is told beside the failure.
     pub(crate) warnings: Vec<String>,
+    /// How to go on with a list all the same.
+    continue_token: Option<String>,
 }
 
 /// What a failure is about: a resource (or kind) of a group.
@@ -38,7 +40,15 @@ impl About<'_> {
 
 impl Failure {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None, retry_after_seconds: None, warnings: Vec::new() }
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+            retry_after_seconds: None,
+            continue_token: None,
+            warnings: Vec::new(),
+        }
     }
 
     pub(crate) fn with_warnings(mut self, more: Vec<String>) -> Self {
@@ -79,6 +89,12 @@ impl Failure {
     /// Asks the client to come back later.
     pub(crate) fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after_seconds = Some(seconds);
+        self
+    }
+
+    /// Tells how to go on with a list all the same.
+    pub(crate) fn continue_with(mut self, token: String) -> Self {
+        self.continue_token = Some(token);
         self
     }
 
@@ -218,6 +234,9 @@ impl Failure {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message, "code": self.code,
         });
+        if let Some(token) = &self.continue_token {
+            status["metadata"]["continue"] = json!(token);
+        }
         if !self.reason.is_empty() {
             status["reason"] = json!(self.reason);
         }

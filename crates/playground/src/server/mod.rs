@@ -23,6 +23,7 @@ pub(crate) mod request;
 pub(crate) mod scale;
 pub(crate) mod selection;
 pub(crate) mod state;
+pub(crate) mod strategic_patch;
 pub(crate) mod update;
 pub(crate) mod watch;
 

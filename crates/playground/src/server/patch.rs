@@ -1,7 +1,7 @@
 //! Patches: what is to change, in one of the ways that clients write it.
 //!
 //! A patch is applied to the object in the version of the path; the result goes the road of every update.
-//! JSON patch and merge patch are here; strategic merge and server-side apply have their place in [`Form`].
+//! Server-side apply has its place in [`Form`].
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use super::query::{Query, UnknownFields, Write, WriteOptions};
 use super::request::Target;
 use super::state::State;
 use super::update::{Part, replace, same_name};
-use super::{body, create, json_patch};
+use super::{body, create, json_patch, strategic_patch};
 use crate::kinds::{Kind, Rules};
 use crate::schema::FieldError;
 
@@ -88,9 +88,8 @@ struct Patch {
 
 impl Patch {
     fn read(form: Form, bytes: &[u8]) -> Result<Self, Failure> {
-        if let Form::Strategic | Form::Apply = form {
-            let name = if form == Form::Apply { APPLY } else { STRATEGIC };
-            return Err(Failure::not_implemented(format!("this server does not know {name} yet; use a merge patch")));
+        if form == Form::Apply {
+            return Err(Failure::not_implemented(format!("this server does not know {APPLY} yet; use a merge patch")));
         }
         let (value, twice) = body::parse(bytes).map_err(|_| Failure::bad_request("invalid JSON patch"))?;
         Ok(Self { form, value, twice })
@@ -100,6 +99,10 @@ impl Patch {
     fn apply(&self, value: &mut Value, unknown: UnknownFields) -> Result<Vec<String>, Failure> {
         let decoding = |why: String| Failure::bad_request(format!("error decoding patch: {why}"));
         let twice = self.twice.iter().map(|path| format!("duplicate field \"{path}\""));
+        if self.form == Form::Strategic {
+            self.merge_strategically(value)?;
+            return Ok(twice.collect());
+        }
         if self.form == Form::Merge {
             if !self.value.is_object() {
                 return Err(match &self.value {
@@ -128,6 +131,18 @@ impl Patch {
         let strange = json_patch::unknown_fields(&self.value).into_iter();
         let strange = strange.map(|path| format!("unknown field \"{path}\""));
         Ok(twice.chain(strange).map(|problem| format!("json patch {problem}")).collect())
+    }
+}
+
+impl Patch {
+    fn merge_strategically(&self, value: &mut Value) -> Result<(), Failure> {
+        let Some(patch) = self.value.as_object() else {
+            let found = json_patch::go_type(&self.value);
+            let why = format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}");
+            return Err(Failure::bad_request(why));
+        };
+        let object = value.as_object_mut().ok_or_else(Failure::unprocessable)?;
+        strategic_patch::apply(object, patch).map_err(|error| Failure::bad_request(error.to_string()))
     }
 }
 

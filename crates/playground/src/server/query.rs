@@ -187,7 +187,7 @@ impl ListOptions {
             label_selector: query.text("labelSelector").unwrap_or_default().to_owned(),
             field_selector: query.text("fieldSelector").unwrap_or_default().to_owned(),
             limit: usize::try_from(limit).ok().filter(|limit| *limit > 0),
-            freshness: freshness(revision, matching, watch)?,
+            freshness: freshness(revision, matching, watch, limit > 0)?,
             continued,
             timeout_seconds: timeout.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0),
             bookmarks: query.flag("allowWatchBookmarks").unwrap_or_default(),
@@ -196,7 +196,7 @@ impl ListOptions {
     }
 }
 
-fn freshness(revision: Option<&str>, matching: &str, watch: bool) -> Result<Freshness, Failure> {
+fn freshness(revision: Option<&str>, matching: &str, watch: bool, limited: bool) -> Result<Freshness, Failure> {
     let Some(text) = revision else { return Ok(Freshness::Latest) };
     let revision = parse_revision(text).map_err(|error| {
         if watch {
@@ -208,6 +208,8 @@ fn freshness(revision: Option<&str>, matching: &str, watch: bool) -> Result<Fres
     Ok(match (revision, matching) {
         (0, _) => Freshness::Any,
         (revision, "Exact") => Freshness::Exactly(revision),
+        // From the time before clients could say which they mean.
+        (revision, "") if limited && !watch => Freshness::Exactly(revision),
         (revision, _) => Freshness::NotOlderThan(revision),
     })
 }

@@ -37,16 +37,20 @@ pub(crate) fn not_newer_than_now(state: &State, revision: u64) -> Result<(), Fai
 
 /// Where the next page starts.
 struct Page {
-    revision: u64,
+    /// The moment that the list shows; none if its past is gone and the client goes on with the present.
+    revision: Option<u64>,
     /// The page holds what does not come before this, in the order of texts.
     start: String,
 }
 
 const CONTINUE_VERSION: &str = "meta.k8s.io/v1";
+/// The revision in a token that means the present.
+const PRESENT: i64 = -1;
 
 impl Page {
     fn token(&self) -> String {
-        BASE64.encode(json!({"v": CONTINUE_VERSION, "rv": self.revision, "start": self.start}).to_string())
+        let revision = self.revision.map_or(PRESENT, |revision| revision as i64);
+        BASE64.encode(json!({"v": CONTINUE_VERSION, "rv": revision, "start": self.start}).to_string())
     }
 
     fn parse(token: &str) -> Result<Self, Failure> {
@@ -57,10 +61,10 @@ impl Page {
             let version = value["v"].as_str().unwrap_or_default();
             return Err(bad(format!(": server does not recognize this encoded version {version}")));
         }
-        let revision = value["rv"]
-            .as_u64()
-            .filter(|revision| *revision > 0)
-            .ok_or_else(|| bad(format!(": incorrect encoded start resourceVersion (version {CONTINUE_VERSION})")))?;
+        let revision = value["rv"].as_i64().unwrap_or_default();
+        if revision == 0 {
+            return Err(bad(format!(": incorrect encoded start resourceVersion (version {CONTINUE_VERSION})")));
+        }
         let start = value["start"].as_str().unwrap_or_default();
         if start.is_empty() {
             return Err(bad(format!(": encoded start key empty (version {CONTINUE_VERSION})")));
@@ -69,7 +73,7 @@ impl Page {
         if inner.split('/').any(|part| ["", ".", ".."].contains(&part)) {
             return Err(bad(format!(": {start}")));
         }
-        Ok(Self { revision, start: inner.to_owned() })
+        Ok(Self { revision: u64::try_from(revision).ok(), start: inner.to_owned() })
     }
 
     /// Whether an object stands on this page or a later one.
@@ -79,7 +83,7 @@ impl Page {
 
     /// The page after an object.
     fn after(revision: u64, key: &Key, everywhere: bool) -> Self {
-        Self { revision, start: format!("{}\0", place(key, everywhere)) }
+        Self { revision: Some(revision), start: format!("{}\0", place(key, everywhere)) }
     }
 }
 
@@ -111,7 +115,7 @@ pub(crate) fn select(
         return Err(Failure::bad_request("specifying resource version is not allowed when using continue"));
     }
     let revision = match (&page, options.freshness) {
-        (Some(page), _) => page.revision,
+        (Some(page), _) => page.revision.unwrap_or_else(|| state.store.revision()),
         (None, Freshness::Latest | Freshness::Any) => state.store.revision(),
         (None, Freshness::NotOlderThan(revision)) => {
             not_newer_than_now(state, revision)?;
@@ -125,7 +129,7 @@ pub(crate) fn select(
     let mut found: Vec<Arc<Object>> = if state.store.is_unchanged_since(kind.table, revision) {
         state.store.list(kind.table, selection.namespace()).filter(|object| inside(object)).cloned().collect()
     } else {
-        let past = state.store.list_at(kind.table, revision).map_err(|_| too_old(page.is_some()))?;
+        let past = state.store.list_at(kind.table, revision).map_err(|_| too_old(page.as_ref()))?;
         past.into_values().filter(|object| selection.is_in_namespace(object) && inside(object)).collect()
     };
     let mut metadata = Map::new();
@@ -135,6 +139,7 @@ pub(crate) fn select(
     found.retain(|object| selection.matches(object));
     if let Some(limit) = options.limit
         && found.len() >= limit
+        && !selection.is_one()
     {
         found.truncate(limit);
         // Whether what is left matches is seen only by who asks for it.
@@ -153,11 +158,13 @@ pub(crate) fn select(
     Ok((found, Value::Object(metadata)))
 }
 
-fn too_old(paging: bool) -> Failure {
-    if paging {
-        return Failure::expired(
-            "The provided continue parameter is too old to display a consistent list result. You must start a new list without the continue parameter.",
-        );
-    }
-    Failure::expired("The resourceVersion for the provided list is too old.")
+fn too_old(page: Option<&Page>) -> Failure {
+    let Some(page) = page else {
+        return Failure::expired("The resourceVersion for the provided list is too old.");
+    };
+    let on = Page { revision: None, start: page.start.clone() };
+    Failure::expired(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.",
+    )
+    .continue_with(on.token())
 }

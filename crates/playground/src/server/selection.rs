@@ -51,6 +51,11 @@ impl Selection {
         self.namespace.as_deref()
     }
 
+    /// Whether at most one object can be meant, by its name.
+    pub(crate) fn is_one(&self) -> bool {
+        self.fields.iter().any(|(field, term)| matches!((field, term.operator), (Field::Name, FieldOperator::Equals)))
+    }
+
     /// Whether nothing but the namespace decides.
     pub(crate) fn is_everything(&self) -> bool {
         self.fields.is_empty() && self.labels.is_empty()

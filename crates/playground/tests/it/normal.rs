@@ -44,7 +44,9 @@ impl Normal {
                 let (prefix, name) = (text("generateName"), text("name"));
                 let known = self.names.iter().any(|(old, _)| *old == name);
                 let suffix = name.len().checked_sub(5).and_then(|start| name.get(start..)).unwrap_or_default();
-                if !prefix.is_empty() && name.starts_with(&prefix) && !known && SUFFIX.is_match(suffix) {
+                // A long prefix is cut.
+                let cut = prefix.starts_with(&name[..name.len() - suffix.len()]);
+                if !prefix.is_empty() && cut && !known && SUFFIX.is_match(suffix) {
                     let shown = format!("{}<suffix:{}>", &name[..name.len() - 5], self.names.len() + 1);
                     self.names.push((name, shown));
                 }
@@ -83,11 +85,11 @@ impl Normal {
             shown = shown.replace(name, new);
         }
         if ABOUT_REVISIONS.is_match(&shown) {
+            shown = CURRENT.replace_all(&shown, "current: <rv>").into_owned();
+            shown = TOO_OLD.replace_all(&shown, "too old resource version: $1 (<rv>)").into_owned();
             for (revision, new) in &self.revisions {
                 shown = replace_number(&shown, revision, new);
             }
-            shown = CURRENT.replace_all(&shown, "current: <rv>").into_owned();
-            shown = TOO_OLD.replace_all(&shown, "too old resource version: $1 (<rv>)").into_owned();
         }
         shown
     }
@@ -127,6 +129,7 @@ impl Normal {
 
     fn object(&mut self, value: &Value, fields: &Map<String, Value>) -> Value {
         let collective = value["items"].is_array()
+            || value["kind"].as_str().is_some_and(|kind| kind.ends_with("List"))
             || ["Table", "Status"].iter().any(|kind| value["kind"] == **kind)
             || fields.contains_key("$bookmark")
             || !value["metadata"]["annotations"]["k8s.io/initial-events-end"].is_null();
