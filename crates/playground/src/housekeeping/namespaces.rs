@@ -18,7 +18,9 @@ pub(super) fn empty(state: &mut State, name: &str) {
     if !is_empty(state, &pods, name) {
         return;
     }
-    kinds.iter().for_each(|kind| clear(state, kind, name));
+    for kind in &kinds {
+        clear(state, kind, name);
+    }
     if kinds.iter().any(|kind| !is_empty(state, kind, name)) {
         return;
     }
