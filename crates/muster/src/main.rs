@@ -16,7 +16,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measure how fast decisions are made.
+    /// Measure how fast decisions are made, and how fast the playground is.
     #[command(subcommand)]
     Bench(Bench),
 }
@@ -35,12 +35,19 @@ enum Bench {
     ///
     /// Targets are printed below the table, not with --json. A missed target does not change the exit code.
     #[command(verbatim_doc_comment)]
-    Engine(bench::Options),
+    Engine(bench::engine::Options),
+    /// Measure the in-process API server: creates and binds per second while watchers listen.
+    ///
+    /// Requests come from the same process, a few at once. Each watcher's events are counted and checked: one that
+    /// missed or repeated an event is an error. A missed target does not change the exit code.
+    #[command(verbatim_doc_comment)]
+    Server(bench::server::Options),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
-        Command::Bench(Bench::Engine(options)) => bench::run(&options),
+        Command::Bench(Bench::Engine(options)) => bench::engine::run(&options),
+        Command::Bench(Bench::Server(options)) => bench::server::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

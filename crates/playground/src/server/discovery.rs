@@ -88,10 +88,12 @@ fn resources(state: &State, group: &str, version: &str) -> Result<Answer, Failur
         return Err(Failure::no_such_path());
     }
     let name = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-    Ok(Answer::value(
-        200,
-        &json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": resources}),
-    ))
+    let mut list = json!({"kind": "APIResourceList", "groupVersion": name, "resources": resources});
+    if !group.is_empty() {
+        // The oldest group answers as it did before lists had versions.
+        list["apiVersion"] = json!("v1");
+    }
+    Ok(Answer::value(200, &list))
 }
 
 /// Two servers of the real one print the same verbs in two orders.

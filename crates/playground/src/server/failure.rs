@@ -172,6 +172,12 @@ impl Failure {
         Self::new(406, "NotAcceptable", message)
     }
 
+    /// A type of answer that the server has never heard of.
+    pub(crate) fn nothing_acceptable(offered: &[&str]) -> Self {
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {}", offered.join(", "));
+        Self::general(406, "NotAcceptable", &message)
+    }
+
     pub(crate) fn entity_too_large(why: impl Display) -> Self {
         Self::new(413, "RequestEntityTooLarge", format!("Request entity too large: {why}"))
     }

@@ -8,6 +8,11 @@ use serde_json::{Value, json};
 use super::answer::{Answer, printed};
 use super::failure::Failure;
 
+const OFFERED: [&str; 1] = ["application/json"];
+/// What the real server offers as well.
+const YAML: &str = "application/yaml";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
 /// What answers look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum View {
@@ -16,23 +21,26 @@ pub(crate) enum View {
 }
 
 impl View {
-    /// The first way among those that the client accepts which this server has.
-    pub(crate) fn of(accept: Option<&str>) -> Result<Self, Failure> {
+    /// The first way among those that the client accepts which this server has; `path` is what is asked for.
+    pub(crate) fn of(accept: Option<&str>, path: &str) -> Result<Self, Failure> {
         let Some(accept) = accept.map(str::trim).filter(|accept| !accept.is_empty()) else { return Ok(View::Full) };
+        let is_text = !path.starts_with("/api") || path.ends_with("/log");
+        let mut is_known = false;
         for offer in accept.split(',') {
             let mut parts = offer.split(';').map(str::trim);
             let media_type = parts.next().unwrap_or_default();
             let shape = parts.find_map(|part| part.strip_prefix("as="));
+            is_known |= ["application/json", "*/*", YAML, PROTOBUF].contains(&media_type);
             match (media_type, shape) {
-                // Text answers are given to whoever asks for nothing else.
-                ("application/json" | "*/*" | "application/*" | "text/plain", None) => return Ok(View::Full),
+                ("application/json" | "*/*", None) => return Ok(View::Full),
+                ("text/plain" | "text/*", _) if is_text => return Ok(View::Full),
                 ("application/json", Some("PartialObjectMetadata" | "PartialObjectMetadataList")) => {
                     return Ok(View::Metadata);
                 }
                 _ => {}
             }
         }
-        Err(Failure::not_acceptable(&["application/json"]))
+        Err(if is_known { Failure::not_acceptable(&OFFERED) } else { Failure::nothing_acceptable(&OFFERED) })
     }
 
     /// An answer as it is wanted.

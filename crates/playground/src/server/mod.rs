@@ -134,7 +134,7 @@ impl Server {
         let (parts, body) = request.into_parts();
         let is_head = parts.method == http::Method::HEAD;
         let accept = parts.headers.get(http::header::ACCEPT).and_then(|header| header.to_str().ok());
-        let view = match metadata_only::View::of(accept) {
+        let view = match metadata_only::View::of(accept, parts.uri.path()) {
             Ok(view) => view,
             Err(failure) => return failed(&failure),
         };

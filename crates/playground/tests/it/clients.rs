@@ -1,11 +1,16 @@
 //! kube-rs works on the server unmodified: typed and dynamic objects, watchers, reflectors, the recorder.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
-use k8s_openapi::api::core::v1::{Binding, Node, Pod};
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::{Binding, ConfigMap, Event as CoreEvent, Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::controller::Action;
+use kube::runtime::events::{Event, EventType, Recorder};
+use kube::runtime::{Controller, WatchStreamExt, watcher};
+use kube::{Client, Resource};
 use muster_playground::{Server, Settings};
 use serde_json::json;
 
@@ -112,6 +117,80 @@ async fn lists_are_read_in_pages_of_one_moment() {
     let refused = pods.list(&ListParams::default().continue_token(&token)).await.expect_err("the past is gone");
     let kube::Error::Api(status) = refused else { panic!("{refused}") };
     assert_eq!((status.code, &*status.reason), (410, "Expired"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_and_the_recorder_work_unmodified() {
+    let server = server();
+    let client = server.client();
+    let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    let sets: Api<ReplicaSet> = Api::default_namespaced(client.clone());
+    // Gives every ReplicaSet a config map of its own, again and again, and says so in an event.
+    let reconcile = |set: Arc<ReplicaSet>, client: Arc<Client>| async move {
+        let maps: Api<ConfigMap> = Api::default_namespaced(Client::clone(&client));
+        let name = set.metadata.name.clone().unwrap();
+        if maps.get_opt(&name).await?.is_none() {
+            let owner = set.controller_owner_ref(&()).unwrap();
+            let map = json!({"metadata": {"name": name, "ownerReferences": [owner]}});
+            maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await?;
+            let event = Event {
+                type_: EventType::Normal,
+                reason: "Made".to_owned(),
+                note: Some("a config map".to_owned()),
+                action: "Make".to_owned(),
+                secondary: None,
+            };
+            let recorder = Recorder::new(Client::clone(&client), "tester".into());
+            for _ in 0..2 {
+                recorder.publish(&event, &set.object_ref(&())).await?;
+            }
+        }
+        Ok::<_, kube::Error>(Action::await_change())
+    };
+    let controller = Controller::new(sets.clone(), watcher::Config::default())
+        .owns(maps.clone(), watcher::Config::default())
+        .run(reconcile, |_, _, _| Action::requeue(Duration::from_secs(1)), Arc::new(client.clone()));
+    let running = tokio::spawn(controller.for_each(|_| async {}));
+    let set = json!({
+        "metadata": {"name": "s"},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {
+            "metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]},
+        }},
+    });
+    sets.create(&PostParams::default(), &serde_json::from_value(set).unwrap()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let first = maps.get("s").await.expect("the controller made it").metadata.uid;
+    maps.delete("s", &DeleteParams::default()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_ne!(maps.get("s").await.expect("and again").metadata.uid, first);
+    // kubectl describe reads the old shape by the object it is about.
+    let events: Api<CoreEvent> = Api::default_namespaced(client);
+    let found = events.list(&ListParams::default().fields("involvedObject.name=s,reason=Made")).await.unwrap();
+    assert!(!found.items.is_empty());
+    assert_eq!(found.items[0].message.as_deref(), Some("a config map"));
+    sets.delete("s", &DeleteParams::default()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(maps.get_opt("s").await.unwrap().is_none(), "the garbage collector took it");
+    running.abort();
+}
+
+#[tokio::test]
+async fn http_on_loopback() {
+    let server = server();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let serving = tokio::spawn({
+        let server = server.clone();
+        async move { server.serve(listener).await }
+    });
+    let config = kube::Config::new(format!("http://{address}").parse().expect("an address"));
+    let client = Client::try_from(config).expect("a client");
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
+    pods.create(&PostParams::default(), &pod("p")).await.expect("a pod");
+    let mut events = std::pin::pin!(watcher(pods.clone(), watcher::Config::default()).applied_objects());
+    assert_eq!(events.try_next().await.unwrap().unwrap().metadata.name.as_deref(), Some("p"));
+    assert_eq!(client.apiserver_version().await.expect("a version").minor, "37");
+    serving.abort();
 }
 
 #[tokio::test(start_paused = true)]

@@ -25,6 +25,8 @@ const NEAR_HOURS: f64 = 36.0;
 pub(crate) struct Normal {
     now: Timestamp,
     uids: BTreeMap<String, String>,
+    /// How many UIDs the real server made that this one did not.
+    uid_offset: usize,
     revisions: BTreeMap<String, String>,
     /// The number of the last revision that was new.
     last_revision: usize,
@@ -33,7 +35,14 @@ pub(crate) struct Normal {
 
 impl Normal {
     pub(crate) fn new(now: Timestamp) -> Self {
-        Self { now, uids: BTreeMap::new(), revisions: BTreeMap::new(), last_revision: 0, names: Vec::new() }
+        Self {
+            now,
+            uids: BTreeMap::new(),
+            uid_offset: 0,
+            revisions: BTreeMap::new(),
+            last_revision: 0,
+            names: Vec::new(),
+        }
     }
 
     /// Notes generated names.
@@ -57,6 +66,16 @@ impl Normal {
         }
     }
 
+    /// Counts UIDs on from where the real server is, after it made more or fewer objects.
+    pub(crate) fn follow_uid(&mut self, ours: &str, real: &str) {
+        let number = |shown: &str| -> Option<usize> { shown.strip_prefix("<uid:")?.strip_suffix('>')?.parse().ok() };
+        let (Some(_), Some(real_number)) = (number(ours), number(real)) else { return };
+        if let Some(shown) = self.uids.values_mut().find(|shown| *shown == ours) {
+            real.clone_into(shown);
+        }
+        self.uid_offset = real_number.saturating_sub(self.uids.len());
+    }
+
     /// Counts revisions on from where the real server is, after it wrote more or less often.
     pub(crate) fn follow(&mut self, ours: &str, real: &str) {
         let number = |shown: &str| -> Option<usize> { shown.strip_prefix("<rv:")?.strip_suffix('>')?.parse().ok() };
@@ -75,7 +94,7 @@ impl Normal {
                 if found[0].starts_with("00000000-") {
                     found[0].to_owned()
                 } else {
-                    numbered(&mut uids, "uid", &found[0])
+                    numbered(&mut uids, "uid", &found[0], self.uid_offset)
                 }
             })
             .into_owned();
@@ -183,8 +202,8 @@ impl Normal {
     }
 }
 
-fn numbered(numbers: &mut BTreeMap<String, String>, kind: &str, value: &str) -> String {
-    let next = numbers.len() + 1;
+fn numbered(numbers: &mut BTreeMap<String, String>, kind: &str, value: &str, offset: usize) -> String {
+    let next = numbers.len() + 1 + offset;
     numbers.entry(value.to_owned()).or_insert_with(|| format!("<{kind}:{next}>")).clone()
 }
 

@@ -22,6 +22,22 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
 }
 
+fn files() -> Vec<PathBuf> {
+    let folder = std::fs::read_dir(folder("stories")).unwrap();
+    let mut files: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    files.sort();
+    files
+}
+
+/// All requests of all stories, as they are written.
+pub(crate) fn requests() -> Vec<Value> {
+    let stories =
+        files().into_iter().map(|path| serde_json::from_str::<Value>(&std::fs::read_to_string(path).unwrap()).unwrap());
+    let steps = stories.flat_map(|mut story| story["steps"].take().as_array().cloned().unwrap_or_default());
+    steps.map(|mut step| step["do"].take()).filter(Value::is_object).collect()
+}
+
 /// Story and step to the reason why it differs.
 type Known = BTreeMap<String, BTreeMap<String, String>>;
 
@@ -30,12 +46,8 @@ async fn the_real_servers_answers() {
     let only = std::env::var("MUSTER_STORY").ok();
     let known: Known =
         serde_json::from_str(&std::fs::read_to_string(folder("known_differences.json")).unwrap()).unwrap();
-    let mut files: Vec<PathBuf> =
-        std::fs::read_dir(folder("stories")).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
-    files.sort();
     let (mut steps, mut wrong) = (0, Vec::new());
-    for path in files {
+    for path in files() {
         let story: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
         let name = story["name"].as_str().unwrap().to_owned();
         if only.as_deref().is_some_and(|only| !name.contains(only)) {
@@ -76,7 +88,12 @@ async fn play(story: &Value) -> Vec<Difference> {
             server.compact();
             continue;
         }
-        let answer = if step["watch"].is_object() {
+        // A watch that the real server answered with one object is none.
+        let is_get = step["answer"]["code"] == 200 && step["answer"]["body"].is_object();
+        let answer = if step["watch"].is_object() && is_get {
+            let (answer, _) = request(&server, &fill(&step["watch"], &seen)).await;
+            shown(&mut normal, &answer)
+        } else if step["watch"].is_object() {
             let asked = fill(&step["watch"], &seen);
             watch(&server, &asked, &mut watches, &mut normal).await
         } else {
@@ -94,9 +111,12 @@ async fn play(story: &Value) -> Vec<Difference> {
         compare(&real, &ours, "", &unstable, &mut lines);
         if !lines.is_empty() {
             // One write more or less is one difference, not one in every later step.
-            let revision = |answer: &Value| answer["body"]["metadata"]["resourceVersion"].as_str().map(str::to_owned);
-            if let (Some(real), Some(ours)) = (revision(&real), revision(&ours)) {
+            let told = |answer: &Value, field: &str| answer["body"]["metadata"][field].as_str().map(str::to_owned);
+            if let (Some(real), Some(ours)) = (told(&real, "resourceVersion"), told(&ours, "resourceVersion")) {
                 normal.follow(&ours, &real);
+            }
+            if let (Some(real), Some(ours)) = (told(&real, "uid"), told(&ours, "uid")) {
+                normal.follow_uid(&ours, &real);
             }
             differences.push(difference(story, index, step, &lines));
         }
@@ -208,7 +228,8 @@ fn holds(until: &Value, answer: &Value) -> bool {
         && until["exists"].as_bool().is_none_or(|exists| value.is_null() != exists)
 }
 
-fn body_of(asked: &Value) -> Option<Vec<u8>> {
+/// The bytes of a story's request.
+pub(crate) fn body_of(asked: &Value) -> Option<Vec<u8>> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     if !asked["body"].is_null() {
         return Some(asked["body"].to_string().into_bytes());

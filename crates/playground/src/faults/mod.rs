@@ -1,0 +1,230 @@
+//! Faults between a client and the server, from a seed.
+//!
+//! What a network and a busy control plane do to a client: delay, loss before and after the effect, errors, conflicts,
+//! throttling; watches that are cut, expire, repeat an event or tell it late. The server itself is never touched:
+//! behind this layer its state is always true.
+//! Invariant: one seed, one order of requests, one run of faults. It must not know kinds.
+
+mod plan;
+mod stream;
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use serde_json::{Value, json};
+
+use crate::random::Random;
+use crate::server::Server;
+
+pub use plan::{Fault, Plan, StreamFault};
+
+/// A source of faults. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Faults {
+    dice: Arc<Mutex<Dice>>,
+}
+
+#[derive(Debug)]
+struct Dice {
+    random: Random,
+    plan: Plan,
+    /// Faults that were ordered for certain requests.
+    ordered: VecDeque<(Method, String, Fault)>,
+    told: Vec<String>,
+}
+
+/// The most faults that are remembered for a report.
+const TOLD_MAX: usize = 10_000;
+
+impl Faults {
+    /// Faults that come with the chances of `plan`.
+    pub fn new(seed: u64, plan: Plan) -> Self {
+        let dice = Dice { random: Random::new(seed), plan, ordered: VecDeque::new(), told: Vec::new() };
+        Self { dice: Arc::new(Mutex::new(dice)) }
+    }
+
+    /// No faults but those that are ordered.
+    pub fn none() -> Self {
+        Self::new(0, Plan::default())
+    }
+
+    /// Other chances from now on.
+    pub fn set_plan(&self, plan: Plan) {
+        self.dice().plan = plan;
+    }
+
+    /// The next request of this method whose path contains `path` meets this fault. Orders are met in their order.
+    pub fn order(&self, method: Method, path: &str, fault: Fault) {
+        self.dice().ordered.push_back((method, path.to_owned(), fault));
+    }
+
+    /// What happened so far, one line for each fault.
+    pub fn report(&self) -> Vec<String> {
+        self.dice().told.clone()
+    }
+
+    fn dice(&self) -> MutexGuard<'_, Dice> {
+        self.dice.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn draw(&self, request: &http::request::Parts) -> Option<Fault> {
+        let mut dice = self.dice();
+        let fault = dice.draw(request)?;
+        dice.tell(format!("{} {}: {fault:?}", request.method, request.uri));
+        Some(fault)
+    }
+
+    fn draw_for_event(&self) -> Option<StreamFault> {
+        let mut dice = self.dice();
+        let Dice { random, plan, .. } = &mut *dice;
+        let fault = plan.draw_for_event(random)?;
+        dice.tell(format!("event: {fault:?}"));
+        Some(fault)
+    }
+}
+
+impl Dice {
+    fn draw(&mut self, request: &http::request::Parts) -> Option<Fault> {
+        let path = request.uri.path();
+        let ordered =
+            self.ordered.iter().position(|(method, part, _)| *method == request.method && path.contains(part.as_str()));
+        if let Some((_, _, fault)) = ordered.and_then(|index| self.ordered.remove(index)) {
+            return Some(fault);
+        }
+        let changes_what_is_there = matches!(request.method, Method::PUT | Method::PATCH) || path.ends_with("/binding");
+        self.plan.draw(&mut self.random, changes_what_is_there)
+    }
+
+    fn tell(&mut self, line: String) {
+        if self.told.len() < TOLD_MAX {
+            self.told.push(line);
+        }
+    }
+}
+
+impl Server {
+    /// A client whose requests and watches meet faults.
+    pub fn client_with(&self, faults: &Faults) -> kube::Client {
+        kube::Client::new(Faulty { server: self.clone(), faults: faults.clone() }, "default")
+    }
+}
+
+/// The server, seen through faults.
+#[derive(Clone)]
+struct Faulty {
+    server: Server,
+    faults: Faults,
+}
+
+impl<B> tower::Service<Request<B>> for Faulty
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<Body>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Response<Body>>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let Faulty { server, faults } = self.clone();
+        Box::pin(async move { answer(server, faults, request).await })
+    }
+}
+
+async fn answer<B>(server: Server, faults: Faults, request: Request<B>) -> io::Result<Response<Body>>
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let (parts, body) = request.into_parts();
+    let watches = parts.uri.query().is_some_and(|query| query.contains("watch=true") || query.contains("watch=1"));
+    let fault = faults.draw(&parts);
+    let request = Request::from_parts(parts, body);
+    let response = match fault {
+        None => server.answer(request).await,
+        Some(Fault::Delay(time)) => {
+            tokio::time::sleep(time).await;
+            server.answer(request).await
+        }
+        Some(Fault::AnswerDelayed(time)) => {
+            let response = server.answer(request).await;
+            tokio::time::sleep(time).await;
+            response
+        }
+        Some(Fault::Lost) => return Err(lost()),
+        Some(Fault::AnswerLost) => {
+            server.answer(request).await;
+            return Err(lost());
+        }
+        Some(Fault::AnswerTimedOut) => {
+            server.answer(request).await;
+            refusal(504, "Timeout", "Timeout: request did not complete within the allowed duration", None)
+        }
+        Some(Fault::Failed(code)) => refusal(code, reason(code), "an injected failure", None),
+        Some(Fault::Conflict) => {
+            let message = "Operation cannot be fulfilled: the object has been modified; please apply your changes to the latest version and try again";
+            refusal(409, "Conflict", message, None)
+        }
+        Some(Fault::Throttled { retry_after_seconds }) => {
+            let message =
+                "Too many requests: the server has received too many requests and has asked us to try again later";
+            refusal(429, "TooManyRequests", message, Some(retry_after_seconds))
+        }
+        Some(Fault::Expired) => refusal(410, "Expired", "The resourceVersion for the provided list is too old.", None),
+    };
+    if watches && response.status() == http::StatusCode::OK {
+        Ok(stream::with_faults(response, faults))
+    } else {
+        Ok(response)
+    }
+}
+
+fn lost() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionReset, "an injected loss of the connection")
+}
+
+fn reason(code: u16) -> &'static str {
+    match code {
+        503 => "ServiceUnavailable",
+        504 => "Timeout",
+        _ => "InternalError",
+    }
+}
+
+fn status(code: u16, reason: &str, message: &str, retry_after_seconds: Option<u32>) -> Value {
+    let mut status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": code,
+    });
+    if let Some(seconds) = retry_after_seconds {
+        status["details"] = json!({"retryAfterSeconds": seconds});
+    }
+    status
+}
+
+fn refusal(code: u16, reason: &str, message: &str, retry_after_seconds: Option<u32>) -> Response<Body> {
+    let status = status(code, reason, message, retry_after_seconds);
+    let mut response = Response::builder().status(code).header(http::header::CONTENT_TYPE, "application/json");
+    if let Some(seconds) = retry_after_seconds {
+        response = response.header(http::header::RETRY_AFTER, seconds);
+    }
+    response.body(Body::from(status.to_string())).expect("a code and two headers make a response")
+}
+
+/// A delay of up to `most`, so that an answer in no time stays possible.
+fn some_of(random: &mut Random, most: Duration) -> Duration {
+    let most = u64::try_from(most.as_micros()).unwrap_or(u64::MAX).max(1);
+    Duration::from_micros(random.below(most) + 1)
+}

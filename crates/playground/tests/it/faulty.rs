@@ -1,0 +1,151 @@
+//! Faults are what they say, come from the seed, and leave the server's state true.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::TryStreamExt;
+use http::Method;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::runtime::utils::Backoff;
+use kube::runtime::{WatchStreamExt, watcher};
+use muster_playground::faults::{Fault, Faults, Plan};
+use muster_playground::{Server, Settings};
+use serde_json::json;
+
+fn config_map(name: &str) -> ConfigMap {
+    serde_json::from_value(json!({"metadata": {"name": name}})).expect("a config map")
+}
+
+fn code(error: kube::Error) -> u16 {
+    match error {
+        kube::Error::Api(status) => status.code,
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_fault_is_what_it_says() {
+    let server = Server::start(Settings::default());
+    let truth: Api<ConfigMap> = Api::default_namespaced(server.client());
+    let faults = Faults::none();
+    let client: Api<ConfigMap> = Api::default_namespaced(server.client_with(&faults));
+    let create = async |name: &str| client.create(&PostParams::default(), &config_map(name)).await;
+    let exists = async |name: &str| truth.get_opt(name).await.expect("the server answers").is_some();
+
+    faults.order(Method::POST, "configmaps", Fault::Lost);
+    assert!(create("lost").await.is_err());
+    assert!(!exists("lost").await);
+    faults.order(Method::POST, "configmaps", Fault::AnswerLost);
+    assert!(create("answer-lost").await.is_err());
+    assert!(exists("answer-lost").await, "the effect came before the loss");
+    faults.order(Method::POST, "configmaps", Fault::AnswerTimedOut);
+    assert_eq!(code(create("timed-out").await.expect_err("a time-out")), 504);
+    assert!(exists("timed-out").await);
+    faults.order(Method::POST, "configmaps", Fault::Failed(500));
+    assert_eq!(code(create("failed").await.expect_err("a failure")), 500);
+    assert!(!exists("failed").await);
+    faults.order(Method::POST, "configmaps", Fault::Throttled { retry_after_seconds: 7 });
+    let kube::Error::Api(throttled) = create("throttled").await.expect_err("throttling") else { panic!("no status") };
+    assert_eq!((throttled.code, throttled.details.map(|details| details.retry_after_seconds)), (429, Some(7)));
+    faults.order(Method::PATCH, "timed-out", Fault::Conflict);
+    let patch = Patch::Merge(json!({"data": {"a": "b"}}));
+    let refused = client.patch("timed-out", &PatchParams::default(), &patch).await.expect_err("a conflict");
+    assert_eq!(code(refused), 409);
+    assert_eq!(truth.get("timed-out").await.unwrap().data, None);
+    faults.order(Method::GET, "configmaps", Fault::Expired);
+    assert_eq!(code(client.list(&kube::api::ListParams::default()).await.expect_err("410")), 410);
+
+    let before = tokio::time::Instant::now();
+    faults.order(Method::POST, "configmaps", Fault::Delay(Duration::from_secs(3)));
+    create("late").await.expect("only late");
+    assert_eq!(before.elapsed().as_secs(), 3);
+    assert_eq!(faults.report().len(), 8);
+}
+
+/// A second between attempts: the default has chance of its own, which no seed rules.
+struct Steady;
+
+impl Iterator for Steady {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(Duration::from_secs(1))
+    }
+}
+
+impl Backoff for Steady {
+    fn reset(&mut self) {}
+}
+
+/// What a watcher believes after a run, and the faults that it met.
+async fn believe(seed: u64) -> (BTreeMap<String, String>, BTreeMap<String, String>, Vec<String>) {
+    let server = Server::start(Settings { seed, ..Settings::default() });
+    let faults = Faults::new(seed, Plan { delay_max: Duration::from_millis(50), cut: 60, expired: 20, ..Plan::STORM });
+    let truth: Api<ConfigMap> = Api::default_namespaced(server.client());
+    let watched: Api<ConfigMap> = Api::default_namespaced(server.client_with(&faults));
+    let writer = async {
+        let mut random = muster_playground::random::Random::new(seed);
+        for turn in 0..200 {
+            let name = format!("c{}", random.below(8));
+            if random.per_mille(300) {
+                let _ = truth.delete(&name, &DeleteParams::default()).await;
+            } else if truth.get_opt(&name).await.unwrap().is_none() {
+                truth.create(&PostParams::default(), &config_map(&name)).await.unwrap();
+            } else {
+                let patch = Patch::Merge(json!({"data": {"turn": turn.to_string()}}));
+                truth.patch(&name, &PatchParams::default(), &patch).await.unwrap();
+            }
+            tokio::time::sleep(Duration::from_millis(random.below(400))).await;
+        }
+        // A quiet time without faults, in which the watcher catches up.
+        faults.set_plan(Plan::default());
+        tokio::time::sleep(Duration::from_secs(700)).await;
+    };
+    let mut believed = BTreeMap::new();
+    let mut fresh = BTreeMap::new();
+    let revision = |map: &ConfigMap| map.metadata.resource_version.clone().unwrap_or_default();
+    let reader = async {
+        let mut events = std::pin::pin!(watcher(watched, watcher::Config::default()).backoff(Steady));
+        loop {
+            // Errors are what the backoff is for.
+            match events.try_next().await {
+                Ok(Some(watcher::Event::Init)) => fresh.clear(),
+                Ok(Some(watcher::Event::InitApply(map))) => {
+                    fresh.insert(map.metadata.name.clone().unwrap(), revision(&map));
+                }
+                Ok(Some(watcher::Event::InitDone)) => believed = std::mem::take(&mut fresh),
+                Ok(Some(watcher::Event::Apply(map))) => {
+                    believed.insert(map.metadata.name.clone().unwrap(), revision(&map));
+                }
+                Ok(Some(watcher::Event::Delete(map))) => {
+                    believed.remove(&map.metadata.name.unwrap());
+                }
+                Ok(None) | Err(_) => {}
+            }
+        }
+    };
+    tokio::select! { () = writer => {}, () = reader => {} }
+    let real = truth.list(&kube::api::ListParams::default()).await.unwrap();
+    let real = real.items.iter().map(|map| (map.metadata.name.clone().unwrap(), revision(map))).collect();
+    (believed, real, faults.report())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watcher_comes_through_a_storm() {
+    let mut met = 0;
+    for seed in 0..20 {
+        let (believed, real, report) = believe(seed).await;
+        assert_eq!(believed, real, "seed {seed}");
+        met += report.len();
+    }
+    assert!(met > 200, "only {met} faults in 20 storms");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_seed_is_one_storm() {
+    let (_, real, report) = believe(3).await;
+    let (_, again, report_again) = believe(3).await;
+    assert_eq!(real, again);
+    assert_eq!(report, report_again);
+}
