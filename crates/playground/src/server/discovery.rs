@@ -18,8 +18,7 @@ const RELEASE: &str = "v1.37.1";
 pub(crate) fn answer(state: &State, path: &str, is_get: bool) -> Result<Answer, Failure> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let known = match *parts {
-        ["version" | "api" | "apis"] => true,
-        ["api", _] => true,
+        ["version" | "api" | "apis"] | ["api", _] => true,
         ["apis", group] | ["apis", group, _] => state.registry.serves(group),
         _ => false,
     };

@@ -73,7 +73,7 @@ fn merge<'a>(
     match patch.get(DIRECTIVE) {
         None => {}
         Some(directive) if *directive == "replace" => {
-            *object = patch.clone();
+            object.clone_from(patch);
             object.remove(DIRECTIVE);
             return Ok(());
         }

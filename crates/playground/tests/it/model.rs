@@ -110,16 +110,21 @@ impl Model {
 
 /// The body of a new object.
 pub(crate) fn body(kind: usize, name: &str, label: &str, owner: Option<&(Place, String)>) -> Value {
-    let mut body = json!({"metadata": {"name": name, "labels": {"colour": label}}});
-    match KINDS[kind].0 {
+    let version_of = |group: &str| group.trim_start_matches("/apis/").trim_start_matches("/api/").to_owned();
+    let (name_of_kind, group, _) = KINDS[kind];
+    let mut body = json!({
+        "apiVersion": version_of(group), "kind": name_of_kind,
+        "metadata": {"name": name, "labels": {"colour": label}},
+    });
+    match name_of_kind {
         "Pod" => body["spec"] = json!({"containers": [{"name": "c", "image": "i:1"}]}),
         "Thing" => body["spec"] = json!({"size": 1}),
         _ => {}
     }
     if let Some(((kind, _, name), uid)) = owner {
         let (kind, group, _) = KINDS[*kind];
-        let version = group.trim_start_matches("/apis/").trim_start_matches("/api/");
-        body["metadata"]["ownerReferences"] = json!([{"apiVersion": version, "kind": kind, "name": name, "uid": uid}]);
+        body["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": version_of(group), "kind": kind, "name": name, "uid": uid}]);
     }
     body
 }
