@@ -3,14 +3,13 @@
 //! Invariant: whatever the bytes are, the answer is a value or a Failure; size and depth are bounded.
 //! It must not know the store.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::failure::{About, Failure};
 use super::json_patch::go_type;
-use super::json_syntax;
+use super::json_text::{order, parse};
 use super::query::UnknownFields;
 use crate::kinds::{Kind, Registry, Rules};
 use crate::schema::FieldError;
@@ -23,9 +22,10 @@ const NO_KIND: &str = "couldn't get version/kind; json parse error: ";
 /// The most unknown fields that a client is told about.
 const WARNINGS_MAX: usize = 50;
 
-/// The media type of a content type header, without its parameters.
-pub(crate) fn media_type(header: Option<&str>) -> &str {
-    header.and_then(|text| text.split(';').next()).unwrap_or_default().trim()
+/// The media type of a content type header, in small letters and without its parameters.
+pub(crate) fn media_type(header: Option<&str>) -> String {
+    let text = header.and_then(|text| text.split(';').next()).unwrap_or_default();
+    text.trim().to_ascii_lowercase()
 }
 
 /// Refuses bodies that are not JSON. An empty type means JSON.
@@ -34,28 +34,6 @@ pub(crate) fn require_json(media_type: &str) -> Result<(), Failure> {
         "" | "application/json" => Ok(()),
         _ => Err(Failure::unsupported_media_type(&MEDIA_TYPES[..1])),
     }
-}
-
-/// Parses JSON, and tells which fields were there twice. Bytes that are no text are replaced, as Go does.
-pub(crate) fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), String> {
-    let text = String::from_utf8_lossy(bytes);
-    let mut notes = Notes::default();
-    let mut reader = serde_json::Deserializer::from_str(&text);
-    let read = Noting { path: String::new(), notes: &mut notes }.deserialize(&mut reader);
-    match read.and_then(|value| reader.end().map(|()| value)) {
-        Ok(value) => Ok((value, notes.twice)),
-        Err(error) => Err(json_syntax::refusal(text.as_bytes()).unwrap_or_else(|| error.to_string())),
-    }
-}
-
-/// The paths of all fields, in the order in which they stand in the text.
-fn order(bytes: &[u8]) -> Vec<String> {
-    let text = String::from_utf8_lossy(bytes);
-    let mut notes = Notes { all: Some(Vec::new()), ..Notes::default() };
-    let mut reader = serde_json::Deserializer::from_str(&text);
-    // Called on what was read before.
-    let _ = Noting { path: String::new(), notes: &mut notes }.deserialize(&mut reader);
-    notes.all.unwrap_or_default()
 }
 
 /// A client's object, read as the kind of its path.
@@ -318,89 +296,4 @@ fn summary(bytes: &[u8]) -> String {
         }),
     };
     if bytes.len() > SHOWN { format!("{shown} ...") } else { shown }
-}
-
-/// What is noted while a text is read.
-#[derive(Default)]
-struct Notes {
-    twice: Vec<String>,
-    /// All paths in their order, if somebody asks for them.
-    all: Option<Vec<String>>,
-}
-
-/// Builds a value as serde_json does, and notes fields that come twice; the last one counts.
-struct Noting<'a> {
-    path: String,
-    notes: &'a mut Notes,
-}
-
-impl<'de> DeserializeSeed<'de> for Noting<'_> {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Noting<'_> {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any JSON")
-    }
-
-    fn visit_bool<E>(self, truth: bool) -> Result<Value, E> {
-        Ok(truth.into())
-    }
-
-    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
-        Ok(number.into())
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
-        Ok(number.into())
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Value, E> {
-        serde_json::Number::from_f64(number).map(Value::Number).ok_or_else(|| E::custom("a number out of range"))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-        Ok(text.into())
-    }
-
-    fn visit_string<E>(self, text: String) -> Result<Value, E> {
-        Ok(text.into())
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut list = Vec::new();
-        loop {
-            let path = format!("{}[{}]", self.path, list.len());
-            match entries.next_element_seed(Noting { path, notes: self.notes })? {
-                Some(entry) => list.push(entry),
-                None => return Ok(Value::Array(list)),
-            }
-        }
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut fields = Map::new();
-        while let Some(key) = entries.next_key::<String>()? {
-            let path = if self.path.is_empty() { key.clone() } else { format!("{}.{key}", self.path) };
-            if fields.contains_key(&key) && self.notes.twice.len() < WARNINGS_MAX {
-                self.notes.twice.push(path.clone());
-            }
-            if let Some(all) = &mut self.notes.all {
-                all.push(path.clone());
-            }
-            let value = entries.next_value_seed(Noting { path, notes: self.notes })?;
-            fields.insert(key, value);
-        }
-        Ok(Value::Object(fields))
-    }
 }

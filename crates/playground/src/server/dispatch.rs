@@ -47,7 +47,8 @@ pub(crate) fn dispatch(server: &Server, parts: &Parts, bytes: &[u8]) -> Result<R
         Verb::of(&parts.method, !target.name.is_empty(), query.is_watch())
     };
     let content_type = parts.headers.get(http::header::CONTENT_TYPE).and_then(|header| header.to_str().ok());
-    let asked = Asked { verb, target: &target, query, media_type: body::media_type(content_type), bytes };
+    let media_type = body::media_type(content_type);
+    let asked = Asked { verb, target: &target, query, media_type: &media_type, bytes };
     if is_old_binding(&target) {
         return old_binding(&mut state, &asked);
     }

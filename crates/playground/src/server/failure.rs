@@ -15,7 +15,7 @@ use crate::schema::go_text::quoted;
 pub(crate) struct Failure {
     pub(crate) code: u16,
     reason: &'static str,
-    message: String,
+    message: Box<str>,
     /// Left out, or there and perhaps empty.
     details: Option<Map<String, Value>>,
     pub(crate) retry_after_seconds: Option<u32>,
@@ -43,7 +43,7 @@ impl Failure {
         Self {
             code,
             reason,
-            message: message.into(),
+            message: message.into().into(),
             details: None,
             retry_after_seconds: None,
             continue_token: None,

@@ -171,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    fn patched(document: &Value, operation: Value) -> Option<Value> {
+    fn patched(document: &Value, operation: &Value) -> Option<Value> {
         let mut document = document.clone();
         apply(&mut document, &json!([operation])).ok().map(|()| document)
     }
@@ -208,7 +208,7 @@ mod tests {
             (json!({"op": "copy", "path": "/a/l"}), None),
             (Value::Null, None),
         ] {
-            assert_eq!(patched(&document, operation.clone()), expected, "{operation}");
+            assert_eq!(patched(&document, &operation), expected, "{operation}");
         }
     }
 

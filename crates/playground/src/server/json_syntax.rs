@@ -200,9 +200,47 @@ fn strange(byte: u8, place: &str) -> String {
     format!("invalid character '{shown}' {place}")
 }
 
+/// The same text with every escaped half of a letter replaced, as Go does; nothing if there is none.
+pub(crate) fn without_lone_surrogates(text: &str) -> Option<String> {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    let mut found = false;
+    while let Some(start) = rest.find('\\') {
+        out.push_str(&rest[..start]);
+        rest = &rest[start..];
+        let length = match (unit(rest), rest.get(6..).and_then(unit)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
+            (Some(0xd800..=0xdfff), _) => {
+                found = true;
+                out.push('\u{fffd}');
+                rest = &rest[6..];
+                continue;
+            }
+            (Some(_), _) => 6,
+            // The letter after the backslash may be any.
+            (None, _) => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+        };
+        out.push_str(&rest[..length]);
+        rest = &rest[length..];
+    }
+    out.push_str(rest);
+    found.then_some(out)
+}
+
+/// The number in an escape `\u1234` at the start of a text.
+fn unit(text: &str) -> Option<u16> {
+    u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn halves_of_letters_are_replaced() {
+        assert_eq!(without_lone_surrogates(r#""a\ud83d\ude00 \u00e9 \\ud800 \n""#), None);
+        assert_eq!(without_lone_surrogates(r#""a\ud800b\udc00""#).unwrap(), "\"a\u{fffd}b\u{fffd}\"");
+    }
 
     #[test]
     fn refusals_are_those_of_go() {

@@ -15,6 +15,7 @@ pub(crate) mod eviction;
 pub(crate) mod failure;
 pub(crate) mod json_patch;
 pub(crate) mod json_syntax;
+pub(crate) mod json_text;
 pub(crate) mod metadata_only;
 pub(crate) mod patch;
 pub(crate) mod query;

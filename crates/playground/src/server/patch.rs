@@ -11,7 +11,7 @@ use super::query::{Query, UnknownFields, Write, WriteOptions};
 use super::request::Target;
 use super::state::State;
 use super::update::{Part, replace, same_name};
-use super::{body, create, json_patch, strategic_patch};
+use super::{body, create, json_patch, json_text, strategic_patch};
 use crate::kinds::{Kind, Rules};
 use crate::schema::FieldError;
 
@@ -91,7 +91,7 @@ impl Patch {
         if form == Form::Apply {
             return Err(Failure::not_implemented(format!("this server does not know {APPLY} yet; use a merge patch")));
         }
-        let (value, twice) = body::parse(bytes).map_err(|_| Failure::bad_request("invalid JSON patch"))?;
+        let (value, twice) = json_text::parse(bytes).map_err(|_| Failure::bad_request("invalid JSON patch"))?;
         Ok(Self { form, value, twice })
     }
 

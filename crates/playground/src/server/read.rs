@@ -9,8 +9,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
-use super::body;
 use super::failure::Failure;
+use super::json_text;
 use super::query::{Freshness, ListOptions, Query, parse_revision};
 use super::request::Target;
 use super::selection::Selection;
@@ -56,7 +56,7 @@ impl Page {
     fn parse(token: &str) -> Result<Self, Failure> {
         let bad = |why: String| Failure::bad_request(format!("invalid continue token: continue key is not valid{why}"));
         let text = BASE64.decode(token).map_err(|_| bad(": illegal base64 data".to_owned()))?;
-        let (value, _) = body::parse(&text).map_err(|why| bad(format!(": {why}")))?;
+        let (value, _) = json_text::parse(&text).map_err(|why| bad(format!(": {why}")))?;
         if value["v"] != CONTINUE_VERSION {
             let version = value["v"].as_str().unwrap_or_default();
             return Err(bad(format!(": server does not recognize this encoded version {version}")));

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::answer::Answer;
-use super::body;
 use super::failure::{About, Failure};
+use super::json_text;
 use super::query::{Query, Write, WriteOptions};
 use super::request::Target;
 use super::state::State;
@@ -84,7 +84,7 @@ pub(crate) fn set(
     let options = WriteOptions::read(query, Write::Update)?;
     let old = find(state, kind, target)?;
     let (written, _) =
-        body::parse(bytes).map_err(|error| Failure::bad_request(format!("error decoding Scale: {error}")))?;
+        json_text::parse(bytes).map_err(|error| Failure::bad_request(format!("error decoding Scale: {error}")))?;
     let mut scale = scale_of(kind, &old);
     if merge {
         json_patch::merge(&mut scale, &written);

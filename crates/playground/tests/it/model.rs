@@ -110,13 +110,11 @@ impl Model {
 
 /// The body of a new object.
 pub(crate) fn body(kind: usize, name: &str, label: &str, owner: Option<&(Place, String)>) -> Value {
-    let version_of = |group: &str| group.trim_start_matches("/apis/").trim_start_matches("/api/").to_owned();
-    let (name_of_kind, group, _) = KINDS[kind];
-    let mut body = json!({
-        "apiVersion": version_of(group), "kind": name_of_kind,
-        "metadata": {"name": name, "labels": {"colour": label}},
-    });
-    match name_of_kind {
+    let version = |group: &str| group.trim_start_matches("/apis/").trim_start_matches("/api/").to_owned();
+    let (named, group, _) = KINDS[kind];
+    let metadata = json!({"name": name, "labels": {"colour": label}});
+    let mut body = json!({"apiVersion": version(group), "kind": named, "metadata": metadata});
+    match named {
         "Pod" => body["spec"] = json!({"containers": [{"name": "c", "image": "i:1"}]}),
         "Thing" => body["spec"] = json!({"size": 1}),
         _ => {}
@@ -124,7 +122,7 @@ pub(crate) fn body(kind: usize, name: &str, label: &str, owner: Option<&(Place, 
     if let Some(((kind, _, name), uid)) = owner {
         let (kind, group, _) = KINDS[*kind];
         body["metadata"]["ownerReferences"] =
-            json!([{"apiVersion": version_of(group), "kind": kind, "name": name, "uid": uid}]);
+            json!([{"apiVersion": version(group), "kind": kind, "name": name, "uid": uid}]);
     }
     body
 }
