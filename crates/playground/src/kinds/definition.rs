@@ -155,3 +155,26 @@ fn priority(version: &str) -> (u8, u64, u64) {
         _ => (0, 0, 0),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_ordered_as_kubernetes_orders_them() {
+        let ordered = ["v10", "v2", "v1", "v11beta2", "v10beta3", "v3beta1", "v12alpha1", "v11alpha2", "foo1"];
+        let priorities: Vec<_> = ordered.iter().map(|version| priority(version)).collect();
+        assert!(priorities.windows(2).all(|pair| pair[0] > pair[1]), "{priorities:?}");
+    }
+
+    #[test]
+    fn a_deprecated_version_names_a_better_one() {
+        let spec = json!({"group": "g.io", "names": {"kind": "K"}, "versions": [
+            {"name": "v1beta1", "served": true, "deprecated": true},
+            {"name": "v1", "served": true}, {"name": "v2", "served": false},
+        ]});
+        let warning = deprecation(&spec, &spec["versions"][0]);
+        assert_eq!(warning.as_deref(), Some("g.io/v1beta1 K is deprecated; use g.io/v1 K"));
+        assert_eq!(deprecation(&spec, &spec["versions"][1]), None);
+    }
+}

@@ -39,6 +39,10 @@ pub(super) fn complete(job: &mut Value) {
     ] {
         super::present(spec, field, value);
     }
+    if let Some(spec) = job["spec"].as_object_mut() {
+        // A stock server has this switched off and drops it.
+        spec.remove("scheduling");
+    }
     templates::complete_pod(job);
     take_labels(job);
 }

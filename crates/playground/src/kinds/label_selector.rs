@@ -63,3 +63,46 @@ fn expression_matches(expression: &Value, labels: &Value) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn labels_match_by_all_that_a_selector_says() {
+        let labels = json!({"a": "b", "c": "d"});
+        let expression = |key: &str, operator: &str, values: Value| json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
+        for (selector, expected) in [
+            (json!({}), true),
+            (Value::Null, false),
+            (json!({"matchLabels": {"a": "b"}}), true),
+            (json!({"matchLabels": {"a": "x"}}), false),
+            (expression("a", "In", json!(["b", "x"])), true),
+            (expression("e", "In", json!(["b"])), false),
+            (expression("e", "NotIn", json!(["b"])), true),
+            (expression("c", "Exists", Value::Null), true),
+            (expression("c", "DoesNotExist", Value::Null), false),
+        ] {
+            assert_eq!(matches(&selector, &labels), expected, "{selector}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_selector_is_told_where() {
+        let selector = json!({"matchLabels": {"a": "b!"}, "matchExpressions": [
+            {"key": "a", "operator": "In"}, {"key": "a", "operator": "Exists", "values": ["x"]},
+            {"key": "!", "operator": "Near"},
+        ]});
+        let fields: Vec<_> = check(&selector, "s").into_iter().map(|error| error.field).collect();
+        let expected = [
+            "s.matchLabels",
+            "s.matchExpressions[0].values",
+            "s.matchExpressions[1].values",
+            "s.matchExpressions[2].operator",
+            "s.matchExpressions[2].key",
+        ];
+        assert_eq!(fields, expected);
+    }
+}

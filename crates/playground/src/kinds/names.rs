@@ -80,3 +80,29 @@ fn is_label(name: &str) -> bool {
 fn is_subdomain(name: &str) -> bool {
     name.split('.').all(is_label)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_refused_with_all_that_is_wrong() {
+        let long = "x".repeat(254);
+        for (rule, name, prefix, why) in [
+            (NameRule::Subdomain, "a.b-c", false, vec![]),
+            (NameRule::Subdomain, "a-", true, vec![]),
+            (NameRule::Subdomain, "A", false, vec![SUBDOMAIN]),
+            (NameRule::Subdomain, &long, false, vec!["must be no more than 253 characters"]),
+            (NameRule::Label, "a.b", false, vec!["must not contain dots"]),
+            (NameRule::Label, "a_b", false, vec![LABEL]),
+            (NameRule::Label, &long, false, vec!["must be no more than 63 characters"]),
+            (NameRule::Rfc1035Label, "a1", false, vec![]),
+            (NameRule::Rfc1035Label, "1a", false, vec![RFC_1035_LABEL]),
+            (NameRule::PathSegment, "A_b", false, vec![]),
+            (NameRule::PathSegment, "..", false, vec!["may not be '..'"]),
+            (NameRule::PathSegment, "a/b%", false, vec!["may not contain '/'", "may not contain '%'"]),
+        ] {
+            assert_eq!(rule.refusals(name, prefix), why, "{name}");
+        }
+    }
+}

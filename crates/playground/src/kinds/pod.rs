@@ -99,6 +99,15 @@ pub(super) fn check_kept(pod: &Value) -> Vec<FieldError> {
         let field = "spec.terminationGracePeriodSeconds";
         errors.push(FieldError::invalid(field, grace.clone(), "must be greater than or equal to 0"));
     }
+    for list in ["containers", "initContainers"] {
+        for (index, container) in pod["spec"][list].as_array().into_iter().flatten().enumerate() {
+            let image = container["image"].as_str().unwrap_or_default();
+            if image.trim() != image {
+                let field = format!("spec.{list}[{index}].image");
+                errors.push(FieldError::invalid(field, image, "must not have leading or trailing whitespace"));
+            }
+        }
+    }
     errors
 }
 

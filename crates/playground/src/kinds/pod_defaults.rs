@@ -33,6 +33,8 @@ fn use_host_ports(container: &mut Value) {
 /// Fills in the defaults of a pod's spec, also inside a template.
 pub(super) fn complete_spec(spec: &mut Value) {
     let Some(fields) = spec.as_object_mut() else { return };
+    // A stock server has this switched off and drops it.
+    fields.remove("evictionResponders");
     // No entries are the same as no list.
     fields.retain(|_, value| value.as_array().is_none_or(|list| !list.is_empty()));
     for (field, value) in [

@@ -189,3 +189,24 @@ fn mask_node_affinity(masked: &mut Value, old: &Value) {
         put(masked, "affinity", &Value::Null);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gated_pod_may_only_become_choosier() {
+        let rack = json!({"key": "rack", "operator": "Exists"});
+        let zone = json!({"key": "zone", "operator": "Exists"});
+        let term = |expressions: &[&Value]| json!({"matchExpressions": expressions});
+        for (now, before, allowed) in [
+            (term(&[&rack, &zone]), term(&[&rack]), true),
+            (term(&[&zone, &rack]), term(&[&rack]), false),
+            (term(&[]), term(&[&rack]), false),
+            (term(&[&rack]), term(&[]), false),
+            (term(&[]), term(&[]), true),
+        ] {
+            assert_eq!(only_adds(&now, &before), allowed, "{now} after {before}");
+        }
+    }
+}

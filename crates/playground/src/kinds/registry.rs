@@ -116,8 +116,13 @@ impl Registry {
         kinds.find(|kind| *kind.group == *group && *kind.version == *version && *kind.kind == *name)
     }
 
-    /// Whether any built-in kind of this group is served.
+    /// Whether any kind of this group is served.
     pub(crate) fn serves(&self, group: &str) -> bool {
+        self.kinds.keys().any(|(of_group, _, _)| **of_group == *group)
+    }
+
+    /// Whether the group is always served.
+    pub(crate) fn has_builtins(&self, group: &str) -> bool {
         self.kinds.values().any(|kind| *kind.group == *group && matches!(kind.rules, Rules::Builtin(_)))
     }
 

@@ -116,7 +116,9 @@ fn rows(kind: &Kind) -> Vec<Value> {
     }
     let mut rows = vec![row];
     let mut parts = subresources(kind);
-    parts.sort_unstable();
+    if matches!(kind.rules, Rules::Builtin(_)) {
+        parts.sort_unstable();
+    }
     for subresource in parts {
         let verbs: &[&str] = match subresource {
             "binding" | "eviction" => &["create"],

@@ -72,7 +72,7 @@ pub(crate) fn dispatch(server: &Server, parts: &Parts, bytes: &[u8]) -> Result<R
 
 /// A resource that is not served, in a group that always is, is told from a path that means nothing.
 fn nothing_there(state: &State, target: &Target) -> Result<Reply, Failure> {
-    if state.registry.serves(&target.group) {
+    if state.registry.has_builtins(&target.group) {
         return Err(Failure::no_such_path());
     }
     Ok(Reply::Answer(Answer::page_not_found()))

@@ -19,10 +19,10 @@ pub(crate) struct Failure {
     /// Left out, or there and perhaps empty.
     details: Option<Map<String, Value>>,
     pub(crate) retry_after_seconds: Option<u32>,
+    /// What the client is told beside the failure.
+    pub(crate) warnings: Box<[String]>,
     /// How to go on with a list all the same.
     continue_token: Option<Box<str>>,
-    /// What the client is told beside the failure.
-    pub(crate) warnings: Vec<String>,
 }
 
 /// What a failure is about: a resource (or kind) of a group.
@@ -47,12 +47,14 @@ impl Failure {
             details: None,
             retry_after_seconds: None,
             continue_token: None,
-            warnings: Vec::new(),
+            warnings: Box::default(),
         }
     }
 
     pub(crate) fn with_warnings(mut self, more: Vec<String>) -> Self {
-        self.warnings.extend(more);
+        let mut warnings = std::mem::take(&mut self.warnings).into_vec();
+        warnings.extend(more);
+        self.warnings = warnings.into();
         self
     }
 
