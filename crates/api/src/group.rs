@@ -9,88 +9,116 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::invalid::{FieldPath, InvalidField};
 use crate::names::{check_dns_label, check_dns_subdomain, check_label_key};
-use crate::null::null_is_default;
+use crate::null::{is_default, null_is_default};
+use crate::resources::{Place, ResourceList, WrittenResources, validate};
 
 /// The most subsets of a group.
 pub const MAX_SUBSETS: usize = 32;
 /// How long a group may wait for its members' placement if it does not say, in seconds.
 pub const DEFAULT_SCHEDULE_TIMEOUT_SECONDS: u32 = 300;
 
-const SCHEDULE_TIMEOUT_SECONDS: RangeInclusive<i64> = 1..=86_400;
-const COUNT: RangeInclusive<i64> = 1..=i32::MAX as i64;
+/// The most resources that `minResources` names.
+pub const MAX_MIN_RESOURCES: usize = 64;
+/// How long a group may say it waits, in seconds.
+pub const SCHEDULE_TIMEOUT_SECONDS: RangeInclusive<i64> = 1..=86_400;
+/// A number of members, minimum or expected.
+pub const COUNT: RangeInclusive<i64> = 1..=i32::MAX as i64;
+/// A priority, of a class of people or of the system.
+pub const PRIORITY: RangeInclusive<i64> = i32::MIN as i64..=i32::MAX as i64;
 
 /// A group's settings as they stand in an object.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenGroup {
     /// How members are placed. Exactly one of this and `subsets` is set.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<WrittenPolicy>,
     /// Parts with minimums of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub subsets: Option<Vec<WrittenSubset>>,
     /// How long the group may wait for placement.
+    #[serde(skip_serializing_if = "is_default")]
     pub schedule_timeout_seconds: Value,
     /// What is evicted together.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub disruption_mode: Option<String>,
     /// The priority class.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_class_name: Option<String>,
+    /// The number of that class. It is filled in, not chosen: whoever knows the classes refuses any
+    /// other number.
+    #[serde(skip_serializing_if = "is_default")]
+    pub priority: Value,
     /// Whether others may be evicted for this group.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption_policy: Option<String>,
+    /// What the group needs at the least, so that a cluster without it need not be tried.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub min_resources: WrittenResources,
     /// Topology domains that members share.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub topology: Vec<WrittenTopology>,
+    /// What a gang that fell below its minimum may do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub degraded_policy: Option<String>,
 }
 
 /// A policy as it stands in an object.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenPolicy {
     /// All or nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub gang: Option<WrittenGang>,
     /// One by one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub basic: Option<WrittenBasic>,
 }
 
 /// A gang policy as it stands in an object.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenGang {
     /// The least number of members.
+    #[serde(skip_serializing_if = "is_default")]
     pub min_count: Value,
 }
 
 /// A basic policy as it stands in an object.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenBasic {
     /// The number of members that are expected.
+    #[serde(skip_serializing_if = "is_default")]
     pub desired_count: Value,
 }
 
 /// A subset as it stands in an object.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenSubset {
     /// The name; may be left out if there is no other subset.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub name: String,
     /// The least number of members.
+    #[serde(skip_serializing_if = "is_default")]
     pub min_member: Value,
 }
 
 /// A topology constraint as it stands in an object.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenTopology {
     /// The label whose value names the domain.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub key: String,
     /// Whether it must hold.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub mode: String,
 }
 
@@ -105,10 +133,16 @@ pub struct Group {
     pub disruption_mode: DisruptionMode,
     /// The priority class, if it names one.
     pub priority_class_name: Option<String>,
+    /// The number that stands beside the class. Only the class can back it.
+    pub priority: Option<i32>,
     /// Whether others may be evicted for it, if it says so.
     pub preemption_policy: Option<PreemptionPolicy>,
+    /// What it needs at the least; empty if it does not say.
+    pub min_resources: ResourceList,
     /// The topology domains that members share, in the order written.
     pub topology: Vec<Topology>,
+    /// What it may do if it falls below its minimum.
+    pub degraded_policy: DegradedPolicy,
 }
 
 /// How members are placed.
@@ -156,6 +190,18 @@ pub enum PreemptionPolicy {
     PreemptLowerPriority,
 }
 
+/// What a gang that ran and fell below its minimum may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DegradedPolicy {
+    /// Replacements start one by one.
+    #[default]
+    Replace,
+    /// Replacements start only if the minimum is reached again.
+    Requorum,
+    /// What is left of it is evicted.
+    Evict,
+}
+
 /// A checked topology constraint.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Topology {
@@ -189,8 +235,11 @@ impl WrittenGroup {
                 self.priority_class_name.as_deref(),
                 &path.child("priorityClassName"),
             )?,
+            priority: priority(&self.priority, &path.child("priority"))?,
             preemption_policy: preemption_policy(self.preemption_policy.as_deref(), &path.child("preemptionPolicy"))?,
+            min_resources: min_resources(&self.min_resources, &path.child("minResources"))?,
             topology: topology(&self.topology, &path.child("topology"))?,
+            degraded_policy: degraded_policy(self.degraded_policy.as_deref(), &path.child("degradedPolicy"))?,
             policy,
         })
     }
@@ -292,6 +341,32 @@ pub fn disruption_mode(
     }
 }
 
+/// Checks the shape of a priority. Whether it is that of the class is for those to say who know
+/// the classes.
+pub fn priority(value: &Value, path: &FieldPath<'_>) -> Result<Option<i32>, InvalidField> {
+    let written = Some(value).filter(|value| !value.is_null());
+    // The range is that of i32.
+    written.map(|value| integer_in(&PRIORITY, value, path).map(|number| number as i32)).transpose()
+}
+
+/// Checks what a group needs at the least.
+pub fn min_resources(list: &WrittenResources, path: &FieldPath<'_>) -> Result<ResourceList, InvalidField> {
+    if list.len() > MAX_MIN_RESOURCES {
+        return Err(path.invalid(&list.len(), format_args!("must name at most {MAX_MIN_RESOURCES} resources")));
+    }
+    validate(list, Place::Group, path)
+}
+
+/// Checks a degraded policy; `Replace` if it is left out.
+pub fn degraded_policy(policy: Option<&str>, path: &FieldPath<'_>) -> Result<DegradedPolicy, InvalidField> {
+    match policy {
+        None | Some("Replace") => Ok(DegradedPolicy::Replace),
+        Some("Requorum") => Ok(DegradedPolicy::Requorum),
+        Some("Evict") => Ok(DegradedPolicy::Evict),
+        Some(other) => Err(path.invalid(other, "must be Replace, Requorum or Evict")),
+    }
+}
+
 /// Checks a preemption policy.
 pub fn preemption_policy(policy: Option<&str>, path: &FieldPath<'_>) -> Result<Option<PreemptionPolicy>, InvalidField> {
     match policy {
@@ -365,8 +440,11 @@ mod tests {
             schedule_timeout_seconds: 300,
             disruption_mode: DisruptionMode::Pod,
             priority_class_name: None,
+            priority: None,
             preemption_policy: None,
+            min_resources: ResourceList::new(),
             topology: vec![],
+            degraded_policy: DegradedPolicy::Replace,
         };
         assert_eq!(read(gang(json!(4))), Ok(expected));
     }
@@ -378,7 +456,10 @@ mod tests {
             "scheduleTimeoutSeconds": 86400,
             "disruptionMode": "PodGroup",
             "priorityClassName": "very.high",
+            "priority": -5,
             "preemptionPolicy": "Never",
+            "minResources": {"cpu": "8", "nvidia.com/gpu": 8},
+            "degradedPolicy": "Evict",
             "topology": [{"key": "topology.kubernetes.io/zone", "mode": "Required"},
                          {"key": "rack", "mode": "Preferred"}],
         }))
@@ -388,7 +469,11 @@ mod tests {
         assert_eq!(group.schedule_timeout_seconds, 86_400);
         assert_eq!(group.disruption_mode, DisruptionMode::PodGroup);
         assert_eq!(group.priority_class_name.as_deref(), Some("very.high"));
+        assert_eq!(group.priority, Some(-5));
         assert_eq!(group.preemption_policy, Some(PreemptionPolicy::Never));
+        let least: Vec<_> = group.min_resources.iter().map(|(name, least)| format!("{name}={least}")).collect();
+        assert_eq!(least, ["cpu=8", "nvidia.com/gpu=8"]);
+        assert_eq!(group.degraded_policy, DegradedPolicy::Evict);
         let modes: Vec<_> = group.topology.iter().map(|one| one.mode).collect();
         assert_eq!(modes, [TopologyMode::Required, TopologyMode::Preferred]);
     }
@@ -438,6 +523,16 @@ mod tests {
     }
 
     #[test]
+    fn only_so_many_resources_are_named() {
+        let naming = |count: usize| {
+            let list: serde_json::Map<_, _> = (0..count).map(|index| (format!("a.com/r{index}"), json!(1))).collect();
+            read(with(gang(json!(1)), "minResources", json!(list)))
+        };
+        assert!(naming(64).is_ok());
+        assert!(naming(65).unwrap_err().starts_with("spec.minResources: 65: must name at most 64"));
+    }
+
+    #[test]
     fn bad_groups_are_refused_with_field_and_value() {
         let many = |count: usize| {
             let subset = |index| json!({"name": format!("s{index}"), "minMember": 1});
@@ -471,6 +566,11 @@ mod tests {
             ),
             (set("preemptionPolicy", json!("Always")), r#"spec.preemptionPolicy: "Always""#),
             (set("priorityClassName", json!("High")), r#"spec.priorityClassName: "High""#),
+            (set("priority", json!(2_147_483_648_i64)), "spec.priority: 2147483648: must be a whole number from -2147"),
+            (set("priority", json!("5")), r#"spec.priority: "5""#),
+            (set("minResources", json!({"cpu": "-1"})), r#"spec.minResources[cpu]: "-1""#),
+            (set("minResources", json!({"gpu": 1})), "spec.minResources[gpu]"),
+            (set("degradedPolicy", json!("evict")), r#"spec.degradedPolicy: "evict""#),
             (topology(json!({"key": "a b", "mode": "Required"})), r#"spec.topology[0].key: "a b""#),
             (topology(json!({"mode": "Required"})), r#"spec.topology[0].key: """#),
             (topology(json!({"key": "a", "mode": "Maybe"})), r#"spec.topology[0].mode: "Maybe""#),

@@ -49,6 +49,24 @@ pub fn check_label_value(text: &str) -> Result<(), String> {
     check_name_shape(text)
 }
 
+/// Checks a name that stands as one step in a path: not empty, at most `most` characters, not `.`
+/// or `..`, and without `/` and `%`.
+pub fn check_path_segment(text: &str, most: usize) -> Result<(), String> {
+    // Characters, since it may be any text; the schema of a CRD counts the same way.
+    match text.chars().count() {
+        0 => return Err("must not be empty".to_owned()),
+        length if length > most => return Err(format!("must have at most {most} characters")),
+        _ => {}
+    }
+    if text == "." || text == ".." {
+        return Err(format!("must not be '{text}'"));
+    }
+    match text.chars().find(|letter| ['/', '%'].contains(letter)) {
+        Some(letter) => Err(format!("must not contain '{letter}'")),
+        None => Ok(()),
+    }
+}
+
 fn check_length(text: &str, most: usize) -> Result<(), String> {
     // Bytes, as the API server counts; a text with wider characters is refused anyway.
     match text.len() {
@@ -133,6 +151,16 @@ mod tests {
         }
         for bad in ["-", "-a", "a-", "_a", ".", "a/b", "a b", "é", &long(64)] {
             assert!(check_label_value(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn path_segments() {
+        for good in ["a", "Job", "é", "a.b", "...", &long(253), &"é".repeat(253)] {
+            assert_eq!(check_path_segment(good, 253), Ok(()), "{good}");
+        }
+        for bad in ["", ".", "..", "a/b", "100%", &long(254)] {
+            assert!(check_path_segment(bad, 253).is_err(), "{bad}");
         }
     }
 

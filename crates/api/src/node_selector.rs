@@ -9,23 +9,23 @@
 //! matches; here it is an error.
 //! It must not know nodes beyond labels and name.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::invalid::{FieldPath, InvalidField};
 use crate::names::check_dns_subdomain;
-use crate::null::null_is_default;
+use crate::null::{is_default, null_is_default};
 use crate::selector::{Labels, Requirement, UnknownFields, WrittenRequirement, refuse_unknown};
 
 /// The only field of a node that can be asked for.
 const NAME_FIELD: &str = "metadata.name";
 
 /// A required node selector as it stands in an object.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenNodeSelector {
     /// Terms of which one must match.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub node_selector_terms: Vec<WrittenNodeTerm>,
     /// Everything else.
     #[serde(flatten)]
@@ -33,14 +33,14 @@ pub struct WrittenNodeSelector {
 }
 
 /// A term as it stands in an object.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenNodeTerm {
     /// Requirements on labels.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub match_expressions: Vec<WrittenRequirement>,
     /// Requirements on fields.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub match_fields: Vec<WrittenRequirement>,
     /// Everything else.
     #[serde(flatten)]
@@ -48,13 +48,14 @@ pub struct WrittenNodeTerm {
 }
 
 /// A preferred term as it stands in an object.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenPreferredTerm {
     /// The weight, any JSON value so that an absurd one is an error about this field.
+    #[serde(skip_serializing_if = "is_default")]
     pub weight: Value,
     /// The term.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub preference: WrittenNodeTerm,
     /// Everything else.
     #[serde(flatten)]

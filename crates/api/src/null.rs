@@ -1,4 +1,4 @@
-//! A JSON `null` means "left out", as everywhere in Kubernetes.
+//! A JSON `null` means "left out", as everywhere in Kubernetes, and what is left out is not written.
 //!
 //! It must not know any type that is read.
 
@@ -11,4 +11,9 @@ where
     T: Default + Deserialize<'de>,
 {
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+/// For `#[serde(skip_serializing_if = "...")]`: a value that reads the same if it is left out.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }

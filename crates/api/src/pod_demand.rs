@@ -11,8 +11,10 @@
 
 use crate::container_demand::{Overflow, Role, Share, aggregate};
 use crate::invalid::{FieldPath, InvalidField};
-use crate::pod::{Container, Pod, PodStatus, Requirements};
 use crate::resources::{Place, ResourceList, WrittenResources, is_huge_pages, is_pod_level, validate};
+use crate::wire::container::{Container, Requirements};
+use crate::wire::pod::Pod;
+use crate::wire::pod_status::PodStatus;
 
 const SPEC: FieldPath<'static> = FieldPath::Root("spec");
 const STATUS: FieldPath<'static> = FieldPath::Root("status");

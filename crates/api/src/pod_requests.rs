@@ -12,10 +12,10 @@
 
 use crate::container_demand::{Share, add, aggregate, raise};
 use crate::invalid::{FieldPath, Invalid, InvalidField};
-use crate::pod::Pod;
 use crate::pod_demand::{ContainerDemand, PodDemand, Reported, too_much};
 use crate::quantity::Quantity;
 use crate::resources::{BaseUnits, CPU, MEMORY, ResourceList, base_units, is_pod_level, list_in_base_units};
+use crate::wire::Pod;
 
 /// What a container that names no cpu weighs in scores.
 pub const SCORING_CPU_MILLI: i64 = 100;

@@ -6,12 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::invalid::{FieldPath, InvalidField};
 use crate::names::{check_label_key, check_label_value};
-use crate::null::null_is_default;
+use crate::null::{is_default, null_is_default};
 
 /// The labels of an object.
 pub type Labels = BTreeMap<String, String>;
@@ -21,14 +21,14 @@ pub type Labels = BTreeMap<String, String>;
 pub type UnknownFields = BTreeMap<String, Value>;
 
 /// A label selector as it stands in an object.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenLabelSelector {
     /// Labels that must have these values.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub match_labels: Labels,
     /// Further requirements.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub match_expressions: Vec<WrittenRequirement>,
     /// Everything else.
     #[serde(flatten)]
@@ -36,17 +36,17 @@ pub struct WrittenLabelSelector {
 }
 
 /// A requirement on one label, or field, as it stands in an object.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenRequirement {
     /// The key of the label.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub key: String,
     /// How the label and the values relate.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub operator: String,
     /// The values.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub values: Vec<String>,
     /// Everything else.
     #[serde(flatten)]

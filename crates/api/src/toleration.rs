@@ -8,45 +8,46 @@
 
 use std::collections::BTreeSet;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::invalid::{FieldPath, InvalidField};
 use crate::names::{check_label_key, check_label_value};
-use crate::null::null_is_default;
+use crate::null::{is_default, null_is_default};
 use crate::selector::{UnknownFields, refuse_unknown};
 
 /// A taint as it stands in an object. Fields that are not listed are ignored.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenTaint {
     /// The key.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub key: String,
     /// The value.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub value: String,
     /// What it does.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub effect: String,
 }
 
 /// A toleration as it stands in an object.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenToleration {
     /// The key; empty for every key.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub key: String,
     /// `Equal`, also if empty, or `Exists`.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub operator: String,
     /// The value for `Equal`.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub value: String,
     /// The effect; empty for every effect.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub effect: String,
     /// How long a pod stays on a node after the taint came.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub toleration_seconds: Option<i64>,
     /// Everything else.
     #[serde(flatten)]

@@ -3,9 +3,9 @@
 //! `kubernetes_answers/answers.jsonl` holds random quantities and pods with the answers of the Go
 //! libraries; `kubernetes_answers/main.go` is the program that asked them.
 
-use muster_api::pod::Pod;
 use muster_api::pod_requests::pod_requests;
 use muster_api::quantity::Quantity;
+use muster_api::wire::Pod;
 use serde_json::{Value, json};
 
 const ANSWERS: &str = include_str!("kubernetes_answers/answers.jsonl");

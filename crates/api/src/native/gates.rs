@@ -1,0 +1,175 @@
+//! Which parts of the native API a server has switched on, and what it does to fields that are off.
+//!
+//! A server drops a field whose gate is off, unless the stored object has it already: then it is
+//! kept, so that turning a gate off loses nothing. The default is that of Kubernetes 1.37 with
+//! `GenericWorkload` on and nothing else.
+//!
+//! These work on the JSON, since a server stores the whole object and not only what we know of it.
+//! They must not know what is a good value.
+
+use serde_json::{Map, Value, json};
+
+/// The gates beside `GenericWorkload`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gates {
+    /// `TopologyAwareWorkloadScheduling`: `schedulingConstraints`.
+    pub topology_aware_workload_scheduling: bool,
+    /// `DRAWorkloadResourceClaims`: `resourceClaims`.
+    pub dra_workload_resource_claims: bool,
+    /// `PodGroupPreemptionPolicy`: `preemptionPolicy`.
+    pub pod_group_preemption_policy: bool,
+    /// `CompositePodGroup`: `parentCompositePodGroupName`. Composite templates are dropped in any case.
+    pub composite_pod_group: bool,
+}
+
+impl Gates {
+    /// The fields that a group and a template share, and whether they are on.
+    fn shared(self) -> [(&'static str, bool); 3] {
+        [
+            ("schedulingConstraints", self.topology_aware_workload_scheduling),
+            ("resourceClaims", self.dra_workload_resource_claims),
+            ("preemptionPolicy", self.pod_group_preemption_policy),
+        ]
+    }
+}
+
+/// Fills in what a PodGroup leaves out. Called for new objects and for changed ones.
+pub fn set_pod_group_defaults(object: &mut Value, gates: Gates) {
+    let Some(spec) = fields_of(object, "spec") else {
+        return;
+    };
+    let mut fill = |field: &str, default: Value| {
+        let entry = spec.entry(field).or_insert(Value::Null);
+        if entry.is_null() {
+            *entry = default;
+        }
+    };
+    fill("disruptionMode", json!({"single": {}}));
+    if gates.pod_group_preemption_policy {
+        fill("preemptionPolicy", json!("PreemptLowerPriority"));
+    }
+}
+
+/// Drops the fields of a PodGroup whose gate is off and that `old`, the stored object, has not.
+pub fn drop_disabled_pod_group(object: &mut Value, old: Option<&Value>, gates: Gates) {
+    let old = old.and_then(|old| old.get("spec"));
+    if let Some(spec) = fields_of(object, "spec") {
+        let parent = [("parentCompositePodGroupName", gates.composite_pod_group)];
+        drop_fields(spec, old, gates.shared().into_iter().chain(parent));
+    }
+    // What the status tells of claims goes with the claims of the stored spec.
+    if let Some(status) = fields_of(object, "status")
+        && !gates.dra_workload_resource_claims
+        && !is_set(old, "resourceClaims")
+    {
+        status.remove("resourceClaimStatuses");
+    }
+}
+
+/// Drops the fields of a Workload whose gate is off and that `old`, the stored object, has not.
+///
+/// Templates are matched by their place in the list, as the server does.
+pub fn drop_disabled_workload(object: &mut Value, old: Option<&Value>, gates: Gates) {
+    let Some(spec) = fields_of(object, "spec") else {
+        return;
+    };
+    spec.remove("compositePodGroupTemplates");
+    let old = old.and_then(|old| old.pointer("/spec/podGroupTemplates"));
+    let Some(Value::Array(templates)) = spec.get_mut("podGroupTemplates") else {
+        return;
+    };
+    for (index, template) in templates.iter_mut().enumerate() {
+        if let Value::Object(template) = template {
+            drop_fields(template, old.and_then(|old| old.get(index)), gates.shared().into_iter());
+        }
+    }
+}
+
+fn fields_of<'a>(object: &'a mut Value, part: &str) -> Option<&'a mut Map<String, Value>> {
+    object.get_mut(part).and_then(Value::as_object_mut)
+}
+
+fn drop_fields(
+    fields: &mut Map<String, Value>,
+    old: Option<&Value>,
+    gated: impl Iterator<Item = (&'static str, bool)>,
+) {
+    for (field, is_on) in gated {
+        if !is_on && !is_set(old, field) {
+            fields.remove(field);
+        }
+    }
+}
+
+/// Whether an object has a field; an empty list is none.
+fn is_set(object: Option<&Value>, field: &str) -> bool {
+    match object.and_then(|object| object.get(field)) {
+        None | Some(Value::Null) => false,
+        Some(Value::Array(list)) => !list.is_empty(),
+        Some(_) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full() -> Value {
+        json!({
+            "schedulingPolicy": {"basic": {}}, "parentCompositePodGroupName": "c",
+            "schedulingConstraints": {"topology": [{"key": "rack"}]}, "resourceClaims": [{"name": "a"}],
+            "preemptionPolicy": "Never", "priority": 5,
+        })
+    }
+
+    #[test]
+    fn what_is_off_is_dropped_and_the_rest_stays() {
+        let mut group = json!({"spec": full(), "status": {"conditions": [], "resourceClaimStatuses": [{"name": "a"}]}});
+        drop_disabled_pod_group(&mut group, None, Gates::default());
+        let expected =
+            json!({"spec": {"schedulingPolicy": {"basic": {}}, "priority": 5}, "status": {"conditions": []}});
+        assert_eq!(group, expected);
+        let mut workload = json!({"spec": {
+            "podGroupTemplates": [full()], "compositePodGroupTemplates": [{"name": "c"}], "controllerRef": {},
+        }});
+        drop_disabled_workload(&mut workload, None, Gates::default());
+        // A template has no parent, so that field is none of ours to drop.
+        let template = json!({"schedulingPolicy": {"basic": {}}, "parentCompositePodGroupName": "c", "priority": 5});
+        assert_eq!(workload, json!({"spec": {"podGroupTemplates": [template], "controllerRef": {}}}));
+    }
+
+    #[test]
+    fn what_is_on_or_in_use_stays() {
+        let all = Gates {
+            topology_aware_workload_scheduling: true,
+            dra_workload_resource_claims: true,
+            pod_group_preemption_policy: true,
+            composite_pod_group: true,
+        };
+        for (old, gates) in [(None, all), (Some(json!({"spec": full()})), Gates::default())] {
+            let mut group = json!({"spec": full(), "status": {"resourceClaimStatuses": [{"name": "a"}]}});
+            let before = group.clone();
+            drop_disabled_pod_group(&mut group, old.as_ref(), gates);
+            assert_eq!(group, before);
+        }
+        let stored = json!({"spec": {"podGroupTemplates": [full(), {"name": "b", "resourceClaims": []}]}});
+        let mut workload = json!({"spec": {"podGroupTemplates": [full(), full()]}});
+        drop_disabled_workload(&mut workload, Some(&stored), Gates::default());
+        assert_eq!(workload["spec"]["podGroupTemplates"][0], full());
+        assert_eq!(workload["spec"]["podGroupTemplates"][1].get("resourceClaims"), None);
+    }
+
+    #[test]
+    fn a_group_is_evicted_pod_by_pod_unless_it_says_otherwise() {
+        for (spec, gate, expected) in [
+            (json!({}), false, json!({"disruptionMode": {"single": {}}})),
+            (json!({"disruptionMode": null}), false, json!({"disruptionMode": {"single": {}}})),
+            (json!({"disruptionMode": {"all": {}}}), false, json!({"disruptionMode": {"all": {}}})),
+            (json!({}), true, json!({"disruptionMode": {"single": {}}, "preemptionPolicy": "PreemptLowerPriority"})),
+        ] {
+            let mut object = json!({ "spec": spec });
+            set_pod_group_defaults(&mut object, Gates { pod_group_preemption_policy: gate, ..Gates::default() });
+            assert_eq!(object["spec"], expected);
+        }
+    }
+}

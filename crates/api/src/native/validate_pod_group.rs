@@ -1,0 +1,105 @@
+//! The rules of the native PodGroup: what the server takes, and what may change.
+//!
+//! Of the metadata only the name of a new object is looked at; the rest is the same for all kinds
+//! and the server's own. It must not know the priority classes or the Workload it was made from.
+
+use super::checks::{Errors, fixed, gated, is_unchanged, long_name, object_name, required_name, short_name};
+use super::gates::Gates;
+use super::pod_group::{PodGroup, PodGroupSpec, WorkloadReference};
+use super::validate_template::Settings;
+use crate::field_error::FieldError;
+use crate::invalid::FieldPath;
+
+/// Checks a new PodGroup, after defaults; all errors in the server's order.
+pub fn validate_pod_group(group: &PodGroup, gates: Gates) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    object_name(group.metadata.name.as_deref(), &mut errors);
+    group.spec.validate(None, gates, &mut errors);
+    errors
+}
+
+/// Checks a PodGroup that takes the place of an older one, after defaults.
+pub fn validate_pod_group_update(group: &PodGroup, old: &PodGroup, gates: Gates) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    group.spec.validate(Some(&old.spec), gates, &mut errors);
+    errors
+}
+
+impl PodGroupSpec {
+    fn validate(&self, old: Option<&PodGroupSpec>, gates: Gates, errors: &mut Errors) {
+        let path = FieldPath::Root("spec");
+        // Looked at in new objects only, as the server does.
+        if old.is_none() && self.parent_composite_pod_group_name.is_some() && self.workload_ref.is_none() {
+            let detail = "must be set when parentCompositePodGroupName is set";
+            errors.push(FieldError::required(&path.child("workloadRef"), detail));
+        }
+        self.validate_parent(old, &path.child("parentCompositePodGroupName"), gates, errors);
+        let at = path.child("workloadRef");
+        fixed(&self.workload_ref, old.map(|old| &old.workload_ref), &at, errors, |reference, errors| {
+            if let Some(reference) = reference {
+                reference.validate(&at, errors);
+            }
+        });
+        self.settings().validate(old.map(PodGroupSpec::settings).as_ref(), &path, gates, errors);
+    }
+
+    fn validate_parent(&self, old: Option<&PodGroupSpec>, at: &FieldPath<'_>, gates: Gates, errors: &mut Errors) {
+        let new = &self.parent_composite_pod_group_name;
+        let old = old.map(|old| &old.parent_composite_pod_group_name);
+        if is_unchanged(new, old) {
+            return;
+        }
+        let may_go_on = gated(gates.composite_pod_group, new.is_some(), at, errors);
+        fixed(new, old, at, errors, |name, errors| {
+            if let Some(name) = name.as_deref().filter(|_| may_go_on) {
+                long_name(name, at, errors);
+            }
+        });
+    }
+
+    fn settings(&self) -> Settings<'_> {
+        Settings {
+            is_template: false,
+            scheduling_policy: &self.scheduling_policy,
+            scheduling_constraints: self.scheduling_constraints.as_ref(),
+            resource_claims: &self.resource_claims,
+            disruption_mode: self.disruption_mode.as_ref(),
+            priority_class_name: &self.priority_class_name,
+            priority: self.priority,
+            preemption_policy: self.preemption_policy.as_deref(),
+        }
+    }
+}
+
+impl WorkloadReference {
+    fn validate(&self, path: &FieldPath<'_>, errors: &mut Errors) {
+        required_name(&self.workload_name, &path.child("workloadName"), errors, long_name);
+        required_name(&self.template_name, &path.child("templateName"), errors, short_name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_field_that_is_off_is_forbidden_and_not_looked_into() {
+        let group: PodGroup = serde_json::from_value(json!({
+            "metadata": {"name": "g"},
+            "spec": {
+                "schedulingPolicy": {"basic": {}}, "disruptionMode": {"single": {}},
+                "workloadRef": {"workloadName": "w", "templateName": "t"}, "parentCompositePodGroupName": "A",
+                "schedulingConstraints": {"topology": [{"key": ""}]}, "preemptionPolicy": "Sometimes",
+            },
+        }))
+        .unwrap();
+        let errors: Vec<_> = validate_pod_group(&group, Gates::default()).iter().map(ToString::to_string).collect();
+        let expected = [
+            "spec.parentCompositePodGroupName: Forbidden",
+            "spec.schedulingConstraints: Forbidden",
+            "spec.preemptionPolicy: Forbidden",
+        ];
+        assert_eq!(errors, expected);
+    }
+}

@@ -1,0 +1,174 @@
+//! The rules that a native PodGroup and a template of one share.
+//!
+//! Both have the same settings and differ in small ways, so the caller says which it is.
+//! It must not know the rest of either kind.
+
+use super::checks::{Errors, fixed, gated, is_unchanged, long_name, one_of, required_name, short_name, unique};
+use super::gates::Gates;
+use super::policy::{DisruptionMode, GangPolicy, ResourceClaim, SchedulingConstraints, SchedulingPolicy};
+use crate::field_error::FieldError;
+use crate::invalid::FieldPath;
+use crate::names::check_label_key;
+
+/// The most domains that members share.
+const MAX_TOPOLOGY: usize = 1;
+/// The most claims of a group.
+const MAX_RESOURCE_CLAIMS: usize = 4;
+/// The highest priority that people may define.
+const MAX_PRIORITY: i32 = 1_000_000_000;
+/// The known preemption policies, sorted.
+const PREEMPTION_POLICIES: [&str; 2] = ["Never", "PreemptLowerPriority"];
+
+/// The settings of a group or of a template.
+#[derive(Clone, Copy)]
+pub(super) struct Settings<'a> {
+    /// Whether they are those of a template.
+    pub(super) is_template: bool,
+    pub(super) scheduling_policy: &'a SchedulingPolicy,
+    pub(super) scheduling_constraints: Option<&'a SchedulingConstraints>,
+    pub(super) resource_claims: &'a [ResourceClaim],
+    pub(super) disruption_mode: Option<&'a DisruptionMode>,
+    pub(super) priority_class_name: &'a str,
+    pub(super) priority: Option<i32>,
+    pub(super) preemption_policy: Option<&'a str>,
+}
+
+impl Settings<'_> {
+    /// Checks settings that are new, or that take the place of `old`.
+    pub(super) fn validate(&self, old: Option<&Settings<'_>>, path: &FieldPath<'_>, gates: Gates, errors: &mut Errors) {
+        let old_policy = old.map(|old| old.scheduling_policy);
+        validate_policy(self.scheduling_policy, old_policy, &path.child("schedulingPolicy"), errors);
+        self.validate_constraints(old, &path.child("schedulingConstraints"), gates, errors);
+        let at = path.child("resourceClaims");
+        let old_claims = old.map(|old| old.resource_claims);
+        fixed(self.resource_claims, old_claims, &at, errors, |claims, errors| validate_claims(claims, &at, errors));
+        // A list that grew too long is told so beside being told that it may not change.
+        if !is_unchanged(self.resource_claims, old_claims) && self.resource_claims.len() > MAX_RESOURCE_CLAIMS {
+            errors.push(FieldError::too_many(&at, self.resource_claims.len(), MAX_RESOURCE_CLAIMS));
+        }
+        let at = path.child("disruptionMode");
+        fixed(&self.disruption_mode, old.map(|old| &old.disruption_mode), &at, errors, |mode, errors| match mode {
+            Some(mode) => one_of(&[("single", mode.single.is_some()), ("all", mode.all.is_some())], &at, errors),
+            // A default fills it in on groups.
+            None if !self.is_template => errors.push(FieldError::required(&at, "")),
+            None => {}
+        });
+        let at = path.child("priorityClassName");
+        fixed(self.priority_class_name, old.map(|old| old.priority_class_name), &at, errors, |name, errors| {
+            if !name.is_empty() {
+                long_name(name, &at, errors);
+            }
+        });
+        let at = path.child("priority");
+        fixed(&self.priority, old.map(|old| &old.priority), &at, errors, |priority, errors| {
+            if let Some(priority) = priority.filter(|&priority| priority > MAX_PRIORITY) {
+                let detail = format_args!("must be less than or equal to {MAX_PRIORITY}");
+                errors.push(FieldError::invalid(&at, &priority, detail));
+            }
+        });
+        self.validate_preemption_policy(old, &path.child("preemptionPolicy"), gates, errors);
+    }
+
+    fn validate_constraints(&self, old: Option<&Settings<'_>>, at: &FieldPath<'_>, gates: Gates, errors: &mut Errors) {
+        let is_on = gates.topology_aware_workload_scheduling;
+        let new = &self.scheduling_constraints;
+        let old = old.map(|old| &old.scheduling_constraints);
+        if is_unchanged(new, old) {
+            return;
+        }
+        let may_go_on = gated(is_on, new.is_some(), at, errors);
+        // While it is off, a group may lose the field; a template may not.
+        if !is_on && !self.is_template {
+            return;
+        }
+        fixed(new, old, at, errors, |constraints, errors| {
+            if let Some(constraints) = constraints.filter(|_| may_go_on) {
+                validate_topology(constraints, &at.child("topology"), errors);
+            }
+        });
+    }
+
+    fn validate_preemption_policy(
+        &self,
+        old: Option<&Settings<'_>>,
+        at: &FieldPath<'_>,
+        gates: Gates,
+        errors: &mut Errors,
+    ) {
+        let new = &self.preemption_policy;
+        let old = old.map(|old| &old.preemption_policy);
+        if is_unchanged(new, old) {
+            return;
+        }
+        let may_go_on = gated(gates.pod_group_preemption_policy, new.is_some(), at, errors);
+        fixed(new, old, at, errors, |policy, errors| {
+            if let Some(policy) = policy.filter(|policy| may_go_on && !PREEMPTION_POLICIES.contains(policy)) {
+                errors.push(FieldError::not_supported(at, policy, &PREEMPTION_POLICIES));
+            }
+        });
+    }
+}
+
+fn validate_policy(new: &SchedulingPolicy, old: Option<&SchedulingPolicy>, path: &FieldPath<'_>, errors: &mut Errors) {
+    if is_unchanged(new, old) {
+        return;
+    }
+    let members = |policy: &SchedulingPolicy| [("basic", policy.basic.is_some()), ("gang", policy.gang.is_some())];
+    if old.map(members) != Some(members(new)) {
+        one_of(&members(new), path, errors);
+    }
+    fixed(&new.basic, old.map(|old| &old.basic), &path.child("basic"), errors, |_, _| {});
+    let at = path.child("gang");
+    match (&new.gang, old.map(|old| &old.gang)) {
+        (Some(_), Some(None)) => errors.push(FieldError::invalid(&at, &(), "field cannot be set once created")),
+        (None, Some(Some(_))) => errors.push(FieldError::invalid(&at, &(), "field cannot be cleared once set")),
+        (Some(gang), old) if !is_unchanged(gang, old.and_then(Option::as_ref)) => {
+            validate_min_count(gang, &at.child("minCount"), errors);
+        }
+        _ => {}
+    }
+}
+
+fn validate_min_count(gang: &GangPolicy, path: &FieldPath<'_>, errors: &mut Errors) {
+    // Zero cannot be told from a field that is left out.
+    match gang.min_count {
+        0 => errors.push(FieldError::required(path, "")),
+        1.. => {}
+        count => errors.push(FieldError::invalid(path, &count, "must be greater than or equal to 1")),
+    }
+}
+
+fn validate_topology(constraints: &SchedulingConstraints, path: &FieldPath<'_>, errors: &mut Errors) {
+    let list = &constraints.topology;
+    if list.len() > MAX_TOPOLOGY {
+        errors.push(FieldError::too_many(path, list.len(), MAX_TOPOLOGY));
+        return;
+    }
+    for (index, one) in list.iter().enumerate() {
+        let path = path.index(index);
+        required_name(&one.key, &path.child("key"), errors, |key, path, errors| {
+            errors.extend(check_label_key(key).err().map(|reason| FieldError::invalid(path, key, reason)));
+        });
+    }
+}
+
+fn validate_claims(claims: &[ResourceClaim], path: &FieldPath<'_>, errors: &mut Errors) {
+    if claims.len() > MAX_RESOURCE_CLAIMS {
+        return;
+    }
+    unique(claims, |claim| &claim.name, path, errors);
+    for (index, claim) in claims.iter().enumerate() {
+        let path = path.index(index);
+        let sources = [
+            ("resourceClaimName", claim.resource_claim_name.as_deref()),
+            ("resourceClaimTemplateName", claim.resource_claim_template_name.as_deref()),
+        ];
+        one_of(&sources.map(|(field, name)| (field, name.is_some())), &path, errors);
+        required_name(&claim.name, &path.child("name"), errors, short_name);
+        for (field, name) in sources {
+            if let Some(name) = name {
+                long_name(name, &path.child(field), errors);
+            }
+        }
+    }
+}

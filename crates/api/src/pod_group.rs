@@ -1,0 +1,96 @@
+//! The rules of our own PodGroup, `podgroups.muster.dev`: what may be written, and what may change.
+//!
+//! They are those of the CRD's schema, said once more for clusters and paths where the schema is
+//! not there, and for what a schema cannot say (names of resources, amounts).
+//!
+//! Invariant: a change that is taken keeps the shape of the group: the kind of policy, the names of
+//! subsets, what is evicted together, and the class.
+//! It must not know who fills in the priority, or what the engine does.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::group::{Group, WrittenGroup, WrittenPolicy, WrittenSubset};
+use crate::invalid::{FieldPath, InvalidField};
+
+/// Checks a new PodGroup's spec.
+pub fn validate_pod_group(spec: &WrittenGroup, path: &FieldPath<'_>) -> Result<Group, InvalidField> {
+    let group = spec.validate(path)?;
+    if !group.topology.is_empty() {
+        return Err(path.child("topology").invalid(&spec.topology, "is not supported yet and must be left out"));
+    }
+    Ok(group)
+}
+
+/// Checks a PodGroup's spec that takes the place of an older one.
+pub fn validate_pod_group_update(
+    spec: &WrittenGroup,
+    old: &WrittenGroup,
+    path: &FieldPath<'_>,
+) -> Result<Group, InvalidField> {
+    let group = validate_pod_group(spec, path)?;
+    same_kind_of_policy(spec.policy.as_ref(), old.policy.as_ref(), &path.child("policy"))?;
+    if let (Some(subsets), Some(old)) = (&spec.subsets, &old.subsets) {
+        same_subsets(subsets, old, &path.child("subsets"))?;
+    }
+    unchanged_settings(&Settings::of_group(spec), &Settings::of_group(old), path)?;
+    Ok(group)
+}
+
+/// The settings of a group that hold for its life.
+pub(crate) struct Settings<'a> {
+    pub(crate) disruption_mode: Option<&'a str>,
+    pub(crate) priority_class_name: Option<&'a str>,
+    pub(crate) priority: &'a Value,
+}
+
+impl Settings<'_> {
+    fn of_group(group: &WrittenGroup) -> Settings<'_> {
+        Settings {
+            disruption_mode: group.disruption_mode.as_deref(),
+            priority_class_name: group.priority_class_name.as_deref(),
+            priority: &group.priority,
+        }
+    }
+}
+
+/// Refuses a change of what holds for a group's life. A priority may be filled in once.
+pub(crate) fn unchanged_settings(
+    new: &Settings<'_>,
+    old: &Settings<'_>,
+    path: &FieldPath<'_>,
+) -> Result<(), InvalidField> {
+    if new.disruption_mode.unwrap_or("Pod") != old.disruption_mode.unwrap_or("Pod") {
+        return Err(path.child("disruptionMode").invalid(&new.disruption_mode, "cannot be changed"));
+    }
+    if new.priority_class_name.unwrap_or_default() != old.priority_class_name.unwrap_or_default() {
+        return Err(path.child("priorityClassName").invalid(&new.priority_class_name, "cannot be changed"));
+    }
+    if !old.priority.is_null() && new.priority != old.priority {
+        return Err(path.child("priority").invalid(new.priority, "cannot be changed once it is set"));
+    }
+    Ok(())
+}
+
+fn same_kind_of_policy(
+    new: Option<&WrittenPolicy>,
+    old: Option<&WrittenPolicy>,
+    path: &FieldPath<'_>,
+) -> Result<(), InvalidField> {
+    let kind = |policy: &WrittenPolicy| if policy.gang.is_some() { "gang" } else { "basic" };
+    let (new, old) = (new.map_or("subsets", kind), old.map_or("subsets", kind));
+    if new == old {
+        return Ok(());
+    }
+    Err(path.invalid(new, format_args!("the kind of policy cannot be changed, it is {old}")))
+}
+
+fn same_subsets(new: &[WrittenSubset], old: &[WrittenSubset], path: &FieldPath<'_>) -> Result<(), InvalidField> {
+    let names = |list: &[WrittenSubset]| list.iter().map(|one| one.name.clone()).collect::<BTreeSet<_>>();
+    let (new, old) = (names(new), names(old));
+    if new == old {
+        return Ok(());
+    }
+    Err(path.invalid(&new, "subsets cannot be added or removed, only their minMember can change"))
+}

@@ -1,0 +1,67 @@
+//! A container of a pod as it stands in the object: what it asks for and which ports of the node.
+//!
+//! Fields that are not listed are ignored; `null` is the same as left out.
+//! It must not know how requests are reckoned (`pod_requests`).
+
+use serde::{Deserialize, Serialize};
+
+use crate::null::{is_default, null_is_default};
+use crate::resources::WrittenResources;
+
+/// A container or init container.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Container {
+    /// The name, unique in the pod.
+    #[serde(deserialize_with = "null_is_default")]
+    pub name: String,
+    /// The image; nodes that have it are preferred.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub image: String,
+    /// What it asks for.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub resources: Requirements,
+    /// Ports; those of the node are taken by one pod at a time.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub ports: Vec<ContainerPort>,
+    /// `Always` makes an init container a sidecar.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart_policy: Option<String>,
+}
+
+impl Container {
+    /// Whether this init container keeps running beside those after it.
+    pub fn is_sidecar(&self) -> bool {
+        self.restart_policy.as_deref() == Some("Always")
+    }
+}
+
+/// A port of a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerPort {
+    /// The port in the container; with `hostNetwork` it is the node's as well.
+    #[serde(deserialize_with = "null_is_default")]
+    pub container_port: i32,
+    /// The port of the node, 0 for none.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub host_port: i32,
+    /// The address of the node, empty for all.
+    #[serde(rename = "hostIP", deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub host_ip: String,
+    /// `TCP`, also if empty, `UDP` or `SCTP`.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub protocol: String,
+}
+
+/// Requests and limits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Requirements {
+    /// What is set aside. In a status, a list that is left out and an empty one differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<WrittenResources>,
+    /// What may be used at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limits: Option<WrittenResources>,
+}

@@ -1,0 +1,36 @@
+//! Kubernetes objects as they come over the wire, cut down to what a scheduler looks at.
+//!
+//! Every kind is an [`Object`] with its own spec and status, so that a Kubernetes client can list
+//! and watch it. Fields that are not listed are skipped while reading: a pod of 50 KB in memory
+//! becomes one of a few. So these types are for reading, creating and patching; never send one
+//! back whole with a `PUT` or an apply, since what was skipped would be lost.
+//!
+//! Types of fields are trusted where the API server has checked them (metadata, and the built-in
+//! kinds). Numbers and amounts that people write stay JSON values until they are validated, so
+//! that a bad one is an error about its field and not a failure to read the object.
+//!
+//! Kinds that are small as they are (`PriorityClass`, `Lease`) are taken from `k8s-openapi`.
+//! Nothing here may know a rule: checks are in the modules that say what a field means.
+
+pub mod condition;
+pub mod container;
+pub mod disruption_budget;
+pub mod node;
+pub mod object;
+pub mod pod;
+pub mod pod_affinity;
+pub mod pod_group;
+pub mod pod_status;
+pub mod present;
+pub mod topology_spread;
+pub mod volume;
+pub mod workload;
+
+mod metadata;
+
+pub use disruption_budget::PodDisruptionBudget;
+pub use node::Node;
+pub use object::{Kind, Object};
+pub use pod::Pod;
+pub use pod_group::PodGroup;
+pub use workload::Workload;

@@ -1,0 +1,98 @@
+//! Our own Workload, `workloads.muster.dev`, as it stands in the object.
+//!
+//! What may be written is checked by `workload`. It must not know how the status is reckoned.
+
+use kube_core::NamespaceResourceScope;
+use serde::{Deserialize, Serialize};
+
+use crate::keys;
+use crate::null::{is_default, null_is_default};
+use crate::wire::condition::Condition;
+use crate::wire::object::{Kind, Object};
+use crate::workload::WrittenWorkload;
+
+/// The most groups that a status lists.
+pub const MAX_GROUPS_IN_STATUS: usize = 64;
+
+/// Several groups of pods that belong together.
+pub type Workload = Object<WorkloadKind>;
+
+/// The kind `Workload` of `muster.dev`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkloadKind;
+
+impl Kind for WorkloadKind {
+    type Spec = WrittenWorkload;
+    type Status = WorkloadStatus;
+    type Scope = NamespaceResourceScope;
+    const GROUP: &'static str = keys::GROUP;
+    const VERSION: &'static str = keys::VERSION;
+    const KIND: &'static str = "Workload";
+    const PLURAL: &'static str = "workloads";
+}
+
+/// What has become of a workload.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WorkloadStatus {
+    /// The generation of the object that was looked at.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub observed_generation: i64,
+    /// What is true of it.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub conditions: Vec<Condition>,
+    /// How many groups there are and how they fare.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instances: Option<Instances>,
+    /// Groups, worst first, at most [`MAX_GROUPS_IN_STATUS`].
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub pod_groups: Vec<WorkloadGroupStatus>,
+}
+
+/// How the groups of a workload fare; each replica of a group counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Instances {
+    /// All.
+    #[serde(deserialize_with = "null_is_default")]
+    pub total: i64,
+    /// Those that have their place.
+    #[serde(deserialize_with = "null_is_default")]
+    pub scheduled: i64,
+    /// Those that wait for it.
+    #[serde(deserialize_with = "null_is_default")]
+    pub waiting: i64,
+    /// Those that ran and fell below their minimum.
+    #[serde(deserialize_with = "null_is_default")]
+    pub degraded: i64,
+}
+
+/// What has become of a group, or of a replica of one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WorkloadGroupStatus {
+    /// The name of the group.
+    #[serde(deserialize_with = "null_is_default")]
+    pub name: String,
+    /// The replica, empty if there are none.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub replica_key: String,
+    /// All members.
+    #[serde(deserialize_with = "null_is_default")]
+    pub total: i64,
+    /// Those that have a node.
+    #[serde(deserialize_with = "null_is_default")]
+    pub scheduled: i64,
+    /// Those that run.
+    #[serde(deserialize_with = "null_is_default")]
+    pub running: i64,
+    /// Those that ended well.
+    #[serde(deserialize_with = "null_is_default")]
+    pub succeeded: i64,
+    /// Those that failed.
+    #[serde(deserialize_with = "null_is_default")]
+    pub failed: i64,
+    /// What is true of it.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub conditions: Vec<Condition>,
+}
