@@ -25,6 +25,9 @@ pub(crate) fn on_create(state: &State, kind: &Kind, target: &Target, value: &mut
         prioritise_pod(state, kind, value)?;
         tolerate_lost_nodes(value);
     }
+    if is(kind, "", "nodes") {
+        keep_closed(value);
+    }
     if is(kind, "scheduling.k8s.io", "podgroups") {
         prioritise_group(state, kind, value)?;
         protect(value);
@@ -40,6 +43,17 @@ pub(crate) fn after_checks(state: &State, kind: &Kind, value: &Value) -> Result<
 /// Before a change is checked.
 pub(crate) fn on_update(state: &State, kind: &Kind, value: &Value) -> Result<(), Failure> {
     if is(kind, "scheduling.k8s.io", "priorityclasses") { one_default(state, kind, value) } else { Ok(()) }
+}
+
+/// A new node takes no pods until it has said that it is ready.
+fn keep_closed(node: &mut Value) {
+    let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
+    let taints = &mut node["spec"]["taints"];
+    match taints.as_array_mut() {
+        Some(list) if list.iter().any(|one| one["key"] == taint["key"] && one["effect"] == taint["effect"]) => {}
+        Some(list) => list.push(taint),
+        None => *taints = json!([taint]),
+    }
 }
 
 /// Nothing new comes into a namespace that is not there or on its way out.

@@ -1,0 +1,1 @@
+//! Small controllers, seen through the API under virtual time.
