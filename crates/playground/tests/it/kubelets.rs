@@ -181,16 +181,18 @@ async fn what_does_not_fit_is_refused_when_writers_race() {
     let big =
         json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "2500m"}}}]}});
     // Two schedulers have each found room for theirs.
-    let (first, second) = tokio::join!(make(&client, "a", &big), make(&client, "b", &big));
+    tokio::join!(make(&client, "a", &big), make(&client, "b", &big));
     pass(3.0).await;
-    let (a, b) = (status(&client, &first.name_any()).await, status(&client, &second.name_any()).await);
-    assert_eq!(a["phase"], "Running");
+    let winner = if phase(&client, "a").await == "Running" { "a" } else { "b" };
+    let loser = if winner == "a" { "b" } else { "a" };
+    assert_eq!(phase(&client, winner).await, "Running");
+    let b = status(&client, loser).await;
     assert_eq!((&b["phase"], &b["reason"]), (&json!("Failed"), &json!("OutOfcpu")));
     let why = "Pod was rejected: Node didn't have enough resource: cpu, requested: 2500, used: 2500, capacity: 4000";
     assert_eq!(b["message"], why);
     // Room that a finished pod leaves can be taken.
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
-    pods.delete("a", &DeleteParams::default()).await.unwrap();
+    pods.delete(winner, &DeleteParams::default()).await.unwrap();
     pass(2.0).await;
     make(&client, "c", &big).await;
     pass(2.0).await;
@@ -363,8 +365,8 @@ async fn a_second_set_of_kubelets_continues_where_the_first_ended() {
     assert_eq!(status(&client, "a-new").await["reason"], "OutOfcpu");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_thousand_nodes_for_an_hour() {
+/// Prints what it costs; how long it takes is not asserted.
+async fn thousand_nodes(minutes: u32) {
     let server = server();
     let began = std::time::Instant::now();
     let _kubelets = kubelets(&server, 1000);
@@ -373,7 +375,19 @@ async fn a_thousand_nodes_for_an_hour() {
     assert_eq!(nodes.list(&ListParams::default()).await.unwrap().items.len(), 1000);
     println!("1000 nodes registered: {:?}", began.elapsed());
     let (began, revision) = (std::time::Instant::now(), server.revision());
-    let minutes = if std::env::var_os("MUSTER_LONG").is_some() { 60 } else { 10 };
     pass(60.0 * f64::from(minutes)).await;
-    println!("{minutes} virtual minutes of 1000 nodes: {:?}, {} writes", began.elapsed(), server.revision() - revision);
+    let writes = server.revision() - revision;
+    assert!(writes >= u64::from(minutes) * 6000, "{writes}");
+    println!("{minutes} virtual minutes of 1000 nodes: {:?}, {writes} writes", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_nodes_for_two_minutes() {
+    thousand_nodes(2).await;
+}
+
+#[tokio::test(start_paused = true)]
+#[ignore = "minutes without optimisation"]
+async fn a_thousand_nodes_for_an_hour() {
+    thousand_nodes(60).await;
 }

@@ -3,6 +3,6 @@
 mod clients;
 mod controllers;
 mod fill;
-mod kubelets;
+pub(crate) mod kubelets;
 mod normal;
 mod stories;

@@ -101,7 +101,7 @@ impl Nodes<'_> {
     async fn renew(&self) -> Result<(), kube::Error> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), LEASES);
         let patch = Patch::Merge(node_body::renewal(self.now));
-        match leases.patch_metadata(&self.shape.name, &PatchParams::default(), &patch).await {
+        match leases.patch(&self.shape.name, &PatchParams::default(), &patch).await {
             Err(error) if is_not_found(&error) => {
                 let node = self.api().get(&self.shape.name).await?;
                 let body = node_body::lease(&node, self.now);
