@@ -4,5 +4,6 @@ mod clients;
 mod controllers;
 mod fill;
 pub(crate) mod kubelets;
+mod late;
 mod normal;
 mod stories;

@@ -145,8 +145,9 @@ fn a_dead_node_is_silent_and_registers_when_it_is_back() {
     }
     machine.observe(at(0), Event::PodsListed);
     machine.observe(at(0), Event::Pod(pod("a", 1, "1", &ready())));
-    machine.tick(at(0));
-    machine.observe(at(0), Event::Done(Task::Node(0, Chore::Renew), Outcome::Done(None)));
+    for act in machine.tick(at(0)) {
+        machine.observe(at(0), Event::Done(act.task, Outcome::Done(None)));
+    }
     machine.observe(at(0), Event::Kill(0));
     let mut after: Vec<Task> = Vec::new();
     for second in 0..100 {
