@@ -3,6 +3,7 @@
 //! It is a playground and a test bench; what differs from kube-apiserver is listed in COMPATIBILITY.md.
 //! It must not know the engine: its mistakes and ours must not agree.
 
+pub mod clients;
 pub mod clock;
 pub mod faults;
 mod housekeeping;

@@ -1,9 +1,12 @@
 //! The server as its clients see it.
 
 mod clients;
+mod controllers;
 mod faulty;
 mod fill;
 mod garbage;
+mod kubelets;
+mod late;
 mod model;
 mod muster_kinds;
 mod normal;

@@ -1,0 +1,101 @@
+//! Simulated kubelets for all nodes of a shape: one task, one watch of pods, one of nodes.
+//!
+//! What they do is decided in `machine`, which knows no clock and no API; `driver` brings both together.
+//! They must not know the inside of the server; they work on every cluster whose nodes they are let to be.
+
+mod act;
+mod care;
+mod chores;
+mod driver;
+mod fit;
+mod life;
+mod machine;
+mod node_body;
+mod plan;
+
+mod sketch;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use tokio::sync::{mpsc, oneshot};
+
+use self::driver::{Command, Driver};
+use super::shape::{Shape, ShapeError};
+use super::task::Task;
+use crate::clock::Clock;
+
+/// How often kubelets tell that they live.
+#[derive(Clone, Copy, Debug)]
+pub struct KubeletSettings {
+    /// How often leases are renewed.
+    pub renew_every: Duration,
+    /// How often the Ready condition's heartbeat is written.
+    pub heartbeat_every: Duration,
+    /// The most requests under way at once.
+    pub requests_max: usize,
+}
+
+impl Default for KubeletSettings {
+    fn default() -> Self {
+        Self { renew_every: Duration::from_secs(10), heartbeat_every: Duration::from_secs(300), requests_max: 64 }
+    }
+}
+
+impl KubeletSettings {
+    fn renew_ms(&self) -> i64 {
+        (self.renew_every.as_millis() as i64).max(1)
+    }
+
+    fn heartbeat_ms(&self) -> i64 {
+        (self.heartbeat_every.as_millis() as i64).max(1)
+    }
+}
+
+/// There is no such node in the shape.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no kubelet runs for a node {0:?}")]
+pub struct UnknownNode(pub String);
+
+/// The kubelets of a shape, at work until this is dropped.
+#[derive(Debug)]
+pub struct Kubelets {
+    by_name: HashMap<String, usize>,
+    commands: mpsc::UnboundedSender<(Command, oneshot::Sender<()>)>,
+    _task: Task,
+}
+
+impl Kubelets {
+    /// Starts a kubelet for every node of the shape. Needs a tokio runtime.
+    pub fn start(client: Client, shape: &Shape, settings: KubeletSettings, clock: Clock) -> Result<Self, ShapeError> {
+        let nodes: Vec<_> = shape.nodes()?.into_iter().map(Arc::new).collect();
+        let by_name = nodes.iter().enumerate().map(|(index, node)| (node.name.clone(), index)).collect();
+        let (commands, received) = mpsc::unbounded_channel();
+        let driver = Driver::new(client, &nodes, settings, clock, received);
+        Ok(Self { by_name, commands, _task: Task::start(driver.run()) })
+    }
+
+    /// Lets a kubelet die: it tells nothing and does nothing until it is revived.
+    pub async fn kill(&self, node: &str) -> Result<(), UnknownNode> {
+        self.command(node, Command::Kill).await
+    }
+
+    /// Starts a dead kubelet again; it takes up what the API shows.
+    pub async fn revive(&self, node: &str) -> Result<(), UnknownNode> {
+        self.command(node, Command::Revive).await
+    }
+
+    async fn command(&self, node: &str, command: fn(usize) -> Command) -> Result<(), UnknownNode> {
+        let index = *self.by_name.get(node).ok_or_else(|| UnknownNode(node.to_owned()))?;
+        let (done, obeyed) = oneshot::channel();
+        // The task ends only with this handle, so that somebody listens.
+        if self.commands.send((command(index), done)).is_ok() {
+            obeyed.await.ok();
+        }
+        Ok(())
+    }
+}

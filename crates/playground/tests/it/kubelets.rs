@@ -1,0 +1,393 @@
+//! Simulated kubelets, seen through the API under virtual time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use muster_playground::clients::{KubeletSettings, Kubelets, Shape};
+use muster_playground::clock::Clock;
+use muster_playground::{Server, Settings};
+use serde_json::{Value, json};
+
+pub(crate) fn server() -> Server {
+    let start = "2026-01-01T00:00:00Z".parse().expect("a date");
+    Server::start(Settings { start: Some(start), ..Settings::default() })
+}
+
+/// Nodes `n-0`, `n-1`… with 4 cpu and room for 10 pods.
+pub(crate) fn shape(count: u32) -> Shape {
+    let pool = json!({"name": "n", "count": count, "capacity": {"cpu": "4", "memory": "8Gi", "pods": "10"}});
+    Shape::from_json(&json!({"pools": [pool]}).to_string()).expect("a shape")
+}
+
+pub(crate) fn kubelets(server: &Server, count: u32) -> Kubelets {
+    let clock = Clock::from(server.now());
+    Kubelets::start(server.client(), &shape(count), KubeletSettings::default(), clock).expect("kubelets")
+}
+
+pub(crate) async fn pass(seconds: f64) {
+    tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+}
+
+/// A pod on `n-0` that asks for one cpu, with changes on top.
+pub(crate) async fn make(client: &Client, name: &str, change: &Value) -> Pod {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"nodeName": "n-0", "containers": [
+            {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}},
+        ]},
+    });
+    merge(&mut pod, change);
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).expect("a pod")).await.expect("a new pod")
+}
+
+fn merge(into: &mut Value, change: &Value) {
+    match (into.as_object_mut(), change.as_object()) {
+        (Some(fields), Some(changes)) => {
+            for (key, value) in changes {
+                merge(fields.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        _ => *into = change.clone(),
+    }
+}
+
+fn annotated(pairs: &[(&str, &str)]) -> Value {
+    let pairs = pairs.iter().map(|(key, value)| (format!("playground.muster.dev/{key}"), (*value).to_owned()));
+    json!({"metadata": {"annotations": pairs.collect::<BTreeMap<_, _>>()}, "spec": {"restartPolicy": "Never"}})
+}
+
+pub(crate) async fn status(client: &Client, name: &str) -> Value {
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let pod = pods.get_opt(name).await.expect("an answer");
+    pod.map_or(Value::Null, |pod| serde_json::to_value(pod.status).expect("json"))
+}
+
+pub(crate) async fn phase(client: &Client, name: &str) -> String {
+    status(client, name).await["phase"].as_str().unwrap_or("gone").to_owned()
+}
+
+fn condition<'a>(status: &'a Value, kind: &str) -> &'a Value {
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().find(|one| one["type"] == kind).map_or(&Value::Null, |one| &one["status"])
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_are_registered_and_keep_telling_that_they_live() {
+    let server = server();
+    let client = server.client();
+    let nodes: Api<Node> = Api::all(client.clone());
+    let old = json!({"metadata": {"name": "n-1", "labels": {"mine": "kept"}}, "spec": {"unschedulable": true},
+                     "status": {"conditions": [{"type": "NetworkUnavailable", "status": "False"}]}});
+    nodes.create(&PostParams::default(), &serde_json::from_value(old).unwrap()).await.unwrap();
+    let _kubelets = kubelets(&server, 2);
+    pass(1.0).await;
+    for name in ["n-0", "n-1"] {
+        let node = serde_json::to_value(nodes.get(name).await.unwrap()).unwrap();
+        assert_eq!(node["status"]["allocatable"]["cpu"], "4");
+        assert_eq!(condition(&node["status"], "Ready"), "True");
+        assert_eq!(condition(&node["status"], "MemoryPressure"), "False");
+        assert_eq!(node["status"]["nodeInfo"]["operatingSystem"], "linux");
+        assert_eq!(node["metadata"]["labels"]["kubernetes.io/hostname"], name);
+    }
+    let adopted = serde_json::to_value(nodes.get("n-1").await.unwrap()).unwrap();
+    assert_eq!(adopted["metadata"]["labels"]["mine"], "kept");
+    assert_eq!(adopted["spec"]["unschedulable"], true);
+    assert_eq!(condition(&adopted["status"], "NetworkUnavailable"), "False");
+
+    let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
+    let lease = leases.get("n-0").await.unwrap();
+    assert_eq!(lease.owner_references()[0].uid, nodes.get("n-0").await.unwrap().uid().unwrap());
+    let renewed = |lease: Lease| lease.spec.unwrap().renew_time.unwrap().0;
+    let before = renewed(lease);
+    pass(100.0).await;
+    let passed = renewed(leases.get("n-0").await.unwrap()).duration_since(before).as_secs();
+    assert!((90..=101).contains(&passed), "{passed}");
+    let heartbeat = |node: &Value| -> jiff::Timestamp {
+        let conditions = node["status"]["conditions"].as_array().unwrap();
+        let ready = conditions.iter().find(|one| one["type"] == "Ready").unwrap();
+        ready["lastHeartbeatTime"].as_str().unwrap().parse().unwrap()
+    };
+    let before = heartbeat(&adopted);
+    pass(600.0).await;
+    let after = heartbeat(&serde_json::to_value(nodes.get("n-1").await.unwrap()).unwrap());
+    let passed = after.duration_since(before).as_secs();
+    assert!((300..=700).contains(&passed), "{passed}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_starts_gets_ready_and_ends() {
+    let server = server();
+    let client = server.client();
+    let _kubelets = kubelets(&server, 1);
+    pass(1.0).await;
+    make(&client, "p", &annotated(&[("start-seconds", "2"), ("ready-after-seconds", "3"), ("run-seconds", "10")]))
+        .await;
+    pass(1.0).await;
+    let seen = status(&client, "p").await;
+    assert_eq!((&seen["phase"], condition(&seen, "Ready")), (&json!("Pending"), &json!("False")));
+    assert_eq!(seen["containerStatuses"][0]["state"]["waiting"]["reason"], "ContainerCreating");
+    pass(1.5).await;
+    let seen = status(&client, "p").await;
+    assert_eq!((&seen["phase"], condition(&seen, "Ready")), (&json!("Running"), &json!("False")));
+    assert_eq!(condition(&seen, "PodReadyToStartContainers"), "True");
+    assert!(seen["podIP"].is_string() && seen["hostIP"].is_string() && seen["startTime"].is_string());
+    pass(3.0).await;
+    let seen = status(&client, "p").await;
+    assert_eq!((condition(&seen, "Ready"), condition(&seen, "ContainersReady")), (&json!("True"), &json!("True")));
+    assert_eq!(seen["containerStatuses"][0]["ready"], true);
+    pass(7.0).await;
+    let seen = status(&client, "p").await;
+    assert_eq!((&seen["phase"], condition(&seen, "Ready")), (&json!("Succeeded"), &json!("False")));
+    assert_eq!(seen["containerStatuses"][0]["state"]["terminated"]["exitCode"], 0);
+    assert_eq!(seen["containerStatuses"][0]["state"]["terminated"]["reason"], "Completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_follows_exit_code_policy_and_deadline() {
+    let server = server();
+    let client = server.client();
+    let _kubelets = kubelets(&server, 1);
+    make(&client, "fails", &annotated(&[("run-seconds", "1"), ("exit-code", "7")])).await;
+    let mut again = annotated(&[("run-seconds", "1"), ("exit-code", "7")]);
+    again["spec"]["restartPolicy"] = json!("OnFailure");
+    make(&client, "again", &again).await;
+    make(&client, "late", &json!({"spec": {"activeDeadlineSeconds": 5}})).await;
+    let sleeper = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i", "command": ["sleep", "3"]}]}});
+    make(&client, "sleeper", &sleeper).await;
+    pass(8.5).await;
+    let fails = status(&client, "fails").await;
+    assert_eq!(
+        (&fails["phase"], &fails["containerStatuses"][0]["state"]["terminated"]["exitCode"]),
+        (&json!("Failed"), &json!(7))
+    );
+    let again = status(&client, "again").await;
+    assert_eq!((&again["phase"], &again["containerStatuses"][0]["restartCount"]), (&json!("Running"), &json!(2)));
+    let late = status(&client, "late").await;
+    assert_eq!((&late["phase"], &late["reason"]), (&json!("Failed"), &json!("DeadlineExceeded")));
+    assert_eq!(phase(&client, "sleeper").await, "Succeeded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_fit_is_refused_when_writers_race() {
+    let server = server();
+    let client = server.client();
+    let _kubelets = kubelets(&server, 1);
+    pass(1.0).await;
+    let big =
+        json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "2500m"}}}]}});
+    // Two schedulers have each found room for theirs.
+    tokio::join!(make(&client, "a", &big), make(&client, "b", &big));
+    pass(3.0).await;
+    let winner = if phase(&client, "a").await == "Running" { "a" } else { "b" };
+    let loser = if winner == "a" { "b" } else { "a" };
+    assert_eq!(phase(&client, winner).await, "Running");
+    let b = status(&client, loser).await;
+    assert_eq!((&b["phase"], &b["reason"]), (&json!("Failed"), &json!("OutOfcpu")));
+    let why = "Pod was rejected: Node didn't have enough resource: cpu, requested: 2500, used: 2500, capacity: 4000";
+    assert_eq!(b["message"], why);
+    // Room that a finished pod leaves can be taken.
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    pods.delete(winner, &DeleteParams::default()).await.unwrap();
+    pass(2.0).await;
+    make(&client, "c", &big).await;
+    pass(2.0).await;
+    assert_eq!(phase(&client, "c").await, "Running");
+    make(&client, "elsewhere", &json!({"spec": {"nodeSelector": {"a": "b"}}})).await;
+    pass(1.0).await;
+    assert_eq!(status(&client, "elsewhere").await["reason"], "NodeAffinity");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bad_annotation_fails_the_pod_and_is_named() {
+    let server = server();
+    let client = server.client();
+    let _kubelets = kubelets(&server, 1);
+    make(&client, "p", &annotated(&[("run-seconds", "soon")])).await;
+    pass(1.0).await;
+    let seen = status(&client, "p").await;
+    assert_eq!((&seen["phase"], &seen["reason"]), (&json!("Failed"), &json!("InvalidPlaygroundAnnotation")));
+    let message = seen["message"].as_str().unwrap();
+    assert!(message.starts_with("annotation playground.muster.dev/run-seconds: \"soon\": must be"), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletion_takes_the_time_to_stop_within_the_grace() {
+    let server = server();
+    let client = server.client();
+    let _kubelets = kubelets(&server, 1);
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    make(&client, "quick", &json!({})).await;
+    make(&client, "slow", &annotated(&[("stop-seconds", "20")])).await;
+    make(&client, "stubborn", &annotated(&[("stop-seconds", "1000")])).await;
+    pass(3.0).await;
+    for name in ["quick", "slow"] {
+        pods.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+    pods.delete("stubborn", &DeleteParams::default().grace_period(5)).await.unwrap();
+    pass(0.4).await;
+    assert_eq!(phase(&client, "quick").await, "Running");
+    pass(0.2).await;
+    assert_eq!(phase(&client, "quick").await, "gone");
+    pass(4.0).await;
+    assert_eq!((phase(&client, "slow").await, phase(&client, "stubborn").await), ("Running".into(), "Running".into()));
+    pass(1.0).await;
+    assert_eq!((phase(&client, "slow").await, phase(&client, "stubborn").await), ("Running".into(), "gone".into()));
+    pass(15.0).await;
+    assert_eq!(phase(&client, "slow").await, "gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_keeps_the_last_status_readable() {
+    let server = server();
+    let client = server.client();
+    let _kubelets = kubelets(&server, 1);
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    make(&client, "p", &json!({"metadata": {"finalizers": ["example.com/keep"]}})).await;
+    pass(3.0).await;
+    pods.delete("p", &DeleteParams::default()).await.unwrap();
+    pass(5.0).await;
+    let seen = status(&client, "p").await;
+    assert_eq!(seen["phase"], "Failed");
+    assert_eq!(seen["containerStatuses"][0]["state"]["terminated"]["exitCode"], 143);
+    let revision = pods.get("p").await.unwrap().resource_version();
+    pass(60.0).await;
+    assert_eq!(pods.get("p").await.unwrap().resource_version(), revision, "nothing is written again and again");
+    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    pods.patch("p", &PatchParams::default(), &free).await.unwrap();
+    pass(1.0).await;
+    assert_eq!(phase(&client, "p").await, "gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_force_deleted_pod_leaves_its_room_and_its_name_at_once() {
+    let server = server();
+    let client = server.client();
+    let _kubelets = kubelets(&server, 1);
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let whole = json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "4"}}}]}});
+    make(&client, "p", &whole).await;
+    pass(3.0).await;
+    pods.delete("p", &DeleteParams::default().grace_period(0)).await.unwrap();
+    let second = make(&client, "p", &whole).await;
+    pass(3.0).await;
+    let now = pods.get("p").await.unwrap();
+    assert_eq!((now.uid(), now.status.unwrap().phase.unwrap()), (second.uid(), "Running".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_kubelet_does_nothing_and_takes_up_what_the_api_shows() {
+    let server = server();
+    let client = server.client();
+    let kubelets = kubelets(&server, 2);
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    for name in ["stays", "forced", "deleted"] {
+        make(&client, name, &json!({})).await;
+    }
+    make(&client, "ends", &annotated(&[("run-seconds", "30")])).await;
+    pass(3.0).await;
+    kubelets.kill("n-0").await.unwrap();
+    assert_eq!(kubelets.kill("n-9").await.unwrap_err().to_string(), "no kubelet runs for a node \"n-9\"");
+    let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
+    let renewed = leases.get("n-0").await.unwrap().resource_version();
+    pods.delete("forced", &DeleteParams::default().grace_period(0)).await.unwrap();
+    pods.delete("deleted", &DeleteParams::default()).await.unwrap();
+    let stays = pods.get("stays").await.unwrap();
+    pass(60.0).await;
+    assert_eq!(leases.get("n-0").await.unwrap().resource_version(), renewed);
+    assert_eq!(phase(&client, "deleted").await, "Running");
+    assert_eq!(phase(&client, "ends").await, "Running");
+    make(&client, "new", &json!({})).await;
+    pass(5.0).await;
+    assert_eq!(phase(&client, "new").await, "Pending");
+    kubelets.revive("n-0").await.unwrap();
+    pass(3.0).await;
+    assert_eq!(pods.get("stays").await.unwrap().resource_version(), stays.resource_version(), "it just runs on");
+    assert_eq!(phase(&client, "deleted").await, "gone");
+    assert_eq!(phase(&client, "ends").await, "Succeeded");
+    assert_eq!(phase(&client, "new").await, "Running");
+    assert_ne!(leases.get("n-0").await.unwrap().resource_version(), renewed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cut_watch_loses_nothing() {
+    let server = server();
+    let client = server.client();
+    let _kubelets = kubelets(&server, 1);
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    make(&client, "before", &json!({})).await;
+    pass(3.0).await;
+    // Everything that happens in this moment is forgotten before the watch can read it.
+    for round in 0..5 {
+        make(&client, &format!("during-{round}"), &json!({"spec": {"containers": [{"name": "c", "image": "i"}]}}))
+            .await;
+    }
+    pods.delete("before", &DeleteParams::default().grace_period(0)).await.unwrap();
+    server.compact();
+    pass(120.0).await;
+    for round in 0..5 {
+        assert_eq!(phase(&client, &format!("during-{round}")).await, "Running");
+    }
+    let whole = json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "4"}}}]}});
+    make(&client, "after", &whole).await;
+    pass(3.0).await;
+    assert_eq!(phase(&client, "after").await, "Running", "the room of the lost pod is free");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_set_of_kubelets_continues_where_the_first_ended() {
+    let server = server();
+    let client = server.client();
+    let first = kubelets(&server, 1);
+    make(
+        &client,
+        "old",
+        &json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}]}}),
+    )
+    .await;
+    pass(3.0).await;
+    drop(first);
+    // The name comes first in the list, and still the pod that runs is not driven out by it.
+    make(
+        &client,
+        "a-new",
+        &json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "2"}}}]}}),
+    )
+    .await;
+    pass(1.0).await;
+    let _second = kubelets(&server, 1);
+    pass(3.0).await;
+    assert_eq!(phase(&client, "old").await, "Running");
+    assert_eq!(status(&client, "a-new").await["reason"], "OutOfcpu");
+}
+
+/// Prints what it costs; how long it takes is not asserted.
+async fn thousand_nodes(minutes: u32) {
+    let server = server();
+    let began = std::time::Instant::now();
+    let _kubelets = kubelets(&server, 1000);
+    pass(1.0).await;
+    let nodes: Api<Node> = Api::all(server.client());
+    assert_eq!(nodes.list(&ListParams::default()).await.unwrap().items.len(), 1000);
+    println!("1000 nodes registered: {:?}", began.elapsed());
+    let (began, revision) = (std::time::Instant::now(), server.revision());
+    pass(60.0 * f64::from(minutes)).await;
+    let writes = server.revision() - revision;
+    assert!(writes >= u64::from(minutes) * 6000, "{writes}");
+    println!("{minutes} virtual minutes of 1000 nodes: {:?}, {writes} writes", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_nodes_for_two_minutes() {
+    thousand_nodes(2).await;
+}
+
+#[tokio::test(start_paused = true)]
+#[ignore = "minutes without optimisation"]
+async fn a_thousand_nodes_for_an_hour() {
+    thousand_nodes(60).await;
+}
