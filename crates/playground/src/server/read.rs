@@ -126,28 +126,33 @@ pub(crate) fn select(
     not_newer_than_now(state, revision)?;
     let everywhere = selection.namespace().is_none();
     let inside = |object: &Arc<Object>| page.as_ref().is_none_or(|page| page.holds(&object.key, everywhere));
-    let mut found: Vec<Arc<Object>> = if state.store.is_unchanged_since(kind.table, revision) {
-        state.store.list(kind.table, selection.namespace()).filter(|object| inside(object)).cloned().collect()
+    let past = if state.store.is_unchanged_since(kind.table, revision) {
+        None
     } else {
-        let past = state.store.list_at(kind.table, revision).map_err(|_| too_old(page.as_ref()))?;
-        past.into_values().filter(|object| selection.is_in_namespace(object) && inside(object)).collect()
+        Some(state.store.list_at(kind.table, revision).map_err(|_| too_old(page.as_ref()))?)
     };
+    let all = || -> Box<dyn Iterator<Item = &Arc<Object>>> {
+        match &past {
+            Some(past) => Box::new(past.values().filter(|object| selection.is_in_namespace(object))),
+            None => Box::new(state.store.list(kind.table, selection.namespace())),
+        }
+    };
+    let mut found: Vec<Arc<Object>> =
+        all().filter(|object| inside(object) && selection.matches(object)).cloned().collect();
     let mut metadata = Map::new();
     metadata.insert("resourceVersion".to_owned(), json!(revision.to_string()));
-    let last = found.last().map(|object| object.key.clone());
-    let count = found.len();
-    found.retain(|object| selection.matches(object));
     if let Some(limit) = options.limit
         && found.len() >= limit
         && !selection.is_one()
     {
+        let rest = found.len() - limit;
         found.truncate(limit);
         // Whether what is left matches is seen only by who asks for it.
         let end = found.last().map(|object| object.key.clone());
-        if let Some(end) = end.filter(|end| Some(end) != last.as_ref()) {
+        if let Some(end) = end.filter(|end| rest > 0 || all().any(|object| object.key > *end)) {
             metadata.insert("continue".to_owned(), json!(Page::after(revision, &end, everywhere).token()));
             if selection.is_everything() {
-                metadata.insert("remainingItemCount".to_owned(), json!(count - limit));
+                metadata.insert("remainingItemCount".to_owned(), json!(rest));
             }
         }
     }

@@ -30,11 +30,14 @@ impl Key {
 /// The order of texts `namespace/name`, in which the real server lists: `a-b/x` comes before `a/x`.
 impl Ord for Key {
     fn cmp(&self, other: &Key) -> Ordering {
-        let text = |key: &Key| {
+        fn text(key: &Key) -> impl Iterator<Item = u8> {
             let slash = if key.namespace.is_empty() { None } else { Some(b'/') };
-            key.namespace.bytes().chain(slash).chain(key.name.bytes()).collect::<Vec<u8>>()
-        };
-        if self.namespace == other.namespace { self.name.cmp(&other.name) } else { text(self).cmp(&text(other)) }
+            key.namespace.bytes().chain(slash).chain(key.name.bytes())
+        }
+        if self.namespace == other.namespace {
+            return self.name.cmp(&other.name);
+        }
+        text(self).cmp(text(other))
     }
 }
 
