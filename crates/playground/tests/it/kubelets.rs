@@ -365,6 +365,35 @@ async fn a_second_set_of_kubelets_continues_where_the_first_ended() {
     assert_eq!(status(&client, "a-new").await["reason"], "OutOfcpu");
 }
 
+#[tokio::test(start_paused = true)]
+async fn failing_requests_are_made_again() {
+    for seed in 0..5 {
+        let server = server();
+        let client = server.client();
+        let bad = crate::late::faulty_client(&server, Duration::from_millis(700), seed);
+        let clock = Clock::from(server.now());
+        let _kubelets = Kubelets::start(bad, &shape(2), KubeletSettings::default(), clock).expect("kubelets");
+        let pods: Api<Pod> = Api::default_namespaced(client.clone());
+        for name in ["a", "b", "c"] {
+            make(&client, name, &json!({})).await;
+        }
+        make(&client, "ends", &annotated(&[("run-seconds", "5")])).await;
+        pass(120.0).await;
+        for name in ["a", "b", "c"] {
+            assert_eq!(phase(&client, name).await, "Running", "seed {seed}");
+            pods.delete(name, &DeleteParams::default()).await.unwrap();
+        }
+        assert_eq!(phase(&client, "ends").await, "Succeeded", "seed {seed}");
+        pass(120.0).await;
+        assert_eq!(pods.list(&ListParams::default()).await.unwrap().items.len(), 1, "seed {seed}");
+        let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
+        for lease in leases.list(&ListParams::default()).await.unwrap() {
+            let age = server.now().duration_since(lease.spec.unwrap().renew_time.unwrap().0);
+            assert!(age.as_secs() < 40, "seed {seed}: {age}");
+        }
+    }
+}
+
 /// Prints what it costs; how long it takes is not asserted.
 async fn thousand_nodes(minutes: u32) {
     let server = server();
