@@ -122,6 +122,12 @@ impl Store {
         self.tables[table.0].changed.subscribe()
     }
 
+    /// Ends all watches of a table, after what they have not told yet.
+    pub(crate) fn end_watches(&mut self, table: TableId) {
+        // Who listened to the old sender learns that there will be nothing more.
+        self.tables[table.0].changed = watch::Sender::new(self.revision);
+    }
+
     /// Forgets what happened up to now: watches and lists from before start with 410.
     pub(crate) fn compact(&mut self) {
         let revision = self.revision;
