@@ -289,6 +289,9 @@ async fn a_dead_kubelet_does_nothing_and_takes_up_what_the_api_shows() {
         make(&client, name, &json!({})).await;
     }
     make(&client, "ends", &annotated(&[("run-seconds", "30")])).await;
+    let slow = json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "0"}}}]},
+                      "metadata": {"annotations": {"playground.muster.dev/start-seconds": "30"}}});
+    make(&client, "starting", &slow).await;
     pass(3.0).await;
     kubelets.kill("n-0").await.unwrap();
     assert_eq!(kubelets.kill("n-9").await.unwrap_err().to_string(), "no kubelet runs for a node \"n-9\"");
@@ -310,6 +313,7 @@ async fn a_dead_kubelet_does_nothing_and_takes_up_what_the_api_shows() {
     assert_eq!(phase(&client, "deleted").await, "gone");
     assert_eq!(phase(&client, "ends").await, "Succeeded");
     assert_eq!(phase(&client, "new").await, "Running");
+    assert_eq!(phase(&client, "starting").await, "Pending", "what it had begun is begun again");
     assert_ne!(leases.get("n-0").await.unwrap().resource_version(), renewed);
 }
 
