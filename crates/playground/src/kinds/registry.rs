@@ -88,9 +88,12 @@ impl Registry {
         }
     }
 
-    /// Stops serving a resource.
-    pub(crate) fn undefine(&mut self, group: &str, plural: &str) {
+    /// Stops serving a resource. Answers with its table, if it was served.
+    pub(crate) fn undefine(&mut self, group: &str, plural: &str) -> Option<TableId> {
+        let count = self.kinds.len();
         self.kinds.retain(|(of_group, _, of_plural), _| **of_group != *group || **of_plural != *plural);
+        let was_served = self.kinds.len() < count;
+        was_served.then(|| self.tables.get(&(group.into(), plural.into())).copied()).flatten()
     }
 
     /// The kind of a path.

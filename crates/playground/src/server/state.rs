@@ -49,7 +49,9 @@ impl State {
     pub(crate) fn erase(&mut self, kind: &Kind, last: Value) -> Arc<Object> {
         if is_definition(kind) {
             let text = |path: &str| last.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
-            self.registry.undefine(&text("/spec/group"), &text("/spec/names/plural"));
+            if let Some(table) = self.registry.undefine(&text("/spec/group"), &text("/spec/names/plural")) {
+                self.store.end_watches(table);
+            }
         }
         let gone = self.store.remove(kind.table, last, &kind.fields());
         after_erase(self, kind, &gone);

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 pub(crate) use log::{Change, TooOld};
-pub(crate) use object::{Key, Object};
+pub(crate) use object::{Key, Object, field_text};
 
 use log::Log;
 
@@ -115,6 +115,13 @@ impl Store {
     /// The changes of a table after `revision` for somebody who has read up to it, at most `most`.
     pub(crate) fn since(&self, table: TableId, revision: u64, most: usize) -> Result<Vec<Change>, TooOld> {
         self.tables[table.0].log.since(revision, most)
+    }
+
+    /// Ends the watches of a table, after what has happened to it so far.
+    pub(crate) fn end_watches(&mut self, table: TableId) {
+        let changed = &mut self.tables[table.0].changed;
+        let last = *changed.borrow();
+        *changed = watch::Sender::new(last);
     }
 
     /// Tells of every later change of a table.
