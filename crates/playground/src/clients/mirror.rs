@@ -6,12 +6,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use kube::api::Api;
+use kube::runtime::utils::Backoff;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+
+/// What client-go waits as well, without its chance.
+const WAIT_MIN: Duration = Duration::from_millis(800);
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Namespace and name; the namespace is empty where there is none.
 pub(crate) type Key = (String, String);
@@ -30,7 +36,29 @@ where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     // A failure says nothing that the next list does not say better.
-    Box::pin(watcher(api, config).default_backoff().filter_map(|event| std::future::ready(event.ok())))
+    Box::pin(watcher(api, config).backoff(Patience::default()).filter_map(|event| std::future::ready(event.ok())))
+}
+
+/// How long a failed watch waits: longer each time, and never by chance, so that a seed replays.
+#[derive(Debug, Default)]
+struct Patience {
+    failures: u32,
+}
+
+impl Iterator for Patience {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let wait = WAIT_MIN.saturating_mul(1 << self.failures.min(16)).min(WAIT_MAX);
+        self.failures += 1;
+        Some(wait)
+    }
+}
+
+impl Backoff for Patience {
+    fn reset(&mut self) {
+        self.failures = 0;
+    }
 }
 
 /// What became of one object.

@@ -1,8 +1,11 @@
 //! Garbage collection: dependents follow their owners, in the background, before them, or not at all.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::{Chore, kind_of, release_finalizer};
+use crate::kinds::Kind;
 use crate::server::delete::{FOREGROUND, ORPHAN, remove};
 use crate::server::query::{DeleteOptions, Propagation};
 use crate::server::state::State;
@@ -11,7 +14,7 @@ use crate::store::Object;
 /// Looks at one object: at its dependents if it is going, at its owners if it is not.
 pub(super) fn collect(state: &mut State, uid: &str) {
     let Some((table, object)) = state.store.find(uid) else { return };
-    let object = std::sync::Arc::clone(object);
+    let object = Arc::clone(object);
     let Some(kind) = kind_of(state, table) else { return };
     if object.deleting {
         if object.has_finalizer(ORPHAN) {
@@ -30,10 +33,30 @@ pub(super) fn collect(state: &mut State, uid: &str) {
         Verdict::Forget(owners) => forget(state, table, &object, &owners),
         Verdict::Delete(policy) => {
             let options = DeleteOptions { propagation: policy, ..DeleteOptions::default() };
+            let object = match policy {
+                Some(Propagation::Foreground) => unblocked(state, &kind, object),
+                _ => object,
+            };
             // Nothing is in the way under the lock: the object was read in this step.
             let _ = remove(state, &kind, &object, &options);
         }
     }
+}
+
+/// An object that waits for its dependents while one of them waits for it would wait for ever. It no longer
+/// blocks its owners then.
+fn unblocked(state: &mut State, kind: &Kind, object: Arc<Object>) -> Arc<Object> {
+    let mut dependents = state.store.dependents(&object.uid);
+    let in_circle = dependents.any(|(_, dependent)| dependent.deleting && dependent.has_finalizer(FOREGROUND));
+    drop(dependents);
+    if !in_circle || !object.owners.iter().any(|owner| owner.blocks) {
+        return object;
+    }
+    let mut value = object.value();
+    for owner in value["metadata"]["ownerReferences"].as_array_mut().into_iter().flatten() {
+        owner["blockOwnerDeletion"] = json!(false);
+    }
+    state.write(kind, value)
 }
 
 enum Verdict {
@@ -65,12 +88,16 @@ fn judge(state: &State, object: &Object) -> Verdict {
         dangling.append(&mut waiting);
         return Verdict::Forget(dangling);
     }
-    let has_dependents = state.store.dependents(&object.uid).next().is_some();
-    Verdict::Delete(if !waiting.is_empty() && has_dependents { Some(Propagation::Foreground) } else { None })
+    if !waiting.is_empty() && state.store.dependents(&object.uid).next().is_some() {
+        return Verdict::Delete(Some(Propagation::Foreground));
+    }
+    // What the object says itself, else in the background: what its kind does for clients counts for them only.
+    let says = object.has_finalizer(ORPHAN) || object.has_finalizer(FOREGROUND);
+    Verdict::Delete(if says { None } else { Some(Propagation::Background) })
 }
 
 /// An owner in foreground deletion goes when none that blocks it is left.
-fn wait_for_dependents(state: &mut State, kind: &crate::kinds::Kind, owner: &Object) {
+fn wait_for_dependents(state: &mut State, kind: &Kind, owner: &Object) {
     let dependents: Vec<(Box<str>, bool, bool)> = state
         .store
         .dependents(&owner.uid)
@@ -87,8 +114,7 @@ fn wait_for_dependents(state: &mut State, kind: &crate::kinds::Kind, owner: &Obj
 }
 
 fn orphan_dependents(state: &mut State, uid: &str) {
-    let dependents: Vec<_> =
-        state.store.dependents(uid).map(|(table, object)| (table, std::sync::Arc::clone(object))).collect();
+    let dependents: Vec<_> = state.store.dependents(uid).map(|(table, object)| (table, Arc::clone(object))).collect();
     for (table, object) in dependents {
         forget(state, table, &object, &[uid.into()]);
     }

@@ -10,13 +10,15 @@ mod garbage;
 mod groups;
 mod namespaces;
 
+use std::sync::Arc;
+
 pub(crate) use definitions::CLEANUP;
 use serde_json::Value;
 
 use crate::kinds::Kind;
 use crate::server::delete::{FOREGROUND, ORPHAN};
 use crate::server::state::State;
-use crate::store::{Object, TableId};
+use crate::store::{Key, Object, TableId};
 
 /// Something to look after.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,6 +62,15 @@ pub(crate) fn after_write(state: &mut State, kind: &Kind, value: &Value) {
     let collects = deleting && finalizers.into_iter().any(|finalizer| finalizer == FOREGROUND || finalizer == ORPHAN);
     if owned_by_nobody || collects {
         state.chores.insert(Chore::Collect(text("uid").into()));
+    }
+    // An owner may wait for an object that no longer holds it.
+    let key = Key::new(text("namespace"), text("name"));
+    let before = state.store.get(kind.table, &key).cloned();
+    for owner in before.iter().flat_map(|before| &before.owners) {
+        let waits = |(_, owner): (TableId, &Arc<Object>)| owner.deleting && owner.has_finalizer(FOREGROUND);
+        if state.store.find(&owner.uid).is_some_and(waits) {
+            state.chores.insert(Chore::Collect(owner.uid.clone()));
+        }
     }
     match (&*kind.group, &*kind.plural) {
         ("", "namespaces") if deleting => drop(state.chores.insert(Chore::Empty(text("name").into()))),
@@ -112,7 +123,7 @@ fn release_finalizer(state: &mut State, kind: &Kind, object: &Object, finalizer:
     let left: Vec<Value> =
         object.finalizers.iter().filter(|name| ***name != *finalizer).map(|name| (**name).into()).collect();
     let grace = metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or_default();
-    let done = left.is_empty() && object.deleting && grace == 0;
+    let done = left.is_empty() && object.deleting && grace == 0 && !has_contents(kind, object);
     if left.is_empty() {
         metadata.remove("finalizers");
     } else {
@@ -126,7 +137,12 @@ fn release_finalizer(state: &mut State, kind: &Kind, object: &Object, finalizer:
     };
 }
 
+/// Whether it is a namespace that has not been emptied; `namespaces` lets it go.
+fn has_contents(kind: &Kind, object: &Object) -> bool {
+    is(kind, "", "namespaces") && object.value()["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty())
+}
+
 /// The kind that stores the objects of a table.
-fn kind_of(state: &State, table: TableId) -> Option<std::sync::Arc<Kind>> {
+fn kind_of(state: &State, table: TableId) -> Option<Arc<Kind>> {
     state.registry.of_table(table).cloned()
 }

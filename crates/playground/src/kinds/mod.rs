@@ -53,7 +53,7 @@ pub(crate) use pod::{is_bound, is_finished, is_ready, phase};
 pub(crate) use pod_defaults::tolerate_lost_nodes;
 pub(crate) use priority_class::SYSTEM_CLASSES;
 pub(crate) use registry::Registry;
-pub(crate) use retype::Unreadable;
+pub(crate) use retype::{Unreadable, retype};
 pub(crate) use runtime_class::apply as apply_runtime_class;
 
 /// How objects of a kind are read, completed and checked.
@@ -349,7 +349,7 @@ impl Kind {
 /// One more change of the spec.
 pub(crate) fn count_generation(value: &mut Value) {
     let generation = value["metadata"]["generation"].as_i64().unwrap_or_default();
-    value["metadata"]["generation"] = (generation + 1).into();
+    value["metadata"]["generation"] = generation.saturating_add(1).into();
 }
 
 /// Puts a value where there is none.

@@ -92,12 +92,14 @@ impl Registry {
         }
     }
 
-    /// Stops serving a resource. Answers with its table, which stays.
+    /// Stops serving a resource. Answers with its table, if it was served.
     pub(crate) fn undefine(&mut self, group: &str, plural: &str) -> Option<TableId> {
+        let count = self.kinds.len();
         self.kinds.retain(|(of_group, _, of_plural), kind| {
             **of_group != *group || **of_plural != *plural || matches!(kind.rules, Rules::Builtin(_))
         });
-        self.tables.get(&(group.into(), plural.into())).copied()
+        let was_served = self.kinds.len() < count;
+        was_served.then(|| self.tables.get(&(group.into(), plural.into())).copied()).flatten()
     }
 
     /// The kind of a path.

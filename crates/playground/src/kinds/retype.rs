@@ -40,12 +40,35 @@ pub(crate) fn require_micro_times(value: &Value, pointers: &[&str]) -> Result<()
 
 /// The paths of fields in `written` that are not in `read`. A null was never anything.
 pub(crate) fn dropped(written: &Value, read: &Value) -> Vec<String> {
-    let mut paths = Vec::new();
+    let mut paths = Paths::default();
     note_dropped(written, read, &mut String::new(), &mut paths);
-    paths
+    paths.into_vec()
 }
 
-fn note_dropped(written: &Value, read: &Value, path: &mut String, paths: &mut Vec<String>) {
+/// Paths that are told to clients. Below a very long name every path is long: beyond a bound no more are noted.
+#[derive(Debug, Default)]
+pub(crate) struct Paths {
+    noted: Vec<String>,
+    size: usize,
+}
+
+impl Paths {
+    /// The most bytes of all paths; those of a body that has no such names are fewer.
+    const SIZE_MAX: usize = 16 * 1024 * 1024;
+
+    pub(crate) fn note(&mut self, path: &str) {
+        if self.size <= Self::SIZE_MAX {
+            self.size += path.len();
+            self.noted.push(path.to_owned());
+        }
+    }
+
+    pub(crate) fn into_vec(self) -> Vec<String> {
+        self.noted
+    }
+}
+
+fn note_dropped(written: &Value, read: &Value, path: &mut String, paths: &mut Paths) {
     let length = path.len();
     match (written, read) {
         (Value::Object(written), Value::Object(read)) => {
@@ -56,7 +79,7 @@ fn note_dropped(written: &Value, read: &Value, path: &mut String, paths: &mut Ve
                 path.push_str(key);
                 match read.get(key) {
                     Some(kept) => note_dropped(value, kept, path, paths),
-                    None => paths.push(path.clone()),
+                    None => paths.note(path),
                 }
                 path.truncate(length);
             }

@@ -1,5 +1,6 @@
 //! Binding: a pod gets its node, once.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::admission;
@@ -9,7 +10,7 @@ use super::failure::{About, Failure};
 use super::query::{Query, UnknownFields, Write, WriteOptions};
 use super::request::Target;
 use super::state::State;
-use crate::kinds::{Kind, NameRule, is_bound};
+use crate::kinds::{Kind, NameRule, is_bound, retype};
 use crate::schema::FieldError;
 
 const BINDING: About<'static> = About { group: "", resource: "pods/binding" };
@@ -51,6 +52,12 @@ pub(crate) fn bind(
 
 fn read(state: &State, bytes: &[u8], unknown: UnknownFields) -> Result<Value, Failure> {
     let (binding, _) = body::read_part(&state.registry, bytes, &[("", "v1")], "Binding")?;
+    if !binding["metadata"].is_null() {
+        retype::<ObjectMeta>(binding["metadata"].clone()).map_err(|error| {
+            let why = format!("metadata.{}: {}", error.field, error.why);
+            Failure::bad_request(format!("Binding in version \"v1\" cannot be handled as a Binding: {why}"))
+        })?;
+    }
     // Unknown fields of a binding decide nothing; they are refused only on demand.
     let known = ["apiVersion", "kind", "metadata", "target"];
     let strange =

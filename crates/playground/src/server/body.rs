@@ -50,7 +50,7 @@ pub(crate) fn read(registry: &Registry, kind: &Kind, bytes: &[u8], unknown: Unkn
     let (value, mut problems) = read_value(kind, value, &twice).map_err(|why| unreadable(kind, &why))?;
     if problems.len() > 1 && unknown != UnknownFields::Ignore {
         let order = order(bytes);
-        problems.sort_by_cached_key(|problem| order.iter().position(|path| *path == problem.path));
+        problems.sort_by_key(|problem| order.get(&problem.path));
     }
     let warnings =
         unknown.judge(problems.iter().map(Problem::to_string).collect()).map_err(|why| unreadable(kind, &why))?;

@@ -1,5 +1,7 @@
 //! Create: one road for all kinds.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::admission;
@@ -13,6 +15,8 @@ use crate::kinds::{Kind, NameRule};
 
 /// The longest name that a suffix can be put behind.
 const GENERATED_PREFIX_MAX: usize = 58;
+/// How often a generated name is drawn before one that is taken is refused.
+const DRAWS_MAX: usize = 8;
 
 /// Creates an object from a request's body.
 pub(crate) fn create(
@@ -42,7 +46,7 @@ pub(crate) fn insert(
     dry_run: bool,
 ) -> Result<Answer, Failure> {
     place(kind, target, &mut value)?;
-    name(state, &mut value);
+    name(state, kind, target, &mut value);
     stamp(state, &mut value);
     kind.complete(&mut value);
     admission::on_create(state, kind, target, &mut value)?;
@@ -81,13 +85,20 @@ pub(crate) fn place(kind: &Kind, target: &Target, value: &mut Value) -> Result<(
     Ok(())
 }
 
-fn name(state: &mut State, value: &mut Value) {
+fn name(state: &mut State, kind: &Kind, target: &Target, value: &mut Value) {
     let metadata = &value["metadata"];
     let prefix = metadata["generateName"].as_str().unwrap_or_default().to_owned();
     if metadata["name"].as_str().unwrap_or_default().is_empty() && !prefix.is_empty() {
         let cut = (0..=prefix.len().min(GENERATED_PREFIX_MAX)).rev().find(|end| prefix.is_char_boundary(*end));
-        let suffix = state.random.name_suffix();
-        value["metadata"]["name"] = json!(format!("{}{suffix}", &prefix[..cut.unwrap_or_default()]));
+        let prefix = &prefix[..cut.unwrap_or_default()];
+        let mut drawn = String::new();
+        for _ in 0..DRAWS_MAX {
+            drawn = format!("{prefix}{}", state.random.name_suffix());
+            if state.get(kind, &target.namespace, &drawn).is_none() {
+                break;
+            }
+        }
+        value["metadata"]["name"] = json!(drawn);
     }
 }
 
@@ -105,15 +116,14 @@ fn forget_revision(value: &mut Value) -> Result<(), Failure> {
 /// Strikes out owners that are named twice. Answers with a warning about them.
 pub(crate) fn name_owners_once(value: &mut Value) -> Option<String> {
     let owners = value["metadata"]["ownerReferences"].as_array_mut()?;
-    let (mut once, mut twice) = (Vec::new(), Vec::new());
-    for owner in owners.drain(..) {
-        if once.contains(&owner) {
+    let (mut seen, mut twice) = (BTreeSet::new(), Vec::new());
+    owners.retain(|owner| {
+        let is_first = seen.insert(owner.to_string());
+        if !is_first {
             twice.push(owner["uid"].as_str().unwrap_or_default().to_owned());
-        } else {
-            once.push(owner);
         }
-    }
-    *owners = once;
+        is_first
+    });
     (!twice.is_empty()).then(|| {
         format!(
             ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",

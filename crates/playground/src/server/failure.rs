@@ -3,6 +3,7 @@
 //! Invariant: every one has the code, reason and message that clients act on.
 //! It must not know how a request came to fail.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use serde_json::{Map, Value, json};
@@ -142,13 +143,9 @@ impl Failure {
     /// Rules of the kind are broken. `about` names the kind, not the resource.
     pub(crate) fn invalid(about: About<'_>, name: &str, errors: &[FieldError]) -> Self {
         // The real server names each text once.
-        let mut texts: Vec<String> = Vec::new();
-        for error in errors {
-            let text = error.to_string();
-            if !texts.contains(&text) {
-                texts.push(text);
-            }
-        }
+        let mut told = BTreeSet::new();
+        let texts = errors.iter().map(ToString::to_string).filter(|text| told.insert(text.clone()));
+        let texts: Vec<String> = texts.collect();
         let all = if let [only] = &*texts { only.clone() } else { format!("[{}]", texts.join(", ")) };
         let failure = Self::new(422, "Invalid", format!("{} {} is invalid: {all}", about.qualified(), quoted(name)));
         let failure = failure.about(about, name);

@@ -6,6 +6,8 @@
 
 use serde_json::{Map, Value};
 
+use super::json_syntax::DEPTH_MAX;
+
 /// A patch that does not fit the document. The real server does not say why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DoesNotApply;
@@ -51,26 +53,35 @@ pub(crate) fn unknown_fields(patch: &Value) -> Vec<String> {
     unknown
 }
 
+/// The most bytes that all copies of one patch make.
+const COPIED_MAX: usize = 3 * 1024 * 1024;
+
 /// Applies a patch that can be read. The document is of no use if it fails.
 pub(crate) fn apply(document: &mut Value, patch: &Value) -> Result<(), DoesNotApply> {
-    patch.as_array().into_iter().flatten().try_for_each(|operation| apply_one(document, operation))
+    let mut left = COPIED_MAX;
+    patch.as_array().into_iter().flatten().try_for_each(|operation| apply_one(document, operation, &mut left))
 }
 
-fn apply_one(document: &mut Value, operation: &Value) -> Result<(), DoesNotApply> {
+/// `left` is how much may still be copied.
+fn apply_one(document: &mut Value, operation: &Value, left: &mut usize) -> Result<(), DoesNotApply> {
     let place = |field: &str| operation[field].as_str().ok_or(DoesNotApply);
     let value = || operation.get("value").cloned().unwrap_or_default();
     match operation["op"].as_str() {
-        Some("add") => find(document, place("path")?)?.add(value()),
+        Some("add") => {
+            let added = value();
+            find(document, not_too_deep(place("path")?, &added)?)?.add(added)
+        }
         Some("remove") => find(document, place("path")?)?.remove().map(drop),
         Some("replace") => replace(document, place("path")?, value()),
         Some("test") => test(document, place("path")?, &value()),
         Some("move") => {
             let moved = find(document, place("from")?)?.remove()?;
-            find(document, place("path")?)?.add(moved)
+            find(document, not_too_deep(place("path")?, &moved)?)?.add(moved)
         }
         Some("copy") => {
-            let copied = find(document, place("from")?)?.get()?.unwrap_or_default();
-            find(document, place("path")?)?.add(copied)
+            let copied = find(document, place("from")?)?.get()?.cloned().unwrap_or_default();
+            *left = left.checked_sub(copied.to_string().len()).ok_or(DoesNotApply)?;
+            find(document, not_too_deep(place("path")?, &copied)?)?.add(copied)
         }
         _ => Err(DoesNotApply),
     }
@@ -84,12 +95,25 @@ fn replace(document: &mut Value, path: &str, value: Value) -> Result<(), DoesNot
         *document = value;
         return Ok(());
     }
-    find(document, path)?.set(value)
+    find(document, not_too_deep(path, &value)?)?.set(value)
+}
+
+/// The path, if what is put there does not make the document deeper than a body may be: what reads it later recurses.
+fn not_too_deep<'a>(path: &'a str, value: &Value) -> Result<&'a str, DoesNotApply> {
+    fn depth(value: &Value) -> usize {
+        match value {
+            Value::Array(entries) => 1 + entries.iter().map(depth).max().unwrap_or_default(),
+            Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or_default(),
+            _ => 0,
+        }
+    }
+    let above = path.bytes().filter(|byte| *byte == b'/').count();
+    if above + depth(value) > DEPTH_MAX { Err(DoesNotApply) } else { Ok(path) }
 }
 
 fn test(document: &mut Value, path: &str, value: &Value) -> Result<(), DoesNotApply> {
-    let found = if path.is_empty() { Some(document.clone()) } else { find(document, path)?.get()? };
-    if found.unwrap_or_default() == *value { Ok(()) } else { Err(DoesNotApply) }
+    let found = if path.is_empty() { Some(&*document) } else { find(document, path)?.get()? };
+    if found.unwrap_or(&Value::Null) == value { Ok(()) } else { Err(DoesNotApply) }
 }
 
 /// A place in a document: what holds it, and its name there.
@@ -128,12 +152,12 @@ fn index(text: &str, length: usize) -> Result<usize, DoesNotApply> {
     usize::try_from(counted).ok().filter(|index| *index < length).ok_or(DoesNotApply)
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
     /// What is there; fields that are not there are nothing, entries must be there.
-    fn get(self) -> Result<Option<Value>, DoesNotApply> {
+    fn get(self) -> Result<Option<&'a Value>, DoesNotApply> {
         match self {
-            Place::Field(fields, key) => Ok(fields.get(&key).cloned()),
-            Place::Entry(entries, key) => index(&key, entries.len()).map(|index| Some(entries[index].clone())),
+            Place::Field(fields, key) => Ok(fields.get(&key)),
+            Place::Entry(entries, key) => index(&key, entries.len()).map(|index| entries.get(index)),
         }
     }
 

@@ -6,7 +6,7 @@
 use crate::schema::go_text::quoted;
 
 /// How deep values may nest; what reads them later recurses. The real server goes to 10 000.
-const DEPTH_MAX: usize = 127;
+pub(crate) const DEPTH_MAX: usize = 127;
 const END: &str = "unexpected end of JSON input";
 
 /// What may come next.

@@ -3,7 +3,8 @@
 //! Invariant: whatever the bytes are, the answer is a value or why there is none, and depth is bounded.
 //! It must not know what the text is for.
 
-use std::fmt;
+use std::collections::HashMap;
+use std::fmt::{self, Write as _};
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -12,13 +13,15 @@ use super::json_syntax;
 
 /// The most fields that are told about.
 const NOTED_MAX: usize = 50;
+/// The longest path whose place is noted; without a bound one long name costs as much for each field below it.
+const ORDERED_LENGTH_MAX: usize = 512;
 
 /// Parses JSON, and tells which fields were there twice. Bytes that are no text are replaced, as Go does.
 pub(crate) fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), String> {
     let text = String::from_utf8_lossy(bytes);
     let mut notes = Notes::default();
     let mut reader = serde_json::Deserializer::from_str(&text);
-    let read = Noting { path: String::new(), notes: &mut notes }.deserialize(&mut reader);
+    let read = Noting { notes: &mut notes }.deserialize(&mut reader);
     match read.and_then(|value| reader.end().map(|()| value)) {
         Ok(value) => Ok((value, notes.twice)),
         Err(error) => match (json_syntax::refusal(text.as_bytes()), json_syntax::without_lone_surrogates(&text)) {
@@ -29,27 +32,28 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), String> {
     }
 }
 
-/// The paths of all fields, in the order in which they stand in the text.
-pub(crate) fn order(bytes: &[u8]) -> Vec<String> {
+/// The places of all fields in the text, by their paths, except for very long ones.
+pub(crate) fn order(bytes: &[u8]) -> HashMap<String, usize> {
     let text = String::from_utf8_lossy(bytes);
-    let mut notes = Notes { all: Some(Vec::new()), ..Notes::default() };
+    let mut notes = Notes { all: Some(HashMap::new()), ..Notes::default() };
     let mut reader = serde_json::Deserializer::from_str(&text);
     // Called on what was read before.
-    let _ = Noting { path: String::new(), notes: &mut notes }.deserialize(&mut reader);
+    let _ = Noting { notes: &mut notes }.deserialize(&mut reader);
     notes.all.unwrap_or_default()
 }
 
 /// What is noted while a text is read.
 #[derive(Default)]
 struct Notes {
+    /// Where the reader stands.
+    path: String,
     twice: Vec<String>,
-    /// All paths in their order, if somebody asks for them.
-    all: Option<Vec<String>>,
+    /// The first place of each path, if somebody asks for them.
+    all: Option<HashMap<String, usize>>,
 }
 
 /// Builds a value as serde_json does, and notes fields that come twice; the last one counts.
 struct Noting<'a> {
-    path: String,
     notes: &'a mut Notes,
 }
 
@@ -98,9 +102,13 @@ impl<'de> Visitor<'de> for Noting<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
+        let length = self.notes.path.len();
         loop {
-            let path = format!("{}[{}]", self.path, list.len());
-            match entries.next_element_seed(Noting { path, notes: self.notes })? {
+            // Writing into a string cannot fail.
+            let _ = write!(self.notes.path, "[{}]", list.len());
+            let entry = entries.next_element_seed(Noting { notes: self.notes })?;
+            self.notes.path.truncate(length);
+            match entry {
                 Some(entry) => list.push(entry),
                 None => return Ok(Value::Array(list)),
             }
@@ -110,14 +118,23 @@ impl<'de> Visitor<'de> for Noting<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
-            let path = if self.path.is_empty() { key.clone() } else { format!("{}.{key}", self.path) };
-            if fields.contains_key(&key) && self.notes.twice.len() < NOTED_MAX {
-                self.notes.twice.push(path.clone());
+            let Notes { path, twice, all } = &mut *self.notes;
+            let length = path.len();
+            if length > 0 {
+                path.push('.');
             }
-            if let Some(all) = &mut self.notes.all {
-                all.push(path.clone());
+            path.push_str(&key);
+            if fields.contains_key(&key) && twice.len() < NOTED_MAX {
+                twice.push(path.clone());
             }
-            let value = entries.next_value_seed(Noting { path, notes: self.notes })?;
+            if let Some(all) = all
+                && path.len() <= ORDERED_LENGTH_MAX
+            {
+                let place = all.len();
+                all.entry(path.clone()).or_insert(place);
+            }
+            let value = entries.next_value_seed(Noting { notes: self.notes })?;
+            self.notes.path.truncate(length);
             fields.insert(key, value);
         }
         Ok(Value::Object(fields))

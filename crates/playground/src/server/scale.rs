@@ -86,6 +86,10 @@ pub(crate) fn set(
     let (written, _) =
         json_text::parse(bytes).map_err(|error| Failure::bad_request(format!("error decoding Scale: {error}")))?;
     let mut scale = scale_of(kind, &old);
+    let is_part = |part: &Value| part.is_object() || part.is_null();
+    if !written.is_object() || !is_part(&written["metadata"]) || !is_part(&written["spec"]) {
+        return Err(Failure::bad_request("error decoding Scale: it, its metadata and its spec are objects"));
+    }
     if merge {
         json_patch::merge(&mut scale, &written);
     } else {

@@ -1,8 +1,8 @@
 //! Which objects of a collection are meant: a namespace, a name, labels and fields.
 
-use crate::kinds::Kind;
+use crate::kinds::{Kind, Rules};
 use crate::selectors::{FieldOperator, FieldQuery, FieldTerm, LabelQuery};
-use crate::store::Object;
+use crate::store::{Object, field_text};
 
 use super::failure::Failure;
 use super::query::ListOptions;
@@ -13,6 +13,8 @@ enum Field {
     Namespace,
     /// A place on the object's card.
     Card(usize),
+    /// A path in the object: a definition may choose other fields than when the object's card was written.
+    Path(String),
 }
 
 /// What a list or watch shows.
@@ -35,7 +37,10 @@ impl Selection {
             let field = match term.path.as_str() {
                 "metadata.name" => Field::Name,
                 "metadata.namespace" => Field::Namespace,
-                label => Field::Card(kind.field_index(label).ok_or_else(|| unknown(kind, label))?),
+                label => match (kind.field_index(label).ok_or_else(|| unknown(kind, label))?, &kind.rules) {
+                    (index, Rules::Builtin(_)) => Field::Card(index),
+                    (_, Rules::Custom(_)) => Field::Path(label.to_owned()),
+                },
             };
             fields.push((field, term.clone()));
         }
@@ -72,6 +77,7 @@ impl Selection {
                     Field::Name => &object.key.name,
                     Field::Namespace => &object.key.namespace,
                     Field::Card(index) => &object.fields[*index],
+                    Field::Path(path) => return term.matches(&field_text(&object.value(), path)),
                 })
             })
             && self.labels.matches(&object.labels)

@@ -49,8 +49,7 @@ impl State {
     pub(crate) fn erase(&mut self, kind: &Kind, last: Value) -> Arc<Object> {
         if is_definition(kind) {
             let text = |path: &str| last.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
-            let table = self.registry.undefine(&text("/spec/group"), &text("/spec/names/plural"));
-            if let Some(table) = table.filter(|table| self.registry.of_table(*table).is_none()) {
+            if let Some(table) = self.registry.undefine(&text("/spec/group"), &text("/spec/names/plural")) {
                 self.store.end_watches(table);
             }
         }

@@ -28,6 +28,8 @@ use crate::store::{Change, Object};
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// A watch without a time of its own ends after this long, and up to twice.
 const TIMEOUT_SECONDS_MIN: u64 = 1800;
+/// Longer ones count as this, a hundred years: no clock reaches the longest that can be written.
+const TIMEOUT_SECONDS_MAX: u64 = 3_155_760_000;
 /// The most changes that are read from the log at once.
 const BATCH: usize = 512;
 /// A piece of the stream is sent when it has this many bytes.
@@ -94,7 +96,7 @@ impl Watch {
             changed: state.store.subscribe(kind.table),
             bookmarks: options.bookmarks,
             next_bookmark: now + BOOKMARK_EVERY,
-            ends: now + Duration::from_secs(timeout),
+            ends: now + Duration::from_secs(timeout.min(TIMEOUT_SECONDS_MAX)),
             expired: refused.or(too_old
                 .map(|too_old| Failure::expired(format!("too old resource version: {seen} ({})", too_old.oldest)))),
             over: false,
@@ -114,6 +116,9 @@ impl Watch {
             return Some(chunk);
         }
         loop {
+            if Instant::now() >= self.ends {
+                return None;
+            }
             self.changed.mark_unchanged();
             let chunk = self.read_on();
             if !chunk.is_empty() {
@@ -170,14 +175,17 @@ impl Watch {
                     break;
                 }
             };
-            let Some(last) = changes.last() else {
+            if changes.is_empty() {
                 // Nothing of this table up to here was missed. A watch from the future stays there.
                 self.seen = self.seen.max(current);
                 break;
-            };
-            self.seen = last.revision;
+            }
             for change in &changes {
                 self.put_change(&mut chunk, change);
+                self.seen = change.revision;
+                if chunk.len() >= CHUNK_SIZE {
+                    break;
+                }
             }
         }
         chunk.freeze()

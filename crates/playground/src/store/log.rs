@@ -1,12 +1,15 @@
 //! What happened to one table, for watchers and for reading the past.
 //!
-//! A window of the latest changes is kept; what is older is compacted away. Invariants: revisions rise; every change
+//! A window of the latest changes is kept, bounded in number and bytes; what is older is compacted away. Invariants: revisions rise; every change
 //! after `dropped` is there; `compacted` is at least `dropped`. It must not know who reads it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::object::{Key, Object};
+
+/// The most bytes of objects that a table's past holds; big objects leave a shorter one.
+const SIZE_MAX: usize = 256 * 1024 * 1024;
 
 /// One change of one object.
 #[derive(Clone, Debug)]
@@ -30,6 +33,8 @@ pub(crate) struct TooOld {
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     changes: VecDeque<Change>,
+    /// The bytes of the objects in `changes`.
+    size: usize,
     /// The past up to here can no longer be asked for.
     compacted: u64,
     /// The newest change that is no longer here. Who has seen it can read on.
@@ -40,9 +45,12 @@ impl Log {
     /// Adds a change, and forgets the oldest ones beyond the window.
     pub(crate) fn push(&mut self, change: Change, window: usize) {
         debug_assert!(self.changes.back().is_none_or(|last| last.revision < change.revision));
+        self.size += change.now.text.len();
         self.changes.push_back(change);
-        while self.changes.len() > window {
-            self.dropped = self.changes.pop_front().map_or(self.dropped, |oldest| oldest.revision);
+        while self.changes.len() > window || (self.size > SIZE_MAX && self.changes.len() > 1) {
+            let Some(oldest) = self.changes.pop_front() else { break };
+            self.size -= oldest.now.text.len();
+            self.dropped = oldest.revision;
             self.compacted = self.compacted.max(self.dropped);
         }
     }
@@ -50,7 +58,10 @@ impl Log {
     /// Forgets everything up to `revision`.
     pub(crate) fn compact(&mut self, revision: u64) {
         let keep = self.changes.partition_point(|change| change.revision <= revision);
-        self.dropped = self.changes.drain(..keep).next_back().map_or(self.dropped, |newest| newest.revision);
+        for change in self.changes.drain(..keep) {
+            self.size -= change.now.text.len();
+            self.dropped = change.revision;
+        }
         self.compacted = self.compacted.max(revision);
     }
 

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 pub(crate) use log::{Change, TooOld};
-pub(crate) use object::{Key, Object};
+pub(crate) use object::{Key, Object, field_text};
 
 use log::Log;
 
@@ -117,15 +117,16 @@ impl Store {
         self.tables[table.0].log.since(revision, most)
     }
 
+    /// Ends the watches of a table, after what has happened to it so far.
+    pub(crate) fn end_watches(&mut self, table: TableId) {
+        let changed = &mut self.tables[table.0].changed;
+        let last = *changed.borrow();
+        *changed = watch::Sender::new(last);
+    }
+
     /// Tells of every later change of a table.
     pub(crate) fn subscribe(&self, table: TableId) -> watch::Receiver<u64> {
         self.tables[table.0].changed.subscribe()
-    }
-
-    /// Ends all watches of a table, after what they have not told yet.
-    pub(crate) fn end_watches(&mut self, table: TableId) {
-        // Who listened to the old sender learns that there will be nothing more.
-        self.tables[table.0].changed = watch::Sender::new(self.revision);
     }
 
     /// Forgets what happened up to now: watches and lists from before start with 410.

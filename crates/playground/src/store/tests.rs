@@ -63,3 +63,20 @@ fn owners_know_their_dependents() {
     assert_eq!(of(&store), [""; 0]);
     assert!(store.find("d").is_none() && store.find("o").is_some());
 }
+
+#[test]
+fn the_window_bounds_the_bytes_of_what_is_kept() {
+    let mut store = Store::new(10_000);
+    let table = store.add_table();
+    let mut log = Log::default();
+    let text = bytes::Bytes::from(vec![b'x'; 1024 * 1024]);
+    for revision in 2..1000 {
+        let small = Object::file(object("a", "", None), revision, &NO_FIELDS);
+        let now = Arc::new(Object { text: text.clone(), ..small });
+        log.push(Change { revision, before: None, now, gone: false }, 10_000);
+    }
+    store.tables[table.0].log = log;
+    assert!(store.since(table, 500, 1).is_err());
+    assert_eq!(store.since(table, 800, 1000).unwrap().len(), 199);
+    store.compact();
+}

@@ -125,7 +125,7 @@ async fn believe(seed: u64) -> (BTreeMap<String, String>, BTreeMap<String, Strin
             }
         }
     };
-    tokio::select! { () = writer => {}, () = reader => {} }
+    tokio::select! { biased; () = writer => {}, () = reader => {} }
     let real = truth.list(&kube::api::ListParams::default()).await.unwrap();
     let real = real.items.iter().map(|map| (map.metadata.name.clone().unwrap(), revision(map))).collect();
     (believed, real, faults.report())

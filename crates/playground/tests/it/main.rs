@@ -10,5 +10,6 @@ mod late;
 mod model;
 mod muster_kinds;
 mod normal;
+mod review;
 mod stories;
 mod watch_checker;

@@ -1,0 +1,332 @@
+//! What a hostile or unlucky client does to the server, found in a review: each test is a mistake that was there.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use futures::StreamExt;
+use http_body_util::BodyExt;
+use muster_playground::{Server, Settings};
+use serde_json::{Value, json};
+
+const JSON: &str = "application/json";
+const JSON_PATCH: &str = "application/json-patch+json";
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+async fn send(server: &Server, method: &str, path: &str, media_type: &str, body: Vec<u8>) -> (u16, Value) {
+    let request = http::Request::builder().method(method).uri(path).header("content-type", media_type);
+    let response = server.answer(request.body(Body::from(body)).unwrap()).await;
+    let code = response.status().as_u16();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    (code, serde_json::from_slice(&bytes).unwrap_or_default())
+}
+
+async fn ask(server: &Server, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    send(server, method, path, JSON, body).await
+}
+
+async fn must(server: &Server, method: &str, path: &str, body: &Value) -> Value {
+    let (code, answer) = ask(server, method, path, body).await;
+    assert!((200..300).contains(&code), "{method} {path}: {code} {answer}");
+    answer
+}
+
+async fn patch(server: &Server, path: &str, operations: &Value) -> (u16, Value) {
+    send(server, "PATCH", path, JSON_PATCH, operations.to_string().into_bytes()).await
+}
+
+/// Lets the housekeeper do all that there is to do.
+async fn settle() {
+    tokio::time::sleep(Duration::from_secs(1)).await;
+}
+
+fn config_map(name: &str, more: &Value) -> Value {
+    let mut metadata = json!({"name": name});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        metadata[key] = value.clone();
+    }
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+}
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn owner(kind: &str, object: &Value) -> Value {
+    let api_version = object["apiVersion"].as_str().unwrap_or("v1");
+    json!({
+        "apiVersion": api_version, "kind": kind, "name": object["metadata"]["name"],
+        "uid": object["metadata"]["uid"], "blockOwnerDeletion": true,
+    })
+}
+
+fn definition(more: &Value) -> Value {
+    let mut version = json!({
+        "name": "v1", "served": true, "storage": true,
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+            "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                "properties": {"colour": {"type": "string"}, "size": {"type": "string"}}}}}},
+    });
+    for (key, value) in more.as_object().into_iter().flatten() {
+        version[key] = value.clone();
+    }
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.test.io"},
+        "spec": {"group": "test.io", "scope": "Namespaced", "versions": [version],
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"}},
+    })
+}
+
+const THINGS: &str = "/apis/test.io/v1/namespaces/default/things";
+
+fn thing(name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "test.io/v1", "kind": "Thing", "metadata": {"name": name}, "spec": spec})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_may_ask_for_any_time() {
+    let server = Server::start(Settings::default());
+    let request = http::Request::get("/api/v1/pods?watch=true&timeoutSeconds=9223372036854775807");
+    let response = server.answer(request.body(Body::empty()).unwrap()).await;
+    assert_eq!(response.status(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn copies_in_a_patch_do_not_multiply_without_end() {
+    let server = Server::start(Settings::default());
+    must(&server, "POST", DEFINITIONS, &definition(&json!({}))).await;
+    settle().await;
+    must(&server, "POST", THINGS, &thing("a", &json!({"text": "x".repeat(1000)}))).await;
+    // Each doubles what is there: the last alone would be a million times the first.
+    let doubling: Vec<Value> =
+        (0..20).map(|turn| json!({"op": "copy", "from": "/spec", "path": format!("/spec/c{turn}")})).collect();
+    let (code, _) = patch(&server, &format!("{THINGS}/a"), &json!(doubling)).await;
+    assert_eq!(code, 422);
+}
+
+#[tokio::test(start_paused = true)]
+async fn patches_do_not_nest_deeper_than_bodies() {
+    let server = Server::start(Settings::default());
+    must(&server, "POST", DEFINITIONS, &definition(&json!({}))).await;
+    settle().await;
+    must(&server, "POST", THINGS, &thing("a", &json!({}))).await;
+    let deep = (0..100).fold(json!({}), |inner, _| json!({"a": inner}));
+    let path = format!("/spec{}", "/a".repeat(101));
+    let operations =
+        json!([{"op": "add", "path": "/spec/a", "value": deep}, {"op": "add", "path": path, "value": deep}]);
+    let (code, _) = patch(&server, &format!("{THINGS}/a"), &operations).await;
+    assert_eq!(code, 422);
+    must(&server, "DELETE", &format!("{THINGS}/a"), &Value::Null).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_unknown_fields_cost_little() {
+    let server = Server::start(Settings::default());
+    let mut body = config_map("a", &json!({}));
+    for number in 0..60_000 {
+        body[format!("x{number}")] = json!(1);
+    }
+    let started = std::time::Instant::now();
+    must(&server, "POST", MAPS, &body).await;
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn long_names_of_unknown_fields_are_not_told_for_each_field_in_them() {
+    let server = Server::start(Settings::default());
+    let mut body = config_map("a", &json!({}));
+    let fields: serde_json::Map<String, Value> = (0..20_000).map(|number| (format!("f{number}"), json!(1))).collect();
+    body["x"] = json!(1);
+    body["y".repeat(1_000_000)] = Value::Object(fields);
+    let started = std::time::Instant::now();
+    must(&server, "POST", MAPS, &body).await;
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_owners_cost_little() {
+    let server = Server::start(Settings::default());
+    let owners: Vec<Value> = (0..20_000)
+        .map(|number| json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": format!("u{number}")}))
+        .collect();
+    let started = std::time::Instant::now();
+    must(&server, "POST", MAPS, &config_map("a", &json!({"ownerReferences": owners}))).await;
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_generation_has_no_next_at_the_end() {
+    let server = Server::start(Settings::default());
+    let more = json!({"generation": i64::MAX, "finalizers": ["test.io/hold"]});
+    must(&server, "POST", MAPS, &config_map("a", &more)).await;
+    must(&server, "DELETE", &format!("{MAPS}/a"), &Value::Null).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn generated_names_that_are_taken_are_drawn_again() {
+    let server = Server::start(Settings::default());
+    let mut body = config_map("", &json!({"generateName": "a-"}));
+    body["metadata"].as_object_mut().unwrap().remove("name");
+    // Of fourteen million names about thirty are drawn twice.
+    for _ in 0..30_000 {
+        must(&server, "POST", MAPS, &body).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn selectable_fields_may_come_later_than_objects() {
+    let server = Server::start(Settings::default());
+    must(&server, "POST", DEFINITIONS, &definition(&json!({"selectableFields": [{"jsonPath": ".spec.size"}]}))).await;
+    settle().await;
+    must(&server, "POST", THINGS, &thing("a", &json!({"colour": "red", "size": "big"}))).await;
+    let fields = json!([{"jsonPath": ".spec.colour"}, {"jsonPath": ".spec.size"}]);
+    let mut changed = must(&server, "GET", &format!("{DEFINITIONS}/things.test.io"), &Value::Null).await;
+    changed["spec"]["versions"][0]["selectableFields"] = fields;
+    must(&server, "PUT", &format!("{DEFINITIONS}/things.test.io"), &changed).await;
+    settle().await;
+    for (selector, count) in [("spec.size%3Dbig", 1), ("spec.colour%3Dred", 1), ("spec.colour%3Dbig", 0)] {
+        let found = must(&server, "GET", &format!("{THINGS}?fieldSelector={selector}"), &Value::Null).await;
+        assert_eq!(found["items"].as_array().unwrap().len(), count, "{selector}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_with_its_definition() {
+    let server = Server::start(Settings::default());
+    must(&server, "POST", DEFINITIONS, &definition(&json!({}))).await;
+    settle().await;
+    must(&server, "POST", THINGS, &thing("a", &json!({}))).await;
+    let request = http::Request::get(format!("{THINGS}?watch=true")).body(Body::empty()).unwrap();
+    let mut lines = server.answer(request).await.into_body().into_data_stream();
+    must(&server, "DELETE", &format!("{DEFINITIONS}/things.test.io"), &Value::Null).await;
+    let mut told = Vec::new();
+    let end = tokio::time::timeout(Duration::from_secs(60), async {
+        while let Some(chunk) = lines.next().await {
+            told.extend_from_slice(&chunk.unwrap());
+        }
+    });
+    end.await.expect("the watch ends");
+    let events = String::from_utf8(told).unwrap();
+    let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(events.last().unwrap()["type"], "DELETED");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_is_emptied_however_it_is_deleted() {
+    let server = Server::start(Settings::default());
+    must(&server, "POST", "/api/v1/namespaces", &json!({"metadata": {"name": "n"}})).await;
+    let inside = "/api/v1/namespaces/n/configmaps";
+    must(&server, "POST", inside, &config_map("a", &json!({"finalizers": ["test.io/hold"]}))).await;
+    must(&server, "DELETE", "/api/v1/namespaces/n?propagationPolicy=Foreground", &Value::Null).await;
+    settle().await;
+    must(&server, "GET", "/api/v1/namespaces/n", &Value::Null).await;
+    let free = json!([{"op": "remove", "path": "/metadata/finalizers"}]);
+    patch(&server, &format!("{inside}/a"), &free).await;
+    settle().await;
+    assert_eq!(ask(&server, "GET", "/api/v1/namespaces/n", &Value::Null).await.0, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn owners_in_a_circle_do_not_wait_for_each_other() {
+    let server = Server::start(Settings::default());
+    let first = must(&server, "POST", MAPS, &config_map("a", &json!({}))).await;
+    let owners = json!([owner("ConfigMap", &first)]);
+    let second = must(&server, "POST", MAPS, &config_map("b", &json!({"ownerReferences": owners}))).await;
+    let circle = json!([{"op": "add", "path": "/metadata/ownerReferences", "value": [owner("ConfigMap", &second)]}]);
+    assert_eq!(patch(&server, &format!("{MAPS}/a"), &circle).await.0, 200);
+    must(&server, "DELETE", &format!("{MAPS}/a?propagationPolicy=Foreground"), &Value::Null).await;
+    settle().await;
+    assert_eq!(must(&server, "GET", MAPS, &Value::Null).await["items"], json!([]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_goes_when_its_last_dependent_lets_go_of_it() {
+    let server = Server::start(Settings::default());
+    let first = must(&server, "POST", MAPS, &config_map("a", &json!({}))).await;
+    let more = json!({"ownerReferences": [owner("ConfigMap", &first)], "finalizers": ["test.io/hold"]});
+    must(&server, "POST", MAPS, &config_map("b", &more)).await;
+    must(&server, "DELETE", &format!("{MAPS}/a?propagationPolicy=Foreground"), &Value::Null).await;
+    settle().await;
+    must(&server, "GET", &format!("{MAPS}/a"), &Value::Null).await;
+    let free = json!([{"op": "remove", "path": "/metadata/ownerReferences"}]);
+    assert_eq!(patch(&server, &format!("{MAPS}/b"), &free).await.0, 200);
+    settle().await;
+    assert_eq!(ask(&server, "GET", &format!("{MAPS}/a"), &Value::Null).await.0, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_collected_job_takes_its_pods_along() {
+    let server = Server::start(Settings::default());
+    let first = must(&server, "POST", MAPS, &config_map("a", &json!({}))).await;
+    let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": "j", "ownerReferences": [owner("ConfigMap", &first)]}, "spec": {"template": template},
+    });
+    let job = must(&server, "POST", "/apis/batch/v1/namespaces/default/jobs", &job).await;
+    must(&server, "POST", MAPS, &config_map("b", &json!({"ownerReferences": [owner("Job", &job)]}))).await;
+    must(&server, "DELETE", &format!("{MAPS}/a?propagationPolicy=Background"), &Value::Null).await;
+    settle().await;
+    assert_eq!(ask(&server, "GET", "/apis/batch/v1/namespaces/default/jobs/j", &Value::Null).await.0, 404);
+    assert_eq!(must(&server, "GET", MAPS, &Value::Null).await["items"], json!([]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scale_is_an_object() {
+    let server = Server::start(Settings::default());
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "r"},
+        "spec": {"replicas": 3, "selector": {"matchLabels": {"a": "b"}}, "template": {
+            "metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}},
+    });
+    let sets = "/apis/apps/v1/namespaces/default/replicasets";
+    must(&server, "POST", sets, &set).await;
+    for body in [json!("x"), json!([]), json!(5), json!({"spec": "x"}), json!({"spec": []})] {
+        let (code, _) = ask(&server, "PUT", &format!("{sets}/r/scale"), &body).await;
+        assert_eq!(code, 400, "{body}");
+    }
+    assert_eq!(must(&server, "GET", &format!("{sets}/r"), &Value::Null).await["spec"]["replicas"], 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bindings_carry_texts() {
+    let server = Server::start(Settings::default());
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    must(&server, "POST", pods, &pod).await;
+    for metadata in
+        [json!({"name": "p", "annotations": {"a": 5}}), json!({"name": "p", "labels": {"a": {}}}), json!("p")]
+    {
+        let binding = json!({"metadata": metadata, "target": {"kind": "Node", "name": "n"}});
+        let (code, answer) = ask(&server, "POST", &format!("{pods}/p/binding"), &binding).await;
+        assert_eq!(code, 400, "{binding} {answer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_sends_big_objects_one_by_one() {
+    let server = Server::start(Settings::default());
+    let mut body = config_map("a", &json!({}));
+    body["data"] = json!({"a": "x".repeat(1_000_000)});
+    let request = http::Request::get(format!("{MAPS}?watch=true")).body(Body::empty()).unwrap();
+    let mut lines = server.answer(request).await.into_body().into_data_stream();
+    for number in 0..20 {
+        body["metadata"]["name"] = json!(format!("m{number}"));
+        must(&server, "POST", MAPS, &body).await;
+    }
+    let first = lines.next().await.unwrap().unwrap();
+    assert!(first.len() < 3_000_000, "{}", first.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn unknown_fields_below_a_long_name_are_told_within_bounds() {
+    let server = Server::start(Settings::default());
+    let mut body = definition(&json!({}));
+    let fields: serde_json::Map<String, Value> = (0..5000).map(|number| (format!("f{number}"), json!(1))).collect();
+    let mut properties = serde_json::Map::new();
+    properties.insert("y".repeat(1_000_000), Value::Object(fields));
+    body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] = Value::Object(properties);
+    let (code, answer) = ask(&server, "POST", &format!("{DEFINITIONS}?fieldValidation=Strict"), &body).await;
+    assert_eq!(code, 400);
+    let length = answer["message"].as_str().unwrap().len();
+    assert!(length < 100_000_000, "five thousand paths of a megabyte are five gigabytes, here {length}");
+}
