@@ -15,13 +15,13 @@ pub struct Clock {
 
 impl Clock {
     /// A clock that shows `start` now.
-    pub fn from(start: Timestamp) -> Self {
+    pub fn starting_at(start: Timestamp) -> Self {
         Self { start, started: Instant::now() }
     }
 
     /// A clock that shows the machine's date.
     pub fn real() -> Self {
-        Self::from(Timestamp::now())
+        Self::starting_at(Timestamp::now())
     }
 
     /// The date.

@@ -1,9 +1,21 @@
 //! Plain clients of the API: simulated kubelets, and the small part of a control plane that nodes and pods need.
 //!
-//! They use what every client has, `kube::Client` and its watches, and so run against a real cluster too.
+//! [`Cluster`] starts all of them. One by one:
+//!
+//! | client | without it |
+//! |---|---|
+//! | [`Kubelets`] | there are no nodes, and bound pods stay pending |
+//! | [`NodeLifecycle`] | new nodes keep their not-ready taint, lost ones are not noticed |
+//! | [`Budgets`] | every disruption budget refuses evictions, since nobody counts its pods |
+//! | [`Replicas`] | replica sets have no pods |
+//!
+//! How a pod's containers behave is written in [`annotations`]. All of them use what every client has, `kube::Client`
+//! and its watches, and so run against a real cluster too, which has its own of the last three.
 //! They must not know the inside of the server.
 
+pub mod annotations;
 pub mod budgets;
+pub mod cluster;
 mod conditions;
 pub mod kubelet;
 mod mirror;
@@ -15,7 +27,8 @@ pub mod shape;
 mod task;
 
 pub use budgets::Budgets;
+pub use cluster::Cluster;
 pub use kubelet::{KubeletSettings, Kubelets, UnknownNode};
 pub use node_lifecycle::{NodeLifecycle, NodeLifecycleSettings};
 pub use replicas::Replicas;
-pub use shape::{NodeShape, Shape, ShapeError};
+pub use shape::{Domain, NodeShape, Pool, PoolTaint, Shape, ShapeError};

@@ -165,11 +165,18 @@ impl Pool {
         check_dns_subdomain(&name_of(0)).map_err(|reason| path.child("name").invalid(&self.name, reason))?;
         self.check_labels(path)?;
         let taints = self.checked_taints(&path.child("taints"))?;
-        resources::validate(&self.capacity, Place::Node, &path.child("capacity"))?;
+        let capacity_path = path.child("capacity");
+        let capacity = resources::validate(&self.capacity, Place::Node, &capacity_path)?;
+        let capacity = resources::list_in_base_units(&capacity, &capacity_path)?;
         let allocatable = self.allocatable.as_ref().unwrap_or(&self.capacity);
         let allocatable_path = path.child(if self.allocatable.is_some() { "allocatable" } else { "capacity" });
         let room = resources::validate(allocatable, Place::Node, &allocatable_path)?;
         let room = resources::list_in_base_units(&room, &allocatable_path)?;
+        if let Some((name, amount)) =
+            room.iter().find(|(name, amount)| **amount > capacity.get(*name).copied().unwrap_or(0))
+        {
+            return Err(allocatable_path.key(name).invalid(amount, "is more than the capacity"));
+        }
         Ok((0..self.count)
             .map(|index| NodeShape {
                 name: name_of(index),

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use crate::random::Random;
 use crate::server::Server;
 
-pub use plan::{Fault, Plan, StreamFault};
+pub use plan::{Fault, Plan, ServerError, StreamFault};
 
 /// A source of faults. Clones share it.
 #[derive(Clone, Debug)]
@@ -38,6 +38,8 @@ struct Dice {
     plan: Plan,
     /// Faults that were ordered for certain requests.
     ordered: VecDeque<(Method, String, Fault)>,
+    /// Faults that were ordered for events of certain watches.
+    ordered_events: VecDeque<(String, StreamFault)>,
     told: Vec<String>,
 }
 
@@ -47,7 +49,13 @@ const TOLD_MAX: usize = 10_000;
 impl Faults {
     /// Faults that come with the chances of `plan`.
     pub fn new(seed: u64, plan: Plan) -> Self {
-        let dice = Dice { random: Random::new(seed), plan, ordered: VecDeque::new(), told: Vec::new() };
+        let dice = Dice {
+            random: Random::new(seed),
+            plan,
+            ordered: VecDeque::new(),
+            ordered_events: VecDeque::new(),
+            told: Vec::new(),
+        };
         Self { dice: Arc::new(Mutex::new(dice)) }
     }
 
@@ -66,6 +74,17 @@ impl Faults {
         self.dice().ordered.push_back((method, path.to_owned(), fault));
     }
 
+    /// The next event of a watch whose path contains `path` meets this fault.
+    pub fn order_event(&self, path: &str, fault: StreamFault) {
+        self.dice().ordered_events.push_back((path.to_owned(), fault));
+    }
+
+    /// How many ordered faults nothing has met yet.
+    pub fn unmet(&self) -> usize {
+        let dice = self.dice();
+        dice.ordered.len() + dice.ordered_events.len()
+    }
+
     /// What happened so far, one line for each fault.
     pub fn report(&self) -> Vec<String> {
         self.dice().told.clone()
@@ -82,11 +101,16 @@ impl Faults {
         Some(fault)
     }
 
-    fn draw_for_event(&self) -> Option<StreamFault> {
+    fn draw_for_event(&self, path: &str) -> Option<StreamFault> {
         let mut dice = self.dice();
-        let Dice { random, plan, .. } = &mut *dice;
-        let fault = plan.draw_for_event(random)?;
-        dice.tell(format!("event: {fault:?}"));
+        let ordered = dice.ordered_events.iter().position(|(part, _)| path.contains(part.as_str()));
+        let fault = if let Some((_, fault)) = ordered.and_then(|index| dice.ordered_events.remove(index)) {
+            fault
+        } else {
+            let Dice { random, plan, .. } = &mut *dice;
+            plan.draw_for_event(random)?
+        };
+        dice.tell(format!("event of {path}: {fault:?}"));
         Some(fault)
     }
 }
@@ -100,7 +124,10 @@ impl Dice {
             return Some(fault);
         }
         let changes_what_is_there = matches!(request.method, Method::PUT | Method::PATCH) || path.ends_with("/binding");
-        self.plan.draw(&mut self.random, changes_what_is_there)
+        let query = request.uri.query().unwrap_or_default();
+        let past =
+            query.contains("continue=") || (query.contains("resourceVersion=") && !query.contains("resourceVersion=0"));
+        self.plan.draw(&mut self.random, changes_what_is_there, past)
     }
 
     fn tell(&mut self, line: String) {
@@ -150,6 +177,7 @@ where
 {
     let (parts, body) = request.into_parts();
     let watches = parts.uri.query().is_some_and(|query| query.contains("watch=true") || query.contains("watch=1"));
+    let path = parts.uri.path().to_owned();
     let fault = faults.draw(&parts);
     let request = Request::from_parts(parts, body);
     let response = match fault {
@@ -172,7 +200,7 @@ where
             server.answer(request).await;
             refusal(504, "Timeout", "Timeout: request did not complete within the allowed duration", None)
         }
-        Some(Fault::Failed(code)) => refusal(code, reason(code), "an injected failure", None),
+        Some(Fault::Failed(error)) => refusal(error.code(), error.reason(), "an injected failure", None),
         Some(Fault::Conflict) => {
             let message = "Operation cannot be fulfilled: the object has been modified; please apply your changes to the latest version and try again";
             refusal(409, "Conflict", message, None)
@@ -185,7 +213,7 @@ where
         Some(Fault::Expired) => refusal(410, "Expired", "The resourceVersion for the provided list is too old.", None),
     };
     if watches && response.status() == http::StatusCode::OK {
-        Ok(stream::with_faults(response, faults))
+        Ok(stream::with_faults(response, faults, path))
     } else {
         Ok(response)
     }
@@ -193,14 +221,6 @@ where
 
 fn lost() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "an injected loss of the connection")
-}
-
-fn reason(code: u16) -> &'static str {
-    match code {
-        503 => "ServiceUnavailable",
-        504 => "Timeout",
-        _ => "InternalError",
-    }
 }
 
 fn status(code: u16, reason: &str, message: &str, retry_after_seconds: Option<u32>) -> Value {

@@ -18,8 +18,8 @@ pub enum Fault {
     AnswerLost,
     /// The server does it, and the answer is 504.
     AnswerTimedOut,
-    /// The answer is this code (500, 503, 504), and nothing is done.
-    Failed(u16),
+    /// The answer is an error of the server, and nothing is done.
+    Failed(ServerError),
     /// The answer is 409, and nothing is done.
     Conflict,
     /// The answer is 429, and nothing is done.
@@ -29,6 +29,35 @@ pub enum Fault {
     },
     /// The answer is 410, as if the past that was asked for were gone.
     Expired,
+}
+
+/// What a server says that cannot do its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerError {
+    /// 500.
+    Internal,
+    /// 503.
+    Unavailable,
+    /// 504.
+    TimedOut,
+}
+
+impl ServerError {
+    pub(super) fn code(self) -> u16 {
+        match self {
+            ServerError::Internal => 500,
+            ServerError::Unavailable => 503,
+            ServerError::TimedOut => 504,
+        }
+    }
+
+    pub(super) fn reason(self) -> &'static str {
+        match self {
+            ServerError::Internal => "InternalError",
+            ServerError::Unavailable => "ServiceUnavailable",
+            ServerError::TimedOut => "Timeout",
+        }
+    }
 }
 
 /// What can happen to a watch at one of its events.
@@ -46,7 +75,8 @@ pub enum StreamFault {
     Late(Duration),
 }
 
-/// How often faults come: chances in a thousand, for each request or each event of a watch.
+/// How often faults come: chances in a thousand, for each request or each event of a watch. Chances that add up to more
+/// than a thousand leave none for the later ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// [`Fault::Delay`] and [`Fault::AnswerDelayed`].
@@ -67,7 +97,7 @@ pub struct Plan {
     pub throttled: u32,
     /// [`StreamFault::Cut`] and [`StreamFault::Broken`].
     pub cut: u32,
-    /// [`StreamFault::Expired`].
+    /// [`StreamFault::Expired`], and [`Fault::Expired`] for requests that ask for the past.
     pub expired: u32,
     /// [`StreamFault::Repeated`].
     pub repeated: u32,
@@ -76,7 +106,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A bad day: every kind of fault, a few in a hundred.
+    /// A bad day: every kind of fault; one request in ten comes late, about one in ten fails.
     pub const STORM: Plan = Plan {
         delayed: 100,
         delay_max: Duration::from_millis(500),
@@ -92,7 +122,12 @@ impl Plan {
         late: 50,
     };
 
-    pub(super) fn draw(&self, random: &mut Random, changes_what_is_there: bool) -> Option<Fault> {
+    pub(super) fn draw(
+        &self,
+        random: &mut Random,
+        changes_what_is_there: bool,
+        asks_for_the_past: bool,
+    ) -> Option<Fault> {
         let chances = [
             (self.delayed / 2, 0),
             (self.delayed.div_ceil(2), 1),
@@ -102,6 +137,7 @@ impl Plan {
             (self.failed, 5),
             (if changes_what_is_there { self.conflicts } else { 0 }, 6),
             (self.throttled, 7),
+            (if asks_for_the_past { self.expired } else { 0 }, 8),
         ];
         Some(match pick(random, &chances)? {
             0 => Fault::Delay(some_of(random, self.delay_max)),
@@ -109,8 +145,12 @@ impl Plan {
             2 => Fault::Lost,
             3 => Fault::AnswerLost,
             4 => Fault::AnswerTimedOut,
-            5 => Fault::Failed([500, 503, 504][random.below(3) as usize]),
+            5 => {
+                let errors = [ServerError::Internal, ServerError::Unavailable, ServerError::TimedOut];
+                Fault::Failed(errors[random.below(3) as usize])
+            }
             6 => Fault::Conflict,
+            8 => Fault::Expired,
             _ => Fault::Throttled { retry_after_seconds: 1 + random.below(3) as u32 },
         })
     }
@@ -148,18 +188,18 @@ mod tests {
     fn faults_come_as_often_as_the_plan_says() {
         let mut random = Random::new(5);
         let plan = Plan { lost: 100, conflicts: 50, ..Plan::default() };
-        let drawn: Vec<Fault> = (0..100_000).filter_map(|_| plan.draw(&mut random, true)).collect();
+        let drawn: Vec<Fault> = (0..100_000).filter_map(|_| plan.draw(&mut random, true, false)).collect();
         let count = |fault: Fault| drawn.iter().filter(|drawn| **drawn == fault).count();
         assert!((9_500..10_500).contains(&count(Fault::Lost)), "{}", count(Fault::Lost));
         assert!((4_600..5_400).contains(&count(Fault::Conflict)), "{}", count(Fault::Conflict));
         assert_eq!(count(Fault::Lost) + count(Fault::Conflict), drawn.len());
-        assert!((0..1000).all(|_| plan.draw(&mut random, false) != Some(Fault::Conflict)));
+        assert!((0..1000).all(|_| plan.draw(&mut random, false, false) != Some(Fault::Conflict)));
     }
 
     #[test]
     fn without_chances_nothing_happens() {
         let mut random = Random::new(5);
-        assert!((0..1000).all(|_| Plan::default().draw(&mut random, true).is_none()));
+        assert!((0..1000).all(|_| Plan::default().draw(&mut random, true, true).is_none()));
         assert!((0..1000).all(|_| Plan::default().draw_for_event(&mut random).is_none()));
     }
 }

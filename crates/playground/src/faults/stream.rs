@@ -12,10 +12,16 @@ use serde_json::json;
 use super::{Faults, StreamFault, lost, status};
 
 /// The same answer, with faults in its stream.
-pub(super) fn with_faults(response: Response<Body>, faults: Faults) -> Response<Body> {
+pub(super) fn with_faults(response: Response<Body>, faults: Faults, path: String) -> Response<Body> {
     let (parts, body) = response.into_parts();
-    let lines =
-        Lines { stream: body.into_data_stream(), rest: BytesMut::new(), ready: VecDeque::new(), faults, over: false };
+    let lines = Lines {
+        stream: body.into_data_stream(),
+        rest: BytesMut::new(),
+        ready: VecDeque::new(),
+        faults,
+        path,
+        over: false,
+    };
     let stream =
         futures::stream::unfold(lines, |mut lines| async move { lines.next().await.map(|line| (line, lines)) });
     Response::from_parts(parts, Body::from_stream(stream))
@@ -27,6 +33,7 @@ struct Lines {
     rest: BytesMut,
     ready: VecDeque<Bytes>,
     faults: Faults,
+    path: String,
     over: bool,
 }
 
@@ -44,7 +51,7 @@ impl Lines {
                 Err(error) => return Some(Err(io::Error::other(error))),
             }
         };
-        match self.faults.draw_for_event() {
+        match self.faults.draw_for_event(&self.path) {
             None => Some(Ok(line)),
             Some(StreamFault::Late(time)) => {
                 tokio::time::sleep(time).await;

@@ -82,7 +82,7 @@ fn note_storage_version(definition: &mut Value) {
     let versions = definition["spec"]["versions"].as_array().into_iter().flatten();
     let mut stored = versions.filter(|version| version["storage"] == true).map(|version| version["name"].clone());
     let Some(name) = stored.next() else { return };
-    if let Some(list) = definition["status"]["storedVersions"].as_array_mut()
+    if let Some(list) = definition.pointer_mut("/status/storedVersions").and_then(Value::as_array_mut)
         && !list.contains(&name)
     {
         list.push(name);

@@ -160,6 +160,7 @@ impl Kind {
                 let mut read = (builtin.read)(filled)?;
                 zero_time::clear(&mut read);
                 let dropped = retype::dropped(&value, &read);
+                retype::omit_empty(&mut read);
                 let stored = builtin.inward.map_or(read.clone(), |inward| inward(read));
                 Ok((stored, dropped))
             }

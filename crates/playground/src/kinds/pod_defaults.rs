@@ -13,7 +13,7 @@ pub(super) fn complete(pod: &mut Value) {
     }
     let host_network = spec["hostNetwork"] == true;
     for list in ["containers", "initContainers"] {
-        for container in spec[list].as_array_mut().into_iter().flatten() {
+        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
             requests_from_limits(&mut container["resources"]);
             if host_network {
                 use_host_ports(container);
@@ -24,7 +24,7 @@ pub(super) fn complete(pod: &mut Value) {
 
 /// In the network of the host, a port is the host's.
 fn use_host_ports(container: &mut Value) {
-    for port in container["ports"].as_array_mut().into_iter().flatten() {
+    for port in container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
         let number = port["containerPort"].clone();
         super::present(port, "hostPort", number);
     }

@@ -38,6 +38,28 @@ pub(crate) fn require_micro_times(value: &Value, pointers: &[&str]) -> Result<()
     Ok(())
 }
 
+/// Lists that are printed even if they are empty.
+const KEPT_EMPTY: [&str; 2] = ["containers", "items"];
+/// Maps that are left out if they are empty; a type without fields, such as `emptyDir`, says something.
+const OMITTED_EMPTY: [&str; 9] =
+    ["allocatable", "annotations", "capacity", "data", "labels", "limits", "matchLabels", "nodeSelector", "requests"];
+
+/// Leaves out what the real server leaves out when there is nothing in it.
+pub(crate) fn omit_empty(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|key, value| match value {
+                Value::Array(list) => !list.is_empty() || KEPT_EMPTY.contains(&key.as_str()),
+                Value::Object(map) => !map.is_empty() || !OMITTED_EMPTY.contains(&key.as_str()),
+                _ => true,
+            });
+            fields.values_mut().for_each(omit_empty);
+        }
+        Value::Array(entries) => entries.iter_mut().for_each(omit_empty),
+        _ => {}
+    }
+}
+
 /// The paths of fields in `written` that are not in `read`. A null was never anything.
 pub(crate) fn dropped(written: &Value, read: &Value) -> Vec<String> {
     let mut paths = Paths::default();

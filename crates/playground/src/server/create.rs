@@ -115,7 +115,7 @@ fn forget_revision(value: &mut Value) -> Result<(), Failure> {
 
 /// Strikes out owners that are named twice. Answers with a warning about them.
 pub(crate) fn name_owners_once(value: &mut Value) -> Option<String> {
-    let owners = value["metadata"]["ownerReferences"].as_array_mut()?;
+    let owners = value.pointer_mut("/metadata/ownerReferences")?.as_array_mut()?;
     let (mut seen, mut twice) = (BTreeSet::new(), Vec::new());
     owners.retain(|owner| {
         let is_first = seen.insert(owner.to_string());

@@ -2,7 +2,7 @@
 //!
 //! The plain form only; the aggregated one that kubectl prefers has its place here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -26,6 +26,12 @@ pub(crate) fn answer(state: &State, path: &str, is_get: bool) -> Result<Answer, 
         return Err(Failure::method_not_allowed());
     }
     match *parts {
+        [] => {
+            let groups = groups(state).into_keys().map(|name| format!("/apis/{name}"));
+            let own = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/readyz", "/version"].map(str::to_owned);
+            let paths: BTreeSet<String> = own.into_iter().chain(groups).collect();
+            Ok(Answer::value(200, &json!({"paths": paths})))
+        }
         ["version"] => Ok(Answer::value(200, &version())),
         ["healthz" | "readyz" | "livez"] | ["healthz" | "readyz" | "livez", "ping"] => {
             Ok(Answer::Text { code: 200, text: "ok".to_owned() })

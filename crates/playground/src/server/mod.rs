@@ -85,13 +85,18 @@ struct Inner {
 impl Server {
     /// Starts a server with the namespaces and priority classes that every cluster has. Needs a tokio runtime.
     pub fn start(settings: Settings) -> Self {
-        let clock = settings.start.map_or_else(Clock::real, Clock::from);
+        let clock = settings.start.map_or_else(Clock::real, Clock::starting_at);
         let mut state = State::new(settings.window, settings.seed, clock.now());
         dispatch::bootstrap(&mut state);
         let chores = Arc::new(Notify::new());
         let inner = Arc::new(Inner { state: Mutex::new(state), clock, chores: Arc::clone(&chores) });
         tokio::spawn(keep_house(Arc::downgrade(&inner), chores, settings.housekeeping_delay));
         Self { inner }
+    }
+
+    /// The server's clock, for clients that must agree with it about the date.
+    pub fn clock(&self) -> Clock {
+        self.inner.clock
     }
 
     /// The server's date.
@@ -156,6 +161,12 @@ impl Server {
             *response.body_mut() = Body::empty();
         }
         response
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("revision", &self.revision()).finish_non_exhaustive()
     }
 }
 

@@ -37,8 +37,8 @@ impl Form {
             "application/merge-patch+json" => Ok(Form::Merge),
             APPLY => Ok(Form::Apply),
             STRATEGIC if is_builtin(kind) => Ok(Form::Strategic),
-            STRATEGIC => Err(Failure::unsupported_media_type(&CUSTOM)),
-            _ => Err(Failure::unknown_patch()),
+            _ if is_builtin(kind) => Err(Failure::unknown_patch()),
+            _ => Err(Failure::unsupported_media_type(&CUSTOM)),
         }
     }
 }

@@ -44,12 +44,15 @@ fn scale_of(kind: &Kind, object: &Object) -> Value {
     let mut scale = json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1",
         "metadata": {
-            "name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"],
+            "name": metadata["name"], "uid": metadata["uid"],
             "resourceVersion": metadata["resourceVersion"], "creationTimestamp": metadata["creationTimestamp"],
         },
         "spec": {"replicas": number(&paths.wanted)},
         "status": {"replicas": number(&paths.present)},
     });
+    if let Some(namespace) = metadata.get("namespace") {
+        scale["metadata"]["namespace"] = namespace.clone();
+    }
     let selector = match &paths.selector {
         Some(path) => value.pointer(path).and_then(Value::as_str).map(str::to_owned),
         None => value["spec"]["selector"]["matchLabels"].as_object().map(|labels| {

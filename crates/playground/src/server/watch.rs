@@ -210,7 +210,7 @@ impl Watch {
     }
 
     fn bookmark(&self, initial: bool) -> Bytes {
-        let mut metadata = json!({"resourceVersion": self.seen.to_string(), "creationTimestamp": null});
+        let mut metadata = json!({"resourceVersion": self.seen.to_string()});
         if initial {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }

@@ -9,7 +9,6 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use muster_playground::clients::{Budgets, KubeletSettings, Kubelets, NodeLifecycle, NodeLifecycleSettings, Replicas};
-use muster_playground::clock::Clock;
 use muster_playground::{Server, Settings};
 use serde_json::{Value, json};
 
@@ -17,7 +16,7 @@ use crate::kubelets::{kubelets, make, pass, phase, server, status};
 use crate::late;
 
 fn lifecycle(server: &Server) -> NodeLifecycle {
-    NodeLifecycle::start(server.client(), NodeLifecycleSettings::default(), Clock::from(server.now()))
+    NodeLifecycle::start(server.client(), NodeLifecycleSettings::default(), server.clock())
 }
 
 async fn taints(client: &Client, node: &str) -> Vec<String> {
@@ -154,7 +153,7 @@ async fn scale(sets: &Api<ReplicaSet>, replicas: i32) {
 async fn a_set_has_the_pods_it_wants() {
     let server = server();
     let client = server.client();
-    let _replicas = Replicas::start(server.client(), Clock::from(server.now()));
+    let _replicas = Replicas::start(server.client(), server.clock());
     let _kubelets = kubelets(&server, 1);
     let sets = replica_set(&client, 3).await;
     pass(3.0).await;
@@ -202,7 +201,7 @@ async fn a_late_watch_makes_no_pod_too_many() {
         let server = Server::start(Settings { start: Some(start), seed, ..Settings::default() });
         let client = server.client();
         let late = late::client(&server, Duration::from_secs(2));
-        let _replicas = Replicas::start(late, Clock::from(server.now()));
+        let _replicas = Replicas::start(late, server.clock());
         let sets = replica_set(&client, 0).await;
         let mut random = muster_playground::random::Random::new(seed);
         let pods: Api<Pod> = Api::default_namespaced(client.clone());
@@ -239,10 +238,9 @@ async fn one_change_is_answered_once_however_late_it_is_seen() {
     let server = server();
     let client = server.client();
     let late = late::client(&server, Duration::from_secs(3));
-    let _replicas = Replicas::start(late.clone(), Clock::from(server.now()));
+    let _replicas = Replicas::start(late.clone(), server.clock());
     let shape = crate::kubelets::shape(1);
-    let _kubelets =
-        Kubelets::start(late, &shape, KubeletSettings::default(), Clock::from(server.now())).expect("kubelets");
+    let _kubelets = Kubelets::start(late, &shape, KubeletSettings::default(), server.clock()).expect("kubelets");
     let sets = replica_set(&client, 5).await;
     // Every event that comes in makes the set dirty while others are still on their way.
     let mut most = 0;
@@ -302,7 +300,7 @@ async fn a_budget_counts_as_it_is_written() {
     ] {
         let server = server();
         let client = server.client();
-        let clock = Clock::from(server.now());
+        let clock = server.clock();
         let _clients = (Replicas::start(server.client(), clock), Budgets::start(server.client(), clock));
         let _kubelets = kubelets(&server, 1);
         let _sets = replica_set(&client, 3).await;
@@ -324,7 +322,7 @@ async fn pods_without_a_controller_are_counted_as_upstream_does() {
     ] {
         let server = server();
         let client = server.client();
-        let _budgets = Budgets::start(server.client(), Clock::from(server.now()));
+        let _budgets = Budgets::start(server.client(), server.clock());
         let _kubelets = kubelets(&server, 1);
         for name in ["a", "b"] {
             make(&client, name, &json!({"metadata": {"labels": {"app": "web"}}})).await;
@@ -340,7 +338,7 @@ async fn pods_without_a_controller_are_counted_as_upstream_does() {
 async fn a_budget_whose_owner_cannot_be_scaled_allows_nothing() {
     let server = server();
     let client = server.client();
-    let _budgets = Budgets::start(server.client(), Clock::from(server.now()));
+    let _budgets = Budgets::start(server.client(), server.clock());
     let _kubelets = kubelets(&server, 1);
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
     let map = serde_json::from_value(json!({"metadata": {"name": "m"}})).unwrap();
@@ -359,7 +357,7 @@ async fn a_budget_whose_owner_cannot_be_scaled_allows_nothing() {
 async fn evictions_wait_for_the_budget_and_replicas_come_back() {
     let server = server();
     let client = server.client();
-    let clock = Clock::from(server.now());
+    let clock = server.clock();
     let _clients = (Replicas::start(server.client(), clock), Budgets::start(server.client(), clock));
     let _kubelets = kubelets(&server, 1);
     let _sets = replica_set(&client, 3).await;
@@ -387,7 +385,7 @@ async fn evictions_wait_for_the_budget_and_replicas_come_back() {
 async fn an_eviction_that_came_to_nothing_is_forgotten_after_two_minutes() {
     let server = server();
     let client = server.client();
-    let _budgets = Budgets::start(server.client(), Clock::from(server.now()));
+    let _budgets = Budgets::start(server.client(), server.clock());
     let _kubelets = kubelets(&server, 1);
     for name in ["a", "b"] {
         make(&client, name, &json!({"metadata": {"labels": {"app": "web"}}})).await;

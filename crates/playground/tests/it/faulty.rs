@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::runtime::utils::Backoff;
 use kube::runtime::{WatchStreamExt, watcher};
-use muster_playground::faults::{Fault, Faults, Plan};
+use muster_playground::faults::{Fault, Faults, Plan, ServerError, StreamFault};
 use muster_playground::{Server, Settings};
 use serde_json::json;
 
@@ -42,7 +42,7 @@ async fn every_fault_is_what_it_says() {
     faults.order(Method::POST, "configmaps", Fault::AnswerTimedOut);
     assert_eq!(code(create("timed-out").await.expect_err("a time-out")), 504);
     assert!(exists("timed-out").await);
-    faults.order(Method::POST, "configmaps", Fault::Failed(500));
+    faults.order(Method::POST, "configmaps", Fault::Failed(ServerError::Internal));
     assert_eq!(code(create("failed").await.expect_err("a failure")), 500);
     assert!(!exists("failed").await);
     faults.order(Method::POST, "configmaps", Fault::Throttled { retry_after_seconds: 7 });
@@ -61,6 +61,28 @@ async fn every_fault_is_what_it_says() {
     create("late").await.expect("only late");
     assert_eq!(before.elapsed().as_secs(), 3);
     assert_eq!(faults.report().len(), 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_can_be_singled_out() {
+    let server = Server::start(Settings::default());
+    let faults = Faults::none();
+    let maps: Api<ConfigMap> = Api::default_namespaced(server.client_with(&faults));
+    let mut events = std::pin::pin!(maps.watch(&kube::api::WatchParams::default(), "0").await.unwrap());
+    faults.order_event("configmaps", StreamFault::Repeated);
+    faults.order_event("configmaps", StreamFault::Cut);
+    assert_eq!(faults.unmet(), 2);
+    for name in ["a", "b"] {
+        maps.create(&PostParams::default(), &config_map(name)).await.unwrap();
+    }
+    let mut told = Vec::new();
+    while let Some(event) = events.try_next().await.unwrap() {
+        if let kube::api::WatchEvent::Added(map) = event {
+            told.push(map.metadata.name.unwrap());
+        }
+    }
+    assert_eq!(told, ["a", "a"], "one was repeated, the next was cut off");
+    assert_eq!(faults.unmet(), 0);
 }
 
 /// A second between attempts: the default has chance of its own, which no seed rules.

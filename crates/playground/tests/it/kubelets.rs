@@ -8,7 +8,6 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use muster_playground::clients::{KubeletSettings, Kubelets, Shape};
-use muster_playground::clock::Clock;
 use muster_playground::{Server, Settings};
 use serde_json::{Value, json};
 
@@ -24,7 +23,7 @@ pub(crate) fn shape(count: u32) -> Shape {
 }
 
 pub(crate) fn kubelets(server: &Server, count: u32) -> Kubelets {
-    let clock = Clock::from(server.now());
+    let clock = server.clock();
     Kubelets::start(server.client(), &shape(count), KubeletSettings::default(), clock).expect("kubelets")
 }
 
@@ -375,7 +374,7 @@ async fn failing_requests_are_made_again() {
         let server = server();
         let client = server.client();
         let bad = crate::late::faulty_client(&server, Duration::from_millis(700), seed);
-        let clock = Clock::from(server.now());
+        let clock = server.clock();
         let _kubelets = Kubelets::start(bad, &shape(2), KubeletSettings::default(), clock).expect("kubelets");
         let pods: Api<Pod> = Api::default_namespaced(client.clone());
         for name in ["a", "b", "c"] {

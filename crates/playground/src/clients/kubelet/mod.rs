@@ -71,6 +71,9 @@ pub struct Kubelets {
 
 impl Kubelets {
     /// Starts a kubelet for every node of the shape. Needs a tokio runtime.
+    ///
+    /// New nodes carry the taint `node.kubernetes.io/not-ready` until [`NodeLifecycle`](super::NodeLifecycle), or a real
+    /// cluster's controller, sees that they are ready and takes it off.
     pub fn start(client: Client, shape: &Shape, settings: KubeletSettings, clock: Clock) -> Result<Self, ShapeError> {
         let nodes: Vec<_> = shape.nodes()?.into_iter().map(Arc::new).collect();
         let by_name = nodes.iter().enumerate().map(|(index, node)| (node.name.clone(), index)).collect();

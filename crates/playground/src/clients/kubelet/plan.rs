@@ -5,13 +5,11 @@
 
 use serde_json::Value;
 
+use crate::clients::annotations::{
+    ALL, EXIT_CODE, PREFIX, READY_AFTER_SECONDS, RUN_SECONDS, START_SECONDS, STOP_SECONDS,
+};
 use crate::clients::seen::SeenPod;
 
-const START_SECONDS: &str = "playground.muster.dev/start-seconds";
-const READY_AFTER_SECONDS: &str = "playground.muster.dev/ready-after-seconds";
-const RUN_SECONDS: &str = "playground.muster.dev/run-seconds";
-const STOP_SECONDS: &str = "playground.muster.dev/stop-seconds";
-const EXIT_CODE: &str = "playground.muster.dev/exit-code";
 /// About thirty years; longer times would be mistakes.
 const SECONDS_MAX: f64 = 1e9;
 const START_MS: i64 = 1000;
@@ -43,6 +41,10 @@ pub(super) struct Plan {
 impl Plan {
     /// Reads the plan, or says which annotation is wrong.
     pub(super) fn read(pod: &SeenPod) -> Result<Self, String> {
+        let keys = pod.metadata.annotations.iter().flatten().map(|(key, _)| key.as_str());
+        if let Some(unknown) = keys.filter(|key| key.starts_with(PREFIX)).find(|key| !ALL.contains(key)) {
+            return Err(format!("annotation {unknown}: is not known; known are {}", ALL.join(", ")));
+        }
         let asleep_ms = pod.spec["containers"].as_array().into_iter().flatten().filter_map(sleep_ms).max();
         Ok(Self {
             start_ms: time_ms(pod, START_SECONDS)?.unwrap_or(START_MS),
@@ -129,6 +131,13 @@ mod tests {
         let read = read.unwrap();
         assert_eq!((read.start_ms, read.ready_after_ms, read.run_ms), (0, 2500, Some(60_000)));
         assert_eq!((read.stop_ms, read.exit_code, read.restarts()), (250, 3, true));
+    }
+
+    #[test]
+    fn a_key_that_is_not_known_is_refused() {
+        let why = plan(&json!({"playground.muster.dev/run-second": "5"}), &json!({})).unwrap_err();
+        assert!(why.contains("playground.muster.dev/run-second: is not known"), "{why}");
+        assert!(plan(&json!({"example.com/run-second": "5"}), &json!({})).is_ok());
     }
 
     #[test]

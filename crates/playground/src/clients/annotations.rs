@@ -1,0 +1,21 @@
+//! The annotations with which a pod says how its simulated containers behave.
+//!
+//! Times are seconds with an optional fraction. An unknown key with this prefix, or a value that cannot be read, fails
+//! the pod with the reason `InvalidPlaygroundAnnotation`: a simulation that quietly does something else is of no use.
+
+/// What all keys begin with.
+pub const PREFIX: &str = "playground.muster.dev/";
+/// How long the containers take to start; 1 if it is left out.
+pub const START_SECONDS: &str = "playground.muster.dev/start-seconds";
+/// How long after its start the pod is ready; 0 if it is left out.
+pub const READY_AFTER_SECONDS: &str = "playground.muster.dev/ready-after-seconds";
+/// How long the containers run. Without it a command `sleep N` says so, and else they run for ever.
+pub const RUN_SECONDS: &str = "playground.muster.dev/run-seconds";
+/// How long the containers take to stop, at most the grace period; 0.5 if it is left out.
+pub const STOP_SECONDS: &str = "playground.muster.dev/stop-seconds";
+/// What the containers end with, 0 to 255; 0 if it is left out. By the pod's `restartPolicy` the pod then has
+/// succeeded or failed, or its containers start again.
+pub const EXIT_CODE: &str = "playground.muster.dev/exit-code";
+
+/// All keys.
+pub const ALL: [&str; 5] = [START_SECONDS, READY_AFTER_SECONDS, RUN_SECONDS, STOP_SECONDS, EXIT_CODE];
