@@ -23,6 +23,37 @@ impl Kind for SeenPodKind {
     const PLURAL: &'static str = "pods";
 }
 
+/// The fields of a pod's spec that kubelets look at.
+const SPEC_FIELDS: [&str; 11] = [
+    "nodeName",
+    "restartPolicy",
+    "activeDeadlineSeconds",
+    "containers",
+    "initContainers",
+    "resources",
+    "overhead",
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "hostNetwork",
+];
+/// The fields of a container that kubelets look at.
+const CONTAINER_FIELDS: [&str; 7] = ["name", "image", "command", "args", "resources", "ports", "restartPolicy"];
+
+/// Drops what nobody looks at; of many pods that is most of the memory.
+pub(crate) fn slim(pod: &mut SeenPod) {
+    let keep = |value: &mut Value, fields: &[&str]| {
+        if let Some(map) = value.as_object_mut() {
+            map.retain(|key, _| fields.contains(&key.as_str()));
+        }
+    };
+    keep(&mut pod.spec, &SPEC_FIELDS);
+    for list in ["containers", "initContainers"] {
+        let containers = pod.spec.get_mut(list).and_then(Value::as_array_mut);
+        containers.into_iter().flatten().for_each(|container| keep(container, &CONTAINER_FIELDS));
+    }
+}
+
 /// Its identity: another pod of the same name has another.
 pub(crate) fn uid(pod: &SeenPod) -> &str {
     pod.metadata.uid.as_deref().unwrap_or_default()

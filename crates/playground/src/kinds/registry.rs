@@ -69,6 +69,10 @@ impl Registry {
     /// Serves a definition, in place of an older form of it.
     pub(crate) fn define(&mut self, store: &mut Store, definition: Definition) {
         self.undefine(&definition.group, &definition.plural);
+        if self.all().any(|kind| *kind.group == *definition.group && *kind.plural == *definition.plural) {
+            // A kind of the server's own stays what it is.
+            return;
+        }
         let table = self.table(store, &definition.group, &definition.plural);
         let boxed = |names: &[String]| names.iter().map(|name| name.as_str().into()).collect::<Vec<Box<str>>>();
         let (short_names, categories) = (boxed(&definition.short_names), boxed(&definition.categories));
@@ -91,7 +95,9 @@ impl Registry {
     /// Stops serving a resource. Answers with its table, if it was served.
     pub(crate) fn undefine(&mut self, group: &str, plural: &str) -> Option<TableId> {
         let count = self.kinds.len();
-        self.kinds.retain(|(of_group, _, of_plural), _| **of_group != *group || **of_plural != *plural);
+        self.kinds.retain(|(of_group, _, of_plural), kind| {
+            **of_group != *group || **of_plural != *plural || matches!(kind.rules, Rules::Builtin(_))
+        });
         let was_served = self.kinds.len() < count;
         was_served.then(|| self.tables.get(&(group.into(), plural.into())).copied()).flatten()
     }

@@ -16,7 +16,7 @@ use crate::schema::FieldError;
 
 /// The most bytes of a request's body.
 pub(crate) const BODY_SIZE_MAX: usize = 3 * 1024 * 1024;
-const MEDIA_TYPES: [&str; 2] = ["application/json", "application/yaml"];
+const MEDIA_TYPES: [&str; 1] = ["application/json"];
 /// What Go's decoder says first when it cannot tell what a text is.
 const NO_KIND: &str = "couldn't get version/kind; json parse error: ";
 /// The most unknown fields that a client is told about.
@@ -32,7 +32,7 @@ pub(crate) fn media_type(header: Option<&str>) -> String {
 pub(crate) fn require_json(media_type: &str) -> Result<(), Failure> {
     match media_type {
         "" | "application/json" => Ok(()),
-        _ => Err(Failure::unsupported_media_type(&MEDIA_TYPES[..1])),
+        _ => Err(Failure::unsupported_media_type(&MEDIA_TYPES)),
     }
 }
 

@@ -128,7 +128,8 @@ pub(crate) fn remove(
     Ok(Outcome::Gone(gone.value()))
 }
 
-fn preconditions(kind: &Kind, old: &Object, options: &DeleteOptions) -> Result<(), Failure> {
+/// Whether the object is still the one that the client means.
+pub(crate) fn preconditions(kind: &Kind, old: &Object, options: &DeleteOptions) -> Result<(), Failure> {
     if is_namespace(kind) {
         return namespace_preconditions(kind, old, options);
     }

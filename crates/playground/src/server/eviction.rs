@@ -7,7 +7,7 @@ use super::admission;
 use super::answer::Answer;
 use super::binding::set_condition;
 use super::body;
-use super::delete::remove;
+use super::delete::{preconditions, remove};
 use super::failure::{About, Failure};
 use super::query::{DeleteOptions, Query, Write, WriteOptions};
 use super::request::Target;
@@ -159,21 +159,8 @@ fn take_away(
     mut pod: Value,
     mut options: DeleteOptions,
 ) -> Result<(), Failure> {
-    let about = About { group: "", resource: "Pod" };
-    if let Some(uid) = options.uid.as_deref().filter(|uid| **uid != *old.uid) {
-        let why = format!(
-            "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
-            old.uid
-        );
-        return Err(Failure::conflict(about, &old.key.name, why));
-    }
-    if let Some(revision) = options.revision.as_deref().filter(|revision| **revision != old.revision.to_string()) {
-        let why = format!(
-            "the ResourceVersion in the precondition ({revision}) does not match the ResourceVersion in record ({}). The object might have been modified",
-            old.revision
-        );
-        return Err(Failure::conflict(about, &old.key.name, why));
-    }
+    preconditions(pods, old, &options)?;
+    // Our own note on the pod makes a new revision.
     options.revision = None;
     if options.dry_run {
         return Ok(());

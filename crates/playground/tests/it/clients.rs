@@ -6,7 +6,11 @@ use std::time::Duration;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Binding, ConfigMap, Event as CoreEvent, Node, Pod};
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
+    WatchEvent, WatchParams,
+};
 use kube::runtime::controller::Action;
 use kube::runtime::events::{Event, EventType, Recorder};
 use kube::runtime::{Controller, WatchStreamExt, watcher};
@@ -191,6 +195,26 @@ async fn http_on_loopback() {
     assert_eq!(events.try_next().await.unwrap().unwrap().metadata.name.as_deref(), Some("p"));
     assert_eq!(client.apiserver_version().await.expect("a version").minor, "37");
     serving.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_with_its_kind() {
+    let server = server();
+    let client = server.client();
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let made = serde_json::from_value(crate::model::definition()).unwrap();
+    definitions.create(&PostParams::default(), &made).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("test.example.com", "v1", "Thing"));
+    let things: Api<DynamicObject> = Api::default_namespaced_with(client, &resource);
+    things.create(&PostParams::default(), &DynamicObject::new("t", &resource)).await.unwrap();
+    let mut events = std::pin::pin!(things.watch(&WatchParams::default().timeout(290), "0").await.unwrap());
+    assert!(matches!(events.try_next().await.unwrap(), Some(WatchEvent::Added(_))));
+    definitions.delete("things.test.example.com", &DeleteParams::default()).await.unwrap();
+    assert!(matches!(events.try_next().await.unwrap(), Some(WatchEvent::Deleted(_))));
+    assert!(events.try_next().await.unwrap().is_none(), "nothing can come any more");
+    let gone = things.list(&ListParams::default()).await.expect_err("the kind is not served");
+    assert!(matches!(gone, kube::Error::Api(status) if status.code == 404));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,8 +1,9 @@
-//! A client whose watches are late: what they tell comes so long after it happened. Everything else is at once.
+//! A client in a bad place: what watches tell comes so long after it happened, and some requests fail.
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -10,16 +11,50 @@ use axum::body::Body;
 use futures::StreamExt;
 use http::{Request, Response};
 use muster_playground::Server;
+use muster_playground::random::Random;
 
 /// A client of the server with late watches.
 pub(crate) fn client(server: &Server, lag: Duration) -> kube::Client {
-    kube::Client::new(Late { server: server.clone(), lag }, "default")
+    kube::Client::new(Late { server: server.clone(), lag, faults: None }, "default")
+}
+
+/// A client whose watches are late and of whose requests a third fail, before or after they have been done.
+pub(crate) fn faulty_client(server: &Server, lag: Duration, seed: u64) -> kube::Client {
+    let faults = Some(Arc::new(Mutex::new(Random::new(seed))));
+    kube::Client::new(Late { server: server.clone(), lag, faults }, "default")
 }
 
 #[derive(Clone)]
 struct Late {
     server: Server,
     lag: Duration,
+    faults: Option<Arc<Mutex<Random>>>,
+}
+
+/// When a request fails.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    None,
+    Before,
+    After,
+}
+
+impl Late {
+    fn fault(&self) -> Fault {
+        let Some(faults) = &self.faults else { return Fault::None };
+        match faults.lock().unwrap().below(6) {
+            0 => Fault::Before,
+            1 => Fault::After,
+            _ => Fault::None,
+        }
+    }
+}
+
+fn failed(code: u16) -> Response<Body> {
+    let status = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": "bad luck",
+    });
+    Response::builder().status(code).body(Body::from(status.to_string())).unwrap()
 }
 
 impl<B> tower::Service<Request<B>> for Late
@@ -36,10 +71,16 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (server, lag) = (self.server.clone(), self.lag);
+        let (server, lag, fault) = (self.server.clone(), self.lag, self.fault());
         Box::pin(async move {
             let watches = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+            if fault == Fault::Before {
+                return Ok(failed(429));
+            }
             let response = server.answer(request).await;
+            if fault == Fault::After {
+                return Ok(failed(503));
+            }
             if !watches {
                 return Ok(response);
             }

@@ -15,7 +15,7 @@ use super::machine::{Act, Chore, Outcome, Task};
 use super::node_body;
 use crate::clients::mirror::Key;
 use crate::clients::reconcile::{is_conflict, is_not_found};
-use crate::clients::seen::{SeenNode, SeenPod};
+use crate::clients::seen::{SeenNode, SeenPod, slim};
 use crate::clients::shape::NodeShape;
 
 const LEASES: &str = "kube-node-lease";
@@ -51,7 +51,9 @@ pub(super) async fn perform(
 
 async fn set_status(client: Client, key: &Key, body: &Value) -> Result<Arc<SeenPod>, kube::Error> {
     let pods: Api<SeenPod> = Api::namespaced(client, &key.0);
-    pods.patch_status(&key.1, &PatchParams::default(), &Patch::Merge(body)).await.map(Arc::new)
+    let mut pod = pods.patch_status(&key.1, &PatchParams::default(), &Patch::Merge(body)).await?;
+    slim(&mut pod);
+    Ok(Arc::new(pod))
 }
 
 async fn remove(client: Client, key: &Key, uid: &str) -> Result<(), kube::Error> {

@@ -201,6 +201,8 @@ impl PodState {
         if self.attempt.busy || self.attempt.due.is_some_and(|due| due > now) {
             return None;
         }
+        // A time that has come is not waited for again, even if there is nothing left to do.
+        self.attempt.due = None;
         let uid = seen::uid(&self.seen).to_owned();
         if let Some(sketch) = self.life.as_ref()?.sketch().filter(|sketch| self.is_news(sketch)) {
             self.attempt.busy = true;

@@ -21,7 +21,7 @@ use super::KubeletSettings;
 use super::act::perform;
 use super::machine::{Act, Event, Machine, Outcome, Task};
 use crate::clients::mirror::{Mirror, key_of, watch};
-use crate::clients::seen::SeenPod;
+use crate::clients::seen::{SeenPod, slim};
 use crate::clients::shape::NodeShape;
 use crate::clock::Clock;
 
@@ -79,7 +79,8 @@ impl Driver {
 
     pub(super) async fn run(mut self) {
         let bound = watcher::Config::default().fields("spec.nodeName!=");
-        let mut pods = watch(Api::<SeenPod>::all(self.client.clone()), bound);
+        let pods = watch(Api::<SeenPod>::all(self.client.clone()), bound);
+        let mut pods = pods.map(|event| event.modify(slim));
         let mut nodes = watch(Api::<Node>::all(self.client.clone()), watcher::Config::default());
         loop {
             self.start_calls();
@@ -97,6 +98,7 @@ impl Driver {
                 Woken::Node(watcher::Event::Apply(node) | watcher::Event::InitApply(node)) => {
                     self.machine.observe(self.clock.now(), Event::Node(Box::new(node)));
                 }
+                Woken::Node(watcher::Event::InitDone) => self.machine.observe(self.clock.now(), Event::NodesListed),
                 Woken::Node(_) | Woken::Time => {}
                 Woken::Done(task, outcome) => self.machine.observe(self.clock.now(), Event::Done(task, outcome)),
                 Woken::End => return,

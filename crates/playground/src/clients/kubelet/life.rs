@@ -67,7 +67,8 @@ impl Life {
         let time = |value: &serde_json::Value| value.as_str().and_then(|text| text.parse::<Timestamp>().ok());
         let admitted = time(&pod.status["startTime"]).unwrap_or(now);
         let container = &pod.status["containerStatuses"][0];
-        let since = time(&container["state"]["running"]["startedAt"]).unwrap_or(admitted);
+        // Containers that wait for their next start are started with the kubelet.
+        let since = time(&container["state"]["running"]["startedAt"]).unwrap_or(now);
         let ready = container["ready"] == true;
         let restarts = container["restartCount"].as_i64().unwrap_or_default();
         let stage = Stage::Running { since, ready: ready || plan.ready_after_ms == 0 };

@@ -31,6 +31,8 @@ pub(super) enum Event {
     PodGone(Key),
     /// All pods there are have been told.
     PodsListed,
+    /// All nodes there are have been told.
+    NodesListed,
     Node(Box<Node>),
     /// An act was done, or not.
     Done(Task, Outcome),
@@ -143,7 +145,8 @@ pub(super) struct Machine {
     pub(super) timers: BTreeSet<(Timestamp, Timer)>,
     /// Pods that are to be looked after.
     pub(super) dirty: BTreeSet<Key>,
-    listed: bool,
+    pods_listed: bool,
+    nodes_listed: bool,
 }
 
 impl Machine {
@@ -155,7 +158,8 @@ impl Machine {
             pods: BTreeMap::new(),
             timers: BTreeSet::new(),
             dirty: BTreeSet::new(),
-            listed: false,
+            pods_listed: false,
+            nodes_listed: false,
         };
         for (index, shape) in nodes.iter().enumerate() {
             machine.nodes.push(NodeState {
@@ -195,7 +199,8 @@ impl Machine {
         match event {
             Event::Pod(pod) => self.see(pod),
             Event::PodGone(key) => self.forget(&key),
-            Event::PodsListed => self.listed = true,
+            Event::PodsListed => self.pods_listed = true,
+            Event::NodesListed => self.nodes_listed = true,
             Event::Node(node) => self.see_node(&node),
             Event::Done(Task::Node(node, chore), outcome) => self.after_chore(node, chore, &outcome, now),
             Event::Done(Task::Status(key, uid), outcome) => self.after_status(&key, &uid, outcome, now),
@@ -220,8 +225,8 @@ impl Machine {
                 }
             }
         }
-        if !self.listed {
-            // A pod must not be let in while others that run there have not been told yet.
+        if !(self.pods_listed && self.nodes_listed) {
+            // A pod must not be let in while others that run there, or the node's taints, have not been told yet.
             return acts;
         }
         let mut dirty: Vec<Key> = std::mem::take(&mut self.dirty).into_iter().collect();

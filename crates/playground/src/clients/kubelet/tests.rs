@@ -19,7 +19,9 @@ fn at(ms: i64) -> Timestamp {
 fn machine() -> Machine {
     let shape = r#"{"pools": [{"name": "n", "count": 2, "capacity": {"cpu": "4", "pods": "10"}}]}"#;
     let nodes: Vec<_> = Shape::from_json(shape).unwrap().nodes().unwrap().into_iter().map(Arc::new).collect();
-    Machine::new(&nodes, KubeletSettings::default(), at(0))
+    let mut machine = Machine::new(&nodes, KubeletSettings::default(), at(0));
+    machine.observe(at(0), Event::NodesListed);
+    machine
 }
 
 fn pod(name: &str, revision: u64, cpu: &str, status: &Value) -> Arc<SeenPod> {
@@ -92,6 +94,21 @@ fn one_act_is_under_way_and_a_failed_one_waits_longer_each_time() {
     assert_eq!(words(&machine.tick(at(1800))), [word("a", "Running", "")]);
     machine.observe(at(1800), Event::Done(told("a"), Outcome::Done(Some(pod("a", 9, "1", &ready())))));
     assert_eq!(words(&machine.tick(at(9000))), []);
+}
+
+#[test]
+fn a_failure_that_was_none_is_not_waited_for_for_ever() {
+    let mut machine = machine();
+    machine.tick(at(0));
+    machine.observe(at(0), Event::PodsListed);
+    machine.observe(at(0), Event::Pod(pod("a", 1, "1", &json!({"phase": "Pending"}))));
+    machine.tick(at(0));
+    assert_eq!(words(&machine.tick(at(1000))), []);
+    machine.observe(at(1000), Event::Done(told("a"), Outcome::Retry));
+    // Somebody else has ended the pod meanwhile.
+    machine.observe(at(1050), Event::Pod(pod("a", 3, "1", &json!({"phase": "Failed"}))));
+    assert_eq!(words(&machine.tick(at(1100))), []);
+    assert_eq!(machine.next_wakeup(), None);
 }
 
 #[test]
