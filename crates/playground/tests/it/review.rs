@@ -394,3 +394,17 @@ async fn a_cluster_wide_object_is_not_collected_for_an_owner_in_a_namespace() {
     settle().await;
     must(&server, "GET", &format!("{classes}/c"), &Value::Null).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn objects_do_not_grow_without_end() {
+    let server = Server::start(Settings::default());
+    must(&server, "POST", DEFINITIONS, &definition(&json!({}))).await;
+    settle().await;
+    must(&server, "POST", THINGS, &thing("a", &json!({}))).await;
+    let mut codes = Vec::new();
+    for turn in 0..4 {
+        let operations = json!([{"op": "add", "path": format!("/spec/t{turn}"), "value": "x".repeat(1_000_000)}]);
+        codes.push(patch(&server, &format!("{THINGS}/a"), &operations).await.0);
+    }
+    assert_eq!(codes, [200, 500, 500, 500]);
+}
