@@ -408,3 +408,24 @@ async fn objects_do_not_grow_without_end() {
     }
     assert_eq!(codes, [200, 500, 500, 500]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_beside_a_built_in_kind_leaves_its_objects_alone() {
+    let server = Server::start(Settings::default());
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}});
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    must(&server, "POST", leases, &lease).await;
+    let mut beside = definition(&json!({}));
+    let approved = json!({"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements/pull/1111"});
+    beside["metadata"] = json!({"name": "leases.coordination.k8s.io", "annotations": approved});
+    beside["spec"]["group"] = json!("coordination.k8s.io");
+    beside["spec"]["names"] =
+        json!({"plural": "leases", "singular": "lease", "kind": "Lease", "listKind": "LeaseList"});
+    must(&server, "POST", DEFINITIONS, &beside).await;
+    settle().await;
+    let path = format!("{DEFINITIONS}/leases.coordination.k8s.io");
+    must(&server, "DELETE", &path, &Value::Null).await;
+    settle().await;
+    must(&server, "GET", &format!("{leases}/l"), &Value::Null).await;
+    assert_eq!(ask(&server, "GET", &path, &Value::Null).await.0, 404);
+}
