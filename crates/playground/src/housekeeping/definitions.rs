@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Chore, release_finalizer};
-use crate::kinds::{Kind, Taken, decide, is_established, tell_deletion};
+use crate::kinds::{Kind, Rules, Taken, decide, is_established, tell_deletion};
 use crate::server::delete::remove;
 use crate::server::query::{DeleteOptions, Propagation};
 use crate::server::state::State;
@@ -77,6 +77,8 @@ fn clean_up(state: &mut State, definition: &Value) -> bool {
     let text = |path: &str| definition.pointer(path).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
     let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
     let kinds = state.registry.all().filter(|kind| *kind.group == *group && *kind.plural == *plural);
+    // A built-in kind of the same name keeps its objects: they were never the definition's.
+    let kinds = kinds.filter(|kind| matches!(kind.rules, Rules::Custom(_)));
     let Some(kind) = kinds.max_by_key(|kind| kind.shows_as_stored()).cloned() else { return true };
     let going: Vec<_> = state.store.list(kind.table, None).filter(|object| !object.deleting).cloned().collect();
     for object in going {

@@ -68,6 +68,9 @@ enum Verdict {
 
 /// What becomes of an object that is not being deleted itself.
 fn judge(state: &State, object: &Object) -> Verdict {
+    if object.key.namespace.is_empty() && names_owner_in_a_namespace(state, object) {
+        return Verdict::Keep;
+    }
     let mut solid = false;
     let (mut dangling, mut waiting) = (Vec::new(), Vec::new());
     for owner in &object.owners {
@@ -94,6 +97,17 @@ fn judge(state: &State, object: &Object) -> Verdict {
     // What the object says itself, else in the background: what its kind does for clients counts for them only.
     let says = object.has_finalizer(ORPHAN) || object.has_finalizer(FOREGROUND);
     Verdict::Delete(if says { None } else { Some(Propagation::Background) })
+}
+
+/// A cluster-wide object cannot say in which namespace its owner is. The real collector leaves it alone then.
+fn names_owner_in_a_namespace(state: &State, object: &Object) -> bool {
+    let value = object.value();
+    let mut owners = value["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    owners.any(|owner| {
+        let text = |field: &str| owner[field].as_str().unwrap_or_default();
+        let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+        state.registry.of_kind(group, version, text("kind")).is_some_and(|kind| kind.namespaced)
+    })
 }
 
 /// An owner in foreground deletion goes when none that blocks it is left.

@@ -62,11 +62,28 @@ pub(crate) fn insert(
         return Err(Failure::already_exists(kind.about(), &name, other.deleting));
     }
     admission::after_checks(state, kind, &value)?;
+    fits(&value)?;
     if dry_run {
         return Ok(Answer::Json { code: 201, text: printed(&kind.show(value)), warnings: Vec::new() });
     }
     let object = state.write(kind, value);
     Ok(Answer::object(201, kind, &object))
+}
+
+/// The most bytes of an object: what etcd takes in one request.
+const SIZE_MAX: usize = 1_536 * 1024;
+
+/// Refuses an object that no real server could store. Its size is told by its texts, which are what can be large.
+pub(crate) fn fits(value: &Value) -> Result<(), Failure> {
+    fn size(value: &Value) -> usize {
+        match value {
+            Value::String(text) => text.len() + 2,
+            Value::Array(entries) => 2 + entries.iter().map(|entry| 1 + size(entry)).sum::<usize>(),
+            Value::Object(fields) => 2 + fields.iter().map(|(key, value)| key.len() + 4 + size(value)).sum::<usize>(),
+            Value::Null | Value::Bool(_) | Value::Number(_) => 4,
+        }
+    }
+    if size(value) > SIZE_MAX { Err(Failure::plain(500, "etcdserver: request is too large")) } else { Ok(()) }
 }
 
 /// The namespace of an object is that of the path.

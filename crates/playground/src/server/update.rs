@@ -110,6 +110,7 @@ pub(crate) fn replace(
     if !errors.is_empty() {
         return Err(Failure::invalid(kind.about_kind(), name, &errors));
     }
+    create::fits(&value)?;
     if dry_run {
         return Ok(Answer::Json { code: 200, text: printed(&kind.show(value)), warnings: Vec::new() });
     }

@@ -330,3 +330,102 @@ async fn unknown_fields_below_a_long_name_are_told_within_bounds() {
     let length = answer["message"].as_str().unwrap().len();
     assert!(length < 100_000_000, "five thousand paths of a megabyte are five gigabytes, here {length}");
 }
+
+/// Writers and watchers on several threads: each watcher is told every change of every object, in order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn watchers_on_other_threads_miss_nothing() {
+    const WRITERS: usize = 6;
+    const WRITES: usize = 150;
+    let server = Server::start(Settings::default());
+    let open = || async {
+        let request = http::Request::get(format!("{MAPS}?watch=true")).body(Body::empty()).unwrap();
+        server.answer(request).await.into_body().into_data_stream()
+    };
+    let mut readers = Vec::new();
+    for _ in 0..8 {
+        let mut lines = open().await;
+        readers.push(tokio::spawn(async move {
+            let (mut rest, mut told) = (Vec::new(), Vec::new());
+            while told.len() < WRITERS * WRITES {
+                rest.extend_from_slice(&lines.next().await.unwrap().unwrap());
+                while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                    let line: Vec<u8> = rest.drain(..=end).collect();
+                    let event: Value = serde_json::from_slice(&line).unwrap();
+                    let revision = event["object"]["metadata"]["resourceVersion"].as_str().unwrap();
+                    told.push(revision.parse::<u64>().unwrap());
+                }
+            }
+            told
+        }));
+    }
+    let mut writers = Vec::new();
+    for writer in 0..WRITERS {
+        let server = server.clone();
+        writers.push(tokio::spawn(async move {
+            must(&server, "POST", MAPS, &config_map(&format!("w{writer}"), &json!({}))).await;
+            for turn in 1..WRITES {
+                let mut body = config_map(&format!("w{writer}"), &json!({}));
+                body["data"] = json!({"turn": turn.to_string()});
+                must(&server, "PUT", &format!("{MAPS}/w{writer}"), &body).await;
+            }
+        }));
+    }
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    let last = server.revision();
+    let expected: Vec<u64> = (last - (WRITERS * WRITES) as u64 + 1..=last).collect();
+    for reader in readers {
+        let told = tokio::time::timeout(Duration::from_secs(60), reader).await.expect("all is told").unwrap();
+        assert_eq!(told, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_wide_object_is_not_collected_for_an_owner_in_a_namespace() {
+    let server = Server::start(Settings::default());
+    let map = must(&server, "POST", MAPS, &config_map("a", &json!({}))).await;
+    let class = json!({
+        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 5,
+        "metadata": {"name": "c", "ownerReferences": [owner("ConfigMap", &map)]},
+    });
+    let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    must(&server, "POST", classes, &class).await;
+    settle().await;
+    must(&server, "GET", &format!("{classes}/c"), &Value::Null).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_do_not_grow_without_end() {
+    let server = Server::start(Settings::default());
+    must(&server, "POST", DEFINITIONS, &definition(&json!({}))).await;
+    settle().await;
+    must(&server, "POST", THINGS, &thing("a", &json!({}))).await;
+    let mut codes = Vec::new();
+    for turn in 0..4 {
+        let operations = json!([{"op": "add", "path": format!("/spec/t{turn}"), "value": "x".repeat(1_000_000)}]);
+        codes.push(patch(&server, &format!("{THINGS}/a"), &operations).await.0);
+    }
+    assert_eq!(codes, [200, 500, 500, 500]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_beside_a_built_in_kind_leaves_its_objects_alone() {
+    let server = Server::start(Settings::default());
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}});
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    must(&server, "POST", leases, &lease).await;
+    let mut beside = definition(&json!({}));
+    let approved = json!({"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements/pull/1111"});
+    beside["metadata"] = json!({"name": "leases.coordination.k8s.io", "annotations": approved});
+    beside["spec"]["group"] = json!("coordination.k8s.io");
+    beside["spec"]["names"] =
+        json!({"plural": "leases", "singular": "lease", "kind": "Lease", "listKind": "LeaseList"});
+    must(&server, "POST", DEFINITIONS, &beside).await;
+    settle().await;
+    let path = format!("{DEFINITIONS}/leases.coordination.k8s.io");
+    must(&server, "DELETE", &path, &Value::Null).await;
+    settle().await;
+    must(&server, "GET", &format!("{leases}/l"), &Value::Null).await;
+    assert_eq!(ask(&server, "GET", &path, &Value::Null).await.0, 404);
+}
