@@ -176,7 +176,8 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let (parts, body) = request.into_parts();
-    let watches = parts.uri.query().is_some_and(|query| query.contains("watch=true") || query.contains("watch=1"));
+    let watches = parts.uri.path().contains("/watch/")
+        || parts.uri.query().is_some_and(|query| query.contains("watch=true") || query.contains("watch=1"));
     let path = parts.uri.path().to_owned();
     let fault = faults.draw(&parts);
     let request = Request::from_parts(parts, body);

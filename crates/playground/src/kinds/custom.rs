@@ -25,6 +25,7 @@ pub(crate) struct Custom {
     /// What field selectors may ask for.
     pub(crate) fields: Vec<Box<str>>,
     pub(crate) is_storage_version: bool,
+    pub(super) is_served: bool,
     /// The name of the version in which objects are stored.
     pub(super) storage_version: Box<str>,
     /// What clients of this version are told.
@@ -51,6 +52,7 @@ impl Custom {
                 .map(|path| path.trim_start_matches('.').into())
                 .collect(),
             is_storage_version: version["storage"] == true,
+            is_served: version["served"] == true,
             storage_version: storage_version.into(),
             warning,
         })

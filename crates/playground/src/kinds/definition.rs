@@ -108,7 +108,8 @@ impl Definition {
         let storage = all.iter().find(|version| version["storage"] == true);
         let storage = storage.map(|version| text(&version["name"])).unwrap_or_default();
         let mut versions = Vec::new();
-        for version in all.iter().filter(|version| version["served"] == true) {
+        let needed = |version: &&Value| version["served"] == true || version["storage"] == true;
+        for version in all.iter().filter(needed) {
             versions.push((text(&version["name"]), Custom::of(version, &storage, deprecation(spec, version))?));
         }
         Ok(Self {

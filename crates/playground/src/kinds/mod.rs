@@ -122,6 +122,8 @@ pub(crate) struct Kind {
     pub(crate) categories: Vec<Box<str>>,
     pub(crate) namespaced: bool,
     pub(crate) table: TableId,
+    /// Whether clients may ask for this version. One that is only stored is not asked for.
+    pub(crate) served: bool,
     pub(crate) rules: Rules,
 }
 

@@ -52,6 +52,7 @@ impl Registry {
                 categories: categories(builtin.kind).iter().map(|name| (*name).into()).collect(),
                 namespaced: builtin.namespaced,
                 table,
+                served: true,
                 rules: Rules::Builtin(builtin),
             });
         }
@@ -87,6 +88,7 @@ impl Registry {
                 categories: categories.clone(),
                 namespaced: definition.namespaced,
                 table,
+                served: rules.is_served,
                 rules: Rules::Custom(Box::new(rules)),
             });
         }
@@ -104,7 +106,7 @@ impl Registry {
 
     /// The kind of a path.
     pub(crate) fn get(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Kind>> {
-        self.kinds.get(&(group.into(), version.into(), plural.into()))
+        self.kinds.get(&(group.into(), version.into(), plural.into())).filter(|kind| kind.served)
     }
 
     /// The kind that stores the objects of a table.
@@ -122,12 +124,12 @@ impl Registry {
     /// The kind of this name, by what objects call it.
     pub(crate) fn of_kind(&self, group: &str, version: &str, name: &str) -> Option<&Arc<Kind>> {
         let mut kinds = self.kinds.values();
-        kinds.find(|kind| *kind.group == *group && *kind.version == *version && *kind.kind == *name)
+        kinds.find(|kind| kind.served && *kind.group == *group && *kind.version == *version && *kind.kind == *name)
     }
 
     /// Whether any kind of this group is served.
     pub(crate) fn serves(&self, group: &str) -> bool {
-        self.kinds.keys().any(|(of_group, _, _)| **of_group == *group)
+        self.kinds.values().any(|kind| kind.served && *kind.group == *group)
     }
 
     /// Whether the group is always served.

@@ -29,7 +29,7 @@ const METADATA_FIELDS: [&str; 15] = [
 
 /// Drops all unknown fields of a whole object and returns their paths in order.
 pub(super) fn prune_object(object: &mut Value, root: &Node) -> Vec<String> {
-    let mut pruner = Pruner { path: String::new(), dropped: Vec::new() };
+    let mut pruner = Pruner { path: String::new(), dropped: Vec::new(), size: 0 };
     if let Value::Object(map) = object {
         pruner.map(map, root, true, root.preserve_unknown);
     }
@@ -39,7 +39,7 @@ pub(super) fn prune_object(object: &mut Value, root: &Node) -> Vec<String> {
 
 /// Drops all unknown fields of a part of an object.
 pub(super) fn prune_part(value: &mut Value, node: &Node) -> Vec<String> {
-    let mut pruner = Pruner { path: String::new(), dropped: Vec::new() };
+    let mut pruner = Pruner { path: String::new(), dropped: Vec::new(), size: 0 };
     pruner.value(value, Some(node), false);
     pruner.dropped
 }
@@ -47,9 +47,21 @@ pub(super) fn prune_part(value: &mut Value, node: &Node) -> Vec<String> {
 struct Pruner {
     path: String,
     dropped: Vec<String>,
+    /// The bytes of all of those.
+    size: usize,
 }
 
+/// The most bytes of all paths that are told; those of a body without absurd names are fewer.
+const DROPPED_SIZE_MAX: usize = 16 * 1024 * 1024;
+
 impl Pruner {
+    fn note(&mut self) {
+        if self.size <= DROPPED_SIZE_MAX {
+            self.size += self.path.len();
+            self.dropped.push(self.path.clone());
+        }
+    }
+
     /// `keep` holds for the entries of a list that keeps what is unknown: they keep it too.
     fn value(&mut self, value: &mut Value, node: Option<&Node>, keep: bool) {
         let keep = keep || node.is_some_and(|node| node.preserve_unknown);
@@ -58,7 +70,7 @@ impl Pruner {
             (Value::Object(_), None) if keep => {}
             (Value::Object(map), None) => {
                 for name in std::mem::take(map).into_iter().map(|(name, _)| name) {
-                    self.below(&name, |pruner| pruner.dropped.push(pruner.path.clone()));
+                    self.below(&name, Pruner::note);
                 }
             }
             (Value::Array(items), node) => self.list(items, node, keep),
@@ -90,7 +102,7 @@ impl Pruner {
         }
         for name in unknown {
             map.remove(&name);
-            self.below(&name, |pruner| pruner.dropped.push(pruner.path.clone()));
+            self.below(&name, Pruner::note);
         }
     }
 

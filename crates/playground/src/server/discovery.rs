@@ -71,7 +71,7 @@ fn version() -> Value {
 
 fn groups(state: &State) -> BTreeMap<String, Vec<String>> {
     let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for kind in state.registry.all().filter(|kind| !kind.group.is_empty()) {
+    for kind in state.registry.all().filter(|kind| kind.served && !kind.group.is_empty()) {
         let versions = groups.entry(kind.group.to_string()).or_default();
         if !versions.iter().any(|version| **version == *kind.version) {
             versions.push(kind.version.to_string());
@@ -87,7 +87,7 @@ fn group(name: &str, versions: &[String]) -> Value {
 }
 
 fn resources(state: &State, group: &str, version: &str) -> Result<Answer, Failure> {
-    let kinds = state.registry.all().filter(|kind| *kind.group == *group && *kind.version == *version);
+    let kinds = state.registry.all().filter(|kind| kind.served && *kind.group == *group && *kind.version == *version);
     let resources: Vec<Value> = kinds.flat_map(|kind| rows(kind)).collect();
     if resources.is_empty() {
         return Err(Failure::no_such_path());

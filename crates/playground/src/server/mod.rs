@@ -119,7 +119,7 @@ impl Server {
         kube::Client::new(self.clone(), "default")
     }
 
-    /// Serves HTTP until the listener fails or the future is dropped.
+    /// Serves HTTP until the listener fails or the future is dropped; connections that are open then live on.
     pub async fn serve(&self, listener: tokio::net::TcpListener) -> std::io::Result<()> {
         axum::serve(listener, axum::Router::new().fallback_service(self.clone())).await
     }
@@ -137,6 +137,10 @@ impl Server {
         B: http_body::Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        if self.inner.state.is_poisoned() {
+            // Not to be missed: what a broken step leaves behind cannot be trusted.
+            return failed(&Failure::internal("a step of the server has panicked"));
+        }
         let (parts, body) = request.into_parts();
         let is_head = parts.method == http::Method::HEAD;
         let accept = parts.headers.get(http::header::ACCEPT).and_then(|header| header.to_str().ok());
@@ -172,7 +176,7 @@ impl std::fmt::Debug for Server {
 
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic inside a step is a bug that tests find; the state itself is changed only by finished writes.
+        // After a panic inside a step requests are refused; watches tell what they can.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -236,10 +240,21 @@ fn failed(failure: &Failure) -> Response<Body> {
     response
 }
 
+/// The most characters of all warnings, and of one where they are too many. Clients have limits for headers.
+const WARNINGS_LENGTH_MAX: usize = 4096;
+const WARNING_LENGTH_MAX: usize = 256;
+
 fn warn(response: &mut Response<Body>, warnings: &[String]) {
+    let whole = warnings.iter().map(String::len).sum::<usize>() <= WARNINGS_LENGTH_MAX;
+    let mut length = 0;
     for warning in warnings {
+        let warning = if whole { warning.clone() } else { warning.chars().take(WARNING_LENGTH_MAX).collect() };
+        length += warning.len();
+        if length > WARNINGS_LENGTH_MAX {
+            return;
+        }
         // 299 is a warning that is to be shown, from nobody in particular.
-        let text = format!("299 - {}", crate::schema::go_text::quoted(warning));
+        let text = format!("299 - {}", crate::schema::go_text::quoted(&warning));
         if let Ok(value) = HeaderValue::from_str(&text) {
             response.headers_mut().append(WARNING, value);
         }

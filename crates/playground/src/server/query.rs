@@ -216,7 +216,8 @@ fn freshness(revision: Option<&str>, matching: &str, watch: bool, limited: bool)
 
 /// Reads a resource version.
 pub(crate) fn parse_revision(text: &str) -> Result<u64, FieldError> {
-    text.parse().map_err(|_| {
+    // Go takes no sign here.
+    text.parse().ok().filter(|_| !text.starts_with('+')).ok_or_else(|| {
         let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
         FieldError::invalid("resourceVersion", text, why)
     })

@@ -57,7 +57,7 @@ impl Store {
         }
     }
 
-    /// A new, empty table. Nobody can ask for its past before now.
+    /// A new, empty table.
     pub(crate) fn add_table(&mut self) -> TableId {
         let changed = watch::Sender::new(self.revision);
         self.tables.push(Table { objects: BTreeMap::new(), log: Log::default(), changed });

@@ -218,6 +218,34 @@ async fn a_watch_ends_with_its_kind() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_version_that_is_only_stored_is_looked_after() {
+    let server = server();
+    let client = server.client();
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let mut definition = crate::model::definition();
+    let mut newer = definition["spec"]["versions"][0].clone();
+    newer["name"] = json!("v2");
+    newer["storage"] = json!(false);
+    definition["spec"]["versions"][0]["served"] = json!(false);
+    definition["spec"]["versions"].as_array_mut().unwrap().push(newer);
+    definitions.create(&PostParams::default(), &serde_json::from_value(definition).unwrap()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let api = |version| ApiResource::from_gvk(&GroupVersionKind::gvk("test.example.com", version, "Thing"));
+    let newer: Api<DynamicObject> = Api::default_namespaced_with(client.clone(), &api("v2"));
+    let older: Api<DynamicObject> = Api::default_namespaced_with(client.clone(), &api("v1"));
+    let maps: Api<ConfigMap> = Api::default_namespaced(client);
+    let owner = serde_json::from_value(json!({"metadata": {"name": "owner"}})).unwrap();
+    let owner = maps.create(&PostParams::default(), &owner).await.unwrap();
+    let mut thing = DynamicObject::new("t", &api("v2"));
+    thing.metadata.owner_references = owner.controller_owner_ref(&()).map(|owner| vec![owner]);
+    newer.create(&PostParams::default(), &thing).await.unwrap();
+    assert!(older.get("t").await.is_err(), "the stored version is not served");
+    maps.delete("owner", &DeleteParams::default()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(newer.get_opt("t").await.unwrap().is_none(), "the garbage collector knows it all the same");
+}
+
+#[tokio::test(start_paused = true)]
 async fn patches_of_both_kinds() {
     let pods: Api<Pod> = Api::default_namespaced(server().client());
     pods.create(&PostParams::default(), &pod("p")).await.unwrap();
