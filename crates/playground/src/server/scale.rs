@@ -98,8 +98,10 @@ pub(crate) fn set(
     } else {
         scale = written;
     }
-    let Some(replicas) = scale["spec"]["replicas"].as_i64().or(scale["spec"]["replicas"].is_null().then_some(0)) else {
-        return Err(Failure::bad_request(format!("spec.replicas: {} is not a number", scale["spec"]["replicas"])));
+    let asked = &scale["spec"]["replicas"];
+    let replicas = asked.as_i64().or(asked.is_null().then_some(0)).filter(|count| i32::try_from(*count).is_ok());
+    let Some(replicas) = replicas else {
+        return Err(Failure::bad_request(format!("spec.replicas: {asked} is not a number of 32 bits")));
     };
     if replicas < 0 {
         let about = About { group: "autoscaling", resource: "Scale" };
@@ -118,5 +120,8 @@ pub(crate) fn set(
         _ => return Err(Failure::internal(format!("{} has no {parent}", target.name))),
     }
     replace(state, kind, &old, value, Part::Main, options.dry_run)?;
-    get(state, kind, target)
+    let mut answer = scale_of(kind, &*find(state, kind, target)?);
+    // After a rehearsal the store still has the old number.
+    answer["spec"]["replicas"] = json!(replicas);
+    Ok(Answer::value(200, &answer))
 }

@@ -5,6 +5,7 @@
 
 use axum::body::Body;
 use http_body_util::BodyExt;
+use muster_playground::clients::Shape;
 use muster_playground::random::Random;
 use muster_playground::{Server, Settings};
 use serde_json::{Value, json};
@@ -203,4 +204,29 @@ async fn still_sound(server: &Server, seed: u64) {
             }
         }
     }
+}
+
+#[test]
+fn whatever_shape_comes_is_read_or_refused() {
+    let sound = json!({"pools": [
+        {"name": "gpu", "count": 4, "capacity": {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"},
+         "allocatable": {"cpu": "60"}, "labels": {"a.example.com/b": "c"},
+         "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}],
+         "domains": [{"key": "topology.kubernetes.io/zone", "count": 2}]},
+    ]});
+    let mut random = Random::new(11);
+    let (mut good, mut bad) = (0, 0);
+    for _ in 0..5000 {
+        let mut shape = sound.clone();
+        bend(&mut shape, &mut random);
+        let mut bytes = shape.to_string().into_bytes();
+        if random.per_mille(200) {
+            bend_bytes(&mut bytes, &mut random);
+        }
+        match Shape::from_json(&String::from_utf8_lossy(&bytes)) {
+            Ok(shape) => good += shape.nodes().expect("a shape that was read has nodes").len().min(1),
+            Err(error) => bad += error.to_string().len().min(1),
+        }
+    }
+    assert!(good > 50 && bad > 1000, "{good} read, {bad} refused");
 }

@@ -88,7 +88,8 @@ impl Machine {
                 pod.said = None;
                 pod.saying = None;
                 pod.removed = false;
-                pod.attempt = Attempt::default();
+                // A request that is under way will be answered, and its answer must not be taken for a later one's.
+                pod.attempt = Attempt { busy: pod.attempt.busy, ..Attempt::default() };
             }
         }
     }
