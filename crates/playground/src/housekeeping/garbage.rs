@@ -68,20 +68,17 @@ enum Verdict {
 
 /// What becomes of an object that is not being deleted itself.
 fn judge(state: &State, object: &Object) -> Verdict {
-    if object.key.namespace.is_empty() && names_owner_in_a_namespace(state, object) {
-        return Verdict::Keep;
-    }
     let mut solid = false;
     let (mut dangling, mut waiting) = (Vec::new(), Vec::new());
-    for owner in &object.owners {
-        match state.store.find(&owner.uid) {
-            None => dangling.push(owner.uid.clone()),
-            // An owner in another namespace is no owner.
-            Some((_, found)) if !found.key.namespace.is_empty() && found.key.namespace != object.key.namespace => {
-                dangling.push(owner.uid.clone());
-            }
-            Some((_, found)) if found.deleting && found.has_finalizer(FOREGROUND) => waiting.push(owner.uid.clone()),
-            Some(_) => solid = true,
+    let value = object.value();
+    for reference in value["metadata"]["ownerReferences"].as_array().into_iter().flatten() {
+        let uid: Box<str> = reference["uid"].as_str().unwrap_or_default().into();
+        match look_up(state, object, reference) {
+            // Nothing is deleted on a guess.
+            Owner::Unknown => return Verdict::Keep,
+            Owner::Absent => dangling.push(uid),
+            Owner::Going => waiting.push(uid),
+            Owner::Present => solid = true,
         }
     }
     if dangling.is_empty() && waiting.is_empty() {
@@ -99,15 +96,31 @@ fn judge(state: &State, object: &Object) -> Verdict {
     Verdict::Delete(if says { None } else { Some(Propagation::Background) })
 }
 
-/// A cluster-wide object cannot say in which namespace its owner is. The real collector leaves it alone then.
-fn names_owner_in_a_namespace(state: &State, object: &Object) -> bool {
-    let value = object.value();
-    let mut owners = value["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-    owners.any(|owner| {
-        let text = |field: &str| owner[field].as_str().unwrap_or_default();
-        let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
-        state.registry.of_kind(group, version, text("kind")).is_some_and(|kind| kind.namespaced)
-    })
+/// What an owner reference leads to.
+enum Owner {
+    Present,
+    /// It is being deleted and waits for its dependents.
+    Going,
+    /// There is no such object with that UID.
+    Absent,
+    /// Nobody can tell: its kind is not served, or it lives in a namespace that a cluster-wide object cannot name.
+    Unknown,
+}
+
+fn look_up(state: &State, object: &Object, reference: &Value) -> Owner {
+    let text = |field: &str| reference[field].as_str().unwrap_or_default();
+    let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+    let Some(kind) = state.registry.of_kind(group, version, text("kind")) else { return Owner::Unknown };
+    if kind.namespaced && object.key.namespace.is_empty() {
+        return Owner::Unknown;
+    }
+    let namespace = if kind.namespaced { &*object.key.namespace } else { "" };
+    match state.get(kind, namespace, text("name")) {
+        Some(owner) if *owner.uid != *text("uid") => Owner::Absent,
+        Some(owner) if owner.deleting && owner.has_finalizer(FOREGROUND) => Owner::Going,
+        Some(_) => Owner::Present,
+        None => Owner::Absent,
+    }
 }
 
 /// An owner in foreground deletion goes when none that blocks it is left.

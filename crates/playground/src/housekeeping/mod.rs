@@ -51,10 +51,12 @@ pub(crate) fn after_write(state: &mut State, kind: &Kind, value: &Value) {
     let text = |field: &str| metadata[field].as_str().unwrap_or_default();
     let owners = metadata["ownerReferences"].as_array();
     let owned_by_nobody = owners.into_iter().flatten().any(|owner| {
-        let owner = owner["uid"].as_str().and_then(|uid| state.store.find(uid));
-        owner.is_none_or(|(_, owner)| {
-            let elsewhere = !owner.key.namespace.is_empty() && *owner.key.namespace != *text("namespace");
-            elsewhere || (owner.deleting && owner.has_finalizer(FOREGROUND))
+        let found = owner["uid"].as_str().and_then(|uid| state.store.find(uid));
+        found.is_none_or(|(table, found)| {
+            let elsewhere = !found.key.namespace.is_empty() && *found.key.namespace != *text("namespace");
+            let is_other = owner["name"] != *found.key.name
+                || state.registry.of_table(table).is_none_or(|kind| owner["kind"] != *kind.kind);
+            elsewhere || is_other || (found.deleting && found.has_finalizer(FOREGROUND))
         })
     });
     let deleting = metadata["deletionTimestamp"].is_string();

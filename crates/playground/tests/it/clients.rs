@@ -246,6 +246,26 @@ async fn a_version_that_is_only_stored_is_looked_after() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_has_an_owner_is_collected_only_if_the_owner_is_known_to_be_gone() {
+    let maps: Api<ConfigMap> = Api::default_namespaced(server().client());
+    let make = async |name: &str, owner: serde_json::Value| {
+        let map = json!({"metadata": {"name": name, "ownerReferences": [owner]}});
+        maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await.unwrap()
+    };
+    let owner = serde_json::from_value(json!({"metadata": {"name": "owner"}})).unwrap();
+    let uid = maps.create(&PostParams::default(), &owner).await.unwrap().metadata.uid.unwrap();
+    make("right", json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid})).await;
+    make("other-uid", json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "x"})).await;
+    make("other-name", json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": uid})).await;
+    make("other-kind", json!({"apiVersion": "v1", "kind": "Secret", "name": "owner", "uid": uid})).await;
+    make("unknown-kind", json!({"apiVersion": "example.com/v1", "kind": "TrainJob", "name": "t", "uid": "y"})).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let left = maps.list(&ListParams::default()).await.unwrap();
+    let left: Vec<&str> = left.items.iter().filter_map(|map| map.metadata.name.as_deref()).collect();
+    assert_eq!(left, ["owner", "right", "unknown-kind"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn patches_of_both_kinds() {
     let pods: Api<Pod> = Api::default_namespaced(server().client());
     pods.create(&PostParams::default(), &pod("p")).await.unwrap();
