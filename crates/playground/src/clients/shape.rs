@@ -172,10 +172,9 @@ impl Pool {
         let allocatable_path = path.child(if self.allocatable.is_some() { "allocatable" } else { "capacity" });
         let room = resources::validate(allocatable, Place::Node, &allocatable_path)?;
         let room = resources::list_in_base_units(&room, &allocatable_path)?;
-        if let Some((name, amount)) =
-            room.iter().find(|(name, amount)| **amount > capacity.get(*name).copied().unwrap_or(0))
+        if let Some((name, _)) = room.iter().find(|(name, amount)| **amount > capacity.get(*name).copied().unwrap_or(0))
         {
-            return Err(allocatable_path.key(name).invalid(amount, "is more than the capacity"));
+            return Err(allocatable_path.key(name).invalid(&allocatable.get(name), "is more than the capacity"));
         }
         Ok((0..self.count)
             .map(|index| NodeShape {
@@ -282,6 +281,10 @@ mod tests {
             ),
             (pool(r#", "domains": [{"key": "z", "count": 0}]"#), "pools[0].domains[0].count: 0: must be at least 1"),
             (pool(r#", "allocatable": {"cpu": "4x"}"#), "pools[0].allocatable[cpu]: \"4x\""),
+            (
+                pool(r#", "allocatable": {"cpu": "4000"}"#),
+                "pools[0].allocatable[cpu]: \"4000\": is more than the capacity",
+            ),
             (pool(r#", "labels": {"a b": "c"}"#), "pools[0].labels[a b]: \"a b\""),
             (pool(r#", "taints": [{"key": "t", "effect": "Never"}]"#), "pools[0].taints[0].effect: \"Never\""),
             (pool(r#"}, {"name": "a", "count": 1, "capacity": {}"#), "pools[1].name: \"a\": another pool"),

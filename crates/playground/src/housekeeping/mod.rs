@@ -49,29 +49,21 @@ pub(crate) fn do_one(state: &mut State) -> bool {
 pub(crate) fn after_write(state: &mut State, kind: &Kind, value: &Value) {
     let metadata = &value["metadata"];
     let text = |field: &str| metadata[field].as_str().unwrap_or_default();
-    let owners = metadata["ownerReferences"].as_array();
-    let owned_by_nobody = owners.into_iter().flatten().any(|owner| {
-        let found = owner["uid"].as_str().and_then(|uid| state.store.find(uid));
-        found.is_none_or(|(table, found)| {
-            let elsewhere = !found.key.namespace.is_empty() && *found.key.namespace != *text("namespace");
-            let is_other = owner["name"] != *found.key.name
-                || state.registry.of_table(table).is_none_or(|kind| owner["kind"] != *kind.kind);
-            elsewhere || is_other || (found.deleting && found.has_finalizer(FOREGROUND))
-        })
-    });
     let deleting = metadata["deletionTimestamp"].is_string();
     let finalizers = metadata["finalizers"].as_array().into_iter().flatten();
     let collects = deleting && finalizers.into_iter().any(|finalizer| finalizer == FOREGROUND || finalizer == ORPHAN);
-    if owned_by_nobody || collects {
+    let before = state.store.get(kind.table, &Key::new(text("namespace"), text("name"))).cloned();
+    let had: Vec<&str> = before.iter().flat_map(|before| &before.owners).map(|owner| &*owner.uid).collect();
+    let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+    let has: Vec<&str> = owners.filter_map(|owner| owner["uid"].as_str()).collect();
+    // New owners may not be there, and an owner may wait for an object that no longer holds it.
+    if collects || (had != has && !has.is_empty()) {
         state.chores.insert(Chore::Collect(text("uid").into()));
     }
-    // An owner may wait for an object that no longer holds it.
-    let key = Key::new(text("namespace"), text("name"));
-    let before = state.store.get(kind.table, &key).cloned();
-    for owner in before.iter().flat_map(|before| &before.owners) {
+    for owner in had {
         let waits = |(_, owner): (TableId, &Arc<Object>)| owner.deleting && owner.has_finalizer(FOREGROUND);
-        if state.store.find(&owner.uid).is_some_and(waits) {
-            state.chores.insert(Chore::Collect(owner.uid.clone()));
+        if state.store.find(owner).is_some_and(waits) {
+            state.chores.insert(Chore::Collect(owner.into()));
         }
     }
     match (&*kind.group, &*kind.plural) {
@@ -99,7 +91,7 @@ pub(crate) fn after_erase(state: &mut State, kind: &Kind, gone: &Object) {
             state.chores.insert(Chore::Empty(gone.key.namespace.clone()));
         }
     }
-    if is(kind, "", "pods") {
+    if kind.is("", "pods") {
         release_group_of(state, &gone.value());
     }
     if matches!(kind.rules, crate::kinds::Rules::Custom(_)) {
@@ -112,10 +104,6 @@ fn release_group_of(state: &mut State, pod: &Value) {
         let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
         state.chores.insert(Chore::Release { namespace: namespace.into(), group: group.into() });
     }
-}
-
-fn is(kind: &Kind, group: &str, plural: &str) -> bool {
-    *kind.group == *group && *kind.plural == *plural
 }
 
 /// Takes a finalizer off an object; the last one to go takes the object with it.
@@ -141,7 +129,7 @@ fn release_finalizer(state: &mut State, kind: &Kind, object: &Object, finalizer:
 
 /// Whether it is a namespace that has not been emptied; `namespaces` lets it go.
 fn has_contents(kind: &Kind, object: &Object) -> bool {
-    is(kind, "", "namespaces") && object.value()["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty())
+    kind.is("", "namespaces") && object.value()["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty())
 }
 
 /// The kind that stores the objects of a table.

@@ -133,6 +133,16 @@ impl Kind {
         if self.group.is_empty() { self.version.to_string() } else { format!("{}/{}", self.group, self.version) }
     }
 
+    /// Whether this is the resource of that name, in any version.
+    pub(crate) fn is(&self, group: &str, plural: &str) -> bool {
+        *self.group == *group && *self.plural == *plural
+    }
+
+    /// Whether the server has it of its own.
+    pub(crate) fn is_builtin(&self) -> bool {
+        self.builtin().is_some()
+    }
+
     /// How failures name the resource.
     pub(crate) fn about(&self) -> About<'_> {
         About { group: &self.group, resource: &self.plural }

@@ -13,10 +13,6 @@ use crate::kinds::{Kind, Rules, SYSTEM_CLASSES, apply_runtime_class, mark_not_re
 /// Keeps a native group until none of its pods is left to run.
 pub(crate) const PROTECTION: &str = "scheduling.k8s.io/podgroup-protection";
 
-fn is(kind: &Kind, group: &str, plural: &str) -> bool {
-    *kind.group == *group && *kind.plural == *plural
-}
-
 /// Before a new object is checked.
 pub(crate) fn on_create(state: &State, kind: &Kind, target: &Target, value: &mut Value) -> Result<(), Failure> {
     if kind.namespaced {
@@ -25,15 +21,15 @@ pub(crate) fn on_create(state: &State, kind: &Kind, target: &Target, value: &mut
     if matches!(kind.rules, Rules::Custom(_)) {
         definition_stays(state, kind, value)?;
     }
-    if is(kind, "", "pods") {
+    if kind.is("", "pods") {
         prioritise_pod(state, kind, value)?;
         choose_runtime(state, kind, value)?;
         tolerate_lost_nodes(value);
     }
-    if is(kind, "", "nodes") {
+    if kind.is("", "nodes") {
         mark_not_ready(value);
     }
-    if is(kind, "scheduling.k8s.io", "podgroups") {
+    if kind.is("scheduling.k8s.io", "podgroups") {
         prioritise_group(state, kind, value)?;
         protect(value);
     }
@@ -42,21 +38,21 @@ pub(crate) fn on_create(state: &State, kind: &Kind, target: &Target, value: &mut
 
 /// After a new object was found good.
 pub(crate) fn after_checks(state: &State, kind: &Kind, value: &Value) -> Result<(), Failure> {
-    if is(kind, "scheduling.k8s.io", "priorityclasses") { one_default(state, kind, value) } else { Ok(()) }
+    if kind.is("scheduling.k8s.io", "priorityclasses") { one_default(state, kind, value) } else { Ok(()) }
 }
 
 /// Before a change is checked.
 pub(crate) fn on_update(state: &State, kind: &Kind, value: &mut Value) -> Result<(), Failure> {
-    if is(kind, "", "pods") {
+    if kind.is("", "pods") {
         tolerate_lost_nodes(value);
     }
-    if is(kind, "scheduling.k8s.io", "priorityclasses") { one_default(state, kind, value) } else { Ok(()) }
+    if kind.is("scheduling.k8s.io", "priorityclasses") { one_default(state, kind, value) } else { Ok(()) }
 }
 
 /// Before an object is deleted.
 pub(crate) fn on_delete(kind: &Kind, name: &str) -> Result<(), Failure> {
     let is_system_class = SYSTEM_CLASSES.iter().any(|(class, _, _)| *class == name);
-    if is(kind, "scheduling.k8s.io", "priorityclasses") && is_system_class {
+    if kind.is("scheduling.k8s.io", "priorityclasses") && is_system_class {
         return Err(Failure::forbidden(kind.about(), name, "this is a system priority class and cannot be deleted"));
     }
     Ok(())
@@ -64,7 +60,7 @@ pub(crate) fn on_delete(kind: &Kind, name: &str) -> Result<(), Failure> {
 
 /// What a client is told that deletes something.
 pub(crate) fn delete_warning(kind: &Kind, options: &DeleteOptions) -> Option<String> {
-    let is_surprising = is(kind, "batch", "jobs") && options.propagation.is_none();
+    let is_surprising = kind.is("batch", "jobs") && options.propagation.is_none();
     is_surprising.then(|| "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning".to_owned())
 }
 

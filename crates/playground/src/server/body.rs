@@ -88,7 +88,7 @@ pub(crate) fn read_value(kind: &Kind, mut value: Value, twice: &[String]) -> Res
     }
     // To Go, null in a map of texts is the empty text.
     for map in ["/metadata/labels", "/metadata/annotations", "/data"] {
-        let entries = if is_builtin(kind) { value.pointer_mut(map).and_then(Value::as_object_mut) } else { None };
+        let entries = if kind.is_builtin() { value.pointer_mut(map).and_then(Value::as_object_mut) } else { None };
         entries.into_iter().flatten().filter(|(_, text)| text.is_null()).for_each(|(_, text)| *text = "".into());
     }
     let (value, dropped) = kind.read(value).map_err(|error| error.to_string())?;
@@ -96,10 +96,6 @@ pub(crate) fn read_value(kind: &Kind, mut value: Value, twice: &[String]) -> Res
         twice.iter().map(|path| Problem { what: "duplicate", path: path.clone() }).collect();
     problems.extend(dropped.into_iter().map(|path| Problem { what: "unknown", path }));
     Ok((value, problems))
-}
-
-fn is_builtin(kind: &Kind) -> bool {
-    matches!(kind.rules, Rules::Builtin(_))
 }
 
 /// The apiVersion and kind that an object says it has; empty if it does not say.

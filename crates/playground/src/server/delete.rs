@@ -104,7 +104,7 @@ pub(crate) fn remove(
     if *kind.plural == *"customresourcedefinitions" {
         uncount(&mut value, old);
     }
-    if is_namespace(kind)
+    if kind.is("", "namespaces")
         && let Some(metadata) = value["metadata"].as_object_mut()
     {
         // The real server marks them by a road of its own.
@@ -130,7 +130,7 @@ pub(crate) fn remove(
 
 /// Whether the object is still the one that the client means.
 pub(crate) fn preconditions(kind: &Kind, old: &Object, options: &DeleteOptions) -> Result<(), Failure> {
-    if is_namespace(kind) {
+    if kind.is("", "namespaces") {
         return namespace_preconditions(kind, old, options);
     }
     // The real server names the kind here, not the resource.
@@ -164,10 +164,6 @@ fn namespace_preconditions(kind: &Kind, old: &Object, options: &DeleteOptions) -
         }
     }
     Ok(())
-}
-
-fn is_namespace(kind: &Kind) -> bool {
-    kind.group.is_empty() && *kind.plural == *"namespaces"
 }
 
 /// Only pods have a grace period.

@@ -297,3 +297,22 @@ where
         Box::pin(async move { Ok(server.answer(request).await) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_fit_into_headers() {
+        let told = |warnings: &[String]| {
+            let mut response = Response::new(Body::empty());
+            warn(&mut response, warnings);
+            let lengths = response.headers().get_all(WARNING).iter().map(HeaderValue::len);
+            lengths.collect::<Vec<_>>()
+        };
+        assert_eq!(told(&["short".to_owned()]).len(), 1);
+        assert_eq!(told(&["x".repeat(4000)]), [4000 + "299 - \"\"".len()]);
+        let many = told(&vec!["y".repeat(4000); 100]);
+        assert!(many.iter().sum::<usize>() < 5000 && many.len() > 10, "{many:?}");
+    }
+}

@@ -12,7 +12,7 @@ use super::request::Target;
 use super::state::State;
 use super::update::{Part, replace, same_name};
 use super::{body, create, json_patch, json_text, strategic_patch};
-use crate::kinds::{Kind, Rules};
+use crate::kinds::Kind;
 use crate::schema::FieldError;
 
 /// The most operations of one JSON patch.
@@ -36,15 +36,11 @@ impl Form {
             "application/json-patch+json" => Ok(Form::Json),
             "application/merge-patch+json" => Ok(Form::Merge),
             APPLY => Ok(Form::Apply),
-            STRATEGIC if is_builtin(kind) => Ok(Form::Strategic),
-            _ if is_builtin(kind) => Err(Failure::unknown_patch()),
+            STRATEGIC if kind.is_builtin() => Ok(Form::Strategic),
+            _ if kind.is_builtin() => Err(Failure::unknown_patch()),
             _ => Err(Failure::unsupported_media_type(&CUSTOM)),
         }
     }
-}
-
-fn is_builtin(kind: &Kind) -> bool {
-    matches!(kind.rules, Rules::Builtin(_))
 }
 
 /// What custom kinds can be patched with.

@@ -39,7 +39,10 @@ impl State {
     /// Writes an object, new or changed.
     pub(crate) fn write(&mut self, kind: &Kind, value: Value) -> Arc<Object> {
         after_write(self, kind, &value);
-        if is_definition(kind) && is_established(&value) && value["metadata"]["deletionTimestamp"].is_null() {
+        if kind.is("apiextensions.k8s.io", "customresourcedefinitions")
+            && is_established(&value)
+            && value["metadata"]["deletionTimestamp"].is_null()
+        {
             self.serve(&value);
         }
         self.store.put(kind.table, value, &kind.fields())
@@ -47,7 +50,7 @@ impl State {
 
     /// Removes an object; `last` is the state that watchers see at the end.
     pub(crate) fn erase(&mut self, kind: &Kind, last: Value) -> Arc<Object> {
-        if is_definition(kind) {
+        if kind.is("apiextensions.k8s.io", "customresourcedefinitions") {
             let text = |path: &str| last.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
             if let Some(table) = self.registry.undefine(&text("/spec/group"), &text("/spec/names/plural")) {
                 self.store.end_watches(table);
@@ -69,8 +72,4 @@ impl State {
             self.registry.define(&mut self.store, definition);
         }
     }
-}
-
-fn is_definition(kind: &Kind) -> bool {
-    *kind.plural == *"customresourcedefinitions" && *kind.group == *"apiextensions.k8s.io"
 }

@@ -284,6 +284,11 @@ async fn a_scale_is_an_object() {
         let (code, _) = ask(&server, "PUT", &format!("{sets}/r/scale"), &body).await;
         assert_eq!(code, 400, "{body}");
     }
+    let (code, _) = ask(&server, "PUT", &format!("{sets}/r/scale"), &json!({"spec": {"replicas": 1_i64 << 40}})).await;
+    assert_eq!(code, 400);
+    let rehearsed =
+        must(&server, "PUT", &format!("{sets}/r/scale?dryRun=All"), &json!({"spec": {"replicas": 7}})).await;
+    assert_eq!(rehearsed["spec"]["replicas"], 7);
     assert_eq!(must(&server, "GET", &format!("{sets}/r"), &Value::Null).await["spec"]["replicas"], 3);
 }
 
