@@ -173,8 +173,7 @@ impl Kind {
                 zero_time::clear(&mut read);
                 let dropped = retype::dropped(&value, &read);
                 retype::omit_empty(&mut read);
-                let stored = builtin.inward.map_or(read.clone(), |inward| inward(read));
-                Ok((stored, dropped))
+                Ok((if let Some(inward) = builtin.inward { inward(read) } else { read }, dropped))
             }
             Rules::Custom(custom) => {
                 let (mut stored, dropped) = custom.read(value)?;
@@ -187,7 +186,13 @@ impl Kind {
     /// A stored value in the shape of this version.
     pub(crate) fn show(&self, mut value: Value) -> Value {
         match &self.rules {
-            Rules::Builtin(builtin) => builtin.outward.map_or(value.clone(), |outward| outward(value)),
+            Rules::Builtin(builtin) => {
+                if let Some(outward) = builtin.outward {
+                    outward(value)
+                } else {
+                    value
+                }
+            }
             Rules::Custom(custom) => {
                 value["apiVersion"] = Value::String(self.api_version());
                 if !custom.is_storage_version {
