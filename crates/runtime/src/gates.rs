@@ -1,0 +1,121 @@
+//! Feature gates: upstream's and the documents' names, on by default, each with what is done without it.
+//!
+//! A gate whose feature is not there yet is refused by name, since switching it would have no effect.
+
+use std::collections::BTreeMap;
+
+/// Which features are on. They hold for all pods at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeatureGates {
+    /// Groups are read at all; without it every pod is scheduled by itself.
+    pub generic_workload: bool,
+    /// Gangs start whole; without it a gang is a basic group.
+    pub gang_scheduling: bool,
+    /// Groups have a priority of their own; without it a group has the lowest of its members'.
+    pub workload_aware_preemption: bool,
+    /// A basic group waits a moment for its `desiredCount`; without it that number means nothing.
+    pub basic_policy_desired_count: bool,
+    /// Our own PodGroup kind is read; without it pods that name one are scheduled by themselves.
+    pub pod_group: bool,
+}
+
+impl Default for FeatureGates {
+    fn default() -> Self {
+        Self {
+            generic_workload: true,
+            gang_scheduling: true,
+            workload_aware_preemption: true,
+            basic_policy_desired_count: true,
+            pod_group: true,
+        }
+    }
+}
+
+/// A setting of the gates that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GateError {
+    /// No such gate.
+    #[error("featureGates.{name}: there is no such gate; there are {}", NAMES.join(", "))]
+    Unknown {
+        /// The name that was written.
+        name: String,
+    },
+    /// A gate that is known, and has no effect in this version.
+    #[error("featureGates.{name}: not supported by this version, so switching it would have no effect")]
+    NotYet {
+        /// The name that was written.
+        name: String,
+    },
+    /// A gate is on that needs another, which is off.
+    #[error("featureGates.{name}: true, but it needs {needs}, which is off")]
+    Needs {
+        /// The gate that is on.
+        name: &'static str,
+        /// The gate that it needs.
+        needs: &'static str,
+    },
+}
+
+const NAMES: [&str; 5] =
+    ["GenericWorkload", "GangScheduling", "WorkloadAwarePreemption", "WorkloadBasicPolicyDesiredCount", "PodGroup"];
+const NOT_YET: [&str; 2] = ["DelayedPreemption", "PodGroupPerReplica"];
+/// Which gate needs which.
+const NEEDS: [(usize, usize); 5] = [(1, 0), (2, 0), (2, 1), (3, 0), (4, 0)];
+
+impl FeatureGates {
+    /// The default gates with these changes. A gate that needs one which is switched off goes off with it, unless it is
+    /// switched on by name.
+    pub fn with(changes: &BTreeMap<String, bool>) -> Result<Self, GateError> {
+        let mut on = [true; NAMES.len()];
+        for (name, value) in changes {
+            match NAMES.iter().position(|known| known == name) {
+                Some(index) => on[index] = *value,
+                None if NOT_YET.contains(&name.as_str()) => return Err(GateError::NotYet { name: name.clone() }),
+                None => return Err(GateError::Unknown { name: name.clone() }),
+            }
+        }
+        for (gate, needed) in NEEDS {
+            if on[gate] && !on[needed] {
+                if changes.contains_key(NAMES[gate]) {
+                    return Err(GateError::Needs { name: NAMES[gate], needs: NAMES[needed] });
+                }
+                on[gate] = false;
+            }
+        }
+        let [generic_workload, gang_scheduling, workload_aware_preemption, basic_policy_desired_count, pod_group] = on;
+        Ok(Self {
+            generic_workload,
+            gang_scheduling,
+            workload_aware_preemption,
+            basic_policy_desired_count,
+            pod_group,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(changes: &[(&str, bool)]) -> Result<FeatureGates, GateError> {
+        FeatureGates::with(&changes.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect())
+    }
+
+    #[test]
+    fn all_are_on_and_each_goes_off_with_what_it_needs() {
+        assert_eq!(with(&[]), Ok(FeatureGates::default()));
+        let off = with(&[("GangScheduling", false)]).unwrap();
+        assert!(off.generic_workload && !off.gang_scheduling && !off.workload_aware_preemption && off.pod_group);
+        let off = with(&[("GenericWorkload", false)]).unwrap();
+        assert!(!off.gang_scheduling && !off.pod_group && !off.basic_policy_desired_count);
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_name() {
+        let text = |changes| with(changes).unwrap_err().to_string();
+        assert!(text(&[("Gangs", true)]).starts_with("featureGates.Gangs: there is no such gate"));
+        assert!(text(&[("DelayedPreemption", false)]).contains("not supported by this version"));
+        let needs = text(&[("GenericWorkload", false), ("PodGroup", true)]);
+        assert_eq!(needs, "featureGates.PodGroup: true, but it needs GenericWorkload, which is off");
+    }
+}

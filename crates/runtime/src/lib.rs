@@ -1,0 +1,16 @@
+//! The hands of Muster: objects of the API become observations, the engine's commands become requests.
+//!
+//! `Scheduler` is the whole of it on one client. It must not know how decisions are made: it hands observations to the
+//! engine, carries out its commands and reports their outcomes.
+
+mod clock;
+mod fence;
+mod gates;
+mod scheduler;
+mod settings;
+
+pub use clock::Clock;
+pub use fence::{Fence, FenceKeeper};
+pub use gates::{FeatureGates, GateError};
+pub use scheduler::{Scheduler, StartError};
+pub use settings::Settings;
