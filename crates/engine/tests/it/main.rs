@@ -8,6 +8,7 @@ mod judge;
 mod nominations;
 mod queueing;
 mod random_runs;
+mod refused_pods;
 mod replays;
 mod starts;
 mod starvation;
