@@ -4,10 +4,16 @@
 //! engine, carries out its commands and reports their outcomes.
 
 mod clock;
+mod dialect;
 mod fence;
 mod gates;
+mod hands;
+mod intake;
+mod mind;
 mod scheduler;
+mod scribe;
 mod settings;
+mod watch;
 
 pub use clock::Clock;
 pub use fence::{Fence, FenceKeeper};

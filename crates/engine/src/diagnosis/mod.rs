@@ -267,7 +267,7 @@ impl Diagnosis {
             Self::Waiting(
                 Waiting::UnknownSubset { .. }
                 | Waiting::OtherPriority { .. }
-                | Waiting::PodRefused { kind: RefusalKind::Reference, .. },
+                | Waiting::PodRefused { kind: RefusalKind::Reference | RefusalKind::Invalid, .. },
             ) => "Invalid",
             Self::Waiting(_) => "WaitingForMembers",
             Self::PodUnschedulable { never: true, .. } => "NeverFits",

@@ -89,7 +89,7 @@ impl Display for Waiting {
                 match kind {
                     RefusalKind::Unsupported if reason.is_empty() => f.write_str(" is not supported yet.")?,
                     RefusalKind::Unsupported => write!(f, " is not supported yet: {reason}.")?,
-                    RefusalKind::Reference => write!(f, ": {reason}.")?,
+                    RefusalKind::Reference | RefusalKind::Invalid => write!(f, ": {reason}.")?,
                 }
                 if *pods > 1 { write!(f, " {pods} pods are refused.") } else { Ok(()) }
             }

@@ -72,6 +72,8 @@ pub enum RefusalKind {
     Unsupported,
     /// It names a group in a way that is broken or contradicts itself.
     Reference,
+    /// A field of it makes no sense.
+    Invalid,
 }
 
 /// A pod as it is observed: always the whole of it, never a difference.
