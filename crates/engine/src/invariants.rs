@@ -21,6 +21,7 @@ pub fn check(engine: &Engine) -> Result<(), String> {
     nominations(engine.cluster())?;
     starts(engine.cluster())?;
     nobody_is_lost(engine)?;
+    everybody_is_counted(engine)?;
     claim(engine)?;
     nobody_is_remembered_for_nothing(engine)
 }
@@ -183,6 +184,14 @@ fn nobody_is_lost(engine: &Engine) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Every pod that waits is counted as pending, and once.
+fn everybody_is_counted(engine: &Engine) -> Result<(), String> {
+    let waits = |standing| matches!(standing, Standing::Waiting | Standing::Gated | Standing::Refused);
+    let waiting = engine.cluster.pods().filter(|(_, pod)| waits(pod.standing())).count();
+    let pending = engine.pending();
+    ensure(waiting == pending.pods(), || format!("{waiting} pods wait, counted as {pending:?}"))
 }
 
 /// A pod is told that it is refused as long as it is, and no longer; a refused one on its own is not queued.

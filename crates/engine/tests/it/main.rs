@@ -6,6 +6,7 @@ mod garbage;
 mod groups_change;
 mod judge;
 mod nominations;
+mod pending;
 mod queueing;
 mod random_runs;
 mod refused_pods;
