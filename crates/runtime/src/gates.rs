@@ -83,13 +83,7 @@ impl FeatureGates {
             }
         }
         let [generic_workload, gang_scheduling, workload_aware_preemption, basic_policy_desired_count, pod_group] = on;
-        Ok(Self {
-            generic_workload,
-            gang_scheduling,
-            workload_aware_preemption,
-            basic_policy_desired_count,
-            pod_group,
-        })
+        Ok(Self { generic_workload, gang_scheduling, workload_aware_preemption, basic_policy_desired_count, pod_group })
     }
 }
 

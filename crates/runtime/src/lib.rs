@@ -6,11 +6,13 @@
 mod clock;
 mod fence;
 mod gates;
+mod lease;
 mod scheduler;
 mod settings;
 
 pub use clock::Clock;
 pub use fence::{Fence, FenceKeeper};
 pub use gates::{FeatureGates, GateError};
+pub use lease::{End, Leadership, LeaseError, LeaseSettings};
 pub use scheduler::{Scheduler, StartError};
 pub use settings::Settings;
