@@ -85,6 +85,18 @@ impl FeatureGates {
         let [generic_workload, gang_scheduling, workload_aware_preemption, basic_policy_desired_count, pod_group] = on;
         Ok(Self { generic_workload, gang_scheduling, workload_aware_preemption, basic_policy_desired_count, pod_group })
     }
+
+    /// Each gate by its name.
+    pub fn states(&self) -> [(&'static str, bool); NAMES.len()] {
+        let on = [
+            self.generic_workload,
+            self.gang_scheduling,
+            self.workload_aware_preemption,
+            self.basic_policy_desired_count,
+            self.pod_group,
+        ];
+        std::array::from_fn(|index| (NAMES[index], on[index]))
+    }
 }
 
 #[cfg(test)]

@@ -4,12 +4,19 @@
 //! engine, carries out its commands and reports their outcomes.
 
 mod clock;
+pub mod config;
 mod dialect;
 mod fence;
 mod gates;
 mod hands;
+mod health;
+mod http;
+mod instruments;
 mod intake;
+mod lease;
+mod metrics;
 mod mind;
+mod record;
 mod scheduler;
 mod scribe;
 mod settings;
@@ -18,5 +25,11 @@ mod watch;
 pub use clock::Clock;
 pub use fence::{Fence, FenceKeeper};
 pub use gates::{FeatureGates, GateError};
+pub use health::Health;
+pub use http::{router, serve};
+pub use instruments::Instruments;
+pub use lease::{End, Leadership, LeaseError, LeaseSettings};
+pub use metrics::{AttemptResult, Entity, Metrics, Queue};
+pub use record::{Record, RecordError};
 pub use scheduler::{Scheduler, StartError};
 pub use settings::Settings;

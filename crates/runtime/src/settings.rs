@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use crate::gates::FeatureGates;
+use crate::instruments::Instruments;
 
 /// How a scheduler works.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// Pods with one of these in `spec.schedulerName` are ours.
     pub scheduler_names: Vec<String>,
@@ -25,6 +26,8 @@ pub struct Settings {
     pub stop_timeout: Duration,
     /// Whether the engine's invariants are checked after every step: for tests, since it is slow.
     pub check_invariants: bool,
+    /// Where it tells what it does.
+    pub instruments: Instruments,
 }
 
 impl Default for Settings {
@@ -39,6 +42,7 @@ impl Default for Settings {
             request_timeout: Duration::from_secs(4),
             stop_timeout: Duration::from_secs(5),
             check_invariants: false,
+            instruments: Instruments::default(),
         }
     }
 }

@@ -191,7 +191,7 @@ impl World {
 
     /// Starts Muster.
     pub(super) async fn start_scheduler(&mut self) -> Result<(), String> {
-        let started = Scheduler::start(self.client.clone(), self.settings.clone(), self.clock, Fence::open()).await;
+        let started = Scheduler::start(&self.client, &self.settings, self.clock, Fence::open());
         self.scheduler = Some(started.map_err(|error| format!("Muster does not start: {error}"))?);
         Ok(())
     }

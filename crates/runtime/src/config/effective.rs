@@ -1,0 +1,391 @@
+//! What a file and flags come to: checked, and in the form that the code uses.
+//!
+//! Errors name the field of the file, also where the engine is the one that refuses. Flags win over the file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use muster_engine::{Config, Refusal, ShapePoint, Weighted};
+
+use super::ConfigError;
+use super::file::{File, LogFormat, LogLevel, Scoring, Strategy};
+use super::span::Span;
+use crate::gates::FeatureGates;
+use crate::lease::LeaseSettings;
+use crate::settings::Settings;
+
+/// Everything that a process needs to know to run.
+#[derive(Clone, Debug)]
+pub struct Configuration {
+    /// How the scheduler works.
+    pub settings: Settings,
+    /// The lease to compete for; `None` without an election.
+    pub lease: Option<LeaseSettings>,
+    /// Where health and metrics are served.
+    pub listen: SocketAddr,
+    /// How much is logged.
+    pub log_level: LogLevel,
+    /// In which form.
+    pub log_format: LogFormat,
+    /// Where decisions are recorded.
+    pub record: Option<RecordSettings>,
+    /// The same as a file, with everything spelled out.
+    pub file: File,
+}
+
+/// Where decisions are recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordSettings {
+    /// The folder; each start makes a new file in it.
+    pub dir: PathBuf,
+    /// The most that one file may take.
+    pub size_max_bytes: u64,
+}
+
+/// What flags say; what is left out is as in the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // named as in the file
+pub struct Overrides {
+    pub scheduler_names: Vec<String>,
+    pub feature_gates: BTreeMap<String, bool>,
+    pub leader_elect: Option<bool>,
+    pub lease_name: Option<String>,
+    pub lease_namespace: Option<String>,
+    pub listen: Option<String>,
+    pub log_level: Option<LogLevel>,
+    pub log_format: Option<LogFormat>,
+    pub record_dir: Option<String>,
+}
+
+impl Overrides {
+    fn put_over(self, file: &mut File) {
+        let set = |to: &mut String, value: Option<String>| *to = value.unwrap_or(std::mem::take(to));
+        if !self.scheduler_names.is_empty() {
+            file.scheduler_names = self.scheduler_names;
+        }
+        file.feature_gates.extend(self.feature_gates);
+        let election = &mut file.leader_election;
+        election.enabled = self.leader_elect.unwrap_or(election.enabled);
+        set(&mut election.lease_name, self.lease_name);
+        set(&mut election.lease_namespace, self.lease_namespace);
+        set(&mut file.listen, self.listen);
+        file.log_level = self.log_level.unwrap_or(file.log_level);
+        file.log_format = self.log_format.unwrap_or(file.log_format);
+        file.record_dir = self.record_dir.or(file.record_dir.take());
+    }
+}
+
+impl Configuration {
+    /// Puts the flags over the file and checks everything.
+    pub fn new(mut file: File, overrides: Overrides) -> Result<Self, ConfigError> {
+        overrides.put_over(&mut file);
+        let gates = FeatureGates::with(&file.feature_gates)?;
+        file.feature_gates = gates.states().into_iter().map(|(name, on)| (name.to_owned(), on)).collect();
+        let settings = settings(&file, gates)?;
+        let election = &file.leader_election;
+        let lease = LeaseSettings {
+            namespace: election.lease_namespace.clone(),
+            name: election.lease_name.clone(),
+            lease_duration: election.lease_duration.as_duration(),
+            renew_deadline: election.renew_deadline.as_duration(),
+            retry_period: election.retry_period.as_duration(),
+        };
+        lease.validate()?;
+        for (field, value) in [("leaseName", &lease.name), ("leaseNamespace", &lease.namespace)] {
+            require_name(&format!("leaderElection.{field}"), value)?;
+        }
+        let listen = file.listen.parse().map_err(|_| {
+            let reason = format!("{:?} is no address with a port, such as 0.0.0.0:8080 or [::]:8080", file.listen);
+            ConfigError::field("listen", reason)
+        })?;
+        Ok(Self {
+            settings,
+            lease: election.enabled.then_some(lease),
+            listen,
+            log_level: file.log_level,
+            log_format: file.log_format,
+            record: record(&file)?,
+            file,
+        })
+    }
+}
+
+fn settings(file: &File, gates: FeatureGates) -> Result<Settings, ConfigError> {
+    if file.scheduler_names.is_empty() {
+        return Err(ConfigError::field("schedulerNames", "[]: at least one name is needed, or no pod is ours"));
+    }
+    require_distinct("schedulerNames", &file.scheduler_names)?;
+    for (field, number) in
+        [("bindsInFlight", file.limits.binds_in_flight), ("writesInFlight", file.limits.writes_in_flight)]
+    {
+        if !(1..=10_000).contains(&number) {
+            return Err(ConfigError::field(format!("limits.{field}"), format!("{number}: must be from 1 to 10000")));
+        }
+    }
+    for (field, span) in [("request", file.timeouts.request), ("stop", file.timeouts.stop)] {
+        if span.as_millis() == 0 {
+            return Err(ConfigError::field(format!("timeouts.{field}"), "0s: must be more than nothing"));
+        }
+    }
+    let engine = engine(file)?;
+    engine.validate().map_err(in_words_of_the_file)?;
+    Ok(Settings {
+        scheduler_names: file.scheduler_names.clone(),
+        gates,
+        engine,
+        binds_in_flight_max: file.limits.binds_in_flight,
+        writes_in_flight_max: file.limits.writes_in_flight,
+        request_timeout: file.timeouts.request.as_duration(),
+        stop_timeout: file.timeouts.stop.as_duration(),
+        ..Settings::default()
+    })
+}
+
+/// Every setting of the engine, from the file. A new one does not compile until it has a field there.
+fn engine(file: &File) -> Result<Config, ConfigError> {
+    Ok(Config {
+        scoring: scoring(&file.scoring)?,
+        backoff_ms_initial: file.backoff.initial.as_millis(),
+        backoff_ms_max: file.backoff.max.as_millis(),
+        search_steps_initial: file.search.steps_initial,
+        search_steps_max: file.search.steps_max,
+        search_again_ms_initial: file.search.again.initial.as_millis(),
+        search_again_ms_max: file.search.again.max.as_millis(),
+        starving_after_ms: file.claims.starving_after.as_millis(),
+        claim_ms_max: file.claims.max.as_millis(),
+        desired_wait_ms: file.waiting.desired_count.as_millis(),
+        report_waiting_after_ms: file.waiting.report_after.as_millis(),
+        schedule_timeout_ms: file.timeouts.schedule.as_millis(),
+        bind_retry_ms_initial: file.bind_retry.initial.as_millis(),
+        bind_retry_ms_max: file.bind_retry.max.as_millis(),
+        bind_timeout_ms: file.timeouts.bind.as_millis(),
+    })
+}
+
+fn scoring(scoring: &Scoring) -> Result<muster_engine::Scoring, ConfigError> {
+    if scoring.strategy != Strategy::RequestedToCapacityRatio && !scoring.shape.is_empty() {
+        let reason = format!("only RequestedToCapacityRatio has a shape, and strategy is {:?}", scoring.strategy);
+        return Err(ConfigError::field("scoring.shape", reason));
+    }
+    let names: Vec<String> = scoring.resources.iter().map(|resource| resource.name.clone()).collect();
+    require_distinct("scoring.resources", &names)?;
+    require_distinct("scoring.balancedResources", &scoring.balanced_resources)?;
+    let strategy = match scoring.strategy {
+        Strategy::LeastAllocated => muster_engine::Strategy::LeastAllocated,
+        Strategy::MostAllocated => muster_engine::Strategy::MostAllocated,
+        Strategy::RequestedToCapacityRatio => {
+            let points = scoring.shape.iter();
+            let shape = points.map(|point| ShapePoint { utilization: point.utilization, score: point.score }).collect();
+            muster_engine::Strategy::RequestedToCapacityRatio { shape }
+        }
+    };
+    let weighted = scoring.resources.iter().map(|one| Weighted { name: one.name.clone(), weight: one.weight });
+    Ok(muster_engine::Scoring {
+        strategy,
+        fit_resources: weighted.collect(),
+        balanced_resources: scoring.balanced_resources.clone(),
+        weight_taints: scoring.weights.taints,
+        weight_node_affinity: scoring.weights.node_affinity,
+        weight_fit: scoring.weights.fit,
+        weight_balanced: scoring.weights.balanced,
+    })
+}
+
+fn record(file: &File) -> Result<Option<RecordSettings>, ConfigError> {
+    let size_max_bytes = file.record_size_max_mib.checked_mul(1 << 20).filter(|size| *size > 0).ok_or_else(|| {
+        let reason = format!("{}: must be from 1 to {}", file.record_size_max_mib, u64::MAX >> 20);
+        ConfigError::field("recordSizeMaxMib", reason)
+    })?;
+    match file.record_dir.as_deref() {
+        Some("") => Err(ConfigError::field("recordDir", "\"\": leave it out if nothing should be recorded")),
+        dir => Ok(dir.map(|dir| RecordSettings { dir: PathBuf::from(dir), size_max_bytes })),
+    }
+}
+
+/// The engine's names for its settings, and users'.
+const FIELDS: [(&str, &str); 18] = [
+    ("scoring.weight_taints", "scoring.weights.taints"),
+    ("scoring.weight_node_affinity", "scoring.weights.nodeAffinity"),
+    ("scoring.weight_fit", "scoring.weights.fit"),
+    ("scoring.weight_balanced", "scoring.weights.balanced"),
+    ("scoring.strategy.shape", "scoring.shape"),
+    ("backoff_ms_initial", "backoff.initial"),
+    ("backoff_ms_max", "backoff.max"),
+    ("search_steps_initial", "search.stepsInitial"),
+    ("search_steps_max", "search.stepsMax"),
+    ("search_again_ms_initial", "search.again.initial"),
+    ("search_again_ms_max", "search.again.max"),
+    ("starving_after_ms", "claims.starvingAfter"),
+    ("claim_ms_max", "claims.max"),
+    ("schedule_timeout_ms", "timeouts.schedule"),
+    ("bind_retry_ms_initial", "bindRetry.initial"),
+    ("bind_retry_ms_max", "bindRetry.max"),
+    ("bind_timeout_ms", "timeouts.bind"),
+    ("scoring.fit_resources", "scoring.resources"),
+];
+
+fn in_words_of_the_file(refusal: Refusal) -> ConfigError {
+    let Refusal { field, value, reason, .. } = refusal;
+    let known = FIELDS.iter().find(|(ours, _)| field.strip_prefix(ours).is_some_and(|rest| !rest.starts_with('_')));
+    let named = known.map_or(field.clone(), |(ours, theirs)| field.replacen(ours, theirs, 1));
+    let shown = match value.parse() {
+        Ok(ms) if field.contains("_ms") => Span::from_millis(ms).to_string(),
+        _ => value,
+    };
+    ConfigError::field(named, format!("{shown}: {reason}"))
+}
+
+fn require_distinct(field: &str, names: &[String]) -> Result<(), ConfigError> {
+    let mut known = BTreeSet::new();
+    for name in names {
+        if name.is_empty() {
+            return Err(ConfigError::field(field, "\"\": a name must not be empty"));
+        }
+        if !known.insert(name) {
+            return Err(ConfigError::field(field, format!("{name:?}: is there twice")));
+        }
+    }
+    Ok(())
+}
+
+/// Names of objects and namespaces: what the API would refuse later is refused now.
+fn require_name(field: &str, name: &str) -> Result<(), ConfigError> {
+    let plain = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    let good = (1..=253).contains(&name.len())
+        && name.chars().all(|letter| plain(letter) || letter == '-' || letter == '.')
+        && name.starts_with(plain)
+        && name.ends_with(plain);
+    if good {
+        Ok(())
+    } else {
+        Err(ConfigError::field(field, format!("{name:?}: must be a name of lower case letters, digits, - and .")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(body: &str, overrides: Overrides) -> Result<Configuration, ConfigError> {
+        let text = format!("apiVersion: config.muster.dev/v1alpha1\nkind: MusterConfiguration\n{body}");
+        Configuration::new(File::read(&text)?, overrides)
+    }
+
+    #[test]
+    fn the_defaults_are_the_defaults_of_the_code() {
+        let made = from("", Overrides::default()).unwrap();
+        let (settings, default) = (made.settings, Settings::default());
+        assert_eq!(settings.engine, default.engine);
+        assert_eq!((settings.scheduler_names, settings.gates), (default.scheduler_names, default.gates));
+        assert_eq!(settings.binds_in_flight_max, default.binds_in_flight_max);
+        assert_eq!(settings.writes_in_flight_max, default.writes_in_flight_max);
+        assert_eq!((settings.request_timeout, settings.stop_timeout), (default.request_timeout, default.stop_timeout));
+        assert_eq!(made.lease, Some(LeaseSettings::default()));
+        assert_eq!((made.record, made.listen.to_string().as_str()), (None, "0.0.0.0:8080"));
+    }
+
+    #[test]
+    fn every_setting_of_the_engine_can_be_set() {
+        let body = "
+backoff: {initial: 2s, max: 3s}
+timeouts: {schedule: 4s, bind: 5s, request: 6s, stop: 7s}
+limits: {bindsInFlight: 8, writesInFlight: 9}
+scoring:
+  strategy: RequestedToCapacityRatio
+  shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]
+  resources: [{name: nvidia.com/gpu, weight: 10}]
+  balancedResources: [nvidia.com/gpu]
+  weights: {taints: 11, nodeAffinity: 12, fit: 13, balanced: 14}
+search: {stepsInitial: 15, stepsMax: 16, again: {initial: 17s, max: 18s}}
+claims: {starvingAfter: 19s, max: 20s}
+bindRetry: {initial: 21ms, max: 22ms}
+waiting: {desiredCount: 23s, reportAfter: 24s}
+";
+        let made = from(body, Overrides::default()).unwrap().settings;
+        let expected = Config {
+            scoring: muster_engine::Scoring {
+                strategy: muster_engine::Strategy::RequestedToCapacityRatio {
+                    shape: vec![ShapePoint { utilization: 0, score: 0 }, ShapePoint { utilization: 100, score: 10 }],
+                },
+                fit_resources: vec![Weighted { name: "nvidia.com/gpu".to_owned(), weight: 10 }],
+                balanced_resources: vec!["nvidia.com/gpu".to_owned()],
+                weight_taints: 11,
+                weight_node_affinity: 12,
+                weight_fit: 13,
+                weight_balanced: 14,
+            },
+            backoff_ms_initial: 2_000,
+            backoff_ms_max: 3_000,
+            search_steps_initial: 15,
+            search_steps_max: 16,
+            search_again_ms_initial: 17_000,
+            search_again_ms_max: 18_000,
+            starving_after_ms: 19_000,
+            claim_ms_max: 20_000,
+            desired_wait_ms: 23_000,
+            report_waiting_after_ms: 24_000,
+            schedule_timeout_ms: 4_000,
+            bind_retry_ms_initial: 21,
+            bind_retry_ms_max: 22,
+            bind_timeout_ms: 5_000,
+        };
+        assert_eq!(made.engine, expected);
+        assert_eq!((made.request_timeout.as_secs(), made.stop_timeout.as_secs()), (6, 7));
+        assert_eq!((made.binds_in_flight_max, made.writes_in_flight_max), (8, 9));
+    }
+
+    #[test]
+    fn flags_win_over_the_file_and_the_outcome_reads_back() {
+        let overrides = Overrides {
+            scheduler_names: vec!["a".to_owned(), "b".to_owned()],
+            feature_gates: [("PodGroup".to_owned(), true)].into(),
+            leader_elect: Some(false),
+            lease_name: Some("other".to_owned()),
+            listen: Some("127.0.0.1:1".to_owned()),
+            log_format: Some(LogFormat::Text),
+            record_dir: Some("/r".to_owned()),
+            ..Overrides::default()
+        };
+        let body = "schedulerNames: [x]\nfeatureGates: {PodGroup: false, GangScheduling: false}\nlogLevel: debug\n";
+        let made = from(body, overrides).unwrap();
+        assert_eq!(made.settings.scheduler_names, ["a", "b"]);
+        assert!(made.settings.gates.pod_group && !made.settings.gates.gang_scheduling);
+        assert_eq!((made.lease.clone(), made.log_level, made.log_format), (None, LogLevel::Debug, LogFormat::Text));
+        assert_eq!(made.record.as_ref().unwrap().size_max_bytes, 4 << 30);
+        let again = Configuration::new(File::read(&made.file.to_yaml()).unwrap(), Overrides::default()).unwrap();
+        assert_eq!(again.file, made.file);
+        assert_eq!((again.settings.gates, again.lease), (made.settings.gates, made.lease));
+    }
+
+    #[test]
+    fn nonsense_is_refused_in_the_words_of_the_file() {
+        for (body, message) in [
+            ("schedulerNames: []", "schedulerNames: []: at least one name"),
+            ("schedulerNames: [a, a]", "schedulerNames: \"a\": is there twice"),
+            ("schedulerNames: ['']", "schedulerNames: \"\": a name must not be empty"),
+            ("featureGates: {Gangs: true}", "featureGates.Gangs: there is no such gate"),
+            ("backoff: {initial: 0s, max: 1s}", "backoff.initial: 0s: must be more than nothing"),
+            ("backoff: {initial: 2s, max: 1500ms}", "backoff.max: 1s500ms: must not be less"),
+            ("bindRetry: {initial: 2s, max: 1s}", "bindRetry.max: 1s: must not be less"),
+            ("search: {stepsInitial: 2, stepsMax: 1}", "search.stepsMax: 1: must not be less"),
+            ("claims: {max: 0s}", "claims.max: 0s: "),
+            ("timeouts: {bind: 0s}", "timeouts.bind: 0s: "),
+            ("timeouts: {request: 0s}", "timeouts.request: 0s: "),
+            ("limits: {bindsInFlight: 0}", "limits.bindsInFlight: 0: must be from 1"),
+            ("scoring: {weights: {balanced: -1}}", "scoring.weights.balanced: -1: a weight is"),
+            ("scoring: {resources: [{name: cpu, weight: 0}]}", "scoring.resources[cpu].weight: 0: "),
+            ("scoring: {resources: [{name: cpu}, {name: cpu}]}", "scoring.resources: \"cpu\": is there twice"),
+            ("scoring: {shape: [{utilization: 1, score: 1}]}", "scoring.shape: only RequestedToCapacityRatio"),
+            ("scoring: {strategy: RequestedToCapacityRatio}", "scoring.shape: []: a shape needs"),
+            ("leaderElection: {leaseDuration: 5s}", "leaderElection.renewDeadline: 10s: must be less"),
+            ("leaderElection: {leaseName: A_b}", "leaderElection.leaseName: \"A_b\": must be a name"),
+            ("listen: localhost", "listen: \"localhost\" is no address"),
+            ("recordDir: ''", "recordDir: \"\": leave it out"),
+            ("recordSizeMaxMib: 0", "recordSizeMaxMib: 0: must be from 1"),
+        ] {
+            let error = from(body, Overrides::default()).unwrap_err().to_string();
+            assert!(error.starts_with(message), "{body}: {error}");
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! The configuration file as it is written. Every field has a default; unknown fields are refused.
+//!
+//! Names are users' names; `effective` turns them into what the code uses. It must not know what a value does.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::span::Span;
+use crate::lease::LeaseSettings;
+use crate::settings::Settings;
+
+/// The `apiVersion` of the file.
+pub(super) const API_VERSION: &str = "config.muster.dev/v1alpha1";
+/// The `kind` of the file.
+pub(super) const KIND: &str = "MusterConfiguration";
+
+/// The file. What is left out has its default.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct File {
+    /// `config.muster.dev/v1alpha1`.
+    pub api_version: String,
+    /// `MusterConfiguration`.
+    pub kind: String,
+    /// Pods with one of these in `spec.schedulerName` are ours.
+    pub scheduler_names: Vec<String>,
+    /// Gates that differ from their default.
+    pub feature_gates: BTreeMap<String, bool>,
+    /// Pauses after a failed attempt.
+    pub backoff: Pauses,
+    /// How long things may take.
+    pub timeouts: Timeouts,
+    /// How much may be under way at once.
+    pub limits: Limits,
+    /// How nodes are compared.
+    pub scoring: Scoring,
+    /// The search for a place for mixed groups.
+    pub search: Search,
+    /// What is done against starvation.
+    pub claims: Claims,
+    /// Pauses before a bind is sent again.
+    pub bind_retry: Pauses,
+    /// How long to wait before something is done or said.
+    pub waiting: Waiting,
+    /// Which replica writes.
+    pub leader_election: LeaderElection,
+    /// Where health and metrics are served.
+    pub listen: String,
+    /// How much is logged.
+    pub log_level: LogLevel,
+    /// In which form.
+    pub log_format: LogFormat,
+    /// Where decisions are recorded; nowhere if it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub record_dir: Option<String>,
+    /// The most that one record may take, in MiB.
+    pub record_size_max_mib: u64,
+}
+
+/// A pause that grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Pauses {
+    /// The first.
+    pub initial: Span,
+    /// The longest.
+    pub max: Span,
+}
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Timeouts {
+    /// The start of a group that does not say.
+    pub schedule: Span,
+    /// The binding of a single pod.
+    pub bind: Span,
+    /// One request.
+    pub request: Span,
+    /// What is under way when the process is told to stop.
+    pub stop: Span,
+}
+
+/// How much may be under way at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Limits {
+    /// Binds and deletes.
+    pub binds_in_flight: usize,
+    /// Other writes.
+    pub writes_in_flight: usize,
+}
+
+/// How nodes are compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Scoring {
+    /// How a node's fullness is liked.
+    pub strategy: Strategy,
+    /// The line of `RequestedToCapacityRatio`, and only of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shape: Vec<ShapePoint>,
+    /// The resources whose fullness counts.
+    pub resources: Vec<Resource>,
+    /// The resources that should be used evenly.
+    pub balanced_resources: Vec<String>,
+    /// What each score counts for.
+    pub weights: Weights,
+}
+
+/// How a node's fullness is liked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Strategy {
+    /// Empty nodes first.
+    LeastAllocated,
+    /// Full nodes first.
+    MostAllocated,
+    /// By `shape`.
+    RequestedToCapacityRatio,
+}
+
+/// A point of a scoring line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShapePoint {
+    /// 0 to 100 percent.
+    pub utilization: i64,
+    /// 0 to 10.
+    pub score: i64,
+}
+
+/// A resource and its weight.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resource {
+    /// The resource's name.
+    pub name: String,
+    /// 1 to 100.
+    #[serde(default = "one")]
+    pub weight: i64,
+}
+
+/// What each score counts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Weights {
+    /// Tolerated `PreferNoSchedule` taints.
+    pub taints: i64,
+    /// Preferred node affinity.
+    pub node_affinity: i64,
+    /// Fullness.
+    pub fit: i64,
+    /// Even use.
+    pub balanced: i64,
+}
+
+/// The search for a place for mixed groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Search {
+    /// Steps of a first search.
+    pub steps_initial: u64,
+    /// Steps of the longest search.
+    pub steps_max: u64,
+    /// The pause before a group that was not found a place, without proof, is looked at again.
+    pub again: Pauses,
+}
+
+/// What is done against starvation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Claims {
+    /// How long a gang is refused before it claims nodes.
+    pub starving_after: Span,
+    /// How long a claim lasts.
+    pub max: Span,
+}
+
+/// How long to wait before something is done or said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Waiting {
+    /// A basic group, for the rest of its `desiredCount`.
+    pub desired_count: Span,
+    /// Before waiting is worth a condition or an event.
+    pub report_after: Span,
+}
+
+/// Which replica writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct LeaderElection {
+    /// Whether there is an election: without one, run a single replica.
+    pub enabled: bool,
+    /// The Lease.
+    pub lease_name: String,
+    /// Its namespace.
+    pub lease_namespace: String,
+    /// How long others wait.
+    pub lease_duration: Span,
+    /// How long the leader may write after a renewal.
+    pub renew_deadline: Span,
+    /// How often it renews.
+    pub retry_period: Span,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)] // the usual names
+pub enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+/// In which form logs are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// One JSON object per line.
+    Json,
+    /// For people.
+    Text,
+}
+
+fn one() -> i64 {
+    1
+}
+
+const fn ms(ms: u64) -> Span {
+    Span::from_millis(ms)
+}
+
+impl Default for File {
+    fn default() -> Self {
+        let settings = Settings::default();
+        let engine = &settings.engine;
+        Self {
+            api_version: API_VERSION.to_owned(),
+            kind: KIND.to_owned(),
+            scheduler_names: settings.scheduler_names.clone(),
+            feature_gates: BTreeMap::new(),
+            backoff: Pauses { initial: ms(engine.backoff_ms_initial), max: ms(engine.backoff_ms_max) },
+            timeouts: Timeouts::default(),
+            limits: Limits::default(),
+            scoring: Scoring::default(),
+            search: Search::default(),
+            claims: Claims::default(),
+            bind_retry: Pauses { initial: ms(engine.bind_retry_ms_initial), max: ms(engine.bind_retry_ms_max) },
+            waiting: Waiting::default(),
+            leader_election: LeaderElection::default(),
+            listen: "0.0.0.0:8080".to_owned(),
+            log_level: LogLevel::Info,
+            log_format: LogFormat::Json,
+            record_dir: None,
+            record_size_max_mib: 4096,
+        }
+    }
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        let settings = Settings::default();
+        Self {
+            schedule: ms(settings.engine.schedule_timeout_ms),
+            bind: ms(settings.engine.bind_timeout_ms),
+            request: settings.request_timeout.into(),
+            stop: settings.stop_timeout.into(),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let settings = Settings::default();
+        Self { binds_in_flight: settings.binds_in_flight_max, writes_in_flight: settings.writes_in_flight_max }
+    }
+}
+
+impl Default for Scoring {
+    fn default() -> Self {
+        let scoring = muster_engine::Scoring::default();
+        let (strategy, shape) = match scoring.strategy {
+            muster_engine::Strategy::LeastAllocated => (Strategy::LeastAllocated, Vec::new()),
+            muster_engine::Strategy::MostAllocated => (Strategy::MostAllocated, Vec::new()),
+            muster_engine::Strategy::RequestedToCapacityRatio { shape } => {
+                let point = |point: muster_engine::ShapePoint| ShapePoint {
+                    utilization: point.utilization,
+                    score: point.score,
+                };
+                (Strategy::RequestedToCapacityRatio, shape.into_iter().map(point).collect())
+            }
+        };
+        let resource = |one: muster_engine::Weighted| Resource { name: one.name, weight: one.weight };
+        Self {
+            strategy,
+            shape,
+            resources: scoring.fit_resources.into_iter().map(resource).collect(),
+            balanced_resources: scoring.balanced_resources,
+            weights: Weights::default(),
+        }
+    }
+}
+
+impl Default for Weights {
+    fn default() -> Self {
+        let scoring = muster_engine::Scoring::default();
+        Self {
+            taints: scoring.weight_taints,
+            node_affinity: scoring.weight_node_affinity,
+            fit: scoring.weight_fit,
+            balanced: scoring.weight_balanced,
+        }
+    }
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        let engine = muster_engine::Config::default();
+        Self {
+            steps_initial: engine.search_steps_initial,
+            steps_max: engine.search_steps_max,
+            again: Pauses { initial: ms(engine.search_again_ms_initial), max: ms(engine.search_again_ms_max) },
+        }
+    }
+}
+
+impl Default for Claims {
+    fn default() -> Self {
+        let engine = muster_engine::Config::default();
+        Self { starving_after: ms(engine.starving_after_ms), max: ms(engine.claim_ms_max) }
+    }
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        let engine = muster_engine::Config::default();
+        Self { desired_count: ms(engine.desired_wait_ms), report_after: ms(engine.report_waiting_after_ms) }
+    }
+}
+
+impl Default for LeaderElection {
+    fn default() -> Self {
+        let lease = LeaseSettings::default();
+        Self {
+            enabled: true,
+            lease_name: lease.name,
+            lease_namespace: lease.namespace,
+            lease_duration: lease.lease_duration.into(),
+            renew_deadline: lease.renew_deadline.into(),
+            retry_period: lease.retry_period.into(),
+        }
+    }
+}

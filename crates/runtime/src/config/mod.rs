@@ -1,0 +1,126 @@
+//! The configuration: a file, flags over it, and what comes out for the code.
+//!
+//! `file` is what users write, `effective` checks it and turns it into settings, `span` reads lengths of time. Nothing is
+//! ignored: unknown fields, gates and values are refused by name.
+
+mod effective;
+mod file;
+mod span;
+
+use serde_json::Value;
+
+pub use effective::{Configuration, Overrides, RecordSettings};
+pub use file::{File, LogFormat, LogLevel};
+pub use span::{Span, SpanError};
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// No YAML.
+    #[error("the configuration is not YAML: {0}")]
+    Yaml(String),
+    /// Not our kind of file.
+    #[error("{field}: {value}: this version reads {expected}")]
+    Kind {
+        /// `apiVersion` or `kind`.
+        field: &'static str,
+        /// What was written.
+        value: String,
+        /// What is read.
+        expected: &'static str,
+    },
+    /// A field that is unknown or of another type.
+    #[error("{field}: {reason}")]
+    Field {
+        /// The path of the field.
+        field: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A gate.
+    #[error(transparent)]
+    Gate(#[from] crate::gates::GateError),
+    /// The times of the lease.
+    #[error(transparent)]
+    Lease(#[from] crate::lease::LeaseError),
+}
+
+impl ConfigError {
+    fn field(field: impl Into<String>, reason: impl Into<String>) -> Self {
+        ConfigError::Field { field: field.into(), reason: reason.into() }
+    }
+}
+
+impl File {
+    /// Reads a file.
+    pub fn read(text: &str) -> Result<Self, ConfigError> {
+        let value: Value = serde_saphyr::from_str(text).map_err(|error| ConfigError::Yaml(error.to_string()))?;
+        if !value.is_object() {
+            return Err(ConfigError::Yaml("it should be a map of fields".to_owned()));
+        }
+        for (field, expected) in [("apiVersion", file::API_VERSION), ("kind", file::KIND)] {
+            let found = value.get(field).unwrap_or(&Value::Null);
+            if *found != expected {
+                return Err(ConfigError::Kind { field, value: found.to_string(), expected });
+            }
+        }
+        serde_path_to_error::deserialize(value).map_err(|error| {
+            let (field, reason) = (error.path().to_string(), error.inner().to_string());
+            ConfigError::Field { field, reason }
+        })
+    }
+
+    /// Prints a file that can be read back.
+    pub fn to_yaml(&self) -> String {
+        serde_saphyr::to_string(self).expect("plain data can always be written as YAML")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "apiVersion: config.muster.dev/v1alpha1\nkind: MusterConfiguration\n";
+
+    fn read(body: &str) -> Result<File, ConfigError> {
+        File::read(&format!("{HEAD}{body}"))
+    }
+
+    #[test]
+    fn an_empty_file_is_the_default_and_what_is_printed_reads_back() {
+        assert_eq!(read("").unwrap(), File::default());
+        let file =
+            read("scoring: {strategy: MostAllocated, weights: {fit: 7}}\nrecordDir: /var/record\nlisten: \"[::]:1\"\n")
+                .unwrap();
+        assert_eq!(file.scoring.weights.fit, 7);
+        assert_eq!(file.scoring.weights.taints, 3, "what is left out keeps its default");
+        assert_eq!(File::read(&file.to_yaml()).unwrap(), file, "{}", file.to_yaml());
+        assert_eq!(File::read(&File::default().to_yaml()).unwrap(), File::default());
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused_by_field() {
+        for (body, message) in [
+            ("scheduler: x", "scheduler: unknown field `scheduler`"),
+            ("scoring: {weights: {size: 1}}", "scoring.weights.size: unknown field `size`"),
+            ("backoff: {initial: 5, max: 10s}", "backoff.initial: invalid type: integer `5`"),
+            ("backoff: {initial: 5x, max: 10s}", "backoff.initial: \"5x\" is no length of time"),
+            ("backoff: {initial: 5s}", "backoff: missing field `max`"),
+            ("limits: {bindsInFlight: -1}", "limits.bindsInFlight: invalid value: integer `-1`"),
+            ("featureGates: {GangScheduling: \"yes\"}", "featureGates.GangScheduling: invalid type"),
+            ("scoring: {strategy: Best}", "scoring.strategy: unknown variant `Best`"),
+            ("logLevel: loud", "logLevel: unknown variant `loud`"),
+            ("schedulerNames: muster", "schedulerNames: invalid type: string"),
+            ("listen: a\nlisten: b", "the configuration is not YAML: "),
+        ] {
+            let error = read(body).unwrap_err().to_string();
+            assert!(error.starts_with(message), "{body}: {error}");
+        }
+        let error = File::read("apiVersion: v1\nkind: ConfigMap\n").unwrap_err().to_string();
+        assert_eq!(error, "apiVersion: \"v1\": this version reads config.muster.dev/v1alpha1");
+        let error = File::read("apiVersion: config.muster.dev/v1alpha1\n").unwrap_err().to_string();
+        assert_eq!(error, "kind: null: this version reads MusterConfiguration");
+        assert!(File::read("[]").unwrap_err().to_string().contains("map of fields"));
+        assert!(File::read("a: [").unwrap_err().to_string().starts_with("the configuration is not YAML"));
+    }
+}

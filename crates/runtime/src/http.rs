@@ -1,0 +1,138 @@
+//! `/healthz`, `/livez`, `/readyz` and `/metrics`: what probes and Prometheus ask.
+//!
+//! Answers are plain text. A failing check is always named; `?verbose` names the good ones too.
+
+use std::future::Future;
+
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+
+use crate::health::{Check, Health};
+use crate::metrics::{CONTENT_TYPE_METRICS, Metrics};
+
+/// The paths for probes and Prometheus.
+pub fn router(health: Health, metrics: Metrics) -> Router {
+    let live = |State((health, _)): State<(Health, Metrics)>, RawQuery(query): RawQuery| async move {
+        answer("livez", &[health.alive()], query.as_deref())
+    };
+    let healthy = |State((health, _)): State<(Health, Metrics)>, RawQuery(query): RawQuery| async move {
+        answer("healthz", &[health.alive()], query.as_deref())
+    };
+    let ready = |State((health, _)): State<(Health, Metrics)>, RawQuery(query): RawQuery| async move {
+        answer("readyz", &[health.alive(), health.synced()], query.as_deref())
+    };
+    let numbers = |State((_, metrics)): State<(Health, Metrics)>| async move {
+        ([(CONTENT_TYPE, CONTENT_TYPE_METRICS)], metrics.render())
+    };
+    Router::new()
+        .route("/livez", get(live))
+        .route("/healthz", get(healthy))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(numbers))
+        .fallback(|| async { (StatusCode::NOT_FOUND, "there are /livez, /readyz, /healthz and /metrics\n") })
+        .with_state((health, metrics))
+}
+
+/// Serves [`router`] until `stop` is ready.
+pub async fn serve(
+    listener: tokio::net::TcpListener,
+    health: Health,
+    metrics: Metrics,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    axum::serve(listener, router(health, metrics)).with_graceful_shutdown(stop).await
+}
+
+fn answer(path: &str, checks: &[Check], query: Option<&str>) -> Response {
+    let verbose = match query.unwrap_or_default() {
+        "" => false,
+        "verbose" | "verbose=" | "verbose=true" | "verbose=1" => true,
+        other => return (StatusCode::BAD_REQUEST, format!("?{other}: only ?verbose is known\n")).into_response(),
+    };
+    let failed = checks.iter().any(|check| check.failure.is_some());
+    if !failed && !verbose {
+        return "ok".into_response();
+    }
+    let mut text = String::new();
+    for Check { name, failure } in checks {
+        text += &match failure {
+            None => format!("[+]{name} ok\n"),
+            Some(reason) => format!("[-]{name} failed: {reason}\n"),
+        };
+    }
+    let (status, outcome) =
+        if failed { (StatusCode::SERVICE_UNAVAILABLE, "failed") } else { (StatusCode::OK, "passed") };
+    (status, format!("{text}{path} check {outcome}\n")).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use axum::body::{Body, to_bytes};
+    use http::Request;
+    use tokio::time::advance;
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    async fn ask(health: &Health, path: &str) -> (u16, String) {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let response = router(health.clone(), Metrics::default()).oneshot(request).await.unwrap();
+        let status = response.status().as_u16();
+        let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    fn ok() -> (u16, String) {
+        (200, "ok".to_owned())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_without_a_sign_is_not_alive() {
+        let health = Health::default();
+        advance(Duration::from_secs(29)).await;
+        assert_eq!(ask(&health, "/livez").await, ok(), "a loop may take its time to begin");
+        health.beat();
+        advance(Duration::from_secs(31)).await;
+        for path in ["livez", "healthz"] {
+            let (status, text) = ask(&health, &format!("/{path}")).await;
+            let expected = format!(
+                "[-]decisions failed: no sign of the decision loop for 31 s (the limit is 30 s)\n{path} check failed\n"
+            );
+            assert_eq!((status, text), (503, expected));
+        }
+        health.beat();
+        assert_eq!(ask(&health, "/livez").await, ok());
+        assert_eq!(ask(&health, "/livez?verbose").await, (200, "[+]decisions ok\nlivez check passed\n".to_owned()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ready_is_in_sync_or_standing_by() {
+        let health = Health::default();
+        let (status, text) = ask(&health, "/readyz").await;
+        assert_eq!(status, 503);
+        assert!(text.starts_with("[+]decisions ok\n[-]sync failed: not all watches"), "{text}");
+        health.set_standby(true);
+        advance(Duration::from_secs(3600)).await;
+        assert_eq!(ask(&health, "/readyz").await, ok());
+        assert_eq!(ask(&health, "/livez").await, ok(), "who stands by decides nothing");
+        health.set_standby(false);
+        assert_eq!(ask(&health, "/livez").await, ok(), "who begins to lead has time for a first sign");
+        assert_eq!(ask(&health, "/readyz").await.0, 503);
+        health.set_synced(true);
+        assert_eq!(ask(&health, "/readyz").await, ok());
+    }
+
+    #[tokio::test]
+    async fn metrics_are_served_and_unknown_things_are_refused() {
+        let health = Health::default();
+        assert!(ask(&health, "/metrics").await.1.contains("muster_leader 0"));
+        assert_eq!(ask(&health, "/readyz?exclude=sync").await.0, 400);
+        assert_eq!(ask(&health, "/").await.0, 404);
+    }
+}

@@ -1,0 +1,466 @@
+//! Numbers for Prometheus, told by small methods that are named for what happened.
+//!
+//! Names are kube-scheduler's where the meaning is the same, with its buckets, so that dashboards keep working; what is
+//! ours begins with `muster_`. Names on the wire are fixed by a test. It must not know who calls.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Metric, Registry};
+
+/// What [`Metrics::render`] gives, as an HTTP content type.
+pub(crate) const CONTENT_TYPE_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// At this many attempts a pod's label stops counting, as kube-scheduler's does.
+const ATTEMPTS_LABEL_MAX: u32 = 15;
+
+type Labels<const N: usize> = [(&'static str, Cow<'static, str>); N];
+type Counters<const N: usize> = Family<Labels<N>, Counter>;
+type Gauges<const N: usize> = Family<Labels<N>, Gauge>;
+type Histograms<const N: usize> = Family<Labels<N>, Histogram, fn() -> Histogram>;
+
+/// What is scheduled as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entity {
+    /// A single pod.
+    Pod,
+    /// A group.
+    Group,
+}
+
+/// What came of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptResult {
+    /// It got its place.
+    Scheduled,
+    /// There is no place.
+    Unschedulable,
+    /// Something went wrong.
+    Error,
+}
+
+/// Where something waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// It will be tried as soon as its turn comes.
+    Active,
+    /// It pauses after a failure.
+    Backoff,
+    /// It waits for something that would help.
+    Unschedulable,
+    /// It may not be tried yet.
+    Gated,
+}
+
+impl AttemptResult {
+    fn label(self) -> &'static str {
+        match self {
+            AttemptResult::Scheduled => "scheduled",
+            AttemptResult::Unschedulable => "unschedulable",
+            AttemptResult::Error => "error",
+        }
+    }
+}
+
+impl Entity {
+    fn label(self) -> &'static str {
+        match self {
+            Entity::Pod => "pod",
+            Entity::Group => "podgroup",
+        }
+    }
+}
+
+impl Queue {
+    fn label(self) -> &'static str {
+        match self {
+            Queue::Active => "active",
+            Queue::Backoff => "backoff",
+            Queue::Unschedulable => "unschedulable",
+            Queue::Gated => "gated",
+        }
+    }
+}
+
+/// The numbers of a process. Clones share them.
+#[derive(Clone)]
+pub struct Metrics {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    registry: Registry,
+    attempts: Counters<2>,
+    attempt_seconds: Histograms<2>,
+    algorithm_seconds: Histogram,
+    group_attempts: Counters<2>,
+    group_attempt_seconds: Histograms<2>,
+    group_algorithm_seconds: Histogram,
+    pending_pods: Gauges<1>,
+    queued_entities: Gauges<2>,
+    sli_seconds: Histograms<1>,
+    pod_attempts: Histogram,
+    unschedulable_pods: Gauges<2>,
+    api_writes: Counters<3>,
+    bind_seconds: Histogram,
+    binds_in_flight: Gauge,
+    watch_events: Counters<1>,
+    watch_restarts: Counters<1>,
+    observations_refused: Counters<1>,
+    leader: Gauge,
+    status_writes: Counters<1>,
+    events_written: Counter,
+    events_deduplicated: Counter,
+    starts_taken_back: Counter,
+    batch_seconds: Histogram,
+}
+
+fn attempt_buckets() -> Histogram {
+    Histogram::new(exponential_buckets(0.001, 2.0, 15))
+}
+
+fn sli_buckets() -> Histogram {
+    Histogram::new(exponential_buckets(0.01, 2.0, 20))
+}
+
+fn short_buckets() -> Histogram {
+    Histogram::new(exponential_buckets(0.000_1, 2.0, 18))
+}
+
+fn seconds(took: Duration) -> f64 {
+    took.as_secs_f64()
+}
+
+fn owned(text: &str) -> Cow<'static, str> {
+    Cow::Owned(text.to_owned())
+}
+
+fn register<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self { inner: Arc::new(Inner::new()) }
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    /// Counters are registered without the `_total` that the text format adds.
+    fn new() -> Self {
+        let mut registry = Registry::default();
+        let r = &mut registry;
+        let durations = || Histograms::<2>::new_with_constructor(attempt_buckets as fn() -> Histogram);
+        Self {
+            attempts: register(
+                r,
+                "scheduler_schedule_attempts",
+                "Attempts to schedule single pods, by result",
+                Counters::default(),
+            ),
+            attempt_seconds: register(
+                r,
+                "scheduler_scheduling_attempt_duration_seconds",
+                "How long an attempt for a single pod took",
+                durations(),
+            ),
+            algorithm_seconds: register(
+                r,
+                "scheduler_scheduling_algorithm_duration_seconds",
+                "How long the decision for a single pod took",
+                attempt_buckets(),
+            ),
+            group_attempts: register(
+                r,
+                "scheduler_podgroup_schedule_attempts",
+                "Attempts to schedule groups, by result",
+                Counters::default(),
+            ),
+            group_attempt_seconds: register(
+                r,
+                "scheduler_podgroup_scheduling_attempt_duration_seconds",
+                "How long an attempt for a group took",
+                durations(),
+            ),
+            group_algorithm_seconds: register(
+                r,
+                "scheduler_podgroup_scheduling_algorithm_duration_seconds",
+                "How long the decision for a group took",
+                attempt_buckets(),
+            ),
+            pending_pods: register(r, "scheduler_pending_pods", "Pods that wait, by queue", Gauges::default()),
+            queued_entities: register(
+                r,
+                "scheduler_queued_entities",
+                "Pods and groups that wait, each as one, by queue",
+                Gauges::default(),
+            ),
+            sli_seconds: register(
+                r,
+                "scheduler_pod_scheduling_sli_duration_seconds",
+                "From when a pod could first be scheduled until it was bound, by attempts",
+                Histograms::new_with_constructor(sli_buckets as fn() -> Histogram),
+            ),
+            pod_attempts: register(
+                r,
+                "scheduler_pod_scheduling_attempts",
+                "Attempts until a pod was bound",
+                Histogram::new(exponential_buckets(1.0, 2.0, 5)),
+            ),
+            unschedulable_pods: register(
+                r,
+                "scheduler_unschedulable_pods",
+                "Pods without a place, by the filter that said no",
+                Gauges::default(),
+            ),
+            api_writes: register(
+                r,
+                "muster_api_writes",
+                "Writing requests, by verb, resource and HTTP code (or timeout, connection)",
+                Counters::default(),
+            ),
+            bind_seconds: register(
+                r,
+                "muster_bind_duration_seconds",
+                "How long a bind request took",
+                attempt_buckets(),
+            ),
+            binds_in_flight: register(r, "muster_binds_in_flight", "Binds that are on their way", Gauge::default()),
+            watch_events: register(r, "muster_watch_events", "Events of watches, by kind", Counters::default()),
+            watch_restarts: register(
+                r,
+                "muster_watch_restarts",
+                "Watches that had to start again, by kind",
+                Counters::default(),
+            ),
+            observations_refused: register(
+                r,
+                "muster_observations_refused",
+                "Objects that made no sense in whole or in part, by kind",
+                Counters::default(),
+            ),
+            leader: register(r, "muster_leader", "1 if this process holds the lease", Gauge::default()),
+            status_writes: register(r, "muster_status_writes", "Writes of a status, by kind", Counters::default()),
+            events_written: register(r, "muster_events_written", "Events that were written", Counter::default()),
+            events_deduplicated: register(
+                r,
+                "muster_events_deduplicated",
+                "Events that were not written because they say nothing new",
+                Counter::default(),
+            ),
+            starts_taken_back: register(
+                r,
+                "muster_starts_taken_back",
+                "Pods that were deleted because their gang did not come together",
+                Counter::default(),
+            ),
+            batch_seconds: register(
+                r,
+                "muster_decision_batch_duration_seconds",
+                "How long the decision loop was busy without a pause",
+                short_buckets(),
+            ),
+            registry,
+        }
+    }
+}
+
+impl Metrics {
+    /// All numbers as OpenMetrics text.
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        encode(&mut text, &self.inner.registry).expect("a string takes everything");
+        text
+    }
+
+    /// An attempt to schedule something ended; `profile` is the scheduler's name.
+    pub fn attempt(&self, entity: Entity, result: AttemptResult, profile: &str, took: Duration) {
+        let labels = [("result", result.label().into()), ("profile", owned(profile))];
+        let (count, durations) = match entity {
+            Entity::Pod => (&self.inner.attempts, &self.inner.attempt_seconds),
+            Entity::Group => (&self.inner.group_attempts, &self.inner.group_attempt_seconds),
+        };
+        count.get_or_create(&labels).inc();
+        durations.get_or_create(&labels).observe(seconds(took));
+    }
+
+    /// The engine decided about something.
+    pub fn decided(&self, entity: Entity, took: Duration) {
+        match entity {
+            Entity::Pod => self.inner.algorithm_seconds.observe(seconds(took)),
+            Entity::Group => self.inner.group_algorithm_seconds.observe(seconds(took)),
+        }
+    }
+
+    /// So many pods wait in this queue.
+    pub fn set_pending_pods(&self, queue: Queue, count: usize) {
+        self.inner.pending_pods.get_or_create(&[("queue", queue.label().into())]).set(count as i64);
+    }
+
+    /// So many pods or groups wait in this queue, each as one.
+    pub fn set_queued_entities(&self, queue: Queue, entity: Entity, count: usize) {
+        let labels = [("queue", queue.label().into()), ("type", entity.label().into())];
+        self.inner.queued_entities.get_or_create(&labels).set(count as i64);
+    }
+
+    /// So many pods have no place because of this filter.
+    pub fn set_unschedulable_pods(&self, filter: &str, profile: &str, count: usize) {
+        let labels = [("plugin", owned(filter)), ("profile", owned(profile))];
+        self.inner.unschedulable_pods.get_or_create(&labels).set(count as i64);
+    }
+
+    /// A pod was bound after so many attempts, and so long after it could first be scheduled.
+    pub fn pod_scheduled(&self, attempts: u32, waited: Duration) {
+        let label = if attempts >= ATTEMPTS_LABEL_MAX {
+            Cow::Owned(format!("{ATTEMPTS_LABEL_MAX}+"))
+        } else {
+            Cow::Owned(attempts.to_string())
+        };
+        self.inner.sli_seconds.get_or_create(&[("attempts", label)]).observe(seconds(waited));
+        self.inner.pod_attempts.observe(f64::from(attempts));
+    }
+
+    /// A writing request ended: `code` is its HTTP status, or `timeout` or `connection` if it had none.
+    pub fn api_write(&self, verb: &'static str, resource: &'static str, code: &str) {
+        let labels = [("verb", verb.into()), ("resource", resource.into()), ("code", owned(code))];
+        self.inner.api_writes.get_or_create(&labels).inc();
+    }
+
+    /// A bind was sent.
+    pub fn bind_started(&self) {
+        self.inner.binds_in_flight.inc();
+    }
+
+    /// A bind that was sent is answered or given up.
+    pub fn bind_ended(&self, took: Duration) {
+        self.inner.binds_in_flight.dec();
+        self.inner.bind_seconds.observe(seconds(took));
+    }
+
+    /// A watch told something.
+    pub fn watch_event(&self, kind: &str) {
+        self.inner.watch_events.get_or_create(&[("kind", owned(kind))]).inc();
+    }
+
+    /// A watch broke and starts again.
+    pub fn watch_restarted(&self, kind: &str) {
+        self.inner.watch_restarts.get_or_create(&[("kind", owned(kind))]).inc();
+    }
+
+    /// An object made no sense.
+    pub fn observation_refused(&self, kind: &str) {
+        self.inner.observations_refused.get_or_create(&[("kind", owned(kind))]).inc();
+    }
+
+    /// Whether this process holds the lease.
+    pub fn set_leader(&self, leads: bool) {
+        self.inner.leader.set(i64::from(leads));
+    }
+
+    /// A status was written.
+    pub fn status_written(&self, kind: &str) {
+        self.inner.status_writes.get_or_create(&[("kind", owned(kind))]).inc();
+    }
+
+    /// An event was written.
+    pub fn event_written(&self) {
+        self.inner.events_written.inc();
+    }
+
+    /// An event was not written, since it says nothing new.
+    pub fn event_deduplicated(&self) {
+        self.inner.events_deduplicated.inc();
+    }
+
+    /// A pod was deleted because its gang did not come together.
+    pub fn start_taken_back(&self) {
+        self.inner.starts_taken_back.inc();
+    }
+
+    /// The decision loop was busy for so long without a pause.
+    pub fn batch(&self, took: Duration) {
+        self.inner.batch_seconds.observe(seconds(took));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn names_labels_and_values_are_those_of_the_wire() {
+        let metrics = Metrics::default();
+        metrics.attempt(Entity::Pod, AttemptResult::Scheduled, "muster", MS * 3);
+        metrics.attempt(Entity::Group, AttemptResult::Unschedulable, "muster", MS * 3);
+        metrics.attempt(Entity::Group, AttemptResult::Error, "muster", MS * 3);
+        metrics.decided(Entity::Pod, MS);
+        metrics.decided(Entity::Group, MS);
+        metrics.set_pending_pods(Queue::Backoff, 4);
+        metrics.set_queued_entities(Queue::Gated, Entity::Group, 2);
+        metrics.set_unschedulable_pods("NodeResourcesFit", "muster", 5);
+        metrics.pod_scheduled(2, MS * 20);
+        metrics.pod_scheduled(40, MS * 20);
+        metrics.api_write("create", "pods/binding", "409");
+        metrics.bind_started();
+        metrics.bind_started();
+        metrics.bind_ended(MS);
+        metrics.watch_event("Pod");
+        metrics.watch_restarted("Node");
+        metrics.observation_refused("PodGroup");
+        metrics.set_leader(true);
+        metrics.status_written("PodGroup");
+        metrics.event_written();
+        metrics.event_deduplicated();
+        metrics.start_taken_back();
+        metrics.batch(MS);
+        let text = metrics.clone().render();
+        for line in [
+            r#"scheduler_schedule_attempts_total{result="scheduled",profile="muster"} 1"#,
+            r#"scheduler_scheduling_attempt_duration_seconds_count{result="scheduled",profile="muster"} 1"#,
+            r#"scheduler_scheduling_attempt_duration_seconds_bucket{le="0.002",result="scheduled",profile="muster"} 0"#,
+            r#"scheduler_scheduling_attempt_duration_seconds_bucket{le="0.004",result="scheduled",profile="muster"} 1"#,
+            "scheduler_scheduling_algorithm_duration_seconds_count 1",
+            r#"scheduler_podgroup_schedule_attempts_total{result="unschedulable",profile="muster"} 1"#,
+            r#"scheduler_podgroup_schedule_attempts_total{result="error",profile="muster"} 1"#,
+            r#"scheduler_podgroup_scheduling_attempt_duration_seconds_count{result="error",profile="muster"} 1"#,
+            "scheduler_podgroup_scheduling_algorithm_duration_seconds_count 1",
+            r#"scheduler_pending_pods{queue="backoff"} 4"#,
+            r#"scheduler_queued_entities{queue="gated",type="podgroup"} 2"#,
+            r#"scheduler_unschedulable_pods{plugin="NodeResourcesFit",profile="muster"} 5"#,
+            r#"scheduler_pod_scheduling_sli_duration_seconds_count{attempts="2"} 1"#,
+            r#"scheduler_pod_scheduling_sli_duration_seconds_count{attempts="15+"} 1"#,
+            "scheduler_pod_scheduling_attempts_sum 42.0",
+            r#"muster_api_writes_total{verb="create",resource="pods/binding",code="409"} 1"#,
+            "muster_bind_duration_seconds_count 1",
+            "muster_binds_in_flight 1",
+            r#"muster_watch_events_total{kind="Pod"} 1"#,
+            r#"muster_watch_restarts_total{kind="Node"} 1"#,
+            r#"muster_observations_refused_total{kind="PodGroup"} 1"#,
+            "muster_leader 1",
+            r#"muster_status_writes_total{kind="PodGroup"} 1"#,
+            "muster_events_written_total 1",
+            "muster_events_deduplicated_total 1",
+            "muster_starts_taken_back_total 1",
+            "muster_decision_batch_duration_seconds_count 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+}
