@@ -112,6 +112,11 @@ impl Server {
         self.state().store.revision()
     }
 
+    /// The revision of the last change, for those who wait for the next one.
+    pub fn revisions(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.state().store.subscribe_to_all()
+    }
+
     /// Forgets the past: lists and watches that start from an older revision get 410.
     pub fn compact(&self) {
         self.state().store.compact();

@@ -6,6 +6,7 @@ use muster_api::keys::SCHEDULER_NAME;
 use serde_json::{Map, Value, json};
 
 use super::carrier::{Carriage, Member};
+use super::yaml;
 
 /// What stands for the number of an object or node.
 const NUMBER: &str = "{i}";
@@ -14,7 +15,7 @@ const IMAGE: &str = "registry.k8s.io/pause:3.10";
 
 /// Reads manifests: YAML or JSON, several documents.
 pub(super) fn documents(text: &str) -> Result<Vec<Value>, String> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|error| error.to_string())?;
+    let documents: Vec<Value> = yaml::several(text).map_err(|error| error.to_string())?;
     let documents: Vec<Value> = documents.into_iter().filter(|document| !document.is_null()).collect();
     if documents.is_empty() {
         return Err("has no manifest".to_owned());

@@ -20,6 +20,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 mod world;
+mod yaml;
 
 use std::collections::BTreeSet;
 
@@ -133,9 +134,8 @@ async fn play(world: &mut World, scenario: &Scenario, report: &mut Report) -> Re
 
 async fn comes_true(world: &mut World, expect: &Expect) -> Result<(), Vec<String>> {
     let until = Instant::now() + expect.within.0;
-    let mut looker = Looker::default();
     loop {
-        let unmet = looker.look(world, &expect.claims).await;
+        let unmet = look(world, &expect.claims).await;
         if unmet.is_empty() {
             return Ok(());
         }
@@ -144,16 +144,15 @@ async fn comes_true(world: &mut World, expect: &Expect) -> Result<(), Vec<String
             problems.extend(unmet);
             return Err(problems);
         }
-        tokio::time::sleep(world.look_every.min(until - Instant::now())).await;
+        world.wait(until).await;
     }
 }
 
 async fn stays_true(world: &mut World, hold: &Hold) -> Result<(), Vec<String>> {
     let began = Instant::now();
     let until = began + hold.time.0;
-    let mut looker = Looker::default();
     loop {
-        let unmet = looker.look(world, &hold.claims).await;
+        let unmet = look(world, &hold.claims).await;
         if !unmet.is_empty() {
             let mut problems = vec![format!("not true any more after {}:", span::shown(began.elapsed()))];
             problems.extend(unmet);
@@ -162,31 +161,15 @@ async fn stays_true(world: &mut World, hold: &Hold) -> Result<(), Vec<String>> {
         if Instant::now() >= until {
             return Ok(());
         }
-        tokio::time::sleep(world.look_every.min(until - Instant::now())).await;
+        world.wait(until).await;
     }
 }
 
-/// Looks at claims again and again, without looking twice at a cluster that has not changed.
-#[derive(Default)]
-struct Looker {
-    last: Option<(u64, Vec<String>)>,
-}
-
-impl Looker {
-    /// What is not true now.
-    async fn look(&mut self, world: &mut World, claims: &Claims) -> Vec<String> {
-        let revision = world.revision();
-        if let (Some((last, unmet)), Some(revision)) = (&self.last, revision)
-            && *last == revision
-        {
-            return unmet.clone();
-        }
-        let unmet = match Snapshot::take(world, claims).await {
-            Ok(seen) => judge(world, claims, &seen),
-            Err(why) => vec![why],
-        };
-        self.last = revision.map(|revision| (revision, unmet.clone()));
-        unmet
+/// What is not true now.
+async fn look(world: &mut World, claims: &Claims) -> Vec<String> {
+    match Snapshot::take(world, claims).await {
+        Ok(seen) => judge(world, claims, &seen),
+        Err(why) => vec![why],
     }
 }
 

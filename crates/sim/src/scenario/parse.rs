@@ -17,6 +17,7 @@ use super::carrier::Carrier;
 use super::manifest;
 use super::model::{Action, Config, Create, Fault, Group, Nodes, Scenario, Step};
 use super::nodes;
+use super::yaml;
 
 /// The most objects of one step.
 const COUNT_MAX: u32 = 100_000;
@@ -94,7 +95,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Scenario, ParseError> {
         field: field.to_owned(),
         reason,
     };
-    let document: Value = serde_saphyr::from_str(text).map_err(|why| ParseError {
+    let document: Value = yaml::one(text).map_err(|why| ParseError {
         line: why.location().map(|location| location.line()),
         ..error("", why.without_snippet().to_string())
     })?;
@@ -134,7 +135,7 @@ fn read<T: DeserializeOwned>(value: Value) -> Result<T, Wrong> {
 
 /// The lines on which the steps begin. Steps that do not each begin a line of their own are shown by the first line.
 fn lines_of_steps(text: &str, count: usize) -> Vec<u64> {
-    let Ok(places) = serde_saphyr::from_str::<Places>(text) else { return Vec::new() };
+    let Ok(places) = yaml::one::<Places>(text) else { return Vec::new() };
     let lines: Vec<u64> = places.steps.iter().map(|step| step.referenced.line()).collect();
     if lines.len() == count && lines.is_sorted_by(|one, next| one < next) { lines } else { Vec::new() }
 }
@@ -215,4 +216,144 @@ fn check_create(create: &Create) -> Result<(), Wrong> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::claims::Expect;
+    use super::*;
+
+    const NODES: &str = "nodes: [{name: n, capacity: {cpu: \"1\"}}]\n";
+
+    fn read_text(text: &str) -> Result<Scenario, String> {
+        parse(text, Path::new("dir/a.yaml")).map_err(|error| error.to_string())
+    }
+
+    fn why(step: &str) -> String {
+        read_text(&format!("name: a\n{NODES}steps:\n- group: {{name: g, gang: 1}}\n- {step}\n")).unwrap_err()
+    }
+
+    #[test]
+    fn the_whole_format_is_read() {
+        let text = r#"
+name: two gangs, room for one
+description: what it shows
+config: {featureGates: {GangScheduling: true}, kubernetesVersion: "1.37", stock: false}
+carriers: [muster, muster-workload, v1beta1]
+nodes:
+- {count: 2, name: "n{i}", capacity: {cpu: "4", memory: 16Gi, pods: 110, nvidia.com/gpu: "8"}, labels: {rack: r0}, taints: []}
+steps:
+- group: {name: g, gang: 3, disruptionMode: PodGroup, priorityClassName: high}
+- create: {count: 3, group: g, replicaKey: "", subset: "", manifest: {apiVersion: v1, kind: Pod, metadata: {name: "a-{i}"}, spec: {}}}
+# a comment
+- apply: |
+    apiVersion: v1
+    kind: Pod
+    metadata: {name: p}
+- delete: [{kind: Pod, namespace: default, name: a-0}, {group: g}]
+- patch: {apiVersion: muster.dev/v1alpha1, kind: PodGroup, namespace: default, name: g, patch: {spec: {}}}
+- finish: {pods: ["default/a-*"], phase: Failed, reason: OutOfcpu}
+- nodes: [{name: late, capacity: {cpu: "1"}}]
+- restart: scheduler
+- restart: {scheduler: gracefully}
+- fault: {method: POST, path: /binding, answer: 503, times: 3}
+- fault: {method: POST, path: /binding, answer: answerLost}
+- fault: {method: PATCH, path: /status, delay: 2s}
+- expect:
+    within: 20s
+    bound: ["default/a-*"]
+    unbound: ["default/b-*"]
+    boundCount: {"default/c-*": 3}
+    gone: ["default/low-*"]
+    present: ["default/mid-*"]
+    on: {"default/a-0": [n0, n1]}
+    oneDomain: {"default/a-*": rack}
+    nominated: {"default/a-0": n0}
+    groups: {g: {scheduled: true, reason: Scheduled}}
+    conditions: [{apiVersion: v1, kind: Pod, name: a-0, type: PodScheduled, status: "False", reason: Unschedulable, contains: "text"}]
+    events: [{kind: Pod, name: a-0, reason: FailedScheduling, contains: "text"}]
+- hold: {for: 30s, unbound: ["default/b-*"]}
+"#;
+        let scenario = read_text(text).unwrap();
+        assert_eq!((scenario.steps.len(), scenario.file.as_str()), (14, "dir/a.yaml"));
+        assert_eq!(scenario.steps[1].line, 10);
+        assert!(scenario.steps[2].text.starts_with("- apply: |\n    apiVersion: v1"), "{}", scenario.steps[2].text);
+        assert!(scenario.steps[13].text.ends_with("[\"default/b-*\"]}"));
+        let Action::Expect(Expect { within, claims }) = &scenario.steps[12].action else { panic!() };
+        assert_eq!((within.0.as_secs(), claims.on.len(), claims.conditions.len()), (20, 1, 1));
+    }
+
+    #[test]
+    fn mistakes_are_named_with_file_line_step_field_and_value() {
+        for (step, expected) in [
+            ("expct: {}", "dir/a.yaml:5: step 2: unknown variant `expct`, expected one of `group`, `create`"),
+            ("expect: {withn: 5s}", "step 2: expect.withn: unknown field `withn`"),
+            ("expect: {within: 5, bound: [default/a]}", "step 2: expect.within: invalid type: integer `5`"),
+            ("expect: {within: soon, bound: [default/a]}", "step 2: expect.within: \"soon\" is no length of time"),
+            ("expect: {within: 5s}", "step 2: expect: says nothing about the cluster"),
+            ("expect: {for: 5s, bound: [default/a]}", "step 2: expect: `for` belongs to hold"),
+            ("hold: {bound: [default/a]}", "step 2: hold: `for` must say how long"),
+            ("hold: {for: 1s, within: 1s, bound: [default/a]}", "`within` belongs to expect"),
+            ("expect: {bound: [a-0]}", "step 2: expect.bound[0]: \"a-0\" does not name pods"),
+            ("expect: {boundCount: {default/a: many}}", "step 2: expect.boundCount.default/a: invalid type"),
+            ("expect: {groups: {g: {}}}", "groups.g: write at least one of scheduled and reason"),
+            ("expect: {groups: {g: {schedled: true}}}", "step 2: expect.groups.g.schedled: unknown field"),
+            (
+                "expect: {conditions: [{kind: Pod, name: a, type: T, status: Yes}]}",
+                "step 2: expect.conditions[0].status: unknown variant `Yes`",
+            ),
+            ("group: {name: g}", "step 2: group: write exactly one of gang, basic and subsets"),
+            ("group: {name: g, gang: 1, basic: {}}", "write exactly one of"),
+            ("group: {name: g, gang: -1}", "step 2: group.gang: invalid value: integer `-1`"),
+            ("group: {name: g, gang: 1, disruptionMode: All}", "unknown variant `All`"),
+            ("create: {count: 0, manifest: {}}", "step 2: create.count: 0: must be from 1"),
+            ("create: {manifest: {kind: Pod}}", "step 2: create.manifest: apiVersion: null: must be set"),
+            (
+                "create: {count: 2, manifest: {apiVersion: v1, kind: Pod, metadata: {name: a}}}",
+                "metadata.name: \"a\": needs {i}, since there are several",
+            ),
+            (
+                "create: {subset: a, manifest: {apiVersion: v1, kind: Pod, metadata: {name: a}}}",
+                "step 2: create.group: \"\": must be set with a replicaKey or a subset",
+            ),
+            ("apply: \"kind: Pod\"", "step 2: apply: document 1: apiVersion: null: must be set"),
+            ("apply: {file: no.yaml}", "step 2: apply: file dir/no.yaml: No such file"),
+            ("apply: {fil: no.yaml}", "step 2: apply: {\"fil\":\"no.yaml\"}: write the manifests as text"),
+            ("delete: []", "step 2: delete: []: names nothing"),
+            ("delete: [{kind: Pod}]", "write kind and name of an object, or the name of a group alone"),
+            ("finish: {pods: [default/a], phase: Done}", "step 2: finish.phase: unknown variant `Done`"),
+            ("restart: muster", "step 2: restart: \"muster\": write scheduler"),
+            ("fault: {method: POST, path: /a, answer: 404}", "step 2: fault.answer: 404: must be one of 409"),
+            ("fault: {method: POST, path: /a}", "step 2: fault: write one of answer and delay"),
+            ("fault: {method: HEAD, path: /a, answer: 500}", "unknown variant `HEAD`"),
+            ("nodes: [{name: n, capacity: {cpu: many}}]", "step 2: nodes[0].capacity[cpu]: \"many\""),
+            ("nodes: [{name: n, count: 2, capacity: {}}]", "step 2: nodes[0].name: \"n\": another node has this name"),
+        ] {
+            let said = why(step);
+            assert!(said.contains(expected), "{step}\n{said}\n{expected}");
+        }
+    }
+
+    #[test]
+    fn mistakes_at_the_top_are_named_too() {
+        for (text, expected) in [
+            ("name: [", "dir/a.yaml:1: "),
+            ("name: a\nname: b\nsteps: []\n", "dir/a.yaml:2: "),
+            ("name: a\nsteps: []\n", "dir/a.yaml: steps: []"),
+            ("name: a\nstep: []\n", "dir/a.yaml: step: unknown field `step`"),
+            ("name: a\nsteps: [{restart: scheduler}]\ncarriers: [volcano]\n", "carriers[0]: unknown variant `volcano`"),
+            (
+                "name: a\nsteps: [{restart: scheduler}]\nconfig: {kubernetesVersion: \"1.12\"}\n",
+                "dir/a.yaml: config.kubernetesVersion: \"1.12\" is not supported; there is 1.37",
+            ),
+            (
+                "name: a\nsteps: [{restart: scheduler}]\nconfig: {featureGates: {Gangs: true}}\n",
+                "dir/a.yaml: config: featureGates.Gangs: there is no such gate",
+            ),
+            ("name: a\nsteps: [{restart: scheduler}]\nnodes: [{name: A, capacity: {}}]\n", "nodes[0].name: \"A\""),
+        ] {
+            let said = read_text(text).unwrap_err();
+            assert!(said.contains(expected), "{text}\n{said}\n{expected}");
+        }
+    }
 }

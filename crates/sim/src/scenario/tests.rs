@@ -39,6 +39,17 @@ async fn bind_all(client: Client) {
     }
 }
 
+#[test]
+fn an_idle_hour_costs_next_to_nothing() {
+    let steps = "
+- create: {manifest: {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {schedulerName: nobody}}}
+- hold: {for: 100h, unbound: [default/b]}
+";
+    let report = run(&scenario(steps), Carrier::Muster, &Place::Process);
+    assert!(matches!(report.outcome, Outcome::Passed), "{report}");
+    assert!(report.story_time.as_secs() >= 360_000, "{report}");
+}
+
 /// Plays the steps with the binder.
 fn played(steps: &str) -> Result<Report, Failure> {
     let scenario = scenario(steps);
@@ -104,7 +115,7 @@ fn pods_are_made_bound_run_and_end() {
     conditions: [{{kind: Pod, name: a-*, type: Ready, status: \"True\"}}]
 - finish: {{pods: [default/a-0], phase: Succeeded}}
 - finish: {{pods: [default/a-1], phase: Failed, reason: OutOfcpu}}
-- hold: {{for: 1h, unbound: [default/b], present: [default/a-*]}}
+- hold: {{for: 5m, unbound: [default/b], present: [default/a-*]}}
 - expect:
     within: 0s
     conditions:
@@ -269,13 +280,6 @@ fn groups_are_made_changed_deleted_and_made_again() {
 
 #[test]
 fn faults_that_nothing_meets_are_no_show() {
-    let steps = "
-- fault: {method: POST, path: /pods/zzz/binding, answer: 503, times: 3}
-- hold: {for: 1s, events: []}
-";
-    let text = format!("name: a test\n{NODES}steps:\n{steps}");
-    let error = parse(&text, Path::new("test.yaml")).unwrap_err().to_string();
-    assert!(error.starts_with("test.yaml:6: step 2: hold: says nothing"), "{error}");
     let played = played("- fault: {method: POST, path: /pods/zzz/binding, answer: 503, times: 3}\n");
     assert!(played.unwrap_err().problems[0].contains("3 faults were ordered and no request met one"));
 }

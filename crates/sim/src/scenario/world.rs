@@ -18,6 +18,7 @@ use muster_playground::faults::Faults;
 use muster_playground::{Server, clock};
 use muster_runtime::{Clock, FeatureGates, Fence, Scheduler, Settings};
 use serde_json::Value;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::carrier::Carriage;
@@ -63,6 +64,7 @@ pub(super) struct World {
     pub(super) look_every: Duration,
     /// Only in the process.
     server: Option<Server>,
+    revisions: Option<watch::Receiver<u64>>,
     /// Only on a cluster.
     visit: Option<Visit>,
     /// What `default` means.
@@ -104,6 +106,7 @@ impl World {
             settings: settings(scenario)?,
             clock: Clock::starting_at(server.now()),
             nodes_clock: server.clock(),
+            revisions: Some(server.revisions()),
             server: Some(server),
             visit: None,
             scheduler: None,
@@ -140,6 +143,7 @@ impl World {
             faults: Faults::none(),
             look_every: Duration::from_millis(200),
             server: None,
+            revisions: None,
             namespace: visit.namespace.clone(),
             visit: Some(visit),
             client,
@@ -179,9 +183,12 @@ impl World {
         self.server.is_some()
     }
 
-    /// The state of the whole cluster, where it can be asked for: as long as it is the same, nothing has changed.
-    pub(super) fn revision(&self) -> Option<u64> {
-        self.server.as_ref().map(Server::revision)
+    /// Waits until it is time for another look. Where the server tells of changes, idle time is not looked at.
+    pub(super) async fn wait(&mut self, until: Instant) {
+        if let Some(revisions) = &mut self.revisions {
+            tokio::time::timeout_at(until, revisions.changed()).await.ok();
+        }
+        tokio::time::sleep_until(until.min(Instant::now() + self.look_every)).await;
     }
 
     /// The date.
