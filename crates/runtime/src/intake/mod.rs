@@ -12,6 +12,8 @@ mod pod;
 mod priorities;
 pub(crate) mod raw;
 mod sweep;
+#[cfg(test)]
+mod tests;
 mod unsupported;
 
 use std::collections::{BTreeMap, BTreeSet};
