@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 const NAME: &str = "muster";
 const PORT: u16 = 8080;
+const READ: &[&str] = &["get", "list", "watch"];
 /// Anybody but root.
 const USER: u32 = 65532;
 
@@ -81,7 +82,8 @@ fn text(options: &Options) -> anyhow::Result<String> {
     ] {
         documents.push(print(&manifest)?);
     }
-    Ok(documents.iter().map(|document| format!("---\n{}\n", document.trim_start_matches("---\n").trim_end())).collect())
+    let bodies: Vec<&str> = documents.iter().map(|document| document.trim_start_matches("---\n").trim_end()).collect();
+    Ok(format!("---\n{}\n", bodies.join("\n---\n")))
 }
 
 fn print(manifest: &Value) -> anyhow::Result<String> {
@@ -130,7 +132,6 @@ fn service_account(options: &Options) -> Value {
 /// What Muster may do in the whole cluster. Why, in `docs/operations.md`.
 fn cluster_rules(version: Version) -> Vec<Value> {
     let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
-    const READ: &[&str] = &["get", "list", "watch"];
     let mut rules = vec![
         rule("", &["pods"], &["get", "list", "watch", "delete"]),
         rule("", &["pods/binding"], &["create"]),

@@ -3,7 +3,7 @@
 //! The test waits for lines of the log and for the end of the process, never for a time.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -67,28 +67,29 @@ struct Process {
 
 impl Process {
     fn start(cluster: &Cluster) -> Self {
-        // A port that was free a moment ago.
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_muster"))
-            .args(["run", "--lease-namespace", "default", "--listen", &address.to_string(), "--kubeconfig"])
+            .args(["run", "--lease-namespace", "default", "--listen", "127.0.0.1:0", "--kubeconfig"])
             .arg(&cluster.kubeconfig)
             .env("POD_NAME", "me")
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());
-        Self { child, log, seen: Vec::new(), address }
+        let mut process = Self { child, log, seen: Vec::new(), address: SocketAddr::from(([127, 0, 0, 1], 0)) };
+        let line = process.wait_for("serves health and metrics");
+        process.address = line["address"].as_str().and_then(|text| text.parse().ok()).expect("an address");
+        process
     }
 
-    /// Reads the log up to a line with this message.
-    fn wait_for(&mut self, message: &str) {
+    /// Reads the log up to a line with this message, and gives that line.
+    fn wait_for(&mut self, message: &str) -> Value {
         loop {
             let mut line = String::new();
             assert_ne!(self.log.read_line(&mut line).unwrap(), 0, "{message} was never logged: {:#?}", self.seen);
             let value: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
             self.seen.push(line);
             if value["message"].as_str().is_some_and(|text| text.contains(message)) {
-                return;
+                return value;
             }
         }
     }

@@ -401,6 +401,7 @@ impl Metrics {
 mod tests {
     use super::*;
 
+    const DOCUMENTATION: &str = include_str!("../../../docs/operations.md");
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
@@ -462,5 +463,13 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
         assert!(text.ends_with("# EOF\n"));
+        for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+            let row = match line.split_once(' ') {
+                Some((name, "counter")) => format!("| `{name}_total` | "),
+                Some((name, _)) => format!("| `{name}` | "),
+                None => panic!("a type without a name: {line}"),
+            };
+            assert!(DOCUMENTATION.contains(&row), "docs/operations.md should have {row}");
+        }
     }
 }

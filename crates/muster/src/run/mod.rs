@@ -51,6 +51,7 @@ async fn work(options: &Options, configuration: Configuration) -> anyhow::Result
     let listener = TcpListener::bind(configuration.listen)
         .await
         .with_context(|| format!("listen: {}: cannot listen there", configuration.listen))?;
+    tracing::info!(address = %listener.local_addr()?, "serves health and metrics");
     let probes = tokio::spawn(serve(listener, health.clone(), metrics.clone(), std::future::pending()));
 
     let leadership = match configuration.lease {

@@ -15,7 +15,7 @@ pub(crate) struct Thread {
     ended: oneshot::Receiver<anyhow::Result<()>>,
     /// What `ended` gave, once it gave something.
     outcome_taken: bool,
-    thread: Option<JoinHandle<()>>,
+    handle: Option<JoinHandle<()>>,
 }
 
 impl Thread {
@@ -32,8 +32,8 @@ impl Thread {
             // Nobody listens any more if the process is about to end.
             let _ = tell.send(schedule(&kube_config, settings, clock, fence, stopped));
         };
-        let thread = std::thread::Builder::new().name("scheduler".to_owned()).spawn(run)?;
-        Ok(Self { stop: Some(stop), ended, outcome_taken: false, thread: Some(thread) })
+        let handle = std::thread::Builder::new().name("scheduler".to_owned()).spawn(run)?;
+        Ok(Self { stop: Some(stop), ended, outcome_taken: false, handle: Some(handle) })
     }
 
     /// Waits until the scheduler ends by itself, which it only does if it cannot go on.
@@ -50,9 +50,9 @@ impl Thread {
             let _ = stop.send(());
         }
         let outcome = if self.outcome_taken { Ok(()) } else { self.ended().await };
-        if let Some(thread) = self.thread.take() {
+        if let Some(handle) = self.handle.take() {
             // A panic was told by `ended`.
-            let _ = thread.join();
+            let _ = handle.join();
         }
         outcome
     }
