@@ -42,6 +42,9 @@ pub mod gang_mode {
 pub mod conditions {
     /// Whether the group has its place.
     pub const POD_GROUP_SCHEDULED: &str = "PodGroupScheduled";
+    /// The group has had its minimum. The reason, `WithMinimumN`, remembers which: a later scheduler tells a gang that
+    /// lost members from one whose start was cut short.
+    pub const STARTED: &str = "Started";
     /// A gang that ran has fewer members than its minimum.
     pub const DEGRADED: &str = "Degraded";
     /// All members have ended and no more are expected.

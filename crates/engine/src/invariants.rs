@@ -9,6 +9,7 @@ use crate::cluster::Cluster;
 use crate::cluster::group::Census;
 use crate::cluster::load::Load;
 use crate::cluster::pod::{Counted, Part, PodState, Standing};
+use crate::diagnosis::{Diagnosis, Waiting};
 use crate::mind::Engine;
 use crate::model::ids::{GroupId, NodeId, PodId};
 use crate::queue::{Entity, Place};
@@ -20,6 +21,7 @@ pub fn check(engine: &Engine) -> Result<(), String> {
     nominations(engine.cluster())?;
     starts(engine.cluster())?;
     nobody_is_lost(engine)?;
+    everybody_is_counted(engine)?;
     claim(engine)?;
     nobody_is_remembered_for_nothing(engine)
 }
@@ -54,7 +56,7 @@ pub(crate) fn ledger(cluster: &Cluster) -> Result<(), String> {
 pub(crate) fn census(cluster: &Cluster) -> Result<(), String> {
     for (id, group) in cluster.groups() {
         let mut counted = vec![Census::default(); group.rules.len()];
-        let (mut waiting, mut gated, mut strays) = (0, 0, 0);
+        let (mut waiting, mut gated, mut refused, mut strays) = (0, 0, 0, 0);
         let members = cluster.pods().filter(|(_, pod)| pod.group == Some(id));
         let mut members_seen = 0;
         for (pod_id, pod) in members {
@@ -77,6 +79,10 @@ pub(crate) fn census(cluster: &Cluster) -> Result<(), String> {
                             census.gated += 1;
                             gated += 1;
                         }
+                        Standing::Refused => {
+                            census.refused += 1;
+                            refused += 1;
+                        }
                         Standing::Assumed => census.assumed += 1,
                         Standing::Bound => census.bound += 1,
                         Standing::Succeeded => census.succeeded += 1,
@@ -89,6 +95,7 @@ pub(crate) fn census(cluster: &Cluster) -> Result<(), String> {
             && members_seen == group.members.len()
             && waiting == group.waiting.len()
             && gated == group.gated.len()
+            && refused == group.refused.len()
             && strays == group.strays.len();
         ensure(same, || format!("group {}: census {:?}, recount {counted:?}", group.key, group.census))?;
         ensure(!group.is_forgotten(), || format!("group {}: kept for nothing", group.key))?;
@@ -147,6 +154,8 @@ fn starts(cluster: &Cluster) -> Result<(), String> {
 /// Every pod of ours is bound, on its way, queued, parked or held with a reason, or done (invariant 6).
 fn nobody_is_lost(engine: &Engine) -> Result<(), String> {
     for (id, pod) in engine.cluster.pods() {
+        refused_aloud(engine, id)?;
+        let waited_for = pod.group.is_some_and(|id| engine.cluster.group(id).waits_for_everyone());
         match pod.standing() {
             Standing::Aside | Standing::Bound | Standing::Succeeded => continue,
             Standing::Assumed => {
@@ -154,9 +163,9 @@ fn nobody_is_lost(engine: &Engine) -> Result<(), String> {
                 ensure(followed, || format!("{}: assumed and nobody asks what became of it", pod.id))?;
                 continue;
             }
-            // Gates of its own, which the API shows; a group that has started does not wait for it.
-            Standing::Gated if pod.group.is_none_or(|id| !engine.cluster.group(id).waits_for_gates()) => continue,
-            Standing::Gated | Standing::Waiting => {}
+            // Gates of its own, which the API shows, or a refusal that was told; a group that has started does not wait for it.
+            Standing::Gated | Standing::Refused if !waited_for => continue,
+            Standing::Gated | Standing::Refused | Standing::Waiting => {}
         }
         if pod.counted == Counted::Stray {
             ensure(engine.voice.latest(Entity::Pod(id)).is_some(), || format!("{}: left out in silence", pod.id))?;
@@ -175,6 +184,23 @@ fn nobody_is_lost(engine: &Engine) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Every pod that waits is counted as pending, and once.
+fn everybody_is_counted(engine: &Engine) -> Result<(), String> {
+    let waits = |standing| matches!(standing, Standing::Waiting | Standing::Gated | Standing::Refused);
+    let waiting = engine.cluster.pods().filter(|(_, pod)| waits(pod.standing())).count();
+    let pending = engine.pending();
+    ensure(waiting == pending.pods(), || format!("{waiting} pods wait, counted as {pending:?}"))
+}
+
+/// A pod is told that it is refused as long as it is, and no longer; a refused one on its own is not queued.
+fn refused_aloud(engine: &Engine, id: PodId) -> Result<(), String> {
+    let (pod, entity) = (engine.cluster.pod(id), Entity::Pod(id));
+    let refused = pod.standing() == Standing::Refused;
+    let told = matches!(engine.voice.latest(entity), Some(Diagnosis::Waiting(Waiting::PodRefused { .. })));
+    ensure(refused == told, || format!("{}: refused {refused}, told so {told}", pod.id))?;
+    ensure(!refused || engine.queue.entry(entity).is_none(), || format!("{}: refused and in the queue", pod.id))
 }
 
 fn held_for_a_reason(engine: &Engine, id: GroupId) -> Result<(), String> {

@@ -38,6 +38,11 @@ pub fn pod(spec: &PodSpec) -> Result<(), Refusal> {
     {
         return Err(Refusal::new(object(), "membership.group.name", "", "a group needs a name"));
     }
+    if let Some(refusal) = &spec.refused
+        && refusal.field.is_empty()
+    {
+        return Err(Refusal::new(object(), "refused.field", "", "a refusal names the field that it is about"));
+    }
     class(&spec.class, &object)
 }
 
@@ -168,7 +173,7 @@ mod tests {
     use crate::model::class::ScoringRequest;
     use crate::model::group::{GroupKey, TopologyConstraint};
     use crate::model::labels::{PreferredTerm, Requirement};
-    use crate::model::pod::{Membership, PodName};
+    use crate::model::pod::{Membership, PodName, PodRefusal, RefusalKind};
     use crate::model::port::{HostPort, Protocol};
 
     fn pod_with(change: impl FnOnce(&mut ClassSpec)) -> PodSpec {
@@ -265,6 +270,14 @@ mod tests {
             ..pod_with(|_| {})
         };
         assert!(refused(pod(&nameless)).contains("membership.group.name"));
+        let refusal = PodRefusal {
+            kind: RefusalKind::Unsupported,
+            field: String::new(),
+            value: "x".into(),
+            reason: String::new(),
+        };
+        let aimless = PodSpec { refused: Some(Arc::new(refusal)), ..pod_with(|_| {}) };
+        assert!(refused(pod(&aimless)).contains("refused.field"));
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod bench;
 mod manifests;
 mod replay;
 mod run;
+mod scenario;
 
 use std::process::ExitCode;
 
@@ -36,6 +37,23 @@ enum Command {
     /// Measure how fast decisions are made, and how fast the playground is.
     #[command(subcommand)]
     Bench(Bench),
+    /// Play scenarios: stories about a cluster that say what must become true.
+    #[command(subcommand)]
+    Scenario(Scenario),
+}
+
+#[derive(Subcommand)]
+enum Scenario {
+    /// Play scenario files and say which pass.
+    ///
+    /// Without --kubeconfig everything runs in this process, on simulated nodes and in virtual time. With it Muster
+    /// runs in this process against that cluster, in real time, in a namespace that is made for each file and removed
+    /// at the end; the cluster must have no nodes of its own.
+    ///
+    /// One line for each file and carrier: pass, FAIL with the step and what was seen, or skip with the reason why the
+    /// carrier cannot express it. Exit code 0 if nothing failed, 1 if something did, 2 if a file cannot be read.
+    #[command(verbatim_doc_comment)]
+    Run(scenario::Options),
 }
 
 #[derive(Subcommand)]
@@ -69,6 +87,7 @@ fn main() -> ExitCode {
         Command::Replay(options) => replay::run(&options).map(done),
         Command::Bench(Bench::Engine(options)) => bench::engine::run(&options).map(done),
         Command::Bench(Bench::Server(options)) => bench::server::run(&options).map(done),
+        Command::Scenario(Scenario::Run(options)) => return scenario::run(&options),
     };
     match outcome {
         Ok(code) => code,

@@ -67,9 +67,14 @@ struct Process {
 
 impl Process {
     fn start(cluster: &Cluster) -> Self {
+        Self::start_with(cluster, &[])
+    }
+
+    fn start_with(cluster: &Cluster, arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_muster"))
             .args(["run", "--lease-namespace", "default", "--listen", "127.0.0.1:0", "--kubeconfig"])
             .arg(&cluster.kubeconfig)
+            .args(arguments)
             .env("POD_NAME", "me")
             .stderr(Stdio::piped())
             .spawn()
@@ -158,6 +163,22 @@ fn a_lost_lease_is_exit_code_one_and_the_last_line_says_so() {
     let (code, last) = process.end();
     assert_eq!(code, Some(1));
     assert!(last.contains("no longer leads: the lease is held by thief"), "{last}");
+}
+
+#[test]
+fn what_was_decided_is_recorded_and_replayed() {
+    let cluster = Cluster::start("record");
+    let folder = std::env::temp_dir().join(format!("muster-run-{}-records", std::process::id()));
+    let mut process = Process::start_with(&cluster, &["--record-dir", folder.to_str().unwrap()]);
+    process.wait_for("decisions are recorded");
+    process.signal("-TERM");
+    assert_eq!(process.end().0, Some(0));
+    let records: Vec<PathBuf> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(records.len(), 1, "{records:?}");
+    let out = Command::new(env!("CARGO_BIN_EXE_muster")).arg("replay").arg(&records[0]).output().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(out.status.success(), "{out:?}");
+    assert!(String::from_utf8(out.stdout).unwrap().contains("decisions"));
 }
 
 #[test]

@@ -5,16 +5,22 @@
 
 mod clock;
 pub mod config;
+mod dialect;
 mod fence;
 mod gates;
+mod hands;
 mod health;
 mod http;
 mod instruments;
+mod intake;
 mod lease;
 mod metrics;
+mod mind;
 mod record;
 mod scheduler;
+mod scribe;
 mod settings;
+mod watch;
 
 pub use clock::Clock;
 pub use fence::{Fence, FenceKeeper};

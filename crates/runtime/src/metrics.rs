@@ -118,7 +118,7 @@ struct Inner {
     status_writes: Counters<1>,
     events_written: Counter,
     events_deduplicated: Counter,
-    starts_taken_back: Counter,
+    pods_taken_back: Counter,
     batch_seconds: Histogram,
 }
 
@@ -262,9 +262,9 @@ impl Inner {
                 "Events that were not written because they say nothing new",
                 Counter::default(),
             ),
-            starts_taken_back: register(
+            pods_taken_back: register(
                 r,
-                "muster_starts_taken_back",
+                "muster_pods_taken_back",
                 "Pods that were deleted because their gang did not come together",
                 Counter::default(),
             ),
@@ -387,8 +387,8 @@ impl Metrics {
     }
 
     /// A pod was deleted because its gang did not come together.
-    pub fn start_taken_back(&self) {
-        self.inner.starts_taken_back.inc();
+    pub fn pod_taken_back(&self) {
+        self.inner.pods_taken_back.inc();
     }
 
     /// The decision loop was busy for so long without a pause.
@@ -428,7 +428,7 @@ mod tests {
         metrics.status_written("PodGroup");
         metrics.event_written();
         metrics.event_deduplicated();
-        metrics.start_taken_back();
+        metrics.pod_taken_back();
         metrics.batch(MS);
         let text = metrics.clone().render();
         for line in [
@@ -457,7 +457,7 @@ mod tests {
             r#"muster_status_writes_total{kind="PodGroup"} 1"#,
             "muster_events_written_total 1",
             "muster_events_deduplicated_total 1",
-            "muster_starts_taken_back_total 1",
+            "muster_pods_taken_back_total 1",
             "muster_decision_batch_duration_seconds_count 1",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");

@@ -1,1 +1,6 @@
-//! Scenarios and fault simulation: Muster on the playground or on a real cluster, judged by what the API shows.
+//! Scenarios: stories about a cluster, played with Muster on the playground or on a real cluster, and judged by what
+//! the API shows.
+//!
+//! This crate must not know how decisions are made: it writes objects and reads objects.
+
+pub mod scenario;

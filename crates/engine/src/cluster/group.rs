@@ -17,6 +17,8 @@ pub struct Census {
     pub waiting: u32,
     /// Wait behind scheduling gates.
     pub gated: u32,
+    /// Wait because something of them cannot be honoured.
+    pub refused: u32,
     /// Decided, not confirmed.
     pub assumed: u32,
     /// Bound and staying.
@@ -38,13 +40,14 @@ impl Census {
 
     /// Members that could count towards the minimum.
     pub fn present(&self) -> u32 {
-        self.waiting + self.gated + self.held()
+        self.waiting + self.gated + self.refused + self.held()
     }
 
     fn slot(&mut self, standing: Standing) -> Option<&mut u32> {
         match standing {
             Standing::Waiting => Some(&mut self.waiting),
             Standing::Gated => Some(&mut self.gated),
+            Standing::Refused => Some(&mut self.refused),
             Standing::Assumed => Some(&mut self.assumed),
             Standing::Bound => Some(&mut self.bound),
             Standing::Succeeded => Some(&mut self.succeeded),
@@ -89,6 +92,8 @@ pub struct Group {
     pub waiting: BTreeSet<(Millis, PodId)>,
     /// Members behind scheduling gates.
     pub gated: BTreeSet<PodId>,
+    /// Members of which something cannot be honoured.
+    pub refused: BTreeSet<PodId>,
     /// Members that are left out, and why.
     pub strays: BTreeMap<PodId, Stray>,
     /// Members that were left out or taken in again since somebody last looked.
@@ -142,6 +147,7 @@ impl Group {
             members: BTreeSet::new(),
             waiting: BTreeSet::new(),
             gated: BTreeSet::new(),
+            refused: BTreeSet::new(),
             strays: BTreeMap::new(),
             strays_changed: BTreeSet::new(),
             census: vec![Census::default()],
@@ -175,6 +181,7 @@ impl Group {
         self.census.iter().fold(Census::default(), |mut sum, census| {
             sum.waiting += census.waiting;
             sum.gated += census.gated;
+            sum.refused += census.refused;
             sum.assumed += census.assumed;
             sum.bound += census.bound;
             sum.succeeded += census.succeeded;
@@ -219,10 +226,16 @@ impl Group {
             && self.rules.iter().zip(&self.reached).all(|(rule, reached)| rule.min_member <= *reached)
     }
 
-    /// Whether scheduling gates of one member hold back the others. A start that is under way, and members that join
-    /// one by one, do not wait for newcomers.
-    pub fn waits_for_gates(&self) -> bool {
+    /// Whether one member that may not be placed holds back the others. A start that is under way, and members that
+    /// join one by one, do not wait for newcomers.
+    pub fn waits_for_everyone(&self) -> bool {
         self.attempt.is_none() && !self.joins_singly()
+    }
+
+    /// Whether there is anybody to be placed, now or once those that may not be placed yet may.
+    pub fn wants_places(&self) -> bool {
+        let held_back = !self.gated.is_empty() || !self.refused.is_empty();
+        !self.waiting.is_empty() || (held_back && self.waits_for_everyone())
     }
 
     /// How many more members each subset needs before anything may be bound.
@@ -280,6 +293,8 @@ impl Group {
             (Standing::Waiting, false) => self.waiting.remove(&member),
             (Standing::Gated, true) => self.gated.insert(member.1),
             (Standing::Gated, false) => self.gated.remove(&member.1),
+            (Standing::Refused, true) => self.refused.insert(member.1),
+            (Standing::Refused, false) => self.refused.remove(&member.1),
             _ => true,
         };
         debug_assert!(changed, "a member is counted once");

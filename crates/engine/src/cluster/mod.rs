@@ -474,6 +474,7 @@ impl Cluster {
         group.census = vec![Census::default(); group.rules.len()];
         group.waiting.clear();
         group.gated.clear();
+        group.refused.clear();
         let strays = std::mem::take(&mut group.strays);
         group.strays_changed.extend(strays.into_keys());
         for (_, member) in members {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::model::Millis;
 use crate::model::ids::{ClassId, GroupId, NodeId};
-use crate::model::pod::PodName;
+use crate::model::pod::{PodName, PodRefusal};
 
 /// Where a pod stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +64,8 @@ pub struct Pod {
     pub ours: bool,
     /// Whether scheduling gates hold it back.
     pub gated: bool,
+    /// Why it must not be placed, if it must not.
+    pub refused: Option<Arc<PodRefusal>>,
     /// Whether it is being deleted, as the API says: that is for good.
     pub terminating: bool,
     /// Whether we asked for its deletion and were not refused.
@@ -124,6 +126,8 @@ pub enum Standing {
     Waiting,
     /// Waits behind scheduling gates.
     Gated,
+    /// Waits because something of it cannot be honoured.
+    Refused,
     /// Decided, not confirmed.
     Assumed,
     /// Bound and staying.
@@ -150,6 +154,8 @@ impl Pod {
             _ if self.is_leaving() => Standing::Aside,
             PodState::Bound(_) => Standing::Bound,
             PodState::Assumed(_) => Standing::Assumed,
+            // Gates open by themselves in the end; a refusal needs somebody, and so is told first.
+            PodState::Waiting if self.refused.is_some() => Standing::Refused,
             PodState::Waiting if self.gated => Standing::Gated,
             PodState::Waiting => Standing::Waiting,
         }

@@ -211,6 +211,7 @@ mod tests {
             subset: "".into(),
             ours: true,
             gated: false,
+            refused: None,
             terminating: false,
             taking_back: false,
             controlled: false,

@@ -11,6 +11,8 @@ pub(crate) use text::amount_text;
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::pod::RefusalKind;
+
 /// How things are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Diagnosis {
@@ -118,6 +120,21 @@ pub enum Waiting {
         shared: i32,
         /// The group.
         group: String,
+    },
+    /// Something of the pod, or of members of the group, cannot be honoured.
+    PodRefused {
+        /// The pod, or one of them.
+        pod: String,
+        /// What is wrong with it.
+        kind: RefusalKind,
+        /// The field.
+        field: String,
+        /// What stands there.
+        value: String,
+        /// Why that will not do.
+        reason: String,
+        /// How many pods are refused.
+        pods: u32,
     },
     /// The group asks for something that is not supported yet.
     Unsupported {
@@ -244,8 +261,14 @@ impl Diagnosis {
             | Self::Healthy { .. }
             | Self::GroupUnschedulable(Shortfall { started: true, minimum: 0, .. }) => "Scheduled",
             Self::Waiting(Waiting::Gates { .. }) => "Gated",
-            Self::Waiting(Waiting::Unsupported { .. }) => "Unsupported",
-            Self::Waiting(Waiting::UnknownSubset { .. } | Waiting::OtherPriority { .. }) => "Invalid",
+            Self::Waiting(Waiting::Unsupported { .. } | Waiting::PodRefused { kind: RefusalKind::Unsupported, .. }) => {
+                "Unsupported"
+            }
+            Self::Waiting(
+                Waiting::UnknownSubset { .. }
+                | Waiting::OtherPriority { .. }
+                | Waiting::PodRefused { kind: RefusalKind::Reference | RefusalKind::Invalid, .. },
+            ) => "Invalid",
             Self::Waiting(_) => "WaitingForMembers",
             Self::PodUnschedulable { never: true, .. } => "NeverFits",
             Self::PodUnschedulable { .. } => "Unschedulable",
@@ -260,8 +283,23 @@ impl Diagnosis {
         }
     }
 
-    /// Whether it is told at once: waiting and losses are told when they last.
+    /// Whether it is told at once: waiting and losses are told when they last. What is refused does not pass by itself.
     pub fn is_urgent(&self) -> bool {
-        !matches!(self, Self::Waiting(_) | Self::Degraded { .. })
+        match self {
+            Self::Waiting(waiting) => matches!(waiting, Waiting::PodRefused { .. }),
+            Self::Degraded { .. } => false,
+            _ => true,
+        }
+    }
+
+    /// Whether both refuse pods for the same thing: more or other pods of the kind are no urgent news.
+    pub(crate) fn is_like_refusal(&self, other: &Self) -> bool {
+        let refusal = |diagnosis: &Self| match diagnosis {
+            Self::Waiting(Waiting::PodRefused { kind, field, value, reason, .. }) => {
+                Some((*kind, field.clone(), value.clone(), reason.clone()))
+            }
+            _ => None,
+        };
+        refusal(self).is_some_and(|own| refusal(other) == Some(own))
     }
 }

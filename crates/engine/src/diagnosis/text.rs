@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::{Closest, Diagnosis, FitError, KindShortfall, Preemption, Proof, Rejection, Shortfall, Waiting};
+use crate::model::pod::RefusalKind;
 
 impl Display for Rejection {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -81,6 +82,16 @@ impl Display for Waiting {
             Self::UnknownSubset { subset, group } => write!(f, "The group {group} has no subset {subset:?}."),
             Self::OtherPriority { own, shared, group } => {
                 write!(f, "All pods of the group {group} must have priority {shared}; this pod has {own}.")
+            }
+            Self::PodRefused { pod, kind, field, value, reason, pods } => {
+                write!(f, "Pod {pod}: {field} ({value:?})")?;
+                let reason = reason.trim_end_matches('.');
+                match kind {
+                    RefusalKind::Unsupported if reason.is_empty() => f.write_str(" is not supported yet.")?,
+                    RefusalKind::Unsupported => write!(f, " is not supported yet: {reason}.")?,
+                    RefusalKind::Reference | RefusalKind::Invalid => write!(f, ": {reason}.")?,
+                }
+                if *pods > 1 { write!(f, " {pods} pods are refused.") } else { Ok(()) }
             }
             Self::Unsupported { field, value } => {
                 write!(f, "The group's {field} ({value}) is not supported yet; without it the group would be tried.")
@@ -239,6 +250,25 @@ mod tests {
         let no_room = |pods| KindShortfall { subset: String::new(), pods, fit: fit(), closest: None }.to_string();
         assert!(no_room(1).starts_with("No room for 1 pod: 0/12"));
         assert!(no_room(2).starts_with("No room for 2 pods: 0/12"));
+    }
+
+    #[test]
+    fn a_refused_pod_is_told_the_field_the_value_and_the_reason() {
+        let refused = |kind, field: &str, reason: &str, pods| {
+            let (field, reason) = (field.to_owned(), reason.to_owned());
+            Waiting::PodRefused { pod: "ml/a-0".into(), kind, field, value: "x".into(), reason, pods }.to_string()
+        };
+        let affinity = |reason, pods| refused(RefusalKind::Unsupported, "spec.affinity.podAffinity", reason, pods);
+        assert_eq!(affinity("", 1), "Pod ml/a-0: spec.affinity.podAffinity (\"x\") is not supported yet.");
+        assert_eq!(
+            affinity("use a selector.", 3),
+            "Pod ml/a-0: spec.affinity.podAffinity (\"x\") is not supported yet: use a selector. 3 pods are refused."
+        );
+        let annotation = "metadata.annotations[muster.dev/workload]";
+        assert_eq!(
+            refused(RefusalKind::Reference, annotation, "no such template", 1),
+            "Pod ml/a-0: metadata.annotations[muster.dev/workload] (\"x\"): no such template."
+        );
     }
 
     #[test]

@@ -199,6 +199,7 @@ impl Engine {
         let node = self.cluster.pod(id).state.node();
         self.cluster.pod_mut(id).bind = None;
         self.cluster.set_state(id, PodState::Waiting);
+        self.review_refusal(id);
         if let Some(node) = node {
             self.room_appeared(node);
         }

@@ -96,6 +96,9 @@ impl Engine {
         let raised = decided.is_none_or(|decided| quorum.iter().zip(decided).any(|(now, then)| now > then));
         if group.is_gang() && !group.joins_singly() && raised {
             self.start_attempt(id, quorum);
+        } else if let Some(attempt) = &mut group.attempt {
+            // What is decided now counts: a minimum that was lowered, or a subset that got its name since.
+            attempt.quorum = attempt.quorum.iter().zip(&quorum).map(|(then, now)| *then.min(now)).collect();
         }
         let group = self.cluster.group(id);
         let part = match group.attempt {

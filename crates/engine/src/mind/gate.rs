@@ -1,7 +1,7 @@
 //! Who may be tried: the gate in front of the queue, and what a group is told while it waits.
 //!
 //! A group enters when its object and a quorum of members are known and none of them is held back by scheduling
-//! gates. Whatever does not enter waits with a reason that users can see. `review_group` may be called at any time,
+//! gates or by something that cannot be honoured. Whatever does not enter waits with a reason that users can see. `review_group` may be called at any time,
 //! after any change: it derives everything from the group's census.
 
 use std::cmp::Reverse;
@@ -9,12 +9,13 @@ use std::cmp::Reverse;
 use super::voice::Said;
 use super::{Engine, Timer};
 use crate::cluster::group::{Group, Stray};
-use crate::cluster::pod::PodState;
+use crate::cluster::pod::{PodState, Standing};
 use crate::command::{Command, MemberVerdict, Report, Subject};
 use crate::diagnosis::{Diagnosis, Waiting, amount_text};
 use crate::model::Millis;
 use crate::model::group::Policy;
 use crate::model::ids::{GroupId, PodId};
+use crate::model::pod::PodRefusal;
 use crate::queue::{Entity, Place, Rank};
 
 impl Engine {
@@ -24,7 +25,7 @@ impl Engine {
         let pod = self.cluster.pod(id);
         match pod.state {
             // Scheduling gates are the pod's own and are shown by the API already.
-            PodState::Waiting if pod.ours && !pod.terminating && !pod.gated => {
+            PodState::Waiting if pod.ours && !pod.terminating && !pod.gated && pod.refused.is_none() => {
                 let rank =
                     Rank { priority: Reverse(pod.priority), asked_ms: pod.created_ms, name: pod.id.to_string().into() };
                 if self.queue.admit(entity, rank).place == Place::Held {
@@ -61,7 +62,7 @@ impl Engine {
         self.review_start(id);
         self.review_health(id);
         let group = self.cluster.group(id);
-        if group.waiting.is_empty() && (group.gated.is_empty() || !group.waits_for_gates()) {
+        if !group.wants_places() {
             self.clear_nominations(id);
             self.queue.remove(entity);
             self.voice.hush(entity);
@@ -117,13 +118,16 @@ impl Engine {
         if let Some((field, value)) = unsupported(group) {
             return Some(Waiting::Unsupported { field, value });
         }
+        if let Some(refused) = group.refused.first().filter(|_| group.waits_for_everyone()) {
+            return self.why_refused(*refused, group.refused.len() as u32);
+        }
         if !group.joins_singly()
             && let Some((rule, census)) =
                 group.rules.iter().zip(&group.census).find(|(rule, census)| census.present() < rule.min_member)
         {
             return Some(Waiting::Members { subset: rule.name.clone(), have: census.present(), need: rule.min_member });
         }
-        if let Some(gated) = group.gated.first().filter(|_| group.waits_for_gates()) {
+        if let Some(gated) = group.gated.first().filter(|_| group.waits_for_everyone()) {
             let example = self.cluster.pod(*gated).id.to_string();
             return Some(Waiting::Gates { gated: group.gated.len() as u32, example });
         }
@@ -178,7 +182,8 @@ impl Engine {
 
     fn why_left_out(&self, id: GroupId, member: PodId) -> Option<Waiting> {
         let (pod, group) = (self.cluster.pod(member), self.cluster.group(id));
-        if pod.state != PodState::Waiting || !pod.ours {
+        // Of a pod that is refused, that is said instead.
+        if pod.state != PodState::Waiting || !pod.ours || pod.refused.is_some() {
             return None;
         }
         let key = group.key.to_string();
@@ -188,6 +193,26 @@ impl Engine {
                 Waiting::OtherPriority { own: pod.priority, shared: *shared, group: key }
             }
         })
+    }
+
+    /// Says why a pod is refused, of members too: its group speaks for it only before the start. It is no longer said
+    /// of a pod that is not refused any more.
+    pub(super) fn review_refusal(&mut self, id: PodId) {
+        let entity = Entity::Pod(id);
+        if self.cluster.pod(id).standing() == Standing::Refused {
+            self.clear_nomination(id);
+            if let Some(waiting) = self.why_refused(id, 1) {
+                self.say_pod(id, Diagnosis::Waiting(waiting));
+            }
+        } else if matches!(self.voice.latest(entity), Some(Diagnosis::Waiting(Waiting::PodRefused { .. }))) {
+            self.voice.forget(entity);
+        }
+    }
+
+    fn why_refused(&self, example: PodId, pods: u32) -> Option<Waiting> {
+        let pod = self.cluster.pod(example);
+        let PodRefusal { kind, field, value, reason } = pod.refused.as_deref()?.clone();
+        Some(Waiting::PodRefused { pod: pod.id.to_string(), kind, field, value, reason, pods })
     }
 
     pub(super) fn say_pod(&mut self, id: PodId, diagnosis: Diagnosis) {

@@ -127,6 +127,7 @@ impl Engine {
             subset,
             ours: spec.ours,
             gated: spec.gated,
+            refused: spec.refused.clone(),
             terminating: spec.terminating,
             taking_back: false,
             controlled: spec.controlled,
@@ -200,6 +201,7 @@ impl Engine {
         let ran = spec.phase == Phase::Running;
         let pod = self.cluster.pod(id);
         let same = pod.gated == spec.gated
+            && pod.refused == spec.refused
             && pod.ours == spec.ours
             && pod.controlled == spec.controlled
             && (pod.terminating || !spec.terminating)
@@ -210,6 +212,7 @@ impl Engine {
         }
         self.cluster.change_pod(id, |pod| {
             pod.gated = spec.gated;
+            pod.refused.clone_from(&spec.refused);
             pod.ours = spec.ours;
             pod.controlled = spec.controlled;
             pod.terminating |= spec.terminating;
@@ -273,7 +276,7 @@ impl Engine {
         // Either there is a place for the pod, or the nomination is cleared: nothing is kept free for no plan.
         let pod = self.cluster.pod(id);
         match pod.group {
-            _ if pod.gated || pod.counted == Counted::Stray => self.clear_nomination(id),
+            _ if pod.gated || pod.refused.is_some() || pod.counted == Counted::Stray => self.clear_nomination(id),
             Some(group) => self.queue.wake_parked(Entity::Group(group), self.now),
             None => self.queue.wake_parked(Entity::Pod(id), self.now),
         }
@@ -346,6 +349,7 @@ impl Engine {
 
     /// Looks again at whoever is concerned by a change of this pod.
     pub(super) fn concern(&mut self, id: PodId) {
+        self.review_refusal(id);
         match self.cluster.pod(id).group {
             Some(group) => self.review_group(group),
             None => self.review_pod(id),

@@ -10,6 +10,7 @@ mod cycle;
 mod gate;
 mod intake;
 mod noes;
+mod pending;
 mod start;
 pub(crate) mod voice;
 
@@ -29,6 +30,7 @@ use crate::refusal::Refusal;
 use crate::score::Scorer;
 use claim::Claim;
 use noes::Noes;
+pub use pending::{Pending, Waiters};
 use voice::Voice;
 
 /// Something that happens by the passing of time alone. A timer whose cause is gone does nothing.

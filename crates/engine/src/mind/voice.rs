@@ -52,7 +52,8 @@ impl Voice {
             spoken.pending.take_if(|_| !loss_pending);
             return Said::Nothing;
         }
-        if report.diagnosis.is_urgent() {
+        let like = |last: &Report| report.diagnosis.is_like_refusal(&last.diagnosis);
+        if report.diagnosis.is_urgent() && !spoken.last.as_ref().is_some_and(like) {
             spoken.pending.take_if(|_| !loss_pending);
             spoken.last = Some(report.clone());
             spoken.last_at = now;
@@ -135,6 +136,7 @@ mod tests {
     use crate::diagnosis::Waiting;
     use crate::model::group::GroupKey;
     use crate::model::ids::GroupId;
+    use crate::model::pod::RefusalKind;
 
     const GROUP: Entity = Entity::Group(GroupId(0));
 
@@ -176,6 +178,21 @@ mod tests {
         voice.say(GROUP, 6000, members(2));
         assert_eq!(voice.say(GROUP, 7000, members(1)), Said::Nothing);
         assert_eq!(voice.due(GROUP, 99_999), None, "the host knows of one member already");
+    }
+
+    #[test]
+    fn a_refusal_is_told_at_once_but_each_further_pod_is_not() {
+        let mut voice = Voice::new(5000);
+        let refused = |field: &str, pods| {
+            let (kind, value, reason) = (RefusalKind::Unsupported, String::new(), String::new());
+            let waiting = Waiting::PodRefused { pod: "p".into(), kind, field: field.into(), value, reason, pods };
+            report(Diagnosis::Waiting(waiting))
+        };
+        assert!(matches!(voice.say(GROUP, 0, refused("a", 1)), Said::Now(_)));
+        assert_eq!(voice.say(GROUP, 100, refused("a", 2)), Said::Later(5100));
+        assert_eq!(voice.say(GROUP, 200, refused("a", 3)), Said::Nothing);
+        assert_eq!(voice.due(GROUP, 5100), Some(refused("a", 3)));
+        assert!(matches!(voice.say(GROUP, 5200, refused("b", 3)), Said::Now(_)), "another field is news");
     }
 
     #[test]

@@ -52,6 +52,30 @@ pub struct Membership {
     pub subset: String,
 }
 
+/// What of a pod cannot be honoured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodRefusal {
+    /// What is wrong with it.
+    pub kind: RefusalKind,
+    /// The field, as its author wrote it.
+    pub field: String,
+    /// What stands there.
+    pub value: String,
+    /// Why that will not do.
+    pub reason: String,
+}
+
+/// What is wrong with a field of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RefusalKind {
+    /// It asks for something that is not supported yet.
+    Unsupported,
+    /// It names a group in a way that is broken or contradicts itself.
+    Reference,
+    /// A field of it makes no sense.
+    Invalid,
+}
+
 /// A pod as it is observed: always the whole of it, never a difference.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -68,6 +92,9 @@ pub struct PodSpec {
     pub ours: bool,
     /// Whether scheduling gates hold it back.
     pub gated: bool,
+    /// Why it must not be placed, if whoever observed it cannot do it justice. It matters only while the pod waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Arc<PodRefusal>>,
     /// When it was created.
     pub created_ms: Millis,
     /// The node it is bound to.

@@ -6,7 +6,7 @@ use muster_engine::model::class::{ClassSpec, ScoringRequest};
 use muster_engine::model::group::{GroupKey, GroupPriority, GroupSpec, History, Policy, Subset, TopologyConstraint};
 use muster_engine::model::labels::{Demand, NameDemand, NodeTerm, PreferredTerm, Requirement};
 use muster_engine::model::node::NodeSpec;
-use muster_engine::model::pod::{Membership, Phase, PodName, PodSpec};
+use muster_engine::model::pod::{Membership, Phase, PodName, PodRefusal, PodSpec, RefusalKind};
 use muster_engine::model::port::{HostPort, Protocol};
 use muster_engine::model::taint::{Effect, Taint, Toleration};
 use muster_engine::{BindOutcome, Command, Config, Engine, Observation, TakeBackOutcome, invariants};
@@ -137,6 +137,11 @@ impl Fool {
         if self.0.chance(95) { format!("n{}", self.0.below(5)) } else { self.word() }
     }
 
+    fn refusal(&mut self) -> PodRefusal {
+        let kind = *self.0.pick(&[RefusalKind::Unsupported, RefusalKind::Reference]);
+        PodRefusal { kind, field: self.word(), value: self.word(), reason: self.word() }
+    }
+
     fn pod(&mut self) -> PodSpec {
         const PHASES: [Phase; 6] =
             [Phase::Pending, Phase::Pending, Phase::Running, Phase::Succeeded, Phase::Failed, Phase::Refused];
@@ -148,6 +153,7 @@ impl Fool {
             membership,
             ours: self.0.chance(85),
             gated: self.0.chance(10),
+            refused: self.0.chance(10).then(|| Arc::new(self.refusal())),
             created_ms: self.0.draw() >> self.0.below(64),
             node: self.0.chance(20).then(|| self.node_name()),
             nominated: self.0.chance(15).then(|| self.node_name()),

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use muster_engine::cluster::pod::PodState;
+use muster_engine::diagnosis::Waiting;
 use muster_engine::model::class::ClassSpec;
 use muster_engine::model::labels::Labels;
 use muster_engine::model::node::NodeSpec;
@@ -35,7 +36,10 @@ impl<'a> Taken<'a> {
 /// A command must be right at the moment when it is given.
 pub(crate) fn command(world: &World, command: &Command) {
     match command {
-        Command::Bind { pod, node } => bind_has_room(world, &pod.uid, node),
+        Command::Bind { pod, node } => {
+            bind_is_allowed(world, &pod.uid);
+            bind_has_room(world, &pod.uid, node);
+        }
         Command::TakeBack { pod } => {
             let truth = &world.pods[&pod.uid];
             assert!(truth.ours, "{pod} is not ours and must not be deleted");
@@ -52,6 +56,13 @@ pub(crate) fn is_sent_again(world: &World, uid: &str) -> bool {
     let cluster = world.engine.engine().cluster();
     let id = cluster.pod_id(uid).expect("a pod that is bound is known");
     cluster.pod(id).bind.as_ref().is_some_and(|bind| bind.tries > 1)
+}
+
+/// A pod that is held back is not placed; a bind that was sent before that is sent to its end.
+fn bind_is_allowed(world: &World, uid: &str) {
+    let truth = &world.pods[uid];
+    let held_back = truth.gated || truth.refused.is_some();
+    assert!(!held_back || is_sent_again(world, uid), "{} is held back and must not be placed", truth.id);
 }
 
 /// Invariant 2: the node has room for the pod, counting everything the engine was told. A bind that is sent again is
@@ -127,6 +138,11 @@ pub(crate) fn at_rest(world: &World) {
 /// A single pod, or a gang of like pods, that waits at rest really has no room.
 fn nobody_waits_for_nothing(world: &World, pod: &PodSpec) {
     if !is_live(pod) || pod.node.is_some() || !pod.ours || pod.gated {
+        return;
+    }
+    if pod.refused.is_some() {
+        let said = world.engine.engine().explain(&Subject::Pod(pod.id.clone()));
+        assert!(matches!(said, Some(Diagnosis::Waiting(Waiting::PodRefused { .. }))), "{} is told {said:?}", pod.id);
         return;
     }
     let room = |class: &ClassSpec| -> usize { world.nodes.values().map(|node| copies(world, node, class)).sum() };

@@ -4,15 +4,16 @@
 
 use std::sync::Arc;
 
+use muster_engine::diagnosis::Waiting;
 use muster_engine::model::Millis;
 use muster_engine::model::class::ClassSpec;
 use muster_engine::model::group::{GroupPriority, GroupSpec, History, Policy, Subset};
 use muster_engine::model::node::NodeSpec;
-use muster_engine::model::pod::{Phase, PodSpec};
+use muster_engine::model::pod::{Phase, PodRefusal, PodSpec, RefusalKind};
 use muster_engine::model::port::{HostPort, Protocol};
 use muster_engine::model::taint::{Effect, Taint, Toleration};
 use muster_engine::record::replay;
-use muster_engine::{BindOutcome, Command, Config, Observation, TakeBackOutcome};
+use muster_engine::{BindOutcome, Command, Config, Diagnosis, Observation, TakeBackOutcome};
 use muster_oracle::random::Random;
 use muster_oracle::seeds::{for_each_seed, one_seed_only};
 
@@ -36,6 +37,7 @@ struct Run {
 struct Seen {
     whole_gangs: usize,
     refused_groups: usize,
+    refused_pods: usize,
     repairs: usize,
     taken_back: usize,
     restarts: usize,
@@ -111,8 +113,18 @@ impl Run {
                 if let Some(uid) = self.a_pod(|pod| pod.gated) {
                     self.world.change(&uid, |pod| pod.gated = false);
                 }
+                if let Some(uid) = self.a_pod(|pod| pod.refused.is_some()) {
+                    self.world.change(&uid, |pod| pod.refused = None);
+                }
             }
             50..=51 => self.nominate(),
+            // An annotation is changed, and the pod can no longer be honoured, wherever it is.
+            94 => {
+                let refusal = self.refusal();
+                if let Some(uid) = self.a_pod(|_| true) {
+                    self.world.change(&uid, |pod| pod.refused = Some(refusal));
+                }
+            }
             // A running pod is resized.
             92..=93 => {
                 let class = Arc::new(self.class());
@@ -190,6 +202,7 @@ impl Run {
         let node = one_of(&mut self.random, &self.world.nodes.keys().cloned().collect::<Vec<_>>());
         let (gated, controlled) = (self.random.chance(7), self.random.chance(85));
         let priority = self.random.below(2) as i32;
+        let refused = self.random.chance(4).then(|| self.refusal());
         self.names += 1;
         let name = format!("p{}", self.names);
         if foreign {
@@ -205,12 +218,18 @@ impl Run {
         self.world.pod_with(&name, &group, 1, |pod| {
             pod.class = Arc::new(class);
             pod.gated = gated;
+            pod.refused = refused;
             pod.controlled = controlled;
             pod.priority = priority;
             if let Some(membership) = pod.membership.as_mut().filter(|_| has_subsets) {
                 subset.clone_into(&mut membership.subset);
             }
         });
+    }
+
+    fn refusal(&mut self) -> Arc<PodRefusal> {
+        let kind = *self.random.pick(&[RefusalKind::Unsupported, RefusalKind::Reference]);
+        Arc::new(PodRefusal { kind, field: "spec.affinity".into(), value: "{}".into(), reason: "not yet".into() })
     }
 
     fn has_subsets(&self, group: &str) -> bool {
@@ -410,6 +429,8 @@ impl Run {
 
     fn count(&mut self) {
         for report in &self.world.reports {
+            let refused_pod = matches!(report.diagnosis, Diagnosis::Waiting(Waiting::PodRefused { .. }));
+            self.seen.refused_pods += usize::from(refused_pod);
             match report.diagnosis.group_reason() {
                 "Scheduled" => self.seen.whole_gangs += 1,
                 "Unschedulable" | "NeverFits" => self.seen.refused_groups += 1,
@@ -447,6 +468,7 @@ fn invariants_hold_through_thousands_of_random_runs() {
         run.count();
         total.whole_gangs += run.seen.whole_gangs;
         total.refused_groups += run.seen.refused_groups;
+        total.refused_pods += run.seen.refused_pods;
         total.repairs += run.seen.repairs;
         total.taken_back += run.seen.taken_back;
         total.restarts += run.seen.restarts;
@@ -455,8 +477,15 @@ fn invariants_hold_through_thousands_of_random_runs() {
     });
     println!("{total:?}");
     if !one_seed_only() {
-        let counts =
-            [total.whole_gangs, total.refused_groups, total.repairs, total.taken_back, total.restarts, total.claims];
+        let counts = [
+            total.whole_gangs,
+            total.refused_groups,
+            total.refused_pods,
+            total.repairs,
+            total.taken_back,
+            total.restarts,
+            total.claims,
+        ];
         assert!(counts.iter().all(|count| *count > RUNS as usize / 20), "the runs must see trouble: {total:?}");
     }
 }

@@ -335,3 +335,28 @@ fn a_subset_that_is_renamed_keeps_what_it_was_started_for() {
     world.pass(HOUR_MS);
     assert_eq!(taken_back(&world).len(), 2, "a start of three does not become one of none");
 }
+
+#[test]
+fn what_was_decided_under_a_lowered_minimum_is_not_held_to_a_higher_one_later() {
+    let mut world = World::new();
+    world.node("n0", 4);
+    world.node("n1", 4);
+    world.gang("g", 4);
+    world.pods_of("a", "g", 4, 1);
+    world.decide_all();
+    world.gang("g", 3);
+    let named = |act: &Command, names: &[&str]| matches!(act, Command::Bind { pod, .. } if names.contains(&&*pod.name));
+    let (refused, sent) = std::mem::take(&mut world.in_flight).into_iter().partition(|act| named(act, &["a-1", "a-2"]));
+    let refused: Vec<Command> = refused;
+    world.in_flight = sent;
+    for command in refused {
+        answer(&mut world, &command, BindOutcome::Refused { message: "no".into() });
+    }
+    world.decide_all();
+    assert_eq!(world.in_flight.len(), 4, "two are placed again, for a minimum of three");
+    world.gang("g", 4);
+    world.in_flight.retain(|act| !named(act, &["a-3"]));
+    world.remove("a-3");
+    world.pass(HOUR_MS);
+    assert_eq!(world.bound(), ["a-0", "a-1", "a-2"]);
+}

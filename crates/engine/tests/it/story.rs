@@ -31,8 +31,12 @@ pub(crate) struct Story {
     kept: bool,
     /// The start that was decided last was given up.
     given_up: bool,
+    /// Its subsets got other names after it was confirmed: what it was confirmed for is not known any more.
+    renamed: bool,
     /// Until when it had to be confirmed.
     deadline: Millis,
+    /// The engine was restarted while there was no object: what it starts with is what the next object asks for.
+    forgotten: bool,
 }
 
 impl Story {
@@ -87,7 +91,11 @@ impl Stories {
     /// The object asks for other minimums now. What has other subsets now is another question.
     pub(crate) fn asked(&mut self, key: &GroupKey, minimums: &Minimums) {
         let story = self.by_key.entry(key.clone()).or_default();
+        let settled = story.needed_now().is_some_and(|needed| story.covers(&needed));
         story.asked = minimums.clone();
+        if std::mem::take(&mut story.forgotten) {
+            story.decided = Some(minimums.clone());
+        }
         if without_minimum(minimums) && story.decided.is_some() {
             // Without a minimum whatever is bound has started, and may stay.
             (story.decided, story.confirmed) = (Some(minimums.clone()), Some(minimums.clone()));
@@ -102,6 +110,7 @@ impl Stories {
         let renamed = story.decided.as_ref().is_some_and(|decided| !decided.keys().eq(minimums.keys()));
         // Whether the old start had been confirmed to the engine by then cannot be seen from here.
         story.reopened |= renamed;
+        story.renamed |= renamed && settled;
         // What was given up has to meet whatever is asked by the time it is bound.
         let given_up = story.given_up;
         story.decided = story.decided.take().map(|decided| {
@@ -178,9 +187,13 @@ impl Stories {
             // A refusal from before is not told from any other loss.
             story.lost |= story.reopened;
             story.reopened = true;
-            if let Some(group) = groups.get(key).filter(|group| group.history == History::New) {
-                story.confirmed = None;
-                story.decided = Some(minimums(group));
+            match groups.get(key) {
+                Some(group) if group.history != History::New => {}
+                group => {
+                    story.confirmed = None;
+                    story.decided = group.map(minimums);
+                    story.forgotten = group.is_none();
+                }
             }
         }
     }
@@ -198,6 +211,9 @@ impl Stories {
     pub(crate) fn may_rest(&self, key: &GroupKey, pods: &BTreeMap<String, PodSpec>) -> Result<(), String> {
         let Some(story) = self.by_key.get(key) else { return Ok(()) };
         let Some(needed) = &story.confirmed.clone().or(story.needed_now()) else { return Ok(()) };
+        if story.renamed && story.confirmed.is_none() {
+            return Ok(());
+        }
         // A pod whose subset the group no longer has is no part of it.
         let mut bound = bound(pods, key);
         bound.retain(|pod| needed.keys().any(|subset| is_of(pod, subset, needed)));

@@ -3,7 +3,7 @@
 
 use std::thread::JoinHandle;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use muster_runtime::{Clock, Fence, Scheduler, Settings};
 use tokio::sync::oneshot;
 
@@ -30,7 +30,7 @@ impl Thread {
         let (tell, ended) = oneshot::channel();
         let run = move || {
             // Nobody listens any more if the process is about to end.
-            let _ = tell.send(schedule(&kube_config, settings, clock, fence, stopped));
+            let _ = tell.send(schedule(&kube_config, &settings, clock, fence, stopped));
         };
         let handle = std::thread::Builder::new().name("scheduler".to_owned()).spawn(run)?;
         Ok(Self { stop: Some(stop), ended, outcome_taken: false, handle: Some(handle) })
@@ -60,7 +60,7 @@ impl Thread {
 
 fn schedule(
     kube_config: &kube::Config,
-    settings: Settings,
+    settings: &Settings,
     clock: Clock,
     fence: Fence,
     stopped: oneshot::Receiver<()>,
@@ -68,10 +68,14 @@ fn schedule(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let client = client::connect(kube_config)?;
-        let scheduler = Scheduler::start(client, settings, clock, fence).await?;
-        // A sender that is gone asks for an end too.
-        let _ = stopped.await;
-        scheduler.stop().await;
-        Ok(())
+        let mut scheduler = Scheduler::start(&client, settings, clock, fence)?;
+        tokio::select! {
+            // A sender that is gone asks for an end too.
+            _ = stopped => {
+                scheduler.stop().await;
+                Ok(())
+            }
+            () = scheduler.failed() => bail!("a part of the scheduler has ended by itself"),
+        }
     })
 }

@@ -1,4 +1,4 @@
-//! Faults between a client and the server, from a seed.
+//! Faults between a client and a server, from a seed: the playground's own, or any other.
 //!
 //! What a network and a busy control plane do to a client: delay, loss before and after the effect, errors, conflicts,
 //! throttling; watches that are cut, expire, repeat an event or tell it late. The server itself is never touched:
@@ -9,7 +9,7 @@ mod plan;
 mod stream;
 
 use std::collections::VecDeque;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,6 +20,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use serde_json::{Value, json};
+use tower::{BoxError, Layer, Service};
 
 use crate::random::Random;
 use crate::server::Server;
@@ -137,88 +138,143 @@ impl Dice {
     }
 }
 
-impl Server {
-    /// A client whose requests and watches meet faults.
-    pub fn client_with(&self, faults: &Faults) -> kube::Client {
-        kube::Client::new(Faulty { server: self.clone(), faults: faults.clone() }, "default")
+impl Faults {
+    /// Puts these faults before any service that answers as an API server does, such as the transport of a client:
+    /// `ClientBuilder::try_from(config)?.with_layer(&faults.layer()).build()`.
+    pub fn layer(&self) -> FaultLayer {
+        FaultLayer { faults: self.clone() }
     }
 }
 
-/// The server, seen through faults.
-#[derive(Clone)]
-struct Faulty {
-    server: Server,
+impl Server {
+    /// A client whose requests and watches meet faults.
+    pub fn client_with(&self, faults: &Faults) -> kube::Client {
+        kube::Client::new(faults.layer().layer(self.clone()), "default")
+    }
+}
+
+/// Wraps services so that their requests and watches meet faults.
+#[derive(Clone, Debug)]
+pub struct FaultLayer {
     faults: Faults,
 }
 
-impl<B> tower::Service<Request<B>> for Faulty
+impl<S> Layer<S> for FaultLayer {
+    type Service = Faulty<S>;
+
+    fn layer(&self, service: S) -> Faulty<S> {
+        Faulty { service: Arc::new(tokio::sync::Mutex::new(service)), faults: self.faults.clone() }
+    }
+}
+
+/// A service, seen through faults. Its errors are those of the service and losses of the connection.
+#[derive(Debug)]
+pub struct Faulty<S> {
+    /// Shared, because a request that is late reaches the service after later ones, and not every service can be cloned.
+    service: Arc<tokio::sync::Mutex<S>>,
+    faults: Faults,
+}
+
+impl<S> Clone for Faulty<S> {
+    fn clone(&self) -> Self {
+        Self { service: Arc::clone(&self.service), faults: self.faults.clone() }
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for Faulty<S>
 where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    S: Service<Request<B>, Response = Response<R>> + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+    B: Send + 'static,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
 {
     type Response = Response<Body>;
-    type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Response<Body>>> + Send>>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        // The service is asked when the request reaches it.
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let Faulty { server, faults } = self.clone();
-        Box::pin(async move { answer(server, faults, request).await })
+        let faulty = self.clone();
+        Box::pin(async move { faulty.answer(request).await })
     }
 }
 
-async fn answer<B>(server: Server, faults: Faults, request: Request<B>) -> io::Result<Response<Body>>
-where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    let (parts, body) = request.into_parts();
-    let watches = parts.uri.path().contains("/watch/")
-        || parts.uri.query().is_some_and(|query| query.contains("watch=true") || query.contains("watch=1"));
-    let path = parts.uri.path().to_owned();
-    let fault = faults.draw(&parts);
-    let request = Request::from_parts(parts, body);
-    let response = match fault {
-        None => server.answer(request).await,
-        Some(Fault::Delay(time)) => {
-            tokio::time::sleep(time).await;
-            server.answer(request).await
+impl<S> Faulty<S> {
+    async fn answer<B, R>(self, request: Request<B>) -> Result<Response<Body>, BoxError>
+    where
+        S: Service<Request<B>, Response = Response<R>>,
+        S::Error: Into<BoxError>,
+        R: http_body::Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        let (parts, body) = request.into_parts();
+        let watches = parts.uri.path().contains("/watch/")
+            || parts.uri.query().is_some_and(|query| query.contains("watch=true") || query.contains("watch=1"));
+        let path = parts.uri.path().to_owned();
+        let fault = self.faults.draw(&parts);
+        let request = Request::from_parts(parts, body);
+        let response = match fault {
+            None => self.pass_on(request).await?,
+            Some(Fault::Delay(time)) => {
+                tokio::time::sleep(time).await;
+                self.pass_on(request).await?
+            }
+            Some(Fault::AnswerDelayed(time)) => {
+                let response = self.pass_on(request).await;
+                tokio::time::sleep(time).await;
+                response?
+            }
+            Some(Fault::Lost) => return Err(lost().into()),
+            Some(Fault::AnswerLost) => {
+                self.pass_on(request).await?;
+                return Err(lost().into());
+            }
+            Some(Fault::AnswerTimedOut) => {
+                self.pass_on(request).await?;
+                refusal(504, "Timeout", "Timeout: request did not complete within the allowed duration", None)
+            }
+            Some(Fault::Failed(error)) => refusal(error.code(), error.reason(), "an injected failure", None),
+            Some(Fault::Conflict) => refusal(409, "Conflict", CONFLICT, None),
+            Some(Fault::Throttled { retry_after_seconds }) => {
+                refusal(429, "TooManyRequests", THROTTLED, Some(retry_after_seconds))
+            }
+            Some(Fault::Expired) => {
+                refusal(410, "Expired", "The resourceVersion for the provided list is too old.", None)
+            }
+        };
+        if watches && response.status() == http::StatusCode::OK {
+            Ok(stream::with_faults(response, self.faults, path))
+        } else {
+            Ok(response)
         }
-        Some(Fault::AnswerDelayed(time)) => {
-            let response = server.answer(request).await;
-            tokio::time::sleep(time).await;
-            response
-        }
-        Some(Fault::Lost) => return Err(lost()),
-        Some(Fault::AnswerLost) => {
-            server.answer(request).await;
-            return Err(lost());
-        }
-        Some(Fault::AnswerTimedOut) => {
-            server.answer(request).await;
-            refusal(504, "Timeout", "Timeout: request did not complete within the allowed duration", None)
-        }
-        Some(Fault::Failed(error)) => refusal(error.code(), error.reason(), "an injected failure", None),
-        Some(Fault::Conflict) => {
-            let message = "Operation cannot be fulfilled: the object has been modified; please apply your changes to the latest version and try again";
-            refusal(409, "Conflict", message, None)
-        }
-        Some(Fault::Throttled { retry_after_seconds }) => {
-            let message =
-                "Too many requests: the server has received too many requests and has asked us to try again later";
-            refusal(429, "TooManyRequests", message, Some(retry_after_seconds))
-        }
-        Some(Fault::Expired) => refusal(410, "Expired", "The resourceVersion for the provided list is too old.", None),
-    };
-    if watches && response.status() == http::StatusCode::OK {
-        Ok(stream::with_faults(response, faults, path))
-    } else {
-        Ok(response)
+    }
+
+    /// Lets the service answer. It is locked until it has taken the request, not until it has answered.
+    async fn pass_on<B, R>(&self, request: Request<B>) -> Result<Response<Body>, BoxError>
+    where
+        S: Service<Request<B>, Response = Response<R>>,
+        S::Error: Into<BoxError>,
+        R: http_body::Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        let answer = {
+            let mut service = self.service.lock().await;
+            poll_fn(|context| service.poll_ready(context)).await.map_err(Into::into)?;
+            service.call(request)
+        };
+        Ok(answer.await.map_err(Into::into)?.map(Body::new))
     }
 }
+
+const CONFLICT: &str = "Operation cannot be fulfilled: the object has been modified; please apply your changes to the latest version and try again";
+const THROTTLED: &str =
+    "Too many requests: the server has received too many requests and has asked us to try again later";
 
 fn lost() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "an injected loss of the connection")

@@ -71,7 +71,7 @@ pub(crate) fn after_write(state: &mut State, kind: &Kind, value: &Value) {
         ("apiextensions.k8s.io", "customresourcedefinitions") => {
             state.chores.insert(Chore::Define(text("name").into()));
         }
-        ("scheduling.k8s.io", "podgroups") if deleting => {
+        ("scheduling.k8s.io", "podgroups") if deleting && kind.is_builtin() => {
             let (namespace, group) = (text("namespace").into(), text("name").into());
             state.chores.insert(Chore::Release { namespace, group });
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::builtin::BUILTINS;
 use super::definition::Definition;
-use super::{Kind, Rules};
+use super::{Builtin, Kind, Rules};
 use crate::store::{Store, TableId};
 
 /// The names under which clients ask for several kinds at once.
@@ -25,6 +25,9 @@ fn categories(kind: &str) -> &'static [&'static str] {
     }
 }
 
+/// The group and version of native groups: a stock cluster does not serve it.
+const NATIVE_GROUPS: (&str, &str) = ("scheduling.k8s.io", "v1beta1");
+
 /// Group, version and plural name.
 type Place = (Box<str>, Box<str>, Box<str>);
 
@@ -37,9 +40,10 @@ pub(crate) struct Registry {
 
 impl Registry {
     /// The built-in kinds, with a table in the store for each.
-    pub(crate) fn new(store: &mut Store) -> Self {
+    pub(crate) fn new(store: &mut Store, native_groups: bool) -> Self {
         let mut registry = Self { kinds: BTreeMap::new(), tables: BTreeMap::new() };
-        for builtin in BUILTINS {
+        let of_groups = |builtin: &&Builtin| (builtin.group, builtin.version) == NATIVE_GROUPS;
+        for builtin in BUILTINS.iter().filter(|builtin| native_groups || !of_groups(builtin)) {
             let stored_in = builtin.stored_in.unwrap_or(builtin.group);
             let table = registry.table(store, stored_in, builtin.plural);
             registry.insert(Kind {
@@ -115,7 +119,7 @@ impl Registry {
         kinds.find(|kind| kind.shows_as_stored())
     }
 
-    /// The built-in kind of this name; it is always there.
+    /// The built-in kind of this name, which is always there; native groups are only if the server has them.
     pub(crate) fn builtin(&self, group: &str, plural: &str) -> &Arc<Kind> {
         let version = if plural == "podgroups" { "v1beta1" } else { "v1" };
         self.get(group, version, plural).expect("a built-in kind")

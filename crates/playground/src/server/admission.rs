@@ -21,6 +21,7 @@ pub(crate) fn on_create(state: &State, kind: &Kind, target: &Target, value: &mut
     if matches!(kind.rules, Rules::Custom(_)) {
         definition_stays(state, kind, value)?;
     }
+    drop_groups(state, kind, value);
     if kind.is("", "pods") {
         prioritise_pod(state, kind, value)?;
         choose_runtime(state, kind, value)?;
@@ -29,7 +30,7 @@ pub(crate) fn on_create(state: &State, kind: &Kind, target: &Target, value: &mut
     if kind.is("", "nodes") {
         mark_not_ready(value);
     }
-    if kind.is("scheduling.k8s.io", "podgroups") {
+    if kind.is("scheduling.k8s.io", "podgroups") && kind.is_builtin() {
         prioritise_group(state, kind, value)?;
         protect(value);
     }
@@ -41,8 +42,23 @@ pub(crate) fn after_checks(state: &State, kind: &Kind, value: &Value) -> Result<
     if kind.is("scheduling.k8s.io", "priorityclasses") { one_default(state, kind, value) } else { Ok(()) }
 }
 
+/// A server that does not know groups forgets that a pod names one, in templates too.
+fn drop_groups(state: &State, kind: &Kind, value: &mut Value) {
+    const POD_SPECS: [&str; 4] =
+        ["/spec", "/spec/template/spec", "/spec/jobTemplate/spec/template/spec", "/template/spec"];
+    if state.native_groups || !kind.is_builtin() {
+        return;
+    }
+    for path in POD_SPECS {
+        if let Some(spec) = value.pointer_mut(path).and_then(Value::as_object_mut) {
+            spec.remove("schedulingGroup");
+        }
+    }
+}
+
 /// Before a change is checked.
 pub(crate) fn on_update(state: &State, kind: &Kind, value: &mut Value) -> Result<(), Failure> {
+    drop_groups(state, kind, value);
     if kind.is("", "pods") {
         tolerate_lost_nodes(value);
     }

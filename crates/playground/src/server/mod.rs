@@ -61,11 +61,14 @@ pub struct Settings {
     pub window: usize,
     /// How long after a write its consequences come: garbage collection, emptied namespaces, released groups.
     pub housekeeping_delay: Duration,
+    /// Whether native groups are served. Without them it is a stock cluster, with every gate at its default: no
+    /// `scheduling.k8s.io/v1beta1`, and the group that a pod names is dropped without a word.
+    pub native_groups: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { seed: 1, start: None, window: 65_536, housekeeping_delay: Duration::ZERO }
+        Self { seed: 1, start: None, window: 65_536, housekeeping_delay: Duration::ZERO, native_groups: true }
     }
 }
 
@@ -86,7 +89,7 @@ impl Server {
     /// Starts a server with the namespaces and priority classes that every cluster has. Needs a tokio runtime.
     pub fn start(settings: Settings) -> Self {
         let clock = settings.start.map_or_else(Clock::real, Clock::starting_at);
-        let mut state = State::new(settings.window, settings.seed, clock.now());
+        let mut state = State::new(&settings, clock.now());
         dispatch::bootstrap(&mut state);
         let chores = Arc::new(Notify::new());
         let inner = Arc::new(Inner { state: Mutex::new(state), clock, chores: Arc::clone(&chores) });
@@ -107,6 +110,11 @@ impl Server {
     /// The revision of the last change.
     pub fn revision(&self) -> u64 {
         self.state().store.revision()
+    }
+
+    /// The revision of the last change, for those who wait for the next one.
+    pub fn revisions(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.state().store.subscribe_to_all()
     }
 
     /// Forgets the past: lists and watches that start from an older revision get 410.

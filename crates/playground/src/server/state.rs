@@ -9,6 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::Settings;
 use crate::clock;
 use crate::housekeeping::{Chore, after_erase, after_write};
 use crate::kinds::{Definition, Kind, Registry, is_established};
@@ -22,13 +23,17 @@ pub(crate) struct State {
     pub(crate) random: Random,
     pub(crate) chores: BTreeSet<Chore>,
     pub(crate) now: Timestamp,
+    /// Whether the server knows native groups, and pods that name them.
+    pub(crate) native_groups: bool,
 }
 
 impl State {
-    pub(crate) fn new(window: usize, seed: u64, now: Timestamp) -> Self {
-        let mut store = Store::new(window);
-        let registry = Registry::new(&mut store);
-        Self { store, registry, random: Random::new(seed), chores: BTreeSet::new(), now }
+    pub(crate) fn new(settings: &Settings, now: Timestamp) -> Self {
+        let mut store = Store::new(settings.window);
+        let native_groups = settings.native_groups;
+        let registry = Registry::new(&mut store, native_groups);
+        let random = Random::new(settings.seed);
+        Self { store, registry, random, chores: BTreeSet::new(), now, native_groups }
     }
 
     /// The present version of an object.

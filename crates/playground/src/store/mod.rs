@@ -37,6 +37,8 @@ struct Table {
 #[derive(Debug)]
 pub(crate) struct Store {
     revision: u64,
+    /// The same, for those who wait for the next change of anything.
+    changed: watch::Sender<u64>,
     tables: Vec<Table>,
     /// Owner UID to the objects that name it.
     dependents: BTreeMap<Box<str>, BTreeSet<(TableId, Key)>>,
@@ -50,6 +52,7 @@ impl Store {
     pub(crate) fn new(window: usize) -> Self {
         Self {
             revision: FIRST_REVISION,
+            changed: watch::Sender::new(FIRST_REVISION),
             tables: Vec::new(),
             dependents: BTreeMap::new(),
             places: BTreeMap::new(),
@@ -67,6 +70,11 @@ impl Store {
     /// The revision of the last change.
     pub(crate) fn revision(&self) -> u64 {
         self.revision
+    }
+
+    /// Tells of every later change of anything.
+    pub(crate) fn subscribe_to_all(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
     }
 
     /// The present version of an object.
@@ -165,6 +173,7 @@ impl Store {
         let table = &mut self.tables[table.0];
         table.log.push(change, self.window);
         table.changed.send_replace(self.revision);
+        self.changed.send_replace(self.revision);
     }
 
     fn remember(&mut self, table: TableId, object: &Object) {

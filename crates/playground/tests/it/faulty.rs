@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 use http::Method;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::client::ClientBuilder;
 use kube::runtime::utils::Backoff;
 use kube::runtime::{WatchStreamExt, watcher};
 use muster_playground::faults::{Fault, Faults, Plan, ServerError, StreamFault};
@@ -83,6 +84,59 @@ async fn an_event_can_be_singled_out() {
     }
     assert_eq!(told, ["a", "a"], "one was repeated, the next was cut off");
     assert_eq!(faults.unmet(), 0);
+}
+
+#[tokio::test]
+async fn faults_stand_before_any_transport() {
+    let server = Server::start(Settings::default());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let serving = tokio::spawn({
+        let server = server.clone();
+        async move { server.serve(listener).await }
+    });
+    let config = kube::Config::new(format!("http://{address}").parse().expect("an address"));
+    let faults = Faults::none();
+    let client = ClientBuilder::try_from(config).expect("a client").with_layer(&faults.layer()).build();
+    let maps: Api<ConfigMap> = Api::default_namespaced(client);
+    let create = async |name: &str| maps.create(&PostParams::default(), &config_map(name)).await;
+
+    faults.order(Method::POST, "configmaps", Fault::Lost);
+    faults.order(Method::POST, "configmaps", Fault::AnswerLost);
+    faults.order(Method::POST, "configmaps", Fault::Failed(ServerError::Unavailable));
+    assert!(create("lost").await.is_err());
+    assert!(create("answer-lost").await.is_err());
+    assert_eq!(code(create("failed").await.expect_err("a failure")), 503);
+    let names = async || maps.list_metadata(&kube::api::ListParams::default()).await.expect("a list").items;
+    let there: Vec<String> = names().await.into_iter().filter_map(|map| map.metadata.name).collect();
+    assert_eq!(there, ["answer-lost"]);
+
+    let mut events = std::pin::pin!(maps.watch(&kube::api::WatchParams::default(), "0").await.unwrap());
+    faults.order_event("configmaps", StreamFault::Repeated);
+    faults.order_event("configmaps", StreamFault::Broken);
+    create("late").await.expect("no fault is left");
+    let mut told = Vec::new();
+    while let Some(Ok(kube::api::WatchEvent::Added(map))) = events.next().await {
+        told.push(map.metadata.name.unwrap());
+    }
+    assert_eq!(told, ["answer-lost", "answer-lost"]);
+    assert_eq!(faults.unmet(), 0);
+    serving.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_request_does_not_hold_up_the_next() {
+    let server = Server::start(Settings::default());
+    let faults = Faults::none();
+    let maps: Api<ConfigMap> = Api::default_namespaced(server.client_with(&faults));
+    faults.order(Method::POST, "configmaps", Fault::Delay(Duration::from_secs(3)));
+    let create = async |name: &str| maps.create(&PostParams::default(), &config_map(name)).await.map(|_| name.len());
+    let before = tokio::time::Instant::now();
+    let first_done = tokio::select! { biased; _ = create("late") => "late", done = create("next") => {
+        done.expect("no fault is left");
+        "next"
+    } };
+    assert_eq!((first_done, before.elapsed().as_secs()), ("next", 0));
 }
 
 /// A second between attempts: the default has chance of its own, which no seed rules.

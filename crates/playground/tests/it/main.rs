@@ -11,5 +11,6 @@ mod model;
 mod muster_kinds;
 mod normal;
 mod review;
+mod stock_cluster;
 mod stories;
 mod watch_checker;

@@ -25,7 +25,7 @@ use kube::Client;
 use tokio::sync::{mpsc, oneshot};
 
 use self::driver::{Command, Driver};
-use super::shape::{Shape, ShapeError};
+use super::shape::{NodeShape, Shape, ShapeError};
 use super::task::Task;
 use crate::clock::Clock;
 
@@ -75,11 +75,16 @@ impl Kubelets {
     /// New nodes carry the taint `node.kubernetes.io/not-ready` until [`NodeLifecycle`](super::NodeLifecycle), or a real
     /// cluster's controller, sees that they are ready and takes it off.
     pub fn start(client: Client, shape: &Shape, settings: KubeletSettings, clock: Clock) -> Result<Self, ShapeError> {
-        let nodes: Vec<_> = shape.nodes()?.into_iter().map(Arc::new).collect();
+        Ok(Self::start_nodes(client, shape.nodes()?, settings, clock))
+    }
+
+    /// Starts a kubelet for each of these nodes, whose names must differ. Needs a tokio runtime.
+    pub fn start_nodes(client: Client, nodes: Vec<NodeShape>, settings: KubeletSettings, clock: Clock) -> Self {
+        let nodes: Vec<_> = nodes.into_iter().map(Arc::new).collect();
         let by_name = nodes.iter().enumerate().map(|(index, node)| (node.name.clone(), index)).collect();
         let (commands, received) = mpsc::unbounded_channel();
         let driver = Driver::new(client, &nodes, settings, clock, received);
-        Ok(Self { by_name, commands, _task: Task::start(driver.run()) })
+        Self { by_name, commands, _task: Task::start(driver.run()) }
     }
 
     /// Lets a kubelet die: it tells nothing and does nothing until it is revived.

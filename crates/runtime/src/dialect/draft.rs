@@ -1,0 +1,209 @@
+//! What a dialect reads out of an object: groups without their priority, and what the status said.
+//!
+//! A draft becomes an engine group once the priority classes are known. It must not know any dialect.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use muster_api::group as written;
+use muster_api::invalid::{FieldPath, InvalidField};
+use muster_api::resources::list_in_base_units;
+use muster_engine::model::group::{DisruptionMode, Policy, PreemptionPolicy, Subset, TopologyConstraint};
+
+use serde_json::json;
+
+use super::StatusPatch;
+use super::condition::Shown;
+
+/// An object of a dialect, as far as it matters.
+#[derive(Clone, Debug)]
+pub(crate) struct GroupObject {
+    /// Its namespace.
+    pub(crate) namespace: String,
+    /// Its name.
+    pub(crate) name: String,
+    /// Its UID.
+    pub(crate) uid: String,
+    /// Its version, to tell new news from old.
+    pub(crate) resource_version: String,
+    /// The generation of its spec; 0 where the server keeps none.
+    pub(crate) generation: i64,
+    /// When it was made, in milliseconds since 1970.
+    pub(crate) created_ms: u64,
+    /// Whether the object is the group, and not a list of groups.
+    pub(crate) is_group: bool,
+    /// The groups that it defines, by name; one without a name if it is the group itself.
+    pub(crate) groups: Result<Vec<(String, Draft)>, Flaw>,
+    /// What its status shows.
+    pub(crate) shown: Shown,
+}
+
+impl Default for Flaw {
+    fn default() -> Self {
+        Self { kind: FlawKind::Invalid, message: String::new() }
+    }
+}
+
+/// Why an object cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Flaw {
+    /// What sort of flaw.
+    pub(crate) kind: FlawKind,
+    /// The sentence, with field and value.
+    pub(crate) message: String,
+}
+
+/// What sort of flaw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FlawKind {
+    /// It is wrong.
+    Invalid,
+    /// It is right, and cannot be honoured yet.
+    Unsupported,
+}
+
+impl Flaw {
+    /// Something that cannot be honoured yet.
+    pub(crate) fn unsupported(field: &str, value: &impl serde::Serialize) -> Self {
+        let error = FieldPath::Root(field).invalid(value, "is not supported yet");
+        Self { kind: FlawKind::Unsupported, message: error.to_string() }
+    }
+}
+
+impl From<InvalidField> for Flaw {
+    fn from(error: InvalidField) -> Self {
+        Self { kind: FlawKind::Invalid, message: error.to_string() }
+    }
+}
+
+/// A group whose priority is not looked up yet.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Draft {
+    /// How it starts.
+    pub(crate) policy: Policy,
+    /// What it says of its priority.
+    pub(crate) priority: PriorityField,
+    /// Whether it may preempt, if it says so.
+    pub(crate) preemption_policy: Option<PreemptionPolicy>,
+    /// How it may be disrupted.
+    pub(crate) disruption_mode: DisruptionMode,
+    /// How long a start may take, if it says so.
+    pub(crate) schedule_timeout_ms: Option<u64>,
+    /// What the members' nodes must share.
+    pub(crate) topology: Vec<TopologyConstraint>,
+    /// What the whole group needs.
+    pub(crate) min_resources: BTreeMap<String, i64>,
+}
+
+/// What a group says of its priority.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PriorityField {
+    /// Its class.
+    pub(crate) class: Option<String>,
+    /// The number beside the class.
+    pub(crate) number: Option<i32>,
+    /// What is done with a number that the class does not give.
+    pub(crate) mismatch: Mismatch,
+    /// Without a class of its own, all members must share theirs.
+    pub(crate) shared_without_class: bool,
+}
+
+/// What is done with a number that the class does not give. It is never believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mismatch {
+    /// The object is invalid.
+    Refused,
+    /// The class counts. The server filled in the number when the object was made.
+    ClassCounts,
+}
+
+impl Draft {
+    /// The least number of members in all; none for a basic group.
+    pub(crate) fn minimum(&self) -> u32 {
+        match &self.policy {
+            Policy::Gang { min_count } => *min_count,
+            Policy::Basic { .. } => 0,
+            Policy::Subsets(subsets) => {
+                subsets.iter().fold(0, |sum: u32, subset| sum.saturating_add(subset.min_member))
+            }
+        }
+    }
+
+    /// The draft of a group of our own kinds. `path` is where its fields stand.
+    pub(crate) fn of(group: &written::Group, path: &FieldPath<'_>) -> Result<Self, Flaw> {
+        if group.degraded_policy != written::DegradedPolicy::Replace {
+            let value = format!("{:?}", group.degraded_policy);
+            return Err(Flaw::unsupported(&path.child("degradedPolicy").to_string(), &value));
+        }
+        let min_resources = list_in_base_units(&group.min_resources, &path.child("minResources"))?;
+        let subsets = matches!(group.policy, written::Policy::Subsets(_));
+        Ok(Self {
+            policy: policy(&group.policy),
+            priority: PriorityField {
+                class: group.priority_class_name.clone(),
+                number: group.priority,
+                mismatch: Mismatch::Refused,
+                shared_without_class: subsets,
+            },
+            preemption_policy: group.preemption_policy.map(|policy| match policy {
+                written::PreemptionPolicy::Never => PreemptionPolicy::Never,
+                written::PreemptionPolicy::PreemptLowerPriority => PreemptionPolicy::LowerPriority,
+            }),
+            disruption_mode: match group.disruption_mode {
+                written::DisruptionMode::Pod => DisruptionMode::Pod,
+                written::DisruptionMode::PodGroup => DisruptionMode::Group,
+            },
+            schedule_timeout_ms: None,
+            topology: Vec::new(),
+            min_resources,
+        })
+    }
+}
+
+fn policy(policy: &written::Policy) -> Policy {
+    // A checked count is from 1 to the largest i32.
+    let count = |count: i32| count.unsigned_abs();
+    match policy {
+        written::Policy::Gang { min_count } => Policy::Gang { min_count: count(*min_count) },
+        written::Policy::Basic { desired_count } => Policy::Basic { desired_count: desired_count.map(count) },
+        written::Policy::Subsets(subsets) => Policy::Subsets(
+            subsets
+                .iter()
+                .map(|subset| Subset { name: subset.name.clone(), min_member: count(subset.min_member) })
+                .collect(),
+        ),
+    }
+}
+
+impl GroupObject {
+    /// An object of which only the metadata is known so far.
+    pub(crate) fn with_metadata(metadata: &ObjectMeta) -> Self {
+        let created = metadata.creation_timestamp.as_ref();
+        Self {
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+            resource_version: metadata.resource_version.clone().unwrap_or_default(),
+            generation: metadata.generation.unwrap_or(0),
+            created_ms: created.map_or(0, |time| crate::clock::millis(time.0)),
+            is_group: true,
+            groups: Err(Flaw::default()),
+            shown: Shown::default(),
+        }
+    }
+
+    /// An object whose text cannot be read as its kind.
+    pub(crate) fn unreadable(text: &str, error: &serde_json::Error) -> Self {
+        let metadata = crate::intake::raw::metadata_of(text);
+        let message = format!("the object cannot be read: {error}");
+        Self { groups: Err(Flaw { kind: FlawKind::Invalid, message }), ..Self::with_metadata(&metadata) }
+    }
+
+    /// A merge patch of the status, for kinds whose lists no server merges: it is refused if somebody else wrote first.
+    pub(crate) fn merge_patch(&self, status: &impl serde::Serialize) -> StatusPatch {
+        StatusPatch::Merge(json!({
+            "metadata": {"uid": self.uid, "resourceVersion": self.resource_version},
+            "status": status,
+        }))
+    }
+}

@@ -1,0 +1,128 @@
+//! Our own PodGroup: a pod names it by an annotation, the object is the group.
+
+use kube::core::ApiResource;
+use muster_api::group::Policy;
+use muster_api::invalid::{FieldPath, InvalidField};
+use muster_api::keys::annotations::{POD_GROUP, REPLICA_KEY, SUBSET, WORKLOAD};
+use muster_api::names::{check_dns_label, check_dns_subdomain};
+use muster_api::pod_group::validate_pod_group;
+use muster_api::wire::pod_group::{PodGroupStatus, PodGroupSummary, SubsetStatus};
+use muster_api::wire::{Pod, PodGroup};
+
+use super::condition::{Shown, ShownInstance, text_of};
+use super::draft::{Draft, Flaw, GroupObject};
+use super::status::{InstanceStatus, ObjectStatus};
+use super::{Dialect, Reference, StatusPatch};
+use crate::intake::raw::annotation;
+
+/// `podgroups.muster.dev`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MusterPodGroup;
+
+impl Dialect for MusterPodGroup {
+    fn origin(&self) -> &'static str {
+        "muster.dev/PodGroup"
+    }
+
+    fn resource(&self) -> ApiResource {
+        ApiResource::erase::<PodGroup>(&())
+    }
+
+    fn reference(&self, pod: &Pod) -> Option<Result<Reference, InvalidField>> {
+        if annotation(pod, WORKLOAD).is_some() {
+            return None;
+        }
+        match (annotation(pod, POD_GROUP), annotation(pod, SUBSET), annotation(pod, REPLICA_KEY)) {
+            (None, None, None) => None,
+            (None, Some(subset), _) => Some(Err(lone(SUBSET, subset, POD_GROUP))),
+            (_, _, Some(key)) => Some(Err(lone(REPLICA_KEY, key, WORKLOAD))),
+            (Some(name), subset, None) => Some(reference(name, subset)),
+        }
+    }
+
+    fn read(&self, text: &str) -> GroupObject {
+        let object: PodGroup = match serde_json::from_str(text) {
+            Ok(object) => object,
+            Err(error) => return GroupObject::unreadable(text, &error),
+        };
+        GroupObject {
+            groups: draft(&object).map(|draft| vec![(String::new(), draft)]),
+            shown: shown(&object.status),
+            ..GroupObject::with_metadata(&object.metadata)
+        }
+    }
+
+    fn write(&self, object: &GroupObject, status: &ObjectStatus) -> Option<StatusPatch> {
+        let status = printed(status);
+        (text_of(&status) != object.shown.text).then(|| object.merge_patch(&status))
+    }
+}
+
+/// An annotation that means nothing without another.
+pub(super) fn lone(key: &str, value: &str, needed: &str) -> InvalidField {
+    let path = FieldPath::Root("metadata.annotations");
+    path.key(key).invalid(value, format_args!("means nothing without the annotation {needed}"))
+}
+
+fn reference(name: &str, subset: Option<&str>) -> Result<Reference, InvalidField> {
+    let path = FieldPath::Root("metadata.annotations");
+    check_dns_subdomain(name).map_err(|reason| path.key(POD_GROUP).invalid(name, reason))?;
+    if let Some(subset) = subset {
+        check_dns_label(subset).map_err(|reason| path.key(SUBSET).invalid(subset, reason))?;
+    }
+    Ok(Reference {
+        object: name.to_owned(),
+        group: String::new(),
+        replica: String::new(),
+        subset: subset.unwrap_or_default().to_owned(),
+    })
+}
+
+fn draft(object: &PodGroup) -> Result<Draft, Flaw> {
+    let path = FieldPath::Root("spec");
+    if let Some(first) = object.spec.topology.first() {
+        return Err(Flaw::unsupported("spec.topology[0].key", &first.key));
+    }
+    let group = validate_pod_group(&object.spec, &path)?;
+    let timeout_seconds = (!object.spec.schedule_timeout_seconds.is_null()).then_some(group.schedule_timeout_seconds);
+    let mut draft = Draft::of(&group, &path)?;
+    if matches!(group.policy, Policy::Gang { .. } | Policy::Subsets(_)) {
+        draft.schedule_timeout_ms = timeout_seconds.map(|seconds| u64::from(seconds) * 1000);
+    }
+    Ok(draft)
+}
+
+fn shown(status: &PodGroupStatus) -> Shown {
+    let instance = ShownInstance { conditions: status.conditions.clone() };
+    Shown {
+        observed_generation: status.observed_generation,
+        conditions: status.conditions.clone(),
+        instances: [((String::new(), String::new()), instance)].into(),
+        text: text_of(status),
+    }
+}
+
+fn printed(status: &ObjectStatus) -> PodGroupStatus {
+    let empty = InstanceStatus::default();
+    let instance = status.instances.first().unwrap_or(&empty);
+    let subsets = instance.subsets.iter().map(|(name, counts)| SubsetStatus {
+        name: name.clone(),
+        total: counts.total,
+        scheduled_available: counts.would_fit,
+        scheduled_unavailable: counts.no_room,
+        running: counts.running,
+        succeeded: counts.succeeded,
+        failed: counts.failed,
+    });
+    PodGroupStatus {
+        observed_generation: status.observed_generation,
+        conditions: instance.conditions.clone(),
+        summary: (!instance.policy.is_empty()).then(|| PodGroupSummary {
+            policy: instance.policy.to_owned(),
+            minimum: i64::from(instance.minimum),
+            scheduled: instance.counts.scheduled,
+            running: instance.counts.running,
+        }),
+        subsets: subsets.collect(),
+    }
+}

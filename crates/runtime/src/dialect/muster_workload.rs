@@ -1,0 +1,142 @@
+//! Our own Workload: several groups in one object, each of which may stand for many replicas.
+//!
+//! A pod names workload, group and replica by annotations. Each (workload, group, replica) is a gang of its own.
+
+use kube::core::ApiResource;
+use muster_api::invalid::{FieldPath, InvalidField};
+use muster_api::keys::annotations::{POD_GROUP, REPLICA_KEY, SUBSET, WORKLOAD};
+use muster_api::keys::conditions::{DEGRADED, POD_GROUP_SCHEDULED};
+use muster_api::names::{check_dns_label, check_dns_subdomain};
+use muster_api::wire::condition::Condition;
+use muster_api::wire::workload::{Instances, MAX_GROUPS_IN_STATUS, WorkloadGroupStatus, WorkloadStatus};
+use muster_api::wire::{Pod, Workload};
+use muster_api::workload::validate_workload;
+
+use super::condition::{Shown, ShownInstance, text_of};
+use super::draft::{Draft, Flaw, GroupObject};
+use super::muster_pod_group::lone;
+use super::status::{InstanceStatus, ObjectStatus};
+use super::{Dialect, Reference, StatusPatch};
+use crate::intake::raw::annotation;
+
+/// `workloads.muster.dev`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MusterWorkload;
+
+impl Dialect for MusterWorkload {
+    fn origin(&self) -> &'static str {
+        "muster.dev/Workload"
+    }
+
+    fn resource(&self) -> ApiResource {
+        ApiResource::erase::<Workload>(&())
+    }
+
+    fn reference(&self, pod: &Pod) -> Option<Result<Reference, InvalidField>> {
+        let workload = annotation(pod, WORKLOAD)?;
+        let Some(group) = annotation(pod, POD_GROUP) else {
+            return Some(Err(lone(WORKLOAD, workload, POD_GROUP)));
+        };
+        if let Some(subset) = annotation(pod, SUBSET) {
+            let path = FieldPath::Root("metadata.annotations");
+            return Some(Err(path.key(SUBSET).invalid(subset, "the groups of a Workload have no subsets")));
+        }
+        Some(reference(workload, group, annotation(pod, REPLICA_KEY).unwrap_or_default()))
+    }
+
+    fn read(&self, text: &str) -> GroupObject {
+        let object: Workload = match serde_json::from_str(text) {
+            Ok(object) => object,
+            Err(error) => return GroupObject { is_group: false, ..GroupObject::unreadable(text, &error) },
+        };
+        GroupObject {
+            is_group: false,
+            groups: drafts(&object),
+            shown: shown(&object.status),
+            ..GroupObject::with_metadata(&object.metadata)
+        }
+    }
+
+    fn write(&self, object: &GroupObject, status: &ObjectStatus) -> Option<StatusPatch> {
+        let status = printed(status);
+        (text_of(&status) != object.shown.text).then(|| object.merge_patch(&status))
+    }
+}
+
+fn reference(workload: &str, group: &str, replica: &str) -> Result<Reference, InvalidField> {
+    let path = FieldPath::Root("metadata.annotations");
+    check_dns_subdomain(workload).map_err(|reason| path.key(WORKLOAD).invalid(workload, reason))?;
+    check_dns_label(group).map_err(|reason| path.key(POD_GROUP).invalid(group, reason))?;
+    if !replica.is_empty() {
+        check_dns_label(replica).map_err(|reason| path.key(REPLICA_KEY).invalid(replica, reason))?;
+    }
+    Ok(Reference {
+        object: workload.to_owned(),
+        group: group.to_owned(),
+        replica: replica.to_owned(),
+        subset: String::new(),
+    })
+}
+
+fn drafts(object: &Workload) -> Result<Vec<(String, Draft)>, Flaw> {
+    let path = FieldPath::Root("spec");
+    let workload = validate_workload(&object.spec, &path)?;
+    let groups = path.child("podGroups");
+    let drafts = workload.groups.iter().enumerate();
+    drafts.map(|(index, (name, group))| Ok((name.clone(), Draft::of(group, &groups.index(index))?))).collect()
+}
+
+fn shown(status: &WorkloadStatus) -> Shown {
+    let instances = status.pod_groups.iter().map(|one| {
+        let shown = ShownInstance { conditions: one.conditions.clone() };
+        ((one.name.clone(), one.replica_key.clone()), shown)
+    });
+    Shown {
+        observed_generation: status.observed_generation,
+        conditions: status.conditions.clone(),
+        instances: instances.collect(),
+        text: text_of(status),
+    }
+}
+
+fn holds(instance: &InstanceStatus, kind: &str) -> bool {
+    Condition::find(&instance.conditions, kind).is_some_and(Condition::is_true)
+}
+
+/// How badly a group fares: the worst come first in the status, since it only has room for so many.
+fn rank(instance: &InstanceStatus) -> u8 {
+    match (holds(instance, DEGRADED), holds(instance, POD_GROUP_SCHEDULED)) {
+        (true, _) => 0,
+        (false, false) => 1,
+        (false, true) => 2,
+    }
+}
+
+fn printed(status: &ObjectStatus) -> WorkloadStatus {
+    let count = |wanted: u8| status.instances.iter().filter(|one| rank(one) == wanted).count() as i64;
+    let degraded = count(0);
+    let instances = Instances {
+        total: status.instances.len() as i64,
+        scheduled: status.instances.iter().filter(|one| holds(one, POD_GROUP_SCHEDULED)).count() as i64,
+        waiting: status.instances.iter().filter(|one| !holds(one, POD_GROUP_SCHEDULED)).count() as i64,
+        degraded,
+    };
+    let mut worst_first: Vec<&InstanceStatus> = status.instances.iter().collect();
+    worst_first.sort_by_key(|one| rank(one));
+    let pod_groups = worst_first.into_iter().take(MAX_GROUPS_IN_STATUS).map(|one| WorkloadGroupStatus {
+        name: one.group.clone(),
+        replica_key: one.replica.clone(),
+        total: one.counts.total,
+        scheduled: one.counts.scheduled,
+        running: one.counts.running,
+        succeeded: one.counts.succeeded,
+        failed: one.counts.failed,
+        conditions: one.conditions.clone(),
+    });
+    WorkloadStatus {
+        observed_generation: status.observed_generation,
+        conditions: status.conditions.clone(),
+        instances: Some(instances),
+        pod_groups: pod_groups.collect(),
+    }
+}

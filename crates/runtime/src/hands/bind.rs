@@ -1,0 +1,123 @@
+//! Binding a pod, and taking a bound one back. After an answer that leaves it open what happened, the truth is read.
+
+use k8s_openapi::api::core::v1::{Binding, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams, Preconditions};
+use muster_api::wire::Pod;
+use muster_engine::model::pod::PodName;
+use muster_engine::{BindOutcome, TakeBackOutcome};
+use tokio::time::timeout_at;
+
+use super::Reach;
+use super::outcome::Failure;
+
+const FENCED: &str = "this process may not write any more: it may have lost its lease";
+const NO_ANSWER: &str = "no answer in time";
+
+/// What a pod turned out to be.
+enum Truth {
+    /// It is not there any more, or it is another one.
+    Gone,
+    /// It is bound.
+    Bound(String),
+    /// It is not bound.
+    Unbound { terminating: bool },
+    /// That cannot be said.
+    Unknown(String),
+}
+
+impl Reach {
+    pub(super) async fn bind(&self, pod: &PodName, node: &str) -> BindOutcome {
+        let Some(deadline) = self.deadline() else {
+            return BindOutcome::Transient { message: FENCED.to_owned() };
+        };
+        let binding = Binding {
+            metadata: ObjectMeta {
+                name: Some(pod.name.clone()),
+                namespace: Some(pod.namespace.clone()),
+                uid: Some(pod.uid.clone()),
+                ..ObjectMeta::default()
+            },
+            target: ObjectReference {
+                kind: Some("Node".to_owned()),
+                name: Some(node.to_owned()),
+                ..ObjectReference::default()
+            },
+        };
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
+        let parameters = PostParams::default();
+        let request =
+            pods.create_subresource::<Binding, kube::core::Status>("binding", &pod.name, &parameters, &binding);
+        let failure = match timeout_at(deadline, request).await {
+            Ok(Ok(_)) => return BindOutcome::Bound,
+            Ok(Err(error)) => Failure::of(&error),
+            Err(_) => Failure::Unknown(NO_ANSWER.to_owned()),
+        };
+        match failure {
+            Failure::Busy(message, _) => BindOutcome::Transient { message },
+            Failure::Refused(message) | Failure::Missing(message) => BindOutcome::Refused { message },
+            Failure::Conflict(ref message) | Failure::Unknown(ref message) => {
+                self.bound_after_all(pod, node, message, matches!(failure, Failure::Conflict(_))).await
+            }
+        }
+    }
+
+    /// What became of a bind whose answer does not say it.
+    async fn bound_after_all(&self, pod: &PodName, node: &str, said: &str, conflict: bool) -> BindOutcome {
+        match self.truth(pod).await {
+            Truth::Bound(there) if there == node => BindOutcome::Bound,
+            Truth::Bound(there) => BindOutcome::Refused { message: format!("the pod is bound to node {there}") },
+            Truth::Gone => BindOutcome::Refused { message: "the pod is gone".to_owned() },
+            Truth::Unbound { terminating: true } => {
+                BindOutcome::Refused { message: format!("the pod is being deleted: {said}") }
+            }
+            Truth::Unbound { terminating: false } if conflict => BindOutcome::Transient { message: said.to_owned() },
+            Truth::Unbound { terminating: false } => {
+                BindOutcome::Transient { message: format!("{said}; the pod is not bound") }
+            }
+            Truth::Unknown(why) => BindOutcome::Transient { message: format!("{said}; and then: {why}") },
+        }
+    }
+
+    async fn truth(&self, pod: &PodName) -> Truth {
+        let Some(deadline) = self.deadline() else { return Truth::Unknown(FENCED.to_owned()) };
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
+        match timeout_at(deadline, pods.get(&pod.name)).await {
+            Ok(Ok(found)) if found.metadata.uid.as_deref() != Some(&pod.uid) => Truth::Gone,
+            Ok(Ok(found)) if !found.spec.node_name.is_empty() => Truth::Bound(found.spec.node_name),
+            Ok(Ok(found)) => Truth::Unbound { terminating: found.metadata.deletion_timestamp.is_some() },
+            Ok(Err(error)) => match Failure::of(&error) {
+                Failure::Missing(_) => Truth::Gone,
+                failure => Truth::Unknown(failure.message().to_owned()),
+            },
+            Err(_) => Truth::Unknown(NO_ANSWER.to_owned()),
+        }
+    }
+
+    pub(super) async fn take_back(&self, pod: &PodName) -> TakeBackOutcome {
+        let Some(deadline) = self.deadline() else {
+            return TakeBackOutcome::Transient { message: FENCED.to_owned() };
+        };
+        let parameters = DeleteParams {
+            preconditions: Some(Preconditions { uid: Some(pod.uid.clone()), resource_version: None }),
+            ..DeleteParams::default()
+        };
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
+        let failure = match timeout_at(deadline, pods.delete(&pod.name, &parameters)).await {
+            Ok(Ok(_)) => return TakeBackOutcome::Deleted,
+            Ok(Err(error)) => Failure::of(&error),
+            Err(_) => Failure::Unknown(NO_ANSWER.to_owned()),
+        };
+        match failure {
+            Failure::Missing(_) => TakeBackOutcome::Deleted,
+            // Another pod of that name is there: ours is gone. Or somebody changed it in that moment.
+            Failure::Conflict(message) => match self.truth(pod).await {
+                Truth::Gone => TakeBackOutcome::Deleted,
+                _ => TakeBackOutcome::Transient { message },
+            },
+            Failure::Refused(message) => TakeBackOutcome::Refused { message },
+            Failure::Busy(message, _) | Failure::Unknown(message) => TakeBackOutcome::Transient { message },
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! The book of groups: objects of all dialects, the groups and replicas that they define, and who names them.
+//!
+//! An object becomes engine groups here: one for each group or replica that a pod names. Whatever changes (the object,
+//! the classes, the pods), the engine is told of a group when what it would be told differs from what it was told.
+//! Invariant: a group that the engine knows has an object that can be used. It must not know how decisions are made.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use muster_api::keys::conditions::POD_GROUP_INITIALLY_SCHEDULED;
+use muster_api::wire::condition::Condition;
+use muster_engine::Observation;
+use muster_engine::model::group::{GroupKey, GroupSpec, History, Policy};
+
+use super::instance::Instance;
+use super::priorities::Priorities;
+use crate::dialect::{Dialect, Draft, Flaw, FlawKind, GroupObject, Reference, started_minimum};
+use crate::gates::FeatureGates;
+
+/// Which object: its dialect by number, namespace, name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ObjectKey {
+    /// The number of its dialect.
+    pub(crate) dialect: usize,
+    /// The namespace.
+    pub(crate) namespace: String,
+    /// The name.
+    pub(crate) name: String,
+}
+
+/// The book.
+pub(crate) struct GroupBook {
+    /// The dialects that the cluster speaks.
+    pub(crate) dialects: Vec<Box<dyn Dialect>>,
+    gates: FeatureGates,
+    objects: BTreeMap<ObjectKey, GroupObject>,
+    instances: BTreeMap<GroupKey, Instance>,
+    /// The instances of each object, there or not.
+    of_object: BTreeMap<ObjectKey, BTreeSet<GroupKey>>,
+    /// Objects whose status may have to be written.
+    touched: BTreeSet<ObjectKey>,
+    /// Groups of which something else is to be said, though the engine has nothing new.
+    retell: BTreeSet<GroupKey>,
+}
+
+impl GroupBook {
+    pub(crate) fn new(dialects: Vec<Box<dyn Dialect>>, gates: FeatureGates) -> Self {
+        Self {
+            dialects,
+            gates,
+            objects: BTreeMap::new(),
+            instances: BTreeMap::new(),
+            of_object: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            retell: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn object(&self, key: &ObjectKey) -> Option<&GroupObject> {
+        self.objects.get(key)
+    }
+
+    pub(crate) fn instance(&self, key: &GroupKey) -> Option<&Instance> {
+        self.instances.get(key)
+    }
+
+    pub(crate) fn instance_mut(&mut self, key: &GroupKey) -> Option<&mut Instance> {
+        self.instances.get_mut(key)
+    }
+
+    /// The instances of an object.
+    pub(crate) fn instances_of(&self, key: &ObjectKey) -> impl Iterator<Item = &GroupKey> {
+        self.of_object.get(key).into_iter().flatten()
+    }
+
+    /// The names of all objects of a dialect.
+    pub(crate) fn objects_of(&self, dialect: usize) -> impl Iterator<Item = &ObjectKey> {
+        self.objects.keys().filter(move |key| key.dialect == dialect)
+    }
+
+    /// The status of this object may have to be written.
+    pub(crate) fn touch(&mut self, key: &ObjectKey) {
+        self.touched.insert(key.clone());
+    }
+
+    pub(crate) fn take_touched(&mut self) -> BTreeSet<ObjectKey> {
+        std::mem::take(&mut self.touched)
+    }
+
+    pub(crate) fn take_retell(&mut self) -> BTreeSet<GroupKey> {
+        std::mem::take(&mut self.retell)
+    }
+
+    /// An object is there, new or changed. News that is older than what is known is left out.
+    pub(crate) fn object_seen(
+        &mut self,
+        dialect: usize,
+        object: GroupObject,
+        priorities: &Priorities,
+    ) -> Vec<Observation> {
+        let key = ObjectKey { dialect, namespace: object.namespace.clone(), name: object.name.clone() };
+        if self.objects.get(&key).is_some_and(|known| is_older(&object, known)) {
+            return Vec::new();
+        }
+        if object.is_group {
+            let reference = Reference {
+                object: key.name.clone(),
+                group: String::new(),
+                replica: String::new(),
+                subset: String::new(),
+            };
+            self.ensure(dialect, &key.namespace, &reference);
+        }
+        self.objects.insert(key.clone(), object);
+        self.touch(&key);
+        self.refresh(&key, priorities)
+    }
+
+    /// An object is gone.
+    pub(crate) fn object_gone(&mut self, key: &ObjectKey, priorities: &Priorities) -> Vec<Observation> {
+        if self.objects.remove(key).is_none() {
+            return Vec::new();
+        }
+        let observations = self.refresh(key, priorities);
+        for group in self.of_object.get(key).cloned().unwrap_or_default() {
+            self.forget_if_empty(&group);
+        }
+        observations
+    }
+
+    /// The classes changed: every group may have another priority.
+    pub(crate) fn refresh_all(&mut self, priorities: &Priorities) -> Vec<Observation> {
+        let keys: Vec<ObjectKey> = self.objects.keys().cloned().collect();
+        keys.iter().flat_map(|key| self.refresh(key, priorities)).collect()
+    }
+
+    /// A pod names a group, and is known from now on.
+    pub(crate) fn join(
+        &mut self,
+        dialect: usize,
+        namespace: &str,
+        reference: &Reference,
+        uid: Arc<str>,
+        priorities: &Priorities,
+    ) -> (GroupKey, Vec<Observation>) {
+        let key = self.ensure(dialect, namespace, reference);
+        let observations = self.refresh_instance(&key, priorities);
+        if let Some(instance) = self.instances.get_mut(&key) {
+            instance.members.insert(uid);
+        }
+        self.member_changed(&key);
+        (key, observations.into_iter().collect())
+    }
+
+    /// A pod that named a group is gone.
+    pub(crate) fn leave(&mut self, key: &GroupKey, uid: &str) -> Option<Observation> {
+        self.member_changed(key);
+        self.instances.get_mut(key)?.members.remove(uid);
+        self.forget_if_empty(key)
+    }
+
+    /// Something changed about a member.
+    pub(crate) fn member_changed(&mut self, key: &GroupKey) {
+        if let Some(instance) = self.instances.get(key) {
+            self.touched.insert(instance.object.clone());
+        }
+    }
+
+    fn ensure(&mut self, dialect: usize, namespace: &str, reference: &Reference) -> GroupKey {
+        let key = reference.key(self.dialects[dialect].origin(), namespace);
+        if !self.instances.contains_key(&key) {
+            let object = ObjectKey { dialect, namespace: namespace.to_owned(), name: reference.object.clone() };
+            self.of_object.entry(object.clone()).or_default().insert(key.clone());
+            self.instances.insert(key.clone(), Instance::new(object, &reference.group, &reference.replica));
+        }
+        key
+    }
+
+    /// A group that nobody names is forgotten, unless its object is nothing but it.
+    fn forget_if_empty(&mut self, key: &GroupKey) -> Option<Observation> {
+        let instance = self.instances.get(key)?;
+        let is_object = self.objects.get(&instance.object).is_some_and(|object| object.is_group);
+        if is_object || !instance.members.is_empty() {
+            return None;
+        }
+        let instance = self.instances.remove(key)?;
+        if let Some(keys) = self.of_object.get_mut(&instance.object) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.of_object.remove(&instance.object);
+            }
+        }
+        instance.sent.map(|_| Observation::GroupGone { key: key.clone() })
+    }
+
+    fn refresh(&mut self, key: &ObjectKey, priorities: &Priorities) -> Vec<Observation> {
+        let groups: Vec<GroupKey> = self.instances_of(key).cloned().collect();
+        groups.iter().filter_map(|group| self.refresh_instance(group, priorities)).collect()
+    }
+
+    /// Looks at what the engine should know of a group.
+    fn refresh_instance(&mut self, key: &GroupKey, priorities: &Priorities) -> Option<Observation> {
+        let instance = self.instances.get(key)?;
+        let spec = match self.objects.get(&instance.object) {
+            None => Err(None),
+            Some(object) => self.spec_of(key, instance, object, priorities).map_err(Some),
+        };
+        let shown = self.objects.get(&instance.object).map(|object| shown_conditions(object, instance));
+        let instance = self.instances.get_mut(key)?;
+        if let Some(shown) = shown
+            && instance.conditions.is_empty()
+        {
+            instance.conditions = shown;
+        }
+        let (spec, flaw) = match spec {
+            Ok(spec) => (Some(spec), None),
+            Err(flaw) => (None, flaw),
+        };
+        if instance.flaw != flaw {
+            instance.flaw = flaw;
+            self.retell.insert(key.clone());
+            self.touched.insert(instance.object.clone());
+        }
+        if instance.sent == spec {
+            return None;
+        }
+        instance.sent.clone_from(&spec);
+        instance.history = spec.as_ref().map(|spec| spec.history);
+        Some(spec.map_or_else(|| Observation::GroupGone { key: key.clone() }, Observation::GroupSeen))
+    }
+
+    fn spec_of(
+        &self,
+        key: &GroupKey,
+        instance: &Instance,
+        object: &GroupObject,
+        priorities: &Priorities,
+    ) -> Result<GroupSpec, Flaw> {
+        let groups = object.groups.as_ref().map_err(Clone::clone)?;
+        let Some((_, draft)) = groups.iter().find(|(name, _)| *name == instance.group) else {
+            let names: Vec<&str> = groups.iter().map(|(name, _)| name.as_str()).collect();
+            let message = format!("it has no group {:?}; it has {}", instance.group, names.join(", "));
+            return Err(Flaw { kind: FlawKind::Invalid, message });
+        };
+        let (priority, preemption_policy) = priorities.of(draft, self.gates.workload_aware_preemption)?;
+        Ok(GroupSpec {
+            key: key.clone(),
+            policy: self.policy(draft),
+            priority,
+            preemption_policy,
+            disruption_mode: draft.disruption_mode,
+            topology: draft.topology.clone(),
+            schedule_timeout_ms: draft.schedule_timeout_ms,
+            min_resources: draft.min_resources.clone(),
+            parent: None,
+            history: instance.history.unwrap_or_else(|| history(object, instance, draft)),
+        })
+    }
+
+    /// The policy under the gates.
+    fn policy(&self, draft: &Draft) -> Policy {
+        match &draft.policy {
+            Policy::Gang { .. } | Policy::Subsets(_) if !self.gates.gang_scheduling => {
+                Policy::Basic { desired_count: None }
+            }
+            Policy::Basic { .. } if !self.gates.basic_policy_desired_count => Policy::Basic { desired_count: None },
+            policy => policy.clone(),
+        }
+    }
+}
+
+/// Whether news of an object is older than what is known of it. Versions of one object can be compared as numbers.
+fn is_older(new: &GroupObject, known: &GroupObject) -> bool {
+    let number = |object: &GroupObject| object.resource_version.parse::<u64>().ok();
+    new.uid == known.uid && matches!((number(new), number(known)), (Some(new), Some(known)) if new < known)
+}
+
+fn shown_conditions(object: &GroupObject, instance: &Instance) -> Vec<Condition> {
+    let key = (instance.group.clone(), instance.replica.clone());
+    object.shown.instances.get(&key).map(|shown| shown.conditions.clone()).unwrap_or_default()
+}
+
+/// What the API remembers of a group's past.
+fn history(object: &GroupObject, instance: &Instance, draft: &Draft) -> History {
+    match started_minimum(&shown_conditions(object, instance)) {
+        Some(minimum) if minimum == draft.minimum() => History::Started,
+        Some(_) => History::StartedOtherwise,
+        // Another scheduler may have started it: for which minimum is not known.
+        None if Condition::find(&object.shown.conditions, POD_GROUP_INITIALLY_SCHEDULED)
+            .is_some_and(Condition::is_true) =>
+        {
+            History::StartedOtherwise
+        }
+        None => History::New,
+    }
+}

@@ -1,0 +1,56 @@
+//! One group or replica of a group: its members, what the engine knows of it, and what is said of it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use muster_api::wire::condition::Condition;
+use muster_engine::Diagnosis;
+use muster_engine::model::group::{GroupSpec, History};
+
+use super::groups::ObjectKey;
+use crate::dialect::Flaw;
+
+/// One group or replica of a group. It is there while pods name it, or while its object is nothing but it.
+#[derive(Clone, Debug)]
+pub(crate) struct Instance {
+    /// The object that defines it, or would.
+    pub(crate) object: ObjectKey,
+    /// The group inside the object; empty if the object is the group.
+    pub(crate) group: String,
+    /// The replica.
+    pub(crate) replica: String,
+    /// The UIDs of the pods that name it.
+    pub(crate) members: BTreeSet<Arc<str>>,
+    /// What the engine was told of it; `None` if nothing, or that it is gone.
+    pub(crate) sent: Option<GroupSpec>,
+    /// What the API remembered of it when the engine was first told.
+    pub(crate) history: Option<History>,
+    /// Why its object cannot be used, if it is there.
+    pub(crate) flaw: Option<Flaw>,
+    /// What the engine said last.
+    pub(crate) told: Option<Diagnosis>,
+    /// Members that would fit if the group did, when the engine last spoke.
+    pub(crate) would_fit: BTreeSet<Arc<str>>,
+    /// Members that had no room then.
+    pub(crate) no_room: BTreeSet<Arc<str>>,
+    /// Our conditions of it as they are to be.
+    pub(crate) conditions: Vec<Condition>,
+}
+
+impl Instance {
+    pub(super) fn new(object: ObjectKey, group: &str, replica: &str) -> Self {
+        Self {
+            object,
+            group: group.to_owned(),
+            replica: replica.to_owned(),
+            members: BTreeSet::new(),
+            sent: None,
+            history: None,
+            flaw: None,
+            told: None,
+            would_fit: BTreeSet::new(),
+            no_room: BTreeSet::new(),
+            conditions: Vec::new(),
+        }
+    }
+}

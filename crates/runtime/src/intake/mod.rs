@@ -1,0 +1,348 @@
+//! Intake: news of the API becomes observations for the engine.
+//!
+//! No object is kept: a pod leaves a card, a group object what it defines and shows. A list that starts anew is marked
+//! and swept, so that what went away unseen is found. Nothing here waits or sends.
+
+pub(crate) mod card;
+mod class;
+pub(crate) mod groups;
+pub(crate) mod instance;
+mod node;
+mod pod;
+mod priorities;
+pub(crate) mod raw;
+mod sweep;
+mod unsupported;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use muster_api::invalid::{FieldPath, InvalidField};
+use muster_api::keys::events::{GROUP_REFERENCE_CHANGED, GROUP_REFERENCE_CONFLICT};
+use muster_api::wire::{Node, Pod};
+use muster_engine::Observation;
+use muster_engine::model::group::GroupKey;
+use muster_engine::model::pod::{Membership, PodName, PodSpec, RefusalKind};
+
+use crate::dialect::{Dialect, GroupObject, Reference};
+use crate::gates::FeatureGates;
+use card::{Card, said};
+use groups::{GroupBook, ObjectKey};
+use pod::{pod_name, refusal, stage};
+use priorities::Priorities;
+use raw::{Guarded, RawObject, Unreadable};
+use sweep::{Sweep, Turn};
+
+pub(crate) use sweep::Turn as WatchTurn;
+
+/// News from a watch. Most are of pods, which are the largest, so there is nothing to gain by boxing them.
+#[allow(clippy::large_enum_variant)]
+#[derive(Debug)]
+pub(crate) enum News {
+    /// Of pods.
+    Pod(Turn<Guarded<Pod>>),
+    /// Of nodes.
+    Node(Turn<Guarded<Node>>),
+    /// Of priority classes.
+    Class(Turn<Guarded<PriorityClass>>),
+    /// Of the objects of a dialect.
+    Group(usize, Turn<RawObject>),
+}
+
+/// What news came to.
+#[derive(Debug, Default)]
+pub(crate) struct Catch {
+    /// What the engine is to be told.
+    pub(crate) observations: Vec<Observation>,
+    /// What users are to be told of a pod at once, by reason and sentence.
+    pub(crate) notes: Vec<(Arc<PodName>, &'static str, String)>,
+    /// Pods that no longer wait.
+    pub(crate) settled: Vec<Arc<PodName>>,
+    /// What could not be read, for the log.
+    pub(crate) complaints: Vec<String>,
+}
+
+/// The books that news is entered in.
+pub(crate) struct Intake {
+    scheduler_names: BTreeSet<String>,
+    gates: FeatureGates,
+    pods: BTreeMap<Arc<str>, Card>,
+    nodes: BTreeSet<String>,
+    priorities: Priorities,
+    pub(crate) groups: GroupBook,
+    pod_sweep: Sweep<Arc<str>>,
+    node_sweep: Sweep<String>,
+    class_sweep: Sweep<String>,
+    group_sweeps: Vec<Sweep<ObjectKey>>,
+}
+
+impl Intake {
+    pub(crate) fn new(scheduler_names: &[String], gates: FeatureGates, dialects: Vec<Box<dyn Dialect>>) -> Self {
+        Self {
+            scheduler_names: scheduler_names.iter().cloned().collect(),
+            gates,
+            pods: BTreeMap::new(),
+            nodes: BTreeSet::new(),
+            priorities: Priorities::default(),
+            group_sweeps: dialects.iter().map(|_| Sweep::default()).collect(),
+            groups: GroupBook::new(dialects, gates),
+            pod_sweep: Sweep::default(),
+            node_sweep: Sweep::default(),
+            class_sweep: Sweep::default(),
+        }
+    }
+
+    /// Whether every watch has delivered a whole list.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.pod_sweep.is_done()
+            && self.node_sweep.is_done()
+            && self.class_sweep.is_done()
+            && self.group_sweeps.iter().all(Sweep::is_done)
+    }
+
+    /// The card of a pod.
+    pub(crate) fn card(&self, uid: &str) -> Option<&Card> {
+        self.pods.get(uid)
+    }
+
+    /// Enters news in the books.
+    pub(crate) fn take(&mut self, news: News) -> Catch {
+        let mut catch = Catch::default();
+        match news {
+            News::Pod(turn) => self.pod_turn(turn, &mut catch),
+            News::Node(turn) => self.node_turn(turn, &mut catch),
+            News::Class(turn) => self.class_turn(turn, &mut catch),
+            News::Group(dialect, turn) => self.group_turn(dialect, turn, &mut catch),
+        }
+        catch
+    }
+
+    fn pod_turn(&mut self, turn: Turn<Guarded<Pod>>, catch: &mut Catch) {
+        let uid =
+            |object: &Guarded<Pod>| Arc::<str>::from(kube::Resource::meta(object).uid.as_deref().unwrap_or_default());
+        let known = || self.pods.keys().cloned().collect();
+        let (object, gone) = self.pod_sweep.turn(turn, uid, known);
+        for uid in gone {
+            self.pod_gone(&uid, catch);
+        }
+        match object.map(|object| object.0) {
+            Some(Ok(pod)) => self.pod_seen(&pod, catch),
+            Some(Err(unreadable)) => catch.complaints.push(complaint("Pod", &unreadable)),
+            None => {}
+        }
+    }
+
+    fn node_turn(&mut self, turn: Turn<Guarded<Node>>, catch: &mut Catch) {
+        let name = |object: &Guarded<Node>| kube::Resource::meta(object).name.clone().unwrap_or_default();
+        let known = || self.nodes.iter().cloned().collect();
+        let (object, gone) = self.node_sweep.turn(turn, name, known);
+        for name in gone {
+            if self.nodes.remove(&name) {
+                catch.observations.push(Observation::NodeGone { name });
+            }
+        }
+        match object.map(|object| object.0) {
+            Some(Ok(object)) => match node::node(&object) {
+                Ok(spec) => {
+                    self.nodes.insert(spec.name.clone());
+                    catch.observations.push(Observation::NodeSeen(spec));
+                }
+                Err(error) => catch.complaints.push(error.on(object.object_name()).to_string()),
+            },
+            Some(Err(unreadable)) => catch.complaints.push(complaint("Node", &unreadable)),
+            None => {}
+        }
+    }
+
+    fn class_turn(&mut self, turn: Turn<Guarded<PriorityClass>>, catch: &mut Catch) {
+        let name = |object: &Guarded<PriorityClass>| kube::Resource::meta(object).name.clone().unwrap_or_default();
+        let known = || self.priorities.names().cloned().collect();
+        let (object, gone) = self.class_sweep.turn(turn, name, known);
+        let mut changed = false;
+        for name in gone {
+            changed |= self.priorities.gone(&name);
+        }
+        match object.map(|object| object.0) {
+            Some(Ok(class)) => changed |= self.priorities.seen(&class),
+            Some(Err(unreadable)) => catch.complaints.push(complaint("PriorityClass", &unreadable)),
+            None => {}
+        }
+        if changed {
+            catch.observations.extend(self.groups.refresh_all(&self.priorities));
+        }
+    }
+
+    fn group_turn(&mut self, dialect: usize, turn: Turn<RawObject>, catch: &mut Catch) {
+        let key = |object: &RawObject| ObjectKey {
+            dialect,
+            namespace: object.metadata.namespace.clone().unwrap_or_default(),
+            name: object.metadata.name.clone().unwrap_or_default(),
+        };
+        let known = || self.groups.objects_of(dialect).cloned().collect();
+        let (object, gone) = self.group_sweeps[dialect].turn(turn, key, known);
+        for key in gone {
+            catch.observations.extend(self.groups.object_gone(&key, &self.priorities));
+        }
+        if let Some(object) = object {
+            catch.observations.extend(self.group_text(dialect, object.text.get()));
+        }
+    }
+
+    /// Takes in the text of a group object, from a watch or from the answer to a write.
+    pub(crate) fn group_text(&mut self, dialect: usize, text: &str) -> Vec<Observation> {
+        let object: GroupObject = self.groups.dialects[dialect].read(text);
+        if object.name.is_empty() {
+            return Vec::new();
+        }
+        self.groups.object_seen(dialect, object, &self.priorities)
+    }
+
+    fn pod_gone(&mut self, uid: &Arc<str>, catch: &mut Catch) {
+        let Some(card) = self.pods.remove(uid) else { return };
+        catch.observations.push(Observation::PodGone { uid: uid.to_string() });
+        if let Some(group) = &card.group {
+            catch.observations.extend(self.groups.leave(group, uid));
+        }
+        catch.settled.push(card.id);
+    }
+
+    fn pod_seen(&mut self, pod: &Pod, catch: &mut Catch) {
+        let id = pod_name(pod);
+        if id.uid.is_empty() {
+            return catch.complaints.push(format!("{}: metadata.uid: \"\": must be set", pod.object_name()));
+        }
+        let uid: Arc<str> = id.uid.as_str().into();
+        let named = self.named_group(pod);
+        let known = self.pods.get(&uid).map(|card| card.id.clone());
+        let id = known.clone().unwrap_or_else(|| Arc::new(id));
+        let ours = self.scheduler_names.contains(&pod.spec.scheduler_name);
+        let mut spec = pod::pod(pod, id.clone(), ours);
+        if known.is_none() {
+            self.new_card(&uid, id.clone(), &named, pod, catch);
+        }
+        self.update_card(&uid, pod, &spec, &named, catch);
+        let Some(card) = self.pods.get(&uid) else { return };
+        spec.membership =
+            card.group.as_ref().map(|key| Membership { group: (**key).clone(), subset: card.subset.to_string() });
+        if let Some(broken) = card.broken.as_ref().filter(|_| ours) {
+            spec.refused = Some(broken.clone());
+        }
+        if !card.waits() {
+            catch.settled.push(id);
+        }
+        catch.observations.push(Observation::PodSeen(spec));
+    }
+
+    /// The group that the pod names now.
+    fn named_group(&self, pod: &Pod) -> Named {
+        if !self.gates.generic_workload {
+            return Named { of: Ok(None), conflict: false };
+        }
+        let mut found = Vec::new();
+        for (number, dialect) in self.groups.dialects.iter().enumerate() {
+            found.extend(dialect.reference(pod).map(|reference| (number, reference)));
+        }
+        if let [(first, _), (second, _), ..] = found.as_slice() {
+            let names = [self.groups.dialects[*first].origin(), self.groups.dialects[*second].origin()];
+            let reason = "the pod names groups in more than one way; which one counts is not guessed";
+            let error = FieldPath::Root("metadata.annotations").invalid(&names, reason);
+            return Named { of: Err(error), conflict: true };
+        }
+        let of = found.pop().map(|(number, reference)| reference.map(|reference| (number, reference))).transpose();
+        Named { of, conflict: false }
+    }
+
+    fn new_card(&mut self, uid: &Arc<str>, id: Arc<PodName>, named: &Named, pod: &Pod, catch: &mut Catch) {
+        let mut group: Option<Arc<GroupKey>> = None;
+        let mut subset = "";
+        let broken = named.of.as_ref().err().map(|error| refusal(RefusalKind::Reference, error.clone()));
+        match &named.of {
+            Ok(Some((dialect, reference))) => {
+                let joined = self.groups.join(*dialect, &id.namespace, reference, uid.clone(), &self.priorities);
+                catch.observations.extend(joined.1);
+                group = Some(Arc::new(joined.0));
+                subset = &reference.subset;
+            }
+            Err(error) if named.conflict => {
+                catch.notes.push((id.clone(), GROUP_REFERENCE_CONFLICT, error.to_string()));
+            }
+            Ok(None) | Err(_) => {}
+        }
+        let card = Card {
+            id,
+            group,
+            broken,
+            subset: subset.into(),
+            priority: pod.spec.priority.unwrap_or(0),
+            ours: false,
+            gated: false,
+            terminating: false,
+            stage: card::Stage::Waiting,
+            created_ms: 0,
+            said: None,
+            changed_reference: None,
+        };
+        self.pods.insert(uid.clone(), card);
+    }
+
+    fn update_card(&mut self, uid: &Arc<str>, pod: &Pod, spec: &PodSpec, named: &Named, catch: &mut Catch) {
+        let Some(card) = self.pods.get_mut(uid) else { return };
+        card.ours = spec.ours;
+        card.gated = spec.gated;
+        card.terminating = spec.terminating;
+        card.stage = stage(pod);
+        card.created_ms = spec.created_ms;
+        card.said = said(pod).filter(|_| spec.ours);
+        if let Some(group) = &card.group {
+            self.groups.member_changed(group);
+        }
+        let same = match (&named.of, &card.group) {
+            (Ok(Some((dialect, reference))), Some(key)) => {
+                let named = reference.key(self.groups.dialects[*dialect].origin(), &card.id.namespace);
+                named == **key && *reference.subset == *card.subset
+            }
+            (Ok(None), None) => card.broken.is_none(),
+            (Err(_), None) => card.broken.is_some(),
+            _ => false,
+        };
+        let now = named.text();
+        if same {
+            card.changed_reference = None;
+        } else if card.changed_reference.as_deref() != Some(now.as_str()) {
+            card.changed_reference = Some(now.as_str().into());
+            let none = || if card.broken.is_some() { "a broken reference" } else { "no group" }.to_owned();
+            let was = card.group.as_ref().map_or_else(none, |key| format!("the group {key}"));
+            let sentence = format!("The pod was first seen with {was}; it now names {now}. That has no effect.");
+            catch.notes.push((card.id.clone(), GROUP_REFERENCE_CHANGED, sentence));
+        }
+    }
+}
+
+/// What a pod says of its group.
+struct Named {
+    /// The dialect and the reference, nothing, or what is wrong.
+    of: Result<Option<(usize, Reference)>, InvalidField>,
+    /// More than one dialect is used.
+    conflict: bool,
+}
+
+impl Named {
+    fn text(&self) -> String {
+        match &self.of {
+            Ok(None) => "no group".to_owned(),
+            Err(error) => error.to_string(),
+            Ok(Some((_, reference))) => {
+                let parts = [&reference.object, &reference.group, &reference.replica, &reference.subset];
+                let parts: Vec<&str> = parts.into_iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+                format!("the group {}", parts.join("/"))
+            }
+        }
+    }
+}
+
+fn complaint(kind: &str, unreadable: &Unreadable) -> String {
+    let name = |part: &Option<String>| part.clone().unwrap_or_default();
+    let metadata = &unreadable.metadata;
+    format!("{kind} {}/{} cannot be read: {}", name(&metadata.namespace), name(&metadata.name), unreadable.error)
+}

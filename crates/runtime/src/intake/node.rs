@@ -1,0 +1,27 @@
+//! A node in the engine's words.
+
+use muster_api::invalid::{FieldPath, InvalidField};
+use muster_api::resources::{Place, list_in_base_units, validate};
+use muster_api::toleration::WrittenTaint;
+use muster_api::wire::Node;
+use muster_engine::model::node::NodeSpec;
+use muster_engine::model::taint::Taint;
+
+use super::class::effect;
+
+/// The node that the engine is told of.
+pub(crate) fn node(node: &Node) -> Result<NodeSpec, InvalidField> {
+    let path = FieldPath::Root("status.allocatable");
+    let allocatable = validate(&node.status.allocatable, Place::Node, &path)?;
+    let taints = WrittenTaint::validate_all(&node.spec.taints, &FieldPath::Root("spec.taints"))?;
+    Ok(NodeSpec {
+        name: node.metadata.name.clone().unwrap_or_default(),
+        labels: node.metadata.labels.clone().unwrap_or_default(),
+        taints: taints
+            .into_iter()
+            .map(|taint| Taint { key: taint.key, value: taint.value, effect: effect(taint.effect) })
+            .collect(),
+        unschedulable: node.spec.unschedulable,
+        allocatable: list_in_base_units(&allocatable, &path)?.into_iter().collect(),
+    })
+}

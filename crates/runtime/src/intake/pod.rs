@@ -1,0 +1,99 @@
+//! A pod in the engine's words.
+//!
+//! A pod that asks for what cannot be honoured, or whose fields make no sense, is told of with a refusal: it takes room
+//! where it is and is never placed.
+
+use std::sync::Arc;
+
+use muster_api::invalid::InvalidField;
+use muster_api::wire::Pod;
+use muster_engine::model::class::ClassSpec;
+use muster_engine::model::pod::{Phase, PodName, PodRefusal, PodSpec, RefusalKind};
+
+use super::card::Stage;
+use super::class::class;
+use super::unsupported::unsupported;
+use crate::clock::millis;
+
+/// Reasons by which a kubelet says that it does not take a pod, before anything of it ran.
+const KUBELET_REFUSALS: [&str; 9] = [
+    "UnexpectedAdmissionError",
+    "TopologyAffinityError",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeUnschedulable",
+    "PodOSNotSupported",
+    "PodOSSelectorNodeLabelDoesNotMatch",
+    "InvalidNodeInfo",
+    "AppArmor",
+];
+
+/// Who the pod is.
+pub(crate) fn pod_name(pod: &Pod) -> PodName {
+    PodName {
+        namespace: pod.metadata.namespace.clone().unwrap_or_default(),
+        name: pod.metadata.name.clone().unwrap_or_default(),
+        uid: pod.metadata.uid.clone().unwrap_or_default(),
+    }
+}
+
+/// How far the pod has come, for the engine.
+pub(crate) fn phase(pod: &Pod) -> Phase {
+    match pod.status.phase.as_str() {
+        "Running" => Phase::Running,
+        "Succeeded" => Phase::Succeeded,
+        "Failed" if refused_by_kubelet(pod) => Phase::Refused,
+        "Failed" => Phase::Failed,
+        _ => Phase::Pending,
+    }
+}
+
+fn refused_by_kubelet(pod: &Pod) -> bool {
+    let reason = pod.status.reason.as_str();
+    reason.starts_with("OutOf") || KUBELET_REFUSALS.contains(&reason)
+}
+
+/// How far the pod has come, for counters.
+pub(crate) fn stage(pod: &Pod) -> Stage {
+    match phase(pod) {
+        Phase::Succeeded => Stage::Succeeded,
+        Phase::Failed | Phase::Refused => Stage::Failed,
+        Phase::Running => Stage::Running,
+        Phase::Pending if pod.spec.node_name.is_empty() => Stage::Waiting,
+        Phase::Pending => Stage::Bound,
+    }
+}
+
+/// The pod that the engine is told of; its membership is the caller's to add.
+pub(crate) fn pod(pod: &Pod, id: Arc<PodName>, ours: bool) -> PodSpec {
+    let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let (class, flaw) = match class(pod) {
+        Ok(class) => (class, None),
+        Err(error) => (ClassSpec::default(), Some(error)),
+    };
+    let invalid = flaw.map(|error| refusal(RefusalKind::Invalid, error));
+    let refused = invalid.or_else(|| unsupported(pod).map(|error| refusal(RefusalKind::Unsupported, error)));
+    let owners = pod.metadata.owner_references.iter().flatten();
+    PodSpec {
+        id,
+        class: Arc::new(class),
+        priority: pod.spec.priority.unwrap_or(0),
+        membership: None,
+        ours,
+        gated: !pod.spec.scheduling_gates.is_empty(),
+        created_ms: pod.metadata.creation_timestamp.as_ref().map_or(0, |time| millis(time.0)),
+        node: some(&pod.spec.node_name),
+        nominated: some(&pod.status.nominated_node_name),
+        phase: phase(pod),
+        terminating: pod.metadata.deletion_timestamp.is_some(),
+        controlled: owners.clone().any(|owner| owner.controller == Some(true)),
+        refused: refused.filter(|_| ours),
+    }
+}
+
+/// A refusal in the engine's form.
+pub(crate) fn refusal(kind: RefusalKind, error: InvalidField) -> Arc<PodRefusal> {
+    // The value stands there as JSON; a text is shown without its quotes, the sentence has its own.
+    let value = serde_json::from_str::<String>(&error.value).unwrap_or(error.value);
+    Arc::new(PodRefusal { kind, field: error.field, value, reason: error.reason })
+}

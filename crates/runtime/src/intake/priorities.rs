@@ -1,0 +1,75 @@
+//! Priority classes, and what a group's own priority is by them.
+//!
+//! A number that no class backs is never believed.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use muster_engine::model::group::{GroupPriority, PreemptionPolicy};
+
+use crate::dialect::{Draft, Flaw, FlawKind, Mismatch};
+
+/// The classes of the cluster.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Priorities {
+    classes: BTreeMap<String, Class>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Class {
+    value: i32,
+    is_default: bool,
+    never_preempts: bool,
+}
+
+impl Priorities {
+    /// A class is there, new or changed; says whether that changes anything.
+    pub(crate) fn seen(&mut self, class: &PriorityClass) -> bool {
+        let name = class.metadata.name.clone().unwrap_or_default();
+        let card = Class {
+            value: class.value.unwrap_or(0),
+            is_default: class.global_default == Some(true),
+            never_preempts: class.preemption_policy.as_deref() == Some("Never"),
+        };
+        self.classes.insert(name, card) != Some(card)
+    }
+
+    /// A class is gone; says whether it was there.
+    pub(crate) fn gone(&mut self, name: &str) -> bool {
+        self.classes.remove(name).is_some()
+    }
+
+    /// The names of all classes.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
+        self.classes.keys()
+    }
+
+    /// Where the priority of a group comes from, and whether it may preempt.
+    pub(crate) fn of(&self, draft: &Draft, own_priorities: bool) -> Result<(GroupPriority, PreemptionPolicy), Flaw> {
+        let field = &draft.priority;
+        let class = match &field.class {
+            Some(name) => Some(self.classes.get(name).ok_or_else(|| no_such_class(name))?),
+            // Of several defaults the server takes the lowest.
+            None => self.classes.values().filter(|class| class.is_default).min_by_key(|class| class.value),
+        };
+        let value = class.map_or(0, |class| class.value);
+        if field.mismatch == Mismatch::Refused && field.number.is_some_and(|number| number != value) {
+            let message = format!("spec.priority: {}: the class gives {value}", field.number.unwrap_or(0));
+            return Err(Flaw { kind: FlawKind::Invalid, message });
+        }
+        let priority = match (&field.class, own_priorities) {
+            (None, _) if field.shared_without_class => GroupPriority::SharedByMembers,
+            (_, true) => GroupPriority::Own(value),
+            (_, false) => GroupPriority::LowestMember,
+        };
+        let of_class = class.filter(|class| class.never_preempts).map(|_| PreemptionPolicy::Never);
+        Ok((priority, draft.preemption_policy.or(of_class).unwrap_or_default()))
+    }
+}
+
+fn no_such_class(name: &str) -> Flaw {
+    Flaw {
+        kind: FlawKind::Invalid,
+        message: format!("spec.priorityClassName: {name:?}: there is no such PriorityClass"),
+    }
+}

@@ -1,0 +1,159 @@
+//! Objects as they come from a watch: guarded, so that one that cannot be read does not stop the rest.
+//!
+//! `Guarded` holds a typed object or what is wrong with it; `RawObject` holds the text, for kinds that a dialect reads.
+//! Both keep the metadata that a watch needs.
+
+use std::borrow::Cow;
+use std::fmt::Debug;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use kube::core::{ApiResource, DynamicResourceScope};
+use muster_api::wire::Pod;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+/// An object, or what is wrong with it.
+#[derive(Clone, Debug)]
+pub(crate) struct Guarded<K>(pub(crate) Result<K, Unreadable>);
+
+/// An object that cannot be read.
+#[derive(Clone, Debug)]
+pub(crate) struct Unreadable {
+    /// Who it is.
+    pub(crate) metadata: Box<ObjectMeta>,
+    /// What is wrong with it.
+    pub(crate) error: String,
+}
+
+/// An object as text.
+#[derive(Clone, Debug)]
+pub(crate) struct RawObject {
+    /// Who it is.
+    pub(crate) metadata: ObjectMeta,
+    /// The whole of it as JSON.
+    pub(crate) text: Box<RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(default)]
+#[derive(Default)]
+struct OnlyMetadata {
+    metadata: ObjectMeta,
+}
+
+/// The metadata of an object's text; empty if there is none to be read.
+pub(crate) fn metadata_of(text: &str) -> ObjectMeta {
+    serde_json::from_str::<OnlyMetadata>(text).unwrap_or_default().metadata
+}
+
+/// The value of a pod's annotation.
+pub(crate) fn annotation<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
+    pod.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        Ok(Self(
+            serde_json::from_str(text.get())
+                .map_err(|error| Unreadable { metadata: Box::new(metadata_of(text.get())), error: error.to_string() }),
+        ))
+    }
+}
+
+impl<'de> Deserialize<'de> for RawObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        Ok(Self { metadata: metadata_of(text.get()), text })
+    }
+}
+
+impl<K: Resource> Resource for Guarded<K> {
+    type DynamicType = K::DynamicType;
+    type Scope = K::Scope;
+
+    fn kind(kind: &K::DynamicType) -> Cow<'_, str> {
+        K::kind(kind)
+    }
+
+    fn group(kind: &K::DynamicType) -> Cow<'_, str> {
+        K::group(kind)
+    }
+
+    fn version(kind: &K::DynamicType) -> Cow<'_, str> {
+        K::version(kind)
+    }
+
+    fn plural(kind: &K::DynamicType) -> Cow<'_, str> {
+        K::plural(kind)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        self.0.as_ref().map_or_else(|unreadable| &*unreadable.metadata, K::meta)
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        self.0.as_mut().map_or_else(|unreadable| &mut *unreadable.metadata, K::meta_mut)
+    }
+}
+
+impl Resource for RawObject {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn kind(kind: &ApiResource) -> Cow<'_, str> {
+        kind.kind.as_str().into()
+    }
+
+    fn group(kind: &ApiResource) -> Cow<'_, str> {
+        kind.group.as_str().into()
+    }
+
+    fn version(kind: &ApiResource) -> Cow<'_, str> {
+        kind.version.as_str().into()
+    }
+
+    fn plural(kind: &ApiResource) -> Cow<'_, str> {
+        kind.plural.as_str().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::{ObjectList, WatchEvent};
+    use muster_api::wire::Node;
+
+    const BAD: &str = r#"{"metadata":{"name":"bad","resourceVersion":"7"},"spec":{"unschedulable":"maybe"}}"#;
+
+    #[test]
+    fn one_bad_object_does_not_spoil_a_list_or_a_watch() {
+        let list = format!(
+            r#"{{"kind":"NodeList","apiVersion":"v1","metadata":{{}},"items":[{BAD},{{"metadata":{{"name":"good"}}}}]}}"#
+        );
+        let list: ObjectList<Guarded<Node>> = serde_json::from_str(&list).unwrap();
+        let unreadable = list.items[0].0.as_ref().unwrap_err();
+        assert_eq!(unreadable.metadata.name.as_deref(), Some("bad"));
+        assert!(unreadable.error.contains("maybe"), "{}", unreadable.error);
+        assert!(list.items[1].0.is_ok());
+        let event = format!(r#"{{"type":"MODIFIED","object":{BAD}}}"#);
+        let event: WatchEvent<Guarded<Node>> = serde_json::from_str(&event).unwrap();
+        let WatchEvent::Modified(node) = event else { panic!("{event:?}") };
+        assert_eq!(node.meta().resource_version.as_deref(), Some("7"));
+    }
+
+    #[test]
+    fn metadata_that_cannot_be_read_is_empty() {
+        assert_eq!(metadata_of(r#"{"metadata":{"name":7}}"#), ObjectMeta::default());
+    }
+}

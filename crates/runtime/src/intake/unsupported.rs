@@ -1,0 +1,48 @@
+//! What a pod may ask for that cannot be honoured yet: found, so that it is refused and never ignored.
+
+use muster_api::invalid::{FieldPath, InvalidField};
+use muster_api::wire::Pod;
+use muster_api::wire::volume::Volume;
+
+/// The first thing that the pod asks for and that is not supported yet.
+pub(crate) fn unsupported(pod: &Pod) -> Option<InvalidField> {
+    let spec = &pod.spec;
+    let not_yet = |field: &str, value: &str| Some(FieldPath::Root(field).invalid(value, ""));
+    if let Some(affinity) = &spec.affinity {
+        for (name, rules) in [("podAffinity", &affinity.pod_affinity), ("podAntiAffinity", &affinity.pod_anti_affinity)]
+        {
+            let Some(rules) = rules else { continue };
+            let keys = rules.required.iter().chain(rules.preferred.iter().map(|one| &one.pod_affinity_term));
+            if let Some(term) = keys.clone().next() {
+                return not_yet(&format!("spec.affinity.{name}"), &term.topology_key);
+            }
+        }
+    }
+    if let Some(constraint) = spec.topology_spread_constraints.first() {
+        return not_yet("spec.topologySpreadConstraints[0].topologyKey", &constraint.topology_key);
+    }
+    for (index, volume) in spec.volumes.iter().enumerate() {
+        if let Some(source) = volume_source(volume) {
+            let path = FieldPath::Root("spec.volumes");
+            return not_yet(&path.index(index).child(source).to_string(), &volume.name);
+        }
+    }
+    let claim = spec.resource_claims.first()?;
+    not_yet("spec.resourceClaims[0].name", &claim.name)
+}
+
+/// The source of a volume that has a say in where the pod may run.
+fn volume_source(volume: &Volume) -> Option<&'static str> {
+    let sources = [
+        ("persistentVolumeClaim", volume.persistent_volume_claim.is_some()),
+        ("ephemeral", volume.ephemeral.is_some()),
+        ("csi", volume.csi.is_some()),
+        ("awsElasticBlockStore", volume.aws_elastic_block_store.is_some()),
+        ("azureDisk", volume.azure_disk.is_some()),
+        ("cinder", volume.cinder.is_some()),
+        ("gcePersistentDisk", volume.gce_persistent_disk.is_some()),
+        ("iscsi", volume.iscsi.is_some()),
+        ("rbd", volume.rbd.is_some()),
+    ];
+    sources.into_iter().find(|(_, there)| *there).map(|(name, _)| name)
+}

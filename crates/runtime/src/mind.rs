@@ -1,0 +1,179 @@
+//! The mind's loop: letters in, decisions out, on one thread.
+//!
+//! It owns the engine, the books and the scribe, so nothing needs a lock. A turn takes in all letters that have come,
+//! decides until nothing is left to decide, and sends what is due. Nothing is decided before every watch has delivered
+//! a whole list.
+
+use std::time::Duration;
+
+use muster_engine::{Command, Engine, Observation};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep_until};
+
+use crate::clock::Clock;
+use crate::hands::{Errand, Hands, Outcome, WriteOutcome};
+use crate::intake::{Catch, Intake, News};
+use crate::scribe::Scribe;
+
+/// What comes to the mind.
+#[derive(Debug)]
+pub(crate) enum Letter {
+    /// News of the API.
+    News(Box<News>),
+    /// An errand came to its end.
+    Outcome(Box<Outcome>),
+    /// No more decisions; answer when nothing is on its way any more.
+    Stop(oneshot::Sender<()>),
+}
+
+/// How many letters are taken before it is time to decide.
+const LETTERS_PER_TURN: usize = 4096;
+/// How many decisions are taken before it is time to read letters.
+const DECISIONS_PER_TURN: usize = 256;
+/// The loop turns at least this often, so that others see that it lives.
+const TURN_MAX: Duration = Duration::from_secs(5);
+
+/// The mind.
+pub(crate) struct Mind {
+    pub(crate) engine: Engine,
+    pub(crate) intake: Intake,
+    pub(crate) scribe: Scribe,
+    pub(crate) hands: Hands,
+    pub(crate) clock: Clock,
+    pub(crate) check_invariants: bool,
+}
+
+impl Mind {
+    /// Thinks until it is told to stop or nobody writes any more.
+    pub(crate) async fn think(mut self, mut inbox: mpsc::Receiver<Letter>) {
+        let mut stop: Option<oneshot::Sender<()>> = None;
+        loop {
+            let until = self.wake_at(stop.is_some());
+            let letter = tokio::select! {
+                biased;
+                letter = inbox.recv() => match letter {
+                    Some(letter) => Some(letter),
+                    None => return,
+                },
+                () = sleep_until(until) => None,
+            };
+            if let Some(letter) = letter {
+                self.read(letter, &mut stop);
+            }
+            for _ in 1..LETTERS_PER_TURN {
+                match inbox.try_recv() {
+                    Ok(letter) => self.read(letter, &mut stop),
+                    Err(_) => break,
+                }
+            }
+            if stop.is_none() {
+                self.decide();
+            }
+            self.scribe.groups_changed(&mut self.intake);
+            for errand in self.scribe.take_due(&mut self.intake) {
+                self.hands.send(errand);
+            }
+            if self.hands.load() == (0, 0)
+                && let Some(stop) = stop.take()
+            {
+                let _ = stop.send(());
+                return;
+            }
+        }
+    }
+
+    fn wake_at(&self, stopping: bool) -> Instant {
+        let engine = self.engine.next_wakeup().filter(|_| !stopping && self.intake.is_synced());
+        let due = engine.into_iter().chain(self.scribe.next_due()).min();
+        let latest = Instant::now() + TURN_MAX;
+        due.map_or(latest, |due_ms| self.clock.instant_of(due_ms).min(latest))
+    }
+
+    fn read(&mut self, letter: Letter, stop: &mut Option<oneshot::Sender<()>>) {
+        match letter {
+            Letter::News(news) => {
+                let catch = self.intake.take(*news);
+                self.take(catch);
+            }
+            Letter::Outcome(outcome) => self.outcome(*outcome),
+            Letter::Stop(answer) => *stop = Some(answer),
+        }
+    }
+
+    fn take(&mut self, catch: Catch) {
+        for pod in catch.settled {
+            self.scribe.settled(&pod);
+        }
+        for observation in catch.observations {
+            self.observe(observation);
+        }
+        for (pod, reason, note) in catch.notes {
+            self.scribe.note(&pod, reason, note);
+        }
+        for complaint in catch.complaints {
+            tracing::warn!(complaint, "an object cannot be used");
+        }
+    }
+
+    fn observe(&mut self, observation: Observation) {
+        if let Err(refusal) = self.engine.observe(self.clock.now_ms(), observation) {
+            tracing::warn!(%refusal, "an observation was not taken in whole");
+        }
+        self.check();
+    }
+
+    fn outcome(&mut self, outcome: Outcome) {
+        self.hands.back(&outcome);
+        self.scribe.done(&outcome);
+        match outcome {
+            Outcome::Bind { pod, node, outcome } => self.observe(Observation::BindDone { pod, node, outcome }),
+            Outcome::TakeBack { pod, outcome } => self.observe(Observation::TakeBackDone { pod, outcome }),
+            Outcome::GroupStatus { object, outcome: WriteOutcome::Written(Some(text)) } => {
+                for observation in self.intake.group_text(object.dialect, &text) {
+                    self.observe(observation);
+                }
+            }
+            Outcome::PodStatus { .. } | Outcome::GroupStatus { .. } | Outcome::Event { .. } => {}
+        }
+    }
+
+    fn decide(&mut self) {
+        if !self.intake.is_synced() {
+            return;
+        }
+        for _ in 0..DECISIONS_PER_TURN {
+            let now_ms = self.clock.now_ms();
+            if self.engine.next_wakeup().is_none_or(|due_ms| due_ms > now_ms) {
+                return;
+            }
+            for command in self.engine.decide(now_ms) {
+                self.carry_out(command);
+            }
+            self.check();
+        }
+    }
+
+    fn carry_out(&mut self, command: Command) {
+        match command {
+            Command::Bind { pod, node } => {
+                tracing::info!(%pod, %node, "bind");
+                self.hands.send(Errand::Bind { pod, node });
+            }
+            Command::TakeBack { pod } => {
+                tracing::info!(%pod, "take back");
+                self.hands.send(Errand::TakeBack { pod });
+            }
+            Command::ClearNomination { pod } => self.scribe.clear_nomination(&pod, &self.intake),
+            Command::Report(report) => {
+                tracing::info!(subject = ?report.subject, text = %report.diagnosis, "report");
+                self.scribe.report(*report, &mut self.intake);
+            }
+        }
+    }
+
+    fn check(&self) {
+        if self.check_invariants {
+            muster_engine::invariants::check(&self.engine).expect("the engine's invariants hold");
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! What is said of groups: conditions and counters in the status of their objects.
+//!
+//! The engine's reports change an instance's conditions at once; counters are counted from the cards when the status is
+//! written. A new condition is written soon, counters alone at most once a second, and only what differs from what the
+//! object shows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use muster_api::keys::conditions::{COMPLETED, DEGRADED, POD_GROUP_SCHEDULED, PODS_NOT_MATCHING_PRIORITY, STARTED};
+use muster_api::keys::group_reasons::{INVALID, SCHEDULED, UNSUPPORTED, WAITING_FOR_MEMBERS};
+use muster_api::wire::condition::Condition;
+use muster_engine::Diagnosis;
+use muster_engine::diagnosis::Shortfall;
+use muster_engine::model::group::{GroupPriority, GroupSpec, Policy, subset_of};
+
+use super::pause::pause_ms;
+use crate::dialect::{Conditions, Counts, Flaw, FlawKind, GroupObject, InstanceStatus, ObjectStatus};
+use crate::hands::WriteOutcome;
+use crate::intake::Intake;
+use crate::intake::card::{Card, Stage};
+use crate::intake::groups::ObjectKey;
+use crate::intake::instance::Instance;
+
+/// How long news gathers before it is written.
+const GATHER_MS: u64 = 100;
+/// How often counters are written at most.
+const COUNTERS_MS: u64 = 1_000;
+/// How long a group without any pod is left alone before that is told.
+const EMPTY_TOLD_MS: u64 = 5_000;
+
+/// Which objects are to be written, and when.
+#[derive(Debug, Default)]
+pub(crate) struct GroupNotes {
+    due: BTreeMap<ObjectKey, u64>,
+    in_flight: BTreeSet<ObjectKey>,
+    written_ms: BTreeMap<ObjectKey, u64>,
+    failures: BTreeMap<ObjectKey, u32>,
+}
+
+impl GroupNotes {
+    /// Something is new about an object: its conditions, or only its counters.
+    pub(crate) fn touch(&mut self, key: &ObjectKey, conditions: bool, now_ms: u64) {
+        let written_ms = self.written_ms.get(key).copied().filter(|_| !conditions);
+        let due_ms = (now_ms + GATHER_MS).max(written_ms.map_or(0, |written| written + COUNTERS_MS));
+        let due = self.due.entry(key.clone()).or_insert(due_ms);
+        *due = (*due).min(due_ms);
+    }
+
+    /// When something is due next.
+    pub(crate) fn next_due(&self) -> Option<u64> {
+        self.due.iter().filter(|(key, _)| !self.in_flight.contains(*key)).map(|(_, due_ms)| *due_ms).min()
+    }
+
+    /// The objects that are due.
+    pub(crate) fn take_due(&mut self, now_ms: u64) -> Vec<ObjectKey> {
+        let due = self.due.iter().filter(|(key, due_ms)| **due_ms <= now_ms && !self.in_flight.contains(*key));
+        let keys: Vec<ObjectKey> = due.map(|(key, _)| key.clone()).collect();
+        for key in &keys {
+            self.due.remove(key);
+        }
+        keys
+    }
+
+    /// A write is on its way.
+    pub(crate) fn sent(&mut self, key: &ObjectKey, now_ms: u64) {
+        self.in_flight.insert(key.clone());
+        self.written_ms.insert(key.clone(), now_ms);
+    }
+
+    /// A write came to its end.
+    pub(crate) fn done(&mut self, key: &ObjectKey, outcome: &WriteOutcome, now_ms: u64) {
+        self.in_flight.remove(key);
+        match outcome {
+            WriteOutcome::Written(_) => {
+                self.failures.remove(key);
+            }
+            WriteOutcome::Gone => self.forget(key),
+            WriteOutcome::Conflict | WriteOutcome::Later { .. } | WriteOutcome::Refused(_) => {
+                let failures = self.failures.entry(key.clone()).or_insert(0);
+                *failures += 1;
+                self.due.insert(key.clone(), now_ms + pause_ms(*failures));
+            }
+        }
+    }
+
+    fn forget(&mut self, key: &ObjectKey) {
+        self.due.remove(key);
+        self.written_ms.remove(key);
+        self.failures.remove(key);
+    }
+}
+
+/// Enters what the engine says of a group into its conditions.
+pub(crate) fn report(instance: &mut Instance, diagnosis: &Diagnosis, generation: i64, now: Timestamp) {
+    let mut conditions = Conditions::from(&instance.conditions, now, generation);
+    let text = diagnosis.to_string();
+    match diagnosis {
+        Diagnosis::Scheduled { minimum, .. } => {
+            conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
+            if *minimum > 0 {
+                conditions.set_started(*minimum);
+            }
+            conditions.unset(DEGRADED, SCHEDULED, &text);
+        }
+        Diagnosis::Healthy { .. } => {
+            conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
+            conditions.unset(DEGRADED, "Healthy", &text);
+        }
+        Diagnosis::Degraded { .. } => conditions.set(DEGRADED, true, "BelowMinimum", &text),
+        Diagnosis::BindFailed { .. } => {}
+        Diagnosis::Waiting(_)
+        | Diagnosis::PodUnschedulable { .. }
+        | Diagnosis::GroupUnschedulable(_)
+        | Diagnosis::TimedOut { .. } => {
+            let reason = diagnosis.group_reason();
+            conditions.set(POD_GROUP_SCHEDULED, reason == SCHEDULED, reason, &text);
+            if matches!(diagnosis, Diagnosis::GroupUnschedulable(Shortfall { started: false, .. })) {
+                conditions.unset(STARTED, "StartsAnew", "Nothing is left of the earlier start.");
+            }
+        }
+    }
+    instance.conditions = conditions.into_list();
+}
+
+/// The status that an object is to show. Brings the conditions of its groups up to date by what can be counted.
+pub(crate) fn status(intake: &mut Intake, key: &ObjectKey, now_ms: u64, now: Timestamp) -> Option<ObjectStatus> {
+    let object = intake.groups.object(key)?.clone();
+    let groups: Vec<_> = intake.groups.instances_of(key).cloned().collect();
+    let mut instances = Vec::new();
+    for group in groups {
+        let Some(instance) = intake.groups.instance(&group) else { continue };
+        let shown = instance_status(intake, instance, &object, now_ms, now);
+        if let Some(instance) = intake.groups.instance_mut(&group) {
+            instance.conditions.clone_from(&shown.conditions);
+        }
+        instances.push(shown);
+    }
+    let conditions = if object.is_group { Vec::new() } else { overall(&object, &instances, now_ms, now) };
+    Some(ObjectStatus { observed_generation: object.generation, conditions, instances })
+}
+
+fn instance_status(
+    intake: &Intake,
+    instance: &Instance,
+    object: &GroupObject,
+    now_ms: u64,
+    now: Timestamp,
+) -> InstanceStatus {
+    let policy = instance.sent.as_ref().map(|spec| &spec.policy);
+    let rules = instance.sent.as_ref().map(GroupSpec::rules).unwrap_or_default();
+    let cards: Vec<(&str, &Card)> =
+        instance.members.iter().filter_map(|uid| Some((&**uid, intake.card(uid)?))).collect();
+    let mut subsets: Vec<(String, Counts)> = rules.iter().map(|rule| (rule.name.clone(), Counts::default())).collect();
+    let mut counts = Counts::default();
+    for (uid, card) in &cards {
+        count(&mut counts, instance, uid, card);
+        if let Some(index) = subset_of(&rules, &card.subset) {
+            count(&mut subsets[index].1, instance, uid, card);
+        }
+    }
+    let mut conditions = Conditions::from(&instance.conditions, now, object.generation);
+    if let Some(flaw) = &instance.flaw {
+        set_flaw(&mut conditions, flaw);
+    } else {
+        let basic = matches!(policy, Some(Policy::Basic { .. }));
+        derive(&mut conditions, instance, object, &counts, basic, now_ms);
+    }
+    set_mismatch(&mut conditions, instance, &cards);
+    set_completed(&mut conditions, &counts);
+    if !cards.iter().any(|(_, card)| holds_place(card)) {
+        conditions.unset(STARTED, "NothingLeft", "None of its pods is left on a node.");
+    }
+    InstanceStatus {
+        group: instance.group.clone(),
+        replica: instance.replica.clone(),
+        minimum: rules.iter().fold(0, |sum: u32, rule| sum.saturating_add(rule.min_member)),
+        policy: match policy {
+            Some(Policy::Gang { .. }) => "Gang",
+            Some(Policy::Basic { .. }) => "Basic",
+            Some(Policy::Subsets(_)) => "Subsets",
+            None => "",
+        },
+        counts,
+        subsets,
+        conditions: conditions.into_list(),
+    }
+}
+
+fn count(counts: &mut Counts, instance: &Instance, uid: &str, card: &Card) {
+    counts.total += 1;
+    counts.scheduled += i64::from(matches!(card.stage, Stage::Bound | Stage::Running | Stage::Succeeded));
+    counts.running += i64::from(card.stage == Stage::Running);
+    counts.succeeded += i64::from(card.stage == Stage::Succeeded);
+    counts.failed += i64::from(card.stage == Stage::Failed);
+    let waits = card.waits();
+    counts.would_fit += i64::from(waits && instance.would_fit.contains(uid));
+    counts.no_room += i64::from(waits && instance.no_room.contains(uid));
+}
+
+fn holds_place(card: &Card) -> bool {
+    match card.stage {
+        Stage::Bound | Stage::Running => !card.terminating,
+        Stage::Succeeded => true,
+        Stage::Waiting | Stage::Failed => false,
+    }
+}
+
+fn set_flaw(conditions: &mut Conditions, flaw: &Flaw) {
+    let reason = match flaw.kind {
+        FlawKind::Invalid => INVALID,
+        FlawKind::Unsupported => UNSUPPORTED,
+    };
+    conditions.set(POD_GROUP_SCHEDULED, false, reason, &flaw.message);
+}
+
+/// What follows from the counters where the engine has nothing to say.
+fn derive(
+    conditions: &mut Conditions,
+    instance: &Instance,
+    object: &GroupObject,
+    counts: &Counts,
+    basic: bool,
+    now_ms: u64,
+) {
+    let told = instance.told.as_ref();
+    if basic && counts.scheduled > 0 {
+        let text = match told {
+            Some(diagnosis @ (Diagnosis::GroupUnschedulable(_) | Diagnosis::Waiting(_))) => diagnosis.to_string(),
+            _ => format!("{} pods are bound.", counts.scheduled),
+        };
+        // A basic group has its place as soon as one of its pods has.
+        conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
+    }
+    let flawed =
+        conditions.get(POD_GROUP_SCHEDULED).is_some_and(|one| one.reason == INVALID || one.reason == UNSUPPORTED);
+    let silent = conditions.get(POD_GROUP_SCHEDULED).is_none() || (flawed && told.is_none());
+    let minimum = instance.sent.as_ref().map_or(0, |spec| spec.rules().iter().map(|rule| rule.min_member).sum::<u32>());
+    if silent && counts.total == 0 && now_ms >= object.created_ms + EMPTY_TOLD_MS {
+        let text = format!("Waiting for members: 0 of {minimum} are there.");
+        conditions.set(POD_GROUP_SCHEDULED, false, WAITING_FOR_MEMBERS, &text);
+    }
+}
+
+fn set_mismatch(conditions: &mut Conditions, instance: &Instance, cards: &[(&str, &Card)]) {
+    let Some(GroupPriority::Own(own)) = instance.sent.as_ref().map(|spec| spec.priority) else {
+        return conditions.unset(PODS_NOT_MATCHING_PRIORITY, "Matching", "The members' priorities count.");
+    };
+    let differing: Vec<&&Card> = cards.iter().map(|(_, card)| card).filter(|card| card.priority != own).collect();
+    match differing.first() {
+        None => conditions.unset(PODS_NOT_MATCHING_PRIORITY, "Matching", "All pods have the group's priority."),
+        Some(card) => {
+            let text = format!(
+                "{} pods have another priority than the group's {own}, which counts; pod {} has {}.",
+                differing.len(),
+                card.id,
+                card.priority
+            );
+            conditions.set(PODS_NOT_MATCHING_PRIORITY, true, "PriorityDiffers", &text);
+        }
+    }
+}
+
+fn set_completed(conditions: &mut Conditions, counts: &Counts) {
+    if counts.total > 0 && counts.succeeded + counts.failed == counts.total {
+        let text = format!("All pods have finished: {} well, {} badly.", counts.succeeded, counts.failed);
+        conditions.set(COMPLETED, true, "PodsFinished", &text);
+    } else {
+        conditions.unset(COMPLETED, "PodsLeft", "There are pods that have not finished.");
+    }
+}
+
+/// The conditions of an object that defines several groups.
+fn overall(object: &GroupObject, instances: &[InstanceStatus], now_ms: u64, now: Timestamp) -> Vec<Condition> {
+    let mut conditions = Conditions::from(&object.shown.conditions, now, object.generation);
+    let scheduled = |one: &InstanceStatus| Condition::find(&one.conditions, POD_GROUP_SCHEDULED).cloned();
+    let worst = instances.iter().find(|one| !scheduled(one).is_some_and(|condition| condition.is_true()));
+    if let Err(flaw) = &object.groups {
+        set_flaw(&mut conditions, flaw);
+    } else if instances.is_empty() {
+        if now_ms >= object.created_ms + EMPTY_TOLD_MS {
+            let text = "Waiting for members: no pod names a group of this object.";
+            conditions.set(POD_GROUP_SCHEDULED, false, WAITING_FOR_MEMBERS, text);
+        }
+    } else if let Some(worst) = worst {
+        let name =
+            if worst.replica.is_empty() { worst.group.clone() } else { format!("{}[{}]", worst.group, worst.replica) };
+        if let Some(condition) = scheduled(worst) {
+            let text = format!("{name}: {}", condition.message);
+            conditions.set(POD_GROUP_SCHEDULED, false, &condition.reason, &text);
+        }
+    } else {
+        let text = format!("All groups have their place: {}.", instances.len());
+        conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
+    }
+    conditions.into_list()
+}

@@ -1,0 +1,176 @@
+//! What is said of pods: the `PodScheduled` condition and the nomination, in one patch.
+//!
+//! A new reason is written at once. New words for the same reason are written now and then, since the words of a large
+//! group change with everything that happens in the cluster. What the API shows already is not written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use muster_api::keys::conditions::POD_SCHEDULED;
+use muster_engine::model::pod::PodName;
+use serde_json::{Value, json};
+
+use super::pause::pause_ms;
+use crate::hands::{Errand, WriteOutcome};
+use crate::intake::Intake;
+use crate::intake::card::{Card, Said};
+
+/// How long words stand before other words for the same reason take their place.
+const SAME_REASON_MS: u64 = 30_000;
+
+/// What is to be said of pods.
+#[derive(Debug, Default)]
+pub(crate) struct PodNotes {
+    notes: BTreeMap<Arc<str>, Note>,
+    due: BTreeSet<(u64, Arc<str>)>,
+}
+
+#[derive(Debug)]
+struct Note {
+    pod: Arc<PodName>,
+    want: Option<Said>,
+    clear_nomination: bool,
+    written: Option<Said>,
+    written_ms: u64,
+    /// What is on its way.
+    sent: Option<Said>,
+    in_flight: bool,
+    due_ms: Option<u64>,
+    failures: u32,
+}
+
+impl PodNotes {
+    /// The pod's condition is to say this. Gives whether the reason is a new one.
+    pub(crate) fn say(&mut self, pod: &Arc<PodName>, said: Said, shown: Option<&Said>, now_ms: u64) -> bool {
+        let note = self.note(pod, shown);
+        let new_reason = note.want.as_ref().or(note.written.as_ref()).is_none_or(|old| old.reason != said.reason);
+        let written_reason = note.written.as_ref().is_some_and(|old| old.reason == said.reason);
+        note.want = Some(said);
+        let due_ms = if written_reason { now_ms.max(note.written_ms + SAME_REASON_MS) } else { now_ms };
+        self.set_due(&pod.uid, due_ms);
+        new_reason
+    }
+
+    /// The pod's nomination is to go.
+    pub(crate) fn clear_nomination(&mut self, pod: &Arc<PodName>, shown: Option<&Said>, now_ms: u64) {
+        self.note(pod, shown).clear_nomination = true;
+        self.set_due(&pod.uid, now_ms);
+    }
+
+    /// Nothing is to be said of the pod any more.
+    pub(crate) fn forget(&mut self, uid: &str) {
+        if let Some((key, note)) = self.notes.remove_entry(uid)
+            && let Some(due_ms) = note.due_ms
+        {
+            self.due.remove(&(due_ms, key));
+        }
+    }
+
+    /// When something is due next.
+    pub(crate) fn next_due(&self) -> Option<u64> {
+        self.due.first().map(|(due_ms, _)| *due_ms)
+    }
+
+    /// What is due.
+    pub(crate) fn take_due(&mut self, now_ms: u64, now: Timestamp, intake: &Intake) -> Vec<Errand> {
+        let mut errands = Vec::new();
+        while let Some((due_ms, uid)) = self.due.first().cloned().filter(|(due_ms, _)| *due_ms <= now_ms) {
+            self.due.remove(&(due_ms, uid.clone()));
+            let Some(note) = self.notes.get_mut(&uid) else { continue };
+            note.due_ms = None;
+            if note.in_flight {
+                // It is looked at again when the write that is on its way comes back.
+                continue;
+            }
+            let said = note.want.clone().filter(|want| note.written.as_ref() != Some(want));
+            let said = said.filter(|_| intake.card(&uid).is_some_and(Card::waits));
+            if said.is_none() && !note.clear_nomination {
+                continue;
+            }
+            note.in_flight = true;
+            note.sent.clone_from(&said);
+            let patch = patch(&note.pod, said.as_ref(), note.clear_nomination, now);
+            errands.push(Errand::PodStatus { pod: note.pod.clone(), patch });
+        }
+        errands
+    }
+
+    /// A write came to its end.
+    pub(crate) fn done(&mut self, pod: &Arc<PodName>, outcome: &WriteOutcome, now_ms: u64) {
+        let Some(note) = self.notes.get_mut(pod.uid.as_str()) else { return };
+        note.in_flight = false;
+        match outcome {
+            WriteOutcome::Written(_) => {
+                note.clear_nomination = false;
+                note.failures = 0;
+                if let Some(sent) = note.sent.take() {
+                    note.written = Some(sent);
+                    note.written_ms = now_ms;
+                }
+                // Other words may have been wanted meanwhile.
+                if let Some(want) = note.want.clone().filter(|want| note.written.as_ref() != Some(want)) {
+                    let pod = note.pod.clone();
+                    self.say(&pod, want, None, now_ms);
+                }
+            }
+            WriteOutcome::Gone => self.forget(&pod.uid),
+            WriteOutcome::Conflict | WriteOutcome::Later { .. } | WriteOutcome::Refused(_) => {
+                note.failures += 1;
+                let after_ms = match outcome {
+                    WriteOutcome::Later { after: Some(after), .. } => millis(*after),
+                    _ => 0,
+                };
+                let due_ms = now_ms + pause_ms(note.failures).max(after_ms);
+                self.set_due(&pod.uid, due_ms);
+            }
+        }
+    }
+
+    fn note(&mut self, pod: &Arc<PodName>, shown: Option<&Said>) -> &mut Note {
+        self.notes.entry(pod.uid.as_str().into()).or_insert_with(|| Note {
+            pod: pod.clone(),
+            want: None,
+            clear_nomination: false,
+            written: shown.cloned(),
+            written_ms: 0,
+            sent: None,
+            in_flight: false,
+            due_ms: None,
+            failures: 0,
+        })
+    }
+
+    fn set_due(&mut self, uid: &str, due_ms: u64) {
+        let Some((key, _)) = self.notes.get_key_value(uid) else { return };
+        let key = key.clone();
+        let Some(note) = self.notes.get_mut(uid) else { return };
+        if note.due_ms.is_some_and(|old| old <= due_ms) {
+            return;
+        }
+        if let Some(old) = note.due_ms.replace(due_ms) {
+            self.due.remove(&(old, key.clone()));
+        }
+        self.due.insert((due_ms, key));
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn patch(pod: &PodName, said: Option<&Said>, clear_nomination: bool, now: Timestamp) -> Value {
+    let mut status = json!({});
+    if let Some(said) = said {
+        let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        status["conditions"] = json!([{
+            "type": POD_SCHEDULED, "status": "False", "reason": said.reason, "message": said.message,
+            "lastProbeTime": null, "lastTransitionTime": time,
+        }]);
+    }
+    if clear_nomination {
+        status["nominatedNodeName"] = Value::Null;
+    }
+    json!({"metadata": {"uid": pod.uid}, "status": status})
+}

@@ -1,0 +1,107 @@
+//! Which words a diagnosis is told in: reasons of pods and of groups.
+//!
+//! `Unschedulable` on a pod makes autoscalers buy nodes: only a pod that really lacks room gets it.
+
+use muster_api::keys::{group_reasons, pod_reasons};
+use muster_engine::MemberVerdict;
+use muster_engine::diagnosis::{Diagnosis, Waiting};
+use muster_engine::model::pod::RefusalKind;
+
+/// The reason of a pod that is scheduled alone, or that its group has no place for.
+pub(crate) fn pod_reason(diagnosis: &Diagnosis) -> &'static str {
+    match diagnosis {
+        Diagnosis::PodUnschedulable { .. } => pod_reasons::UNSCHEDULABLE,
+        Diagnosis::Waiting(waiting) => waiting_reason(waiting),
+        _ => pod_reasons::SCHEDULER_ERROR,
+    }
+}
+
+/// The reason of a waiting member of a group; `None` if what is said of the group is no reason for a pod to wait.
+pub(crate) fn member_reason(diagnosis: &Diagnosis, verdict: Option<MemberVerdict>) -> Option<&'static str> {
+    Some(match (diagnosis, verdict) {
+        (Diagnosis::Waiting(waiting), _) => waiting_reason(waiting),
+        (Diagnosis::GroupUnschedulable(_), Some(MemberVerdict::NoRoom)) => pod_reasons::UNSCHEDULABLE,
+        (Diagnosis::GroupUnschedulable(_), Some(MemberVerdict::WouldFit)) => {
+            pod_reasons::COSCHEDULING_NOT_MEET_MIN_MEMBER
+        }
+        (Diagnosis::TimedOut { .. }, _) => pod_reasons::COSCHEDULING_NOT_MEET_MIN_MEMBER,
+        _ => return None,
+    })
+}
+
+fn waiting_reason(waiting: &Waiting) -> &'static str {
+    match waiting {
+        Waiting::Members { .. } | Waiting::DesiredCount { .. } => pod_reasons::WAITING_FOR_MEMBERS,
+        Waiting::PodRefused { kind: RefusalKind::Unsupported | RefusalKind::Invalid, .. } => {
+            pod_reasons::SCHEDULER_ERROR
+        }
+        Waiting::PodRefused { kind: RefusalKind::Reference, .. }
+        | Waiting::GroupMissing { .. }
+        | Waiting::Gates { .. }
+        | Waiting::UnknownSubset { .. }
+        | Waiting::OtherPriority { .. }
+        | Waiting::Unsupported { .. } => pod_reasons::WAITING_FOR_GROUP,
+    }
+}
+
+/// The reason of a group's event, and whether it is a warning.
+pub(crate) fn group_event(diagnosis: &Diagnosis) -> (&'static str, bool) {
+    match diagnosis {
+        Diagnosis::Scheduled { .. } => (group_reasons::SCHEDULED, false),
+        Diagnosis::Healthy { .. } => ("Healthy", false),
+        Diagnosis::Degraded { .. } => ("Degraded", true),
+        Diagnosis::TimedOut { .. } => (group_reasons::SCHEDULE_TIMEOUT, true),
+        Diagnosis::GroupUnschedulable(_) | Diagnosis::PodUnschedulable { .. } | Diagnosis::BindFailed { .. } => {
+            ("FailedScheduling", true)
+        }
+        Diagnosis::Waiting(waiting) => match waiting {
+            Waiting::Members { .. } | Waiting::DesiredCount { .. } | Waiting::Gates { .. } => ("Waiting", false),
+            _ => ("FailedScheduling", true),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_engine::diagnosis::{FitError, Preemption, Proof, Shortfall};
+
+    #[test]
+    fn only_a_lack_of_room_looks_unschedulable() {
+        let unschedulable = Diagnosis::PodUnschedulable {
+            fit: FitError::default(),
+            closest: None,
+            never: false,
+            preemption: Preemption::NotTried,
+        };
+        assert_eq!(pod_reason(&unschedulable), "Unschedulable");
+        let shortfall = Diagnosis::GroupUnschedulable(Shortfall {
+            started: false,
+            minimum: 2,
+            held: 0,
+            waiting: 2,
+            would_fit: 1,
+            kinds: vec![],
+            proof: Proof::Impossible,
+            preemption: Preemption::NotTried,
+        });
+        assert_eq!(member_reason(&shortfall, Some(MemberVerdict::NoRoom)), Some("Unschedulable"));
+        assert_eq!(member_reason(&shortfall, Some(MemberVerdict::WouldFit)), Some("CoschedulingNotMeetMinMember"));
+        let group = || "ml/g".to_owned();
+        let field = || "spec.x".to_owned();
+        let all = [
+            Waiting::GroupMissing { group: group(), pods: 1 },
+            Waiting::Members { subset: String::new(), have: 1, need: 2 },
+            Waiting::Gates { gated: 1, example: group() },
+            Waiting::DesiredCount { have: 1, desired: 2 },
+            Waiting::UnknownSubset { subset: group(), group: group() },
+            Waiting::OtherPriority { own: 1, shared: 2, group: group() },
+            Waiting::Unsupported { field: field(), value: group() },
+        ];
+        for waiting in all {
+            let diagnosis = Diagnosis::Waiting(waiting);
+            assert_ne!(pod_reason(&diagnosis), "Unschedulable", "{diagnosis:?}");
+            assert_ne!(member_reason(&diagnosis, None), Some("Unschedulable"), "{diagnosis:?}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Watches: one task for each kind, from the API to the inbox of the mind.
+//!
+//! A watch never ends: it comes back after every failure, with a growing pause. A kind that the cluster does not serve
+//! is an empty list, looked at again from time to time.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt, pin_mut};
+use kube::Api;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::utils::Backoff;
+use kube::runtime::watcher::{self, Event, watcher};
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
+
+use crate::intake::{News, WatchTurn};
+use crate::mind::Letter;
+
+/// How many objects a list asks for at once.
+const PAGE: u32 = 500;
+const PAUSE_MIN: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// Watches a kind until the inbox is closed.
+pub(crate) async fn watch<K>(
+    kind: &'static str,
+    api: Api<K>,
+    inbox: mpsc::Sender<Letter>,
+    news: impl Fn(WatchTurn<K>) -> News + Send,
+) where
+    K: kube::Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    // The first list and every later one ask for the newest state that the server has agreed on.
+    let config = watcher::Config::default().page_size(PAGE);
+    let events = watcher(api, config).backoff(Pauses::default());
+    deliver(kind, events, inbox, news).await;
+}
+
+async fn deliver<K>(
+    kind: &'static str,
+    events: impl Stream<Item = watcher::Result<Event<K>>>,
+    inbox: mpsc::Sender<Letter>,
+    news: impl Fn(WatchTurn<K>) -> News,
+) {
+    pin_mut!(events);
+    while let Some(event) = events.next().await {
+        let turns = match event {
+            Ok(Event::Init) => vec![WatchTurn::Begin],
+            Ok(Event::InitApply(object)) => vec![WatchTurn::Listed(object)],
+            Ok(Event::InitDone) => vec![WatchTurn::Complete],
+            Ok(Event::Apply(object)) => vec![WatchTurn::Seen(object)],
+            Ok(Event::Delete(object)) => vec![WatchTurn::Gone(object)],
+            Err(error) if is_not_served(&error) => {
+                tracing::debug!(kind, "the cluster does not serve this kind");
+                vec![WatchTurn::Begin, WatchTurn::Complete]
+            }
+            Err(error) => {
+                tracing::warn!(kind, %error, "the watch failed and will be started again");
+                Vec::new()
+            }
+        };
+        for turn in turns {
+            if inbox.send(Letter::News(Box::new(news(turn)))).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn is_not_served(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
+}
+
+/// Pauses that double, without chance: two schedulers are no herd, and tests can be repeated.
+#[derive(Clone, Debug)]
+struct Pauses {
+    next: Duration,
+}
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Self { next: PAUSE_MIN }
+    }
+}
+
+impl Iterator for Pauses {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let pause = self.next;
+        self.next = (pause * 2).min(PAUSE_MAX);
+        Some(pause)
+    }
+}
+
+impl Backoff for Pauses {
+    fn reset(&mut self) {
+        self.next = PAUSE_MIN;
+    }
+}

@@ -1,0 +1,146 @@
+//! A visit to a real cluster: a namespace of its own, and everything removed at the end.
+//!
+//! Invariant: nothing is touched that was there before, and a cluster with nodes of its own is not visited at all.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::{Client, ResourceExt};
+use muster_api::wire::{Node, Pod};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::model::ObjectName;
+use super::objects::{Made, Objects, is_not_found, said};
+use super::pattern::Glob;
+
+/// How long our kinds may take to be served.
+const SERVED_WITHIN: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// A controller manager that has not renewed its lease for so long is not there.
+const SILENT_SECONDS: i64 = 60;
+/// The most nodes that are named in a refusal.
+const NAMED_MAX: usize = 5;
+
+/// What was brought to a cluster.
+pub(super) struct Visit {
+    pub(super) namespace: String,
+    /// Whether the cluster looks after nodes, budgets and replica sets itself.
+    pub(super) has_controllers: bool,
+    /// Nodes that were made.
+    pub(super) nodes: Vec<String>,
+    /// Objects that were made.
+    pub(super) made: Vec<Made>,
+}
+
+impl Visit {
+    /// Looks whether the cluster can be used, installs our kinds and makes a namespace.
+    pub(super) async fn begin(objects: &mut Objects) -> Result<Self, String> {
+        let client = objects.client();
+        refuse_foreign_nodes(&client).await?;
+        install_kinds(objects).await?;
+        let namespace = make_namespace(&client).await?;
+        Ok(Self { namespace, has_controllers: has_controllers(&client).await, nodes: Vec::new(), made: Vec::new() })
+    }
+
+    /// Removes what was made; tells what could not be removed. Our kinds stay installed.
+    pub(super) async fn end(self, objects: &mut Objects) -> Vec<String> {
+        let client = objects.client();
+        let mut left = Vec::new();
+        let mut note = |what: Result<(), String>| left.extend(what.err());
+        for made in self.made.iter().rev().filter(|made| made.namespace != self.namespace) {
+            note(objects.delete(made, true).await);
+        }
+        let pods: Api<Pod> = Api::namespaced(client.clone(), &self.namespace);
+        let at_once = DeleteParams::default().grace_period(0);
+        let deleted = pods.delete_collection(&at_once, &ListParams::default()).await;
+        note(deleted.map(drop).map_err(|error| format!("delete pods of {}: {}", self.namespace, said(&error))));
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        note(gone(namespaces.delete(&self.namespace, &DeleteParams::default()).await, &self.namespace));
+        let nodes: Api<Node> = Api::all(client.clone());
+        let leases: Api<Lease> = Api::namespaced(client, "kube-node-lease");
+        for name in &self.nodes {
+            note(gone(nodes.delete(name, &DeleteParams::default()).await, name));
+            note(gone(leases.delete(name, &DeleteParams::default()).await, name));
+        }
+        left
+    }
+}
+
+fn gone<T>(answer: Result<T, kube::Error>, name: &str) -> Result<(), String> {
+    match answer {
+        Err(error) if !is_not_found(&error) => Err(format!("delete {name}: {}", said(&error))),
+        _ => Ok(()),
+    }
+}
+
+async fn refuse_foreign_nodes(client: &Client) -> Result<(), String> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let nodes = nodes.list(&ListParams::default()).await.map_err(|error| format!("list nodes: {}", said(&error)))?;
+    if nodes.items.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<_> = nodes.items.iter().take(NAMED_MAX).map(ResourceExt::name_any).collect();
+    Err(format!(
+        "the cluster has {} nodes of its own ({}{}): scenarios count on knowing every node, and make their own with \
+         simulated kubelets; use a control plane without nodes",
+        nodes.items.len(),
+        names.join(", "),
+        if nodes.items.len() > NAMED_MAX { ", ..." } else { "" },
+    ))
+}
+
+/// A namespace for one scenario, with the account that pods need.
+async fn make_namespace(client: &Client) -> Result<String, String> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespace = serde_json::from_value(json!({"metadata": {"generateName": "scenario-"}}));
+    let namespace: Namespace = namespace.map_err(|error| error.to_string())?;
+    let made = namespaces.create(&PostParams::default(), &namespace).await;
+    let name = made.map_err(|error| format!("create a namespace: {}", said(&error)))?.name_any();
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), &name);
+    let account = serde_json::from_value(json!({"metadata": {"name": "default"}}));
+    let account: ServiceAccount = account.map_err(|error| error.to_string())?;
+    match accounts.create(&PostParams::default(), &account).await {
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        Err(error) => return Err(format!("create the account of namespace {name}: {}", said(&error))),
+        Ok(_) => {}
+    }
+    Ok(name)
+}
+
+/// Whether a controller manager is at work.
+async fn has_controllers(client: &Client) -> bool {
+    let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-system");
+    let Ok(Some(lease)) = leases.get_opt("kube-controller-manager").await else { return false };
+    let renewed = lease.spec.and_then(|spec| spec.renew_time).map(|time| time.0);
+    renewed.is_some_and(|time| Timestamp::now().duration_since(time).as_secs() < SILENT_SECONDS)
+}
+
+/// Installs our kinds where they are missing, and waits until they are served.
+pub(super) async fn install_kinds(objects: &mut Objects) -> Result<(), String> {
+    for text in [muster_api::crds::WORKLOADS, muster_api::crds::PODGROUPS] {
+        let definition: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+        let name = ObjectName {
+            api_version: "apiextensions.k8s.io/v1".to_owned(),
+            kind: "CustomResourceDefinition".to_owned(),
+            namespace: String::new(),
+            name: Glob::new(definition["metadata"]["name"].as_str().unwrap_or_default()),
+        };
+        if objects.find(&name).await?.is_empty() {
+            objects.create(&definition).await?;
+        }
+        let kind = definition["spec"]["names"]["kind"].as_str().unwrap_or_default();
+        let api_version = format!("{}/{}", muster_api::keys::GROUP, muster_api::keys::VERSION);
+        let until = Instant::now() + SERVED_WITHIN;
+        while let Err(why) = objects.api(&api_version, kind, "default").await {
+            if Instant::now() >= until {
+                return Err(why);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,436 @@
+//! A scenario as a value: what stands in a file, every field of it known and checked.
+//!
+//! Invariant: what was read can be tried; what no cluster could do is found out by the cluster.
+//! It must not know carriers, clusters or how things are judged.
+
+use std::collections::BTreeMap;
+
+use muster_api::resources::WrittenResources;
+use serde::{Deserialize, Deserializer, de};
+use serde_json::{Map, Value};
+
+use super::carrier::Carrier;
+use super::claims::{Expect, Hold};
+use super::manifest;
+use super::pattern::{Glob, Pods};
+use super::span::Span;
+
+/// A story in steps.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What it shows.
+    pub name: String,
+    /// The file it was read from.
+    pub file: String,
+    /// How the cluster and Muster are set up.
+    pub config: Config,
+    /// The nodes there are at the start.
+    pub nodes: Vec<Nodes>,
+    /// The only carriers it is meant for; all if it is empty.
+    pub carriers: Vec<Carrier>,
+    /// What happens, in order.
+    pub steps: Vec<Step>,
+}
+
+/// A step and how it was written.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The line of the file on which it begins.
+    pub line: u64,
+    /// Its text.
+    pub text: String,
+    /// What is done.
+    pub action: Action,
+}
+
+/// How the cluster and Muster are set up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Config {
+    /// Changes of Muster's feature gates.
+    pub feature_gates: BTreeMap<String, bool>,
+    /// The version of Kubernetes that the scenario is about.
+    pub kubernetes_version: Option<KubernetesVersion>,
+    /// Whether the cluster is one without Kubernetes' own API for groups.
+    pub stock: bool,
+}
+
+/// A version that scenarios can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KubernetesVersion {
+    /// 1.37.
+    V1_37,
+}
+
+impl KubernetesVersion {
+    /// All that can be asked for.
+    pub const ALL: [(KubernetesVersion, &str); 1] = [(KubernetesVersion::V1_37, "1.37")];
+}
+
+impl<'de> Deserialize<'de> for KubernetesVersion {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let known = Self::ALL.iter().find(|(_, name)| *name == text);
+        known.map(|(version, _)| *version).ok_or_else(|| {
+            let names = Self::ALL.map(|(_, name)| name).join(", ");
+            de::Error::custom(format!("{text:?} is not supported; there is {names}"))
+        })
+    }
+}
+
+/// Like nodes, in short.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Nodes {
+    /// How many.
+    #[serde(default = "one")]
+    pub count: u32,
+    /// The name, in which `{i}` is the number of the node.
+    pub name: String,
+    /// What a node has.
+    pub capacity: WrittenResources,
+    /// Labels; `{i}` in values is the number of the node.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// Taints.
+    #[serde(default)]
+    pub taints: Vec<Taint>,
+}
+
+/// A taint of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Taint {
+    /// The key.
+    pub key: String,
+    /// The value.
+    #[serde(default)]
+    pub value: String,
+    /// What it does.
+    pub effect: String,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// What a step does.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Action {
+    /// Makes a group, or changes it.
+    Group(Group),
+    /// Makes like objects.
+    Create(Create),
+    /// Makes objects, or changes those that are there.
+    Apply(Apply),
+    /// Deletes objects.
+    Delete(Vec<Delete>),
+    /// Changes an object by a merge patch.
+    Patch(Patch),
+    /// Ends pods, as their kubelet would tell it.
+    Finish(Finish),
+    /// More nodes.
+    Nodes(Vec<Nodes>),
+    /// Ends Muster and starts it again.
+    Restart(Restart),
+    /// Orders faults between Muster and the API server.
+    Fault(Fault),
+    /// Waits until something is true.
+    Expect(Expect),
+    /// Watches that something stays true.
+    Hold(Hold),
+}
+
+/// A group in whatever form the carrier has.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Group {
+    /// The name.
+    pub name: String,
+    /// A gang with this minimum.
+    #[serde(default)]
+    pub gang: Option<u32>,
+    /// A group without a minimum.
+    #[serde(default)]
+    pub basic: Option<Basic>,
+    /// A gang with a minimum for each kind of member.
+    #[serde(default)]
+    pub subsets: Option<BTreeMap<String, u32>>,
+    /// `Pod` or `PodGroup`.
+    #[serde(default)]
+    pub disruption_mode: Option<DisruptionMode>,
+    /// The priority class.
+    #[serde(default)]
+    pub priority_class_name: Option<String>,
+}
+
+/// What is evicted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum DisruptionMode {
+    /// Each member by itself.
+    Pod,
+    /// The whole group.
+    PodGroup,
+}
+
+/// A group without a minimum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Basic {
+    /// How many members are expected.
+    #[serde(default)]
+    pub desired_count: Option<u32>,
+}
+
+/// Like objects.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Create {
+    /// How many.
+    #[serde(default = "one")]
+    pub count: u32,
+    /// The group that the pods join; none if it is empty.
+    #[serde(default)]
+    pub group: String,
+    /// The replica of the group.
+    #[serde(default)]
+    pub replica_key: String,
+    /// The subset of the group.
+    #[serde(default)]
+    pub subset: String,
+    /// The object, in whose texts `{i}` is its number.
+    pub manifest: Map<String, Value>,
+}
+
+/// Raw manifests. A file that is named is read when the scenario is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Apply {
+    /// The objects.
+    pub manifests: Vec<Value>,
+}
+
+impl<'de> Deserialize<'de> for Apply {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        manifest::documents(&text).map(|manifests| Self { manifests }).map_err(de::Error::custom)
+    }
+}
+
+/// What is deleted: an object, or the object of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delete {
+    /// Objects of one kind; the name may have wildcards.
+    Objects(ObjectName),
+    /// The object that holds a group, whatever the carrier.
+    Group(String),
+}
+
+impl Delete {
+    /// The group whose object is deleted, if it is one.
+    pub fn group(&self) -> Option<&str> {
+        match self {
+            Self::Group(name) => Some(name),
+            Self::Objects(_) => None,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Delete {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase", deny_unknown_fields)]
+        struct Written {
+            group: Option<String>,
+            api_version: Option<String>,
+            kind: Option<String>,
+            namespace: Option<String>,
+            name: Option<Glob>,
+        }
+        let written = Written::deserialize(deserializer)?;
+        match written {
+            Written { group: Some(group), api_version: None, kind: None, namespace: None, name: None } => {
+                Ok(Self::Group(group))
+            }
+            Written { group: None, api_version, kind: Some(kind), namespace, name: Some(name) } => {
+                Ok(Self::Objects(ObjectName {
+                    api_version: api_version.unwrap_or_else(core_version),
+                    kind,
+                    namespace: namespace.unwrap_or_else(default_namespace),
+                    name,
+                }))
+            }
+            _ => Err(de::Error::custom("write kind and name of an object, or the name of a group alone")),
+        }
+    }
+}
+
+/// An object, or several by a pattern.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ObjectName {
+    /// Group and version.
+    #[serde(default = "core_version")]
+    pub api_version: String,
+    /// The kind.
+    pub kind: String,
+    /// The namespace; without meaning for kinds outside namespaces.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// The name.
+    pub name: Glob,
+}
+
+pub(super) fn core_version() -> String {
+    "v1".to_owned()
+}
+
+pub(super) fn default_namespace() -> String {
+    "default".to_owned()
+}
+
+/// A merge patch.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Patch {
+    /// Group and version.
+    #[serde(default = "core_version")]
+    pub api_version: String,
+    /// The kind.
+    pub kind: String,
+    /// The namespace.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+    /// `status`, or nothing for the object itself.
+    #[serde(default)]
+    pub subresource: Option<Subresource>,
+    /// The change.
+    pub patch: Map<String, Value>,
+}
+
+/// A part of an object that is changed by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Subresource {
+    /// The status.
+    Status,
+}
+
+/// How pods end.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Finish {
+    /// Which pods.
+    pub pods: Vec<Pods>,
+    /// With what result.
+    pub phase: Ending,
+    /// Why, such as `OutOfcpu`.
+    #[serde(default)]
+    pub reason: Option<String>,
+}
+
+/// How a pod ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum Ending {
+    /// Well.
+    Succeeded,
+    /// Badly.
+    Failed,
+}
+
+/// How Muster is restarted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restart {
+    /// As after a crash.
+    Crash,
+    /// As after a shutdown.
+    Gracefully,
+}
+
+impl<'de> Deserialize<'de> for Restart {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        if value == "scheduler" {
+            return Ok(Self::Crash);
+        }
+        if value == serde_json::json!({"scheduler": "gracefully"}) {
+            return Ok(Self::Gracefully);
+        }
+        Err(de::Error::custom(format!("{value}: write scheduler, or {{scheduler: gracefully}}")))
+    }
+}
+
+/// Faults for requests of Muster.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Fault {
+    /// The method of the requests.
+    pub method: Method,
+    /// What their path contains.
+    pub path: String,
+    /// What happens to them.
+    #[serde(default)]
+    pub answer: Option<Answer>,
+    /// How late they reach the server.
+    #[serde(default)]
+    pub delay: Option<Span>,
+    /// How many requests meet it.
+    #[serde(default = "one")]
+    pub times: u32,
+}
+
+/// A method of HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Method {
+    /// Reads.
+    Get,
+    /// Makes.
+    Post,
+    /// Replaces.
+    Put,
+    /// Changes.
+    Patch,
+    /// Deletes.
+    Delete,
+}
+
+/// What happens to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// 409, and nothing is done.
+    Conflict,
+    /// 429, and nothing is done.
+    Throttled,
+    /// 500, and nothing is done.
+    Internal,
+    /// 503, and nothing is done.
+    Unavailable,
+    /// 504, and nothing is done.
+    TimedOut,
+    /// The connection breaks before the server sees the request.
+    Lost,
+    /// The server does it, and the connection breaks.
+    AnswerLost,
+}
+
+impl<'de> Deserialize<'de> for Answer {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        match (value.as_u64(), value.as_str()) {
+            (Some(409), _) => Ok(Self::Conflict),
+            (Some(429), _) => Ok(Self::Throttled),
+            (Some(500), _) => Ok(Self::Internal),
+            (Some(503), _) => Ok(Self::Unavailable),
+            (Some(504), _) => Ok(Self::TimedOut),
+            (_, Some("lost")) => Ok(Self::Lost),
+            (_, Some("answerLost")) => Ok(Self::AnswerLost),
+            _ => {
+                let text = format!("{value}: must be one of 409, 429, 500, 503, 504, lost, answerLost");
+                Err(de::Error::custom(text))
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Objects of any kind, by what people call them: apiVersion, kind, namespace, name.
+//!
+//! Every failure names the object and says what the server said. It must not know scenarios.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PatchParams, PostParams};
+use kube::core::GroupVersion;
+use kube::discovery::{self, Scope};
+use kube::{Client, ResourceExt};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::model::ObjectName;
+
+/// How long a new object waits for one of its name that is being deleted.
+const GONE_WITHIN: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Access to objects of any kind.
+pub(super) struct Objects {
+    client: Client,
+    kinds: BTreeMap<(String, String), (ApiResource, Scope)>,
+}
+
+/// An object that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Made {
+    pub(super) api_version: String,
+    pub(super) kind: String,
+    /// Empty for kinds outside namespaces.
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+}
+
+/// What the server said.
+pub(super) fn said(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        other => other.to_string(),
+    }
+}
+
+pub(super) fn is_not_found(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}
+
+fn is_conflict(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 409)
+}
+
+impl Objects {
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, kinds: BTreeMap::new() }
+    }
+
+    pub(super) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// The objects of a kind, in a namespace if they live in one.
+    pub(super) async fn api(
+        &mut self,
+        api_version: &str,
+        kind: &str,
+        namespace: &str,
+    ) -> Result<(Api<DynamicObject>, Scope), String> {
+        let key = (api_version.to_owned(), kind.to_owned());
+        if !self.kinds.contains_key(&key) {
+            let version: GroupVersion = api_version.parse().map_err(|_| format!("apiVersion {api_version:?}"))?;
+            let full = GroupVersionKind::gvk(&version.group, &version.version, kind);
+            let found = discovery::pinned_kind(&self.client, &full).await;
+            let (resource, capabilities) =
+                found.map_err(|error| format!("the cluster serves no {kind} of {api_version}: {}", said(&error)))?;
+            self.kinds.insert(key.clone(), (resource, capabilities.scope));
+        }
+        let (resource, scope) = &self.kinds[&key];
+        let api = match scope {
+            Scope::Namespaced => Api::namespaced_with(self.client.clone(), namespace, resource),
+            Scope::Cluster => Api::all_with(self.client.clone(), resource),
+        };
+        Ok((api, scope.clone()))
+    }
+
+    /// Makes an object. One of the same name that is being deleted is waited for.
+    pub(super) async fn create(&mut self, manifest: &Value) -> Result<Made, String> {
+        let (api, scope, object, shown) = self.read(manifest).await?;
+        let until = Instant::now() + GONE_WITHIN;
+        loop {
+            match api.create(&PostParams::default(), &object).await {
+                Ok(made) => return Ok(made_of(manifest, &scope, &made)),
+                Err(error) if is_conflict(&error) && Instant::now() < until && is_leaving(&api, &object).await => {
+                    tokio::time::sleep(LOOK_EVERY).await;
+                }
+                Err(error) => return Err(format!("create {shown}: {}", said(&error))),
+            }
+        }
+    }
+
+    /// Makes an object, or changes the one that is there by a merge patch. Tells what it made, if it did.
+    pub(super) async fn apply(&mut self, manifest: &Value) -> Result<Option<Made>, String> {
+        let (api, _, object, shown) = self.read(manifest).await?;
+        let Some(name) = object.metadata.name.clone() else { return self.create(manifest).await.map(Some) };
+        match api.get_opt(&name).await {
+            Ok(Some(there)) if there.metadata.deletion_timestamp.is_none() => {
+                let patch = kube::api::Patch::Merge(manifest);
+                let changed = api.patch(&name, &PatchParams::default(), &patch).await;
+                changed.map(|_| None).map_err(|error| format!("patch {shown}: {}", said(&error)))
+            }
+            Ok(_) => self.create(manifest).await.map(Some),
+            Err(error) => Err(format!("get {shown}: {}", said(&error))),
+        }
+    }
+
+    async fn read(&mut self, manifest: &Value) -> Result<(Api<DynamicObject>, Scope, DynamicObject, String), String> {
+        let object: DynamicObject = serde_json::from_value(manifest.clone())
+            .map_err(|error| format!("the manifest cannot be read: {error}"))?;
+        let (api_version, kind) =
+            object.types.as_ref().map(|types| (types.api_version.clone(), types.kind.clone())).unwrap_or_default();
+        let namespace = object.metadata.namespace.clone().unwrap_or_default();
+        let (api, scope) = self.api(&api_version, &kind, &namespace).await?;
+        let shown = match scope {
+            Scope::Namespaced => format!("{kind} {namespace}/{}", object.name_any()),
+            Scope::Cluster => format!("{kind} {}", object.name_any()),
+        };
+        Ok((api, scope, object, shown))
+    }
+
+    /// All objects that a name means; none if there are none.
+    pub(super) async fn find(&mut self, name: &ObjectName) -> Result<Vec<DynamicObject>, String> {
+        let (api, _) = self.api(&name.api_version, &name.kind, &name.namespace).await?;
+        let found = if name.name.is_plain() {
+            api.get_opt(name.name.text()).await.map(|object| object.into_iter().collect())
+        } else {
+            let listed = api.list(&ListParams::default()).await;
+            listed.map(|list| list.items.into_iter().filter(|one| name.name.matches(&one.name_any())).collect())
+        };
+        found.map_err(|error| format!("read {} {}: {}", name.kind, name.name.text(), said(&error)))
+    }
+
+    /// Deletes an object; one that is not there any more is no mistake.
+    pub(super) async fn delete(&mut self, made: &Made, at_once: bool) -> Result<(), String> {
+        let (api, _) = self.api(&made.api_version, &made.kind, &made.namespace).await?;
+        let parameters = if at_once { DeleteParams::default().grace_period(0) } else { DeleteParams::default() };
+        match api.delete(&made.name, &parameters).await {
+            Err(error) if !is_not_found(&error) => Err(format!("delete {} {}: {}", made.kind, made.name, said(&error))),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn made_of(manifest: &Value, scope: &Scope, made: &DynamicObject) -> Made {
+    let text = |field: &str| manifest[field].as_str().unwrap_or_default().to_owned();
+    let namespace = if *scope == Scope::Namespaced { made.namespace().unwrap_or_default() } else { String::new() };
+    Made {
+        api_version: text("apiVersion"),
+        kind: text("kind"),
+        namespace,
+        name: made.name_any(),
+        uid: made.uid().unwrap_or_default(),
+    }
+}
+
+async fn is_leaving(api: &Api<DynamicObject>, object: &DynamicObject) -> bool {
+    match api.get_opt(&object.name_any()).await {
+        Ok(Some(there)) => there.metadata.deletion_timestamp.is_some(),
+        // It has left between the two requests.
+        Ok(None) => true,
+        Err(_) => false,
+    }
+}

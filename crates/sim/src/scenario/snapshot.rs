@@ -1,0 +1,139 @@
+//! What the API shows at one moment, as far as claims ask for it.
+//!
+//! It must not know what is expected.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::Event;
+use kube::Api;
+use kube::ResourceExt;
+use kube::api::ListParams;
+use muster_api::wire::condition::Condition;
+use muster_api::wire::{Node, Pod};
+use serde_json::Value;
+
+use super::claims::Claims;
+use super::model::ObjectName;
+use super::objects::said;
+use super::pattern::{Glob, Pods};
+use super::world::World;
+
+/// What is there.
+#[derive(Debug, Default)]
+pub(super) struct Snapshot {
+    pub(super) pods: Vec<Pod>,
+    /// The labels of each node.
+    pub(super) nodes: BTreeMap<String, BTreeMap<String, String>>,
+    /// The object of each group that was asked for; nothing if it is not there.
+    pub(super) groups: BTreeMap<String, Option<Value>>,
+    /// Objects that were asked for.
+    pub(super) objects: BTreeMap<ObjectName, Vec<Value>>,
+    pub(super) events: Vec<Event>,
+}
+
+/// Namespace, name and UID of a pod.
+pub(super) type PodKey = (String, String, String);
+
+pub(super) fn key_of(pod: &Pod) -> PodKey {
+    (pod.namespace().unwrap_or_default(), pod.name_any(), pod.uid().unwrap_or_default())
+}
+
+impl Snapshot {
+    /// Looks at everything that these claims are about.
+    pub(super) async fn take(world: &mut World, claims: &Claims) -> Result<Self, String> {
+        let mut snapshot = Self { pods: pods(world).await?, ..Self::default() };
+        world.remember(&snapshot.pods);
+        if !claims.one_domain.is_empty() {
+            snapshot.nodes = nodes(world).await?;
+        }
+        let names: BTreeSet<&str> = claims.groups.keys().map(|name| group_and_key(name).0).collect();
+        for name in names {
+            snapshot.groups.insert(name.to_owned(), group(world, name).await?);
+        }
+        for claim in &claims.conditions {
+            let name = world.meant(&claim.object());
+            if !snapshot.objects.contains_key(&name) {
+                let found = world.objects.find(&name).await?;
+                let found = found.into_iter().filter_map(|one| serde_json::to_value(one).ok()).collect();
+                snapshot.objects.insert(name, found);
+            }
+        }
+        if !claims.events.is_empty() {
+            snapshot.events = events(world).await?;
+        }
+        Ok(snapshot)
+    }
+
+    /// The pods that are meant, which must be there already by their real namespaces.
+    pub(super) fn pods_of(&self, meant: &Pods) -> Vec<&Pod> {
+        let is_meant =
+            |pod: &&Pod| pod.namespace().as_deref() == Some(&meant.namespace) && meant.name.matches(&pod.name_any());
+        self.pods.iter().filter(is_meant).collect()
+    }
+}
+
+/// `name/key` names one replica of a group.
+pub(super) fn group_and_key(name: &str) -> (&str, &str) {
+    name.split_once('/').unwrap_or((name, ""))
+}
+
+pub(super) async fn pods(world: &World) -> Result<Vec<Pod>, String> {
+    let api: Api<Pod> = Api::all(world.objects.client());
+    let listed = api.list(&ListParams::default()).await;
+    listed.map(|list| list.items).map_err(|error| format!("list pods: {}", said(&error)))
+}
+
+async fn nodes(world: &World) -> Result<BTreeMap<String, BTreeMap<String, String>>, String> {
+    let api: Api<Node> = Api::all(world.objects.client());
+    let listed = api.list(&ListParams::default()).await.map_err(|error| format!("list nodes: {}", said(&error)))?;
+    Ok(listed.items.into_iter().map(|node| (node.name_any(), node.metadata.labels.unwrap_or_default())).collect())
+}
+
+pub(super) async fn group(world: &mut World, name: &str) -> Result<Option<Value>, String> {
+    let (api_version, kind) = world.carriage.form(name).kind();
+    let object = ObjectName {
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+        namespace: world.namespace().to_owned(),
+        name: Glob::new(name),
+    };
+    let found = world.objects.find(&object).await?;
+    Ok(found.into_iter().next().and_then(|object| serde_json::to_value(object).ok()))
+}
+
+pub(super) async fn events(world: &World) -> Result<Vec<Event>, String> {
+    let api: Api<Event> = Api::all(world.objects.client());
+    let listed = api.list(&ListParams::default()).await;
+    listed.map(|list| list.items).map_err(|error| format!("list events: {}", said(&error)))
+}
+
+/// A pod in one line.
+pub(super) fn pod_line(pod: &Pod) -> String {
+    let mut line = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
+    match pod.spec.node_name.as_str() {
+        "" => line += " not bound",
+        node => line += &format!(" on {node}"),
+    }
+    line += &format!(", {}", pod.status.phase);
+    if !pod.status.reason.is_empty() {
+        line += &format!(" {}", pod.status.reason);
+    }
+    if !pod.status.nominated_node_name.is_empty() {
+        line += &format!(", nominated to {}", pod.status.nominated_node_name);
+    }
+    if pod.metadata.deletion_timestamp.is_some() {
+        line += ", being deleted";
+    }
+    if let Some(condition) = Condition::find(&pod.status.conditions, "PodScheduled").filter(|one| !one.is_true()) {
+        line += &format!(", PodScheduled={} {}: {}", condition.status, condition.reason, condition.message);
+    }
+    line
+}
+
+/// An event in one line.
+pub(super) fn event_line(event: &Event) -> String {
+    let about = &event.involved_object;
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    let (kind, name, reason) = (text(&about.kind), text(&about.name), text(&event.reason));
+    format!("{} {name}: {reason}: {}", kind, text(&event.message))
+}

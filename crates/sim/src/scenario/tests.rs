@@ -1,0 +1,309 @@
+//! Whole scenarios with a small binder in place of Muster, so that each step and each claim is seen to be true, and
+//! seen to be false.
+
+use std::path::Path;
+
+use kube::api::{Api, ListParams, PostParams};
+use kube::{Client, ResourceExt};
+use muster_api::wire::Pod;
+use serde_json::{Value, json};
+
+use super::carrier::Carriage;
+use super::world::World;
+use super::{Carrier, Failure, Outcome, Place, Report, Scenario, parse, play, prepare, run};
+
+const NODES: &str = "nodes:
+- {count: 2, name: \"n{i}\", capacity: {cpu: \"4\", memory: 16Gi, pods: \"110\"}, labels: {rack: \"r{i}\"}}
+";
+
+fn scenario(steps: &str) -> Scenario {
+    let text = format!("name: a test\n{NODES}steps:\n{steps}");
+    parse(&text, Path::new("test.yaml")).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+/// Binds pods of the scheduler `tiny` to n0.
+async fn bind_all(client: Client) {
+    let pods: Api<Pod> = Api::all(client.clone());
+    loop {
+        for pod in pods.list(&ListParams::default()).await.unwrap() {
+            if pod.spec.node_name.is_empty() && pod.spec.scheduler_name == "tiny" {
+                let namespace = pod.namespace().unwrap();
+                let body = json!({"metadata": {"name": pod.name_any()}, "target": {"kind": "Node", "name": "n0"}});
+                let binding: k8s_openapi::api::core::v1::Binding = serde_json::from_value(body).unwrap();
+                let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+                let (name, parameters) = (pod.name_any(), PostParams::default());
+                pods.create_subresource::<_, Value>("binding", &name, &parameters, &binding).await.ok();
+            }
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    }
+}
+
+#[test]
+fn an_idle_hour_costs_next_to_nothing() {
+    let steps = "
+- create: {manifest: {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {schedulerName: nobody}}}
+- hold: {for: 100h, unbound: [default/b]}
+";
+    let report = run(&scenario(steps), Carrier::Muster, &Place::Process);
+    assert!(matches!(report.outcome, Outcome::Passed), "{report}");
+    assert!(report.story_time.as_secs() >= 360_000, "{report}");
+}
+
+/// Plays the steps with the binder.
+fn played(steps: &str) -> Result<Report, Failure> {
+    let scenario = scenario(steps);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let carriage = Carriage::of(Carrier::Muster, &scenario).unwrap();
+        let mut world = World::in_process(&scenario, carriage).await.unwrap();
+        prepare(&mut world, &scenario).await.unwrap();
+        let binder = tokio::spawn(bind_all(world.objects.client()));
+        let mut report = run_nothing(&scenario);
+        let outcome = play(&mut world, &scenario, &mut report).await;
+        binder.abort();
+        outcome.map(|()| report)
+    })
+}
+
+fn run_nothing(scenario: &Scenario) -> Report {
+    Report {
+        name: scenario.name.clone(),
+        file: scenario.file.clone(),
+        carrier: Carrier::Muster,
+        steps: scenario.steps.len(),
+        done: Vec::new(),
+        outcome: Outcome::Passed,
+        story_time: std::time::Duration::ZERO,
+        wall_time: std::time::Duration::ZERO,
+    }
+}
+
+fn passes(steps: &str) {
+    if let Err(failure) = played(steps) {
+        panic!("{failure}");
+    }
+}
+
+/// The failure of these steps, which must come at the last.
+fn fails(steps: &str) -> String {
+    let failure = played(steps).expect_err("must fail");
+    let last = scenario(steps).steps.len();
+    assert_eq!(failure.step.as_ref().map(|step| step.number), Some(last), "{failure}");
+    failure.problems.join("\n")
+}
+
+/// Three pods of the binder and one that nobody binds.
+const PODS: &str = "
+- create: {count: 3, manifest: {apiVersion: v1, kind: Pod, metadata: {name: \"a-{i}\"}, spec: {schedulerName: tiny}}}
+- create: {manifest: {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {schedulerName: nobody}}}
+- expect: {boundCount: {\"default/a-*\": 3}}
+";
+
+#[test]
+fn pods_are_made_bound_run_and_end() {
+    passes(&format!(
+        "{PODS}
+- expect:
+    bound: [default/a-*]
+    unbound: [default/b]
+    boundCount: {{default/*: 3}}
+    on: {{default/a-*: [n0, n9]}}
+    oneDomain: {{default/a-*: rack}}
+    nominated: {{default/b: \"\"}}
+    present: [default/a-*]
+    conditions: [{{kind: Pod, name: a-*, type: Ready, status: \"True\"}}]
+- finish: {{pods: [default/a-0], phase: Succeeded}}
+- finish: {{pods: [default/a-1], phase: Failed, reason: OutOfcpu}}
+- hold: {{for: 5m, unbound: [default/b], present: [default/a-*]}}
+- expect:
+    within: 0s
+    conditions:
+    - {{kind: Pod, name: a-0, type: Ready, status: \"False\", reason: PodCompleted}}
+    - {{kind: Pod, name: a-1, type: Ready, status: \"False\", reason: PodFailed}}
+    - {{kind: Pod, name: a-2, type: Ready, status: \"True\"}}
+- delete: [{{kind: Pod, namespace: default, name: a-*}}]
+- expect: {{gone: [default/a-*]}}
+"
+    ));
+}
+
+#[test]
+fn each_claim_can_be_false_and_says_what_was_seen() {
+    for (claim, expected) in [
+        ("bound: [default/*]", "bound default/*: 3 of 4 are bound\n  default/b not bound, Pending"),
+        ("bound: [default/c-*]", "bound default/c-*: no pod matches"),
+        ("unbound: [default/*]", "unbound default/*: 1 of 4 are not bound"),
+        ("unbound: [default/c]", "unbound default/c: no pod matches"),
+        ("boundCount: {default/*: 4}", "boundCount default/*: 4: 3 of 4 are bound"),
+        ("gone: [default/b]", "gone default/b: 1 are there"),
+        ("gone: [default/c]", "gone default/c: no pod of this name was ever there"),
+        ("present: [default/c]", "present default/c: no pod of this name was ever there"),
+        ("on: {default/a-0: [n1]}", "on default/a-0: [\"n1\"]: 0 of 1 are there\n  default/a-0 on n0, Running"),
+        ("oneDomain: {default/*: rack}", "oneDomain default/*: rack: 3 of 4 are bound"),
+        ("oneDomain: {default/a-*: zone}", "oneDomain default/a-*: zone: they are in 1 domains"),
+        ("nominated: {default/b: n0}", "nominated default/b: \"n0\": 0 of 1 are nominated so"),
+        ("groups: {g: {scheduled: true}}", "group g: there is no such group"),
+        ("conditions: [{kind: Pod, name: z, type: Ready}]", "condition Ready of Pod z: there is no such object"),
+        ("conditions: [{kind: Pod, name: a-0, type: Ready, reason: X}]", "wanted reason X\n  a-0: "),
+        ("events: [{kind: Pod, name: b, reason: X}]", "event X of Pod b: none among 0"),
+    ] {
+        let said = fails(&format!("{PODS}- expect: {{within: 3s, {claim}}}\n"));
+        assert!(said.starts_with("not true after 3.0s:\n"), "{said}");
+        assert!(said.contains(expected), "{claim}\n{said}");
+    }
+}
+
+#[test]
+fn what_is_held_must_hold_all_the_time() {
+    let said = fails(
+        "
+- create: {manifest: {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {schedulerName: tiny}}}
+- hold: {for: 10s, unbound: [default/a]}
+",
+    );
+    assert!(said.starts_with("not true any more after"), "{said}");
+    assert!(said.contains("default/a on n0"), "{said}");
+}
+
+#[test]
+fn a_pod_of_the_same_name_is_another_pod() {
+    let again = "
+- apply: |
+    apiVersion: apps/v1
+    kind: ReplicaSet
+    metadata: {name: s}
+    spec:
+      replicas: 2
+      selector: {matchLabels: {app: s}}
+      template:
+        metadata: {labels: {app: s}}
+        spec: {schedulerName: tiny, terminationGracePeriodSeconds: 1}
+- expect: {boundCount: {default/s-*: 2}}
+- delete: [{kind: Pod, name: s-*}]
+- expect: {boundCount: {default/s-*: 2}, gone: [default/s-x*], present: [default/s-*]}
+";
+    let said = fails(again);
+    assert!(said.contains("gone default/s-x*: no pod of this name was ever there"), "{said}");
+    passes(&again.replace(", gone: [default/s-x*]", ""));
+}
+
+#[test]
+fn objects_are_applied_changed_and_deleted() {
+    passes(
+        "
+- apply: |
+    apiVersion: scheduling.k8s.io/v1
+    kind: PriorityClass
+    metadata: {name: high}
+    value: 1000
+    ---
+    {\"apiVersion\": \"v1\", \"kind\": \"Node\", \"metadata\": {\"name\": \"big\", \"labels\": {\"rack\": \"r9\"}},
+     \"status\": {\"capacity\": {\"cpu\": \"64\", \"memory\": \"64Gi\", \"pods\": \"10\"}}}
+- nodes: [{name: late, capacity: {cpu: \"1\", memory: 1Gi, pods: \"5\"}, taints: [{key: k, effect: NoSchedule}]}]
+- expect:
+    conditions:
+    - {kind: Node, name: big, type: Ready, status: \"True\"}
+    - {kind: Node, name: late, type: Ready, status: \"True\"}
+- create: {manifest: {apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {nodeName: big, priorityClassName: high}}}
+- expect: {on: {default/p: [big]}, conditions: [{kind: Pod, name: p, type: Ready, status: \"True\"}]}
+- patch: {kind: Pod, name: p, subresource: status, patch: {status: {conditions: [
+    {type: example.com/Mine, status: \"Unknown\", reason: Why, message: some text}]}}}
+- expect: {conditions: [{kind: Pod, name: p, type: example.com/Mine, status: Unknown, reason: Why, contains: e t}]}
+- patch: {kind: Node, name: late, patch: {spec: {unschedulable: true}}}
+- delete: [{kind: Node, name: big}]
+- expect: {gone: [default/p]}
+- create: {manifest: {apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {nodeName: n0}}}
+- expect: {on: {default/p: [n0]}}
+- delete: [{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, name: high}]
+- nodes: [{name: big, capacity: {cpu: \"1\", memory: 1Gi, pods: \"5\"}}]
+- expect: {conditions: [{kind: Node, name: big, type: Ready, status: \"True\"}]}
+",
+    );
+}
+
+#[test]
+fn refusals_of_the_server_name_the_object() {
+    for (step, expected) in [
+        (
+            "create: {manifest: {apiVersion: v1, kind: Pod, metadata: {name: UP}}}",
+            "create Pod default/UP: Pod \"UP\" is invalid",
+        ),
+        ("create: {manifest: {apiVersion: v2, kind: Pod, metadata: {name: a}}}", "the cluster serves no Pod of v2"),
+        ("delete: [{kind: Pod, name: z}]", "delete Pod z: there is none"),
+        ("delete: [{group: z}]", "delete PodGroup z: there is none"),
+        ("patch: {kind: Pod, name: z, patch: {}}", "patch Pod z: pods \"z\" not found"),
+        ("finish: {pods: [default/z], phase: Failed}", "finish default/z: no pod matches"),
+        ("nodes: [{name: n1, capacity: {cpu: \"1\"}}]", "node n1: there is one of this name already"),
+        (
+            "apply: \"{apiVersion: v1, kind: Node, metadata: {name: x}}\"",
+            "Node x: status.capacity: must be set: the simulated kubelet",
+        ),
+        ("group: {name: g, gang: 0}", "create PodGroup default/g: "),
+        (
+            "create: {group: g, manifest: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}}",
+            "kind: \"ConfigMap\": has no pods that could join group g",
+        ),
+    ] {
+        let said = fails(&format!("- {step}\n"));
+        assert!(said.contains(expected), "{step}\n{said}");
+    }
+    let unbound = "
+- create: {manifest: {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {schedulerName: nobody}}}
+- finish: {pods: [default/b], phase: Failed}
+";
+    assert!(fails(unbound).contains("b has no node"));
+}
+
+#[test]
+fn groups_are_made_changed_deleted_and_made_again() {
+    passes(
+        "
+- group: {name: g, gang: 3, disruptionMode: PodGroup}
+- group: {name: g, gang: 2, disruptionMode: PodGroup}
+- delete: [{group: g}]
+- group: {name: g, basic: {desiredCount: 4}}
+- group: {name: s, subsets: {ps: 1, worker: 3}}
+- group: {name: s, subsets: {ps: 1, worker: 4}}
+- patch: {apiVersion: muster.dev/v1alpha1, kind: PodGroup, name: g, subresource: status, patch: {status: {conditions: [
+    {type: PodGroupScheduled, status: \"False\", reason: Unschedulable, message: m,
+     lastTransitionTime: \"2030-01-01T00:00:00Z\"}]}}}
+- expect: {groups: {g: {scheduled: false, reason: Unschedulable}}}
+",
+    );
+    let wrong = "
+- group: {name: g, gang: 3}
+- expect: {within: 1s, groups: {g: {scheduled: false, reason: Unschedulable}}}
+";
+    assert!(fails(wrong).contains("seen   scheduled: unknown, reason: "));
+}
+
+#[test]
+fn faults_that_nothing_meets_are_no_show() {
+    let played = played("- fault: {method: POST, path: /pods/zzz/binding, answer: 503, times: 3}\n");
+    assert!(played.unwrap_err().problems[0].contains("3 faults were ordered and no request met one"));
+}
+
+#[test]
+fn a_carrier_without_words_for_it_skips_the_scenario() {
+    let skipped = |steps: &str, carrier: Carrier| match run(&scenario(steps), carrier, &Place::Process).outcome {
+        Outcome::Skipped(why) => why,
+        other => panic!("{other:?}"),
+    };
+    let subsets = "- group: {name: g, subsets: {a: 1}}\n";
+    assert_eq!(skipped(subsets, Carrier::V1beta1), "group g has subsets, which v1beta1 does not have");
+    assert_eq!(skipped(subsets, Carrier::MusterWorkload), "group g has subsets, which a Workload does not have");
+    let desired = "- group: {name: g, basic: {desiredCount: 2}}\n";
+    assert_eq!(skipped(desired, Carrier::V1beta1), "group g has a desiredCount, which v1beta1 does not have");
+    let changed = "- group: {name: g, gang: 2}\n- group: {name: g, gang: 1}\n";
+    assert_eq!(skipped(changed, Carrier::MusterWorkload), "group g is changed, and a Workload's groups are fixed");
+    let keys = "
+- group: {name: g, gang: 2}
+- create: {count: 2, group: g, replicaKey: \"{i}\", manifest: {apiVersion: v1, kind: Pod, metadata: {name: \"a-{i}\"}}}
+";
+    assert!(skipped(keys, Carrier::V1beta1).contains("replica keys"));
+    for carrier in [Carrier::Muster, Carrier::MusterWorkload] {
+        let report = run(&scenario(keys), carrier, &Place::Process);
+        assert!(matches!(report.outcome, Outcome::Passed), "{report}");
+    }
+}

@@ -1,0 +1,337 @@
+//! The world in which a scenario is played: an API server, nodes with simulated kubelets, and Muster.
+//!
+//! In the process all of it is ours and time is virtual. On a real cluster only the nodes and Muster are ours; what the
+//! scenario calls `default` is a namespace of its own, and everything that was made is removed at the end.
+//! It must not know what steps mean or what is expected.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use kube::api::{Api, ListParams};
+use kube::discovery::Scope;
+use kube::{Client, ResourceExt};
+use muster_api::wire::{Node, Pod};
+use muster_playground::clients::{
+    Budgets, KubeletSettings, Kubelets, NodeLifecycle, NodeLifecycleSettings, NodeShape, Replicas,
+};
+use muster_playground::faults::Faults;
+use muster_playground::{Server, clock};
+use muster_runtime::{Clock, FeatureGates, Fence, Scheduler, Settings};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::carrier::Carriage;
+use super::cluster::{self, Visit};
+use super::manifest;
+use super::model::{ObjectName, Restart, Scenario};
+use super::nodes;
+use super::objects::{Made, Objects, said};
+use super::pattern::Pods;
+use super::snapshot::{PodKey, key_of};
+
+/// The date at which time begins in the process.
+const START: &str = "2030-01-01T00:00:00Z";
+/// What the namespace of a scenario is called in it.
+const DEFAULT: &str = "default";
+/// In the process nobody is to be missed, so that idle hours cost next to nothing.
+const QUIET_KUBELETS: KubeletSettings = KubeletSettings {
+    renew_every: Duration::from_secs(30 * 24 * 3600),
+    heartbeat_every: Duration::from_secs(30 * 24 * 3600),
+    requests_max: 64,
+};
+const PATIENCE: NodeLifecycleSettings = NodeLifecycleSettings { grace: Duration::from_secs(365 * 24 * 3600) };
+/// How long new nodes may take to be ready.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+
+/// Where scenarios are played.
+#[derive(Clone)]
+#[allow(clippy::large_enum_variant)] // there is one
+pub enum Place {
+    /// On the playground, in virtual time.
+    Process,
+    /// On a cluster, in real time.
+    Cluster(kube::Config),
+}
+
+/// Everything that a scenario needs.
+pub(super) struct World {
+    pub(super) objects: Objects,
+    pub(super) carriage: Carriage,
+    pub(super) faults: Faults,
+    /// How often claims are looked at.
+    pub(super) look_every: Duration,
+    /// Only in the process.
+    server: Option<Server>,
+    revisions: Option<watch::Receiver<u64>>,
+    /// Only on a cluster.
+    visit: Option<Visit>,
+    /// What `default` means.
+    namespace: String,
+    /// For Muster: its requests meet the faults.
+    client: Client,
+    settings: Settings,
+    clock: Clock,
+    nodes_clock: clock::Clock,
+    scheduler: Option<Scheduler>,
+    kubelets: Vec<(Vec<String>, Kubelets)>,
+    _controllers: Option<(NodeLifecycle, Budgets, Replicas)>,
+    /// Pods that were ever seen, but for those that the scenario deleted.
+    seen: BTreeSet<PodKey>,
+    /// Pods that the scenario deleted.
+    dismissed: BTreeSet<PodKey>,
+}
+
+impl World {
+    /// A world in the process with nothing in it but our kinds.
+    pub(super) async fn in_process(scenario: &Scenario, carriage: Carriage) -> Result<Self, String> {
+        let start = START.parse().map_err(|error| format!("{START}: {error}"))?;
+        let server =
+            Server::start(muster_playground::Settings { start: Some(start), ..muster_playground::Settings::default() });
+        let faults = Faults::none();
+        let client = server.client();
+        let controllers = (
+            NodeLifecycle::start(client.clone(), PATIENCE, server.clock()),
+            Budgets::start(client.clone(), server.clock()),
+            Replicas::start(client.clone(), server.clock()),
+        );
+        let mut world = Self {
+            objects: Objects::new(client),
+            carriage,
+            look_every: Duration::from_millis(50),
+            namespace: DEFAULT.to_owned(),
+            client: server.client_with(&faults),
+            faults,
+            settings: settings(scenario)?,
+            clock: Clock::starting_at(server.now()),
+            nodes_clock: server.clock(),
+            revisions: Some(server.revisions()),
+            server: Some(server),
+            visit: None,
+            scheduler: None,
+            kubelets: Vec::new(),
+            _controllers: Some(controllers),
+            seen: BTreeSet::new(),
+            dismissed: BTreeSet::new(),
+        };
+        cluster::install_kinds(&mut world.objects).await?;
+        Ok(world)
+    }
+
+    /// A world on a cluster: a namespace of its own in it. What was made is removed again if this fails.
+    pub(super) async fn on_cluster(
+        scenario: &Scenario,
+        carriage: Carriage,
+        config: kube::Config,
+    ) -> Result<Self, String> {
+        let client = Client::try_from(config).map_err(|error| error.to_string())?;
+        let mut objects = Objects::new(client.clone());
+        let settings = settings(scenario)?;
+        let visit = Visit::begin(&mut objects).await?;
+        let nodes_clock = clock::Clock::real();
+        let controllers = (!visit.has_controllers).then(|| {
+            (
+                NodeLifecycle::start(client.clone(), NodeLifecycleSettings::default(), nodes_clock),
+                Budgets::start(client.clone(), nodes_clock),
+                Replicas::start(client.clone(), nodes_clock),
+            )
+        });
+        Ok(Self {
+            objects,
+            carriage,
+            faults: Faults::none(),
+            look_every: Duration::from_millis(200),
+            server: None,
+            revisions: None,
+            namespace: visit.namespace.clone(),
+            visit: Some(visit),
+            client,
+            settings,
+            clock: Clock::real(),
+            nodes_clock,
+            scheduler: None,
+            kubelets: Vec::new(),
+            _controllers: controllers,
+            seen: BTreeSet::new(),
+            dismissed: BTreeSet::new(),
+        })
+    }
+
+    /// What the scenario's namespace is really called.
+    pub(super) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// A namespace of the scenario by its real name.
+    pub(super) fn real_namespace<'a>(&'a self, written: &'a str) -> &'a str {
+        if written == DEFAULT { &self.namespace } else { written }
+    }
+
+    /// The pods that are meant, by their real namespace.
+    pub(super) fn meant_pods(&self, written: &Pods) -> Pods {
+        Pods { namespace: self.real_namespace(&written.namespace).to_owned(), name: written.name.clone() }
+    }
+
+    /// The object that is meant, by its real namespace.
+    pub(super) fn meant(&self, written: &ObjectName) -> ObjectName {
+        ObjectName { namespace: self.real_namespace(&written.namespace).to_owned(), ..written.clone() }
+    }
+
+    /// Whether faults can be put between Muster and the server.
+    pub(super) fn has_faults(&self) -> bool {
+        self.server.is_some()
+    }
+
+    /// Waits until it is time for another look. Where the server tells of changes, idle time is not looked at.
+    pub(super) async fn wait(&mut self, until: Instant) {
+        if let Some(revisions) = &mut self.revisions {
+            tokio::time::timeout_at(until, revisions.changed()).await.ok();
+        }
+        tokio::time::sleep_until(until.min(Instant::now() + self.look_every)).await;
+    }
+
+    /// The date.
+    pub(super) fn now(&self) -> jiff::Timestamp {
+        self.clock.now()
+    }
+
+    /// Starts Muster.
+    pub(super) async fn start_scheduler(&mut self) -> Result<(), String> {
+        let started = Scheduler::start(&self.client, &self.settings, self.clock, Fence::open());
+        self.scheduler = Some(started.map_err(|error| format!("Muster does not start: {error}"))?);
+        Ok(())
+    }
+
+    /// Ends Muster and starts it again.
+    pub(super) async fn restart(&mut self, how: Restart) -> Result<(), String> {
+        match (self.scheduler.take(), how) {
+            (Some(scheduler), Restart::Crash) => scheduler.kill(),
+            (Some(scheduler), Restart::Gracefully) => scheduler.stop().await,
+            (None, _) => {}
+        }
+        self.start_scheduler().await
+    }
+
+    /// Starts kubelets for these nodes and waits until they are ready.
+    pub(super) async fn add_nodes(&mut self, shapes: Vec<NodeShape>) -> Result<(), String> {
+        if shapes.is_empty() {
+            return Ok(());
+        }
+        for shape in &shapes {
+            if self.kubelet_of(&shape.name).is_some() {
+                return Err(format!("node {}: there is one of this name already", shape.name));
+            }
+        }
+        let settings = if self.server.is_some() { QUIET_KUBELETS } else { KubeletSettings::default() };
+        let wanted: BTreeMap<String, bool> = shapes
+            .iter()
+            .map(|shape| (shape.name.clone(), shape.taints.iter().any(|taint| taint.key == NOT_READY)))
+            .collect();
+        if let Some(visit) = &mut self.visit {
+            visit.nodes.extend(wanted.keys().cloned());
+        }
+        let kubelets = Kubelets::start_nodes(self.objects.client(), shapes, settings, self.nodes_clock);
+        self.kubelets.push((wanted.keys().cloned().collect(), kubelets));
+        let api: Api<Node> = Api::all(self.objects.client());
+        let until = Instant::now() + READY_WITHIN;
+        loop {
+            let nodes = api.list(&ListParams::default()).await.map_err(|error| said(&error))?.items;
+            let is_ready = |node: &Node| {
+                let taints = &node.spec.taints;
+                wanted
+                    .get(&node.name_any())
+                    .is_some_and(|may_be_tainted| *may_be_tainted || !taints.iter().any(|taint| taint.key == NOT_READY))
+                    && node.status.conditions.iter().any(|one| one.kind == "Ready" && one.status == "True")
+            };
+            let ready = nodes.iter().filter(|node| is_ready(node)).count();
+            if ready == wanted.len() {
+                return Ok(());
+            }
+            if Instant::now() >= until {
+                return Err(format!("{ready} of {} new nodes are ready after {READY_WITHIN:?}", wanted.len()));
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    fn kubelet_of(&self, node: &str) -> Option<&Kubelets> {
+        self.kubelets.iter().find(|(names, _)| names.iter().any(|name| name == node)).map(|(_, kubelets)| kubelets)
+    }
+
+    /// Lets a node's kubelet die with its machine.
+    pub(super) async fn remove_kubelet(&mut self, node: &str) {
+        if let Some(kubelets) = self.kubelet_of(node) {
+            kubelets.kill(node).await.ok();
+        }
+        for (names, _) in &mut self.kubelets {
+            names.retain(|name| name != node);
+        }
+    }
+
+    /// Remembers what the scenario made.
+    pub(super) fn made(&mut self, made: Made) {
+        if made.api_version == "v1" && made.kind == "Pod" {
+            self.seen.insert((made.namespace.clone(), made.name.clone(), made.uid.clone()));
+        }
+        if let Some(visit) = &mut self.visit {
+            visit.made.push(made);
+        }
+    }
+
+    /// Remembers that these pods were there.
+    pub(super) fn remember(&mut self, pods: &[Pod]) {
+        for key in pods.iter().map(key_of) {
+            if !self.dismissed.contains(&key) {
+                self.seen.insert(key);
+            }
+        }
+    }
+
+    /// Pods that the scenario itself deletes are not missed.
+    pub(super) fn dismiss(&mut self, pod: PodKey) {
+        self.seen.remove(&pod);
+        self.dismissed.insert(pod);
+    }
+
+    /// Pods that were ever there under these names; the first list without those that the scenario deleted itself.
+    pub(super) fn ever(&self, meant: &Pods) -> (Vec<&PodKey>, bool) {
+        let is_meant = |key: &&PodKey| key.0 == meant.namespace && meant.name.matches(&key.1);
+        let kept: Vec<&PodKey> = self.seen.iter().filter(is_meant).collect();
+        let any = !kept.is_empty() || self.dismissed.iter().any(|key| is_meant(&key));
+        (kept, any)
+    }
+
+    /// Ends Muster and, on a cluster, removes everything that was made. Tells what could not be removed.
+    pub(super) async fn end(mut self) -> Vec<String> {
+        if let Some(scheduler) = self.scheduler.take() {
+            scheduler.kill();
+        }
+        match self.visit.take() {
+            Some(visit) => visit.end(&mut self.objects).await,
+            None => Vec::new(),
+        }
+    }
+
+    /// Adds the nodes that the scenario begins with.
+    pub(super) async fn add_first_nodes(&mut self, scenario: &Scenario) -> Result<(), String> {
+        self.add_nodes(nodes::shapes(&scenario.nodes)?).await
+    }
+
+    /// Completes a manifest. `default`, or no namespace, means the scenario's.
+    pub(super) async fn settle(&mut self, document: &mut Value) -> Result<(), String> {
+        let text = |field: &str| document[field].as_str().unwrap_or_default().to_owned();
+        let (_, scope) = self.objects.api(&text("apiVersion"), &text("kind"), DEFAULT).await?;
+        if scope == Scope::Namespaced {
+            let metadata = &mut document["metadata"];
+            let written = metadata["namespace"].as_str().unwrap_or(DEFAULT).to_owned();
+            metadata["namespace"] = self.real_namespace(&written).into();
+        }
+        manifest::complete(document)
+    }
+}
+
+fn settings(scenario: &Scenario) -> Result<Settings, String> {
+    let gates = FeatureGates::with(&scenario.config.feature_gates).map_err(|error| error.to_string())?;
+    Ok(Settings { gates, check_invariants: true, ..Settings::default() })
+}
