@@ -21,7 +21,7 @@ const USER: u32 = 65532;
 pub(crate) struct Options {
     /// The version of the cluster: 1.35, 1.36 or 1.37.
     ///
-    /// Rights on the native PodGroup API are only asked for where Muster reads it: scheduling.k8s.io/v1beta1, in 1.37.
+    /// The status of native PodGroups may only be written where Muster knows them: scheduling.k8s.io/v1beta1, in 1.37.
     #[arg(long, value_name = "VERSION", default_value = "1.37", value_parser = version)]
     kubernetes_version: Version,
     /// Where Muster lives.
@@ -137,13 +137,13 @@ fn cluster_rules(version: Version) -> Vec<Value> {
         rule("", &["pods/binding"], &["create"]),
         rule("", &["pods/status"], &["patch"]),
         rule("", &["nodes"], READ),
-        rule("scheduling.k8s.io", &["priorityclasses"], READ),
+        // Also where they are not served: who may not ask is told 403, and cannot learn that there are none.
+        rule("scheduling.k8s.io", &["podgroups", "priorityclasses"], READ),
         rule("muster.dev", &["podgroups", "workloads"], READ),
         rule("muster.dev", &["podgroups/status", "workloads/status"], &["patch"]),
         rule("events.k8s.io", &["events"], &["create", "patch"]),
     ];
     if version == Version::V1_37 {
-        rules.push(rule("scheduling.k8s.io", &["podgroups"], READ));
         rules.push(rule("scheduling.k8s.io", &["podgroups/status"], &["patch"]));
     }
     rules
@@ -383,11 +383,13 @@ mod tests {
             "delete pods.",
             "get nodes.",
             "get podgroups.muster.dev",
+            "get podgroups.scheduling.k8s.io",
             "get pods.",
             "get priorityclasses.scheduling.k8s.io",
             "get workloads.muster.dev",
             "list nodes.",
             "list podgroups.muster.dev",
+            "list podgroups.scheduling.k8s.io",
             "list pods.",
             "list priorityclasses.scheduling.k8s.io",
             "list workloads.muster.dev",
@@ -397,21 +399,17 @@ mod tests {
             "patch workloads/status.muster.dev",
             "watch nodes.",
             "watch podgroups.muster.dev",
+            "watch podgroups.scheduling.k8s.io",
             "watch pods.",
             "watch priorityclasses.scheduling.k8s.io",
             "watch workloads.muster.dev",
         ];
-        let native = [
-            "get podgroups.scheduling.k8s.io",
-            "list podgroups.scheduling.k8s.io",
-            "watch podgroups.scheduling.k8s.io",
-            "patch podgroups/status.scheduling.k8s.io",
-        ];
+        let native = "patch podgroups/status.scheduling.k8s.io";
         for (name, version) in VERSIONS {
             let documents = documents(version);
             let mut expected: BTreeSet<String> = common.iter().map(|right| (*right).to_owned()).collect();
             if version == Version::V1_37 {
-                expected.extend(native.iter().map(|right| (*right).to_owned()));
+                expected.insert(native.to_owned());
             }
             assert_eq!(rights(&find(&documents, "ClusterRole")["rules"]), expected, "{name}");
             let lease = [
