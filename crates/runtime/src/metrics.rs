@@ -112,7 +112,7 @@ struct Inner {
     leader: Gauge,
     status_writes: Counters<1>,
     events_written: Counter,
-    starts_taken_back: Counter,
+    pods_taken_back: Counter,
     batch_seconds: Histogram,
 }
 
@@ -238,9 +238,9 @@ impl Inner {
             leader: register(r, "muster_leader", "1 if this process holds the lease", Gauge::default()),
             status_writes: register(r, "muster_status_writes", "Writes of a status, by kind", Counters::default()),
             events_written: register(r, "muster_events_written", "Events that were written", Counter::default()),
-            starts_taken_back: register(
+            pods_taken_back: register(
                 r,
-                "muster_starts_taken_back",
+                "muster_pods_taken_back",
                 "Pods that were deleted because their gang did not come together",
                 Counter::default(),
             ),
@@ -346,8 +346,8 @@ impl Metrics {
     }
 
     /// A pod was deleted because its gang did not come together.
-    pub fn start_taken_back(&self) {
-        self.inner.starts_taken_back.inc();
+    pub fn pod_taken_back(&self) {
+        self.inner.pods_taken_back.inc();
     }
 
     /// The decision loop was busy for so long without a pause.
@@ -360,6 +360,7 @@ impl Metrics {
 mod tests {
     use super::*;
 
+    const DOCUMENTATION: &str = include_str!("../../../docs/operations.md");
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
@@ -383,7 +384,7 @@ mod tests {
         metrics.set_leader(true);
         metrics.status_written("PodGroup");
         metrics.event_written();
-        metrics.start_taken_back();
+        metrics.pod_taken_back();
         metrics.batch(MS);
         let text = metrics.clone().render();
         for line in [
@@ -408,11 +409,23 @@ mod tests {
             "muster_leader 1",
             r#"muster_status_writes_total{kind="PodGroup"} 1"#,
             "muster_events_written_total 1",
-            "muster_starts_taken_back_total 1",
+            "muster_pods_taken_back_total 1",
             "muster_decision_batch_duration_seconds_count 1",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
         assert!(text.ends_with("# EOF\n"));
+        for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+            let row = match line.split_once(' ') {
+                Some((name, "counter")) => format!("| `{name}_total` | "),
+                Some((name, _)) => format!("| `{name}` | "),
+                None => panic!("a type without a name: {line}"),
+            };
+            assert!(DOCUMENTATION.contains(&row), "docs/operations.md should have {row}");
+        }
+        let told = DOCUMENTATION.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+        for name in told.filter(|name| name.starts_with("scheduler_") || name.starts_with("muster_")) {
+            assert!(text.contains(&format!("\n{name}")), "docs/operations.md tells of {name}, which is not there");
+        }
     }
 }

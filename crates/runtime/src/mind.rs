@@ -230,7 +230,7 @@ impl Mind {
             }
             Command::TakeBack { pod } => {
                 tracing::info!(%pod, "take back");
-                self.instruments.metrics.start_taken_back();
+                self.instruments.metrics.pod_taken_back();
                 self.hands.send(Errand::TakeBack { pod });
             }
             Command::ClearNomination { pod } => self.scribe.clear_nomination(&pod, &self.intake),
