@@ -117,7 +117,7 @@ async fn prepare_and_play(world: &mut World, scenario: &Scenario, report: &mut R
 
 async fn prepare(world: &mut World, scenario: &Scenario) -> Result<(), String> {
     world.add_first_nodes(scenario).await?;
-    world.start_scheduler().await
+    world.start_scheduler()
 }
 
 /// Does one step after the other.

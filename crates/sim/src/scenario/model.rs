@@ -322,6 +322,7 @@ pub(super) fn default_namespace() -> String {
 }
 
 /// A merge patch.
+#[allow(clippy::struct_field_names)] // as in the file
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Patch {
@@ -430,6 +431,7 @@ pub enum Method {
 }
 
 /// What happens to a request.
+#[allow(clippy::enum_variant_names)] // as in the file
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// 409, and nothing is done.

@@ -198,7 +198,7 @@ impl World {
     }
 
     /// Starts Muster.
-    pub(super) async fn start_scheduler(&mut self) -> Result<(), String> {
+    pub(super) fn start_scheduler(&mut self) -> Result<(), String> {
         let started = Scheduler::start(&self.client, &self.settings, self.clock, Fence::open());
         self.scheduler = Some(started.map_err(|error| format!("Muster does not start: {error}"))?);
         Ok(())
@@ -211,7 +211,7 @@ impl World {
             (Some(scheduler), Restart::Gracefully) => scheduler.stop().await,
             (None, _) => {}
         }
-        self.start_scheduler().await
+        self.start_scheduler()
     }
 
     /// Starts kubelets for these nodes and waits until they are ready.
