@@ -205,6 +205,13 @@ fn a_pod_of_the_same_name_is_another_pod() {
     let said = fails(again);
     assert!(said.contains("gone default/s-x*: no pod of this name was ever there"), "{said}");
     passes(&again.replace(", gone: [default/s-x*]", ""));
+    let lost = again.replace(
+        "- delete: [{kind: Pod, name: s-*}]",
+        "- patch: {apiVersion: apps/v1, kind: ReplicaSet, name: s, patch: {spec: {replicas: 1}}}",
+    );
+    let lost = lost.replace("boundCount: {default/s-*: 2}, gone: [default/s-x*], ", "within: 5s, ");
+    let said = fails(&lost);
+    assert!(said.contains("present default/s-*: 1 of 2 are still there"), "{said}");
 }
 
 #[test]
