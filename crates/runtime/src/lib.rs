@@ -20,6 +20,7 @@ mod record;
 mod scheduler;
 mod scribe;
 mod settings;
+mod text;
 mod watch;
 
 pub use clock::Clock;

@@ -9,6 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use muster_api::keys::conditions::STARTED;
 use muster_api::wire::condition::Condition;
 
+use crate::text::cut;
+
 /// The most characters of a condition's message.
 const MESSAGE_CHARS_MAX: usize = 8_000;
 /// The start of the reason that remembers for which minimum a group started.
@@ -66,7 +68,7 @@ impl Conditions {
     /// Says something. Nothing changes if it is said already.
     pub(crate) fn set(&mut self, kind: &str, holds: bool, reason: &str, message: &str) {
         let status = if holds { "True" } else { "False" };
-        let message = cut(message);
+        let message = cut(message, MESSAGE_CHARS_MAX);
         let time = Time(whole_seconds(self.now));
         let new = |transition: Option<Time>| Condition {
             kind: kind.to_owned(),
@@ -122,13 +124,6 @@ pub(crate) fn text_of(status: &impl serde::Serialize) -> String {
 /// Times in conditions have whole seconds.
 fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
-}
-
-fn cut(message: &str) -> String {
-    match message.char_indices().nth(MESSAGE_CHARS_MAX) {
-        None => message.to_owned(),
-        Some((end, _)) => format!("{}…", &message[..end]),
-    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ mod muster_pod_group;
 mod muster_workload;
 mod native_pod_group;
 mod status;
+#[cfg(test)]
+mod tests;
 
 use kube::core::ApiResource;
 use muster_api::invalid::InvalidField;

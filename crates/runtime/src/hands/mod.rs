@@ -5,6 +5,8 @@
 
 mod bind;
 mod outcome;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::collections::VecDeque;

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::hands::{Errand, WriteOutcome};
+use crate::text::cut_bytes;
 
 /// How long after the last time the same thing still counts as the same event.
 const SERIES_MS: u64 = 600_000;
@@ -114,7 +115,7 @@ impl EventNotes {
             "metadata": {"namespace": namespace, "name": name},
             "eventTime": micros(now),
             "reportingController": self.controller, "reportingInstance": self.instance,
-            "action": "Scheduling", "reason": what.reason, "note": cut(&what.note),
+            "action": "Scheduling", "reason": what.reason, "note": cut_bytes(&what.note, NOTE_BYTES_MAX),
             "type": if what.warning { "Warning" } else { "Normal" },
             "regarding": {
                 "apiVersion": about.api_version, "kind": about.kind, "namespace": about.namespace,
@@ -126,18 +127,6 @@ impl EventNotes {
 
 fn micros(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
-}
-
-/// The note, or as much of it as an event takes.
-fn cut(note: &str) -> String {
-    if note.len() <= NOTE_BYTES_MAX {
-        return note.to_owned();
-    }
-    let mut end = NOTE_BYTES_MAX - '…'.len_utf8();
-    while !note.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}…", &note[..end])
 }
 
 /// FNV-1a over the parts: the same on every machine and in every run.
@@ -177,12 +166,6 @@ mod tests {
         assert_eq!((later, &body["series"]["count"]), (name, &json!(3)));
         assert!(matches!(tell(&mut events, "another", 70_000), Some(Errand::Event { again: false, .. })));
         assert!(matches!(tell(&mut events, "no room", 800_000), Some(Errand::Event { again: false, .. })));
-    }
-
-    #[test]
-    fn a_long_note_is_cut_between_characters() {
-        let text = cut(&"é".repeat(2000));
-        assert!(text.len() <= NOTE_BYTES_MAX && text.ends_with('…'));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::hands::{Errand, Outcome, WriteOutcome};
 use crate::intake::Intake;
 use crate::intake::card::Said;
 use crate::intake::groups::ObjectKey;
+use crate::text::cut;
 use events::{EventNotes, Happening, Regarding};
 use groups::GroupNotes;
 use pods::PodNotes;
@@ -143,7 +144,10 @@ impl Scribe {
     }
 
     fn report_pod(&mut self, pod: &Arc<PodName>, diagnosis: &Diagnosis, intake: &Intake) {
-        let said = Said { reason: words::pod_reason(diagnosis).to_owned(), message: cut(&diagnosis.to_string()) };
+        let said = Said {
+            reason: words::pod_reason(diagnosis).to_owned(),
+            message: cut(&diagnosis.to_string(), MESSAGE_CHARS_MAX),
+        };
         self.say(pod, said, intake);
     }
 
@@ -192,7 +196,7 @@ impl Scribe {
             }
             _ => format!("{key}: {diagnosis}"),
         };
-        let message = cut(&message);
+        let message = cut(&message, MESSAGE_CHARS_MAX);
         let mut say = |pod: &Arc<PodName>, verdict| {
             if let Some(reason) = words::member_reason(diagnosis, verdict) {
                 self.say(pod, Said { reason: reason.to_owned(), message: message.clone() }, intake);
@@ -254,13 +258,6 @@ fn regarding_pod(pod: &PodName) -> Regarding {
         namespace: pod.namespace.clone(),
         name: pod.name.clone(),
         uid: pod.uid.clone(),
-    }
-}
-
-fn cut(message: &str) -> String {
-    match message.char_indices().nth(MESSAGE_CHARS_MAX) {
-        None => message.to_owned(),
-        Some((end, _)) => format!("{}…", &message[..end]),
     }
 }
 

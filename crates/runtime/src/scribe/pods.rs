@@ -174,3 +174,88 @@ fn patch(pod: &PodName, said: Option<&Said>, clear_nomination: bool, now: Timest
     }
     json!({"metadata": {"uid": pod.uid}, "status": status})
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gates::FeatureGates;
+    use crate::intake::{News, WatchTurn};
+
+    fn pod() -> Arc<PodName> {
+        Arc::new(PodName { namespace: "ml".into(), name: "a".into(), uid: "u".into() })
+    }
+
+    fn said(reason: &str, message: &str) -> Said {
+        Said { reason: reason.to_owned(), message: message.to_owned() }
+    }
+
+    fn intake(gates: &Value) -> Intake {
+        let mut intake = Intake::new(&["muster".to_owned()], FeatureGates::default(), Vec::new());
+        let pod = json!({
+            "metadata": {"namespace": "ml", "name": "a", "uid": "u"},
+            "spec": {"schedulerName": "muster", "schedulingGates": gates, "containers": []},
+        });
+        intake.take(News::Pod(WatchTurn::Seen(serde_json::from_str(&pod.to_string()).unwrap())), 0);
+        intake
+    }
+
+    fn due(notes: &mut PodNotes, now_ms: u64, intake: &Intake) -> Vec<Value> {
+        let patches = notes.take_due(now_ms, Timestamp::UNIX_EPOCH, intake).into_iter().map(|errand| match errand {
+            Errand::PodStatus { patch, .. } => patch["status"].clone(),
+            other => panic!("{other:?}"),
+        });
+        patches.collect()
+    }
+
+    #[test]
+    fn a_new_reason_is_written_at_once_and_new_words_later() {
+        let (mut notes, intake, written) = (PodNotes::default(), intake(&json!([])), WriteOutcome::Written(None));
+        assert!(notes.say(&pod(), said("WaitingForMembers", "1 of 3"), None, 1_000));
+        assert_eq!(due(&mut notes, 1_000, &intake).len(), 1);
+        notes.done(&pod(), &written, 1_000);
+        assert!(!notes.say(&pod(), said("WaitingForMembers", "2 of 3"), None, 2_000));
+        assert!(due(&mut notes, 2_000, &intake).is_empty());
+        assert_eq!(notes.next_due(), Some(31_000));
+        assert!(notes.say(&pod(), said("Unschedulable", "no room"), None, 3_000));
+        assert_eq!(due(&mut notes, 3_000, &intake)[0]["conditions"][0]["reason"], "Unschedulable");
+    }
+
+    #[test]
+    fn what_the_api_shows_already_is_not_written_again() {
+        let (mut notes, intake) = (PodNotes::default(), intake(&json!([])));
+        let shown = said("Unschedulable", "no room");
+        assert!(!notes.say(&pod(), shown.clone(), Some(&shown), 0));
+        assert!(due(&mut notes, 100_000, &intake).is_empty());
+    }
+
+    #[test]
+    fn nomination_and_condition_travel_in_one_patch() {
+        let (mut notes, intake) = (PodNotes::default(), intake(&json!([])));
+        notes.clear_nomination(&pod(), None, 0);
+        notes.say(&pod(), said("Unschedulable", "no room"), None, 0);
+        let patches = due(&mut notes, 0, &intake);
+        assert_eq!(patches.len(), 1);
+        assert!(patches[0]["nominatedNodeName"].is_null() && patches[0]["conditions"][0]["status"] == "False");
+    }
+
+    #[test]
+    fn words_that_changed_on_the_way_follow_and_failures_are_tried_again() {
+        let (mut notes, intake) = (PodNotes::default(), intake(&json!([])));
+        notes.say(&pod(), said("WaitingForMembers", "1 of 3"), None, 0);
+        assert_eq!(due(&mut notes, 0, &intake).len(), 1);
+        notes.say(&pod(), said("Unschedulable", "no room"), None, 1);
+        assert!(due(&mut notes, 1, &intake).is_empty(), "one write at a time");
+        notes.done(&pod(), &WriteOutcome::Conflict, 2);
+        assert!(due(&mut notes, 100, &intake).is_empty());
+        assert_eq!(due(&mut notes, 202, &intake)[0]["conditions"][0]["reason"], "Unschedulable");
+        notes.done(&pod(), &WriteOutcome::Written(None), 300);
+        assert_eq!(notes.next_due(), None);
+    }
+
+    #[test]
+    fn nothing_is_written_over_the_gates_of_a_pod() {
+        let (mut notes, intake) = (PodNotes::default(), intake(&json!([{"name": "quota"}])));
+        notes.say(&pod(), said("WaitingForGroup", "x"), None, 0);
+        assert!(due(&mut notes, 0, &intake).is_empty());
+    }
+}

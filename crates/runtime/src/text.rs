@@ -1,0 +1,35 @@
+//! Text that must fit into a field of the API.
+
+/// The text, or as many characters of it as fit, with a sign that it was cut.
+pub(crate) fn cut(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
+/// The same for a limit in bytes.
+pub(crate) fn cut_bytes(text: &str, bytes_max: usize) -> String {
+    if text.len() <= bytes_max {
+        return text.to_owned();
+    }
+    let mut end = bytes_max.saturating_sub('…'.len_utf8());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}…", &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_cut_between_characters() {
+        assert_eq!(cut("été", 3), "été");
+        assert_eq!(cut("été", 2), "ét…");
+        assert_eq!(cut_bytes("été", 5), "été");
+        let long = cut_bytes(&"é".repeat(2000), 1024);
+        assert!(long.len() <= 1024 && long.ends_with('…'));
+    }
+}
