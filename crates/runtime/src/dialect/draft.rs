@@ -11,7 +11,7 @@ use muster_api::keys::annotations::MIN_RESOURCES;
 use muster_api::resources::list_in_base_units;
 use muster_engine::model::group::{DisruptionMode, Policy, PreemptionPolicy, Subset, TopologyConstraint};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::StatusPatch;
 use super::condition::Shown;
@@ -210,7 +210,14 @@ impl GroupObject {
     }
 
     /// A merge patch of the status, for kinds whose lists no server merges: it is refused if somebody else wrote first.
-    pub(crate) fn merge_patch(&self, status: &impl serde::Serialize) -> StatusPatch {
+    /// What the status does not have any more is taken out: `fields` are those that it may leave out.
+    pub(crate) fn merge_patch(&self, status: &impl serde::Serialize, fields: &[&str]) -> StatusPatch {
+        let mut status = json!(status);
+        for field in fields {
+            if status.get(field).is_none() {
+                status[field] = Value::Null;
+            }
+        }
         StatusPatch::Merge(json!({
             "metadata": {"uid": self.uid, "resourceVersion": self.resource_version},
             "status": status,

@@ -121,6 +121,7 @@ impl GroupBook {
         if self.objects.remove(key).is_none() {
             return Vec::new();
         }
+        self.touch(key);
         let observations = self.refresh(key, priorities);
         for group in self.of_object.get(key).cloned().unwrap_or_default() {
             self.forget_if_empty(&group);

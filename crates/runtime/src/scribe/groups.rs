@@ -240,11 +240,10 @@ fn derive(
         // A basic group has its place as soon as one of its pods has.
         conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
     }
-    let flawed =
-        conditions.get(POD_GROUP_SCHEDULED).is_some_and(|one| one.reason == INVALID || one.reason == UNSUPPORTED);
-    let silent = conditions.get(POD_GROUP_SCHEDULED).is_none() || (flawed && told.is_none());
-    let minimum = instance.sent.as_ref().map_or(0, |spec| spec.rules().iter().map(|rule| rule.min_member).sum::<u32>());
-    if silent && counts.total == 0 && now_ms >= object.created_ms + EMPTY_TOLD_MS {
+    // A group without pods waits for some, whatever was last said of pods that are gone; one that had its place keeps that.
+    if counts.total == 0 && !conditions.is_true(POD_GROUP_SCHEDULED) && now_ms >= object.created_ms + EMPTY_TOLD_MS {
+        let rules = instance.sent.as_ref().map(GroupSpec::rules).unwrap_or_default();
+        let minimum = rules.iter().fold(0, |sum: u32, rule| sum.saturating_add(rule.min_member));
         let text = format!("Waiting for members: 0 of {minimum} are there.");
         conditions.set(POD_GROUP_SCHEDULED, false, WAITING_FOR_MEMBERS, &text);
     }
@@ -270,7 +269,10 @@ fn set_mismatch(conditions: &mut Conditions, instance: &Instance, cards: &[(&str
 }
 
 fn set_completed(conditions: &mut Conditions, counts: &Counts) {
-    if counts.total > 0 && counts.succeeded + counts.failed == counts.total {
+    if counts.total == 0 {
+        return;
+    }
+    if counts.succeeded + counts.failed == counts.total {
         let text = format!("All pods have finished: {} well, {} badly.", counts.succeeded, counts.failed);
         conditions.set(COMPLETED, true, "PodsFinished", &text);
     } else {

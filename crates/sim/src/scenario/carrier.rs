@@ -173,7 +173,9 @@ impl Carriage {
             Form::Workload => {
                 let instances = status["podGroups"].as_array().into_iter().flatten();
                 let is_meant = |one: &&Value| one["name"] == group && one["replicaKey"].as_str().unwrap_or("") == key;
-                Verdict::of(&[instances.into_iter().find(is_meant).and_then(|one| find(&one["conditions"], scheduled))])
+                // A group that no pod names is not listed; the object speaks for it.
+                let conditions = instances.into_iter().find(is_meant).unwrap_or(status);
+                Verdict::of(&[find(&conditions["conditions"], scheduled)])
             }
             Form::Native => {
                 let ours = format!("{}{scheduled}", conditions::NATIVE_PREFIX);

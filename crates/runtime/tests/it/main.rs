@@ -1,0 +1,4 @@
+//! The scheduler as a whole on the in-process server: what no scenario file can set up.
+
+mod bad_objects;
+mod world;
