@@ -64,6 +64,9 @@ fn run_all(options: &Options) -> anyhow::Result<Tally> {
             }
             writeln!(out, "{report}")?;
             out.flush()?;
+            if report.is_interrupted {
+                return Ok(tally);
+            }
         }
     }
     writeln!(out, "{} passed, {} failed, {} skipped", tally.passed, tally.failed, tally.skipped)?;

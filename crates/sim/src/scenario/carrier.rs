@@ -102,7 +102,6 @@ impl Carriage {
     fn check(&self, group: &Group, is_new: bool) -> Result<(), String> {
         let name = &group.name;
         match self.form(name) {
-            Form::PodGroup => Ok(()),
             Form::Workload if group.subsets.is_some() => {
                 Err(format!("group {name} has subsets, which a Workload does not have"))
             }
@@ -113,7 +112,7 @@ impl Carriage {
             Form::Native if group.basic.is_some_and(|basic| basic.desired_count.is_some()) => {
                 Err(format!("group {name} has a desiredCount, which v1beta1 does not have"))
             }
-            Form::Workload | Form::Native => Ok(()),
+            Form::PodGroup | Form::Workload | Form::Native => Ok(()),
         }
     }
 

@@ -4,13 +4,12 @@
 //! It must not know how it is judged.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
+use muster_runtime::config::Span;
 use serde::{Deserialize, Deserializer, de};
 
 use super::model::{ObjectName, core_version, default_namespace};
 use super::pattern::{Glob, Pods};
-use super::span::Span;
 
 /// Something that becomes true.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,7 +54,7 @@ impl<'de> Deserialize<'de> for Hold {
 }
 
 /// How long an expectation may take that does not say it.
-const WITHIN: Span = Span(Duration::from_secs(10));
+const WITHIN: Span = Span::from_millis(10_000);
 
 /// What is said about the cluster: all of it must be true at once.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

@@ -74,14 +74,11 @@ fn is_bound(pod: &Pod) -> bool {
 
 /// The first few lines, and how many more there are.
 fn some(lines: impl Iterator<Item = String>) -> String {
-    let mut lines: Vec<String> = lines.collect();
+    let lines: Vec<String> = lines.collect();
     let more = lines.len().saturating_sub(TOLD_MAX);
-    lines.truncate(TOLD_MAX);
-    let mut text: String = lines.iter().map(|line| format!("\n  {line}")).collect();
-    if more > 0 {
-        text += &format!("\n  and {more} more");
-    }
-    text
+    let more = (more > 0).then(|| format!("and {more} more"));
+    let told = lines.into_iter().take(TOLD_MAX).chain(more);
+    told.flat_map(|line| ["\n  ".to_owned(), line]).collect()
 }
 
 impl Judge<'_> {
@@ -240,15 +237,11 @@ fn status_text(status: ConditionStatus) -> &'static str {
 }
 
 fn wanted(claim: &ConditionClaim) -> String {
-    let mut text = "wanted".to_owned();
-    if let Some(status) = claim.status {
-        text += &format!(" status {}", status_text(status));
-    }
-    if let Some(reason) = &claim.reason {
-        text += &format!(" reason {reason}");
-    }
-    if let Some(part) = &claim.contains {
-        text += &format!(" with {part:?}");
-    }
-    text
+    let parts = [
+        Some("wanted".to_owned()),
+        claim.status.map(|status| format!("status {}", status_text(status))),
+        claim.reason.as_ref().map(|reason| format!("reason {reason}")),
+        claim.contains.as_ref().map(|part| format!("with {part:?}")),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }

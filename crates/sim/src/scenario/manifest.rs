@@ -2,7 +2,6 @@
 //!
 //! What people leave out in a scenario is filled in here, so that `spec: {}` is a pod. It must not know the cluster.
 
-use muster_api::keys::SCHEDULER_NAME;
 use serde_json::{Map, Value, json};
 
 use super::carrier::{Carriage, Member};
@@ -62,9 +61,9 @@ pub(super) fn numbered(value: &Value, number: u32) -> Value {
 }
 
 /// Completes a manifest: pods, and the pods of templates, have a scheduler and a container.
-pub(super) fn complete(manifest: &mut Value) -> Result<(), String> {
+pub(super) fn complete(manifest: &mut Value, scheduler_name: &str) -> Result<(), String> {
     if let Some((_, spec)) = pod_parts(manifest)? {
-        spec.entry("schedulerName").or_insert_with(|| json!(SCHEDULER_NAME));
+        spec.entry("schedulerName").or_insert_with(|| json!(scheduler_name));
         spec.entry("containers").or_insert_with(|| json!([{"name": "main", "image": IMAGE}]));
     }
     Ok(())
@@ -124,16 +123,16 @@ mod tests {
     #[test]
     fn pods_and_templates_are_filled_in_and_others_left_alone() {
         let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}});
-        complete(&mut pod).unwrap();
+        complete(&mut pod, "muster").unwrap();
         assert_eq!(pod["spec"]["schedulerName"], "muster");
         assert_eq!(pod["spec"]["containers"][0]["name"], "main");
         let mut set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "s"},
             "spec": {"template": {"spec": {"schedulerName": "other", "containers": [{"name": "c"}]}}}});
-        complete(&mut set).unwrap();
+        complete(&mut set, "muster").unwrap();
         assert_eq!(set["spec"]["template"]["spec"], json!({"schedulerName": "other", "containers": [{"name": "c"}]}));
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {}});
         let mut completed = map.clone();
-        complete(&mut completed).unwrap();
+        complete(&mut completed, "muster").unwrap();
         assert_eq!(completed, map);
     }
 

@@ -15,7 +15,6 @@ mod parse;
 mod pattern;
 mod report;
 mod snapshot;
-mod span;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -54,6 +53,7 @@ pub fn run(scenario: &Scenario, carrier: Carrier, place: &Place) -> Report {
         steps: scenario.steps.len(),
         done: Vec::new(),
         outcome: Outcome::Passed,
+        is_interrupted: false,
         story_time: std::time::Duration::ZERO,
         wall_time: std::time::Duration::ZERO,
     };
@@ -88,10 +88,16 @@ async fn play_in(place: &Place, scenario: &Scenario, carriage: Carriage, report:
             return;
         }
     };
-    if let Err(failure) = prepare(&mut world, scenario).await {
-        report.outcome = failed(failure);
-    } else if let Err(failure) = play(&mut world, scenario, report).await {
-        report.outcome = Outcome::Failed(failure);
+    let is_ours = matches!(place, Place::Process);
+    let mut is_interrupted = false;
+    tokio::select! {
+        outcome = prepare_and_play(&mut world, scenario, report) => report.outcome = outcome,
+        // On a cluster an interrupted run must be cleaned up; in the process there is nothing to clean up.
+        _ = tokio::signal::ctrl_c(), if !is_ours => is_interrupted = true,
+    }
+    if is_interrupted {
+        report.is_interrupted = true;
+        report.outcome = failed("interrupted".to_owned());
     }
     let left = world.end().await;
     if !left.is_empty() && !report.is_failed() {
@@ -99,9 +105,19 @@ async fn play_in(place: &Place, scenario: &Scenario, carriage: Carriage, report:
     }
 }
 
+async fn prepare_and_play(world: &mut World, scenario: &Scenario, report: &mut Report) -> Outcome {
+    if let Err(why) = prepare(world, scenario).await {
+        return failed(why);
+    }
+    match play(world, scenario, report).await {
+        Ok(()) => Outcome::Passed,
+        Err(failure) => Outcome::Failed(failure),
+    }
+}
+
 async fn prepare(world: &mut World, scenario: &Scenario) -> Result<(), String> {
     world.add_first_nodes(scenario).await?;
-    world.start_scheduler().await
+    world.start_scheduler()
 }
 
 /// Does one step after the other.
@@ -133,14 +149,14 @@ async fn play(world: &mut World, scenario: &Scenario, report: &mut Report) -> Re
 }
 
 async fn comes_true(world: &mut World, expect: &Expect) -> Result<(), Vec<String>> {
-    let until = Instant::now() + expect.within.0;
+    let until = Instant::now() + expect.within.as_duration();
     loop {
         let unmet = look(world, &expect.claims).await;
         if unmet.is_empty() {
             return Ok(());
         }
         if Instant::now() >= until {
-            let mut problems = vec![format!("not true after {}:", span::shown(expect.within.0))];
+            let mut problems = vec![format!("not true after {}:", report::shown(expect.within.as_duration()))];
             problems.extend(unmet);
             return Err(problems);
         }
@@ -150,11 +166,11 @@ async fn comes_true(world: &mut World, expect: &Expect) -> Result<(), Vec<String
 
 async fn stays_true(world: &mut World, hold: &Hold) -> Result<(), Vec<String>> {
     let began = Instant::now();
-    let until = began + hold.time.0;
+    let until = began + hold.time.as_duration();
     loop {
         let unmet = look(world, &hold.claims).await;
         if !unmet.is_empty() {
-            let mut problems = vec![format!("not true any more after {}:", span::shown(began.elapsed()))];
+            let mut problems = vec![format!("not true any more after {}:", report::shown(began.elapsed()))];
             problems.extend(unmet);
             return Err(problems);
         }

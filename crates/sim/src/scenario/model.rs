@@ -6,6 +6,9 @@
 use std::collections::BTreeMap;
 
 use muster_api::resources::WrittenResources;
+use muster_runtime::Settings;
+use muster_runtime::config::{Configuration, File, Overrides, Span};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::{Map, Value};
 
@@ -13,7 +16,6 @@ use super::carrier::Carrier;
 use super::claims::{Expect, Hold};
 use super::manifest;
 use super::pattern::{Glob, Pods};
-use super::span::Span;
 
 /// A story in steps.
 #[derive(Clone, Debug)]
@@ -44,15 +46,45 @@ pub struct Step {
 }
 
 /// How the cluster and Muster are set up.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// Changes of Muster's feature gates.
-    pub feature_gates: BTreeMap<String, bool>,
     /// The version of Kubernetes that the scenario is about.
     pub kubernetes_version: Option<KubernetesVersion>,
     /// Whether the cluster is one without Kubernetes' own API for groups.
     pub stock: bool,
+    /// How Muster works.
+    pub settings: Settings,
+}
+
+/// Fields of Muster's configuration file that mean nothing in a scenario.
+const WITHOUT_MEANING: [&str; 8] =
+    ["apiVersion", "kind", "leaderElection", "listen", "logLevel", "logFormat", "recordDir", "recordSizeMaxMib"];
+
+impl<'de> Deserialize<'de> for Config {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        struct Own {
+            kubernetes_version: Option<KubernetesVersion>,
+            stock: bool,
+        }
+        let mut fields = Map::deserialize(deserializer)?;
+        if let Some(field) = WITHOUT_MEANING.iter().find(|field| fields.contains_key(**field)) {
+            return Err(de::Error::custom(format!("{field}: has no meaning in a scenario")));
+        }
+        let own = ["kubernetesVersion", "stock"];
+        let own: Map<String, Value> = own.iter().filter_map(|field| fields.remove_entry(*field)).collect();
+        let own: Own = at_path(Value::Object(own))?;
+        let file: File = at_path(Value::Object(fields))?;
+        let configuration = Configuration::new(file, Overrides::default()).map_err(de::Error::custom)?;
+        let Own { kubernetes_version, stock } = own;
+        Ok(Self { kubernetes_version, stock, settings: configuration.settings })
+    }
+}
+
+/// Reads a value with errors that say where they are.
+fn at_path<T: DeserializeOwned, E: de::Error>(value: Value) -> Result<T, E> {
+    serde_path_to_error::deserialize(value).map_err(|error| E::custom(format!("{}: {}", error.path(), error.inner())))
 }
 
 /// A version that scenarios can ask for.
@@ -290,6 +322,7 @@ pub(super) fn default_namespace() -> String {
 }
 
 /// A merge patch.
+#[allow(clippy::struct_field_names)] // as in the file
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Patch {
@@ -398,6 +431,7 @@ pub enum Method {
 }
 
 /// What happens to a request.
+#[allow(clippy::enum_variant_names)] // as in the file
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// 409, and nothing is done.

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use muster_playground::clients::{NodeShape, Pool, PoolTaint, Shape};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::manifest::numbered_text;
@@ -52,9 +53,6 @@ pub(super) fn shape_of(node: &Value) -> Result<NodeShape, String> {
         return Err("status.capacity: must be set: the simulated kubelet has nothing else to go by".to_owned());
     }
     let part = |field: &str, value: &Value| format!("{field}: {value}: cannot be read");
-    fn read<T: serde::de::DeserializeOwned + Default>(value: &Value) -> Option<T> {
-        if value.is_null() { Some(T::default()) } else { serde_json::from_value(value.clone()).ok() }
-    }
     let capacity = &node["status"]["capacity"];
     let allocatable = &node["status"]["allocatable"];
     let (labels, taints) = (&node["metadata"]["labels"], &node["spec"]["taints"]);
@@ -69,6 +67,11 @@ pub(super) fn shape_of(node: &Value) -> Result<NodeShape, String> {
         domains: Vec::new(),
     };
     named(pool, name.to_owned()).map_err(|why| why.replacen("pools[0].", "", 1))
+}
+
+/// A part of a manifest; the default if it is left out.
+fn read<T: DeserializeOwned + Default>(value: &Value) -> Option<T> {
+    if value.is_null() { Some(T::default()) } else { serde_json::from_value(value.clone()).ok() }
 }
 
 fn pool_taint(taint: &Taint) -> PoolTaint {

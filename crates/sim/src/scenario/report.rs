@@ -4,7 +4,6 @@ use std::fmt;
 use std::time::Duration;
 
 use super::carrier::Carrier;
-use super::span::shown;
 
 /// What became of a scenario in one carrier.
 #[derive(Clone, Debug)]
@@ -21,6 +20,8 @@ pub struct Report {
     pub done: Vec<Done>,
     /// How it ended.
     pub outcome: Outcome,
+    /// Whether somebody wanted it to end: then nothing more is to be played.
+    pub is_interrupted: bool,
     /// How much time passed in the scenario.
     pub story_time: Duration,
     /// How much time passed for whoever waited.
@@ -83,6 +84,16 @@ impl Report {
             format!("    step {} done at {}\n{}\n", step.number, shown(step.at), indented(&step.text, "    | "))
         });
         steps.collect()
+    }
+}
+
+/// A length of time for people.
+pub(super) fn shown(time: Duration) -> String {
+    let ms = time.as_millis();
+    match ms {
+        0..1000 => format!("{ms}ms"),
+        1000..120_000 => format!("{:.1}s", time.as_secs_f64()),
+        _ => format!("{}m{}s", ms / 60_000, ms / 1000 % 60),
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! It must not know what is expected.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Event;
@@ -51,11 +52,9 @@ impl Snapshot {
             snapshot.groups.insert(name.to_owned(), group(world, name).await?);
         }
         for claim in &claims.conditions {
-            let name = world.meant(&claim.object());
-            if !snapshot.objects.contains_key(&name) {
-                let found = world.objects.find(&name).await?;
-                let found = found.into_iter().filter_map(|one| serde_json::to_value(one).ok()).collect();
-                snapshot.objects.insert(name, found);
+            if let Entry::Vacant(place) = snapshot.objects.entry(world.meant(&claim.object())) {
+                let found = world.objects.find(place.key()).await?;
+                place.insert(found.into_iter().filter_map(|one| serde_json::to_value(one).ok()).collect());
             }
         }
         if !claims.events.is_empty() {
@@ -109,25 +108,21 @@ pub(super) async fn events(world: &World) -> Result<Vec<Event>, String> {
 
 /// A pod in one line.
 pub(super) fn pod_line(pod: &Pod) -> String {
-    let mut line = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
-    match pod.spec.node_name.as_str() {
-        "" => line += " not bound",
-        node => line += &format!(" on {node}"),
-    }
-    line += &format!(", {}", pod.status.phase);
-    if !pod.status.reason.is_empty() {
-        line += &format!(" {}", pod.status.reason);
-    }
-    if !pod.status.nominated_node_name.is_empty() {
-        line += &format!(", nominated to {}", pod.status.nominated_node_name);
-    }
-    if pod.metadata.deletion_timestamp.is_some() {
-        line += ", being deleted";
-    }
-    if let Some(condition) = Condition::find(&pod.status.conditions, "PodScheduled").filter(|one| !one.is_true()) {
-        line += &format!(", PodScheduled={} {}: {}", condition.status, condition.reason, condition.message);
-    }
-    line
+    let name = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
+    let place = match pod.spec.node_name.as_str() {
+        "" => "not bound".to_owned(),
+        node => format!("on {node}"),
+    };
+    let nominated = &pod.status.nominated_node_name;
+    let scheduled = Condition::find(&pod.status.conditions, "PodScheduled").filter(|one| !one.is_true());
+    let parts = [
+        Some(format!("{name} {place}")),
+        Some(format!("{} {}", pod.status.phase, pod.status.reason).trim_end().to_owned()),
+        (!nominated.is_empty()).then(|| format!("nominated to {nominated}")),
+        pod.metadata.deletion_timestamp.as_ref().map(|_| "being deleted".to_owned()),
+        scheduled.map(|one| format!("PodScheduled={} {}: {}", one.status, one.reason, one.message)),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// An event in one line.

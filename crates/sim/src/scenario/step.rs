@@ -10,6 +10,7 @@ use kube::{Api, ResourceExt};
 use muster_api::wire::Pod;
 use muster_playground::clock::seconds;
 use muster_playground::faults;
+use muster_runtime::config::Span;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -43,7 +44,10 @@ pub(super) async fn perform(world: &mut World, action: &Action) -> Result<(), St
         Action::Finish(finish) => finish_pods(world, finish).await,
         Action::Nodes(list) => world.add_nodes(nodes::shapes(list)?).await,
         Action::Restart(how) => world.restart(*how).await,
-        Action::Fault(fault) => order(world, fault),
+        Action::Fault(fault) => {
+            order(world, fault);
+            Ok(())
+        }
         Action::Expect(_) | Action::Hold(_) => Ok(()),
     }
 }
@@ -258,10 +262,7 @@ fn not_ready(mut condition: Value, reason: &str, now: &str) -> Value {
     condition
 }
 
-fn order(world: &World, fault: &Fault) -> Result<(), String> {
-    if !world.has_faults() {
-        return Err("faults can only be ordered in the process, not on a cluster".to_owned());
-    }
+fn order(world: &World, fault: &Fault) {
     let method = match fault.method {
         model::Method::Get => Method::GET,
         model::Method::Post => Method::POST,
@@ -272,12 +273,11 @@ fn order(world: &World, fault: &Fault) -> Result<(), String> {
     let path = fault.path.replace("/namespaces/default/", &format!("/namespaces/{}/", world.namespace()));
     let kind = match (fault.answer, fault.delay) {
         (Some(answer), _) => fault_of(answer),
-        (None, delay) => faults::Fault::Delay(delay.map(|delay| delay.0).unwrap_or_default()),
+        (None, delay) => faults::Fault::Delay(delay.map(Span::as_duration).unwrap_or_default()),
     };
     for _ in 0..fault.times {
         world.faults.order(method.clone(), &path, kind);
     }
-    Ok(())
 }
 
 fn fault_of(answer: Answer) -> faults::Fault {

@@ -74,6 +74,7 @@ fn run_nothing(scenario: &Scenario) -> Report {
         steps: scenario.steps.len(),
         done: Vec::new(),
         outcome: Outcome::Passed,
+        is_interrupted: false,
         story_time: std::time::Duration::ZERO,
         wall_time: std::time::Duration::ZERO,
     }

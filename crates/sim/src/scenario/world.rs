@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kube::api::{Api, ListParams};
+use kube::client::ClientBuilder;
 use kube::discovery::Scope;
 use kube::{Client, ResourceExt};
 use muster_api::wire::{Node, Pod};
@@ -16,7 +17,7 @@ use muster_playground::clients::{
 };
 use muster_playground::faults::Faults;
 use muster_playground::{Server, clock};
-use muster_runtime::{Clock, FeatureGates, Fence, Scheduler, Settings};
+use muster_runtime::{Clock, Fence, Scheduler, Settings};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -87,8 +88,11 @@ impl World {
     /// A world in the process with nothing in it but our kinds.
     pub(super) async fn in_process(scenario: &Scenario, carriage: Carriage) -> Result<Self, String> {
         let start = START.parse().map_err(|error| format!("{START}: {error}"))?;
-        let server =
-            Server::start(muster_playground::Settings { start: Some(start), ..muster_playground::Settings::default() });
+        let server = Server::start(muster_playground::Settings {
+            start: Some(start),
+            native_groups: !scenario.config.stock,
+            ..muster_playground::Settings::default()
+        });
         let faults = Faults::none();
         let client = server.client();
         let controllers = (
@@ -103,7 +107,7 @@ impl World {
             namespace: DEFAULT.to_owned(),
             client: server.client_with(&faults),
             faults,
-            settings: settings(scenario)?,
+            settings: settings(scenario),
             clock: Clock::starting_at(server.now()),
             nodes_clock: server.clock(),
             revisions: Some(server.revisions()),
@@ -125,9 +129,11 @@ impl World {
         carriage: Carriage,
         config: kube::Config,
     ) -> Result<Self, String> {
-        let client = Client::try_from(config).map_err(|error| error.to_string())?;
+        let faults = Faults::none();
+        let transport = || ClientBuilder::try_from(config.clone()).map_err(|error| error.to_string());
+        let client = transport()?.build();
+        let muster = transport()?.with_layer(&faults.layer()).build();
         let mut objects = Objects::new(client.clone());
-        let settings = settings(scenario)?;
         let visit = Visit::begin(&mut objects).await?;
         let nodes_clock = clock::Clock::real();
         let controllers = (!visit.has_controllers).then(|| {
@@ -140,14 +146,14 @@ impl World {
         Ok(Self {
             objects,
             carriage,
-            faults: Faults::none(),
+            faults,
             look_every: Duration::from_millis(200),
             server: None,
             revisions: None,
             namespace: visit.namespace.clone(),
             visit: Some(visit),
-            client,
-            settings,
+            client: muster,
+            settings: settings(scenario),
             clock: Clock::real(),
             nodes_clock,
             scheduler: None,
@@ -178,11 +184,6 @@ impl World {
         ObjectName { namespace: self.real_namespace(&written.namespace).to_owned(), ..written.clone() }
     }
 
-    /// Whether faults can be put between Muster and the server.
-    pub(super) fn has_faults(&self) -> bool {
-        self.server.is_some()
-    }
-
     /// Waits until it is time for another look. Where the server tells of changes, idle time is not looked at.
     pub(super) async fn wait(&mut self, until: Instant) {
         if let Some(revisions) = &mut self.revisions {
@@ -197,7 +198,7 @@ impl World {
     }
 
     /// Starts Muster.
-    pub(super) async fn start_scheduler(&mut self) -> Result<(), String> {
+    pub(super) fn start_scheduler(&mut self) -> Result<(), String> {
         let started = Scheduler::start(&self.client, &self.settings, self.clock, Fence::open());
         self.scheduler = Some(started.map_err(|error| format!("Muster does not start: {error}"))?);
         Ok(())
@@ -210,7 +211,7 @@ impl World {
             (Some(scheduler), Restart::Gracefully) => scheduler.stop().await,
             (None, _) => {}
         }
-        self.start_scheduler().await
+        self.start_scheduler()
     }
 
     /// Starts kubelets for these nodes and waits until they are ready.
@@ -327,11 +328,11 @@ impl World {
             let written = metadata["namespace"].as_str().unwrap_or(DEFAULT).to_owned();
             metadata["namespace"] = self.real_namespace(&written).into();
         }
-        manifest::complete(document)
+        let scheduler_name = self.settings.scheduler_names.first().map_or("", String::as_str);
+        manifest::complete(document, scheduler_name)
     }
 }
 
-fn settings(scenario: &Scenario) -> Result<Settings, String> {
-    let gates = FeatureGates::with(&scenario.config.feature_gates).map_err(|error| error.to_string())?;
-    Ok(Settings { gates, check_invariants: true, ..Settings::default() })
+fn settings(scenario: &Scenario) -> Settings {
+    Settings { check_invariants: true, ..scenario.config.settings.clone() }
 }

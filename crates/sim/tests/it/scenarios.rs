@@ -1,6 +1,8 @@
 //! Every scenario of the project, in every carrier that has words for it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::thread;
 
 use muster_sim::scenario::{Carrier, Outcome, Place, load, run};
 
@@ -13,24 +15,41 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
+/// What failed in a file.
+fn failures_of(file: &Path) -> Vec<String> {
+    let scenario = match load(file) {
+        Ok(scenario) => scenario,
+        Err(error) => return vec![error.to_string()],
+    };
+    let reports = Carrier::ALL.map(|carrier| run(&scenario, carrier, &Place::Process));
+    let mut failures: Vec<String> =
+        reports.iter().filter(|report| report.is_failed()).map(ToString::to_string).collect();
+    if reports.iter().all(|report| matches!(report.outcome, Outcome::Skipped(_))) {
+        failures.push(format!("{}: skipped in every carrier", file.display()));
+    }
+    failures
+}
+
 #[test]
 fn every_scenario_passes_in_every_carrier_that_can_express_it() {
     let files = files();
     assert!(!files.is_empty(), "there are no scenarios");
-    let mut failures = Vec::new();
-    for file in files {
-        let scenario = match load(&file) {
-            Ok(scenario) => scenario,
-            Err(error) => {
-                failures.push(error.to_string());
-                continue;
-            }
-        };
-        let reports = Carrier::ALL.map(|carrier| run(&scenario, carrier, &Place::Process));
-        if reports.iter().all(|report| matches!(report.outcome, Outcome::Skipped(_))) {
-            failures.push(format!("{}: skipped in every carrier", file.display()));
+    let failures = Mutex::new(Vec::new());
+    let waiting = Mutex::new(files.iter());
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let next = waiting.lock().expect("no worker panics with it").next();
+                    let Some(file) = next else { return };
+                    let failed = failures_of(file);
+                    failures.lock().expect("no worker panics with it").extend(failed);
+                }
+            });
         }
-        failures.extend(reports.iter().filter(|report| report.is_failed()).map(ToString::to_string));
-    }
+    });
+    let mut failures = failures.into_inner().expect("no worker panics with it");
+    failures.sort();
     assert!(failures.is_empty(), "{} failures\n\n{}", failures.len(), failures.join("\n\n"));
 }
