@@ -11,7 +11,7 @@ use muster_api::keys::annotations::MIN_RESOURCES;
 use muster_api::resources::list_in_base_units;
 use muster_engine::model::group::{DisruptionMode, Policy, PreemptionPolicy, Subset, TopologyConstraint};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::StatusPatch;
 use super::condition::Shown;
@@ -210,7 +210,15 @@ impl GroupObject {
     }
 
     /// A merge patch of the status, for kinds whose lists no server merges: it is refused if somebody else wrote first.
+    /// What is shown and is not to be shown any more is removed by name, since a merge keeps what it is not told of.
     pub(crate) fn merge_patch(&self, status: &impl serde::Serialize) -> StatusPatch {
+        let mut status = json!(status);
+        let shown: Value = serde_json::from_str(&self.shown.text).unwrap_or_default();
+        for field in shown.as_object().into_iter().flat_map(|fields| fields.keys()) {
+            if status.get(field).is_none() {
+                status[field.as_str()] = Value::Null;
+            }
+        }
         StatusPatch::Merge(json!({
             "metadata": {"uid": self.uid, "resourceVersion": self.resource_version},
             "status": status,

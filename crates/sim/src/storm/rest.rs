@@ -68,6 +68,7 @@ fn why_it_waits(truth: &Truth, pod: &Pod) -> &'static [&'static str] {
     match lacking(truth, key, minimums) {
         Lacking::Nothing if fits => &["to be bound: it fits"],
         Lacking::Nothing => NO_ROOM,
+        Lacking::Members if held_back(truth, key) => &["WaitingForMembers", "WaitingForGroup", "SchedulerError"],
         Lacking::Members => &["WaitingForMembers"],
         Lacking::Freedom => &["WaitingForGroup", "SchedulerError"],
         Lacking::Room(Some(true)) => &["to be bound: its gang fits"],

@@ -30,12 +30,6 @@ impl<'a> Room<'a> {
         Self { left }
     }
 
-    /// Nodes that hold more than they have.
-    pub(super) fn overfull(&self) -> Vec<&'a str> {
-        let is_over = |(_, left, pods): &(&Node, Amounts, i64)| left.cpu < 0 || left.gpu < 0 || *pods < 0;
-        self.left.iter().filter(|(_, left)| is_over(left)).map(|(name, _)| *name).collect()
-    }
-
     /// Whether a node has room for the pod, whoever may go there.
     pub(super) fn has_room(&self, pod: &Pod, node: &str) -> bool {
         self.left

@@ -129,11 +129,9 @@ pub(super) enum Policy {
 
 #[derive(Clone, Debug)]
 pub(super) struct Object {
-    pub(super) name: String,
     /// The groups inside it; one without a name if the object is the group.
     pub(super) policies: Vec<(String, Policy)>,
     pub(super) generation: i64,
-    pub(super) terminating: bool,
     pub(super) status: Value,
 }
 
@@ -395,10 +393,8 @@ fn group_object(kind: Kind, object: &Value) -> Object {
         }
     };
     Object {
-        name: text(&object["metadata"]["name"]),
         policies,
         generation: object["metadata"]["generation"].as_i64().unwrap_or(0),
-        terminating: !object["metadata"]["deletionTimestamp"].is_null(),
         status: object["status"].clone(),
     }
 }
