@@ -139,6 +139,9 @@ impl Mind {
         for pod in catch.settled {
             self.scribe.settled(&pod);
         }
+        for pod in catch.newcomers {
+            self.scribe.newcomer(&pod);
+        }
         for observation in catch.observations {
             self.observe(observation);
         }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use muster_api::keys::conditions::{COMPLETED, DEGRADED, POD_GROUP_SCHEDULED, PODS_NOT_MATCHING_PRIORITY, STARTED};
-use muster_api::keys::group_reasons::{INVALID, SCHEDULED, UNSUPPORTED, WAITING_FOR_MEMBERS};
+use muster_api::keys::group_reasons::{INVALID, SCHEDULED, UNSCHEDULABLE, UNSUPPORTED, WAITING_FOR_MEMBERS};
 use muster_api::wire::condition::Condition;
 use muster_engine::Diagnosis;
 use muster_engine::diagnosis::Shortfall;
@@ -239,12 +239,16 @@ fn derive(
         };
         // A basic group has its place as soon as one of its pods has.
         conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
+    } else if let Some(diagnosis @ Diagnosis::GroupUnschedulable(_)) = told.filter(|_| basic) {
+        conditions.set(POD_GROUP_SCHEDULED, false, UNSCHEDULABLE, &diagnosis.to_string());
     }
     let flawed =
         conditions.get(POD_GROUP_SCHEDULED).is_some_and(|one| one.reason == INVALID || one.reason == UNSUPPORTED);
     let silent = conditions.get(POD_GROUP_SCHEDULED).is_none() || (flawed && told.is_none());
     let minimum = instance.sent.as_ref().map_or(0, |spec| spec.rules().iter().map(|rule| rule.min_member).sum::<u32>());
-    if silent && counts.total == 0 && now_ms >= object.created_ms + EMPTY_TOLD_MS {
+    // What was said of pods that are all gone is not true any more, unless they had finished.
+    let empty = counts.total == 0 && !conditions.is_true(COMPLETED);
+    if (silent || empty) && counts.total == 0 && now_ms >= object.created_ms + EMPTY_TOLD_MS {
         let text = format!("Waiting for members: 0 of {minimum} are there.");
         conditions.set(POD_GROUP_SCHEDULED, false, WAITING_FOR_MEMBERS, &text);
     }
@@ -270,7 +274,11 @@ fn set_mismatch(conditions: &mut Conditions, instance: &Instance, cards: &[(&str
 }
 
 fn set_completed(conditions: &mut Conditions, counts: &Counts) {
-    if counts.total > 0 && counts.succeeded + counts.failed == counts.total {
+    if counts.total == 0 {
+        // What finished stays finished when its pods are cleaned up.
+        return;
+    }
+    if counts.succeeded + counts.failed == counts.total {
         let text = format!("All pods have finished: {} well, {} badly.", counts.succeeded, counts.failed);
         conditions.set(COMPLETED, true, "PodsFinished", &text);
     } else {

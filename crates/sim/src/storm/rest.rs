@@ -146,7 +146,8 @@ fn judge_group(truth: &Truth, key: &GroupKey, wrongs: &mut Vec<String>) {
     }
     judge_counters(truth, key, &members, wrongs);
     let completed = conditions.iter().any(|one| one.kind == "Completed" && one.holds);
-    if completed != (!members.is_empty() && members.iter().all(|pod| pod.finished())) {
+    // What finished stays finished when its pods are cleaned up.
+    if !members.is_empty() && completed != members.iter().all(|pod| pod.finished()) {
         wrongs.push(format!("{} says that it is completed ({completed}), and that is not so", key.object));
     }
 }
