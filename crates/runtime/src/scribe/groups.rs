@@ -26,6 +26,7 @@ use crate::intake::instance::Instance;
 const GATHER_MS: u64 = 100;
 /// How often counters are written at most.
 const COUNTERS_MS: u64 = 1_000;
+const NOTHING_LEFT: &str = "None of its pods is left on a node.";
 /// How long a group without any pod is left alone before that is told.
 pub(crate) const EMPTY_TOLD_MS: u64 = 5_000;
 
@@ -105,6 +106,7 @@ pub(crate) fn report(instance: &mut Instance, diagnosis: &Diagnosis, generation:
     let text = diagnosis.to_string();
     match diagnosis {
         Diagnosis::Scheduled { minimum, .. } => {
+            instance.held = false;
             conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
             if *minimum > 0 {
                 conditions.set_started(*minimum);
@@ -139,7 +141,9 @@ pub(crate) fn status(intake: &mut Intake, key: &ObjectKey, now_ms: u64, now: Tim
     for group in groups {
         let Some(instance) = intake.groups.instance(&group) else { continue };
         let shown = instance_status(intake, instance, &object, now_ms, now);
+        let held = instance.members.iter().filter_map(|uid| intake.card(uid)).any(holds_place);
         if let Some(instance) = intake.groups.instance_mut(&group) {
+            instance.held |= held;
             instance.conditions.clone_from(&shown.conditions);
         }
         instances.push(shown);
@@ -176,8 +180,9 @@ fn instance_status(
     }
     set_mismatch(&mut conditions, instance, &cards);
     set_completed(&mut conditions, &counts);
-    if !cards.iter().any(|(_, card)| holds_place(card)) {
-        conditions.unset(STARTED, "NothingLeft", "None of its pods is left on a node.");
+    if nothing_left(instance, &cards) {
+        conditions.unset(STARTED, "NothingLeft", NOTHING_LEFT);
+        conditions.unset(DEGRADED, "NothingLeft", NOTHING_LEFT);
     }
     InstanceStatus {
         group: instance.group.clone(),
@@ -204,6 +209,13 @@ fn count(counts: &mut Counts, instance: &Instance, uid: &str, card: &Card) {
     let waits = card.waits();
     counts.would_fit += i64::from(waits && instance.would_fit.contains(uid));
     counts.no_room += i64::from(waits && instance.no_room.contains(uid));
+}
+
+/// Whether nothing is left of a start. The engine hears of binds before the watches show them: as long as none of the
+/// pods was seen on a node since it spoke, its word counts.
+fn nothing_left(instance: &Instance, cards: &[(&str, &Card)]) -> bool {
+    let just_scheduled = matches!(instance.told, Some(Diagnosis::Scheduled { .. })) && !instance.held;
+    !cards.iter().any(|(_, card)| holds_place(card)) && (cards.is_empty() || !just_scheduled)
 }
 
 fn holds_place(card: &Card) -> bool {

@@ -171,8 +171,7 @@ async fn compete(client: kube::Client, settings: Settings, clock: Clock, actor: 
         return;
     }
     tap.book.borrow().note(&format!("{actor:?} leads"));
-    let mut scheduler =
-        Scheduler::start(&client, &settings, clock, leadership.fence()).expect("the settings are good");
+    let mut scheduler = Scheduler::start(&client, &settings, clock, leadership.fence()).expect("the settings are good");
     tokio::select! {
         biased;
         end = leadership.lost() => tap.book.borrow().note(&format!("{actor:?} leads no more: {end}")),

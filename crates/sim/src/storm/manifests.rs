@@ -67,9 +67,9 @@ impl PodPlan {
                 spec["schedulingGroup"] = json!({"podGroupName": "there"});
             }
             Some(Flaw::PodAffinity) => {
-                let term = json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}});
-                spec["affinity"] =
-                    json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+                let term =
+                    json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}});
+                spec["affinity"] = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
             }
         }
         (json!({"annotations": notes}), spec)

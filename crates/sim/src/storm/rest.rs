@@ -138,8 +138,9 @@ fn judge_group(truth: &Truth, key: &GroupKey, wrongs: &mut Vec<String>) {
     let secured = members.iter().filter(|pod| pod.secured()).count();
     match policy {
         Policy::Basic => {
-            if (secured > 0) != scheduled.holds {
-                wrongs.push(format!("{} has {secured} pods bound and says {scheduled:?}", key.object));
+            let bound = members.iter().filter(|pod| !pod.finished() && !pod.node.is_empty()).count();
+            if (secured + bound > 0) != scheduled.holds && !members.is_empty() {
+                wrongs.push(format!("{} has {bound} pods bound and says {scheduled:?}", key.object));
             }
         }
         Policy::Gang(_) => judge_gang(truth, key, &conditions, scheduled, degraded, wrongs),
@@ -177,7 +178,10 @@ fn judge_gang(
         }
         return;
     }
-    if scheduled.holds && !degraded {
+    // Of a minimum that was raised when nobody waited, nothing is said until somebody does.
+    let raised = started_with(conditions).is_some_and(|had| had < needs.iter().map(|(need, _)| need).sum());
+    let unheard = raised && !truth.members(key).any(Pod::waits);
+    if scheduled.holds && !degraded && !unheard && truth.members(key).next().is_some() {
         wrong("lacks members and says that all is well");
     }
     if !some_there && (degraded || started) {
@@ -198,8 +202,11 @@ fn judge_counters(truth: &Truth, key: &GroupKey, members: &[&Pod], wrongs: &mut 
         }
     };
     let scheduled = count(&|pod| (!pod.node.is_empty() && !pod.finished()) || pod.phase == "Succeeded");
-    let (running, succeeded, failed) =
-        (count(&|pod| pod.phase == "Running"), count(&|pod| pod.phase == "Succeeded"), count(&|pod| pod.phase == "Failed"));
+    let (running, succeeded, failed) = (
+        count(&|pod| pod.phase == "Running"),
+        count(&|pod| pod.phase == "Succeeded"),
+        count(&|pod| pod.phase == "Failed"),
+    );
     match key.kind {
         Kind::Native => {}
         Kind::Workload => {

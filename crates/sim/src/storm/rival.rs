@@ -20,9 +20,11 @@ pub(super) async fn compete(tap: Tap, mut random: Random) {
             let mut book = tap.book.borrow();
             book.catch_up();
             let room = Room::of(&book.truth, |_| true);
-            let waiting = book.truth.pods.values().filter(|pod| {
-                pod.scheduler == NAME && pod.node.is_empty() && !pod.terminating && !pod.finished()
-            });
+            let waiting = book
+                .truth
+                .pods
+                .values()
+                .filter(|pod| pod.scheduler == NAME && pod.node.is_empty() && !pod.terminating && !pod.finished());
             let mut places = waiting.filter_map(|pod| Some((pod.name.clone(), room.place_for(pod)?.to_owned())));
             places.next()
         };

@@ -235,9 +235,8 @@ impl Truth {
     /// How many members of each subset are needed, and are there.
     pub(super) fn needs(&self, key: &GroupKey) -> Option<Vec<(usize, usize)>> {
         let Some(Policy::Gang(minimums)) = self.policy(key) else { return None };
-        let secured = |subset: &str| {
-            self.members(key).filter(|pod| pod.secured() && is_of(pod, subset, minimums.len())).count()
-        };
+        let secured =
+            |subset: &str| self.members(key).filter(|pod| pod.secured() && is_of(pod, subset, minimums.len())).count();
         Some(minimums.iter().map(|(subset, minimum)| (*minimum, secured(subset))).collect())
     }
 

@@ -206,8 +206,12 @@ impl World {
         let gpu = if self.random.per_mille(400) { 2 } else { 0 };
         let pods = if cpu < 100 && self.random.per_mille(150) { 3 } else { 110 };
         let pool = if self.random.per_mille(500) { "a" } else { "b" };
-        let shape = shape(&name, &json!({"cpu": cpu.to_string(), "pods": pods.to_string(),
-            "nvidia.com/gpu": gpu.to_string()}), pool)?;
+        let shape = shape(
+            &name,
+            &json!({"cpu": cpu.to_string(), "pods": pods.to_string(),
+            "nvidia.com/gpu": gpu.to_string()}),
+            pool,
+        )?;
         let every = |seconds| if self.weather.mortal { Duration::from_secs(seconds) } else { QUIET };
         let settings = KubeletSettings { renew_every: every(20), heartbeat_every: every(300), requests_max: 64 };
         let client = Tap { actor: Actor::Kubelets, ..self.admin.clone() }.client();
