@@ -106,7 +106,7 @@ pub(crate) fn report(instance: &mut Instance, diagnosis: &Diagnosis, generation:
     let text = diagnosis.to_string();
     match diagnosis {
         Diagnosis::Scheduled { minimum, .. } => {
-            instance.held = false;
+            instance.start_unseen = true;
             conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
             if *minimum > 0 {
                 conditions.set_started(*minimum);
@@ -143,7 +143,7 @@ pub(crate) fn status(intake: &mut Intake, key: &ObjectKey, now_ms: u64, now: Tim
         let shown = instance_status(intake, instance, &object, now_ms, now);
         let held = instance.members.iter().filter_map(|uid| intake.card(uid)).any(holds_place);
         if let Some(instance) = intake.groups.instance_mut(&group) {
-            instance.held |= held;
+            instance.start_unseen &= !held;
             instance.conditions.clone_from(&shown.conditions);
         }
         instances.push(shown);
@@ -214,8 +214,7 @@ fn count(counts: &mut Counts, instance: &Instance, uid: &str, card: &Card) {
 /// Whether nothing is left of a start. The engine hears of binds before the watches show them: as long as none of the
 /// pods was seen on a node since it spoke, its word counts.
 fn nothing_left(instance: &Instance, cards: &[(&str, &Card)]) -> bool {
-    let just_scheduled = matches!(instance.told, Some(Diagnosis::Scheduled { .. })) && !instance.held;
-    !cards.iter().any(|(_, card)| holds_place(card)) && (cards.is_empty() || !just_scheduled)
+    !cards.iter().any(|(_, card)| holds_place(card)) && (cards.is_empty() || !instance.start_unseen)
 }
 
 fn holds_place(card: &Card) -> bool {
