@@ -80,8 +80,11 @@ impl Mind {
                 self.decide();
             }
             self.scribe.groups_changed(&mut self.intake, &self.engine);
-            for errand in self.scribe.take_due(&mut self.intake) {
-                self.hands.send(errand);
+            // What is counted from half a list is not true, and would wipe out what the API remembers.
+            if self.intake.is_synced() {
+                for errand in self.scribe.take_due(&mut self.intake) {
+                    self.hands.send(errand);
+                }
             }
             self.give_signs(began);
             if self.hands.load() == (0, 0)
@@ -115,8 +118,8 @@ impl Mind {
     }
 
     fn wake_at(&self, stopping: bool) -> Instant {
-        let engine = self.engine.next_wakeup().filter(|_| !stopping && self.intake.is_synced());
-        let due = engine.into_iter().chain(self.scribe.next_due()).min();
+        let engine = self.engine.next_wakeup().filter(|_| !stopping);
+        let due = engine.into_iter().chain(self.scribe.next_due()).min().filter(|_| self.intake.is_synced());
         let latest = Instant::now() + TURN_MAX;
         due.map_or(latest, |due_ms| self.clock.instant_of(due_ms).min(latest))
     }
@@ -135,6 +138,9 @@ impl Mind {
     fn take(&mut self, catch: Catch) {
         for pod in catch.settled {
             self.scribe.settled(&pod);
+        }
+        for pod in catch.newcomers {
+            self.scribe.newcomer(&pod);
         }
         for observation in catch.observations {
             self.observe(observation);

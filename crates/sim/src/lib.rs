@@ -1,6 +1,7 @@
 //! Scenarios: stories about a cluster, played with Muster on the playground or on a real cluster, and judged by what
-//! the API shows.
+//! the API shows. Storms: random runs under faults, judged by the rules.
 //!
 //! This crate must not know how decisions are made: it writes objects and reads objects.
 
 pub mod scenario;
+pub mod storm;

@@ -210,12 +210,13 @@ impl GroupObject {
     }
 
     /// A merge patch of the status, for kinds whose lists no server merges: it is refused if somebody else wrote first.
-    /// What the status does not have any more is taken out: `fields` are those that it may leave out.
-    pub(crate) fn merge_patch(&self, status: &impl serde::Serialize, fields: &[&str]) -> StatusPatch {
+    /// What is shown and is not to be shown any more is removed by name, since a merge keeps what it is not told of.
+    pub(crate) fn merge_patch(&self, status: &impl serde::Serialize) -> StatusPatch {
         let mut status = json!(status);
-        for field in fields {
+        let shown: Value = serde_json::from_str(&self.shown.text).unwrap_or_default();
+        for field in shown.as_object().into_iter().flat_map(|fields| fields.keys()) {
             if status.get(field).is_none() {
-                status[field] = Value::Null;
+                status[field.as_str()] = Value::Null;
             }
         }
         StatusPatch::Merge(json!({

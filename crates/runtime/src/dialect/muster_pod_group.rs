@@ -54,7 +54,7 @@ impl Dialect for MusterPodGroup {
 
     fn write(&self, object: &GroupObject, status: &ObjectStatus) -> Option<StatusPatch> {
         let status = printed(status);
-        (text_of(&status) != object.shown.text).then(|| object.merge_patch(&status, &["summary", "subsets"]))
+        (text_of(&status) != object.shown.text).then(|| object.merge_patch(&status))
     }
 }
 

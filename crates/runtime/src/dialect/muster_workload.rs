@@ -61,7 +61,7 @@ impl Dialect for MusterWorkload {
 
     fn write(&self, object: &GroupObject, status: &ObjectStatus) -> Option<StatusPatch> {
         let status = printed(status);
-        (text_of(&status) != object.shown.text).then(|| object.merge_patch(&status, &["podGroups"]))
+        (text_of(&status) != object.shown.text).then(|| object.merge_patch(&status))
     }
 }
 

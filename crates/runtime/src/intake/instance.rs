@@ -33,6 +33,8 @@ pub(crate) struct Instance {
     pub(crate) would_fit: BTreeSet<Arc<str>>,
     /// Members that had no room then.
     pub(crate) no_room: BTreeSet<Arc<str>>,
+    /// The engine said that it is scheduled, and none of its pods was seen on a node since.
+    pub(crate) start_unseen: bool,
     /// Our conditions of it as they are to be.
     pub(crate) conditions: Vec<Condition>,
 }
@@ -50,6 +52,7 @@ impl Instance {
             told: None,
             would_fit: BTreeSet::new(),
             no_room: BTreeSet::new(),
+            start_unseen: false,
             conditions: Vec::new(),
         }
     }

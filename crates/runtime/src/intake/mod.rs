@@ -65,6 +65,8 @@ pub(crate) struct Catch {
     pub(crate) notes: Vec<(Arc<PodName>, &'static str, String)>,
     /// Pods that no longer wait.
     pub(crate) settled: Vec<Arc<PodName>>,
+    /// Members of groups that begin to wait.
+    pub(crate) newcomers: Vec<Arc<PodName>>,
     /// What could not be read, for the log.
     pub(crate) complaints: Vec<String>,
 }
@@ -309,6 +311,7 @@ impl Intake {
         catch: &mut Catch,
     ) {
         let Some(card) = self.pods.get_mut(uid) else { return };
+        let waited = card.waits();
         card.ours = spec.ours;
         if card.gated && !spec.gated {
             card.asked_ms = now_ms;
@@ -320,6 +323,9 @@ impl Intake {
         card.said = said(pod).filter(|_| spec.ours);
         if let Some(group) = &card.group {
             self.groups.member_changed(group);
+            if card.waits() && !waited {
+                catch.newcomers.push(card.id.clone());
+            }
         }
         let same = match (&named.of, &card.group) {
             (Ok(Some((dialect, reference))), Some(key)) => {

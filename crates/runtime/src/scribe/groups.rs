@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use muster_api::keys::conditions::{COMPLETED, DEGRADED, POD_GROUP_SCHEDULED, PODS_NOT_MATCHING_PRIORITY, STARTED};
-use muster_api::keys::group_reasons::{INVALID, SCHEDULED, UNSUPPORTED, WAITING_FOR_MEMBERS};
+use muster_api::keys::group_reasons::{INVALID, SCHEDULED, UNSCHEDULABLE, UNSUPPORTED, WAITING_FOR_MEMBERS};
 use muster_api::wire::condition::Condition;
 use muster_engine::Diagnosis;
 use muster_engine::diagnosis::Shortfall;
@@ -26,6 +26,7 @@ use crate::intake::instance::Instance;
 const GATHER_MS: u64 = 100;
 /// How often counters are written at most.
 const COUNTERS_MS: u64 = 1_000;
+const NOTHING_LEFT: &str = "None of its pods is left on a node.";
 /// How long a group without any pod is left alone before that is told.
 pub(crate) const EMPTY_TOLD_MS: u64 = 5_000;
 
@@ -105,6 +106,7 @@ pub(crate) fn report(instance: &mut Instance, diagnosis: &Diagnosis, generation:
     let text = diagnosis.to_string();
     match diagnosis {
         Diagnosis::Scheduled { minimum, .. } => {
+            instance.start_unseen = true;
             conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
             if *minimum > 0 {
                 conditions.set_started(*minimum);
@@ -139,7 +141,9 @@ pub(crate) fn status(intake: &mut Intake, key: &ObjectKey, now_ms: u64, now: Tim
     for group in groups {
         let Some(instance) = intake.groups.instance(&group) else { continue };
         let shown = instance_status(intake, instance, &object, now_ms, now);
+        let held = instance.members.iter().filter_map(|uid| intake.card(uid)).any(holds_place);
         if let Some(instance) = intake.groups.instance_mut(&group) {
+            instance.start_unseen &= !held;
             instance.conditions.clone_from(&shown.conditions);
         }
         instances.push(shown);
@@ -176,8 +180,9 @@ fn instance_status(
     }
     set_mismatch(&mut conditions, instance, &cards);
     set_completed(&mut conditions, &counts);
-    if !cards.iter().any(|(_, card)| holds_place(card)) {
-        conditions.unset(STARTED, "NothingLeft", "None of its pods is left on a node.");
+    if nothing_left(instance, &cards) {
+        conditions.unset(STARTED, "NothingLeft", NOTHING_LEFT);
+        conditions.unset(DEGRADED, "NothingLeft", NOTHING_LEFT);
     }
     InstanceStatus {
         group: instance.group.clone(),
@@ -204,6 +209,12 @@ fn count(counts: &mut Counts, instance: &Instance, uid: &str, card: &Card) {
     let waits = card.waits();
     counts.would_fit += i64::from(waits && instance.would_fit.contains(uid));
     counts.no_room += i64::from(waits && instance.no_room.contains(uid));
+}
+
+/// Whether nothing is left of a start. The engine hears of binds before the watches show them: as long as none of the
+/// pods was seen on a node since it spoke, its word counts.
+fn nothing_left(instance: &Instance, cards: &[(&str, &Card)]) -> bool {
+    !cards.iter().any(|(_, card)| holds_place(card)) && (cards.is_empty() || !instance.start_unseen)
 }
 
 fn holds_place(card: &Card) -> bool {
@@ -239,9 +250,11 @@ fn derive(
         };
         // A basic group has its place as soon as one of its pods has.
         conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
+    } else if let Some(diagnosis @ Diagnosis::GroupUnschedulable(_)) = told.filter(|_| basic) {
+        conditions.set(POD_GROUP_SCHEDULED, false, UNSCHEDULABLE, &diagnosis.to_string());
     }
-    // A group without pods waits for some, whatever was last said of pods that are gone; one that had its place keeps that.
-    if counts.total == 0 && !conditions.is_true(POD_GROUP_SCHEDULED) && now_ms >= object.created_ms + EMPTY_TOLD_MS {
+    // What was said of pods that are all gone is not true any more, unless they had finished.
+    if counts.total == 0 && !conditions.is_true(COMPLETED) && now_ms >= object.created_ms + EMPTY_TOLD_MS {
         let rules = instance.sent.as_ref().map(GroupSpec::rules).unwrap_or_default();
         let minimum = rules.iter().fold(0, |sum: u32, rule| sum.saturating_add(rule.min_member));
         let text = format!("Waiting for members: 0 of {minimum} are there.");
@@ -270,6 +283,7 @@ fn set_mismatch(conditions: &mut Conditions, instance: &Instance, cards: &[(&str
 
 fn set_completed(conditions: &mut Conditions, counts: &Counts) {
     if counts.total == 0 {
+        // What finished stays finished when its pods are cleaned up.
         return;
     }
     if counts.succeeded + counts.failed == counts.total {

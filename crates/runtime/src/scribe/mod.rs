@@ -8,6 +8,7 @@ mod pause;
 mod pods;
 mod words;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube::core::ApiResource;
@@ -21,6 +22,7 @@ use crate::hands::{Errand, Outcome, WriteOutcome};
 use crate::intake::Intake;
 use crate::intake::card::Said;
 use crate::intake::groups::ObjectKey;
+use crate::intake::instance::Instance;
 use crate::text::cut;
 use events::{EventNotes, Happening, Regarding};
 use groups::GroupNotes;
@@ -28,6 +30,8 @@ use pods::PodNotes;
 
 /// The most characters of a pod's condition message.
 const MESSAGE_CHARS_MAX: usize = 2_000;
+/// How long a new member waits before it is told what its group has been told before.
+const NEWCOMER_TOLD_MS: u64 = 5_000;
 const FAILED_SCHEDULING: &str = "FailedScheduling";
 
 /// The scribe.
@@ -38,6 +42,8 @@ pub(crate) struct Scribe {
     events: EventNotes,
     resources: Vec<Arc<ApiResource>>,
     outbox: Vec<Errand>,
+    /// Members of groups that began to wait, by the time at which they must have been told why.
+    newcomers: BTreeSet<(u64, Arc<PodName>)>,
 }
 
 impl Scribe {
@@ -49,6 +55,7 @@ impl Scribe {
             events: EventNotes::new(scheduler_name, identity),
             resources,
             outbox: Vec::new(),
+            newcomers: BTreeSet::new(),
         }
     }
 
@@ -72,6 +79,30 @@ impl Scribe {
         self.pods.forget(&pod.uid);
     }
 
+    /// A member of a group begins to wait. What was said of the group before it came holds for it too.
+    pub(crate) fn newcomer(&mut self, pod: &Arc<PodName>) {
+        self.newcomers.insert((self.clock.now_ms() + NEWCOMER_TOLD_MS, pod.clone()));
+    }
+
+    fn tell_newcomers(&mut self, intake: &Intake, engine: &Engine) {
+        let now_ms = self.clock.now_ms();
+        while let Some((_, pod)) = self.newcomers.first().cloned().filter(|(due_ms, _)| *due_ms <= now_ms) {
+            self.newcomers.pop_first();
+            let Some(card) = intake.card(&pod.uid).filter(|card| card.waits() && !card.refused) else { continue };
+            if self.pods.has_word_for(&pod.uid) || is_left_out(engine, &pod) {
+                continue;
+            }
+            let instance = card.group.as_ref().and_then(|key| Some((key, intake.groups.instance(key)?)));
+            let Some((key, instance)) = instance else { continue };
+            if let Some(told @ Diagnosis::Waiting(_)) = &instance.told
+                && let Some(reason) = words::member_reason(told, None)
+            {
+                let message = member_message(key, instance, told);
+                self.say(&pod, Said { reason: reason.to_owned(), message }, intake);
+            }
+        }
+    }
+
     /// Users are to be told something of a pod at once.
     pub(crate) fn note(&mut self, pod: &Arc<PodName>, reason: &'static str, note: String) {
         self.tell(&regarding_pod(pod), &Happening { warning: true, reason, note });
@@ -88,6 +119,7 @@ impl Scribe {
             }
             self.groups.touch(&object, true, now_ms);
         }
+        self.tell_newcomers(intake, engine);
         for key in intake.groups.take_touched() {
             self.groups.touch(&key, false, now_ms);
         }
@@ -120,7 +152,8 @@ impl Scribe {
         if !self.outbox.is_empty() {
             return Some(self.clock.now_ms());
         }
-        self.pods.next_due().into_iter().chain(self.groups.next_due()).min()
+        let newcomer = self.newcomers.first().map(|(due_ms, _)| *due_ms);
+        newcomer.into_iter().chain(self.pods.next_due()).chain(self.groups.next_due()).min()
     }
 
     /// A write came to its end.
@@ -190,13 +223,7 @@ impl Scribe {
         engine: &Engine,
     ) {
         let Some(instance) = intake.groups.instance(key) else { return };
-        let message = match (&instance.flaw, diagnosis) {
-            (Some(flaw), Diagnosis::Waiting(Waiting::GroupMissing { .. })) => {
-                format!("{} {key} cannot be used: {}", key.origin, flaw.message)
-            }
-            _ => format!("{key}: {diagnosis}"),
-        };
-        let message = cut(&message, MESSAGE_CHARS_MAX);
+        let message = member_message(key, instance, diagnosis);
         let mut say = |pod: &Arc<PodName>, verdict| {
             if let Some(reason) = words::member_reason(diagnosis, verdict) {
                 self.say(pod, Said { reason: reason.to_owned(), message: message.clone() }, intake);
@@ -249,6 +276,17 @@ fn is_left_out(engine: &Engine, pod: &PodName) -> bool {
     let cluster = engine.cluster();
     let Some(id) = cluster.pod_id(&pod.uid) else { return false };
     cluster.pod(id).group.is_some_and(|group| cluster.group(group).strays.contains_key(&id))
+}
+
+/// What members are told of their group.
+fn member_message(key: &GroupKey, instance: &Instance, diagnosis: &Diagnosis) -> String {
+    let message = match (&instance.flaw, diagnosis) {
+        (Some(flaw), Diagnosis::Waiting(Waiting::GroupMissing { .. })) => {
+            format!("{} {key} cannot be used: {}", key.origin, flaw.message)
+        }
+        _ => format!("{key}: {diagnosis}"),
+    };
+    cut(&message, MESSAGE_CHARS_MAX)
 }
 
 fn regarding_pod(pod: &PodName) -> Regarding {

@@ -53,6 +53,11 @@ impl PodNotes {
         new_reason
     }
 
+    /// Whether something was said of the pod, or is to be said.
+    pub(crate) fn has_word_for(&self, uid: &str) -> bool {
+        self.notes.get(uid).is_some_and(|note| note.want.is_some())
+    }
+
     /// The pod's nomination is to go.
     pub(crate) fn clear_nomination(&mut self, pod: &Arc<PodName>, shown: Option<&Said>, now_ms: u64) {
         self.note(pod, shown).clear_nomination = true;

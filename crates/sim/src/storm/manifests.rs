@@ -1,0 +1,171 @@
+//! The objects that users write in a storm, as JSON.
+//!
+//! It must not know the cluster or chance.
+
+use serde_json::{Value, json};
+
+use super::truth::{Amounts, GroupKey, Kind};
+
+/// What a pod is made from.
+#[derive(Clone, Debug)]
+pub(super) struct PodPlan {
+    pub(super) scheduler: &'static str,
+    pub(super) asks: Amounts,
+    pub(super) pool: Option<&'static str>,
+    pub(super) gated: bool,
+    /// How long it runs; for ever if there is no time.
+    pub(super) run_seconds: Option<u64>,
+    pub(super) group: Option<(GroupKey, String)>,
+    /// Something that is not supported.
+    pub(super) flaw: Option<Flaw>,
+    pub(super) priority_class: Option<&'static str>,
+}
+
+/// What can be wrong with a pod.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Flaw {
+    PodAffinity,
+    TwoGroups,
+}
+
+impl PodPlan {
+    /// Metadata without a name, and the spec.
+    fn parts(&self) -> (Value, Value) {
+        let mut notes = json!({"playground.muster.dev/start-seconds": "1"});
+        if let Some(seconds) = self.run_seconds {
+            notes["playground.muster.dev/run-seconds"] = seconds.to_string().into();
+        }
+        let mut requests = json!({"cpu": self.asks.cpu.to_string()});
+        let mut resources = json!({});
+        if self.asks.gpu > 0 {
+            requests["nvidia.com/gpu"] = self.asks.gpu.to_string().into();
+            resources["limits"] = json!({"nvidia.com/gpu": self.asks.gpu.to_string()});
+        }
+        resources["requests"] = requests;
+        let mut spec = json!({
+            "schedulerName": self.scheduler,
+            "containers": [{"name": "c", "image": "example.com/work:1", "resources": resources}],
+            "restartPolicy": if self.run_seconds.is_some() { "Never" } else { "Always" },
+            "terminationGracePeriodSeconds": 2,
+        });
+        if let Some(pool) = self.pool {
+            spec["nodeSelector"] = json!({"pool": pool});
+        }
+        if self.gated {
+            spec["schedulingGates"] = json!([{"name": "example.com/later"}]);
+        }
+        if let Some(class) = self.priority_class {
+            spec["priorityClassName"] = class.into();
+        }
+        if let Some((key, subset)) = &self.group {
+            join(key, subset, &mut notes, &mut spec);
+        }
+        match self.flaw {
+            None => {}
+            Some(Flaw::TwoGroups) => {
+                notes["muster.dev/pod-group"] = "here".into();
+                spec["schedulingGroup"] = json!({"podGroupName": "there"});
+            }
+            Some(Flaw::PodAffinity) => {
+                let term =
+                    json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}});
+                spec["affinity"] = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+            }
+        }
+        (json!({"annotations": notes}), spec)
+    }
+
+    pub(super) fn pod(&self, name: &str) -> Value {
+        let (mut metadata, spec) = self.parts();
+        metadata["name"] = name.into();
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    }
+
+    pub(super) fn replica_set(&self, name: &str, replicas: u64) -> Value {
+        let (mut metadata, spec) = self.parts();
+        metadata["labels"] = json!({"set": name});
+        json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name},
+            "spec": {"replicas": replicas, "selector": {"matchLabels": {"set": name}},
+                     "template": {"metadata": metadata, "spec": spec}},
+        })
+    }
+}
+
+fn join(key: &GroupKey, subset: &str, notes: &mut Value, spec: &mut Value) {
+    match key.kind {
+        Kind::Native => spec["schedulingGroup"] = json!({"podGroupName": key.object}),
+        Kind::PodGroup => notes["muster.dev/pod-group"] = key.object.as_str().into(),
+        Kind::Workload => {
+            notes["muster.dev/workload"] = key.object.as_str().into();
+            notes["muster.dev/pod-group"] = key.group.as_str().into();
+        }
+    }
+    if !key.replica.is_empty() {
+        notes["muster.dev/replica-key"] = key.replica.as_str().into();
+    }
+    if !subset.is_empty() {
+        notes["muster.dev/subset"] = subset.into();
+    }
+}
+
+/// How a group starts, as users write it.
+#[derive(Clone, Debug)]
+pub(super) enum GroupPlan {
+    Gang(u64),
+    Basic,
+    Subsets(Vec<(String, u64)>),
+}
+
+/// Where objects of a kind are.
+pub(super) fn folder(kind: Kind) -> &'static str {
+    match kind {
+        Kind::PodGroup => "/apis/muster.dev/v1alpha1/namespaces/default/podgroups",
+        Kind::Workload => "/apis/muster.dev/v1alpha1/namespaces/default/workloads",
+        Kind::Native => "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups",
+    }
+}
+
+/// The object of a group.
+pub(super) fn group(key: &GroupKey, plan: &GroupPlan, timeout_seconds: Option<u64>) -> Value {
+    let (version, kind) = match key.kind {
+        Kind::PodGroup => ("muster.dev/v1alpha1", "PodGroup"),
+        Kind::Workload => ("muster.dev/v1alpha1", "Workload"),
+        Kind::Native => ("scheduling.k8s.io/v1beta1", "PodGroup"),
+    };
+    let mut spec = match key.kind {
+        Kind::Native => json!({"schedulingPolicy": policy(plan)}),
+        Kind::Workload => json!({"podGroups": [{"name": key.group, "policy": policy(plan)}]}),
+        Kind::PodGroup => group_spec(plan),
+    };
+    if let (Kind::PodGroup, Some(seconds)) = (key.kind, timeout_seconds) {
+        spec["scheduleTimeoutSeconds"] = seconds.into();
+    }
+    json!({"apiVersion": version, "kind": kind, "metadata": {"name": key.object}, "spec": spec})
+}
+
+/// What is sent to give a group another minimum.
+pub(super) fn change(kind: Kind, plan: &GroupPlan) -> Value {
+    match kind {
+        Kind::Native => json!({"spec": {"schedulingPolicy": policy(plan)}}),
+        _ => json!({"spec": group_spec(plan)}),
+    }
+}
+
+fn group_spec(plan: &GroupPlan) -> Value {
+    match plan {
+        GroupPlan::Subsets(subsets) => {
+            let subsets: Vec<Value> =
+                subsets.iter().map(|(name, minimum)| json!({"name": name, "minMember": minimum})).collect();
+            json!({"subsets": subsets})
+        }
+        other => json!({"policy": policy(other)}),
+    }
+}
+
+fn policy(plan: &GroupPlan) -> Value {
+    match plan {
+        GroupPlan::Gang(minimum) => json!({"gang": {"minCount": minimum}}),
+        GroupPlan::Basic | GroupPlan::Subsets(_) => json!({"basic": {}}),
+    }
+}
