@@ -13,6 +13,7 @@ use muster_api::wire::{Node, Pod};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::carrier::Carrier;
 use super::model::ObjectName;
 use super::objects::{Made, Objects, is_not_found, said};
 use super::pattern::Glob;
@@ -24,6 +25,23 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const SILENT_SECONDS: i64 = 60;
 /// The most nodes that are named in a refusal.
 const NAMED_MAX: usize = 5;
+
+/// Why a scenario cannot be played on this cluster, if it serves other kinds than the scenario is about. A cluster that
+/// does not answer is not judged here.
+pub(super) async fn unfit(config: &kube::Config, stock: bool, carrier: Carrier) -> Option<String> {
+    const NATIVE: &str = "scheduling.k8s.io/v1beta1";
+    let client = Client::try_from(config.clone()).ok()?;
+    let served = match client.list_api_group_resources(NATIVE).await {
+        Ok(_) => true,
+        Err(error) if is_not_found(&error) => false,
+        Err(_) => return None,
+    };
+    match (served, stock, carrier) {
+        (true, true, _) => Some(format!("a story of a stock cluster, and this one serves {NATIVE}")),
+        (false, _, Carrier::V1beta1) => Some(format!("this cluster does not serve {NATIVE}")),
+        _ => None,
+    }
+}
 
 /// What was brought to a cluster.
 pub(super) struct Visit {

@@ -77,6 +77,12 @@ fn failed(problem: String) -> Outcome {
 }
 
 async fn play_in(place: &Place, scenario: &Scenario, carriage: Carriage, report: &mut Report) {
+    if let Place::Cluster(config) = place
+        && let Some(why) = cluster::unfit(config, scenario.config.stock, report.carrier).await
+    {
+        report.outcome = Outcome::Skipped(why);
+        return;
+    }
     let world = match place {
         Place::Process => World::in_process(scenario, carriage).await,
         Place::Cluster(config) => World::on_cluster(scenario, carriage, config.clone()).await,

@@ -130,9 +130,12 @@ impl World {
         config: kube::Config,
     ) -> Result<Self, String> {
         let faults = Faults::none();
-        let transport = || ClientBuilder::try_from(config.clone()).map_err(|error| error.to_string());
-        let client = transport()?.build();
-        let muster = transport()?.with_layer(&faults.layer()).build();
+        let transport = |config: kube::Config| ClientBuilder::try_from(config).map_err(|error| error.to_string());
+        let client = transport(config.clone())?.build();
+        // As in production: what failed is Muster's to try again, not the client's.
+        let mut own = config;
+        own.default_retry = false;
+        let muster = transport(own)?.with_layer(&faults.layer()).build();
         let mut objects = Objects::new(client.clone());
         let visit = Visit::begin(&mut objects).await?;
         let nodes_clock = clock::Clock::real();
