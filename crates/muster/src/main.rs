@@ -1,6 +1,9 @@
 //! The `muster` binary: a thin front over the crates. `main` parses and dispatches, nothing else.
 
 mod bench;
+mod manifests;
+mod replay;
+mod run;
 mod scenario;
 
 use std::process::ExitCode;
@@ -17,6 +20,20 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Schedule the pods of a cluster.
+    ///
+    /// Flags win over the configuration file. Ends well on SIGTERM and SIGINT: no new decisions, what is on its way is
+    /// waited for, and the lease is given back. The exit code is 1 if the lease was lost, 2 for any other failure.
+    #[command(verbatim_doc_comment)]
+    Run(run::Options),
+    /// Print what installs Muster on a cluster, as YAML for `kubectl apply -f -`.
+    ///
+    /// Namespace, definitions of our kinds, a service account with no more rights than are used, configuration, two
+    /// replicas, a disruption budget, and a service for metrics.
+    #[command(verbatim_doc_comment)]
+    Manifests(manifests::Options),
+    /// Decide again what was decided, from a record of `muster run --record-dir`.
+    Replay(replay::Options),
     /// Measure how fast decisions are made, and how fast the playground is.
     #[command(subcommand)]
     Bench(Bench),
@@ -60,7 +77,7 @@ enum Bench {
     /// missed or repeated an event is an error. A missed target does not change the exit code.
     #[command(verbatim_doc_comment)]
     Server(bench::server::Options),
-    /// Measure a scheduler as a process: memory, CPU time, requests, and pods bound per second over loopback HTTP.
+    /// Measure `muster run`, as a process: memory, CPU time, requests, and pods bound per second over loopback HTTP.
     ///
     /// This process is the API server and makes the pods; the scheduler is a process of its own. It starts on a cluster of
     /// 5000 nodes and 150000 bound pods of 5 KB with a backlog of gangs, and is then given one batch after the other.
@@ -74,14 +91,18 @@ enum Bench {
 }
 
 fn main() -> ExitCode {
+    let done = |()| ExitCode::SUCCESS;
     let outcome = match Cli::parse().command {
-        Command::Bench(Bench::Engine(options)) => bench::engine::run(&options),
-        Command::Bench(Bench::Server(options)) => bench::server::run(&options),
-        Command::Bench(Bench::Runtime(options)) => bench::runtime::run(&options),
+        Command::Run(options) => run::run(&options),
+        Command::Manifests(options) => manifests::run(&options).map(done),
+        Command::Replay(options) => replay::run(&options).map(done),
+        Command::Bench(Bench::Engine(options)) => bench::engine::run(&options).map(done),
+        Command::Bench(Bench::Server(options)) => bench::server::run(&options).map(done),
+        Command::Bench(Bench::Runtime(options)) => bench::runtime::run(&options).map(done),
         Command::Scenario(Scenario::Run(options)) => return scenario::run(&options),
     };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         // Whoever reads the output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

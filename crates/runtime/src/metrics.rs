@@ -18,9 +18,6 @@ use prometheus_client::registry::{Metric, Registry};
 /// What [`Metrics::render`] gives, as an HTTP content type.
 pub(crate) const CONTENT_TYPE_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// At this many attempts a pod's label stops counting, as kube-scheduler's does.
-const ATTEMPTS_LABEL_MAX: u32 = 15;
-
 type Labels<const N: usize> = [(&'static str, Cow<'static, str>); N];
 type Counters<const N: usize> = Family<Labels<N>, Counter>;
 type Gauges<const N: usize> = Family<Labels<N>, Gauge>;
@@ -105,9 +102,7 @@ struct Inner {
     group_algorithm_seconds: Histogram,
     pending_pods: Gauges<1>,
     queued_entities: Gauges<2>,
-    sli_seconds: Histograms<1>,
-    pod_attempts: Histogram,
-    unschedulable_pods: Gauges<2>,
+    sli_seconds: Histogram,
     api_writes: Counters<3>,
     bind_seconds: Histogram,
     binds_in_flight: Gauge,
@@ -117,8 +112,7 @@ struct Inner {
     leader: Gauge,
     status_writes: Counters<1>,
     events_written: Counter,
-    events_deduplicated: Counter,
-    starts_taken_back: Counter,
+    pods_taken_back: Counter,
     batch_seconds: Histogram,
 }
 
@@ -212,20 +206,8 @@ impl Inner {
             sli_seconds: register(
                 r,
                 "scheduler_pod_scheduling_sli_duration_seconds",
-                "From when a pod could first be scheduled until it was bound, by attempts",
-                Histograms::new_with_constructor(sli_buckets as fn() -> Histogram),
-            ),
-            pod_attempts: register(
-                r,
-                "scheduler_pod_scheduling_attempts",
-                "Attempts until a pod was bound",
-                Histogram::new(exponential_buckets(1.0, 2.0, 5)),
-            ),
-            unschedulable_pods: register(
-                r,
-                "scheduler_unschedulable_pods",
-                "Pods without a place, by the filter that said no",
-                Gauges::default(),
+                "From when a pod could first be scheduled until it was bound",
+                sli_buckets(),
             ),
             api_writes: register(
                 r,
@@ -256,15 +238,9 @@ impl Inner {
             leader: register(r, "muster_leader", "1 if this process holds the lease", Gauge::default()),
             status_writes: register(r, "muster_status_writes", "Writes of a status, by kind", Counters::default()),
             events_written: register(r, "muster_events_written", "Events that were written", Counter::default()),
-            events_deduplicated: register(
+            pods_taken_back: register(
                 r,
-                "muster_events_deduplicated",
-                "Events that were not written because they say nothing new",
-                Counter::default(),
-            ),
-            starts_taken_back: register(
-                r,
-                "muster_starts_taken_back",
+                "muster_pods_taken_back",
                 "Pods that were deleted because their gang did not come together",
                 Counter::default(),
             ),
@@ -317,21 +293,9 @@ impl Metrics {
         self.inner.queued_entities.get_or_create(&labels).set(count as i64);
     }
 
-    /// So many pods have no place because of this filter.
-    pub fn set_unschedulable_pods(&self, filter: &str, profile: &str, count: usize) {
-        let labels = [("plugin", owned(filter)), ("profile", owned(profile))];
-        self.inner.unschedulable_pods.get_or_create(&labels).set(count as i64);
-    }
-
-    /// A pod was bound after so many attempts, and so long after it could first be scheduled.
-    pub fn pod_scheduled(&self, attempts: u32, waited: Duration) {
-        let label = if attempts >= ATTEMPTS_LABEL_MAX {
-            Cow::Owned(format!("{ATTEMPTS_LABEL_MAX}+"))
-        } else {
-            Cow::Owned(attempts.to_string())
-        };
-        self.inner.sli_seconds.get_or_create(&[("attempts", label)]).observe(seconds(waited));
-        self.inner.pod_attempts.observe(f64::from(attempts));
+    /// A pod was bound, so long after it could first be scheduled.
+    pub fn pod_scheduled(&self, waited: Duration) {
+        self.inner.sli_seconds.observe(seconds(waited));
     }
 
     /// A writing request ended: `code` is its HTTP status, or `timeout` or `connection` if it had none.
@@ -381,14 +345,9 @@ impl Metrics {
         self.inner.events_written.inc();
     }
 
-    /// An event was not written, since it says nothing new.
-    pub fn event_deduplicated(&self) {
-        self.inner.events_deduplicated.inc();
-    }
-
     /// A pod was deleted because its gang did not come together.
-    pub fn start_taken_back(&self) {
-        self.inner.starts_taken_back.inc();
+    pub fn pod_taken_back(&self) {
+        self.inner.pods_taken_back.inc();
     }
 
     /// The decision loop was busy for so long without a pause.
@@ -401,6 +360,7 @@ impl Metrics {
 mod tests {
     use super::*;
 
+    const DOCUMENTATION: &str = include_str!("../../../docs/operations.md");
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
@@ -413,9 +373,7 @@ mod tests {
         metrics.decided(Entity::Group, MS);
         metrics.set_pending_pods(Queue::Backoff, 4);
         metrics.set_queued_entities(Queue::Gated, Entity::Group, 2);
-        metrics.set_unschedulable_pods("NodeResourcesFit", "muster", 5);
-        metrics.pod_scheduled(2, MS * 20);
-        metrics.pod_scheduled(40, MS * 20);
+        metrics.pod_scheduled(MS * 20);
         metrics.api_write("create", "pods/binding", "409");
         metrics.bind_started();
         metrics.bind_started();
@@ -426,8 +384,7 @@ mod tests {
         metrics.set_leader(true);
         metrics.status_written("PodGroup");
         metrics.event_written();
-        metrics.event_deduplicated();
-        metrics.start_taken_back();
+        metrics.pod_taken_back();
         metrics.batch(MS);
         let text = metrics.clone().render();
         for line in [
@@ -442,10 +399,7 @@ mod tests {
             "scheduler_podgroup_scheduling_algorithm_duration_seconds_count 1",
             r#"scheduler_pending_pods{queue="backoff"} 4"#,
             r#"scheduler_queued_entities{queue="gated",type="podgroup"} 2"#,
-            r#"scheduler_unschedulable_pods{plugin="NodeResourcesFit",profile="muster"} 5"#,
-            r#"scheduler_pod_scheduling_sli_duration_seconds_count{attempts="2"} 1"#,
-            r#"scheduler_pod_scheduling_sli_duration_seconds_count{attempts="15+"} 1"#,
-            "scheduler_pod_scheduling_attempts_sum 42.0",
+            "scheduler_pod_scheduling_sli_duration_seconds_count 1",
             r#"muster_api_writes_total{verb="create",resource="pods/binding",code="409"} 1"#,
             "muster_bind_duration_seconds_count 1",
             "muster_binds_in_flight 1",
@@ -455,12 +409,23 @@ mod tests {
             "muster_leader 1",
             r#"muster_status_writes_total{kind="PodGroup"} 1"#,
             "muster_events_written_total 1",
-            "muster_events_deduplicated_total 1",
-            "muster_starts_taken_back_total 1",
+            "muster_pods_taken_back_total 1",
             "muster_decision_batch_duration_seconds_count 1",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
         assert!(text.ends_with("# EOF\n"));
+        for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+            let row = match line.split_once(' ') {
+                Some((name, "counter")) => format!("| `{name}_total` | "),
+                Some((name, _)) => format!("| `{name}` | "),
+                None => panic!("a type without a name: {line}"),
+            };
+            assert!(DOCUMENTATION.contains(&row), "docs/operations.md should have {row}");
+        }
+        let told = DOCUMENTATION.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+        for name in told.filter(|name| name.starts_with("scheduler_") || name.starts_with("muster_")) {
+            assert!(text.contains(&format!("\n{name}")), "docs/operations.md tells of {name}, which is not there");
+        }
     }
 }

@@ -6,13 +6,15 @@
 
 use std::time::Duration;
 
-use muster_engine::{Command, Engine, Observation};
+use muster_engine::{BindOutcome, Command, Engine, Observation};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use crate::clock::Clock;
 use crate::hands::{Errand, Hands, Outcome, WriteOutcome};
+use crate::instruments::Instruments;
 use crate::intake::{Catch, Intake, News};
+use crate::metrics::{AttemptResult, Entity, Queue};
 use crate::scribe::Scribe;
 
 /// What comes to the mind.
@@ -30,6 +32,8 @@ pub(crate) enum Letter {
 const LETTERS_PER_TURN: usize = 4096;
 /// How many decisions are taken before it is time to read letters.
 const DECISIONS_PER_TURN: usize = 256;
+/// How often the queue is counted for the metrics.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// The loop turns at least this often, so that others see that it lives.
 const TURN_MAX: Duration = Duration::from_secs(5);
 
@@ -41,6 +45,11 @@ pub(crate) struct Mind {
     pub(crate) hands: Hands,
     pub(crate) clock: Clock,
     pub(crate) check_invariants: bool,
+    /// The scheduler's name, as metrics have it.
+    pub(crate) profile: String,
+    pub(crate) instruments: Instruments,
+    /// When the queue was last counted.
+    pub(crate) counted: Instant,
 }
 
 impl Mind {
@@ -57,6 +66,7 @@ impl Mind {
                 },
                 () = sleep_until(until) => None,
             };
+            let began = Instant::now();
             if let Some(letter) = letter {
                 self.read(letter, &mut stop);
             }
@@ -69,16 +79,38 @@ impl Mind {
             if stop.is_none() {
                 self.decide();
             }
-            self.scribe.groups_changed(&mut self.intake);
+            self.scribe.groups_changed(&mut self.intake, &self.engine);
             for errand in self.scribe.take_due(&mut self.intake) {
                 self.hands.send(errand);
             }
+            self.give_signs(began);
             if self.hands.load() == (0, 0)
                 && let Some(stop) = stop.take()
             {
                 let _ = stop.send(());
                 return;
             }
+        }
+    }
+
+    fn give_signs(&mut self, began: Instant) {
+        let Instruments { metrics, health, .. } = &self.instruments;
+        health.beat();
+        health.set_synced(self.intake.is_synced());
+        metrics.batch(began.elapsed());
+        if self.counted.elapsed() < COUNT_EVERY {
+            return;
+        }
+        self.counted = Instant::now();
+        let pending = self.engine.pending();
+        for (queue, waiters) in [
+            (Queue::Active, &pending.active),
+            (Queue::Backoff, &pending.backoff),
+            (Queue::Unschedulable, &pending.parked),
+            (Queue::Gated, &pending.held),
+        ] {
+            metrics.set_pending_pods(queue, waiters.pods);
+            metrics.set_queued_entities(queue, Entity::Group, waiters.groups);
         }
     }
 
@@ -92,7 +124,7 @@ impl Mind {
     fn read(&mut self, letter: Letter, stop: &mut Option<oneshot::Sender<()>>) {
         match letter {
             Letter::News(news) => {
-                let catch = self.intake.take(*news);
+                let catch = self.intake.take(*news, self.clock.now_ms());
                 self.take(catch);
             }
             Letter::Outcome(outcome) => self.outcome(*outcome),
@@ -111,12 +143,18 @@ impl Mind {
             self.scribe.note(&pod, reason, note);
         }
         for complaint in catch.complaints {
+            self.instruments.metrics.observation_refused("unreadable");
             tracing::warn!(complaint, "an object cannot be used");
         }
     }
 
     fn observe(&mut self, observation: Observation) {
-        if let Err(refusal) = self.engine.observe(self.clock.now_ms(), observation) {
+        let now_ms = self.clock.now_ms();
+        if let Some(record) = &self.instruments.record {
+            record.observe(now_ms, &observation);
+        }
+        if let Err(refusal) = self.engine.observe(now_ms, observation) {
+            self.instruments.metrics.observation_refused("observation");
             tracing::warn!(%refusal, "an observation was not taken in whole");
         }
         self.check();
@@ -125,8 +163,25 @@ impl Mind {
     fn outcome(&mut self, outcome: Outcome) {
         self.hands.back(&outcome);
         self.scribe.done(&outcome);
+        let metrics = &self.instruments.metrics;
+        match &outcome {
+            Outcome::PodStatus { outcome: WriteOutcome::Written(_), .. } => metrics.status_written("Pod"),
+            Outcome::GroupStatus { object, outcome: WriteOutcome::Written(_) } => {
+                metrics.status_written(self.intake.groups.dialects[object.dialect].origin());
+            }
+            Outcome::Event { outcome: WriteOutcome::Written(_), .. } => metrics.event_written(),
+            _ => {}
+        }
         match outcome {
-            Outcome::Bind { pod, node, outcome } => self.observe(Observation::BindDone { pod, node, outcome }),
+            Outcome::Bind { pod, node, outcome } => {
+                if outcome == BindOutcome::Bound
+                    && let Some(card) = self.intake.card(&pod.uid)
+                {
+                    let waited_ms = self.clock.now_ms().saturating_sub(card.asked_ms);
+                    self.instruments.metrics.pod_scheduled(Duration::from_millis(waited_ms));
+                }
+                self.observe(Observation::BindDone { pod, node, outcome });
+            }
             Outcome::TakeBack { pod, outcome } => self.observe(Observation::TakeBackDone { pod, outcome }),
             Outcome::GroupStatus { object, outcome: WriteOutcome::Written(Some(text)) } => {
                 for observation in self.intake.group_text(object.dialect, &text) {
@@ -146,11 +201,25 @@ impl Mind {
             if self.engine.next_wakeup().is_none_or(|due_ms| due_ms > now_ms) {
                 return;
             }
-            for command in self.engine.decide(now_ms) {
+            if let Some(record) = &self.instruments.record {
+                record.decide(now_ms);
+            }
+            let began = Instant::now();
+            let commands = self.engine.decide(now_ms);
+            self.count_attempt(began.elapsed());
+            for command in commands {
                 self.carry_out(command);
             }
             self.check();
         }
+    }
+
+    fn count_attempt(&self, took: Duration) {
+        let Some(tried) = self.engine.tried() else { return };
+        let entity = if tried.group { Entity::Group } else { Entity::Pod };
+        let result = if tried.placed { AttemptResult::Scheduled } else { AttemptResult::Unschedulable };
+        self.instruments.metrics.attempt(entity, result, &self.profile, took);
+        self.instruments.metrics.decided(entity, took);
     }
 
     fn carry_out(&mut self, command: Command) {
@@ -161,12 +230,13 @@ impl Mind {
             }
             Command::TakeBack { pod } => {
                 tracing::info!(%pod, "take back");
+                self.instruments.metrics.pod_taken_back();
                 self.hands.send(Errand::TakeBack { pod });
             }
             Command::ClearNomination { pod } => self.scribe.clear_nomination(&pod, &self.intake),
             Command::Report(report) => {
                 tracing::info!(subject = ?report.subject, text = %report.diagnosis, "report");
-                self.scribe.report(*report, &mut self.intake);
+                self.scribe.report(*report, &mut self.intake, &self.engine);
             }
         }
     }

@@ -8,7 +8,7 @@ use muster_api::wire::{Node, Pod};
 use muster_engine::Engine;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::clock::Clock;
 use crate::dialect::{Dialect, MusterPodGroup, MusterWorkload, NativePodGroup};
@@ -45,10 +45,13 @@ impl Scheduler {
     /// Starts to watch, decide and write on the current tokio runtime. Gives back as soon as everything is under way;
     /// nothing is decided before all watches have delivered their first list.
     pub fn start(client: &kube::Client, settings: &Settings, clock: Clock, fence: Fence) -> Result<Self, StartError> {
+        let metrics = &settings.instruments.metrics;
         let dialects = dialects(settings.gates);
         let resources: Vec<_> = dialects.iter().map(|dialect| Arc::new(dialect.resource())).collect();
+        let dialect_names: Vec<_> = dialects.iter().map(|dialect| dialect.origin()).collect();
         let (inbox, letters) = mpsc::channel(INBOX);
-        let reach = Reach { client: client.clone(), fence, timeout: settings.request_timeout };
+        let reach =
+            Reach { client: client.clone(), fence, timeout: settings.request_timeout, metrics: metrics.clone() };
         let scheduler_name = settings.scheduler_names.first().map_or("muster", String::as_str);
         let mind = Mind {
             engine: Engine::new(settings.engine.clone())?,
@@ -57,17 +60,26 @@ impl Scheduler {
             hands: Hands::new(reach, inbox.clone(), settings.binds_in_flight_max, settings.writes_in_flight_max),
             clock,
             check_invariants: settings.check_invariants,
+            profile: scheduler_name.to_owned(),
+            instruments: settings.instruments.clone(),
+            counted: Instant::now(),
         };
         let mut tasks = JoinSet::new();
         tasks.spawn(mind.think(letters));
-        tasks.spawn(watch("nodes", Api::<Guarded<Node>>::all(client.clone()), inbox.clone(), News::Node));
-        tasks.spawn(watch("pods", Api::<Guarded<Pod>>::all(client.clone()), inbox.clone(), News::Pod));
+        tasks.spawn(watch(
+            "nodes",
+            Api::<Guarded<Node>>::all(client.clone()),
+            inbox.clone(),
+            metrics.clone(),
+            News::Node,
+        ));
+        tasks.spawn(watch("pods", Api::<Guarded<Pod>>::all(client.clone()), inbox.clone(), metrics.clone(), News::Pod));
         let classes = Api::<Guarded<PriorityClass>>::all(client.clone());
-        tasks.spawn(watch("priorityclasses", classes, inbox.clone(), News::Class));
+        tasks.spawn(watch("priorityclasses", classes, inbox.clone(), metrics.clone(), News::Class));
         for (number, resource) in resources.iter().enumerate() {
             let objects = Api::<RawObject>::all_with(client.clone(), resource);
             let news = move |turn| News::Group(number, turn);
-            tasks.spawn(watch("groups", objects, inbox.clone(), news));
+            tasks.spawn(watch(dialect_names[number], objects, inbox.clone(), metrics.clone(), news));
         }
         Ok(Self { inbox, tasks, stop_timeout: settings.stop_timeout })
     }

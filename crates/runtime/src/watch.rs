@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
 use crate::intake::{News, WatchTurn};
+use crate::metrics::Metrics;
 use crate::mind::Letter;
 
 /// How many objects a list asks for at once.
@@ -27,6 +28,7 @@ pub(crate) async fn watch<K>(
     kind: &'static str,
     api: Api<K>,
     inbox: mpsc::Sender<Letter>,
+    metrics: Metrics,
     news: impl Fn(WatchTurn<K>) -> News + Send,
 ) where
     K: kube::Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -34,17 +36,19 @@ pub(crate) async fn watch<K>(
     // The first list and every later one ask for the newest state that the server has agreed on.
     let config = watcher::Config::default().page_size(PAGE);
     let events = watcher(api, config).backoff(Pauses::default());
-    deliver(kind, events, inbox, news).await;
+    deliver(kind, events, inbox, &metrics, news).await;
 }
 
 async fn deliver<K>(
     kind: &'static str,
     events: impl Stream<Item = watcher::Result<Event<K>>>,
     inbox: mpsc::Sender<Letter>,
+    metrics: &Metrics,
     news: impl Fn(WatchTurn<K>) -> News,
 ) {
     pin_mut!(events);
     while let Some(event) = events.next().await {
+        metrics.watch_event(kind);
         let turns = match event {
             Ok(Event::Init) => vec![WatchTurn::Begin],
             Ok(Event::InitApply(object)) => vec![WatchTurn::Listed(object)],
@@ -56,6 +60,7 @@ async fn deliver<K>(
                 vec![WatchTurn::Begin, WatchTurn::Complete]
             }
             Err(error) => {
+                metrics.watch_restarted(kind);
                 tracing::warn!(kind, %error, "the watch failed and will be started again");
                 Vec::new()
             }

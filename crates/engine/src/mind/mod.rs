@@ -66,6 +66,16 @@ pub struct Engine {
     claims_expired: u32,
     no_claim_before: Millis,
     now: Millis,
+    tried: Option<Tried>,
+}
+
+/// Whom a decision was about, and how it went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tried {
+    /// A group, or else a single pod.
+    pub group: bool,
+    /// Whether any pod was given a place.
+    pub placed: bool,
 }
 
 impl Engine {
@@ -88,6 +98,7 @@ impl Engine {
             claims_expired: 0,
             no_claim_before: 0,
             now: 0,
+            tried: None,
         })
     }
 
@@ -102,11 +113,15 @@ impl Engine {
         self.now = self.now.max(now);
         self.queue.tick(self.now);
         self.fire_timers();
+        self.tried = None;
         if let Some(entity) = self.queue.pop() {
+            let told = self.outbox.len();
             match entity {
                 Entity::Pod(pod) => self.try_pod(pod),
                 Entity::Group(group) => self.try_group(group),
             }
+            let placed = self.outbox[told..].iter().any(|command| matches!(command, Command::Bind { .. }));
+            self.tried = Some(Tried { group: matches!(entity, Entity::Group(_)), placed });
         }
         std::mem::take(&mut self.outbox)
     }
@@ -120,6 +135,11 @@ impl Engine {
         let timer = self.timers.first().map(|(due, _)| *due);
         let queue = self.queue.next_due().map(|due| due.max(self.now));
         timer.into_iter().chain(queue).min()
+    }
+
+    /// Whom the last `decide` tried to place, if anybody.
+    pub fn tried(&self) -> Option<Tried> {
+        self.tried
     }
 
     /// How things are with somebody, as far as there is anything to say.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use muster_api::group as written;
 use muster_api::invalid::{FieldPath, InvalidField};
+use muster_api::keys::annotations::MIN_RESOURCES;
 use muster_api::resources::list_in_base_units;
 use muster_engine::model::group::{DisruptionMode, Policy, PreemptionPolicy, Subset, TopologyConstraint};
 
@@ -197,6 +198,15 @@ impl GroupObject {
         let metadata = crate::intake::raw::metadata_of(text);
         let message = format!("the object cannot be read: {error}");
         Self { groups: Err(Flaw { kind: FlawKind::Invalid, message }), ..Self::with_metadata(&metadata) }
+    }
+
+    /// Refuses what annotations of the object ask for and nobody would honour.
+    pub(crate) fn refuse_annotations(&mut self, metadata: &ObjectMeta) {
+        let Some(list) = metadata.annotations.as_ref().and_then(|all| all.get(MIN_RESOURCES)) else { return };
+        let path = FieldPath::Root("metadata.annotations");
+        if self.groups.is_ok() {
+            self.groups = Err(Flaw::unsupported(&path.key(MIN_RESOURCES).to_string(), list));
+        }
     }
 
     /// A merge patch of the status, for kinds whose lists no server merges: it is refused if somebody else wrote first.

@@ -49,12 +49,14 @@ impl Dialect for MusterWorkload {
             Ok(object) => object,
             Err(error) => return GroupObject { is_group: false, ..GroupObject::unreadable(text, &error) },
         };
-        GroupObject {
+        let mut read = GroupObject {
             is_group: false,
             groups: drafts(&object),
             shown: shown(&object.status),
             ..GroupObject::with_metadata(&object.metadata)
-        }
+        };
+        read.refuse_annotations(&object.metadata);
+        read
     }
 
     fn write(&self, object: &GroupObject, status: &ObjectStatus) -> Option<StatusPatch> {

@@ -50,11 +50,13 @@ impl Dialect for NativePodGroup {
             Ok(object) => object,
             Err(error) => return GroupObject::unreadable(text, &error),
         };
-        GroupObject {
+        let mut read = GroupObject {
             groups: draft(&object).map(|draft| vec![(String::new(), draft)]),
             shown: shown(&object.status.conditions),
             ..GroupObject::with_metadata(&object.metadata)
-        }
+        };
+        read.refuse_annotations(&object.metadata);
+        read
     }
 
     fn write(&self, object: &GroupObject, status: &ObjectStatus) -> Option<StatusPatch> {

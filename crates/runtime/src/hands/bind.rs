@@ -49,10 +49,8 @@ impl Reach {
         let parameters = PostParams::default();
         let request =
             pods.create_subresource::<Binding, kube::core::Status>("binding", &pod.name, &parameters, &binding);
-        let failure = match timeout_at(deadline, request).await {
-            Ok(Ok(_)) => return BindOutcome::Bound,
-            Ok(Err(error)) => Failure::of(&error),
-            Err(_) => Failure::Unknown(NO_ANSWER.to_owned()),
+        let Err(failure) = self.send(("create", "pods/binding"), deadline, request).await else {
+            return BindOutcome::Bound;
         };
         match failure {
             Failure::Busy(message, _) => BindOutcome::Transient { message },
@@ -104,10 +102,9 @@ impl Reach {
             ..DeleteParams::default()
         };
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
-        let failure = match timeout_at(deadline, pods.delete(&pod.name, &parameters)).await {
-            Ok(Ok(_)) => return TakeBackOutcome::Deleted,
-            Ok(Err(error)) => Failure::of(&error),
-            Err(_) => Failure::Unknown(NO_ANSWER.to_owned()),
+        let request = pods.delete(&pod.name, &parameters);
+        let Err(failure) = self.send(("delete", "pods"), deadline, request).await else {
+            return TakeBackOutcome::Deleted;
         };
         match failure {
             Failure::Missing(_) => TakeBackOutcome::Deleted,

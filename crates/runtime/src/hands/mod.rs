@@ -8,6 +8,7 @@ mod outcome;
 mod write;
 
 use std::collections::VecDeque;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,13 +17,15 @@ use muster_engine::{BindOutcome, TakeBackOutcome};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::dialect::StatusPatch;
 use crate::fence::Fence;
 use crate::intake::groups::ObjectKey;
+use crate::metrics::Metrics;
 use crate::mind::Letter;
 
+use outcome::Failure;
 pub(crate) use outcome::WriteOutcome;
 
 /// Something to be done in the API.
@@ -65,6 +68,7 @@ pub(crate) struct Reach {
     pub(crate) client: kube::Client,
     pub(crate) fence: Fence,
     pub(crate) timeout: Duration,
+    pub(crate) metrics: Metrics,
 }
 
 struct Lane {
@@ -135,7 +139,10 @@ impl Reach {
     async fn run(&self, errand: Errand) -> Outcome {
         match errand {
             Errand::Bind { pod, node } => {
+                let started = Instant::now();
+                self.metrics.bind_started();
                 let outcome = self.bind(&pod, &node).await;
+                self.metrics.bind_ended(started.elapsed());
                 Outcome::Bind { pod, node, outcome }
             }
             Errand::TakeBack { pod } => {
@@ -154,6 +161,27 @@ impl Reach {
                 let outcome = self.event(&namespace, &name, &body, again).await;
                 Outcome::Event { key, outcome }
             }
+        }
+    }
+
+    /// Sends a request and counts it; gives it up at the deadline.
+    async fn send<T>(
+        &self,
+        (verb, resource): (&'static str, &'static str),
+        deadline: Instant,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, Failure> {
+        let answer = timeout_at(deadline, request).await;
+        let code = match &answer {
+            Ok(Ok(_)) => "2xx".to_owned(),
+            Ok(Err(kube::Error::Api(status))) => status.code.to_string(),
+            Ok(Err(_)) => "connection".to_owned(),
+            Err(_) => "timeout".to_owned(),
+        };
+        self.metrics.api_write(verb, resource, &code);
+        match answer {
+            Ok(answer) => answer.map_err(|error| Failure::of(&error)),
+            Err(_) => Err(Failure::Unknown("no answer in time".to_owned())),
         }
     }
 

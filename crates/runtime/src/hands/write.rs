@@ -1,6 +1,5 @@
 //! Writes that say something: the status of pods and groups, and events.
 
-use std::fmt::Debug;
 use std::future::Future;
 
 use kube::Api;
@@ -9,10 +8,9 @@ use kube::core::{ApiResource, DynamicObject};
 use muster_api::wire::Pod;
 use muster_engine::model::pod::PodName;
 use serde_json::Value;
-use tokio::time::timeout_at;
 
 use super::Reach;
-use super::outcome::{Failure, WriteOutcome};
+use super::outcome::WriteOutcome;
 use crate::dialect::StatusPatch;
 use crate::intake::groups::ObjectKey;
 use crate::intake::raw::RawObject;
@@ -21,7 +19,7 @@ impl Reach {
     pub(super) async fn pod_status(&self, pod: &PodName, patch: &Value) -> WriteOutcome {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
         let (parameters, patch) = (PatchParams::default(), Patch::Strategic(patch));
-        self.within_deadline(pods.patch_status(&pod.name, &parameters, &patch), |_| None).await
+        self.say(("patch", "pods/status"), pods.patch_status(&pod.name, &parameters, &patch), |_| None).await
     }
 
     pub(super) async fn group_status(
@@ -37,7 +35,7 @@ impl Reach {
             StatusPatch::Strategic(body) => Patch::Strategic(body),
         };
         let text = |object: RawObject| Some(object.text.get().to_owned());
-        self.within_deadline(api.patch_status(&object.name, &parameters, &patch), text).await
+        self.say(("patch", "groups/status"), api.patch_status(&object.name, &parameters, &patch), text).await
     }
 
     pub(super) async fn event(&self, namespace: &str, name: &str, body: &Value, again: bool) -> WriteOutcome {
@@ -51,27 +49,27 @@ impl Reach {
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &resource);
         if again {
             let (parameters, patch) = (PatchParams::default(), Patch::Merge(body));
-            return self.within_deadline(api.patch(name, &parameters, &patch), |_| None).await;
+            return self.say(("patch", "events"), api.patch(name, &parameters, &patch), |_| None).await;
         }
         let event: DynamicObject = match serde_json::from_value(body.clone()) {
             Ok(event) => event,
             Err(error) => return WriteOutcome::Refused(error.to_string()),
         };
-        self.within_deadline(api.create(&PostParams::default(), &event), |_| None).await
+        self.say(("create", "events"), api.create(&PostParams::default(), &event), |_| None).await
     }
 
-    async fn within_deadline<T: Debug>(
+    async fn say<T>(
         &self,
+        what: (&'static str, &'static str),
         request: impl Future<Output = kube::Result<T>>,
         text: impl FnOnce(T) -> Option<String>,
     ) -> WriteOutcome {
         let Some(deadline) = self.deadline() else {
             return WriteOutcome::Later { message: "this process may not write any more".to_owned(), after: None };
         };
-        match timeout_at(deadline, request).await {
-            Ok(Ok(object)) => WriteOutcome::Written(text(object)),
-            Ok(Err(error)) => Failure::of(&error).into(),
-            Err(_) => WriteOutcome::Later { message: "no answer in time".to_owned(), after: None },
+        match self.send(what, deadline, request).await {
+            Ok(object) => WriteOutcome::Written(text(object)),
+            Err(failure) => failure.into(),
         }
     }
 }

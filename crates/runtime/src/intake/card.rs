@@ -27,12 +27,14 @@ pub(crate) struct Card {
     pub(crate) ours: bool,
     /// Whether scheduling gates hold it back.
     pub(crate) gated: bool,
+    /// Whether it asks for what cannot be honoured, or makes no sense.
+    pub(crate) refused: bool,
     /// Whether it is being deleted.
     pub(crate) terminating: bool,
     /// How far it has come.
     pub(crate) stage: Stage,
-    /// When it was created.
-    pub(crate) created_ms: u64,
+    /// Since when it could be scheduled: since it was created, or since its gates were seen to be gone.
+    pub(crate) asked_ms: u64,
     /// What its `PodScheduled` condition says while it waits.
     pub(crate) said: Option<Box<Said>>,
     /// The reference that it carries, if that is not the one it was first seen with: told once.

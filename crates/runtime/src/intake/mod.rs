@@ -25,6 +25,7 @@ use muster_engine::Observation;
 use muster_engine::model::group::GroupKey;
 use muster_engine::model::pod::{Membership, PodName, PodSpec, RefusalKind};
 
+use crate::clock::millis;
 use crate::dialect::{Dialect, GroupObject, Reference};
 use crate::gates::FeatureGates;
 use card::{Card, said};
@@ -35,6 +36,9 @@ use raw::{Guarded, RawObject, Unreadable};
 use sweep::{Sweep, Turn};
 
 pub(crate) use sweep::Turn as WatchTurn;
+
+/// The reason of an event about a pod that cannot be read.
+const UNREADABLE: &str = "Unreadable";
 
 /// News from a watch. Most are of pods, which are the largest, so there is nothing to gain by boxing them.
 #[allow(clippy::large_enum_variant)]
@@ -107,10 +111,10 @@ impl Intake {
     }
 
     /// Enters news in the books.
-    pub(crate) fn take(&mut self, news: News) -> Catch {
+    pub(crate) fn take(&mut self, news: News, now_ms: u64) -> Catch {
         let mut catch = Catch::default();
         match news {
-            News::Pod(turn) => self.pod_turn(turn, &mut catch),
+            News::Pod(turn) => self.pod_turn(turn, now_ms, &mut catch),
             News::Node(turn) => self.node_turn(turn, &mut catch),
             News::Class(turn) => self.class_turn(turn, &mut catch),
             News::Group(dialect, turn) => self.group_turn(dialect, turn, &mut catch),
@@ -118,7 +122,7 @@ impl Intake {
         catch
     }
 
-    fn pod_turn(&mut self, turn: Turn<Guarded<Pod>>, catch: &mut Catch) {
+    fn pod_turn(&mut self, turn: Turn<Guarded<Pod>>, now_ms: u64, catch: &mut Catch) {
         let uid =
             |object: &Guarded<Pod>| Arc::<str>::from(kube::Resource::meta(object).uid.as_deref().unwrap_or_default());
         let known = || self.pods.keys().cloned().collect();
@@ -127,8 +131,14 @@ impl Intake {
             self.pod_gone(&uid, catch);
         }
         match object.map(|object| object.0) {
-            Some(Ok(pod)) => self.pod_seen(&pod, catch),
-            Some(Err(unreadable)) => catch.complaints.push(complaint("Pod", &unreadable)),
+            Some(Ok(pod)) => self.pod_seen(&pod, now_ms, catch),
+            Some(Err(unreadable)) => {
+                let text = complaint("Pod", &unreadable);
+                if let Some(id) = known_name(&unreadable) {
+                    catch.notes.push((Arc::new(id), UNREADABLE, text.clone()));
+                }
+                catch.complaints.push(text);
+            }
             None => {}
         }
     }
@@ -207,7 +217,7 @@ impl Intake {
         catch.settled.push(card.id);
     }
 
-    fn pod_seen(&mut self, pod: &Pod, catch: &mut Catch) {
+    fn pod_seen(&mut self, pod: &Pod, now_ms: u64, catch: &mut Catch) {
         let id = pod_name(pod);
         if id.uid.is_empty() {
             return catch.complaints.push(format!("{}: metadata.uid: \"\": must be set", pod.object_name()));
@@ -221,7 +231,7 @@ impl Intake {
         if known.is_none() {
             self.new_card(&uid, id.clone(), &named, pod, catch);
         }
-        self.update_card(&uid, pod, &spec, &named, catch);
+        self.update_card(&uid, pod, &spec, &named, now_ms, catch);
         let Some(card) = self.pods.get(&uid) else { return };
         spec.membership =
             card.group.as_ref().map(|key| Membership { group: (**key).clone(), subset: card.subset.to_string() });
@@ -277,22 +287,34 @@ impl Intake {
             priority: pod.spec.priority.unwrap_or(0),
             ours: false,
             gated: false,
+            refused: false,
             terminating: false,
             stage: card::Stage::Waiting,
-            created_ms: 0,
+            asked_ms: pod.metadata.creation_timestamp.as_ref().map_or(0, |time| millis(time.0)),
             said: None,
             changed_reference: None,
         };
         self.pods.insert(uid.clone(), card);
     }
 
-    fn update_card(&mut self, uid: &Arc<str>, pod: &Pod, spec: &PodSpec, named: &Named, catch: &mut Catch) {
+    fn update_card(
+        &mut self,
+        uid: &Arc<str>,
+        pod: &Pod,
+        spec: &PodSpec,
+        named: &Named,
+        now_ms: u64,
+        catch: &mut Catch,
+    ) {
         let Some(card) = self.pods.get_mut(uid) else { return };
         card.ours = spec.ours;
+        if card.gated && !spec.gated {
+            card.asked_ms = now_ms;
+        }
         card.gated = spec.gated;
+        card.refused = spec.refused.is_some() || card.broken.is_some();
         card.terminating = spec.terminating;
         card.stage = stage(pod);
-        card.created_ms = spec.created_ms;
         card.said = said(pod).filter(|_| spec.ours);
         if let Some(group) = &card.group {
             self.groups.member_changed(group);
@@ -339,6 +361,12 @@ impl Named {
             }
         }
     }
+}
+
+/// Who an unreadable pod is, if that much can be read.
+fn known_name(unreadable: &Unreadable) -> Option<PodName> {
+    let metadata = &unreadable.metadata;
+    Some(PodName { namespace: metadata.namespace.clone()?, name: metadata.name.clone()?, uid: metadata.uid.clone()? })
 }
 
 fn complaint(kind: &str, unreadable: &Unreadable) -> String {

@@ -115,10 +115,17 @@ struct Driver {
 
 impl Driver {
     async fn run(mut self, mut stopped: watch::Receiver<bool>) {
-        let mut stops = false;
+        let (mut stops, mut told) = (false, false);
         loop {
             let step = self.elector.next(self.now());
             self.publish();
+            if let Step::Wait { .. } = step
+                && !told
+                && *self.stage.borrow() == Stage::Standby
+            {
+                told = true;
+                tracing::info!(lease = self.name, "this process stands by until the lease is free");
+            }
             if let Step::End(end) = step {
                 tracing::info!(lease = self.name, "leadership ends: {end}");
                 self.stage.send_replace(Stage::Ended(end));

@@ -59,7 +59,7 @@ impl Process {
 
     /// True time of a moment on this process's clock, rounded up.
     fn true_time(&self, local: Duration) -> Duration {
-        local.saturating_sub(self.offset) * 1000 / self.rate + Duration::from_nanos(1000)
+        local.saturating_sub(self.offset) * 1000 / self.rate + Duration::from_micros(1)
     }
 }
 

@@ -27,7 +27,7 @@ const GATHER_MS: u64 = 100;
 /// How often counters are written at most.
 const COUNTERS_MS: u64 = 1_000;
 /// How long a group without any pod is left alone before that is told.
-const EMPTY_TOLD_MS: u64 = 5_000;
+pub(crate) const EMPTY_TOLD_MS: u64 = 5_000;
 
 /// Which objects are to be written, and when.
 #[derive(Debug, Default)]
@@ -45,6 +45,13 @@ impl GroupNotes {
         let due_ms = (now_ms + GATHER_MS).max(written_ms.map_or(0, |written| written + COUNTERS_MS));
         let due = self.due.entry(key.clone()).or_insert(due_ms);
         *due = (*due).min(due_ms);
+    }
+
+    /// There may be something to say at this time, if that is not past.
+    pub(crate) fn look_again(&mut self, key: &ObjectKey, at_ms: u64, now_ms: u64) {
+        if at_ms > now_ms {
+            self.due.entry(key.clone()).or_insert(at_ms);
+        }
     }
 
     /// When something is due next.
@@ -84,7 +91,8 @@ impl GroupNotes {
         }
     }
 
-    fn forget(&mut self, key: &ObjectKey) {
+    /// The object is gone.
+    pub(crate) fn forget(&mut self, key: &ObjectKey) {
         self.due.remove(key);
         self.written_ms.remove(key);
         self.failures.remove(key);
@@ -292,6 +300,11 @@ fn overall(object: &GroupObject, instances: &[InstanceStatus], now_ms: u64, now:
     } else {
         let text = format!("All groups have their place: {}.", instances.len());
         conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
+    }
+    let degraded = |one: &&InstanceStatus| Condition::find(&one.conditions, DEGRADED).is_some_and(Condition::is_true);
+    match instances.iter().filter(degraded).count() {
+        0 => conditions.unset(DEGRADED, "Healthy", "No group is below its minimum."),
+        count => conditions.set(DEGRADED, true, "BelowMinimum", &format!("Groups below their minimum: {count}.")),
     }
     conditions.into_list()
 }

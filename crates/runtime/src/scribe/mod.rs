@@ -14,7 +14,7 @@ use kube::core::ApiResource;
 use muster_engine::diagnosis::Waiting;
 use muster_engine::model::group::GroupKey;
 use muster_engine::model::pod::PodName;
-use muster_engine::{Diagnosis, MemberVerdict, Report, Subject};
+use muster_engine::{Diagnosis, Engine, MemberVerdict, Report, Subject};
 
 use crate::clock::Clock;
 use crate::hands::{Errand, Outcome, WriteOutcome};
@@ -52,11 +52,11 @@ impl Scribe {
     }
 
     /// The engine says how things are.
-    pub(crate) fn report(&mut self, report: Report, intake: &mut Intake) {
+    pub(crate) fn report(&mut self, report: Report, intake: &mut Intake, engine: &Engine) {
         let Report { subject, diagnosis, members } = report;
         match subject {
             Subject::Pod(pod) => self.report_pod(&pod, &diagnosis, intake),
-            Subject::Group(key) => self.report_group(&key, &diagnosis, &members, intake),
+            Subject::Group(key) => self.report_group(&key, &diagnosis, &members, intake, engine),
         }
     }
 
@@ -77,13 +77,13 @@ impl Scribe {
     }
 
     /// Looks at what changed in the books of groups.
-    pub(crate) fn groups_changed(&mut self, intake: &mut Intake) {
+    pub(crate) fn groups_changed(&mut self, intake: &mut Intake, engine: &Engine) {
         let now_ms = self.clock.now_ms();
         for key in intake.groups.take_retell() {
             let Some(instance) = intake.groups.instance(&key) else { continue };
             let object = instance.object.clone();
             if let Some(told @ Diagnosis::Waiting(Waiting::GroupMissing { .. })) = instance.told.clone() {
-                self.tell_members(&key, &told, &[], intake);
+                self.tell_members(&key, &told, &[], intake, engine);
             }
             self.groups.touch(&object, true, now_ms);
         }
@@ -98,11 +98,13 @@ impl Scribe {
         let mut errands = std::mem::take(&mut self.outbox);
         errands.extend(self.pods.take_due(now_ms, now, intake));
         for key in self.groups.take_due(now_ms) {
-            let Some(status) = groups::status(intake, &key, now_ms, now) else { continue };
+            let Some(status) = groups::status(intake, &key, now_ms, now) else {
+                self.groups.forget(&key);
+                continue;
+            };
             let Some(object) = intake.groups.object(&key) else { continue };
-            if status.instances.iter().all(|one| one.counts.total == 0) && now_ms < object.created_ms + 5_000 {
-                // An empty group is only worth a word when it stays empty.
-                self.groups.touch(&key, false, now_ms + 1_000);
+            if status.instances.iter().all(|one| one.counts.total == 0) {
+                self.groups.look_again(&key, object.created_ms + groups::EMPTY_TOLD_MS, now_ms);
             }
             let Some(patch) = intake.groups.dialects[key.dialect].write(object, &status) else { continue };
             self.groups.sent(&key, now_ms);
@@ -151,6 +153,7 @@ impl Scribe {
         diagnosis: &Diagnosis,
         members: &[(Arc<PodName>, MemberVerdict)],
         intake: &mut Intake,
+        engine: &Engine,
     ) {
         let (now_ms, now) = (self.clock.now_ms(), self.clock.now());
         let Some(instance) = intake.groups.instance(key) else { return };
@@ -167,7 +170,7 @@ impl Scribe {
         instance.no_room = uids(MemberVerdict::NoRoom);
         groups::report(instance, diagnosis, generation, now);
         self.groups.touch(&object_key, true, now_ms);
-        self.tell_members(key, diagnosis, members, intake);
+        self.tell_members(key, diagnosis, members, intake, engine);
         if was != Some(diagnosis.group_reason()) {
             self.tell_group(&object_key, key, diagnosis, intake);
         }
@@ -180,6 +183,7 @@ impl Scribe {
         diagnosis: &Diagnosis,
         members: &[(Arc<PodName>, MemberVerdict)],
         intake: &Intake,
+        engine: &Engine,
     ) {
         let Some(instance) = intake.groups.instance(key) else { return };
         let message = match (&instance.flaw, diagnosis) {
@@ -201,8 +205,9 @@ impl Scribe {
             return;
         }
         let waiting = instance.members.iter().filter_map(|uid| intake.card(uid)).filter(|card| card.waits());
-        for pod in waiting.map(|card| card.id.clone()) {
-            say(&pod, None);
+        // A pod that is refused, or left out of its group, has its own reason.
+        for card in waiting.filter(|card| !card.refused && !is_left_out(engine, &card.id)) {
+            say(&card.id, None);
         }
     }
 
@@ -233,6 +238,13 @@ impl Scribe {
         let errand = self.events.tell(regarding, happening, self.clock.now_ms(), self.clock.now());
         self.outbox.extend(errand);
     }
+}
+
+/// Whether the engine leaves the pod out of its group.
+fn is_left_out(engine: &Engine, pod: &PodName) -> bool {
+    let cluster = engine.cluster();
+    let Some(id) = cluster.pod_id(&pod.uid) else { return false };
+    cluster.pod(id).group.is_some_and(|group| cluster.group(group).strays.contains_key(&id))
 }
 
 fn regarding_pod(pod: &PodName) -> Regarding {

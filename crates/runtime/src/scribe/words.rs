@@ -19,6 +19,8 @@ pub(crate) fn pod_reason(diagnosis: &Diagnosis) -> &'static str {
 /// The reason of a waiting member of a group; `None` if what is said of the group is no reason for a pod to wait.
 pub(crate) fn member_reason(diagnosis: &Diagnosis, verdict: Option<MemberVerdict>) -> Option<&'static str> {
     Some(match (diagnosis, verdict) {
+        // It is another member that is refused.
+        (Diagnosis::Waiting(Waiting::PodRefused { .. }), _) => pod_reasons::WAITING_FOR_GROUP,
         (Diagnosis::Waiting(waiting), _) => waiting_reason(waiting),
         (Diagnosis::GroupUnschedulable(_), Some(MemberVerdict::NoRoom)) => pod_reasons::UNSCHEDULABLE,
         (Diagnosis::GroupUnschedulable(_), Some(MemberVerdict::WouldFit)) => {

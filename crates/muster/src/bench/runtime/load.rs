@@ -5,9 +5,9 @@ use axum::body::Body;
 use futures::StreamExt;
 use http_body_util::BodyExt;
 use muster_playground::Server;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::objects::{bound_pod, gang, node, waiting_pod};
+use super::objects::{bound_pod, gang, node, node_name, waiting_pod};
 
 /// How many requests are under way at once.
 const CLIENTS: usize = 8;
@@ -65,6 +65,11 @@ pub(crate) async fn install_kinds(server: &Server) -> anyhow::Result<()> {
 /// Makes nodes, and pods of others that are on them.
 pub(crate) async fn fill(server: &Server, nodes: usize, pods: usize) -> anyhow::Result<()> {
     create(server, (0..nodes).map(|number| ("/api/v1/nodes", node(number)))).await?;
+    for number in 0..nodes {
+        // A new node is tainted as not ready, and nobody here is its controller.
+        let path = format!("/api/v1/nodes/{}", node_name(number));
+        send(server, "PATCH", &path, "application/merge-patch+json", &json!({"spec": {"taints": null}})).await?;
+    }
     create(server, (0..pods).map(|number| (PODS, bound_pod(number, number % nodes)))).await
 }
 
@@ -87,12 +92,16 @@ async fn create(server: &Server, objects: impl Iterator<Item = (&'static str, Va
 }
 
 async fn post(server: &Server, path: &str, object: &Value) -> anyhow::Result<()> {
-    let request = http::Request::builder().method("POST").uri(path).header("Content-Type", "application/json");
-    let response = server.answer(request.body(Body::from(object.to_string()))?).await;
+    send(server, "POST", path, "application/json", object).await
+}
+
+async fn send(server: &Server, method: &str, path: &str, kind: &str, body: &Value) -> anyhow::Result<()> {
+    let request = http::Request::builder().method(method).uri(path).header("Content-Type", kind);
+    let response = server.answer(request.body(Body::from(body.to_string()))?).await;
     let code = response.status();
     if !code.is_success() {
         let text = response.into_body().collect().await.context("reading a refusal")?.to_bytes();
-        bail!("POST {path}: {code}: {}", String::from_utf8_lossy(&text));
+        bail!("{method} {path}: {code}: {}", String::from_utf8_lossy(&text));
     }
     Ok(())
 }

@@ -10,15 +10,16 @@ mod null_binder;
 mod objects;
 mod process;
 mod report;
-mod scheduler_side;
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::Args;
 use muster_playground::{Server, Settings};
+use serde_json::json;
 
 use ledger::Ledger;
 use load::Batch;
@@ -35,9 +36,6 @@ pub(crate) struct Options {
     /// Print one JSON object instead of tables.
     #[arg(long)]
     json: bool,
-    /// Schedule on this server (what the parent measures).
-    #[arg(long, hide = true, value_name = "URL")]
-    scheduler_of: Option<String>,
     /// Bind pods of this server without a thought (what the parent holds the scheduler against).
     #[arg(long, hide = true, value_name = "URL")]
     null_binder_of: Option<String>,
@@ -60,20 +58,14 @@ impl Size {
             nodes: if options.quick { 200 } else { 5_000 },
             bound_pods: 150_000 / part,
             backlog: Batch::gangs("backlog", 100 / part, 100),
-            counted: vec![
-                Batch::gangs("gang-of-1000", 1, 1_000),
-                Batch::gangs("gangs-of-3", 1_000 / part, 3),
-            ],
-            raced: vec![
-                Batch::plain("plain-pods", 10_000 / part),
-                Batch::gangs("gangs-of-100", 100 / part, 100),
-            ],
+            counted: vec![Batch::gangs("gang-of-1000", 1, 1_000), Batch::gangs("gangs-of-3", 1_000 / part, 3)],
+            raced: vec![Batch::plain("plain-pods", 10_000 / part), Batch::gangs("gangs-of-100", 100 / part, 100)],
         }
     }
 }
 
 /// How long a phase may take at all.
-const PHASE_MAX: Duration = Duration::from_secs(180);
+const PHASE_MAX: Duration = Duration::from_secs(90);
 /// Nothing more is written once nothing was written for so long.
 const QUIET: Duration = Duration::from_secs(3);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
@@ -81,9 +73,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// Runs the benchmark.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let size = Size::of(options);
-    if let Some(server) = &options.scheduler_of {
-        return scheduler_side::schedule_for_ever(server);
-    }
     if let Some(server) = &options.null_binder_of {
         return null_binder::bind_for_ever(server, size.nodes);
     }
@@ -116,7 +105,8 @@ async fn measure(options: &Options, size: &Size) -> anyhow::Result<Report> {
     let address = front::serve(server.clone(), Arc::clone(&ledger), objects::managed_fields()).await?;
     let bench = Bench { server, ledger, url: format!("http://{address}") };
 
-    let mut scheduler = bench.scheduler()?;
+    let kubeconfig = Kubeconfig::write(&bench.url)?;
+    let mut scheduler = bench.scheduler(&kubeconfig)?;
     let start = bench.start(&mut scheduler, size, fill_seconds).await?;
     let mut tallies = Vec::new();
     for batch in size.counted.iter().chain(&size.raced) {
@@ -139,9 +129,11 @@ async fn measure(options: &Options, size: &Size) -> anyhow::Result<Report> {
 }
 
 impl Bench {
-    /// A scheduler on this server.
-    fn scheduler(&self) -> anyhow::Result<Process> {
-        let process = Process::start(&["bench", "runtime", "--scheduler-of", &self.url])?;
+    /// `muster run` on this server.
+    fn scheduler(&self, kubeconfig: &Kubeconfig) -> anyhow::Result<Process> {
+        let path = kubeconfig.0.to_str().context("a folder for temporary files whose name is text")?;
+        let flags = ["--leader-elect=false", "--listen=127.0.0.1:0", "--log-level=warn", "--log-format=text"];
+        let process = Process::start(&[&["run", "--kubeconfig", path], &flags[..]].concat())?;
         self.ledger.open(process.id());
         Ok(process)
     }
@@ -197,7 +189,10 @@ impl Bench {
             if Instant::now() > ends {
                 let counts = self.ledger.read();
                 let asked = (counts.binds, counts.unwatched(), counts.deeds, counts.refused);
-                bail!("{what}: not done in {} s (binds, not watched, requests, refused): {asked:?}", PHASE_MAX.as_secs());
+                bail!(
+                    "{what}: not done in {} s (binds, not watched, requests, refused): {asked:?}",
+                    PHASE_MAX.as_secs()
+                );
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
@@ -208,5 +203,29 @@ impl Bench {
     async fn quiet(&self, process: &mut Process) -> anyhow::Result<()> {
         self.until(process, "quiet", |bench| bench.ledger.read().last_write.is_none_or(|last| last.elapsed() > QUIET))
             .await
+    }
+}
+
+/// A kubeconfig that is removed with this value.
+struct Kubeconfig(PathBuf);
+
+impl Kubeconfig {
+    fn write(url: &str) -> anyhow::Result<Self> {
+        let path = std::env::temp_dir().join(format!("muster-bench-{}.json", std::process::id()));
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "bench",
+            "clusters": [{"name": "bench", "cluster": {"server": url}}],
+            "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
+            "users": [{"name": "bench", "user": {}}],
+        });
+        std::fs::write(&path, config.to_string()).with_context(|| format!("writing {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Kubeconfig {
+    fn drop(&mut self) {
+        // A file that is left in the folder for temporary files harms nobody.
+        let _ = std::fs::remove_file(&self.0);
     }
 }

@@ -129,9 +129,7 @@ fn container(name: &str, application: usize) -> Value {
 /// What a real server says of who wrote which field of such a pod.
 pub(crate) fn managed_fields() -> String {
     let variables: serde_json::Map<String, Value> = (0..8)
-        .map(|number| {
-            (format!("k:{{\"name\":\"SETTING_{number}\"}}"), json!({".": {}, "f:name": {}, "f:value": {}}))
-        })
+        .map(|number| (format!("k:{{\"name\":\"SETTING_{number}\"}}"), json!({".": {}, "f:name": {}, "f:value": {}})))
         .collect();
     let container = json!({
         ".": {}, "f:args": {}, "f:env": variables, "f:image": {}, "f:imagePullPolicy": {}, "f:name": {},

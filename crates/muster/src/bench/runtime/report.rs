@@ -54,7 +54,8 @@ pub(crate) struct Tally {
 
 impl Tally {
     pub(crate) fn of(name: &str, pods: u64, counts: &Counts, seconds: f64, cpu_seconds: f64) -> Self {
-        let others = counts.deeds.iter().filter(|(deed, _)| deed.is_write() && !deed.is_bind() && !deed.is_group_word());
+        let others =
+            counts.deeds.iter().filter(|(deed, _)| deed.is_write() && !deed.is_bind() && !deed.is_group_word());
         Self {
             name: name.to_owned(),
             pods,
@@ -166,7 +167,11 @@ fn targets(report: &Report) -> Vec<Target> {
     for tally in std::iter::once(&start.tally).chain(&report.tallies) {
         let surplus = tally.binds.abs_diff(tally.pods) + tally.others();
         let name = &tally.name;
-        targets.push(target(&format!("{name}: writes beyond one bind for each pod and words on groups"), surplus as f64, 0.0));
+        targets.push(target(
+            &format!("{name}: writes beyond one bind for each pod and words on groups"),
+            surplus as f64,
+            0.0,
+        ));
     }
     if let Some(gang) = report.tallies.iter().find(|tally| tally.name == "gang-of-1000") {
         targets.push(target("gang-of-1000: writes on the group", gang.group_words as f64, 10.0));

@@ -1,0 +1,203 @@
+//! `muster run`: the scheduler in production.
+//!
+//! This thread holds the lease, answers probes and waits for signals, so that no decision, however long, delays a
+//! renewal. The scheduler has a thread of its own (`thread`). `client` connects without retries of its own, since the
+//! scheduler must know about every write that failed.
+
+mod client;
+mod logs;
+mod options;
+mod thread;
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use muster_runtime::config::Configuration;
+use muster_runtime::{
+    Clock, End, Fence, Health, Instruments, Leadership, LeaseSettings, Metrics, Record, Settings, serve,
+};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::timeout;
+
+pub(crate) use options::Options;
+
+/// How much longer than its writes the scheduler may take to stop.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+/// The exit code of a process that lost its lease: it should be started again.
+const LOST: u8 = 1;
+/// The exit code of a process that could not do its work.
+const FAILED: u8 = 2;
+
+/// Runs until a signal comes or the lease is lost.
+pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let configuration = options.configuration()?;
+    if options.print_config {
+        print!("{}", configuration.file.to_yaml());
+        return Ok(ExitCode::SUCCESS);
+    }
+    logs::start(configuration.log_level, configuration.log_format)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // The last word goes where the others went.
+    Ok(runtime.block_on(work(options, configuration)).unwrap_or_else(|error| {
+        tracing::error!("{error:#}");
+        ExitCode::from(if error.is::<Lost>() { LOST } else { FAILED })
+    }))
+}
+
+async fn work(options: &Options, configuration: Configuration) -> anyhow::Result<ExitCode> {
+    let kube_config = client::config(options.kubeconfig.as_deref()).await?;
+    let mut process = Process {
+        signals: Signals::new()?,
+        clock: Clock::real(),
+        identity: identity(),
+        kube_config,
+        health: Health::default(),
+        metrics: Metrics::default(),
+    };
+    let (version, server) = (env!("CARGO_PKG_VERSION"), &process.kube_config.cluster_url);
+    tracing::info!(identity = process.identity, %server, "muster {version} starts");
+    let listener = TcpListener::bind(configuration.listen)
+        .await
+        .with_context(|| format!("listen: {}: cannot listen there", configuration.listen))?;
+    tracing::info!(address = %listener.local_addr()?, "serves health and metrics");
+    tokio::spawn(serve(listener, process.health.clone(), process.metrics.clone(), std::future::pending()));
+
+    let leadership = match configuration.lease.clone() {
+        None => None,
+        Some(lease) => match process.lead(lease).await? {
+            Some(leadership) => Some(leadership),
+            None => return Ok(ExitCode::SUCCESS),
+        },
+    };
+    process.schedule(configuration, leadership).await
+}
+
+/// What this process works with.
+struct Process {
+    signals: Signals,
+    clock: Clock,
+    identity: String,
+    kube_config: kube::Config,
+    health: Health,
+    metrics: Metrics,
+}
+
+impl Process {
+    /// Stands by until this process leads; `None` if a signal came first.
+    async fn lead(&mut self, lease: LeaseSettings) -> anyhow::Result<Option<Leadership>> {
+        self.health.set_standby(true);
+        let candidate = Leadership::start(client::connect(&self.kube_config)?, lease, &self.identity, self.clock)?;
+        tokio::select! {
+            led = candidate.wait_until_leading() => led.map_err(Lost)?,
+            name = self.signals.next() => {
+                tracing::info!("{name}: ends while standing by");
+                candidate.release().await;
+                return Ok(None);
+            }
+        }
+        self.health.set_standby(false);
+        Ok(Some(candidate))
+    }
+
+    /// Schedules until a signal comes, the lease is lost, or it fails.
+    async fn schedule(
+        mut self,
+        configuration: Configuration,
+        leadership: Option<Leadership>,
+    ) -> anyhow::Result<ExitCode> {
+        self.metrics.set_leader(true);
+        let settings = self.settings(configuration)?;
+        let stop_within = settings.stop_timeout + STOP_GRACE;
+        let fence = leadership.as_ref().map_or_else(Fence::open, Leadership::fence);
+        let mut scheduler = thread::Thread::start(self.kube_config, settings, self.clock, fence)?;
+        let why = tokio::select! {
+            name = self.signals.next() => Why::Signal(name),
+            end = lost_by(leadership.as_ref()) => Why::Lost(end),
+            outcome = scheduler.ended() => Why::Failed(outcome),
+        };
+        self.metrics.set_leader(false);
+        if let Why::Signal(name) = &why {
+            tracing::info!("{name}: ends");
+        }
+        let stopped = timeout(stop_within, scheduler.stop()).await;
+        match why {
+            Why::Lost(end) => Err(Lost(end).into()),
+            Why::Failed(outcome) => outcome.and(Err(anyhow!("the scheduler has ended by itself"))),
+            Why::Signal(_) => {
+                // The lease is given back only if nothing of ours is on its way any more; else it runs out by itself.
+                stopped.context("the scheduler did not stop in time")??;
+                if let Some(leadership) = leadership {
+                    leadership.release().await;
+                }
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
+
+    /// The scheduler's settings, with who we are and where it tells what it does.
+    fn settings(&self, configuration: Configuration) -> anyhow::Result<Settings> {
+        let Configuration { mut settings, record, .. } = configuration;
+        let record = match record {
+            None => None,
+            Some(place) => {
+                let record = Record::create(&place, &settings.engine, &self.identity, self.clock.now())?;
+                tracing::info!(file = %record.path().display(), "decisions are recorded");
+                Some(record)
+            }
+        };
+        settings.identity.clone_from(&self.identity);
+        settings.instruments = Instruments { metrics: self.metrics.clone(), health: self.health.clone(), record };
+        Ok(settings)
+    }
+}
+
+/// Why the work ends.
+enum Why {
+    Signal(&'static str),
+    Lost(End),
+    Failed(anyhow::Result<()>),
+}
+
+/// The lease is gone: the process ends, and starts again as a candidate.
+#[derive(Debug, thiserror::Error)]
+#[error("this process no longer leads: {0}")]
+struct Lost(End);
+
+async fn lost_by(leadership: Option<&Leadership>) -> End {
+    match leadership {
+        Some(leadership) => leadership.lost().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The signals that end a process well.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("listening for signals");
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
+
+/// Who this process is: its pod or host, and something that no other process has.
+fn identity() -> String {
+    let named =
+        ["POD_NAME", "HOSTNAME"].iter().find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
+    let mut hasher = RandomState::new().build_hasher();
+    hasher.write_u32(std::process::id());
+    format!("{}_{:016x}", named.as_deref().unwrap_or("muster"), hasher.finish())
+}

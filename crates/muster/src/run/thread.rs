@@ -1,0 +1,81 @@
+//! The scheduler in a thread of its own, with a runtime of its own: decisions are made by one thread and wait for
+//! nobody.
+
+use std::thread::JoinHandle;
+
+use anyhow::{Context as _, bail};
+use muster_runtime::{Clock, Fence, Scheduler, Settings};
+use tokio::sync::oneshot;
+
+use super::client;
+
+/// A running scheduler.
+pub(crate) struct Thread {
+    stop: Option<oneshot::Sender<()>>,
+    ended: oneshot::Receiver<anyhow::Result<()>>,
+    /// What `ended` gave, once it gave something.
+    outcome_taken: bool,
+    handle: Option<JoinHandle<()>>,
+}
+
+impl Thread {
+    /// Starts a scheduler; whether it could start is told by [`Thread::ended`].
+    pub(crate) fn start(
+        kube_config: kube::Config,
+        settings: Settings,
+        clock: Clock,
+        fence: Fence,
+    ) -> anyhow::Result<Self> {
+        let (stop, stopped) = oneshot::channel();
+        let (tell, ended) = oneshot::channel();
+        let run = move || {
+            // Nobody listens any more if the process is about to end.
+            let _ = tell.send(schedule(&kube_config, &settings, clock, fence, stopped));
+        };
+        let handle = std::thread::Builder::new().name("scheduler".to_owned()).spawn(run)?;
+        Ok(Self { stop: Some(stop), ended, outcome_taken: false, handle: Some(handle) })
+    }
+
+    /// Waits until the scheduler ends by itself, which it only does if it cannot go on.
+    pub(crate) async fn ended(&mut self) -> anyhow::Result<()> {
+        let outcome = (&mut self.ended).await;
+        self.outcome_taken = true;
+        outcome.context("the scheduler's thread has panicked")?
+    }
+
+    /// Ends it well.
+    pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
+        if let Some(stop) = self.stop.take() {
+            // It may have ended already.
+            let _ = stop.send(());
+        }
+        let outcome = if self.outcome_taken { Ok(()) } else { self.ended().await };
+        if let Some(handle) = self.handle.take() {
+            // A panic was told by `ended`.
+            let _ = handle.join();
+        }
+        outcome
+    }
+}
+
+fn schedule(
+    kube_config: &kube::Config,
+    settings: &Settings,
+    clock: Clock,
+    fence: Fence,
+    stopped: oneshot::Receiver<()>,
+) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let client = client::connect(kube_config)?;
+        let mut scheduler = Scheduler::start(&client, settings, clock, fence)?;
+        tokio::select! {
+            // A sender that is gone asks for an end too.
+            _ = stopped => {
+                scheduler.stop().await;
+                Ok(())
+            }
+            () = scheduler.failed() => bail!("a part of the scheduler has ended by itself"),
+        }
+    })
+}
