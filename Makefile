@@ -20,6 +20,7 @@ lint: setup ## Format check and clippy, warnings are errors
 fmt: ## Format all code (needs rustfmt: rustup component add rustfmt)
 	$(CARGO) fmt --all
 
-bench: setup ## Measure the engine beside the naive way, and the API server, with targets
+bench: setup ## Measure the engine beside the naive way, the API server, and the scheduler as a process
 	$(CARGO) run --release --locked --package muster -- bench engine
 	$(CARGO) run --release --locked --package muster -- bench server
+	$(CARGO) run --release --locked --package muster -- bench runtime

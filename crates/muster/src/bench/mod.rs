@@ -1,4 +1,5 @@
 //! `muster bench`: one file or folder for each thing that is measured.
 
 pub(crate) mod engine;
+pub(crate) mod runtime;
 pub(crate) mod server;
