@@ -35,6 +35,8 @@ pub(crate) struct Card {
     pub(crate) stage: Stage,
     /// Since when it could be scheduled: since it was created, or since its gates were seen to be gone.
     pub(crate) asked_ms: u64,
+    /// The version in which a pod of ours that waits was last seen.
+    pub(crate) version: Option<Box<str>>,
     /// What its `PodScheduled` condition says while it waits.
     pub(crate) said: Option<Box<Said>>,
     /// The reference that it carries, if that is not the one it was first seen with: told once.

@@ -295,6 +295,7 @@ impl Intake {
             terminating: false,
             stage: card::Stage::Waiting,
             asked_ms: pod.metadata.creation_timestamp.as_ref().map_or(0, |time| millis(time.0)),
+            version: None,
             said: None,
             changed_reference: None,
         };
@@ -321,6 +322,8 @@ impl Intake {
         card.terminating = spec.terminating;
         card.stage = stage(pod);
         card.said = said(pod).filter(|_| spec.ours);
+        let version = pod.metadata.resource_version.as_deref().filter(|_| spec.ours && spec.node.is_none());
+        card.version = version.map(Into::into);
         if let Some(group) = &card.group {
             self.groups.member_changed(group);
             if card.waits() && !waited {

@@ -4,7 +4,7 @@
 //! written. A new condition is written soon, counters alone at most once a second, and only what differs from what the
 //! object shows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use muster_api::keys::conditions::{COMPLETED, DEGRADED, POD_GROUP_SCHEDULED, PODS_NOT_MATCHING_PRIORITY, STARTED};
@@ -14,6 +14,7 @@ use muster_engine::Diagnosis;
 use muster_engine::diagnosis::Shortfall;
 use muster_engine::model::group::{GroupPriority, GroupSpec, Policy, subset_of};
 
+use super::agenda::Agenda;
 use super::pause::pause_ms;
 use crate::dialect::{Conditions, Counts, Flaw, FlawKind, GroupObject, InstanceStatus, ObjectStatus};
 use crate::hands::WriteOutcome;
@@ -33,8 +34,9 @@ pub(crate) const EMPTY_TOLD_MS: u64 = 5_000;
 /// Which objects are to be written, and when.
 #[derive(Debug, Default)]
 pub(crate) struct GroupNotes {
-    due: BTreeMap<ObjectKey, u64>,
-    in_flight: BTreeSet<ObjectKey>,
+    agenda: Agenda<ObjectKey>,
+    /// Writes on their way, and whether there is more to say already.
+    in_flight: BTreeMap<ObjectKey, bool>,
     written_ms: BTreeMap<ObjectKey, u64>,
     failures: BTreeMap<ObjectKey, u32>,
 }
@@ -44,57 +46,62 @@ impl GroupNotes {
     pub(crate) fn touch(&mut self, key: &ObjectKey, conditions: bool, now_ms: u64) {
         let written_ms = self.written_ms.get(key).copied().filter(|_| !conditions);
         let due_ms = (now_ms + GATHER_MS).max(written_ms.map_or(0, |written| written + COUNTERS_MS));
-        let due = self.due.entry(key.clone()).or_insert(due_ms);
-        *due = (*due).min(due_ms);
+        self.agenda.put(key, due_ms);
     }
 
     /// There may be something to say at this time, if that is not past.
     pub(crate) fn look_again(&mut self, key: &ObjectKey, at_ms: u64, now_ms: u64) {
         if at_ms > now_ms {
-            self.due.entry(key.clone()).or_insert(at_ms);
+            self.agenda.put(key, at_ms);
         }
     }
 
     /// When something is due next.
     pub(crate) fn next_due(&self) -> Option<u64> {
-        self.due.iter().filter(|(key, _)| !self.in_flight.contains(*key)).map(|(_, due_ms)| *due_ms).min()
+        self.agenda.next_due()
     }
 
     /// The objects that are due.
     pub(crate) fn take_due(&mut self, now_ms: u64) -> Vec<ObjectKey> {
-        let due = self.due.iter().filter(|(key, due_ms)| **due_ms <= now_ms && !self.in_flight.contains(*key));
-        let keys: Vec<ObjectKey> = due.map(|(key, _)| key.clone()).collect();
-        for key in &keys {
-            self.due.remove(key);
+        let mut keys = Vec::new();
+        while let Some(key) = self.agenda.pop_due(now_ms) {
+            match self.in_flight.get_mut(&key) {
+                // It is looked at again when the write that is on its way comes back.
+                Some(more) => *more = true,
+                None => keys.push(key),
+            }
         }
         keys
     }
 
     /// A write is on its way.
     pub(crate) fn sent(&mut self, key: &ObjectKey, now_ms: u64) {
-        self.in_flight.insert(key.clone());
+        self.in_flight.insert(key.clone(), false);
         self.written_ms.insert(key.clone(), now_ms);
     }
 
     /// A write came to its end.
     pub(crate) fn done(&mut self, key: &ObjectKey, outcome: &WriteOutcome, now_ms: u64) {
-        self.in_flight.remove(key);
+        let more = self.in_flight.remove(key).unwrap_or(false);
         match outcome {
             WriteOutcome::Written(_) => {
                 self.failures.remove(key);
+                if more {
+                    self.agenda.put(key, now_ms);
+                }
             }
             WriteOutcome::Gone => self.forget(key),
             WriteOutcome::Conflict | WriteOutcome::Later { .. } | WriteOutcome::Refused(_) => {
                 let failures = self.failures.entry(key.clone()).or_insert(0);
                 *failures += 1;
-                self.due.insert(key.clone(), now_ms + pause_ms(*failures));
+                self.agenda.put(key, now_ms + pause_ms(*failures));
             }
         }
     }
 
     /// The object is gone.
     pub(crate) fn forget(&mut self, key: &ObjectKey) {
-        self.due.remove(key);
+        self.agenda.remove(key);
         self.written_ms.remove(key);
         self.failures.remove(key);
     }

@@ -2,6 +2,7 @@
 //!
 //! It keeps what is to be said and gives errands when they are due; it sends nothing itself.
 
+mod agenda;
 mod events;
 mod groups;
 mod pause;

@@ -3,7 +3,7 @@
 //! A new reason is written at once. New words for the same reason are written now and then, since the words of a large
 //! group change with everything that happens in the cluster. What the API shows already is not written.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use muster_api::keys::conditions::POD_SCHEDULED;
 use muster_engine::model::pod::PodName;
 use serde_json::{Value, json};
 
+use super::agenda::Agenda;
 use super::pause::pause_ms;
 use crate::hands::{Errand, WriteOutcome};
 use crate::intake::Intake;
@@ -24,7 +25,7 @@ const SAME_REASON_MS: u64 = 30_000;
 #[derive(Debug, Default)]
 pub(crate) struct PodNotes {
     notes: BTreeMap<Arc<str>, Note>,
-    due: BTreeSet<(u64, Arc<str>)>,
+    agenda: Agenda<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -36,8 +37,9 @@ struct Note {
     written_ms: u64,
     /// What is on its way.
     sent: Option<Said>,
+    /// Whether the end of the nomination is on its way too.
+    sent_clear: bool,
     in_flight: bool,
-    due_ms: Option<u64>,
     failures: u32,
 }
 
@@ -66,37 +68,34 @@ impl PodNotes {
 
     /// Nothing is to be said of the pod any more.
     pub(crate) fn forget(&mut self, uid: &str) {
-        if let Some((key, note)) = self.notes.remove_entry(uid)
-            && let Some(due_ms) = note.due_ms
-        {
-            self.due.remove(&(due_ms, key));
+        if let Some((key, _)) = self.notes.remove_entry(uid) {
+            self.agenda.remove(&key);
         }
     }
 
     /// When something is due next.
     pub(crate) fn next_due(&self) -> Option<u64> {
-        self.due.first().map(|(due_ms, _)| *due_ms)
+        self.agenda.next_due()
     }
 
     /// What is due.
     pub(crate) fn take_due(&mut self, now_ms: u64, now: Timestamp, intake: &Intake) -> Vec<Errand> {
         let mut errands = Vec::new();
-        while let Some((due_ms, uid)) = self.due.first().cloned().filter(|(due_ms, _)| *due_ms <= now_ms) {
-            self.due.remove(&(due_ms, uid.clone()));
+        while let Some(uid) = self.agenda.pop_due(now_ms) {
             let Some(note) = self.notes.get_mut(&uid) else { continue };
-            note.due_ms = None;
             if note.in_flight {
                 // It is looked at again when the write that is on its way comes back.
                 continue;
             }
-            let said = note.want.clone().filter(|want| note.written.as_ref() != Some(want));
-            let said = said.filter(|_| intake.card(&uid).is_some_and(Card::waits));
+            let Some(card) = intake.card(&uid) else { continue };
+            let said = note.want.clone().filter(|want| note.written.as_ref() != Some(want) && card.waits());
             if said.is_none() && !note.clear_nomination {
                 continue;
             }
             note.in_flight = true;
-            note.sent.clone_from(&said);
-            let patch = patch(&note.pod, said.as_ref(), note.clear_nomination, now);
+            note.sent_clear = std::mem::take(&mut note.clear_nomination);
+            let patch = patch(card, said.as_ref(), note.sent_clear, now);
+            note.sent = said;
             errands.push(Errand::PodStatus { pod: note.pod.clone(), patch });
         }
         errands
@@ -108,21 +107,24 @@ impl PodNotes {
         note.in_flight = false;
         match outcome {
             WriteOutcome::Written(_) => {
-                note.clear_nomination = false;
                 note.failures = 0;
                 if let Some(sent) = note.sent.take() {
                     note.written = Some(sent);
                     note.written_ms = now_ms;
                 }
                 // Other words may have been wanted meanwhile.
+                let more = note.clear_nomination;
                 if let Some(want) = note.want.clone().filter(|want| note.written.as_ref() != Some(want)) {
-                    let pod = note.pod.clone();
-                    self.say(&pod, want, None, now_ms);
+                    self.say(pod, want, None, now_ms);
+                }
+                if more {
+                    self.set_due(&pod.uid, now_ms);
                 }
             }
             WriteOutcome::Gone => self.forget(&pod.uid),
             WriteOutcome::Conflict | WriteOutcome::Later { .. } | WriteOutcome::Refused(_) => {
                 note.failures += 1;
+                note.clear_nomination |= note.sent_clear;
                 let after_ms = match outcome {
                     WriteOutcome::Later { after: Some(after), .. } => millis(*after),
                     _ => 0,
@@ -141,23 +143,16 @@ impl PodNotes {
             written: shown.cloned(),
             written_ms: 0,
             sent: None,
+            sent_clear: false,
             in_flight: false,
-            due_ms: None,
             failures: 0,
         })
     }
 
     fn set_due(&mut self, uid: &str, due_ms: u64) {
-        let Some((key, _)) = self.notes.get_key_value(uid) else { return };
-        let key = key.clone();
-        let Some(note) = self.notes.get_mut(uid) else { return };
-        if note.due_ms.is_some_and(|old| old <= due_ms) {
-            return;
+        if let Some((key, _)) = self.notes.get_key_value(uid) {
+            self.agenda.put(key, due_ms);
         }
-        if let Some(old) = note.due_ms.replace(due_ms) {
-            self.due.remove(&(old, key.clone()));
-        }
-        self.due.insert((due_ms, key));
     }
 }
 
@@ -165,7 +160,9 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn patch(pod: &PodName, said: Option<&Said>, clear_nomination: bool, now: Timestamp) -> Value {
+/// The patch holds only for the pod as it was last seen: words about waiting must not land on a pod that is bound
+/// meanwhile.
+fn patch(card: &Card, said: Option<&Said>, clear_nomination: bool, now: Timestamp) -> Value {
     let mut status = json!({});
     if let Some(said) = said {
         let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -177,7 +174,7 @@ fn patch(pod: &PodName, said: Option<&Said>, clear_nomination: bool, now: Timest
     if clear_nomination {
         status["nominatedNodeName"] = Value::Null;
     }
-    json!({"metadata": {"uid": pod.uid}, "status": status})
+    json!({"metadata": {"uid": card.id.uid, "resourceVersion": card.version}, "status": status})
 }
 
 #[cfg(test)]

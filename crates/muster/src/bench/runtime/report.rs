@@ -176,5 +176,8 @@ fn targets(report: &Report) -> Vec<Target> {
     if let Some(gang) = report.tallies.iter().find(|tally| tally.name == "gang-of-1000") {
         targets.push(target("gang-of-1000: writes on the group", gang.group_words as f64, 10.0));
     }
+    if let Some(plain) = report.tallies.iter().find(|tally| tally.name == "plain-pods") {
+        targets.push(target("plain pods: any word beside the binds", plain.group_words as f64, 0.0));
+    }
     targets
 }
