@@ -91,8 +91,7 @@ impl Engine {
         }
         // The API may say so already: then this engine has only found it again.
         let found = self.voice.latest(Entity::Group(id)).is_none();
-        let known =
-            group.degraded || (found && group.spec.as_ref().is_some_and(|spec| spec.history == History::Started));
+        let known = group.degraded || (found && group.history == History::Started);
         self.settle_parts(id, Part::Founder);
         if secured >= minimum && !known {
             self.say_group(id, Diagnosis::Scheduled { minimum, secured }, Vec::new());
