@@ -21,7 +21,7 @@ impl Engine {
         let placed = |member: &PodId| self.cluster.pod(*member).state.node().is_some();
         if total.held() == 0 && !group.strays.keys().any(placed) {
             // Nothing of it is left: the next start is a new one.
-            self.voice.forget_start(Entity::Group(id));
+            self.voice.take_back_degraded(Entity::Group(id));
             let group = self.cluster.group_mut(id);
             if !group.reached.is_empty() {
                 group.history = History::New;
