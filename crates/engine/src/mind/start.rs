@@ -21,7 +21,7 @@ impl Engine {
         let placed = |member: &PodId| self.cluster.pod(*member).state.node().is_some();
         if total.held() == 0 && !group.strays.keys().any(placed) {
             // Nothing of it is left: the next start is a new one.
-            self.voice.forget_start(Entity::Group(id));
+            self.voice.take_back_degraded(Entity::Group(id));
             let group = self.cluster.group_mut(id);
             if !group.reached.is_empty() {
                 group.history = History::New;
@@ -91,8 +91,7 @@ impl Engine {
         }
         // The API may say so already: then this engine has only found it again.
         let found = self.voice.latest(Entity::Group(id)).is_none();
-        let known =
-            group.degraded || (found && group.spec.as_ref().is_some_and(|spec| spec.history == History::Started));
+        let known = group.degraded || (found && group.history == History::Started);
         self.settle_parts(id, Part::Founder);
         if secured >= minimum && !known {
             self.say_group(id, Diagnosis::Scheduled { minimum, secured }, Vec::new());

@@ -88,20 +88,6 @@ impl Voice {
         self.drop_pending(entity, |diagnosis| matches!(diagnosis, Diagnosis::Waiting(_)));
     }
 
-    /// Nothing is left of the group: what was said of its start is over, and the next start is told anew.
-    pub(crate) fn forget_start(&mut self, entity: Entity) {
-        self.take_back_degraded(entity);
-        if let Some(spoken) = self.spoken.get_mut(&entity) {
-            spoken.last.take_if(|report| {
-                matches!(
-                    report.diagnosis,
-                    Diagnosis::Scheduled { .. } | Diagnosis::Healthy { .. } | Diagnosis::Degraded { .. }
-                )
-            });
-        }
-        self.drop_pending(entity, |_| false);
-    }
-
     /// The group is whole again; says whether its loss had not even been told.
     pub(crate) fn take_back_degraded(&mut self, entity: Entity) -> bool {
         self.drop_pending(entity, |diagnosis| matches!(diagnosis, Diagnosis::Degraded { .. }))

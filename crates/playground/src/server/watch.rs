@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Server;
@@ -22,7 +21,7 @@ use super::request::Target;
 use super::selection::Selection;
 use super::state::State;
 use crate::kinds::Kind;
-use crate::store::{Change, Object};
+use crate::store::{Change, Ear, Object};
 
 /// How often an idle watcher is told where it stands.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -45,7 +44,7 @@ pub(crate) struct Watch {
     /// Whether the end of those is to be marked.
     mark_initial: bool,
     seen: u64,
-    changed: watch::Receiver<u64>,
+    changed: Ear,
     bookmarks: bool,
     next_bookmark: Instant,
     ends: Instant,
@@ -119,7 +118,7 @@ impl Watch {
             if Instant::now() >= self.ends {
                 return None;
             }
-            self.changed.mark_unchanged();
+            self.changed.hear();
             let chunk = self.read_on();
             if !chunk.is_empty() {
                 return Some(chunk);
@@ -129,8 +128,8 @@ impl Watch {
             }
             tokio::select! {
                 biased;
-                changed = self.changed.changed() => {
-                    if changed.is_err() {
+                changed = self.changed.wait() => {
+                    if !changed {
                         return None;
                     }
                 }

@@ -4,6 +4,7 @@
 //! change; the owner index knows exactly the owners named by present objects.
 //! It must not know kinds, verbs or clocks: whoever writes has checked what it writes.
 
+mod bell;
 mod log;
 mod object;
 
@@ -13,9 +14,11 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::sync::watch;
 
+pub(crate) use bell::Ear;
 pub(crate) use log::{Change, TooOld};
 pub(crate) use object::{Key, Object, field_text};
 
+use bell::Bell;
 use log::Log;
 
 /// A table's number.
@@ -29,8 +32,10 @@ const FIRST_REVISION: u64 = 1;
 struct Table {
     objects: BTreeMap<Key, Arc<Object>>,
     log: Log,
-    /// The revision of the last change, for those who wait for the next.
-    changed: watch::Sender<u64>,
+    /// The revision of the last change.
+    changed: u64,
+    /// Rings at every change.
+    bell: Bell,
 }
 
 /// All objects.
@@ -62,8 +67,8 @@ impl Store {
 
     /// A new, empty table.
     pub(crate) fn add_table(&mut self) -> TableId {
-        let changed = watch::Sender::new(self.revision);
-        self.tables.push(Table { objects: BTreeMap::new(), log: Log::default(), changed });
+        let (changed, bell) = (self.revision, Bell::default());
+        self.tables.push(Table { objects: BTreeMap::new(), log: Log::default(), changed, bell });
         TableId(self.tables.len() - 1)
     }
 
@@ -104,7 +109,7 @@ impl Store {
 
     /// Whether a table is today as it was at `revision`.
     pub(crate) fn is_unchanged_since(&self, table: TableId, revision: u64) -> bool {
-        *self.tables[table.0].changed.borrow() <= revision
+        self.tables[table.0].changed <= revision
     }
 
     /// The objects of a table as they were at `revision`.
@@ -127,14 +132,12 @@ impl Store {
 
     /// Ends the watches of a table, after what has happened to it so far.
     pub(crate) fn end_watches(&mut self, table: TableId) {
-        let changed = &mut self.tables[table.0].changed;
-        let last = *changed.borrow();
-        *changed = watch::Sender::new(last);
+        self.tables[table.0].bell = Bell::default();
     }
 
     /// Tells of every later change of a table.
-    pub(crate) fn subscribe(&self, table: TableId) -> watch::Receiver<u64> {
-        self.tables[table.0].changed.subscribe()
+    pub(crate) fn subscribe(&self, table: TableId) -> Ear {
+        self.tables[table.0].bell.listen()
     }
 
     /// Forgets what happened up to now: watches and lists from before start with 410.
@@ -172,7 +175,8 @@ impl Store {
         let change = Change { revision: self.revision, before, now: Arc::clone(now), gone };
         let table = &mut self.tables[table.0];
         table.log.push(change, self.window);
-        table.changed.send_replace(self.revision);
+        table.changed = self.revision;
+        table.bell.ring();
         self.changed.send_replace(self.revision);
     }
 

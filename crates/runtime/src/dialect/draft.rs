@@ -225,3 +225,16 @@ impl GroupObject {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_longer_shown_is_removed_by_name() {
+        let mut object = GroupObject::with_metadata(&ObjectMeta::default());
+        object.shown.text = r#"{"conditions": [], "podGroups": [{"name": "w"}]}"#.to_owned();
+        let StatusPatch::Merge(patch) = object.merge_patch(&json!({"conditions": []})) else { panic!("a merge") };
+        assert_eq!(patch["status"], json!({"conditions": [], "podGroups": null}));
+    }
+}

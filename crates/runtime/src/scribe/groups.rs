@@ -12,7 +12,7 @@ use muster_api::keys::group_reasons::{INVALID, SCHEDULED, UNSCHEDULABLE, UNSUPPO
 use muster_api::wire::condition::Condition;
 use muster_engine::Diagnosis;
 use muster_engine::diagnosis::Shortfall;
-use muster_engine::model::group::{GroupPriority, GroupSpec, Policy, subset_of};
+use muster_engine::model::group::{GroupPriority, GroupSpec, Policy, Subset, subset_of};
 
 use super::agenda::Agenda;
 use super::pause::pause_ms;
@@ -187,6 +187,13 @@ fn instance_status(
     }
     set_mismatch(&mut conditions, instance, &cards);
     set_completed(&mut conditions, &counts);
+    if instance.flaw.is_none() && has_minimum(&rules, &cards) && !conditions.is_true(STARTED) {
+        // The engine does not repeat itself when a group that was gone starts again as before.
+        let minimum = rules.iter().map(|rule| rule.min_member).sum();
+        let text = format!("{} pods are bound, {minimum} are needed.", counts.scheduled);
+        conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
+        conditions.set_started(minimum);
+    }
     if nothing_left(instance, &cards) {
         conditions.unset(STARTED, "NothingLeft", NOTHING_LEFT);
         conditions.unset(DEGRADED, "NothingLeft", NOTHING_LEFT);
@@ -216,6 +223,16 @@ fn count(counts: &mut Counts, instance: &Instance, uid: &str, card: &Card) {
     let waits = card.waits();
     counts.would_fit += i64::from(waits && instance.would_fit.contains(uid));
     counts.no_room += i64::from(waits && instance.no_room.contains(uid));
+}
+
+/// Whether a gang has all that it needs.
+fn has_minimum(rules: &[Subset], cards: &[(&str, &Card)]) -> bool {
+    let held = |index| {
+        let of_it = cards.iter().filter(|(_, card)| subset_of(rules, &card.subset) == Some(index));
+        of_it.filter(|(_, card)| card.ours && holds_place(card)).count()
+    };
+    let is_gang = rules.iter().any(|rule| rule.min_member > 0);
+    is_gang && rules.iter().enumerate().all(|(index, rule)| held(index) >= rule.min_member as usize)
 }
 
 /// Whether nothing is left of a start. The engine hears of binds before the watches show them: as long as none of the

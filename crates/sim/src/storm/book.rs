@@ -97,7 +97,6 @@ impl Book {
     /// A Muster process is no more.
     pub(super) fn ended(&mut self, actor: Actor) {
         self.fences.remove(&actor);
-        self.stories.muster_ended();
     }
 
     pub(super) fn note(&mut self, line: &str) {
@@ -107,7 +106,7 @@ impl Book {
         }
     }
 
-    pub(super) fn wrong(&mut self, line: String) {
+    pub(super) fn wrong(&mut self, line: &str) {
         self.note(&format!("WRONG: {line}"));
         if self.wrongs.len() < WRONGS_MAX {
             self.wrongs.push(format!("{:.3}s: {line}", self.started.elapsed().as_secs_f64()));
@@ -124,11 +123,11 @@ impl Book {
         match self.truth.catch_up() {
             Ok(changes) => {
                 for change in &changes {
-                    self.stories.pod_changed(&self.truth, change);
+                    self.stories.pod_changed(change);
                 }
                 self.stories.look(&self.truth);
             }
-            Err(why) => self.wrong(why),
+            Err(why) => self.wrong(&why),
         }
     }
 
@@ -191,7 +190,7 @@ impl Book {
         let open: Vec<Actor> =
             self.fences.iter().filter(|(_, (_, until))| is_open(until)).map(|(actor, _)| *actor).collect();
         if open != [actor] {
-            self.wrong(format!("{actor:?} writes {method} {path} while these may: {open:?}"));
+            self.wrong(&format!("{actor:?} writes {method} {path} while these may: {open:?}"));
         }
     }
 
@@ -216,7 +215,7 @@ impl Book {
             wrongs.push(format!("{name} is bound, and must not be: {pod:?}"));
         }
         for wrong in wrongs {
-            self.wrong(wrong);
+            self.wrong(&wrong);
         }
     }
 
@@ -225,7 +224,7 @@ impl Book {
         let name = path.rsplit('/').next().unwrap_or_default();
         let uid = body["preconditions"]["uid"].as_str().unwrap_or_default();
         if !path.contains("/pods/") || uid.is_empty() {
-            self.wrong(format!("Muster deletes {path} without naming the UID"));
+            self.wrong(&format!("Muster deletes {path} without naming the UID"));
             return;
         }
         let Some(pod) = self.truth.pods.get(uid) else { return };
@@ -237,7 +236,7 @@ impl Book {
             Some(key) => self.stories.settled(&self.truth, key),
         };
         if let Some(wrong) = wrong {
-            self.wrong(format!("Muster deletes pod {name}: {wrong}"));
+            self.wrong(&format!("Muster deletes pod {name}: {wrong}"));
         }
     }
 }

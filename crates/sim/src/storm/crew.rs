@@ -156,7 +156,7 @@ impl Crew {
             if let Life::Alone(scheduler) = &mut process.life
                 && scheduler.failed().now_or_never().is_some()
             {
-                self.tap.book.borrow().wrong(format!("a part of {:?} ended by itself", process.actor));
+                self.tap.book.borrow().wrong(&format!("a part of {:?} ended by itself", process.actor));
             }
         }
     }
@@ -175,7 +175,7 @@ async fn compete(client: kube::Client, settings: Settings, clock: Clock, actor: 
     tokio::select! {
         biased;
         end = leadership.lost() => tap.book.borrow().note(&format!("{actor:?} leads no more: {end}")),
-        () = scheduler.failed() => tap.book.borrow().wrong(format!("a part of {actor:?} ended by itself")),
+        () = scheduler.failed() => tap.book.borrow().wrong(&format!("a part of {actor:?} ended by itself")),
     }
     scheduler.kill();
 }

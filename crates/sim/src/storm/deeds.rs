@@ -14,8 +14,6 @@ pub(super) struct Story {
     pub(super) reached: Option<Vec<usize>>,
     /// A kubelet refused a member.
     pub(super) refused: bool,
-    /// A Muster process ended after the minimum was reached, and may have told nobody.
-    pub(super) untold: bool,
 }
 
 /// All gangs.
@@ -26,7 +24,7 @@ pub(super) struct Stories {
 
 impl Stories {
     /// A pod changed.
-    pub(super) fn pod_changed(&mut self, _truth: &Truth, change: &PodChange) {
+    pub(super) fn pod_changed(&mut self, change: &PodChange) {
         let was_refused = change.before.as_ref().is_some_and(super::truth::Pod::refused);
         if let Some(pod) = change.after.as_ref().filter(|pod| pod.refused() && !was_refused)
             && let Some(key) = &pod.group
@@ -46,19 +44,8 @@ impl Stories {
             if let Some(needs) = truth.needs(&key)
                 && needs.iter().all(|(minimum, secured)| secured >= minimum)
             {
-                let reached = needs.iter().map(|(minimum, _)| *minimum).collect();
-                if story.reached.as_ref() != Some(&reached) {
-                    story.untold = false;
-                }
-                story.reached = Some(reached);
+                story.reached = Some(needs.iter().map(|(minimum, _)| *minimum).collect());
             }
-        }
-    }
-
-    /// A Muster process ended: what it had not told is forgotten.
-    pub(super) fn muster_ended(&mut self) {
-        for story in self.by_key.values_mut() {
-            story.untold |= story.reached.is_some();
         }
     }
 

@@ -106,7 +106,7 @@ async fn come_to_rest(world: &mut World) -> Result<(), String> {
         if begun.elapsed() > REST_WITHIN {
             let mut book = world.book.borrow();
             let latest = book.latest.join("\n    ");
-            book.wrong(format!("there is no rest; the last writes:\n    {latest}"));
+            book.wrong(&format!("there is no rest; the last writes:\n    {latest}"));
             return Ok(());
         }
     }
@@ -115,14 +115,16 @@ async fn come_to_rest(world: &mut World) -> Result<(), String> {
         book.note("rest");
         book.catch_up();
         let wrongs = rest::judge(&book.truth, &book.stories);
-        wrongs.into_iter().for_each(|wrong| book.wrong(wrong));
+        for wrong in wrongs {
+            book.wrong(&wrong);
+        }
     }
     let writes = world.book.borrow().muster_writes;
     world.pass(REST_LASTS).await;
     let mut book = world.book.borrow();
     if book.muster_writes != writes {
         let latest = book.latest.join("\n    ");
-        book.wrong(format!("Muster writes at rest:\n    {latest}"));
+        book.wrong(&format!("Muster writes at rest:\n    {latest}"));
     }
     Ok(())
 }

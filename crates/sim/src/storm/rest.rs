@@ -181,7 +181,7 @@ fn judge_gang(
     // Of a minimum that was raised when nobody waited, nothing is said until somebody does.
     let raised = started_with(conditions).is_some_and(|had| had < needs.iter().map(|(need, _)| need).sum());
     let unheard = raised && !truth.members(key).any(Pod::waits);
-    if scheduled.holds && !degraded && !unheard && truth.members(key).next().is_some() {
+    if scheduled.holds && !degraded && !unheard && truth.members(key).any(|pod| !pod.terminating && !pod.finished()) {
         wrong("lacks members and says that all is well");
     }
     if !some_there && (degraded || started) {

@@ -84,7 +84,7 @@ impl Users {
     }
 
     fn asks(&mut self) -> Amounts {
-        let gpu = if self.random.per_mille(150) { 1 } else { 0 };
+        let gpu = i64::from(self.random.per_mille(150));
         Amounts { cpu: 1 + self.random.below(3) as i64, gpu }
     }
 

@@ -66,7 +66,7 @@ fn the_rules_hold_in_storms() {
 
 #[test]
 fn one_seed_is_one_run() {
-    for seed in 1000..1010 {
+    for seed in 1000..1004 {
         assert_eq!(run(seed, false), run(seed, false), "seed {seed} is not played alike twice");
     }
 }
