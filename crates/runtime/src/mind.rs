@@ -32,6 +32,8 @@ pub(crate) enum Letter {
 const LETTERS_PER_TURN: usize = 4096;
 /// How many decisions are taken before it is time to read letters.
 const DECISIONS_PER_TURN: usize = 256;
+/// How long decisions are taken before it is time to read letters.
+const DECIDING_MAX: Duration = Duration::from_millis(200);
 /// How often the queue is counted for the metrics.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// The loop turns at least this often, so that others see that it lives.
@@ -82,7 +84,8 @@ impl Mind {
             self.scribe.groups_changed(&mut self.intake, &self.engine);
             // What is counted from half a list is not true, and would wipe out what the API remembers.
             if self.intake.is_synced() {
-                for errand in self.scribe.take_due(&mut self.intake) {
+                let room = self.hands.room_for_words();
+                for errand in self.scribe.take_due(room, &mut self.intake, &self.engine) {
                     self.hands.send(errand);
                 }
             }
@@ -119,7 +122,9 @@ impl Mind {
 
     fn wake_at(&self, stopping: bool) -> Instant {
         let engine = self.engine.next_wakeup().filter(|_| !stopping);
-        let due = engine.into_iter().chain(self.scribe.next_due()).min().filter(|_| self.intake.is_synced());
+        // Words wait for room; an errand that comes back wakes us.
+        let words = self.scribe.next_due().filter(|_| self.hands.room_for_words() > 0);
+        let due = engine.into_iter().chain(words).min().filter(|_| self.intake.is_synced());
         let latest = Instant::now() + TURN_MAX;
         due.map_or(latest, |due_ms| self.clock.instant_of(due_ms).min(latest))
     }
@@ -190,7 +195,7 @@ impl Mind {
             }
             Outcome::TakeBack { pod, outcome } => self.observe(Observation::TakeBackDone { pod, outcome }),
             Outcome::GroupStatus { object, outcome: WriteOutcome::Written(Some(text)) } => {
-                for observation in self.intake.group_text(object.dialect, &text) {
+                for observation in self.intake.group_answer(object.dialect, &text) {
                     self.observe(observation);
                 }
             }
@@ -202,9 +207,11 @@ impl Mind {
         if !self.intake.is_synced() {
             return;
         }
+        let began = Instant::now();
         for _ in 0..DECISIONS_PER_TURN {
             let now_ms = self.clock.now_ms();
-            if self.engine.next_wakeup().is_none_or(|due_ms| due_ms > now_ms) {
+            // Letters are read again soon: the fence and the watches do not wait for a long queue.
+            if began.elapsed() > DECIDING_MAX || self.engine.next_wakeup().is_none_or(|due_ms| due_ms > now_ms) {
                 return;
             }
             if let Some(record) = &self.instruments.record {

@@ -13,6 +13,7 @@ use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Event, watcher};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::intake::{News, WatchTurn};
 use crate::metrics::Metrics;
@@ -22,6 +23,8 @@ use crate::mind::Letter;
 const PAGE: u32 = 500;
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// After so long without a failure the next one is a new trouble.
+const QUIET: Duration = Duration::from_secs(60);
 
 /// Watches a kind until the inbox is closed.
 pub(crate) async fn watch<K>(
@@ -77,15 +80,17 @@ fn is_not_served(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
 }
 
-/// Pauses that double, without chance: two schedulers are no herd, and tests can be repeated.
+/// Pauses that double, without chance: two schedulers are no herd, and tests can be repeated. They begin anew only after
+/// a quiet time, since every attempt begins well.
 #[derive(Clone, Debug)]
 struct Pauses {
     next: Duration,
+    last: Option<Instant>,
 }
 
 impl Default for Pauses {
     fn default() -> Self {
-        Self { next: PAUSE_MIN }
+        Self { next: PAUSE_MIN, last: None }
     }
 }
 
@@ -95,12 +100,15 @@ impl Iterator for Pauses {
     fn next(&mut self) -> Option<Duration> {
         let pause = self.next;
         self.next = (pause * 2).min(PAUSE_MAX);
+        self.last = Some(Instant::now());
         Some(pause)
     }
 }
 
 impl Backoff for Pauses {
     fn reset(&mut self) {
-        self.next = PAUSE_MIN;
+        if self.last.is_some_and(|last| last.elapsed() > QUIET) {
+            *self = Self::default();
+        }
     }
 }

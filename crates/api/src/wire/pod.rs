@@ -56,6 +56,9 @@ pub struct PodSpec {
     /// The native group it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling_group: Option<SchedulingGroup>,
+    /// The group inside a native Workload that it belongs to, as Kubernetes 1.35 writes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workload_ref: Option<WorkloadRef>,
     /// The containers that run together.
     #[serde(deserialize_with = "null_is_default")]
     pub containers: Vec<Container>,
@@ -107,6 +110,15 @@ pub struct SchedulingGroup {
     /// The name of a `scheduling.k8s.io` PodGroup in the pod's namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_group_name: Option<String>,
+}
+
+/// A group inside a native Workload.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WorkloadRef {
+    /// The Workload.
+    #[serde(deserialize_with = "null_is_default")]
+    pub name: String,
 }
 
 /// Something that keeps a pod from being placed.

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use muster_api::keys::conditions::STARTED;
+use muster_api::keys::conditions::{
+    COMPLETED, DEGRADED, DISRUPTION_TARGET, POD_GROUP_SCHEDULED, PODS_NOT_MATCHING_PRIORITY, STARTED,
+};
 use muster_api::wire::condition::Condition;
 
 use crate::text::cut;
@@ -25,6 +27,8 @@ pub(crate) struct Shown {
     pub(crate) conditions: Vec<Condition>,
     /// What it shows of each group and replica.
     pub(crate) instances: BTreeMap<(String, String), ShownInstance>,
+    /// Whether it has more groups than it shows.
+    pub(crate) is_cut_off: bool,
     /// The whole of the status that is ours, to see whether a write would change anything.
     pub(crate) text: String,
 }
@@ -108,6 +112,11 @@ impl Conditions {
         let reason = format!("{WITH_MINIMUM}{minimum}");
         self.set(STARTED, true, &reason, "The group has had its minimum.");
     }
+}
+
+/// Whether a condition of this type on a group is for us to write.
+pub(crate) fn is_ours(kind: &str) -> bool {
+    [POD_GROUP_SCHEDULED, STARTED, DEGRADED, COMPLETED, PODS_NOT_MATCHING_PRIORITY, DISRUPTION_TARGET].contains(&kind)
 }
 
 /// The minimum with which the group has started, if it is remembered.

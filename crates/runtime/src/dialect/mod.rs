@@ -19,7 +19,7 @@ use muster_api::wire::Pod;
 use muster_engine::model::group::GroupKey;
 use serde_json::Value;
 
-pub(crate) use condition::{Conditions, started_minimum};
+pub(crate) use condition::{Conditions, is_ours, started_minimum};
 pub(crate) use draft::{Draft, Flaw, FlawKind, GroupObject, Mismatch};
 pub(crate) use muster_pod_group::MusterPodGroup;
 pub(crate) use muster_workload::MusterWorkload;

@@ -45,11 +45,13 @@ impl Dialect for MusterPodGroup {
             Ok(object) => object,
             Err(error) => return GroupObject::unreadable(text, &error),
         };
-        GroupObject {
+        let mut read = GroupObject {
             groups: draft(&object).map(|draft| vec![(String::new(), draft)]),
             shown: shown(&object.status),
             ..GroupObject::with_metadata(&object.metadata)
-        }
+        };
+        read.refuse_annotations(&object.metadata);
+        read
     }
 
     fn write(&self, object: &GroupObject, status: &ObjectStatus) -> Option<StatusPatch> {
@@ -98,6 +100,7 @@ fn shown(status: &PodGroupStatus) -> Shown {
         observed_generation: status.observed_generation,
         conditions: status.conditions.clone(),
         instances: [((String::new(), String::new()), instance)].into(),
+        is_cut_off: false,
         text: text_of(status),
     }
 }

@@ -97,6 +97,7 @@ fn shown(status: &WorkloadStatus) -> Shown {
         observed_generation: status.observed_generation,
         conditions: status.conditions.clone(),
         instances: instances.collect(),
+        is_cut_off: status.instances.as_ref().is_some_and(|all| all.total > status.pod_groups.len() as i64),
         text: text_of(status),
     }
 }

@@ -132,6 +132,7 @@ fn shown(conditions: &[Condition]) -> Shown {
         observed_generation: 0,
         conditions: conditions.to_vec(),
         instances: [((String::new(), String::new()), instance)].into(),
+        is_cut_off: false,
         text: text_of(&written_by_us(conditions)),
     }
 }

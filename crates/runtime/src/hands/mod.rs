@@ -106,6 +106,11 @@ impl Hands {
         while self.tasks.try_join_next().is_some() {}
     }
 
+    /// How many more words can be taken on so that the lane stays busy and nothing piles up.
+    pub(crate) fn room_for_words(&self) -> usize {
+        (2 * self.words.in_flight_max).saturating_sub(self.words.in_flight + self.words.waiting.len())
+    }
+
     /// How many errands are waiting or on their way: deeds, words.
     pub(crate) fn load(&self) -> (usize, usize) {
         (self.deeds.waiting.len() + self.deeds.in_flight, self.words.waiting.len() + self.words.in_flight)

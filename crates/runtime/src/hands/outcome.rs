@@ -24,6 +24,16 @@ pub(crate) enum WriteOutcome {
     Refused(String),
 }
 
+impl WriteOutcome {
+    /// How long the server wants to be left alone, in milliseconds.
+    pub(crate) fn asked_pause_ms(&self) -> u64 {
+        match self {
+            Self::Later { after: Some(after), .. } => u64::try_from(after.as_millis()).unwrap_or(u64::MAX),
+            _ => 0,
+        }
+    }
+}
+
 /// How a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failure {

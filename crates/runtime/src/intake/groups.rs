@@ -7,14 +7,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use muster_api::keys::conditions::POD_GROUP_INITIALLY_SCHEDULED;
+use muster_api::keys::conditions::{POD_GROUP_INITIALLY_SCHEDULED, POD_GROUP_SCHEDULED, STARTED};
+use muster_api::keys::group_reasons::{INVALID, UNSUPPORTED};
 use muster_api::wire::condition::Condition;
 use muster_engine::Observation;
 use muster_engine::model::group::{GroupKey, GroupSpec, History, Policy};
 
 use super::instance::Instance;
 use super::priorities::Priorities;
-use crate::dialect::{Dialect, Draft, Flaw, FlawKind, GroupObject, Reference, started_minimum};
+use crate::dialect::{Dialect, Draft, Flaw, FlawKind, GroupObject, Reference, is_ours, started_minimum};
 use crate::gates::FeatureGates;
 
 /// Which object: its dialect by number, namespace, name.
@@ -278,14 +279,22 @@ fn is_older(new: &GroupObject, known: &GroupObject) -> bool {
 
 fn shown_conditions(object: &GroupObject, instance: &Instance) -> Vec<Condition> {
     let key = (instance.group.clone(), instance.replica.clone());
-    object.shown.instances.get(&key).map(|shown| shown.conditions.clone()).unwrap_or_default()
+    let shown = object.shown.instances.get(&key).map(|shown| shown.conditions.clone()).unwrap_or_default();
+    // What was said of a flaw is said anew if it is still there.
+    let flawed =
+        |one: &Condition| one.kind == POD_GROUP_SCHEDULED && (one.reason == INVALID || one.reason == UNSUPPORTED);
+    shown.into_iter().filter(|one| is_ours(&one.kind) && !flawed(one)).collect()
 }
 
 /// What the API remembers of a group's past.
 fn history(object: &GroupObject, instance: &Instance, draft: &Draft) -> History {
-    match started_minimum(&shown_conditions(object, instance)) {
+    let shown = shown_conditions(object, instance);
+    match started_minimum(&shown) {
         Some(minimum) if minimum == draft.minimum() => History::Started,
         Some(_) => History::StartedOtherwise,
+        None if Condition::find(&shown, STARTED).is_some() => History::New,
+        // The status has no room for all: a group that is not shown may have started, and must not be taken back.
+        None if object.shown.is_cut_off && shown.is_empty() => History::StartedOtherwise,
         // Another scheduler may have started it: for which minimum is not known.
         None if Condition::find(&object.shown.conditions, POD_GROUP_INITIALLY_SCHEDULED)
             .is_some_and(Condition::is_true) =>

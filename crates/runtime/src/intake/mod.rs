@@ -203,8 +203,20 @@ impl Intake {
         }
     }
 
-    /// Takes in the text of a group object, from a watch or from the answer to a write.
-    pub(crate) fn group_text(&mut self, dialect: usize, text: &str) -> Vec<Observation> {
+    /// Takes in a group object from the answer to a write. It may come after the news that the object is gone, or is
+    /// another one by now: then it is old.
+    pub(crate) fn group_answer(&mut self, dialect: usize, text: &str) -> Vec<Observation> {
+        let metadata = raw::metadata_of(text);
+        let (namespace, name) = (metadata.namespace.unwrap_or_default(), metadata.name.unwrap_or_default());
+        let known = self.groups.object(&ObjectKey { dialect, namespace, name });
+        if known.is_none_or(|known| Some(&known.uid) != metadata.uid.as_ref()) {
+            return Vec::new();
+        }
+        self.group_text(dialect, text)
+    }
+
+    /// Takes in the text of a group object.
+    fn group_text(&mut self, dialect: usize, text: &str) -> Vec<Observation> {
         let object: GroupObject = self.groups.dialects[dialect].read(text);
         if object.name.is_empty() {
             return Vec::new();
@@ -232,6 +244,9 @@ impl Intake {
         let id = known.clone().unwrap_or_else(|| Arc::new(id));
         let ours = self.scheduler_names.contains(&pod.spec.scheduler_name);
         let mut spec = pod::pod(pod, id.clone(), ours);
+        if let Some(flaw) = pod::uncountable(pod) {
+            catch.complaints.push(flaw);
+        }
         if known.is_none() {
             self.new_card(&uid, id.clone(), &named, pod, catch);
         }

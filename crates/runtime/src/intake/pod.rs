@@ -91,6 +91,12 @@ pub(crate) fn pod(pod: &Pod, id: Arc<PodName>, ours: bool) -> PodSpec {
     }
 }
 
+/// What is wrong with a pod that is on a node and whose requests cannot be reckoned: it takes no room in our books.
+pub(crate) fn uncountable(pod: &Pod) -> Option<String> {
+    let error = (!pod.spec.node_name.is_empty()).then(|| class(pod).err()).flatten()?;
+    Some(error.on(pod.object_name()).to_string())
+}
+
 /// A refusal in the engine's form.
 pub(crate) fn refusal(kind: RefusalKind, error: InvalidField) -> Arc<PodRefusal> {
     // The value stands there as JSON; a text is shown without its quotes, the sentence has its own.

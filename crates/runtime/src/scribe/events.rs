@@ -19,6 +19,8 @@ const COUNT_WRITTEN_MS: u64 = 60_000;
 const REMEMBERED_MAX: usize = 4096;
 /// The most bytes of a note that the API takes.
 const NOTE_BYTES_MAX: usize = 1024;
+/// The most characters of the reporting instance that the API takes.
+const INSTANCE_CHARS_MAX: usize = 128;
 /// The most characters of an object's name in the name of an event.
 const NAME_CHARS_MAX: usize = 200;
 
@@ -60,7 +62,8 @@ pub(crate) struct EventNotes {
 
 impl EventNotes {
     pub(crate) fn new(controller: &str, instance: &str) -> Self {
-        Self { controller: controller.to_owned(), instance: instance.to_owned(), told: BTreeMap::new() }
+        let instance = instance.chars().take(INSTANCE_CHARS_MAX).collect();
+        Self { controller: controller.to_owned(), instance, told: BTreeMap::new() }
     }
 
     /// Something happened; gives what has to be written, if anything.
@@ -84,6 +87,8 @@ impl EventNotes {
             return Some(Errand::Event { key, namespace, name, body, again: true });
         }
         let stem: String = regarding.name.chars().take(NAME_CHARS_MAX).collect();
+        // A name may not have these before a dot.
+        let stem = stem.trim_end_matches(['-', '.']);
         let name = format!("{stem}.{:016x}", key ^ now_ms.rotate_left(20));
         let namespace = if regarding.namespace.is_empty() { "default".to_owned() } else { regarding.namespace.clone() };
         self.make_room();

@@ -10,13 +10,13 @@ use jiff::Timestamp;
 use muster_api::keys::conditions::{COMPLETED, DEGRADED, POD_GROUP_SCHEDULED, PODS_NOT_MATCHING_PRIORITY, STARTED};
 use muster_api::keys::group_reasons::{INVALID, SCHEDULED, UNSCHEDULABLE, UNSUPPORTED, WAITING_FOR_MEMBERS};
 use muster_api::wire::condition::Condition;
-use muster_engine::Diagnosis;
 use muster_engine::diagnosis::Shortfall;
-use muster_engine::model::group::{GroupPriority, GroupSpec, Policy, Subset, subset_of};
+use muster_engine::model::group::{GroupKey, GroupPriority, GroupSpec, Policy, Subset, subset_of};
+use muster_engine::{Diagnosis, Engine};
 
 use super::agenda::Agenda;
 use super::pause::pause_ms;
-use crate::dialect::{Conditions, Counts, Flaw, FlawKind, GroupObject, InstanceStatus, ObjectStatus};
+use crate::dialect::{Conditions, Counts, Flaw, FlawKind, GroupObject, InstanceStatus, ObjectStatus, is_ours};
 use crate::hands::WriteOutcome;
 use crate::intake::Intake;
 use crate::intake::card::{Card, Stage};
@@ -38,7 +38,8 @@ pub(crate) struct GroupNotes {
     /// Writes on their way, and whether there is more to say already.
     in_flight: BTreeMap<ObjectKey, bool>,
     written_ms: BTreeMap<ObjectKey, u64>,
-    failures: BTreeMap<ObjectKey, u32>,
+    /// Failures in a row, and when the next try may be.
+    failures: BTreeMap<ObjectKey, (u32, u64)>,
 }
 
 impl GroupNotes {
@@ -46,7 +47,8 @@ impl GroupNotes {
     pub(crate) fn touch(&mut self, key: &ObjectKey, conditions: bool, now_ms: u64) {
         let written_ms = self.written_ms.get(key).copied().filter(|_| !conditions);
         let due_ms = (now_ms + GATHER_MS).max(written_ms.map_or(0, |written| written + COUNTERS_MS));
-        self.agenda.put(key, due_ms);
+        let not_before = self.failures.get(key).map_or(0, |(_, not_before)| *not_before);
+        self.agenda.put(key, due_ms.max(not_before));
     }
 
     /// There may be something to say at this time, if that is not past.
@@ -92,9 +94,11 @@ impl GroupNotes {
             }
             WriteOutcome::Gone => self.forget(key),
             WriteOutcome::Conflict | WriteOutcome::Later { .. } | WriteOutcome::Refused(_) => {
-                let failures = self.failures.entry(key.clone()).or_insert(0);
+                let (failures, not_before) = self.failures.entry(key.clone()).or_insert((0, 0));
                 *failures += 1;
-                self.agenda.put(key, now_ms + pause_ms(*failures));
+                *not_before = now_ms + pause_ms(*failures).max(outcome.asked_pause_ms());
+                self.agenda.remove(key);
+                self.agenda.put(key, *not_before);
             }
         }
     }
@@ -141,17 +145,32 @@ pub(crate) fn report(instance: &mut Instance, diagnosis: &Diagnosis, generation:
 }
 
 /// The status that an object is to show. Brings the conditions of its groups up to date by what can be counted.
-pub(crate) fn status(intake: &mut Intake, key: &ObjectKey, now_ms: u64, now: Timestamp) -> Option<ObjectStatus> {
+pub(crate) fn status(
+    intake: &mut Intake,
+    engine: &Engine,
+    key: &ObjectKey,
+    now_ms: u64,
+    now: Timestamp,
+) -> Option<ObjectStatus> {
     let object = intake.groups.object(key)?.clone();
     let groups: Vec<_> = intake.groups.instances_of(key).cloned().collect();
     let mut instances = Vec::new();
     for group in groups {
         let Some(instance) = intake.groups.instance(&group) else { continue };
-        let shown = instance_status(intake, instance, &object, now_ms, now);
+        let mut shown = instance_status(intake, instance, &object, whole_again(engine, &group), now_ms, now);
         let held = instance.members.iter().filter_map(|uid| intake.card(uid)).any(holds_place);
         if let Some(instance) = intake.groups.instance_mut(&group) {
             instance.start_unseen &= !held;
             instance.conditions.clone_from(&shown.conditions);
+            if let Some(flaw) = &instance.flaw {
+                // It hides what holds otherwise, as long as it lasts.
+                let mut conditions = Conditions::from(&shown.conditions, now, object.generation);
+                set_flaw(&mut conditions, flaw);
+                shown.conditions = conditions.into_list();
+            }
+        }
+        if object.is_group {
+            shown.conditions.extend(object.shown.conditions.iter().filter(|one| !is_ours(&one.kind)).cloned());
         }
         instances.push(shown);
     }
@@ -163,6 +182,7 @@ fn instance_status(
     intake: &Intake,
     instance: &Instance,
     object: &GroupObject,
+    whole_again: bool,
     now_ms: u64,
     now: Timestamp,
 ) -> InstanceStatus {
@@ -179,9 +199,10 @@ fn instance_status(
         }
     }
     let mut conditions = Conditions::from(&instance.conditions, now, object.generation);
-    if let Some(flaw) = &instance.flaw {
-        set_flaw(&mut conditions, flaw);
-    } else {
+    if whole_again {
+        conditions.unset(DEGRADED, "Healthy", "The group has what it needs.");
+    }
+    if instance.flaw.is_none() {
         let basic = matches!(policy, Some(Policy::Basic { .. }));
         derive(&mut conditions, instance, object, &counts, basic, now_ms);
     }
@@ -249,6 +270,16 @@ fn holds_place(card: &Card) -> bool {
     }
 }
 
+/// Whether the engine knows the group and does not miss members of it: a loss that was told by an earlier process may
+/// have healed unseen.
+fn whole_again(engine: &Engine, key: &GroupKey) -> bool {
+    let cluster = engine.cluster();
+    cluster.group_id(key).is_some_and(|id| {
+        let group = cluster.group(id);
+        group.spec.is_some() && !group.degraded
+    })
+}
+
 fn set_flaw(conditions: &mut Conditions, flaw: &Flaw) {
     let reason = match flaw.kind {
         FlawKind::Invalid => INVALID,
@@ -267,6 +298,9 @@ fn derive(
     now_ms: u64,
 ) {
     let told = instance.told.as_ref();
+    if conditions.get(POD_GROUP_SCHEDULED).is_none() && conditions.is_true(STARTED) {
+        conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, "The group has had its minimum.");
+    }
     if basic && counts.scheduled > 0 {
         let text = match told {
             Some(diagnosis @ (Diagnosis::GroupUnschedulable(_) | Diagnosis::Waiting(_))) => diagnosis.to_string(),

@@ -12,6 +12,7 @@ mod words;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use kube::core::ApiResource;
 use muster_engine::diagnosis::Waiting;
 use muster_engine::model::group::GroupKey;
@@ -126,13 +127,23 @@ impl Scribe {
         }
     }
 
-    /// What is due to be written.
-    pub(crate) fn take_due(&mut self, intake: &mut Intake) -> Vec<Errand> {
+    /// What is due to be written, but no more than there is room for: what waits here costs no memory for its text.
+    pub(crate) fn take_due(&mut self, room: usize, intake: &mut Intake, engine: &Engine) -> Vec<Errand> {
         let (now_ms, now) = (self.clock.now_ms(), self.clock.now());
-        let mut errands = std::mem::take(&mut self.outbox);
-        errands.extend(self.pods.take_due(now_ms, now, intake));
+        if room == 0 {
+            return Vec::new();
+        }
+        let mut errands: Vec<Errand> = self.group_writes(now_ms, now, intake, engine);
+        let events = self.outbox.len().min(room);
+        errands.extend(self.outbox.drain(..events));
+        errands.extend(self.pods.take_due(now_ms, now, room.saturating_sub(errands.len()), intake));
+        errands
+    }
+
+    fn group_writes(&mut self, now_ms: u64, now: Timestamp, intake: &mut Intake, engine: &Engine) -> Vec<Errand> {
+        let mut errands = Vec::new();
         for key in self.groups.take_due(now_ms) {
-            let Some(status) = groups::status(intake, &key, now_ms, now) else {
+            let Some(status) = groups::status(intake, engine, &key, now_ms, now) else {
                 self.groups.forget(&key);
                 continue;
             };

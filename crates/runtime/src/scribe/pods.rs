@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_api::keys::conditions::POD_SCHEDULED;
@@ -20,6 +19,8 @@ use crate::intake::card::{Card, Said};
 
 /// How long words stand before other words for the same reason take their place.
 const SAME_REASON_MS: u64 = 30_000;
+/// With very many waiting pods it is longer: so much for each of them.
+const SAME_REASON_MS_PER_POD: u64 = 20;
 
 /// What is to be said of pods.
 #[derive(Debug, Default)]
@@ -50,7 +51,9 @@ impl PodNotes {
         let new_reason = note.want.as_ref().or(note.written.as_ref()).is_none_or(|old| old.reason != said.reason);
         let written_reason = note.written.as_ref().is_some_and(|old| old.reason == said.reason);
         note.want = Some(said);
-        let due_ms = if written_reason { now_ms.max(note.written_ms + SAME_REASON_MS) } else { now_ms };
+        let written_ms = note.written_ms;
+        let stands_ms = SAME_REASON_MS.max(self.notes.len() as u64 * SAME_REASON_MS_PER_POD);
+        let due_ms = if written_reason { now_ms.max(written_ms + stands_ms) } else { now_ms };
         self.set_due(&pod.uid, due_ms);
         new_reason
     }
@@ -78,10 +81,12 @@ impl PodNotes {
         self.agenda.next_due()
     }
 
-    /// What is due.
-    pub(crate) fn take_due(&mut self, now_ms: u64, now: Timestamp, intake: &Intake) -> Vec<Errand> {
+    /// What is due, but no more than there is room for.
+    pub(crate) fn take_due(&mut self, now_ms: u64, now: Timestamp, room: usize, intake: &Intake) -> Vec<Errand> {
         let mut errands = Vec::new();
-        while let Some(uid) = self.agenda.pop_due(now_ms) {
+        while errands.len() < room
+            && let Some(uid) = self.agenda.pop_due(now_ms)
+        {
             let Some(note) = self.notes.get_mut(&uid) else { continue };
             if note.in_flight {
                 // It is looked at again when the write that is on its way comes back.
@@ -125,11 +130,7 @@ impl PodNotes {
             WriteOutcome::Conflict | WriteOutcome::Later { .. } | WriteOutcome::Refused(_) => {
                 note.failures += 1;
                 note.clear_nomination |= note.sent_clear;
-                let after_ms = match outcome {
-                    WriteOutcome::Later { after: Some(after), .. } => millis(*after),
-                    _ => 0,
-                };
-                let due_ms = now_ms + pause_ms(note.failures).max(after_ms);
+                let due_ms = now_ms + pause_ms(note.failures).max(outcome.asked_pause_ms());
                 self.set_due(&pod.uid, due_ms);
             }
         }
@@ -156,20 +157,20 @@ impl PodNotes {
     }
 }
 
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
 /// The patch holds only for the pod as it was last seen: words about waiting must not land on a pod that is bound
 /// meanwhile.
 fn patch(card: &Card, said: Option<&Said>, clear_nomination: bool, now: Timestamp) -> Value {
     let mut status = json!({});
     if let Some(said) = said {
-        let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        status["conditions"] = json!([{
+        let mut condition = json!({
             "type": POD_SCHEDULED, "status": "False", "reason": said.reason, "message": said.message,
-            "lastProbeTime": null, "lastTransitionTime": time,
-        }]);
+            "lastProbeTime": null,
+        });
+        // Other words for the same status are no transition.
+        if card.said.is_none() {
+            condition["lastTransitionTime"] = json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+        }
+        status["conditions"] = json!([condition]);
     }
     if clear_nomination {
         status["nominatedNodeName"] = Value::Null;
@@ -202,10 +203,11 @@ mod tests {
     }
 
     fn due(notes: &mut PodNotes, now_ms: u64, intake: &Intake) -> Vec<Value> {
-        let patches = notes.take_due(now_ms, Timestamp::UNIX_EPOCH, intake).into_iter().map(|errand| match errand {
-            Errand::PodStatus { patch, .. } => patch["status"].clone(),
-            other => panic!("{other:?}"),
-        });
+        let patches =
+            notes.take_due(now_ms, Timestamp::UNIX_EPOCH, 100, intake).into_iter().map(|errand| match errand {
+                Errand::PodStatus { patch, .. } => patch["status"].clone(),
+                other => panic!("{other:?}"),
+            });
         patches.collect()
     }
 
