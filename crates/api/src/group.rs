@@ -19,8 +19,6 @@ use crate::resources::{Place, ResourceList, WrittenResources, validate};
 
 /// The most subsets of a group.
 pub const MAX_SUBSETS: usize = 32;
-/// How long a group may wait for its members' placement if it does not say, in seconds.
-pub const DEFAULT_SCHEDULE_TIMEOUT_SECONDS: u32 = 300;
 
 /// The most resources that `minResources` names.
 pub const MAX_MIN_RESOURCES: usize = 64;
@@ -127,8 +125,8 @@ pub struct WrittenTopology {
 pub struct Group {
     /// How its members are placed.
     pub policy: Policy,
-    /// How long it may wait for placement, in seconds.
-    pub schedule_timeout_seconds: u32,
+    /// How long its start may take, in seconds, if it says so.
+    pub schedule_timeout_seconds: Option<u32>,
     /// What is evicted together.
     pub disruption_mode: DisruptionMode,
     /// The priority class, if it names one.
@@ -289,12 +287,12 @@ pub fn count(value: &Value, path: &FieldPath<'_>) -> Result<i32, InvalidField> {
     integer_in(&COUNT, value, path).map(|number| number as i32)
 }
 
-/// Checks a schedule timeout in seconds; 300 if it is left out.
-pub fn schedule_timeout(value: &Value, path: &FieldPath<'_>) -> Result<u32, InvalidField> {
+/// Checks a schedule timeout in seconds; `None` if it is left out.
+pub fn schedule_timeout(value: &Value, path: &FieldPath<'_>) -> Result<Option<u32>, InvalidField> {
     if value.is_null() {
-        return Ok(DEFAULT_SCHEDULE_TIMEOUT_SECONDS);
+        return Ok(None);
     }
-    integer_in(&SCHEDULE_TIMEOUT_SECONDS, value, path).map(|number| number as u32)
+    integer_in(&SCHEDULE_TIMEOUT_SECONDS, value, path).map(|number| Some(number as u32))
 }
 
 fn integer_in(range: &RangeInclusive<i64>, value: &Value, path: &FieldPath<'_>) -> Result<i64, InvalidField> {
@@ -437,7 +435,7 @@ mod tests {
     fn a_small_gang_has_the_defaults() {
         let expected = Group {
             policy: Policy::Gang { min_count: 4 },
-            schedule_timeout_seconds: 300,
+            schedule_timeout_seconds: None,
             disruption_mode: DisruptionMode::Pod,
             priority_class_name: None,
             priority: None,
@@ -466,7 +464,7 @@ mod tests {
         .unwrap();
         let subset = |name: &str, min_member| Subset { name: name.to_owned(), min_member };
         assert_eq!(group.policy, Policy::Subsets(vec![subset("ps", 1), subset("worker", i32::MAX)]));
-        assert_eq!(group.schedule_timeout_seconds, 86_400);
+        assert_eq!(group.schedule_timeout_seconds, Some(86_400));
         assert_eq!(group.disruption_mode, DisruptionMode::PodGroup);
         assert_eq!(group.priority_class_name.as_deref(), Some("very.high"));
         assert_eq!(group.priority, Some(-5));

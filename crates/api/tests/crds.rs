@@ -5,9 +5,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube_core::Resource;
 use muster_api::crds::{PODGROUPS, WORKLOADS};
-use muster_api::group::{
-    COUNT, DEFAULT_SCHEDULE_TIMEOUT_SECONDS, MAX_MIN_RESOURCES, MAX_SUBSETS, PRIORITY, SCHEDULE_TIMEOUT_SECONDS,
-};
+use muster_api::group::{COUNT, MAX_MIN_RESOURCES, MAX_SUBSETS, PRIORITY, SCHEDULE_TIMEOUT_SECONDS};
 use muster_api::wire::workload::MAX_GROUPS_IN_STATUS;
 use muster_api::wire::{PodGroup, Workload};
 use muster_api::workload::{MAX_POD_GROUPS, MAX_REFERENCE_LENGTH};
@@ -73,7 +71,6 @@ fn bounds_and_defaults_are_those_of_the_rules() {
     let timeout = at(&groups, "spec.scheduleTimeoutSeconds");
     assert_eq!(range(timeout), (*SCHEDULE_TIMEOUT_SECONDS.start(), *SCHEDULE_TIMEOUT_SECONDS.end()));
     for (schema, field, expected) in [
-        (timeout, "default", json!(DEFAULT_SCHEDULE_TIMEOUT_SECONDS)),
         (at(&groups, "spec.disruptionMode"), "default", json!("Pod")),
         (at(&groups, "spec.degradedPolicy"), "default", json!("Replace")),
         (at(&groups, "spec.subsets"), "maxItems", json!(MAX_SUBSETS)),

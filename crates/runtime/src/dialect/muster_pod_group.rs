@@ -6,10 +6,11 @@ use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::keys::annotations::{POD_GROUP, REPLICA_KEY, SUBSET, WORKLOAD};
 use muster_api::names::{check_dns_label, check_dns_subdomain};
 use muster_api::pod_group::validate_pod_group;
+use muster_api::wire::condition::Condition;
 use muster_api::wire::pod_group::{PodGroupStatus, PodGroupSummary, SubsetStatus};
 use muster_api::wire::{Pod, PodGroup};
 
-use super::condition::{Shown, ShownInstance, text_of};
+use super::condition::{Shown, ShownInstance, is_ours, text_of};
 use super::draft::{Draft, Flaw, GroupObject};
 use super::status::{InstanceStatus, ObjectStatus};
 use super::{Dialect, Reference, StatusPatch};
@@ -55,7 +56,7 @@ impl Dialect for MusterPodGroup {
     }
 
     fn write(&self, object: &GroupObject, status: &ObjectStatus) -> Option<StatusPatch> {
-        let status = printed(status);
+        let status = printed(status, &object.shown.conditions);
         (text_of(&status) != object.shown.text).then(|| object.merge_patch(&status))
     }
 }
@@ -86,10 +87,9 @@ fn draft(object: &PodGroup) -> Result<Draft, Flaw> {
         return Err(Flaw::unsupported("spec.topology[0].key", &first.key));
     }
     let group = validate_pod_group(&object.spec, &path)?;
-    let timeout_seconds = (!object.spec.schedule_timeout_seconds.is_null()).then_some(group.schedule_timeout_seconds);
     let mut draft = Draft::of(&group, &path)?;
     if matches!(group.policy, Policy::Gang { .. } | Policy::Subsets(_)) {
-        draft.schedule_timeout_ms = timeout_seconds.map(|seconds| u64::from(seconds) * 1000);
+        draft.schedule_timeout_ms = group.schedule_timeout_seconds.map(|seconds| u64::from(seconds) * 1000);
     }
     Ok(draft)
 }
@@ -105,7 +105,7 @@ fn shown(status: &PodGroupStatus) -> Shown {
     }
 }
 
-fn printed(status: &ObjectStatus) -> PodGroupStatus {
+fn printed(status: &ObjectStatus, shown: &[Condition]) -> PodGroupStatus {
     let empty = InstanceStatus::default();
     let instance = status.instances.first().unwrap_or(&empty);
     let subsets = instance.subsets.iter().map(|(name, counts)| SubsetStatus {
@@ -119,7 +119,8 @@ fn printed(status: &ObjectStatus) -> PodGroupStatus {
     });
     PodGroupStatus {
         observed_generation: status.observed_generation,
-        conditions: instance.conditions.clone(),
+        // A merge patch replaces the whole list: what others wrote is written again.
+        conditions: instance.conditions.iter().chain(shown.iter().filter(|one| !is_ours(&one.kind))).cloned().collect(),
         summary: (!instance.policy.is_empty()).then(|| PodGroupSummary {
             policy: instance.policy.to_owned(),
             minimum: i64::from(instance.minimum),

@@ -16,7 +16,7 @@ use muster_engine::{Diagnosis, Engine};
 
 use super::agenda::Agenda;
 use super::pause::pause_ms;
-use crate::dialect::{Conditions, Counts, Flaw, FlawKind, GroupObject, InstanceStatus, ObjectStatus, is_ours};
+use crate::dialect::{Conditions, Counts, Flaw, FlawKind, GroupObject, InstanceStatus, ObjectStatus};
 use crate::hands::WriteOutcome;
 use crate::intake::Intake;
 use crate::intake::card::{Card, Stage};
@@ -168,9 +168,6 @@ pub(crate) fn status(
                 set_flaw(&mut conditions, flaw);
                 shown.conditions = conditions.into_list();
             }
-        }
-        if object.is_group {
-            shown.conditions.extend(object.shown.conditions.iter().filter(|one| !is_ours(&one.kind)).cloned());
         }
         instances.push(shown);
     }
