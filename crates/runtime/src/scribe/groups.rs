@@ -305,7 +305,7 @@ fn derive(
         };
         // A basic group has its place as soon as one of its pods has.
         conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
-    } else if let Some(diagnosis @ Diagnosis::GroupUnschedulable(_)) = told.filter(|_| basic) {
+    } else if let Some(diagnosis @ Diagnosis::GroupUnschedulable(_)) = told.filter(|_| basic && counts.total > 0) {
         conditions.set(POD_GROUP_SCHEDULED, false, UNSCHEDULABLE, &diagnosis.to_string());
     }
     // What was said of pods that are all gone is not true any more, unless they had finished.
