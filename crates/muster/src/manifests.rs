@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 const NAME: &str = "muster";
 const PORT: u16 = 8080;
-const READ: &[&str] = &["get", "list", "watch"];
+const READ: &[&str] = &["list", "watch"];
 /// Anybody but root.
 const USER: u32 = 65532;
 
