@@ -7,11 +7,12 @@ const LINES_MAX: usize = 700;
 const EMPTY_NAMES: [&str; 6] = ["utils", "util", "common", "helpers", "helper", "misc"];
 
 /// What a crate's manifest must not name among its ordinary dependencies.
-const FORBIDDEN: [(&str, &[&str]); 4] = [
+const FORBIDDEN: [(&str, &[&str]); 5] = [
     ("engine", &["muster-", "tokio", "kube", "k8s-openapi", "rand", "chrono", "jiff", "futures", "async"]),
     ("oracle", &["muster-api", "tokio", "kube", "k8s-openapi"]),
     ("api", &["muster-", "tokio", "kube-client", "kube-runtime"]),
     ("playground", &["muster-engine", "muster-oracle"]),
+    ("runtime", &["muster-playground", "muster-sim", "muster-oracle"]),
 ];
 
 fn root() -> PathBuf {

@@ -194,7 +194,7 @@ impl Keeper {
     }
 
     /// Says how many pods there are. Answers when more of them count as available.
-    async fn tell(&self, set: &ReplicaSet) -> Result<Option<Duration>, kube::Error> {
+    async fn tell(&mut self, set: &ReplicaSet) -> Result<Option<Duration>, kube::Error> {
         let now = self.clock.now();
         let patience_seconds = set.spec.min_ready_seconds.unwrap_or_default();
         let active: Vec<&Pod> = self.pods_of(set).filter(|pod| is_active(pod)).collect();
@@ -211,7 +211,9 @@ impl Keeper {
             let sets: Api<ReplicaSet> = Api::namespaced(self.client.clone(), &set.namespace().unwrap_or_default());
             let patch = Patch::Merge(json!({"metadata": {"uid": set.uid()}, "status": status}));
             match sets.patch_status(&set.name_any(), &PatchParams::default(), &patch).await {
-                Err(error) if is_not_found(&error) || is_conflict(&error) => {}
+                // It is gone, and the watch is late to say so: pods made for it would be collected and made again for ever.
+                Err(error) if is_not_found(&error) => drop(self.sets.take(watcher::Event::Delete(set.clone()))),
+                Err(error) if is_conflict(&error) => {}
                 answer => drop(answer?),
             }
         }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use muster_sim::storm::{Failure, run};
 
-const SEEDS: u64 = 40;
+const SEEDS: u64 = 200;
 const THREADS: usize = 2;
 /// The most failures that are shown.
 const SHOWN_MAX: usize = 20;
