@@ -339,11 +339,11 @@ impl Intake {
         card.said = said(pod).filter(|_| spec.ours);
         let version = pod.metadata.resource_version.as_deref().filter(|_| spec.ours && spec.node.is_none());
         card.version = version.map(Into::into);
+        if card.waits() && !waited && (card.group.is_some() || card.refused) {
+            catch.newcomers.push(card.id.clone());
+        }
         if let Some(group) = &card.group {
             self.groups.member_changed(group);
-            if card.waits() && !waited {
-                catch.newcomers.push(card.id.clone());
-            }
         }
         let same = match (&named.of, &card.group) {
             (Ok(Some((dialect, reference))), Some(key)) => {

@@ -201,7 +201,8 @@ fn instance_status(
     }
     if instance.flaw.is_none() {
         let basic = matches!(policy, Some(Policy::Basic { .. }));
-        derive(&mut conditions, instance, object, &counts, basic, now_ms);
+        let members = subsets.iter().map(|(_, counts)| counts.total).sum();
+        derive(&mut conditions, instance, object, (&counts, members), basic, now_ms);
     }
     set_mismatch(&mut conditions, instance, &cards);
     set_completed(&mut conditions, &counts);
@@ -290,7 +291,7 @@ fn derive(
     conditions: &mut Conditions,
     instance: &Instance,
     object: &GroupObject,
-    counts: &Counts,
+    (counts, members): (&Counts, i64),
     basic: bool,
     now_ms: u64,
 ) {
@@ -308,8 +309,10 @@ fn derive(
     } else if let Some(diagnosis @ Diagnosis::GroupUnschedulable(_)) = told.filter(|_| basic && counts.total > 0) {
         conditions.set(POD_GROUP_SCHEDULED, false, UNSCHEDULABLE, &diagnosis.to_string());
     }
-    // What was said of pods that are all gone is not true any more, unless they had finished.
-    if counts.total == 0 && !conditions.is_true(COMPLETED) && now_ms >= object.created_ms + EMPTY_TOLD_MS {
+    // What was said of pods that are all gone is not true any more, unless they had finished. Pods that the group has no
+    // subset for are no members.
+    let nobody = counts.total == 0 || (members == 0 && conditions.get(POD_GROUP_SCHEDULED).is_none());
+    if nobody && !conditions.is_true(COMPLETED) && now_ms >= object.created_ms + EMPTY_TOLD_MS {
         let rules = instance.sent.as_ref().map(GroupSpec::rules).unwrap_or_default();
         let minimum = rules.iter().fold(0, |sum: u32, rule| sum.saturating_add(rule.min_member));
         let text = format!("Waiting for members: 0 of {minimum} are there.");

@@ -14,12 +14,15 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::core::ApiResource;
+use muster_api::keys::conditions::POD_GROUP_SCHEDULED;
+use muster_api::wire::condition::Condition;
 use muster_engine::diagnosis::Waiting;
 use muster_engine::model::group::GroupKey;
 use muster_engine::model::pod::PodName;
 use muster_engine::{Diagnosis, Engine, MemberVerdict, Report, Subject};
 
 use crate::clock::Clock;
+use crate::dialect::InstanceStatus;
 use crate::hands::{Errand, Outcome, WriteOutcome};
 use crate::intake::Intake;
 use crate::intake::card::Said;
@@ -81,7 +84,8 @@ impl Scribe {
         self.pods.forget(&pod.uid);
     }
 
-    /// A member of a group begins to wait. What was said of the group before it came holds for it too.
+    /// A pod begins to wait. What was said of it behind its gates holds now; for a member of a group, what was said of
+    /// the group before it came holds too.
     pub(crate) fn newcomer(&mut self, pod: &Arc<PodName>) {
         self.newcomers.insert((self.clock.now_ms() + NEWCOMER_TOLD_MS, pod.clone()));
     }
@@ -90,8 +94,15 @@ impl Scribe {
         let now_ms = self.clock.now_ms();
         while let Some((_, pod)) = self.newcomers.first().cloned().filter(|(due_ms, _)| *due_ms <= now_ms) {
             self.newcomers.pop_first();
-            let Some(card) = intake.card(&pod.uid).filter(|card| card.waits() && !card.refused) else { continue };
-            if self.pods.has_word_for(&pod.uid) || is_left_out(engine, &pod) {
+            let Some(card) = intake.card(&pod.uid).filter(|card| card.waits()) else { continue };
+            if self.pods.has_word_for(&pod.uid) {
+                continue;
+            }
+            if card.refused || is_left_out(engine, &pod) {
+                // What was said of it while its gates hid that.
+                if let Some(own) = engine.explain(&Subject::Pod(pod.clone())) {
+                    self.report_pod(&pod, own, intake);
+                }
                 continue;
             }
             let instance = card.group.as_ref().and_then(|key| Some((key, intake.groups.instance(key)?)));
@@ -148,7 +159,8 @@ impl Scribe {
                 continue;
             };
             let Some(object) = intake.groups.object(&key) else { continue };
-            if status.instances.iter().all(|one| one.counts.total == 0) {
+            let silent = |one: &InstanceStatus| Condition::find(&one.conditions, POD_GROUP_SCHEDULED).is_none();
+            if status.instances.is_empty() || status.instances.iter().any(silent) {
                 self.groups.look_again(&key, object.created_ms + groups::EMPTY_TOLD_MS, now_ms);
             }
             let Some(patch) = intake.groups.dialects[key.dialect].write(object, &status) else { continue };

@@ -54,7 +54,9 @@ fn why_it_waits(truth: &Truth, pod: &Pod) -> &'static [&'static str] {
     };
     let Some(policy) = truth.policy(key) else { return &["WaitingForGroup"] };
     let Policy::Gang(minimums) = policy else {
-        return if held_back(truth, key) {
+        // As soon as one of its pods has its place a basic group has started, and holds nobody back.
+        let started = truth.members(key).any(|pod| pod.ours && pod.secured());
+        return if !started && held_back(truth, key) {
             &["WaitingForGroup", "SchedulerError"]
         } else if fits {
             &["to be bound: it fits"]
