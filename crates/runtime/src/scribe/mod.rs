@@ -159,7 +159,10 @@ impl Scribe {
                 continue;
             };
             let Some(object) = intake.groups.object(&key) else { continue };
-            let silent = |one: &InstanceStatus| Condition::find(&one.conditions, POD_GROUP_SCHEDULED).is_none();
+            // An empty group is only worth a word when it stays empty.
+            let silent = |one: &InstanceStatus| {
+                one.counts.total == 0 || Condition::find(&one.conditions, POD_GROUP_SCHEDULED).is_none()
+            };
             if status.instances.is_empty() || status.instances.iter().any(silent) {
                 self.groups.look_again(&key, object.created_ms + groups::EMPTY_TOLD_MS, now_ms);
             }
