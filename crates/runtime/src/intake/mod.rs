@@ -243,9 +243,9 @@ impl Intake {
         let known = self.pods.get(&uid).map(|card| card.id.clone());
         let id = known.clone().unwrap_or_else(|| Arc::new(id));
         let ours = self.scheduler_names.contains(&pod.spec.scheduler_name);
-        let mut spec = pod::pod(pod, id.clone(), ours);
-        if let Some(flaw) = pod::uncountable(pod) {
-            catch.complaints.push(flaw);
+        let (mut spec, flaw) = pod::pod(pod, id.clone(), ours);
+        if let Some(flaw) = flaw.filter(|_| spec.node.is_some()) {
+            catch.complaints.push(flaw.on(pod.object_name()).to_string());
         }
         if known.is_none() {
             self.new_card(&uid, id.clone(), &named, pod, catch);
@@ -354,10 +354,12 @@ impl Intake {
             (Err(_), None) => card.broken.is_some(),
             _ => false,
         };
-        let now = named.text();
         if same {
             card.changed_reference = None;
-        } else if card.changed_reference.as_deref() != Some(now.as_str()) {
+            return;
+        }
+        let now = named.text();
+        if card.changed_reference.as_deref() != Some(now.as_str()) {
             card.changed_reference = Some(now.as_str().into());
             let none = || if card.broken.is_some() { "a broken reference" } else { "no group" }.to_owned();
             let was = card.group.as_ref().map_or_else(none, |key| format!("the group {key}"));

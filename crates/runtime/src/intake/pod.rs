@@ -64,17 +64,18 @@ pub(crate) fn stage(pod: &Pod) -> Stage {
     }
 }
 
-/// The pod that the engine is told of; its membership is the caller's to add.
-pub(crate) fn pod(pod: &Pod, id: Arc<PodName>, ours: bool) -> PodSpec {
+/// The pod that the engine is told of, and what is wrong with it if its requests cannot be reckoned: on a node it takes
+/// no room in our books then. Its membership is the caller's to add.
+pub(crate) fn pod(pod: &Pod, id: Arc<PodName>, ours: bool) -> (PodSpec, Option<InvalidField>) {
     let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let (class, flaw) = match class(pod) {
         Ok(class) => (class, None),
         Err(error) => (ClassSpec::default(), Some(error)),
     };
-    let invalid = flaw.map(|error| refusal(RefusalKind::Invalid, error));
+    let invalid = flaw.clone().map(|error| refusal(RefusalKind::Invalid, error));
     let refused = invalid.or_else(|| unsupported(pod).map(|error| refusal(RefusalKind::Unsupported, error)));
     let owners = pod.metadata.owner_references.iter().flatten();
-    PodSpec {
+    let spec = PodSpec {
         id,
         class: Arc::new(class),
         priority: pod.spec.priority.unwrap_or(0),
@@ -88,13 +89,8 @@ pub(crate) fn pod(pod: &Pod, id: Arc<PodName>, ours: bool) -> PodSpec {
         terminating: pod.metadata.deletion_timestamp.is_some(),
         controlled: owners.clone().any(|owner| owner.controller == Some(true)),
         refused: refused.filter(|_| ours),
-    }
-}
-
-/// What is wrong with a pod that is on a node and whose requests cannot be reckoned: it takes no room in our books.
-pub(crate) fn uncountable(pod: &Pod) -> Option<String> {
-    let error = (!pod.spec.node_name.is_empty()).then(|| class(pod).err()).flatten()?;
-    Some(error.on(pod.object_name()).to_string())
+    };
+    (spec, flaw)
 }
 
 /// A refusal in the engine's form.

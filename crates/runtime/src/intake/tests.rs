@@ -218,6 +218,9 @@ fn a_field_that_makes_no_sense_is_refused_and_a_placed_pod_takes_room() {
     pod["spec"]["nodeName"] = json!("n1");
     let placed = the_pod(&see(&mut intake(), &pod).observations);
     assert_eq!(placed.class.requests, [("cpu".to_owned(), 1500)].into());
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("many");
+    let complaints = see(&mut intake(), &pod).complaints;
+    assert!(complaints[0].starts_with("Pod ml/a: spec.containers[0].resources.requests[cpu]"), "{complaints:?}");
 }
 
 #[test]

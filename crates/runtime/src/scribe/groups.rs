@@ -208,7 +208,7 @@ fn instance_status(
     set_completed(&mut conditions, &counts);
     if instance.flaw.is_none() && has_minimum(&rules, &cards) && !conditions.is_true(STARTED) {
         // The engine does not repeat itself when a group that was gone starts again as before.
-        let minimum = rules.iter().map(|rule| rule.min_member).sum();
+        let minimum = minimum_of(&rules);
         let text = format!("{} pods are bound, {minimum} are needed.", counts.scheduled);
         conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
         conditions.set_started(minimum);
@@ -220,7 +220,7 @@ fn instance_status(
     InstanceStatus {
         group: instance.group.clone(),
         replica: instance.replica.clone(),
-        minimum: rules.iter().fold(0, |sum: u32, rule| sum.saturating_add(rule.min_member)),
+        minimum: minimum_of(&rules),
         policy: match policy {
             Some(Policy::Gang { .. }) => "Gang",
             Some(Policy::Basic { .. }) => "Basic",
@@ -231,6 +231,10 @@ fn instance_status(
         subsets,
         conditions: conditions.into_list(),
     }
+}
+
+fn minimum_of(rules: &[Subset]) -> u32 {
+    rules.iter().fold(0, |sum: u32, rule| sum.saturating_add(rule.min_member))
 }
 
 fn count(counts: &mut Counts, instance: &Instance, uid: &str, card: &Card) {
@@ -314,7 +318,7 @@ fn derive(
     let nobody = counts.total == 0 || (members == 0 && conditions.get(POD_GROUP_SCHEDULED).is_none());
     if nobody && !conditions.is_true(COMPLETED) && now_ms >= object.created_ms + EMPTY_TOLD_MS {
         let rules = instance.sent.as_ref().map(GroupSpec::rules).unwrap_or_default();
-        let minimum = rules.iter().fold(0, |sum: u32, rule| sum.saturating_add(rule.min_member));
+        let minimum = minimum_of(&rules);
         let text = format!("Waiting for members: 0 of {minimum} are there.");
         conditions.set(POD_GROUP_SCHEDULED, false, WAITING_FOR_MEMBERS, &text);
     }
