@@ -10,6 +10,7 @@ use super::failure::Failure;
 use super::query::{ListOptions, Query};
 use super::request::{Route, Target, Verb, route};
 use super::state::State;
+use super::ownership::Owners;
 use super::update::{Part, update};
 use super::watch::Watch;
 use super::{Server, binding, body, create, delete, discovery, eviction, patch, read, scale};
@@ -39,7 +40,8 @@ pub(crate) fn dispatch(server: &Server, parts: &Parts, bytes: &[u8]) -> Result<R
             return discovery::answer(&state, &path, parts.method == http::Method::GET).map(Reply::Answer);
         }
     };
-    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let user_agent = parts.headers.get(http::header::USER_AGENT).and_then(|header| header.to_str().ok());
+    let query = Query::parse(parts.uri.query().unwrap_or_default()).asked_by(user_agent.unwrap_or_default());
     // Old clients watch by the path, an object as well.
     let verb = if target.watch && parts.method == http::Method::GET {
         Some(Verb::Watch)
@@ -135,11 +137,11 @@ fn subresource(state: &mut State, kind: &Kind, asked: &Asked<'_>) -> Result<Answ
         }
         ("status", Some(Verb::Patch)) => patch::patch(state, kind, target, query, media_type, bytes, Part::Status),
         ("scale", Some(Verb::Get)) => scale::get(state, kind, target),
-        ("scale", Some(Verb::Update)) => scale::set(state, kind, target, query, bytes, false),
-        ("scale", Some(Verb::Patch)) if *media_type == "application/merge-patch+json" => {
-            scale::set(state, kind, target, query, bytes, true)
+        ("scale", Some(Verb::Update)) => scale::set(state, kind, target, query, bytes, scale::Form::Whole),
+        ("scale", Some(Verb::Patch)) => {
+            let form = scale::Form::of(media_type)?;
+            scale::set(state, kind, target, query, bytes, form)
         }
-        ("scale", Some(Verb::Patch)) => Err(Failure::unsupported_media_type(&["application/merge-patch+json"])),
         ("binding", Some(Verb::Create)) => {
             body::require_json(media_type)?;
             binding::bind(state, kind, target, query, bytes)
@@ -191,7 +193,7 @@ pub(crate) fn bootstrap(state: &mut State) {
             subresource: String::new(),
             watch: false,
         };
-        let made = create::insert(state, &kind, &target, value, false);
+        let made = create::insert(state, &kind, &target, value, Owners::Writer("kube-apiserver"), false);
         assert!(made.is_ok(), "a fresh server takes its first objects");
     };
     for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {

@@ -121,6 +121,11 @@ impl Failure {
         Self::new(409, "Conflict", message).about(about, name)
     }
 
+    /// Others own what an apply would change.
+    pub(crate) fn owned_by_others(message: impl Into<String>) -> Self {
+        Self::new(409, "Conflict", message)
+    }
+
     /// Somebody else was faster.
     pub(crate) fn modified(about: About<'_>, name: &str) -> Self {
         let why = "the object has been modified; please apply your changes to the latest version and try again";

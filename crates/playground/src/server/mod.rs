@@ -5,6 +5,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod answer;
+pub(crate) mod apply;
 pub(crate) mod binding;
 pub(crate) mod body;
 pub(crate) mod create;
@@ -17,6 +18,7 @@ pub(crate) mod json_patch;
 pub(crate) mod json_syntax;
 pub(crate) mod json_text;
 pub(crate) mod metadata_only;
+pub(crate) mod ownership;
 pub(crate) mod patch;
 pub(crate) mod query;
 pub(crate) mod read;
