@@ -164,10 +164,13 @@ class Normal:
                         m["resourceVersion"] = self.number("rv", rv)
                 if isinstance(cont, str):
                     m["continue"] = "<continue>" if cont else ""
+                if isinstance(m.get("managedFields"), list):
+                    # the order depends on times
+                    m["managedFields"].sort(key=lambda e: [str(e.get(f)) for f in ("operation", "manager", "subresource", "apiVersion")])
                 # keep the server's order of keys
                 out[k] = {a: m[a] for a in x if a in m}
             else:
-                out[k] = self.value(x, where + (k,))
+                out[self.text(k) if k.startswith("k:{") else k] = self.value(x, where + (k,))
         if v.get("kind") == "Table":
             if v.get("columnDefinitions"):
                 self.ages = [i for i, c in enumerate(v["columnDefinitions"]) if c["name"] in ("Age", "Last Seen", "First Seen")]

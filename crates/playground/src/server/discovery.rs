@@ -102,10 +102,11 @@ fn resources(state: &State, group: &str, version: &str) -> Result<Answer, Failur
 }
 
 /// Two servers of the real one print the same verbs in two orders.
-fn verbs(kind: &Kind) -> [&'static str; 8] {
+fn verbs(kind: &Kind) -> &'static [&'static str] {
     match kind.rules {
-        Rules::Builtin(_) => ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
-        Rules::Custom(_) => ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"],
+        Rules::Builtin(_) if kind.is_review() => &["create"],
+        Rules::Builtin(_) => &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
+        Rules::Custom(_) => &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"],
     }
 }
 

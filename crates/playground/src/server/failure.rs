@@ -226,10 +226,6 @@ impl Failure {
         Self::new(code, "", message)
     }
 
-    pub(crate) fn not_implemented(message: impl Into<String>) -> Self {
-        Self::new(501, "NotImplemented", message)
-    }
-
     pub(crate) fn message(&self) -> &str {
         &self.message
     }

@@ -23,12 +23,14 @@ pub(crate) mod patch;
 pub(crate) mod query;
 pub(crate) mod read;
 pub(crate) mod request;
+pub(crate) mod review;
 pub(crate) mod scale;
 pub(crate) mod selection;
 pub(crate) mod state;
 pub(crate) mod strategic_patch;
 pub(crate) mod update;
 pub(crate) mod watch;
+pub(crate) mod yaml_text;
 
 use std::convert::Infallible;
 use std::future::Future;

@@ -71,7 +71,7 @@ impl Query {
 }
 
 /// Whether and how a write is only rehearsed, and what becomes of unknown fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WriteOptions {
     pub(crate) dry_run: bool,
     pub(crate) unknown_fields: UnknownFields,

@@ -99,8 +99,7 @@ fn walk_form(
     match form {
         Form::Scalar(_) => Ok(leaf),
         Form::List(list) => {
-            let entries = |value: Option<&'_ Value>| value.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-            let (old, new) = (entries(old), entries(new));
+            let (old, new) = (step::entries(old), step::entries(new));
             if list.relation == Relation::Atomic || (old.is_empty() && new.is_empty()) {
                 return Ok(leaf);
             }

@@ -23,7 +23,7 @@ fn note_fields(types: &Types, id: TypeId, value: &Value, set: &mut FieldSet) -> 
         Form::List(list) if list.relation == Relation::Atomic => true,
         Form::Map(map) if map.atomic => true,
         Form::List(list) => {
-            let entries = value.as_array().map_or(&[][..], Vec::as_slice);
+            let entries = step::entries(Some(value));
             let steps: Vec<String> = entries.iter().filter_map(|entry| step::of_entry(types, list, entry).ok()).collect();
             for (step, entry) in steps.iter().zip(entries) {
                 let mut below = FieldSet::default();

@@ -32,8 +32,7 @@ fn walk(
     match form {
         Form::Scalar(_) => leaf(),
         Form::List(list) => {
-            let entries = |value: Option<&'_ Value>| value.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-            let (old, new) = (entries(live), entries(applied));
+            let (old, new) = (step::entries(live), step::entries(applied));
             if list.relation == Relation::Atomic || (old.is_empty() && new.is_empty()) {
                 return leaf();
             }
@@ -59,11 +58,10 @@ fn merge_fields(
     let names: BTreeSet<&String> = live.into_iter().chain(applied).flat_map(Object::keys).collect();
     let mut merged = Object::new();
     for name in names {
-        let of = |fields: Option<&'_ Object<String, Value>>| fields.and_then(|fields| fields.get(name)).cloned();
-        let (old, new) = (of(live), of(applied));
+        let (old, new) = (live.and_then(|live| live.get(name)), applied.and_then(|applied| applied.get(name)));
         let value = match map.field(name) {
-            Some(type_) => walk(types, type_, old.as_ref(), new.as_ref())?,
-            None => new.or(old),
+            Some(type_) => walk(types, type_, old, new)?,
+            None => new.or(old).cloned(),
         };
         if let Some(value) = value {
             merged.insert(name.clone(), value);

@@ -56,6 +56,11 @@ fn keyed(types: &Types, list: &List, keys: &[String], fields: &Map<String, Value
     Ok(format!("k:{}", go_json(&Value::Object(named))))
 }
 
+/// The entries of a list; none if it is null or not there.
+pub(crate) fn entries(list: Option<&Value>) -> &[Value] {
+    list.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
 /// A step as people read it: `.name`, `[key="value"]` or `[="value"]`.
 pub(crate) fn shown(step: &str) -> String {
     let value = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
