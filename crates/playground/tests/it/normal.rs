@@ -164,7 +164,8 @@ impl Normal {
         // Metadata last or first must not matter to the numbers: the real server prints it before spec and status.
         let first = fields.iter().filter(|(key, _)| *key == "metadata");
         let rest = fields.iter().filter(|(key, _)| *key != "metadata");
-        for (key, value) in first.chain(rest).filter(|(key, _)| self.keeps_managers || *key != "managedFields") {
+        let keeps_managers = self.keeps_managers;
+        for (key, value) in first.chain(rest).filter(|(key, _)| keeps_managers || *key != "managedFields") {
             let shown = match (key.as_str(), value) {
                 ("metadata", Value::Object(metadata)) => self.metadata(metadata, collective),
                 _ => self.value(value),
