@@ -183,7 +183,7 @@ fn strip_hashes(answer: &mut Value) {
 }
 
 /// What the real server prints as null where there is nothing; here it may be left out.
-const NULLS: [&str; 14] = [
+const NULLS: [&str; 15] = [
     "columnDefinitions",
     "conditions",
     "containers",
@@ -193,6 +193,7 @@ const NULLS: [&str; 14] = [
     "finishedAt",
     "firstTimestamp",
     "items",
+    "lastHeartbeatTime",
     "lastProbeTime",
     "lastTimestamp",
     "lastTransitionTime",
