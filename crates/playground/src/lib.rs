@@ -15,3 +15,4 @@ mod server;
 mod store;
 
 pub use server::{Server, Settings};
+pub use store::StateError;

@@ -11,6 +11,7 @@ pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod discovery;
 pub(crate) mod dispatch;
+mod durability;
 pub(crate) mod eviction;
 pub(crate) mod failure;
 pub(crate) mod json_patch;
@@ -45,6 +46,7 @@ use tokio::sync::Notify;
 
 use self::answer::{Answer, printed};
 use self::dispatch::{Reply, dispatch};
+use self::durability::Durability;
 use self::failure::Failure;
 use self::state::State;
 use crate::clock::Clock;
@@ -79,10 +81,12 @@ pub struct Server {
 }
 
 struct Inner {
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
     clock: Clock,
     /// Wakes the housekeeper.
     chores: Arc<Notify>,
+    /// What answers wait for, if the state is kept on a disk.
+    durability: Option<Durability>,
 }
 
 impl Server {
@@ -91,8 +95,16 @@ impl Server {
         let clock = settings.start.map_or_else(Clock::real, Clock::starting_at);
         let mut state = State::new(&settings, clock.now());
         dispatch::bootstrap(&mut state);
+        Self::with(Arc::new(Mutex::new(state)), clock, &settings, None)
+    }
+
+    fn with(state: Arc<Mutex<State>>, clock: Clock, settings: &Settings, durability: Option<Durability>) -> Self {
         let chores = Arc::new(Notify::new());
-        let inner = Arc::new(Inner { state: Mutex::new(state), clock, chores: Arc::clone(&chores) });
+        // There may be chores from before a restart; if not, the housekeeper looks once for nothing.
+        if durability.is_some() {
+            chores.notify_one();
+        }
+        let inner = Arc::new(Inner { state, clock, chores: Arc::clone(&chores), durability });
         tokio::spawn(keep_house(Arc::downgrade(&inner), chores, settings.housekeeping_delay));
         Self { inner }
     }
@@ -161,8 +173,17 @@ impl Server {
             Err(_) => return failed(&Failure::entity_too_large(format!("limit is {}", body::BODY_SIZE_MAX))),
         };
         let reply = dispatch(self, &parts, &bytes);
-        if !self.inner.lock().chores.is_empty() {
-            self.inner.chores.notify_one();
+        let seen = {
+            let state = self.inner.lock();
+            if !state.chores.is_empty() {
+                self.inner.chores.notify_one();
+            }
+            state.store.revision()
+        };
+        if let Some(durability) = &self.inner.durability
+            && let Err(failure) = durability.settled(seen).await
+        {
+            return failed(&failure);
         }
         let mut response = match reply {
             Ok(Reply::Answer(answer)) => answered(view.of_answer(answer)),
@@ -218,6 +239,10 @@ async fn keep_house(server: Weak<Inner>, chores: Arc<Notify>, delay: Duration) {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if let Some(mut durability) = self.durability.take() {
+            self.lock().store.close();
+            durability.finish();
+        }
         // The housekeeper wakes, finds nobody, and goes.
         self.chores.notify_one();
     }
