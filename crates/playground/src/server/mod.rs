@@ -14,11 +14,13 @@ pub(crate) mod dispatch;
 mod durability;
 pub(crate) mod eviction;
 pub(crate) mod failure;
+mod front;
 pub(crate) mod json_patch;
 pub(crate) mod json_syntax;
 pub(crate) mod json_text;
 pub(crate) mod metadata_only;
 pub(crate) mod patch;
+mod patient;
 pub(crate) mod query;
 pub(crate) mod read;
 pub(crate) mod request;
@@ -42,12 +44,14 @@ use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Limited};
 use jiff::Timestamp;
+use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
 use self::answer::{Answer, printed};
 use self::dispatch::{Reply, dispatch};
 use self::durability::Durability;
 use self::failure::Failure;
+pub use self::front::Limits;
 use self::state::State;
 use crate::clock::Clock;
 use crate::housekeeping;
@@ -139,9 +143,14 @@ impl Server {
         kube::Client::new(self.clone(), "default")
     }
 
-    /// Serves HTTP until the listener fails or the future is dropped; connections that are open then live on.
-    pub async fn serve(&self, listener: tokio::net::TcpListener) -> std::io::Result<()> {
-        axum::serve(listener, axum::Router::new().fallback_service(self.clone())).await
+    /// Serves HTTP with the usual limits until the future is dropped; connections end with it.
+    pub async fn serve(&self, listener: TcpListener) {
+        self.serve_until(listener, Limits::default(), std::future::pending()).await;
+    }
+
+    /// Serves HTTP until `stop` is done: then watches end and requests that are under way are finished.
+    pub async fn serve_until(&self, listener: TcpListener, limits: Limits, stop: impl Future<Output = ()>) {
+        front::serve(self.clone(), listener, limits, stop).await;
     }
 
     /// The state, with the time of this step.
