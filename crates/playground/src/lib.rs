@@ -14,4 +14,5 @@ pub mod selectors;
 mod server;
 mod store;
 
-pub use server::{Server, Settings};
+pub use server::{Limits, Server, Settings};
+pub use store::StateError;

@@ -12,7 +12,7 @@ use super::request::{Route, Target, Verb, route};
 use super::state::State;
 use super::update::{Part, update};
 use super::watch::Watch;
-use super::{Server, binding, body, create, delete, discovery, eviction, patch, read, scale};
+use super::{Server, binding, body, create, delete, discovery, durability, eviction, patch, read, scale};
 use crate::kinds::{Kind, Rules, SYSTEM_CLASSES};
 
 /// An answer now, or a stream of them.
@@ -33,6 +33,11 @@ struct Asked<'a> {
 /// Answers a request.
 pub(crate) fn dispatch(server: &Server, parts: &Parts, bytes: &[u8]) -> Result<Reply, Failure> {
     let mut state = server.state();
+    if let Some(why) = state.store.broken()
+        && ![http::Method::GET, http::Method::HEAD].contains(&parts.method)
+    {
+        return Err(durability::refused(why));
+    }
     let target = match route(parts.uri.path()) {
         Route::Resource(target) => target,
         Route::Other(path) => {
@@ -178,10 +183,13 @@ fn old_binding(state: &mut State, asked: &Asked<'_>) -> Result<Reply, Failure> {
     binding::bind(state, &pods, asked.target, &asked.query, asked.bytes).map(Reply::Answer)
 }
 
-/// What every cluster has.
+/// What every cluster has, as far as it is not there.
 pub(crate) fn bootstrap(state: &mut State) {
     let mut put = |group: &str, plural: &str, value: serde_json::Value| {
         let kind = Arc::clone(state.registry.builtin(group, plural));
+        if state.get(&kind, "", value["metadata"]["name"].as_str().unwrap_or_default()).is_some() {
+            return;
+        }
         let target = Target {
             group: group.to_owned(),
             version: kind.version.to_string(),
