@@ -13,5 +13,6 @@ pub mod schema;
 pub mod selectors;
 mod server;
 mod store;
+mod tables;
 
 pub use server::{Server, Settings};
