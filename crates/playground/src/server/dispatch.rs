@@ -18,6 +18,8 @@ use crate::kinds::{Kind, Rules, SYSTEM_CLASSES};
 /// An answer now, or a stream of them.
 pub(crate) enum Reply {
     Answer(Answer),
+    /// An answer that shows objects of a kind.
+    Objects(Answer, Arc<Kind>),
     Watch(Box<Watch>),
 }
 
@@ -41,7 +43,7 @@ pub(crate) fn dispatch(server: &Server, parts: &Parts, bytes: &[u8]) -> Result<R
     let target = match route(parts.uri.path()) {
         Route::Resource(target) => target,
         Route::Other(path) => {
-            return discovery::answer(&state, &path, parts.method == http::Method::GET).map(Reply::Answer);
+            return discovery::answer(&state, &path, parts).map(Reply::Answer);
         }
     };
     let query = Query::parse(parts.uri.query().unwrap_or_default());
@@ -69,6 +71,9 @@ pub(crate) fn dispatch(server: &Server, parts: &Parts, bytes: &[u8]) -> Result<R
     path_segment(&target.name)?;
     match &*target.subresource {
         "" => whole(server, &mut state, &kind, &asked),
+        "status" if kind.has_subresource("status") => {
+            subresource(&mut state, &kind, &asked).map(|answer| Reply::Objects(answer, kind))
+        }
         name if kind.has_subresource(name) => subresource(&mut state, &kind, &asked).map(Reply::Answer),
         _ if matches!(kind.rules, Rules::Custom(_)) => Err(Failure::not_found(kind.about(), &target.name)),
         _ => Err(Failure::no_such_path()),
@@ -126,7 +131,7 @@ fn whole(server: &Server, state: &mut State, kind: &Arc<Kind>, asked: &Asked<'_>
         }
     };
     let told = kind.deprecation().into_iter().collect();
-    answer.map(|answer| Reply::Answer(answer.with_warnings(told)))
+    answer.map(|answer| Reply::Objects(answer.with_warnings(told), Arc::clone(kind)))
 }
 
 /// Verbs on parts of objects.
