@@ -8,6 +8,7 @@ pub mod clock;
 pub mod faults;
 mod housekeeping;
 mod kinds;
+mod protobuf;
 pub mod random;
 pub mod schema;
 pub mod selectors;

@@ -24,6 +24,7 @@ mod patient;
 pub(crate) mod query;
 pub(crate) mod read;
 pub(crate) mod request;
+pub(crate) mod review;
 pub(crate) mod scale;
 pub(crate) mod selection;
 pub(crate) mod state;
@@ -32,6 +33,7 @@ pub(crate) mod table;
 pub(crate) mod update;
 pub(crate) mod view;
 pub(crate) mod watch;
+pub(crate) mod yaml_text;
 
 use std::convert::Infallible;
 use std::future::Future;
