@@ -5,6 +5,7 @@ mod controllers;
 mod faulty;
 mod fill;
 mod garbage;
+mod jobs;
 mod kubelets;
 mod late;
 mod model;
