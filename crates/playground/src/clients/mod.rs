@@ -28,12 +28,14 @@ mod mirror;
 pub mod node_lifecycle;
 mod owners;
 pub mod pod_gc;
+mod pod_card;
 mod reconcile;
 mod recorder;
 pub mod replicas;
 mod seen;
 pub mod shape;
 mod task;
+mod unseen;
 
 pub use budgets::Budgets;
 pub use cluster::Cluster;
