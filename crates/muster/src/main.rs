@@ -1,10 +1,14 @@
 //! The `muster` binary: a thin front over the crates. `main` parses and dispatches, nothing else.
 
 mod bench;
+mod logs;
 mod manifests;
 mod replay;
 mod run;
 mod scenario;
+mod scheduler_thread;
+mod signals;
+mod up;
 
 use std::process::ExitCode;
 
@@ -20,6 +24,15 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Start a cluster in this process and watch Muster work: API server, simulated nodes, controllers, scheduler.
+    ///
+    /// Nothing else is needed, and nothing is installed. kubectl works on it: the kubeconfig's path is printed. Containers are
+    /// simulated: a pod runs as long as its command `sleep N` or its annotation playground.muster.dev/run-seconds says, else
+    /// for ever. The port is open on 127.0.0.1 only, without passwords: whoever can reach it may do everything.
+    ///
+    /// Ctrl-C ends all of it. Without --state the cluster is gone then.
+    #[command(verbatim_doc_comment)]
+    Up(up::Options),
     /// Schedule the pods of a cluster.
     ///
     /// Flags win over the configuration file. Ends well on SIGTERM and SIGINT: no new decisions, what is on its way is
@@ -103,6 +116,7 @@ enum Bench {
 fn main() -> ExitCode {
     let done = |()| ExitCode::SUCCESS;
     let outcome = match Cli::parse().command {
+        Command::Up(options) => up::run(&options).map(done),
         Command::Run(options) => run::run(&options),
         Command::Manifests(options) => manifests::run(&options).map(done),
         Command::Replay(options) => replay::run(&options).map(done),

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::retype::{Unreadable, dropped, retype};
 use super::{count_generation, keep};
 use crate::schema::{FieldError, Schema};
+use crate::tables::CustomSheet;
 
 /// Where the numbers of a `scale` subresource stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,10 @@ pub(crate) struct Custom {
     pub(super) storage_version: Box<str>,
     /// What clients of this version are told.
     pub(crate) warning: Option<String>,
+    /// How objects are shown as rows.
+    pub(crate) columns: CustomSheet,
+    /// The schema as it was written, for those who want to read it.
+    pub(crate) written_schema: Value,
 }
 
 impl Custom {
@@ -55,6 +60,8 @@ impl Custom {
             is_served: version["served"] == true,
             storage_version: storage_version.into(),
             warning,
+            columns: CustomSheet::of(version)?,
+            written_schema: version["schema"]["openAPIV3Schema"].clone(),
         })
     }
 

@@ -18,18 +18,22 @@ mod front;
 pub(crate) mod json_patch;
 pub(crate) mod json_syntax;
 pub(crate) mod json_text;
-pub(crate) mod metadata_only;
+pub(crate) mod openapi;
 pub(crate) mod patch;
 mod patient;
 pub(crate) mod query;
 pub(crate) mod read;
 pub(crate) mod request;
+pub(crate) mod review;
 pub(crate) mod scale;
 pub(crate) mod selection;
 pub(crate) mod state;
 pub(crate) mod strategic_patch;
+pub(crate) mod table;
 pub(crate) mod update;
+pub(crate) mod view;
 pub(crate) mod watch;
+pub(crate) mod yaml_text;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -173,7 +177,7 @@ impl Server {
         let (parts, body) = request.into_parts();
         let is_head = parts.method == http::Method::HEAD;
         let accept = parts.headers.get(http::header::ACCEPT).and_then(|header| header.to_str().ok());
-        let view = match metadata_only::View::of(accept, parts.uri.path()) {
+        let view = match view::View::of(accept, parts.uri.path(), parts.uri.query().unwrap_or_default()) {
             Ok(view) => view,
             Err(failure) => return failed(&failure),
         };
@@ -195,8 +199,12 @@ impl Server {
             return failed(&failure);
         }
         let mut response = match reply {
-            Ok(Reply::Answer(answer)) => answered(view.of_answer(answer)),
-            Ok(Reply::Watch(watch)) => streamed(*watch, view),
+            Ok(Reply::Answer(answer)) => shaped(view.of_answer(answer, None, self.now())),
+            Ok(Reply::Objects(answer, kind)) => shaped(view.of_answer(answer, Some(&kind), self.now())),
+            Ok(Reply::Watch(watch)) => match view.of_watch(Arc::clone(watch.kind()), self.clock()) {
+                Ok(lines) => streamed(*watch, lines),
+                Err(failure) => failed(&failure),
+            },
             Err(failure) => failed(&failure),
         };
         if is_head {
@@ -257,8 +265,21 @@ impl Drop for Inner {
     }
 }
 
+fn shaped(answer: Result<Answer, Failure>) -> Response<Body> {
+    match answer {
+        Ok(answer) => answered(answer),
+        Err(failure) => failed(&failure),
+    }
+}
+
 fn answered(answer: Answer) -> Response<Body> {
     match answer {
+        Answer::List(list) => {
+            let mut response = respond(200, "application/json", Body::from(list.text()));
+            warn(&mut response, &list.warnings);
+            response
+        }
+        Answer::Document { media_type, text } => respond(200, media_type, Body::from(text)),
         Answer::Json { code, text, warnings } => {
             let mut response = respond(code, "application/json", Body::from(text));
             warn(&mut response, &warnings);
@@ -303,10 +324,11 @@ fn warn(response: &mut Response<Body>, warnings: &[String]) {
     }
 }
 
-fn streamed(watch: watch::Watch, view: metadata_only::View) -> Response<Body> {
-    let stream = futures::stream::unfold(watch, move |mut watch| async move {
+fn streamed(watch: watch::Watch, lines: view::Lines) -> Response<Body> {
+    let stream = futures::stream::unfold((watch, lines), async move |(mut watch, mut lines)| {
         let chunk = watch.next().await?;
-        Some((Ok::<_, Infallible>(view.of_lines(chunk)), watch))
+        let chunk = lines.of(chunk);
+        Some((Ok::<_, Infallible>(chunk), (watch, lines)))
     });
     respond(200, "application/json", Body::from_stream(stream))
 }

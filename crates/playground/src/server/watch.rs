@@ -102,6 +102,10 @@ impl Watch {
         })
     }
 
+    pub(crate) fn kind(&self) -> &Arc<Kind> {
+        &self.kind
+    }
+
     /// The next piece of the stream; nothing at its end.
     pub(crate) async fn next(&mut self) -> Option<Bytes> {
         if self.over {

@@ -6,6 +6,7 @@ mod faulty;
 mod fill;
 mod front;
 mod garbage;
+mod jobs;
 mod killed;
 mod kubelets;
 mod late;
