@@ -131,7 +131,7 @@ impl Up {
         match &plan.state {
             Some(folder) if self.is_new => println!("  state        {}, new", folder.display()),
             Some(folder) => {
-                println!("  state        {}, goes on at revision {}", folder.display(), self.server.revision())
+                println!("  state        {}, goes on at revision {}", folder.display(), self.server.revision());
             }
             None => println!("  state        in memory, gone at the end (--state FOLDER keeps it)"),
         }
