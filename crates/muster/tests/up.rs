@@ -133,10 +133,8 @@ async fn apply(client: &kube::Client, text: &str) -> usize {
         let (group, version) = types.api_version.split_once('/').unwrap_or(("", &types.api_version));
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &types.kind));
         let api = Api::<DynamicObject>::namespaced_with(client.clone(), "default", &resource);
-        let strictly = PostParams {
-            field_validation: Some(kube::api::ValidationDirective::Strict),
-            ..PostParams::default()
-        };
+        let strictly =
+            PostParams { field_validation: Some(kube::api::ValidationDirective::Strict), ..PostParams::default() };
         api.create(&strictly, &object).await.unwrap_or_else(|error| panic!("{object:?}: {error}"));
     }
     pods

@@ -121,12 +121,8 @@ fn whole(server: &Server, state: &mut State, kind: &Arc<Kind>, asked: &Asked<'_>
             return Ok(Reply::Watch(Box::new(watch)));
         }
         Verb::Create if everywhere || !target.name.is_empty() => Err(Failure::method_not_allowed()),
-        Verb::Create => {
-            create::create(state, kind, target, query, &body::object(kind, media_type, bytes)?)
-        }
-        Verb::Update => {
-            update(state, kind, target, query, &body::object(kind, media_type, bytes)?, Part::Main)
-        }
+        Verb::Create => create::create(state, kind, target, query, &body::object(kind, media_type, bytes)?),
+        Verb::Update => update(state, kind, target, query, &body::object(kind, media_type, bytes)?, Part::Main),
         Verb::Patch => patch::patch(state, kind, target, query, media_type, bytes, Part::Main),
         Verb::Delete => delete::delete(state, kind, target, &delete::options(query, media_type, bytes)?),
         Verb::DeleteCollection if everywhere || !kind.deletes_collections() => Err(Failure::method_not_allowed()),
