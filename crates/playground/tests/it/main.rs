@@ -5,6 +5,7 @@ mod controllers;
 mod faulty;
 mod fill;
 mod garbage;
+mod kubectl_reads;
 mod kubelets;
 mod late;
 mod model;
