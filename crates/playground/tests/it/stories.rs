@@ -172,13 +172,13 @@ fn strip_hashes(answer: &mut Value) {
     }
 }
 
-/// Columns are described on both sides, in words of their own.
+/// Columns are described in words of our own.
 fn strip_column_words(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             let columns = fields.get_mut("columnDefinitions").and_then(Value::as_array_mut);
-            for column in columns.into_iter().flatten() {
-                column["description"] = json!(column["description"].as_str().is_some_and(|words| !words.is_empty()));
+            for column in columns.into_iter().flatten().filter_map(Value::as_object_mut) {
+                column.remove("description");
             }
             fields.values_mut().for_each(strip_column_words);
         }
