@@ -259,6 +259,9 @@ impl Kind {
     /// What clients of a deprecated version are told.
     pub(crate) fn deprecation(&self) -> Option<String> {
         match &self.rules {
+            Rules::Builtin(builtin) if builtin.kind == "Endpoints" => {
+                Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned())
+            }
             Rules::Builtin(_) => None,
             Rules::Custom(custom) => custom.warning.clone(),
         }
