@@ -12,6 +12,7 @@ setup: # Finds or installs what the other targets need beyond Rust itself.
 	@CARGO="$(CARGO)" tools/setup
 
 test: setup lint ## Check and test everything; does its own set-up
+	@tools/kubectl/build >/dev/null
 	$(CARGO) test --workspace --locked
 
 lint: setup ## Format check and clippy, warnings are errors
