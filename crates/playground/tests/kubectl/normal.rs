@@ -16,6 +16,9 @@ static WORDS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}".to_owned(), "<time>"),
         (r"https?://(127\.0\.0\.1|localhost):\d+".to_owned(), "<server>"),
         (r#"(resourceVersion"?: )"\d+""#.to_owned(), "$1<revision>"),
+        (r#"(\\"resourceVersion\\":)\\"\d+\\""#.to_owned(), "$1<revision>"),
+        // Why a node cannot be reached depends on the machine.
+        (r"dial tcp: .*".to_owned(), "dial tcp: <failed>"),
         (r"\b10\.\d+\.\d+\.\d+\b".to_owned(), "<ip>"),
         (format!(r"-{DRAWN}{{8,10}}-{DRAWN}{{5}}\b"), "-<hash>-<drawn>"),
         (format!(r"(pod-template-hash)([=:] ?){DRAWN}{{8,10}}\b"), "$1$2<hash>"),
@@ -67,9 +70,11 @@ fn ages(lines: &mut [String]) {
         } else {
             let cells: Vec<String> = cells.iter().map(|cell| (*cell).to_owned()).collect();
             for column in &columns {
-                if let Some(age) = cells.get(*column).filter(|age| AGE.is_match(age)) {
-                    *line = line.replacen(&format!("  {age}"), "  <age>", 1);
-                }
+                let Some(age) = cells.get(*column).filter(|age| AGE.is_match(age)) else { continue };
+                *line = match (column, line.strip_prefix(age.as_str())) {
+                    (0, Some(rest)) => format!("<age>{rest}"),
+                    _ => line.replacen(&format!("  {age}"), "  <age>", 1),
+                };
             }
         }
     }
@@ -88,6 +93,9 @@ NAME         READY   AGE     NODE
 web-x7k2p    1/1     2m13s   node-0
 a            1/1     5s      node-1
 
+LAST SEEN   TYPE
+318d        Normal
+
 uid: 0a1b2c3d-0000-4000-8000-0123456789ab
   resourceVersion: \"12\"
 Start Time:   Mon, 02 Jan 2026 03:04:05 +0000
@@ -103,6 +111,9 @@ web-6d4cf56db6-x7k2p
             "NAME         READY   AGE     NODE",
             "web-<drawn>    1/1     <age>   node-0",
             "a            1/1     <age>      node-1",
+            "",
+            "LAST SEEN   TYPE",
+            "<age>        Normal",
             "",
             "uid: <uid>",
             "  resourceVersion: <revision>",
