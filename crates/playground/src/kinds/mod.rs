@@ -9,6 +9,7 @@ mod config_map;
 mod custom;
 mod definition;
 mod definition_check;
+mod definition_columns;
 mod definition_names;
 mod event;
 mod job;
@@ -36,15 +37,18 @@ mod runtime_class;
 mod templates;
 mod zero_time;
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use crate::schema::FieldError;
 use crate::server::failure::About;
 use crate::store::TableId;
+use crate::tables::{Columns, sheet};
 
 pub(crate) use budget::deny_further_disruptions;
 pub(crate) use custom::Custom;
-pub(crate) use definition::{Definition, is_established};
+pub(crate) use definition::{Definition, is_established, version_priority};
 pub(crate) use definition_names::{Taken, decide, mark_terminating, tell_deletion};
 pub(crate) use metadata::check_update as check_metadata_update;
 pub(crate) use names::NameRule;
@@ -202,6 +206,22 @@ impl Kind {
                 }
                 value
             }
+        }
+    }
+
+    /// A value of this version in the shape that it is stored in, where built-in kinds differ in it.
+    pub(crate) fn stored_shape<'a>(&self, value: &'a Value) -> Cow<'a, Value> {
+        match self.builtin().and_then(|builtin| builtin.inward) {
+            Some(inward) => Cow::Owned(inward(value.clone())),
+            None => Cow::Borrowed(value),
+        }
+    }
+
+    /// How objects are shown as rows.
+    pub(crate) fn columns(&self) -> Columns<'_> {
+        match &self.rules {
+            Rules::Builtin(_) => Columns::Builtin(sheet(&self.group, &self.plural)),
+            Rules::Custom(custom) => Columns::Custom(&custom.columns),
         }
     }
 

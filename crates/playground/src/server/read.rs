@@ -97,10 +97,10 @@ fn place(key: &Key, everywhere: bool) -> String {
 }
 
 /// A collection, or a page of it.
-pub(crate) fn list(state: &State, kind: &Kind, target: &Target, options: &ListOptions) -> Result<Answer, Failure> {
+pub(crate) fn list(state: &State, kind: &Arc<Kind>, target: &Target, options: &ListOptions) -> Result<Answer, Failure> {
     let selection = Selection::read(kind, target, options)?;
     let (page, metadata) = select(state, kind, &selection, options)?;
-    Ok(Answer::list(kind, &metadata, &page))
+    Ok(Answer::list(kind, metadata, page))
 }
 
 /// The selected objects and the list's metadata.

@@ -211,6 +211,7 @@ fn pods_that_meet_work_when_the_last_of_them_runs() {
     let acts = machine.tick(at(60_000));
     acts.into_iter().for_each(|act| machine.observe(at(60_000), Event::Done(act.task, Outcome::Done(None))));
     let said = run_to(&mut machine, 90_000);
-    let ended: Vec<_> = said.iter().filter(|(_, _, phase)| phase == "Succeeded").map(|(time, name, _)| (*time, &**name)).collect();
+    let ended: Vec<_> =
+        said.iter().filter(|(_, _, phase)| phase == "Succeeded").map(|(time, name, _)| (*time, &**name)).collect();
     assert_eq!(ended, [(71_000, "a"), (71_000, "b")]);
 }
