@@ -8,6 +8,7 @@ mod front;
 mod garbage;
 mod jobs;
 mod killed;
+mod kubectl_reads;
 mod kubelets;
 mod late;
 mod model;
