@@ -1,5 +1,6 @@
 //! The server as its clients see it.
 
+mod bodies;
 mod clients;
 mod controllers;
 mod faulty;
