@@ -12,6 +12,7 @@ mod definition_check;
 mod definition_names;
 mod event;
 mod job;
+mod job_policies;
 mod label_selector;
 mod lease;
 mod metadata;

@@ -27,7 +27,8 @@ pub(super) struct Books<'a> {
 pub(super) fn write<'a>(census: &Census<'a>, end: Option<&JobCondition>, status: &mut JobStatus) -> Books<'a> {
     let mut books = Books { free: Vec::new(), is_full: false };
     let mut uncounted = status.uncounted_terminated_pods.take().unwrap_or_default();
-    let (mut done, mut lost) = (uncounted.succeeded.take().unwrap_or_default(), uncounted.failed.take().unwrap_or_default());
+    let (mut done, mut lost) =
+        (uncounted.succeeded.take().unwrap_or_default(), uncounted.failed.take().unwrap_or_default());
     let mut pods: Vec<&JobPod> = census.pods.iter().filter(|pod| pod::is_tracked(pod)).copied().collect();
     pods.sort_by_key(|pod| pod::index(pod));
     let mut new_indexes = BTreeSet::new();
@@ -87,7 +88,8 @@ fn is_loss(census: &Census<'_>, end: Option<&JobCondition>, pod: &JobPod) -> boo
 pub(super) fn settle(status: &mut JobStatus, held: &BTreeSet<&str>) {
     let uncounted = status.uncounted_terminated_pods.take().unwrap_or_default();
     let split = |uids: Option<Vec<String>>| -> (Vec<String>, i32) {
-        let (left, gone): (Vec<_>, Vec<_>) = uids.unwrap_or_default().into_iter().partition(|uid| held.contains(&**uid));
+        let (left, gone): (Vec<_>, Vec<_>) =
+            uids.unwrap_or_default().into_iter().partition(|uid| held.contains(&**uid));
         (left, gone.len() as i32)
     };
     let ((done, succeeded), (lost, failed)) = (split(uncounted.succeeded), split(uncounted.failed));

@@ -134,7 +134,8 @@ impl<'a> Census<'a> {
         self.succeeded = self.succeeded_indexes.count();
         if let Some(limit) = self.terms.backoff_limit_per_index {
             let failed = self.pods.iter().filter(held).filter(|pod| self.ends_index(pod, limit));
-            self.failed_indexes = Some(told(&status.failed_indexes).with(failed.filter_map(|pod| self.terms.index(pod))));
+            self.failed_indexes =
+                Some(told(&status.failed_indexes).with(failed.filter_map(|pod| self.terms.index(pod))));
             self.kept = self.last_failures();
         }
     }

@@ -72,10 +72,7 @@ pub(super) fn evaluate(census: &Census<'_>, status: &JobStatus, now: Timestamp) 
     let failed = census.failed_indexes.as_ref().map_or(0, |failed| failed.count());
     let failed_max = census.terms.max_failed_indexes.and_then(|max| usize::try_from(max).ok());
     if failed_max.is_some_and(|max| failed > max) {
-        return fail(
-            "MaxFailedIndexesExceeded",
-            "Job has exceeded the specified maximal number of failed indexes",
-        );
+        return fail("MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes");
     }
     let end = census.terms.index_end();
     if failed > 0 && failed + census.succeeded_indexes.count() >= end as usize {

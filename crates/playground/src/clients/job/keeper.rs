@@ -258,7 +258,8 @@ impl Keeper {
         now: Timestamp,
     ) -> Result<Option<kube::Error>, kube::Error> {
         let Outcome { mut status, end, backoff, failure, .. } = outcome;
-        let mut held: BTreeSet<&str> = census.pods.iter().filter(|pod| pod::is_tracked(pod)).map(|pod| pod::uid(pod)).collect();
+        let mut held: BTreeSet<&str> =
+            census.pods.iter().filter(|pod| pod::is_tracked(pod)).map(|pod| pod::uid(pod)).collect();
         books::settle(&mut status, &held);
         let books = books::write(census, end.as_ref(), &mut status);
         let final_end = end.as_ref().map(|end| ending::settled(end, now));

@@ -184,10 +184,8 @@ pub(super) fn ended_at(pod: &JobPod) -> Timestamp {
 /// When the last container ended; nothing while one runs. Sidecars end after the others.
 fn containers_ended_at(pod: &JobPod) -> Option<Timestamp> {
     let init = pod.spec.init_containers.iter().flatten();
-    let sidecars: Vec<&str> = init
-        .filter(|one| one.restart_policy.as_deref() == Some("Always"))
-        .map(|one| one.name.as_str())
-        .collect();
+    let sidecars: Vec<&str> =
+        init.filter(|one| one.restart_policy.as_deref() == Some("Always")).map(|one| one.name.as_str()).collect();
     let main = pod.status.container_statuses.iter().flatten();
     let side = pod.status.init_container_statuses.iter().flatten();
     let side = side.filter(|status| sidecars.contains(&status.name.as_str()));

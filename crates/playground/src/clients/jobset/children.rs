@@ -111,10 +111,7 @@ pub(super) fn is_suspended(job: &Job) -> bool {
 }
 
 /// The condition that says how a Job ended.
-pub(super) fn end<'a>(
-    job: &'a Job,
-    kind: &str,
-) -> Option<&'a k8s_openapi::api::batch::v1::JobCondition> {
+pub(super) fn end<'a>(job: &'a Job, kind: &str) -> Option<&'a k8s_openapi::api::batch::v1::JobCondition> {
     let conditions = job.status.as_ref()?.conditions.as_ref()?;
     conditions.iter().find(|one| one.type_ == kind && one.status == "True")
 }

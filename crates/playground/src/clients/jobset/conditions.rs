@@ -110,7 +110,9 @@ impl Draft {
 
     pub(super) fn start_in_order(&mut self, is_complete: bool) {
         let (kind, reason, message) = match is_complete {
-            true => ("StartupPolicyCompleted", "InOrderStartupPolicyCompleted", "in order startup policy has completed"),
+            true => {
+                ("StartupPolicyCompleted", "InOrderStartupPolicyCompleted", "in order startup policy has completed")
+            }
             false => {
                 ("StartupPolicyInProgress", "InOrderStartupPolicyInProgress", "in order startup policy is in progress")
             }

@@ -105,20 +105,40 @@ fn spec_rules() -> Value {
     let targets = among("r.targetReplicatedJobs");
     let meant = "j.name == self.coordinator.replicatedJob";
     json!([
-        rule("!(self.startupPolicy.startupPolicyOrder == 'InOrder' && self.replicatedJobs.exists(j, has(j.dependsOn)))",
-            "StartupPolicy and DependsOn APIs are mutually exclusive"),
-        rule("size(self.replicatedJobs) == 0 || !has(self.replicatedJobs[0].dependsOn)",
-            "DependsOn can't be set for the first ReplicatedJob"),
-        rule("self.replicatedJobs.all(j, !has(j.dependsOn) || j.dependsOn.all(d, self.replicatedJobs.map(o, o.name).indexOf(d.name) >= 0 && self.replicatedJobs.map(o, o.name).indexOf(d.name) < self.replicatedJobs.map(o, o.name).indexOf(j.name)))",
-            "a replicated Job can only depend on those before it"),
-        rule(&format!("!has({successes}) || {}", among(successes)),
-            "successPolicy.targetReplicatedJobs: each must be the name of a replicated Job"),
-        rule(&format!("!has(self.failurePolicy) || !has(self.failurePolicy.rules) || self.failurePolicy.rules.all(r, !has(r.targetReplicatedJobs) || {targets})"),
-            "failurePolicy.rules: each of targetReplicatedJobs must be the name of a replicated Job"),
-        rule(&format!("!has(self.coordinator) || self.replicatedJobs.exists(j, {meant} && self.coordinator.jobIndex < j.replicas)"),
-            "coordinator: there must be such a replicated Job, and such a Job of it"),
-        rule(&format!("!has(self.coordinator) || self.replicatedJobs.all(j, !({meant}) || (j.template.spec.completionMode == 'Indexed' && has(j.template.spec.completions) && self.coordinator.podIndex < j.template.spec.completions))"),
-            "coordinator: its Job must be Indexed, with completions beyond podIndex"),
+        rule(
+            "!(self.startupPolicy.startupPolicyOrder == 'InOrder' && self.replicatedJobs.exists(j, has(j.dependsOn)))",
+            "StartupPolicy and DependsOn APIs are mutually exclusive"
+        ),
+        rule(
+            "size(self.replicatedJobs) == 0 || !has(self.replicatedJobs[0].dependsOn)",
+            "DependsOn can't be set for the first ReplicatedJob"
+        ),
+        rule(
+            "self.replicatedJobs.all(j, !has(j.dependsOn) || j.dependsOn.all(d, self.replicatedJobs.map(o, o.name).indexOf(d.name) >= 0 && self.replicatedJobs.map(o, o.name).indexOf(d.name) < self.replicatedJobs.map(o, o.name).indexOf(j.name)))",
+            "a replicated Job can only depend on those before it"
+        ),
+        rule(
+            &format!("!has({successes}) || {}", among(successes)),
+            "successPolicy.targetReplicatedJobs: each must be the name of a replicated Job"
+        ),
+        rule(
+            &format!(
+                "!has(self.failurePolicy) || !has(self.failurePolicy.rules) || self.failurePolicy.rules.all(r, !has(r.targetReplicatedJobs) || {targets})"
+            ),
+            "failurePolicy.rules: each of targetReplicatedJobs must be the name of a replicated Job"
+        ),
+        rule(
+            &format!(
+                "!has(self.coordinator) || self.replicatedJobs.exists(j, {meant} && self.coordinator.jobIndex < j.replicas)"
+            ),
+            "coordinator: there must be such a replicated Job, and such a Job of it"
+        ),
+        rule(
+            &format!(
+                "!has(self.coordinator) || self.replicatedJobs.all(j, !({meant}) || (j.template.spec.completionMode == 'Indexed' && has(j.template.spec.completions) && self.coordinator.podIndex < j.template.spec.completions))"
+            ),
+            "coordinator: its Job must be Indexed, with completions beyond podIndex"
+        ),
     ])
 }
 
@@ -195,13 +215,8 @@ fn success_policy() -> Value {
 }
 
 fn failure_policy() -> Value {
-    let reasons = [
-        "BackoffLimitExceeded",
-        "DeadlineExceeded",
-        "FailedIndexes",
-        "MaxFailedIndexesExceeded",
-        "PodFailurePolicy",
-    ];
+    let reasons =
+        ["BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy"];
     let actions = ["FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts"];
     let rule = json!({
         "type": "object", "required": ["action"],
@@ -232,9 +247,7 @@ fn failure_policy() -> Value {
 }
 
 fn coordinator() -> Value {
-    let index = |description: &str| {
-        json!({"type": "integer", "format": "int32", "minimum": 0, "default": 0, "description": description})
-    };
+    let index = |description: &str| json!({"type": "integer", "format": "int32", "minimum": 0, "default": 0, "description": description});
     json!({
         "type": "object", "required": ["replicatedJob"],
         "description": "The pod whose address all Jobs and pods are told.",
