@@ -27,6 +27,7 @@ pub mod kubelet;
 mod mirror;
 pub mod node_lifecycle;
 mod owners;
+mod pod_card;
 pub mod pod_gc;
 mod reconcile;
 mod recorder;
@@ -34,6 +35,7 @@ pub mod replicas;
 mod seen;
 pub mod shape;
 mod task;
+mod unseen;
 
 pub use budgets::Budgets;
 pub use cluster::Cluster;
