@@ -13,6 +13,7 @@ mod definition_columns;
 mod definition_names;
 mod event;
 mod job;
+mod job_policies;
 mod label_selector;
 mod lease;
 mod metadata;
