@@ -14,5 +14,7 @@ pub mod schema;
 pub mod selectors;
 mod server;
 mod store;
+mod tables;
 
-pub use server::{Server, Settings};
+pub use server::{Limits, Server, Settings};
+pub use store::StateError;

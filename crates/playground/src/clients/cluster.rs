@@ -1,17 +1,27 @@
 //! Everything that a simulated cluster needs beside the API server, in one piece.
 
+use std::time::Duration;
+
 use kube::Client;
 
-use super::{Budgets, KubeletSettings, Kubelets, NodeLifecycle, NodeLifecycleSettings, Replicas, Shape, ShapeError};
+use super::task::Task;
+use super::{
+    Budgets, JobSets, Jobs, KubeletSettings, Kubelets, NodeLifecycle, NodeLifecycleSettings, PodGarbage,
+    PodGarbageSettings, Replicas, Shape, ShapeError, jobset,
+};
 use crate::clock::Clock;
 
-/// Nodes that run pods, and the controllers that look after nodes, disruption budgets and replica sets. They work until
-/// this is dropped.
+/// How long it waits to try again when a definition could not be written.
+const INSTALL_AGAIN: Duration = Duration::from_secs(1);
+
+/// Nodes that run pods, and the controllers that look after nodes, disruption budgets, replica sets, jobs and job sets.
+/// They work until this is dropped.
 #[derive(Debug)]
 pub struct Cluster {
     /// The nodes.
     pub kubelets: Kubelets,
-    _controllers: (NodeLifecycle, Budgets, Replicas),
+    _controllers: (NodeLifecycle, Budgets, Replicas, PodGarbage),
+    _jobs: (Jobs, JobSets, Task),
 }
 
 impl Cluster {
@@ -19,10 +29,31 @@ impl Cluster {
     ///
     /// The clock must agree with the server's: `Server::clock`, or [`Clock::real`] on a real cluster.
     pub fn start(client: &Client, shape: &Shape, clock: Clock) -> Result<Self, ShapeError> {
-        let kubelets = Kubelets::start(client.clone(), shape, KubeletSettings::default(), clock)?;
+        Self::start_with(client, shape, KubeletSettings::default(), clock)
+    }
+
+    /// The same, with kubelets of other settings.
+    pub fn start_with(
+        client: &Client,
+        shape: &Shape,
+        settings: KubeletSettings,
+        clock: Clock,
+    ) -> Result<Self, ShapeError> {
+        let kubelets = Kubelets::start(client.clone(), shape, settings, clock)?;
         let lifecycle = NodeLifecycle::start(client.clone(), NodeLifecycleSettings::default(), clock);
         let budgets = Budgets::start(client.clone(), clock);
         let replicas = Replicas::start(client.clone(), clock);
-        Ok(Self { kubelets, _controllers: (lifecycle, budgets, replicas) })
+        let sweeper = PodGarbage::start(client.clone(), PodGarbageSettings::default(), clock);
+        let jobs = Jobs::start(client.clone(), clock);
+        let sets = JobSets::start(client.clone(), clock);
+        let install = Task::start(install(client.clone()));
+        Ok(Self { kubelets, _controllers: (lifecycle, budgets, replicas, sweeper), _jobs: (jobs, sets, install) })
+    }
+}
+
+/// Makes the kinds known that the controllers bring along.
+async fn install(client: Client) {
+    while jobset::install(&client).await.is_err() {
+        tokio::time::sleep(INSTALL_AGAIN).await;
     }
 }

@@ -578,6 +578,20 @@ pub(super) const BUILTINS: &[Builtin] = &[
         ..REVIEW
     },
     Builtin {
+        kind: "LocalSubjectAccessReview",
+        plural: "localsubjectaccessreviews",
+        namespaced: true,
+        read: retype::<authorization::LocalSubjectAccessReview>,
+        ..REVIEW
+    },
+    Builtin {
+        group: "authentication.k8s.io",
+        kind: "TokenReview",
+        plural: "tokenreviews",
+        read: retype::<authentication::TokenReview>,
+        ..REVIEW
+    },
+    Builtin {
         group: "authentication.k8s.io",
         kind: "SelfSubjectReview",
         plural: "selfsubjectreviews",

@@ -9,6 +9,7 @@ use super::retype::{Unreadable, dropped, retype};
 use super::{count_generation, keep};
 use crate::schema::{FieldError, Schema};
 use crate::server::ownership::types::{Shape, TypeId, Types};
+use crate::tables::CustomSheet;
 
 /// Where the numbers of a `scale` subresource stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +34,10 @@ pub(crate) struct Custom {
     pub(super) storage_version: Box<str>,
     /// What clients of this version are told.
     pub(crate) warning: Option<String>,
+    /// How objects are shown as rows.
+    pub(crate) columns: CustomSheet,
+    /// The schema as it was written, for those who want to read it.
+    pub(crate) written_schema: Value,
 }
 
 impl Custom {
@@ -59,6 +64,8 @@ impl Custom {
             is_served: version["served"] == true,
             storage_version: storage_version.into(),
             warning,
+            columns: CustomSheet::of(version)?,
+            written_schema: version["schema"]["openAPIV3Schema"].clone(),
         })
     }
 

@@ -9,9 +9,11 @@ mod config_map;
 mod custom;
 mod definition;
 mod definition_check;
+mod definition_columns;
 mod definition_names;
 mod event;
 mod job;
+mod job_policies;
 mod label_selector;
 mod lease;
 mod metadata;
@@ -36,15 +38,18 @@ mod runtime_class;
 mod templates;
 mod zero_time;
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use crate::schema::FieldError;
 use crate::server::failure::About;
 use crate::store::TableId;
+use crate::tables::{Columns, sheet};
 
 pub(crate) use budget::deny_further_disruptions;
 pub(crate) use custom::Custom;
-pub(crate) use definition::{Definition, is_established};
+pub(crate) use definition::{Definition, is_established, version_priority};
 pub(crate) use definition_names::{Taken, decide, mark_terminating, tell_deletion};
 pub(crate) use metadata::check_update as check_metadata_update;
 pub(crate) use names::NameRule;
@@ -205,6 +210,22 @@ impl Kind {
         }
     }
 
+    /// A value of this version in the shape that it is stored in, where built-in kinds differ in it.
+    pub(crate) fn stored_shape<'a>(&self, value: &'a Value) -> Cow<'a, Value> {
+        match self.builtin().and_then(|builtin| builtin.inward) {
+            Some(inward) => Cow::Owned(inward(value.clone())),
+            None => Cow::Borrowed(value),
+        }
+    }
+
+    /// How objects are shown as rows.
+    pub(crate) fn columns(&self) -> Columns<'_> {
+        match &self.rules {
+            Rules::Builtin(_) => Columns::Builtin(sheet(&self.group, &self.plural)),
+            Rules::Custom(custom) => Columns::Custom(&custom.columns),
+        }
+    }
+
     /// Whether stored objects are shown as they are.
     pub(crate) fn shows_as_stored(&self) -> bool {
         match &self.rules {
@@ -239,6 +260,9 @@ impl Kind {
     /// What clients of a deprecated version are told.
     pub(crate) fn deprecation(&self) -> Option<String> {
         match &self.rules {
+            Rules::Builtin(builtin) if builtin.kind == "Endpoints" => {
+                Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned())
+            }
             Rules::Builtin(_) => None,
             Rules::Custom(custom) => custom.warning.clone(),
         }

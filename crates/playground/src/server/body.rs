@@ -50,17 +50,12 @@ impl Expected<'_> {
 
 /// The body of an object as JSON, in whatever form it was sent. An empty type means JSON.
 pub(crate) fn object<'a>(kind: &Kind, media_type: &str, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, Failure> {
-    let expected =
-        Expected { api_version: &kind.api_version(), kind: &kind.kind, is_builtin: kind.is_builtin() };
+    let expected = Expected { api_version: &kind.api_version(), kind: &kind.kind, is_builtin: kind.is_builtin() };
     in_json(expected, media_type, bytes)
 }
 
 /// A body as JSON, in whatever form it was sent.
-pub(crate) fn in_json<'a>(
-    expected: Expected<'_>,
-    media_type: &str,
-    bytes: &'a [u8],
-) -> Result<Cow<'a, [u8]>, Failure> {
+pub(crate) fn in_json<'a>(expected: Expected<'_>, media_type: &str, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, Failure> {
     let value = match media_type {
         "" | "application/json" => return Ok(Cow::Borrowed(bytes)),
         // A JSON text is read as such, so that errors are those of JSON.

@@ -1,5 +1,7 @@
 //! Delete: at once, or after a grace period, finalizers and dependents.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::admission;
@@ -302,7 +304,7 @@ fn set_finalizers(kind: &Kind, value: &mut Value, options: &DeleteOptions) {
 /// Deletes what a selection shows.
 pub(crate) fn delete_collection(
     state: &mut State,
-    kind: &Kind,
+    kind: &Arc<Kind>,
     target: &Target,
     list: &ListOptions,
     options: &DeleteOptions,
@@ -315,5 +317,5 @@ pub(crate) fn delete_collection(
             remove(state, kind, &present, options)?;
         }
     }
-    Ok(Answer::list(kind, &metadata, &found))
+    Ok(Answer::list(kind, metadata, found))
 }

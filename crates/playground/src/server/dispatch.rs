@@ -14,12 +14,14 @@ use super::request::{Route, Target, Verb, route};
 use super::state::State;
 use super::update::{Part, update};
 use super::watch::Watch;
-use super::{Server, binding, body, create, delete, discovery, eviction, patch, read, review, scale};
+use super::{Server, binding, body, create, delete, discovery, durability, eviction, patch, read, review, scale};
 use crate::kinds::{Kind, Rules, SYSTEM_CLASSES};
 
 /// An answer now, or a stream of them.
 pub(crate) enum Reply {
     Answer(Answer),
+    /// An answer that shows objects of a kind.
+    Objects(Answer, Arc<Kind>),
     Watch(Box<Watch>),
 }
 
@@ -35,10 +37,15 @@ struct Asked<'a> {
 /// Answers a request.
 pub(crate) fn dispatch(server: &Server, parts: &Parts, bytes: &[u8]) -> Result<Reply, Failure> {
     let mut state = server.state();
+    if let Some(why) = state.store.broken()
+        && ![http::Method::GET, http::Method::HEAD].contains(&parts.method)
+    {
+        return Err(durability::refused(why));
+    }
     let target = match route(parts.uri.path()) {
         Route::Resource(target) => target,
         Route::Other(path) => {
-            return discovery::answer(&state, &path, parts.method == http::Method::GET).map(Reply::Answer);
+            return discovery::answer(&state, &path, parts).map(Reply::Answer);
         }
     };
     let user_agent = parts.headers.get(http::header::USER_AGENT).and_then(|header| header.to_str().ok());
@@ -67,6 +74,9 @@ pub(crate) fn dispatch(server: &Server, parts: &Parts, bytes: &[u8]) -> Result<R
     path_segment(&target.name)?;
     match &*target.subresource {
         "" => whole(server, &mut state, &kind, &asked),
+        "status" if kind.has_subresource("status") => {
+            subresource(&mut state, &kind, &asked).map(|answer| Reply::Objects(answer, kind))
+        }
         name if kind.has_subresource(name) => subresource(&mut state, &kind, &asked).map(Reply::Answer),
         _ if matches!(kind.rules, Rules::Custom(_)) => Err(Failure::not_found(kind.about(), &target.name)),
         _ => Err(Failure::no_such_path()),
@@ -99,10 +109,10 @@ fn whole(server: &Server, state: &mut State, kind: &Arc<Kind>, asked: &Asked<'_>
     let verb = asked.verb.ok_or_else(Failure::method_not_allowed)?;
     let everywhere = kind.namespaced && target.namespace.is_empty();
     if kind.is_review() {
-        if verb != Verb::Create || !target.name.is_empty() {
+        if verb != Verb::Create || everywhere || !target.name.is_empty() {
             return Err(Failure::method_not_allowed());
         }
-        return review::review(state, kind, query, &body::object(kind, media_type, bytes)?).map(Reply::Answer);
+        return review::review(state, kind, target, query, &body::object(kind, media_type, bytes)?).map(Reply::Answer);
     }
     let answer = match verb {
         Verb::Get => read::get(state, kind, target, query),
@@ -113,12 +123,8 @@ fn whole(server: &Server, state: &mut State, kind: &Arc<Kind>, asked: &Asked<'_>
             return Ok(Reply::Watch(Box::new(watch)));
         }
         Verb::Create if everywhere || !target.name.is_empty() => Err(Failure::method_not_allowed()),
-        Verb::Create => {
-            create::create(state, kind, target, query, &body::object(kind, media_type, bytes)?)
-        }
-        Verb::Update => {
-            update(state, kind, target, query, &body::object(kind, media_type, bytes)?, Part::Main)
-        }
+        Verb::Create => create::create(state, kind, target, query, &body::object(kind, media_type, bytes)?),
+        Verb::Update => update(state, kind, target, query, &body::object(kind, media_type, bytes)?, Part::Main),
         Verb::Patch => patch::patch(state, kind, target, query, media_type, bytes, Part::Main),
         Verb::Delete => delete::delete(state, kind, target, &delete::options(query, media_type, bytes)?),
         Verb::DeleteCollection if everywhere || !kind.deletes_collections() => Err(Failure::method_not_allowed()),
@@ -128,7 +134,7 @@ fn whole(server: &Server, state: &mut State, kind: &Arc<Kind>, asked: &Asked<'_>
         }
     };
     let told = kind.deprecation().into_iter().collect();
-    answer.map(|answer| Reply::Answer(answer.with_warnings(told)))
+    answer.map(|answer| Reply::Objects(answer.with_warnings(told), Arc::clone(kind)))
 }
 
 /// Verbs on parts of objects.
@@ -187,10 +193,13 @@ fn old_binding(state: &mut State, asked: &Asked<'_>) -> Result<Reply, Failure> {
     binding::bind(state, &pods, asked.target, &asked.query, &bytes).map(Reply::Answer)
 }
 
-/// What every cluster has.
+/// What every cluster has, as far as it is not there.
 pub(crate) fn bootstrap(state: &mut State) {
     let mut put = |group: &str, plural: &str, value: serde_json::Value| {
         let kind = Arc::clone(state.registry.builtin(group, plural));
+        if state.get(&kind, "", value["metadata"]["name"].as_str().unwrap_or_default()).is_some() {
+            return;
+        }
         let target = Target {
             group: group.to_owned(),
             version: kind.version.to_string(),

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
@@ -204,6 +205,11 @@ impl Failure {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
         let failure = Self::new(504, "Timeout", message).retry_after(1);
         failure.because("ResourceVersionTooLarge", "Too large resource version", "")
+    }
+
+    /// A body that did not come in time.
+    pub(crate) fn body_timed_out(time_max: Duration) -> Self {
+        Self::new(408, "Timeout", format!("the body did not come within {} ms", time_max.as_millis()))
     }
 
     pub(crate) fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Self {

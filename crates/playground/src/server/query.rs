@@ -40,7 +40,13 @@ impl Query {
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
     }
 
-    fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+    /// Whether an option is there, with whatever value.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.options.iter().any(|(key, _)| key == name)
+    }
+
+    /// All values of an option.
+    pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.options.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 

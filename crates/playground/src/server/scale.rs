@@ -90,7 +90,9 @@ impl Form {
         match media_type {
             "application/merge-patch+json" => Ok(Form::Merge),
             "application/apply-patch+yaml" => Ok(Form::Apply),
-            _ => Err(Failure::unsupported_media_type(&["application/merge-patch+json", "application/apply-patch+yaml"])),
+            _ => {
+                Err(Failure::unsupported_media_type(&["application/merge-patch+json", "application/apply-patch+yaml"]))
+            }
         }
     }
 
@@ -163,8 +165,7 @@ pub(crate) fn set(
         _ => return Err(Failure::internal(format!("{} has no {parent}", target.name))),
     }
     if wants {
-        let how =
-            if form == Form::Apply { Scaled::Applied { force: options.force } } else { Scaled::Updated };
+        let how = if form == Form::Apply { Scaled::Applied { force: options.force } } else { Scaled::Updated };
         let writer = Writer { manager: &options.manager, subresource: "scale", now: &state.time() };
         let changes = before != json!(replicas);
         scaled(&state.registry, kind, &mut value, &path, changes, writer, how).map_err(apply::refused)?;

@@ -33,6 +33,8 @@ pub(crate) struct Normal {
     /// The number of the last revision that was new.
     last_revision: usize,
     names: Vec<(String, String)>,
+    /// The columns of the last table that hold ages.
+    ages: Vec<usize>,
 }
 
 impl Normal {
@@ -45,6 +47,7 @@ impl Normal {
             revisions: BTreeMap::new(),
             last_revision: 0,
             names: Vec::new(),
+            ages: Vec::new(),
         }
     }
 
@@ -181,7 +184,25 @@ impl Normal {
             let key = if key.starts_with("k:{") { self.text(key) } else { key.clone() };
             out.insert(key, shown);
         }
-        Value::Object(out)
+        let mut shown = Value::Object(out);
+        if value["kind"] == "Table" {
+            self.hide_ages(&mut shown);
+        }
+        shown
+    }
+
+    /// Ages differ from run to run. Later events of a watch are of the columns that the first one defined.
+    fn hide_ages(&mut self, table: &mut Value) {
+        if let Some(columns) = table["columnDefinitions"].as_array() {
+            let is_age = |name: &Value| ["Age", "Last Seen", "First Seen"].iter().any(|age| name == age);
+            let ages = columns.iter().enumerate().filter(|(_, column)| is_age(&column["name"]));
+            self.ages = ages.map(|(index, _)| index).collect();
+        }
+        for row in table["rows"].as_array_mut().into_iter().flatten() {
+            for index in &self.ages {
+                row["cells"][index] = "<age>".into();
+            }
+        }
     }
 
     fn revision(&mut self, revision: &str) -> String {

@@ -171,6 +171,7 @@ fn comparable(answer: &Value) -> Value {
     }
     strip_nulls(&mut answer);
     strip_hashes(&mut answer);
+    strip_column_words(&mut answer);
     answer
 }
 
@@ -179,6 +180,21 @@ fn strip_hashes(answer: &mut Value) {
     let resources = answer.pointer_mut("/body/resources").and_then(Value::as_array_mut);
     for resource in resources.into_iter().flatten().filter_map(Value::as_object_mut) {
         resource.remove("storageVersionHash");
+    }
+}
+
+/// Columns are described in words of our own.
+fn strip_column_words(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            let columns = fields.get_mut("columnDefinitions").and_then(Value::as_array_mut);
+            for column in columns.into_iter().flatten().filter_map(Value::as_object_mut) {
+                column.remove("description");
+            }
+            fields.values_mut().for_each(strip_column_words);
+        }
+        Value::Array(entries) => entries.iter_mut().for_each(strip_column_words),
+        _ => {}
     }
 }
 

@@ -70,9 +70,7 @@ pub(crate) fn applied(
     let shown = live.map_or_else(|| Cow::Owned(scope.fresh()), |live| scope.show(live));
     let apply = Apply { scope, live, shown, config, writer };
     let mut value = match apply.run(force) {
-        Err(NotApplied::Conflicts(conflicts)) if writer.manager == KUBECTL => {
-            apply.despite_last_applied(conflicts)?
-        }
+        Err(NotApplied::Conflicts(conflicts)) if writer.manager == KUBECTL => apply.despite_last_applied(conflicts)?,
         other => other?,
     };
     if writer.manager == KUBECTL {
@@ -172,8 +170,7 @@ impl Apply<'_> {
     /// kubectl may change what it applied itself before, in its older way.
     fn despite_last_applied(&self, conflicts: Vec<Conflict>) -> Result<Value, NotApplied> {
         let Some(allowed) = self.last_applied() else { return Err(NotApplied::Conflicts(conflicts)) };
-        let left: Vec<Conflict> =
-            conflicts.into_iter().filter(|conflict| !allowed.has_path(&conflict.path)).collect();
+        let left: Vec<Conflict> = conflicts.into_iter().filter(|conflict| !allowed.has_path(&conflict.path)).collect();
         if left.is_empty() { self.run(true) } else { Err(NotApplied::Conflicts(left)) }
     }
 
@@ -182,7 +179,8 @@ impl Apply<'_> {
         let text = self.live?["metadata"]["annotations"][LAST_APPLIED].as_str().filter(|text| !text.is_empty())?;
         let before: Value = serde_json::from_str(text).ok()?;
         let shape = self.scope.shape();
-        if before["apiVersion"] != self.scope.kind.api_version() || extent::check(shape, &before, Twice::Refused).is_err()
+        if before["apiVersion"] != self.scope.kind.api_version()
+            || extent::check(shape, &before, Twice::Refused).is_err()
         {
             return None;
         }

@@ -151,13 +151,7 @@ fn walk_fields<'a>(
 /// Old and new entries of the same step; more than one only if a list has it twice.
 type Entries<'a> = BTreeMap<String, (Vec<&'a Value>, Vec<&'a Value>)>;
 
-fn walk_entries(
-    types: &Types,
-    list: &List,
-    old: &[Value],
-    new: &[Value],
-    out: &mut Comparison,
-) -> Result<(), String> {
+fn walk_entries(types: &Types, list: &List, old: &[Value], new: &[Value], out: &mut Comparison) -> Result<(), String> {
     let mut entries = Entries::new();
     for entry in old {
         entries.entry(step::of_entry(types, list, entry)?).or_default().0.push(entry);

@@ -24,7 +24,8 @@ fn note_fields(types: &Types, id: TypeId, value: &Value, set: &mut FieldSet) -> 
         Form::Map(map) if map.atomic => true,
         Form::List(list) => {
             let entries = step::entries(Some(value));
-            let steps: Vec<String> = entries.iter().filter_map(|entry| step::of_entry(types, list, entry).ok()).collect();
+            let steps: Vec<String> =
+                entries.iter().filter_map(|entry| step::of_entry(types, list, entry).ok()).collect();
             for (step, entry) in steps.iter().zip(entries) {
                 let mut below = FieldSet::default();
                 // What is there twice is owned as one thing.

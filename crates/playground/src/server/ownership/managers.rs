@@ -221,8 +221,7 @@ fn read_entry(entry: Value) -> Option<(Manager, Owned)> {
         return None;
     }
     let of_manager = if operation == Operation::Apply { String::new() } else { version.clone() };
-    let manager =
-        Manager { name: text("manager"), operation, version: of_manager, subresource: text("subresource") };
+    let manager = Manager { name: text("manager"), operation, version: of_manager, subresource: text("subresource") };
     let time = Some(text("time")).filter(|time| !time.is_empty());
     let fields = entry.remove("fieldsV1").unwrap_or_else(|| Value::Object(Map::new()));
     Some((manager, Owned { version, time, fields: Fields::Written(fields) }))
@@ -260,8 +259,12 @@ mod tests {
 
     #[test]
     fn entries_are_sorted_by_operation_time_and_name() {
-        let [a, b, c, d] =
-            [entry("z", "Apply", "2"), entry("a", "Update", "1"), entry("b", "Update", "1"), entry("a2", "Update", "3")];
+        let [a, b, c, d] = [
+            entry("z", "Apply", "2"),
+            entry("a", "Update", "1"),
+            entry("b", "Update", "1"),
+            entry("a2", "Update", "3"),
+        ];
         let written = json!([d, b, c, a]);
         assert_eq!(Managers::stored(written.clone()).write(), Some(json!([a, b, c, d])));
         assert_eq!(Managers::read(&written).unwrap().write(), Some(json!([a, b, c, d])));

@@ -16,12 +16,7 @@ pub(crate) fn merge(shape: Shape<'_>, live: &Value, applied: &Value) -> Result<V
 }
 
 /// `None` is nothing at all, which is less than null.
-fn walk(
-    types: &Types,
-    id: TypeId,
-    live: Option<&Value>,
-    applied: Option<&Value>,
-) -> Result<Option<Value>, String> {
+fn walk(types: &Types, id: TypeId, live: Option<&Value>, applied: Option<&Value>) -> Result<Option<Value>, String> {
     let form = types.form(id, applied.or(live));
     // Null is whatever the other is.
     let form = match (live, applied) {

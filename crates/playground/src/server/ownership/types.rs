@@ -234,7 +234,8 @@ fn copy(from: &Types, id: TypeId, into: &mut Types) -> TypeId {
         return id;
     }
     let atom = from.get(id);
-    let list = atom.list.as_ref().map(|list| List { item: copy(from, list.item, into), relation: list.relation.clone() });
+    let list =
+        atom.list.as_ref().map(|list| List { item: copy(from, list.item, into), relation: list.relation.clone() });
     let map = atom.map.as_ref().map(|map| Map {
         fields: map
             .fields

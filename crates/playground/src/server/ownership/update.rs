@@ -169,7 +169,10 @@ pub(crate) fn forgive_times(value: &mut Value, was: &Value) {
     let (Some(entries), Some(before)) = (new.as_array(), old.as_array()) else { return };
     let timeless = |entry: &'_ Value| {
         let fields = entry.as_object().into_iter().flatten();
-        fields.filter(|(name, _)| *name != "time").map(|(name, value)| (name.clone(), value.clone())).collect::<Vec<_>>()
+        fields
+            .filter(|(name, _)| *name != "time")
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect::<Vec<_>>()
     };
     let is_same = entries.len() == before.len()
         && new != old
