@@ -2,16 +2,20 @@
 
 use kube::Client;
 
-use super::{Budgets, KubeletSettings, Kubelets, NodeLifecycle, NodeLifecycleSettings, Replicas, Shape, ShapeError};
+use super::{
+    Budgets, Deployments, KubeletSettings, Kubelets, LeaderWorkerSets, NodeLifecycle, NodeLifecycleSettings, Replicas,
+    Shape, ShapeError, StatefulSets,
+};
 use crate::clock::Clock;
 
-/// Nodes that run pods, and the controllers that look after nodes, disruption budgets and replica sets. They work until
+/// Nodes that run pods, and the controllers that look after nodes, disruption budgets and sets of pods. They work until
 /// this is dropped.
 #[derive(Debug)]
 pub struct Cluster {
     /// The nodes.
     pub kubelets: Kubelets,
-    _controllers: (NodeLifecycle, Budgets, Replicas),
+    _controllers: (NodeLifecycle, Budgets),
+    _sets: (Replicas, Deployments, StatefulSets, LeaderWorkerSets),
 }
 
 impl Cluster {
@@ -22,7 +26,12 @@ impl Cluster {
         let kubelets = Kubelets::start(client.clone(), shape, KubeletSettings::default(), clock)?;
         let lifecycle = NodeLifecycle::start(client.clone(), NodeLifecycleSettings::default(), clock);
         let budgets = Budgets::start(client.clone(), clock);
-        let replicas = Replicas::start(client.clone(), clock);
-        Ok(Self { kubelets, _controllers: (lifecycle, budgets, replicas) })
+        let sets = (
+            Replicas::start(client.clone(), clock),
+            Deployments::start(client.clone(), clock),
+            StatefulSets::start(client.clone(), clock),
+            LeaderWorkerSets::start(client.clone(), clock),
+        );
+        Ok(Self { kubelets, _controllers: (lifecycle, budgets), _sets: sets })
     }
 }

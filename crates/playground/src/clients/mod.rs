@@ -8,17 +8,22 @@
 //! | [`NodeLifecycle`] | new nodes keep their not-ready taint, lost ones are not noticed |
 //! | [`Budgets`] | every disruption budget refuses evictions, since nobody counts its pods |
 //! | [`Replicas`] | replica sets have no pods |
+//! | [`Deployments`] | deployments have no replica sets |
+//! | [`StatefulSets`] | stateful sets have no pods |
+//! | [`LeaderWorkerSets`] | there is no such kind, and its groups have no stateful sets |
 //!
 //! How a pod's containers behave is written in [`annotations`]. All of them use what every client has, `kube::Client`
-//! and its watches, and so run against a real cluster too, which has its own of the last three.
+//! and its watches, and so run against a real cluster too, which has its own of all but the kubelets.
 //! They must not know the inside of the server.
 
 pub mod annotations;
 pub mod budgets;
 pub mod cluster;
 mod conditions;
+pub mod deployment;
 mod digest;
 pub mod kubelet;
+pub mod leader_worker;
 mod mirror;
 pub mod node_lifecycle;
 mod owners;
@@ -26,14 +31,19 @@ mod pod_card;
 mod reconcile;
 mod recorder;
 pub mod replicas;
+mod revisions;
 mod seen;
 pub mod shape;
+pub mod stateful;
 mod task;
 mod unseen;
 
 pub use budgets::Budgets;
 pub use cluster::Cluster;
+pub use deployment::Deployments;
 pub use kubelet::{KubeletSettings, Kubelets, UnknownNode};
+pub use leader_worker::LeaderWorkerSets;
 pub use node_lifecycle::{NodeLifecycle, NodeLifecycleSettings};
 pub use replicas::Replicas;
 pub use shape::{Domain, NodeShape, Pool, PoolTaint, Shape, ShapeError};
+pub use stateful::StatefulSets;
