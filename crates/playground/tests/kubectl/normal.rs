@@ -37,7 +37,8 @@ static WORDS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
 
 static GAP: LazyLock<Regex> = LazyLock::new(|| Regex::new(" {2,}").expect("a pattern"));
 static AGE: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"^(<unknown>|<invalid>|(\d+[smhdy]){1,2}( \(x\d+ over (\d+[smhd]){1,2}\))?( ago)?)$").expect("a pattern")
+    Regex::new(r"^(<unknown>|<invalid>|(\d+[smhdy]){1,2}( \(x\d+ over (\d+[smhd]){1,2}\))?( ago)?)$")
+        .expect("a pattern")
 });
 
 /// Lines in their normal form.
@@ -52,7 +53,9 @@ pub(crate) fn lines(text: &str) -> Vec<String> {
 
 fn line(line: &str) -> String {
     let line = line.replace('\t', "  ");
-    WORDS.iter().fold(line.trim_end().to_owned(), |line, (pattern, word)| pattern.replace_all(&line, *word).into_owned())
+    WORDS
+        .iter()
+        .fold(line.trim_end().to_owned(), |line, (pattern, word)| pattern.replace_all(&line, *word).into_owned())
 }
 
 /// Replaces the cells of columns that show ages. A table's columns have two blanks or more between them.
