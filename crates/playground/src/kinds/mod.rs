@@ -34,6 +34,7 @@ mod priority_class;
 mod quantities;
 mod registry;
 mod retype;
+mod rollouts;
 mod runtime_class;
 mod templates;
 mod zero_time;
