@@ -144,14 +144,7 @@ impl Recorder {
         has
     }
 
-    fn event(
-        &mut self,
-        about: ObjectReference,
-        tone: Tone,
-        reason: &str,
-        message: String,
-        now: Timestamp,
-    ) -> Event {
+    fn event(&mut self, about: ObjectReference, tone: Tone, reason: &str, message: String, now: Timestamp) -> Event {
         self.written += 1;
         let name = format!("{}.{:x}", about.name.as_deref().unwrap_or_default(), now.as_nanosecond() + self.written);
         Event {

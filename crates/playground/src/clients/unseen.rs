@@ -86,12 +86,7 @@ impl Unseen {
     }
 
     /// Ends a doubt: `live` is what the server has now, `seen` what the watch has shown of the same objects.
-    pub(crate) fn compare<'a, K: Resource + 'a>(
-        &mut self,
-        owner: &Key,
-        live: &[K],
-        seen: impl Iterator<Item = &'a K>,
-    ) {
+    pub(crate) fn compare<'a, K: Resource + 'a>(&mut self, owner: &Key, live: &[K], seen: impl Iterator<Item = &'a K>) {
         self.doubts.remove(owner);
         let seen: Vec<&K> = seen.collect();
         for object in live {

@@ -203,9 +203,9 @@ impl Storm {
             self.parallelism_max.entry(job.uid().unwrap_or_default()).and_modify(|most| *most = (*most).max(3));
             self.jobs().patch(&job.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await.expect("a patch");
         }
-        for step in 0..400 {
+        for step in 0..150 {
             self.place().await;
-            pass(30.0).await;
+            pass(60.0).await;
             self.check(&format!("calm {step}")).await;
         }
     }
@@ -222,17 +222,13 @@ impl Storm {
             let ends = status.conditions.iter().flatten().filter(|one| ["Complete", "Failed"].contains(&&*one.type_));
             assert_eq!(ends.count(), 1, "{place}: {name} has no end: {status:?}");
             let mine: Vec<&Fate> = fates.values().filter(|fate| fate.job == uid && fate.was_held).collect();
-            let ended =
-                |wanted: &str| mine.iter().filter(|fate| (fate.phase == "Succeeded") == (wanted == "Succeeded"));
-            assert_eq!(
-                status.failed.unwrap_or(0) as usize,
-                ended("Failed").count(),
-                "{place}: {name} {status:?} {mine:?}"
-            );
+            let ends: Vec<String> = mine.iter().map(|fate| format!("{}{}", fate.index, &fate.phase[..1])).collect();
+            let told = (status.succeeded.unwrap_or(0) as usize, status.failed.unwrap_or(0) as usize);
+            let ended = |well: bool| mine.iter().filter(move |fate| (fate.phase == "Succeeded") == well);
             let is_indexed = job.spec.as_ref().and_then(|spec| spec.completion_mode.as_deref()) == Some("Indexed");
-            let successes = ended("Succeeded").map(|fate| fate.index.clone());
-            let expected = if is_indexed { successes.collect::<BTreeSet<_>>().len() } else { successes.count() };
-            assert_eq!(status.succeeded.unwrap_or(0) as usize, expected, "{place}: {name} {status:?} {mine:?}");
+            let successes = ended(true).map(|fate| fate.index.clone());
+            let succeeded = if is_indexed { successes.collect::<BTreeSet<_>>().len() } else { successes.count() };
+            assert_eq!(told, (succeeded, ended(false).count()), "{place}: {name} {ends:?} {status:?}");
             assert_eq!((status.active, status.terminating), (None, Some(0)), "{place}: {name}");
         }
     }
@@ -265,7 +261,7 @@ async fn run(seed: u64) {
 
 #[tokio::test(start_paused = true)]
 async fn whatever_happens_every_pod_is_counted_once() {
-    for seed in 0..12 {
+    for seed in 0..8 {
         run(seed).await;
     }
 }

@@ -128,9 +128,8 @@ impl Keeper {
             }
             Some(_) => {}
             None => {
-                let would_take = |set: &&std::sync::Arc<ReplicaSet>| {
-                    selector_of(&set.spec.selector).matches(pod.labels())
-                };
+                let would_take =
+                    |set: &&std::sync::Arc<ReplicaSet>| selector_of(&set.spec.selector).matches(pod.labels());
                 self.sets.within(&namespace).filter(would_take).for_each(|set| queue.soon(key_of(&**set)));
             }
         }
@@ -269,7 +268,9 @@ impl Keeper {
         };
         let near: Vec<_> = self.sets.within(namespace).filter(|other| is_near(other)).collect();
         let pods = self.pods.within(namespace).filter(|pod| is_active(pod));
-        pods.filter(|pod| near.iter().any(|set| is_controlled_by(&***pod, &***set))).map(|pod| (**pod).clone()).collect()
+        pods.filter(|pod| near.iter().any(|set| is_controlled_by(&***pod, &***set)))
+            .map(|pod| (**pod).clone())
+            .collect()
     }
 
     async fn say(&mut self, set: &ReplicaSet, tone: Tone, reason: &str, message: String) {

@@ -96,8 +96,7 @@ mod tests {
 
     #[test]
     fn what_is_worth_least_goes_first() {
-        let ready_at =
-            |time: &str| json!([{"type": "Ready", "status": "True", "lastTransitionTime": time}]);
+        let ready_at = |time: &str| json!([{"type": "Ready", "status": "True", "lastTransitionTime": time}]);
         let pods = [
             pod("old", &json!({})),
             pod("older-but-restarted", &json!({"status": {"containerStatuses": [{"restartCount": 3}]}})),
