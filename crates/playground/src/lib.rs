@@ -8,10 +8,13 @@ pub mod clock;
 pub mod faults;
 mod housekeeping;
 mod kinds;
+mod protobuf;
 pub mod random;
 pub mod schema;
 pub mod selectors;
 mod server;
 mod store;
+mod tables;
 
-pub use server::{Server, Settings};
+pub use server::{Limits, Server, Settings};
+pub use store::StateError;

@@ -4,6 +4,8 @@
 //! kept for clients that need it to be there.
 
 use k8s_openapi::api::apps::v1 as apps;
+use k8s_openapi::api::authentication::v1 as authentication;
+use k8s_openapi::api::authorization::v1 as authorization;
 use k8s_openapi::api::batch::v1 as batch;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
@@ -19,7 +21,7 @@ use super::names::NameRule;
 use super::retype::retype;
 use super::{
     Builtin, budget, config_map, definition, definition_check, event, job, keep, lease, namespace, node, pod,
-    pod_defaults, pod_group, pod_status, pod_update, priority_class, templates,
+    pod_defaults, pod_group, pod_status, pod_update, priority_class, rollouts, templates,
 };
 
 /// A kind without rules of its own.
@@ -40,6 +42,7 @@ const PLAIN: Builtin = Builtin {
     generation: false,
     overwrites: true,
     creates_on_update: false,
+    reviews: false,
     returns_deleted: false,
     orphans: false,
     name_rule: NameRule::Subdomain,
@@ -55,6 +58,9 @@ const PLAIN: Builtin = Builtin {
 /// A kind with a spec that is counted and a status that only `status` writes.
 const CONTROLLED: Builtin =
     Builtin { subresources: &["status"], generation: true, on_create: drop_status, on_update: keep_status, ..PLAIN };
+
+/// A question about clients, which are cluster-wide.
+const REVIEW: Builtin = Builtin { group: "authorization.k8s.io", namespaced: false, reviews: true, ..PLAIN };
 
 const SCALED: &[&str] = &["status", "scale"];
 const EVENT_FIELDS: &[&str] = &[
@@ -238,6 +244,8 @@ pub(super) const BUILTINS: &[Builtin] = &[
         read: retype::<core::PersistentVolumeClaim>,
         subresources: &["status"],
         returns_deleted: true,
+        complete: rollouts::complete_claim,
+        on_create: rollouts::new_claim,
         on_update: keep_status,
         ..PLAIN
     },
@@ -309,9 +317,9 @@ pub(super) const BUILTINS: &[Builtin] = &[
         short_names: &["deploy"],
         read: templates::read::<apps::Deployment>,
         subresources: SCALED,
-        complete: templates::complete_deployment,
-        check: templates::check,
-        check_update: templates::check_selector_kept,
+        complete: rollouts::complete_deployment,
+        check: rollouts::check_deployment,
+        check_update: rollouts::check_deployment_update,
         ..CONTROLLED
     },
     Builtin {
@@ -321,8 +329,11 @@ pub(super) const BUILTINS: &[Builtin] = &[
         short_names: &["sts"],
         read: templates::read::<apps::StatefulSet>,
         subresources: SCALED,
-        complete: templates::complete_stateful,
-        check: templates::check,
+        name_rule: NameRule::Label,
+        complete: rollouts::complete_stateful,
+        on_create: rollouts::new_stateful,
+        check: rollouts::check_stateful,
+        check_update: rollouts::check_stateful_update,
         ..CONTROLLED
     },
     Builtin {
@@ -340,6 +351,8 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "ControllerRevision",
         plural: "controllerrevisions",
         read: retype::<apps::ControllerRevision>,
+        check: rollouts::check_revision,
+        check_update: rollouts::check_revision_update,
         ..PLAIN
     },
     Builtin {
@@ -552,6 +565,45 @@ pub(super) const BUILTINS: &[Builtin] = &[
         generation: true,
         returns_deleted: true,
         ..PLAIN
+    },
+    Builtin {
+        kind: "SelfSubjectAccessReview",
+        plural: "selfsubjectaccessreviews",
+        read: retype::<authorization::SelfSubjectAccessReview>,
+        ..REVIEW
+    },
+    Builtin {
+        kind: "SelfSubjectRulesReview",
+        plural: "selfsubjectrulesreviews",
+        read: retype::<authorization::SelfSubjectRulesReview>,
+        ..REVIEW
+    },
+    Builtin {
+        kind: "SubjectAccessReview",
+        plural: "subjectaccessreviews",
+        read: retype::<authorization::SubjectAccessReview>,
+        ..REVIEW
+    },
+    Builtin {
+        kind: "LocalSubjectAccessReview",
+        plural: "localsubjectaccessreviews",
+        namespaced: true,
+        read: retype::<authorization::LocalSubjectAccessReview>,
+        ..REVIEW
+    },
+    Builtin {
+        group: "authentication.k8s.io",
+        kind: "TokenReview",
+        plural: "tokenreviews",
+        read: retype::<authentication::TokenReview>,
+        ..REVIEW
+    },
+    Builtin {
+        group: "authentication.k8s.io",
+        kind: "SelfSubjectReview",
+        plural: "selfsubjectreviews",
+        read: retype::<authentication::SelfSubjectReview>,
+        ..REVIEW
     },
 ];
 

@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use super::retype::{Unreadable, dropped, retype};
 use super::{count_generation, keep};
 use crate::schema::{FieldError, Schema};
+use crate::server::ownership::types::{Shape, TypeId, Types};
+use crate::tables::CustomSheet;
 
 /// Where the numbers of a `scale` subresource stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub(crate) struct ScalePaths {
 /// The rules of one version of a custom kind.
 pub(crate) struct Custom {
     schema: Schema,
+    /// The fields as their owners see them.
+    types: (Types, TypeId),
     pub(crate) status: bool,
     pub(crate) scale: Option<ScalePaths>,
     /// What field selectors may ask for.
@@ -30,6 +34,10 @@ pub(crate) struct Custom {
     pub(super) storage_version: Box<str>,
     /// What clients of this version are told.
     pub(crate) warning: Option<String>,
+    /// How objects are shown as rows.
+    pub(crate) columns: CustomSheet,
+    /// The schema as it was written, for those who want to read it.
+    pub(crate) written_schema: Value,
 }
 
 impl Custom {
@@ -39,6 +47,7 @@ impl Custom {
         let scale = &version["subresources"]["scale"];
         let path = |field: &str| scale[field].as_str().map(str::to_owned);
         Ok(Self {
+            types: schema.types(),
             schema,
             status: version["subresources"]["status"].is_object(),
             scale: path("specReplicasPath").zip(path("statusReplicasPath")).map(|(spec_replicas, status_replicas)| {
@@ -55,7 +64,14 @@ impl Custom {
             is_served: version["served"] == true,
             storage_version: storage_version.into(),
             warning,
+            columns: CustomSheet::of(version)?,
+            written_schema: version["schema"]["openAPIV3Schema"].clone(),
         })
+    }
+
+    /// The fields as their owners see them.
+    pub(crate) fn shape(&self) -> Shape<'_> {
+        Shape { types: &self.types.0, root: self.types.1 }
     }
 
     /// Reads a client's object: unknown fields fall out, in the metadata as well.

@@ -137,13 +137,13 @@ fn deprecation(spec: &Value, version: &Value) -> Option<String> {
     let named = |name: &Value| format!("{}/{} {}", text(&spec["group"]), text(name), text(&spec["names"]["kind"]));
     let others = spec["versions"].as_array().into_iter().flatten();
     let good = others.filter(|other| other["served"] == true && other["deprecated"] != true);
-    let best = good.max_by_key(|other| priority(&text(&other["name"])));
+    let best = good.max_by_key(|other| version_priority(&text(&other["name"])));
     let advice = best.map(|other| format!("; use {}", named(&other["name"]))).unwrap_or_default();
     Some(format!("{} is deprecated{advice}", named(&version["name"])))
 }
 
 /// `v2` comes before `v1`, that before `v2beta1`, and all of them before names of another shape.
-fn priority(version: &str) -> (u8, u64, u64) {
+pub(crate) fn version_priority(version: &str) -> (u8, u64, u64) {
     let shape = version.strip_prefix('v').unwrap_or_default();
     let (major, rest) = shape.split_at(shape.find(|c: char| !c.is_ascii_digit()).unwrap_or(shape.len()));
     let stage = [(3, ""), (2, "beta"), (1, "alpha")].into_iter().find_map(|(rank, stage)| {
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn versions_are_ordered_as_kubernetes_orders_them() {
         let ordered = ["v10", "v2", "v1", "v11beta2", "v10beta3", "v3beta1", "v12alpha1", "v11alpha2", "foo1"];
-        let priorities: Vec<_> = ordered.iter().map(|version| priority(version)).collect();
+        let priorities: Vec<_> = ordered.iter().map(|version| version_priority(version)).collect();
         assert!(priorities.windows(2).all(|pair| pair[0] > pair[1]), "{priorities:?}");
     }
 

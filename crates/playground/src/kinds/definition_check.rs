@@ -6,6 +6,7 @@
 use serde_json::{Value, json};
 
 use super::definition::is_established;
+use super::definition_columns;
 use super::names::NameRule;
 use crate::schema::{FieldError, NO_FIELD, Schema};
 
@@ -44,6 +45,7 @@ fn check_kept(definition: &Value) -> Vec<FieldError> {
     errors.extend(version_errors(definition));
     errors.extend(name_errors(&definition["spec"]["names"]));
     errors.extend(shared_schema_errors(definition));
+    errors.extend(definition_columns::errors(versions(definition)));
     if definition["spec"]["conversion"]["strategy"] != "None" {
         let detail = "conversion by webhook is not supported by this server";
         let strategy = definition["spec"]["conversion"]["strategy"].clone();

@@ -9,6 +9,7 @@ mod config_map;
 mod custom;
 mod definition;
 mod definition_check;
+mod definition_columns;
 mod definition_names;
 mod event;
 mod job;
@@ -33,19 +34,23 @@ mod priority_class;
 mod quantities;
 mod registry;
 mod retype;
+mod rollouts;
 mod runtime_class;
 mod templates;
 mod zero_time;
+
+use std::borrow::Cow;
 
 use serde_json::Value;
 
 use crate::schema::FieldError;
 use crate::server::failure::About;
 use crate::store::TableId;
+use crate::tables::{Columns, sheet};
 
 pub(crate) use budget::deny_further_disruptions;
 pub(crate) use custom::Custom;
-pub(crate) use definition::{Definition, is_established};
+pub(crate) use definition::{Definition, is_established, version_priority};
 pub(crate) use definition_names::{Taken, decide, mark_terminating, tell_deletion};
 pub(crate) use metadata::check_update as check_metadata_update;
 pub(crate) use names::NameRule;
@@ -84,6 +89,8 @@ pub(crate) struct Builtin {
     pub(crate) overwrites: bool,
     /// Whether a PUT makes an object that is not there.
     pub(crate) creates_on_update: bool,
+    /// Whether objects are answered rather than kept.
+    pub(crate) reviews: bool,
     /// Whether DELETE answers with the object rather than a Status.
     pub(crate) returns_deleted: bool,
     /// Whether dependents are orphaned if the client does not say.
@@ -204,6 +211,22 @@ impl Kind {
         }
     }
 
+    /// A value of this version in the shape that it is stored in, where built-in kinds differ in it.
+    pub(crate) fn stored_shape<'a>(&self, value: &'a Value) -> Cow<'a, Value> {
+        match self.builtin().and_then(|builtin| builtin.inward) {
+            Some(inward) => Cow::Owned(inward(value.clone())),
+            None => Cow::Borrowed(value),
+        }
+    }
+
+    /// How objects are shown as rows.
+    pub(crate) fn columns(&self) -> Columns<'_> {
+        match &self.rules {
+            Rules::Builtin(_) => Columns::Builtin(sheet(&self.group, &self.plural)),
+            Rules::Custom(custom) => Columns::Custom(&custom.columns),
+        }
+    }
+
     /// Whether stored objects are shown as they are.
     pub(crate) fn shows_as_stored(&self) -> bool {
         match &self.rules {
@@ -238,6 +261,9 @@ impl Kind {
     /// What clients of a deprecated version are told.
     pub(crate) fn deprecation(&self) -> Option<String> {
         match &self.rules {
+            Rules::Builtin(builtin) if builtin.kind == "Endpoints" => {
+                Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned())
+            }
             Rules::Builtin(_) => None,
             Rules::Custom(custom) => custom.warning.clone(),
         }
@@ -269,6 +295,11 @@ impl Kind {
 
     pub(crate) fn creates_on_update(&self) -> bool {
         self.builtin().is_some_and(|builtin| builtin.creates_on_update)
+    }
+
+    /// Whether its objects are questions: they are answered and not kept.
+    pub(crate) fn is_review(&self) -> bool {
+        self.builtin().is_some_and(|builtin| builtin.reviews)
     }
 
     pub(crate) fn returns_deleted(&self) -> bool {

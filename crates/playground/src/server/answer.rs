@@ -8,10 +8,22 @@ use serde_json::{Value, json};
 use crate::kinds::Kind;
 use crate::store::Object;
 
+/// A list of objects.
+pub(crate) struct List {
+    pub(crate) kind: Arc<Kind>,
+    pub(crate) metadata: Value,
+    pub(crate) items: Vec<Arc<Object>>,
+    pub(crate) warnings: Vec<String>,
+}
+
 /// A good answer.
 pub(crate) enum Answer {
     /// One JSON document.
     Json { code: u16, text: Bytes, warnings: Vec<String> },
+    /// Objects of a kind, not yet in the form that the client wants.
+    List(List),
+    /// A document about the server, in a form with a name of its own.
+    Document { media_type: &'static str, text: Bytes },
     /// A few words.
     Text { code: u16, text: String },
     /// Good, and nothing to say.
@@ -29,7 +41,7 @@ impl Answer {
     }
 
     pub(crate) fn with_warnings(mut self, more: Vec<String>) -> Self {
-        if let Answer::Json { warnings, .. } = &mut self {
+        if let Answer::Json { warnings, .. } | Answer::List(List { warnings, .. }) = &mut self {
             warnings.extend(more);
         }
         self
@@ -51,21 +63,29 @@ impl Answer {
         Answer::value(code, &status)
     }
 
-    /// A list of objects, its items as they are stored.
-    pub(crate) fn list(kind: &Kind, metadata: &Value, items: &[Arc<Object>]) -> Self {
+    /// Objects of a kind.
+    pub(crate) fn list(kind: &Arc<Kind>, metadata: Value, items: Vec<Arc<Object>>) -> Self {
+        Answer::List(List { kind: Arc::clone(kind), metadata, items, warnings: Vec::new() })
+    }
+}
+
+impl List {
+    /// The list with its items as they are stored.
+    pub(crate) fn text(&self) -> Bytes {
+        let kind = &self.kind;
         let head =
-            json!({"kind": format!("{}List", kind.kind), "apiVersion": kind.api_version(), "metadata": metadata});
+            json!({"kind": format!("{}List", kind.kind), "apiVersion": kind.api_version(), "metadata": self.metadata});
         let mut text = BytesMut::from(&*printed(&head));
         text.truncate(text.len() - 1);
         text.put_slice(b",\"items\":[");
-        for (index, object) in items.iter().enumerate() {
+        for (index, object) in self.items.iter().enumerate() {
             if index > 0 {
                 text.put_u8(b',');
             }
             text.put_slice(&shown(kind, object));
         }
         text.put_slice(b"]}");
-        Answer::Json { code: 200, text: text.freeze(), warnings: Vec::new() }
+        text.freeze()
     }
 }
 

@@ -1,10 +1,12 @@
 //! Delete: at once, or after a grace period, finalizers and dependents.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::admission;
 use super::answer::Answer;
-use super::body;
+use super::body::{self, Expected};
 use super::failure::{About, Failure};
 use super::query::{DeleteOptions, ListOptions, Propagation, Query};
 use super::read;
@@ -28,8 +30,7 @@ pub(crate) fn options(query: &Query, media_type: &str, bytes: &[u8]) -> Result<D
     if bytes.is_empty() {
         return DeleteOptions::from_query(query);
     }
-    body::require_json(media_type)?;
-    let value = body::read_options(bytes)?;
+    let value = body::read_options(&body::in_json(Expected::DELETE_OPTIONS, media_type, bytes)?)?;
     DeleteOptions::from_body(&value)
 }
 
@@ -303,7 +304,7 @@ fn set_finalizers(kind: &Kind, value: &mut Value, options: &DeleteOptions) {
 /// Deletes what a selection shows.
 pub(crate) fn delete_collection(
     state: &mut State,
-    kind: &Kind,
+    kind: &Arc<Kind>,
     target: &Target,
     list: &ListOptions,
     options: &DeleteOptions,
@@ -316,5 +317,5 @@ pub(crate) fn delete_collection(
             remove(state, kind, &present, options)?;
         }
     }
-    Ok(Answer::list(kind, &metadata, &found))
+    Ok(Answer::list(kind, metadata, found))
 }

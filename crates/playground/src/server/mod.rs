@@ -5,28 +5,37 @@
 
 pub(crate) mod admission;
 pub(crate) mod answer;
+pub(crate) mod apply;
 pub(crate) mod binding;
 pub(crate) mod body;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod discovery;
 pub(crate) mod dispatch;
+mod durability;
 pub(crate) mod eviction;
 pub(crate) mod failure;
+mod front;
 pub(crate) mod json_patch;
 pub(crate) mod json_syntax;
 pub(crate) mod json_text;
-pub(crate) mod metadata_only;
+pub(crate) mod openapi;
+pub(crate) mod ownership;
 pub(crate) mod patch;
+mod patient;
 pub(crate) mod query;
 pub(crate) mod read;
 pub(crate) mod request;
+pub(crate) mod review;
 pub(crate) mod scale;
 pub(crate) mod selection;
 pub(crate) mod state;
 pub(crate) mod strategic_patch;
+pub(crate) mod table;
 pub(crate) mod update;
+pub(crate) mod view;
 pub(crate) mod watch;
+pub(crate) mod yaml_text;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -41,11 +50,14 @@ use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Limited};
 use jiff::Timestamp;
+use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
 use self::answer::{Answer, printed};
 use self::dispatch::{Reply, dispatch};
+use self::durability::Durability;
 use self::failure::Failure;
+pub use self::front::Limits;
 use self::state::State;
 use crate::clock::Clock;
 use crate::housekeeping;
@@ -79,10 +91,12 @@ pub struct Server {
 }
 
 struct Inner {
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
     clock: Clock,
     /// Wakes the housekeeper.
     chores: Arc<Notify>,
+    /// What answers wait for, if the state is kept on a disk.
+    durability: Option<Durability>,
 }
 
 impl Server {
@@ -91,8 +105,16 @@ impl Server {
         let clock = settings.start.map_or_else(Clock::real, Clock::starting_at);
         let mut state = State::new(&settings, clock.now());
         dispatch::bootstrap(&mut state);
+        Self::with(Arc::new(Mutex::new(state)), clock, &settings, None)
+    }
+
+    fn with(state: Arc<Mutex<State>>, clock: Clock, settings: &Settings, durability: Option<Durability>) -> Self {
         let chores = Arc::new(Notify::new());
-        let inner = Arc::new(Inner { state: Mutex::new(state), clock, chores: Arc::clone(&chores) });
+        // There may be chores from before a restart; if not, the housekeeper looks once for nothing.
+        if durability.is_some() {
+            chores.notify_one();
+        }
+        let inner = Arc::new(Inner { state, clock, chores: Arc::clone(&chores), durability });
         tokio::spawn(keep_house(Arc::downgrade(&inner), chores, settings.housekeeping_delay));
         Self { inner }
     }
@@ -127,9 +149,14 @@ impl Server {
         kube::Client::new(self.clone(), "default")
     }
 
-    /// Serves HTTP until the listener fails or the future is dropped; connections that are open then live on.
-    pub async fn serve(&self, listener: tokio::net::TcpListener) -> std::io::Result<()> {
-        axum::serve(listener, axum::Router::new().fallback_service(self.clone())).await
+    /// Serves HTTP with the usual limits until the future is dropped; connections end with it.
+    pub async fn serve(&self, listener: TcpListener) {
+        self.serve_until(listener, Limits::default(), std::future::pending()).await;
+    }
+
+    /// Serves HTTP until `stop` is done: then watches end and requests that are under way are finished.
+    pub async fn serve_until(&self, listener: TcpListener, limits: Limits, stop: impl Future<Output = ()>) {
+        front::serve(self.clone(), listener, limits, stop).await;
     }
 
     /// The state, with the time of this step.
@@ -152,7 +179,7 @@ impl Server {
         let (parts, body) = request.into_parts();
         let is_head = parts.method == http::Method::HEAD;
         let accept = parts.headers.get(http::header::ACCEPT).and_then(|header| header.to_str().ok());
-        let view = match metadata_only::View::of(accept, parts.uri.path()) {
+        let view = match view::View::of(accept, parts.uri.path(), parts.uri.query().unwrap_or_default()) {
             Ok(view) => view,
             Err(failure) => return failed(&failure),
         };
@@ -161,12 +188,25 @@ impl Server {
             Err(_) => return failed(&Failure::entity_too_large(format!("limit is {}", body::BODY_SIZE_MAX))),
         };
         let reply = dispatch(self, &parts, &bytes);
-        if !self.inner.lock().chores.is_empty() {
-            self.inner.chores.notify_one();
+        let seen = {
+            let state = self.inner.lock();
+            if !state.chores.is_empty() {
+                self.inner.chores.notify_one();
+            }
+            state.store.revision()
+        };
+        if let Some(durability) = &self.inner.durability
+            && let Err(failure) = durability.settled(seen).await
+        {
+            return failed(&failure);
         }
         let mut response = match reply {
-            Ok(Reply::Answer(answer)) => answered(view.of_answer(answer)),
-            Ok(Reply::Watch(watch)) => streamed(*watch, view),
+            Ok(Reply::Answer(answer)) => shaped(view.of_answer(answer, None, self.now())),
+            Ok(Reply::Objects(answer, kind)) => shaped(view.of_answer(answer, Some(&kind), self.now())),
+            Ok(Reply::Watch(watch)) => match view.of_watch(Arc::clone(watch.kind()), self.clock()) {
+                Ok(lines) => streamed(*watch, lines),
+                Err(failure) => failed(&failure),
+            },
             Err(failure) => failed(&failure),
         };
         if is_head {
@@ -218,13 +258,30 @@ async fn keep_house(server: Weak<Inner>, chores: Arc<Notify>, delay: Duration) {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if let Some(mut durability) = self.durability.take() {
+            self.lock().store.close();
+            durability.finish();
+        }
         // The housekeeper wakes, finds nobody, and goes.
         self.chores.notify_one();
     }
 }
 
+fn shaped(answer: Result<Answer, Failure>) -> Response<Body> {
+    match answer {
+        Ok(answer) => answered(answer),
+        Err(failure) => failed(&failure),
+    }
+}
+
 fn answered(answer: Answer) -> Response<Body> {
     match answer {
+        Answer::List(list) => {
+            let mut response = respond(200, "application/json", Body::from(list.text()));
+            warn(&mut response, &list.warnings);
+            response
+        }
+        Answer::Document { media_type, text } => respond(200, media_type, Body::from(text)),
         Answer::Json { code, text, warnings } => {
             let mut response = respond(code, "application/json", Body::from(text));
             warn(&mut response, &warnings);
@@ -269,10 +326,11 @@ fn warn(response: &mut Response<Body>, warnings: &[String]) {
     }
 }
 
-fn streamed(watch: watch::Watch, view: metadata_only::View) -> Response<Body> {
-    let stream = futures::stream::unfold(watch, move |mut watch| async move {
+fn streamed(watch: watch::Watch, lines: view::Lines) -> Response<Body> {
+    let stream = futures::stream::unfold((watch, lines), async move |(mut watch, mut lines)| {
         let chunk = watch.next().await?;
-        Some((Ok::<_, Infallible>(view.of_lines(chunk)), watch))
+        let chunk = lines.of(chunk);
+        Some((Ok::<_, Infallible>(chunk), (watch, lines)))
     });
     respond(200, "application/json", Body::from_stream(stream))
 }

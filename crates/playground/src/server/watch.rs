@@ -102,6 +102,10 @@ impl Watch {
         })
     }
 
+    pub(crate) fn kind(&self) -> &Arc<Kind> {
+        &self.kind
+    }
+
     /// The next piece of the stream; nothing at its end.
     pub(crate) async fn next(&mut self) -> Option<Bytes> {
         if self.over {
@@ -163,7 +167,7 @@ impl Watch {
         while chunk.len() < CHUNK_SIZE {
             let (changes, current) = {
                 let state = self.server.state();
-                (state.store.since(self.kind.table, self.seen, BATCH), state.store.revision())
+                (state.store.since(self.kind.table, self.seen, BATCH), state.store.settled())
             };
             let changes = match changes {
                 Ok(changes) => changes,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::object::{Key, Object};
 
 /// The most bytes of objects that a table's past holds; big objects leave a shorter one.
-const SIZE_MAX: usize = 256 * 1024 * 1024;
+const SIZE_MAX: usize = 128 * 1024 * 1024;
 
 /// One change of one object.
 #[derive(Clone, Debug)]
@@ -42,12 +42,14 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Adds a change, and forgets the oldest ones beyond the window.
-    pub(crate) fn push(&mut self, change: Change, window: usize) {
+    /// Adds a change, and forgets the oldest ones beyond the window, but none that is not `settled`.
+    pub(crate) fn push(&mut self, change: Change, window: usize, settled: u64) {
         debug_assert!(self.changes.back().is_none_or(|last| last.revision < change.revision));
         self.size += change.now.text.len();
         self.changes.push_back(change);
-        while self.changes.len() > window || (self.size > SIZE_MAX && self.changes.len() > 1) {
+        while (self.changes.len() > window || (self.size > SIZE_MAX && self.changes.len() > 1))
+            && self.changes.front().is_some_and(|oldest| oldest.revision <= settled)
+        {
             let Some(oldest) = self.changes.pop_front() else { break };
             self.size -= oldest.now.text.len();
             self.dropped = oldest.revision;
@@ -65,25 +67,30 @@ impl Log {
         self.compacted = self.compacted.max(revision);
     }
 
-    /// The changes after `revision` for somebody who has seen everything up to it, at most `most`.
-    pub(crate) fn since(&self, revision: u64, most: usize) -> Result<Vec<Change>, TooOld> {
+    /// Takes the changes after `revision` out again, the newest first.
+    pub(crate) fn take_back(&mut self, revision: u64) -> impl Iterator<Item = Change> {
+        let keep = self.changes.partition_point(|change| change.revision <= revision);
+        let taken = self.changes.split_off(keep);
+        self.size -= taken.iter().map(|change| change.now.text.len()).sum::<usize>();
+        taken.into_iter().rev()
+    }
+
+    /// The changes after `revision` for somebody who has seen everything up to it, at most `most` and none after `last`.
+    pub(crate) fn since(&self, revision: u64, last: u64, most: usize) -> Result<Vec<Change>, TooOld> {
         if revision < self.dropped {
             return Err(TooOld { oldest: self.compacted });
         }
         let start = self.changes.partition_point(|change| change.revision <= revision);
-        Ok(self.changes.iter().skip(start).take(most).cloned().collect())
+        let later = self.changes.iter().skip(start).take(most);
+        Ok(later.take_while(|change| change.revision <= last).cloned().collect())
     }
 
-    /// Turns the present state of a table into the state at `revision`.
-    pub(crate) fn rewind(&self, objects: &mut BTreeMap<Key, Arc<Object>>, revision: u64) -> Result<(), TooOld> {
+    /// What was different at `revision`: each object that has changed since, as it was then, if it was there.
+    pub(crate) fn undone(&self, revision: u64) -> Result<BTreeMap<&Key, Option<&Arc<Object>>>, TooOld> {
         self.reaches(revision)?;
-        for change in self.changes.iter().rev().take_while(|change| change.revision > revision) {
-            match &change.before {
-                Some(before) => objects.insert(before.key.clone(), Arc::clone(before)),
-                None => objects.remove(&change.now.key),
-            };
-        }
-        Ok(())
+        let later = self.changes.iter().rev().take_while(|change| change.revision > revision);
+        // The first change after the moment is met last, and counts.
+        Ok(later.map(|change| (&change.now.key, change.before.as_ref())).collect())
     }
 
     /// Whether the past from `revision` on can be asked for.

@@ -1,0 +1,68 @@
+//! What the server serves, told in the way that clients ask before anything else.
+//!
+//! This file finds the answer for a path that names no resource. What is served is gathered in `catalogue`, and told
+//! group by group (`plain`) or all at once (`aggregated`, which kubectl prefers).
+
+mod aggregated;
+mod catalogue;
+mod health;
+mod plain;
+
+use http::request::Parts;
+use serde_json::{Value, json};
+
+use super::answer::Answer;
+use super::failure::Failure;
+use super::openapi;
+use super::query::Query;
+use super::state::State;
+
+/// The Kubernetes release whose API this server follows.
+const RELEASE: &str = "v1.37.1";
+
+/// Answers a path that names no resource.
+pub(crate) fn answer(state: &State, path: &str, request: &Parts) -> Result<Answer, Failure> {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let is_get = [http::Method::GET, http::Method::HEAD].contains(&request.method);
+    let known = match *parts {
+        ["version" | "api" | "apis"] | ["api", _] => true,
+        ["apis", group] | ["apis", group, _] => catalogue::serves(state, group),
+        _ => false,
+    };
+    if known && !is_get {
+        return Err(Failure::method_not_allowed());
+    }
+    let accept = request.headers.get(http::header::ACCEPT).and_then(|header| header.to_str().ok());
+    if let ([root @ ("api" | "apis")], Some(form)) = (&*parts, accept.and_then(aggregated::wanted)) {
+        return Ok(aggregated::answer(state, *root == "api", form));
+    }
+    match *parts {
+        [] => Ok(plain::paths(state)),
+        ["version"] => Ok(Answer::value(200, &version())),
+        ["healthz" | "readyz" | "livez", ref rest @ ..] => {
+            Ok(health::answer(parts[0], rest, &Query::parse(request.uri.query().unwrap_or_default())))
+        }
+        ["openapi", "v3", ref rest @ ..] if is_get => openapi::answer(state, rest),
+        ["api"] => Ok(plain::versions()),
+        ["apis"] => Ok(plain::groups(state)),
+        ["apis", name] => Ok(plain::group(state, name).unwrap_or_else(Answer::page_not_found)),
+        ["api", version] => plain::resources(state, "", version),
+        ["apis", group, version] if known => plain::resources(state, group, version),
+        ["api", _, ..] => Err(Failure::no_such_path()),
+        ["apis", group, ..] if catalogue::serves(state, group) => Err(Failure::no_such_path()),
+        _ => Ok(Answer::page_not_found()),
+    }
+}
+
+fn version() -> Value {
+    let mut parts = RELEASE.trim_start_matches('v').split('.');
+    let (major, minor) = (parts.next(), parts.next());
+    let before = minor.and_then(|minor| minor.parse::<u32>().ok()).map(|minor| minor.saturating_sub(1).to_string());
+    json!({
+        "major": major, "minor": minor, "emulationMajor": major, "emulationMinor": minor,
+        "minCompatibilityMajor": major, "minCompatibilityMinor": before,
+        "gitVersion": format!("{RELEASE}+muster-playground"), "gitCommit": "", "gitTreeState": "",
+        "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+    })
+}

@@ -1,0 +1,210 @@
+//! Rows of pods: the one cell in which a pod's whole state must fit, and its neighbours.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::words::{NONE, condition, containers, holds, labels, list, name, number, text, text_or};
+use super::{AGE, Column, NAME, Sheet, age, text as column, wide};
+
+pub(super) static PODS: Sheet = Sheet::new(
+    &[
+        NAME,
+        column("Ready", "How many of the pod's containers are ready."),
+        column("Status", "The state of the pod and its containers in a word."),
+        column("Restarts", "How often containers of the pod were started again, and when the last one was."),
+        AGE,
+        wide("IP", "The address of the pod."),
+        wide("Node", "The node that the pod is bound to."),
+        wide("Nominated Node", "The node on which room is being made for the pod."),
+        wide("Readiness Gates", "How many of the pod's readiness gates are open."),
+    ],
+    cells,
+);
+
+const TEMPLATE_COLUMNS: &[Column] = &[
+    NAME,
+    column("Containers", "The names of the containers in the template."),
+    column("Images", "The images of the containers in the template."),
+    column("Pod Labels", "The labels of pods made from the template."),
+];
+
+pub(super) static TEMPLATES: Sheet = Sheet::new(TEMPLATE_COLUMNS, |object, _| {
+    let template = &object["template"];
+    let [names, images] = containers(template);
+    vec![name(object), names, images, json!(labels(&template["metadata"]["labels"]))]
+});
+
+/// Marks rows of pods that are over, for clients that leave them out.
+pub(super) fn row_conditions(pod: &Value) -> Option<Value> {
+    let (reason, message) = match text(&pod["status"]["phase"]) {
+        "Succeeded" => ("Succeeded", "The pod has completed successfully."),
+        "Failed" => ("Failed", "The pod failed."),
+        _ => return None,
+    };
+    Some(json!([{"type": "Completed", "status": "True", "reason": reason, "message": message}]))
+}
+
+fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
+    let (spec, status) = (&pod["spec"], &pod["status"]);
+    let sum = Summary::of(pod);
+    let restarts = match (sum.restarts.count, sum.restarts.last) {
+        (count @ 1.., Some(last)) => format!("{count} ({} ago)", age::between(last, now)),
+        (count, _) => count.to_string(),
+    };
+    vec![
+        name(pod),
+        json!(format!("{}/{}", sum.ready, sum.containers)),
+        json!(sum.word),
+        json!(restarts),
+        age::of(pod, now),
+        json!(text_or(&status["podIPs"][0]["ip"], NONE)),
+        json!(text_or(&spec["nodeName"], NONE)),
+        json!(text_or(&status["nominatedNodeName"], NONE)),
+        json!(gates(pod)),
+    ]
+}
+
+fn gates(pod: &Value) -> String {
+    let gates = list(&pod["spec"]["readinessGates"]);
+    if gates.is_empty() {
+        return NONE.to_owned();
+    }
+    let open = gates.iter().filter(|gate| holds(pod, text(&gate["conditionType"]))).count();
+    format!("{open}/{}", gates.len())
+}
+
+/// What containers and conditions add up to.
+struct Summary {
+    word: String,
+    ready: usize,
+    containers: usize,
+    restarts: Restarts,
+}
+
+/// How often containers were started again, and when one last ended.
+#[derive(Clone, Copy, Default)]
+struct Restarts {
+    count: i64,
+    last: Option<Timestamp>,
+}
+
+impl Restarts {
+    fn add(&mut self, container: &Value) {
+        self.count += number(&container["restartCount"]);
+        self.last = self.last.max(age::read(&container["lastState"]["terminated"]["finishedAt"]));
+    }
+}
+
+/// A container that is started before the others and stays.
+fn is_sidecar(pod: &Value, of_name: &Value) -> bool {
+    let containers = list(&pod["spec"]["initContainers"]).iter();
+    containers.filter(|container| container["name"] == *of_name).any(|container| container["restartPolicy"] == "Always")
+}
+
+impl Summary {
+    fn of(pod: &Value) -> Self {
+        let (spec, status) = (&pod["spec"], &pod["status"]);
+        let sidecars = list(&spec["initContainers"]).iter().filter(|container| container["restartPolicy"] == "Always");
+        let gated = condition(pod, "PodScheduled").is_some_and(|condition| condition["reason"] == "SchedulingGated");
+        let word = if gated { "SchedulingGated" } else { text_or(&status["reason"], text(&status["phase"])) };
+        let mut sum = Self {
+            word: word.to_owned(),
+            ready: 0,
+            containers: list(&spec["containers"]).len() + sidecars.count(),
+            restarts: Restarts::default(),
+        };
+        let (is_initialising, of_sidecars) = sum.add_init_containers(pod);
+        if !is_initialising || holds(pod, "Initialized") {
+            // Of the init containers only those that stay still count.
+            sum.restarts = of_sidecars;
+            sum.add_containers(pod);
+        }
+        if !pod["metadata"]["deletionTimestamp"].is_null() {
+            let is_over = matches!(text(&status["phase"]), "Succeeded" | "Failed");
+            match text(&status["reason"]) {
+                "NodeLost" => "Unknown".clone_into(&mut sum.word),
+                _ if !is_over => "Terminating".clone_into(&mut sum.word),
+                _ => {}
+            }
+        }
+        sum
+    }
+
+    /// Goes through the init containers up to the first that holds the others back. Answers whether there is one, and
+    /// the restarts of those that stay.
+    fn add_init_containers(&mut self, pod: &Value) -> (bool, Restarts) {
+        let total = list(&pod["spec"]["initContainers"]).len();
+        let mut of_sidecars = Restarts::default();
+        for (index, container) in list(&pod["status"]["initContainerStatuses"]).iter().enumerate() {
+            let is_sidecar = is_sidecar(pod, &container["name"]);
+            self.restarts.add(container);
+            if is_sidecar {
+                of_sidecars.add(container);
+            }
+            let terminated = &container["state"]["terminated"];
+            let waiting = text(&container["state"]["waiting"]["reason"]);
+            if terminated.is_object() && number(&terminated["exitCode"]) == 0 {
+                continue;
+            }
+            if is_sidecar && container["started"] == true {
+                self.ready += usize::from(container["ready"] == true);
+                continue;
+            }
+            self.word = if terminated.is_object() {
+                format!("Init:{}", ending(terminated))
+            } else if !waiting.is_empty() && waiting != "PodInitializing" {
+                format!("Init:{waiting}")
+            } else {
+                format!("Init:{index}/{total}")
+            };
+            return (true, of_sidecars);
+        }
+        (false, of_sidecars)
+    }
+
+    /// Goes through the containers, the last first: the first one that has something to say has the last word.
+    fn add_containers(&mut self, pod: &Value) {
+        let (mut is_running, mut failure) = (false, None);
+        for container in list(&pod["status"]["containerStatuses"]).iter().rev() {
+            self.restarts.add(container);
+            let state = &container["state"];
+            let waiting = text(&state["waiting"]["reason"]);
+            if !waiting.is_empty() {
+                waiting.clone_into(&mut self.word);
+            } else if state["terminated"].is_object() {
+                self.word = ending(&state["terminated"]);
+                if number(&state["terminated"]["exitCode"]) != 0 {
+                    failure = Some(self.word.clone());
+                }
+            } else if container["ready"] == true && state["running"].is_object() {
+                is_running = true;
+                self.ready += 1;
+            }
+        }
+        if self.word == "Completed" {
+            // One container's end is not the pod's.
+            if is_running && holds(pod, "Ready") {
+                "Running".clone_into(&mut self.word);
+            } else if let Some(failure) = failure {
+                self.word = failure;
+            } else if is_running {
+                "NotReady".clone_into(&mut self.word);
+            }
+        }
+    }
+}
+
+/// How a container ended.
+fn ending(terminated: &Value) -> String {
+    let (reason, signal) = (text(&terminated["reason"]), number(&terminated["signal"]));
+    if !reason.is_empty() {
+        reason.to_owned()
+    } else if signal != 0 {
+        format!("Signal:{signal}")
+    } else {
+        format!("ExitCode:{}", number(&terminated["exitCode"]))
+    }
+}
+
+#[cfg(test)]
+mod tests;

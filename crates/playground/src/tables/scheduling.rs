@@ -1,0 +1,113 @@
+//! Rows of what schedulers and their users look at: groups, priorities, budgets, leases.
+
+use serde_json::{Value, json};
+
+use super::words::{NONE, condition, name, number, text, text_or, written};
+use super::{AGE, NAME, Sheet, age, boolean, integer, text as column};
+
+pub(super) static POD_GROUPS: Sheet = Sheet::new(
+    &[
+        NAME,
+        column("Policy", "Whether the group is scheduled whole (gang) or pod by pod (basic)."),
+        column("Workload", "The Workload that the group belongs to."),
+        column("Status", "Whether the group has been scheduled."),
+        AGE,
+    ],
+    |group, now| {
+        let spec = &group["spec"];
+        let policy = if spec["schedulingPolicy"]["gang"].is_object() { "Gang" } else { "Basic" };
+        let workload = spec["workloadRef"].as_object().map_or(NONE, |_| text(&spec["workloadRef"]["workloadName"]));
+        vec![name(group), json!(policy), json!(workload), json!(group_status(group)), age::of(group, now)]
+    },
+);
+
+fn group_status(group: &Value) -> &str {
+    if let Some(target) = condition(group, "DisruptionTarget") {
+        return text(&target["reason"]);
+    }
+    match condition(group, "PodGroupInitiallyScheduled") {
+        Some(scheduled) if scheduled["status"] == "True" => "Scheduled",
+        Some(_) => "Unschedulable",
+        None => "Pending",
+    }
+}
+
+pub(super) static PRIORITY_CLASSES: Sheet = Sheet::new(
+    &[
+        NAME,
+        integer("Value", "The priority of pods of the class."),
+        boolean("Global-Default", "Whether pods that name no class are of this one."),
+        AGE,
+        column("PreemptionPolicy", "Whether pods of the class may take the place of others."),
+    ],
+    |class, now| {
+        vec![
+            name(class),
+            json!(number(&class["value"])),
+            json!(class["globalDefault"] == true),
+            age::of(class, now),
+            json!(text(&class["preemptionPolicy"])),
+        ]
+    },
+);
+
+pub(super) static BUDGETS: Sheet = Sheet::new(
+    &[
+        NAME,
+        column("Min Available", "How many pods must stay available."),
+        column("Max Unavailable", "How many pods may be unavailable."),
+        integer("Allowed Disruptions", "How many pods may be disrupted now."),
+        AGE,
+    ],
+    |budget, now| {
+        let bound = |field: &str| budget["spec"].get(field).map_or_else(|| "N/A".to_owned(), written);
+        vec![
+            name(budget),
+            json!(bound("minAvailable")),
+            json!(bound("maxUnavailable")),
+            json!(number(&budget["status"]["disruptionsAllowed"])),
+            age::of(budget, now),
+        ]
+    },
+);
+
+pub(super) static LEASES: Sheet = Sheet::new(&[NAME, column("Holder", "Who holds the lease."), AGE], |lease, now| {
+    vec![name(lease), json!(text(&lease["spec"]["holderIdentity"])), age::of(lease, now)]
+});
+
+pub(super) static RUNTIME_CLASSES: Sheet =
+    Sheet::new(&[NAME, column("Handler", "What runs the containers of the class."), AGE], |class, now| {
+        vec![name(class), json!(text_or(&class["handler"], "")), age::of(class, now)]
+    });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_before_and_after_their_start() {
+        let now = "2026-01-01T00:00:09Z".parse().unwrap();
+        let mut group = json!({
+            "metadata": {"name": "g", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}, "workloadRef": {"workloadName": "w"}},
+            "status": {},
+        });
+        assert_eq!((POD_GROUPS.cells)(&group, now), ["g", "Gang", "w", "Pending", "9s"]);
+        group["status"]["conditions"] = json!([{"type": "PodGroupInitiallyScheduled", "status": "False"}]);
+        assert_eq!(group_status(&group), "Unschedulable");
+        group["status"]["conditions"][0]["status"] = json!("True");
+        assert_eq!(group_status(&group), "Scheduled");
+        let disrupted = json!({"type": "DisruptionTarget", "reason": "PreemptionByScheduler"});
+        group["status"]["conditions"].as_array_mut().unwrap().push(disrupted);
+        assert_eq!(group_status(&group), "PreemptionByScheduler");
+    }
+
+    #[test]
+    fn budgets_in_numbers_and_parts() {
+        let budget = json!({
+            "metadata": {"name": "b"}, "spec": {"maxUnavailable": "25%"}, "status": {"disruptionsAllowed": 2},
+        });
+        let cells = json!((BUDGETS.cells)(&budget, "2026-01-01T00:00:00Z".parse().unwrap()));
+        assert_eq!(cells, json!(["b", "N/A", "25%", 2, "<unknown>"]));
+    }
+}
