@@ -11,9 +11,6 @@ use super::retype::Unreadable;
 const RESOURCE_LISTS: [&str; 9] =
     ["allocatable", "allocatedResources", "capacity", "default", "hard", "limits", "overhead", "requests", "used"];
 
-/// A field that describes others: what it calls a default is none of ours.
-const SCHEMA: &str = "openAPIV3Schema";
-
 /// The value with every quantity in its canonical form.
 pub(crate) fn canonical(mut value: Value) -> Result<Value, Unreadable> {
     rewrite(&mut value, "")?;
@@ -26,7 +23,6 @@ fn rewrite(value: &mut Value, path: &str) -> Result<(), Unreadable> {
             for (key, inner) in fields.iter_mut() {
                 let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
                 match inner {
-                    _ if key == SCHEMA => {}
                     Value::Object(list) if RESOURCE_LISTS.contains(&key.as_str()) && is_flat(list) => {
                         rewrite_list(list, &path)?;
                     }
