@@ -56,7 +56,12 @@ async fn the_server_takes_the_definition() {
 #[tokio::test(start_paused = true)]
 async fn groups_have_a_leader_and_its_workers() {
     let world = World::new().await;
-    world.make("LeaderWorkerSet", lws(2, 3, &json!({}))).await;
+    let mut set = lws(2, 3, &json!({}));
+    // What a server would write in another way is no other template.
+    let container = &mut set["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"][0];
+    container["resources"] = json!({"limits": {"cpu": "1000m"}});
+    container["env"] = json!([]);
+    world.make("LeaderWorkerSet", set).await;
     pass(20.0).await;
     let expected = ["foo-0:v1", "foo-0-1:v1", "foo-0-2:v1", "foo-1:v1", "foo-1-1:v1", "foo-1-2:v1"];
     assert_eq!(ready(&world).await, expected);

@@ -53,7 +53,8 @@ async fn pods_come_and_go_in_order() {
     for field in ["replicas", "readyReplicas", "availableReplicas", "currentReplicas", "updatedReplicas"] {
         assert_eq!(status[field], 3, "{field}");
     }
-    assert_eq!(status["currentRevision"], status["updateRevision"]);
+    assert_eq!(status["currentRevision"], "db-5f5b4cd67f", "as the real controller calls this template");
+    assert_eq!(status["updateRevision"], "db-5f5b4cd67f");
     let revision = world.get("ControllerRevision", status["currentRevision"].as_str().unwrap()).await;
     assert_eq!(
         (&revision["revision"], &revision["data"]["spec"]["template"]["$patch"]),
