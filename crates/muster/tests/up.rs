@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use muster_api::wire::Pod;
 use serde_json::Value;
 
@@ -48,10 +48,11 @@ impl Up {
         }
     }
 
-    fn client(&self) -> kube::Client {
+    async fn client(&self) -> kube::Client {
         let read = kube::config::Kubeconfig::read_from(&self.kubeconfig).unwrap();
-        let config = kube::Config::from_custom_kubeconfig(read, &kube::config::KubeConfigOptions::default());
-        kube::Client::try_from(futures::executor::block_on(config).unwrap()).unwrap()
+        let options = kube::config::KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(read, &options).await.unwrap();
+        kube::Client::try_from(config).unwrap()
     }
 
     fn end(mut self, signal: &str) {
@@ -91,10 +92,29 @@ fn the_deadlock_holds_by_pods_and_not_by_gangs() {
 }
 
 #[tokio::test]
+async fn a_cluster_with_a_state_goes_on_after_it_was_killed() {
+    let folder = std::env::temp_dir().join(format!("muster-up-state-{}", std::process::id()));
+    let state = folder.to_str().unwrap();
+    let mut up = Up::start("state", &["--state", state, "--demo", "deadlock", "--nodes", "4"]);
+    up.wait_for("a works with all 3, b waits whole; 12 of 16 GPUs held");
+    up.child.kill().unwrap();
+    up.child.wait().unwrap();
+    drop(up);
+    let mut up = Up::start("state-again", &["--state", state, "--nodes", "4", "--speed", "10"]);
+    assert!(up.seen.iter().any(|line| line.contains("goes on at revision")), "{:#?}", up.seen);
+    // The gang that ran ends its work, and the other has its turn.
+    up.wait_for("PodGroup demo/muster-b is placed: 3 pods on 2 nodes");
+    let pods = Api::<Pod>::namespaced(up.client().await, "demo").list(&ListParams::default()).await.unwrap().items;
+    assert_eq!(pods.len(), 12);
+    up.end("-INT");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[tokio::test]
 async fn every_example_is_taken_strictly_and_its_pods_run() {
     let mut up = Up::start("examples", &["--empty", "--speed", "5"]);
     up.wait_for("The cluster is empty");
-    let client = up.client();
+    let client = up.client().await;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let mut files: Vec<PathBuf> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
@@ -128,14 +148,15 @@ async fn apply(client: &kube::Client, text: &str) -> usize {
             Some("ReplicaSet") => number("/spec/replicas").unwrap(),
             _ => 0,
         };
-        let object: DynamicObject = serde_json::from_value(document).unwrap();
-        let types = object.types.clone().unwrap();
-        let (group, version) = types.api_version.split_once('/').unwrap_or(("", &types.api_version));
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &types.kind));
-        let api = Api::<DynamicObject>::namespaced_with(client.clone(), "default", &resource);
-        let strictly =
-            PostParams { field_validation: Some(kube::api::ValidationDirective::Strict), ..PostParams::default() };
-        api.create(&strictly, &object).await.unwrap_or_else(|error| panic!("{object:?}: {error}"));
+        let text = |field: &str| document[field].as_str().unwrap_or_default();
+        let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, text("kind")));
+        let path =
+            Api::<DynamicObject>::namespaced_with(client.clone(), "default", &resource).resource_url().to_owned();
+        let request = http::Request::post(format!("{path}?fieldValidation=Strict"));
+        let request = request.header("Content-Type", "application/json").body(document.to_string().into_bytes());
+        let made = client.request::<Value>(request.unwrap()).await;
+        made.unwrap_or_else(|error| panic!("{document}: {error}"));
     }
     pods
 }

@@ -16,13 +16,15 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
+use futures::FutureExt as _;
 use kube::api::{Api, ListParams};
 use muster_api::wire::Node;
 use muster_playground::clients::{Cluster, KubeletSettings, Shape};
-use muster_playground::{Server, Settings};
+use muster_playground::{Limits, Server, Settings};
 use muster_runtime::config::{Configuration, File, LogFormat, LogLevel, Overrides};
 use muster_runtime::{Clock, Fence, Health, Instruments, Metrics};
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 pub(crate) use options::Options;
@@ -62,7 +64,7 @@ async fn work(plan: &Plan) -> anyhow::Result<()> {
     };
     up.introduce(plan);
     let ended = tokio::select! {
-        ended = up.show(plan, began) => ended,
+        ended = up.show(began) => ended,
         name = signals.next() => {
             eprintln!("\n{name}: stopping (once more: at once)");
             Ok(())
@@ -80,25 +82,35 @@ struct Up {
     address: SocketAddr,
     metrics_address: SocketAddr,
     kubeconfig: Kubeconfig,
+    /// What is shown, on this cluster.
+    demo: Option<Demo>,
+    /// Whether the cluster has no past.
+    is_new: bool,
     cluster: Cluster,
     scheduler: Thread,
-    serving: tokio::task::JoinHandle<std::io::Result<()>>,
+    stop: oneshot::Sender<()>,
+    serving: tokio::task::JoinHandle<()>,
 }
 
 impl Up {
     async fn start(plan: &Plan) -> anyhow::Result<Self> {
         let mut progress = Progress::new();
         progress.say("API server");
-        let server = Server::start(Settings::default());
         let listener = listen(plan.address).await?;
         let address = listener.local_addr()?;
+        let server = match &plan.state {
+            Some(folder) => Server::open(Settings::default(), folder).context("--state")?,
+            None => Server::start(Settings::default()),
+        };
+        let (stop, stopped) = oneshot::channel::<()>();
         let serving = tokio::spawn({
             let server = server.clone();
-            async move { server.serve(listener).await }
+            // Whoever drops the other end wants the end too.
+            async move { server.serve_until(listener, Limits::default(), stopped.map(drop)).await }
         });
         let kubeconfig = Kubeconfig::write(address, plan.kubeconfig.as_deref(), plan.state.as_deref())?;
         progress.say("kinds of Muster");
-        install_kinds(&server.client()).await?;
+        let is_new = install_kinds(&server.client()).await?;
         let settings = KubeletSettings { speed: plan.speed, ..KubeletSettings::default() };
         let cluster = Cluster::start_with(&server.client(), &plan.shape, settings, server.clock())?;
         let nodes = plan.shape.nodes()?.len();
@@ -106,7 +118,8 @@ impl Up {
         wait_for_nodes(&server, nodes, |ready| progress.count(&format!("nodes: {ready} of {nodes} are ready"))).await?;
         progress.say("scheduler");
         let (scheduler, metrics_address) = start_scheduler(&server).await?;
-        Ok(Self { server, address, metrics_address, kubeconfig, cluster, scheduler, serving })
+        let demo = plan.demo.filter(|_| is_new || plan.demo_is_wanted);
+        Ok(Self { server, address, metrics_address, kubeconfig, demo, is_new, cluster, scheduler, stop, serving })
     }
 
     fn introduce(&self, plan: &Plan) {
@@ -116,7 +129,10 @@ impl Up {
         println!("  kubectl      export KUBECONFIG={kubeconfig}");
         println!("  metrics      http://{}/metrics", self.metrics_address);
         match &plan.state {
-            Some(folder) => println!("  state        {}", folder.display()),
+            Some(folder) if self.is_new => println!("  state        {}, new", folder.display()),
+            Some(folder) => {
+                println!("  state        {}, goes on at revision {}", folder.display(), self.server.revision());
+            }
             None => println!("  state        in memory, gone at the end (--state FOLDER keeps it)"),
         }
         if !self.address.ip().is_loopback() {
@@ -126,21 +142,22 @@ impl Up {
     }
 
     /// Tells what happens until something fails.
-    async fn show(&mut self, plan: &Plan, began: Instant) -> anyhow::Result<()> {
-        if let Some(demo) = plan.demo {
-            println!("{}\n", demo.introduction());
-        } else {
-            println!("The cluster is empty: kubectl apply -f examples/gang.yaml is a start.\n");
+    async fn show(&mut self, began: Instant) -> anyhow::Result<()> {
+        let demo = self.demo;
+        match demo {
+            Some(demo) => println!("{}\n", demo.introduction()),
+            None if self.is_new => println!("The cluster is empty: kubectl apply -f examples/gang.yaml is a start.\n"),
+            None => {}
         }
         let server = self.server.clone();
         let shown = async {
-            if let Some(demo) = plan.demo {
+            if let Some(demo) = demo {
                 demo.start(&server).await?;
             }
             std::future::pending::<anyhow::Result<()>>().await
         };
         let told = async {
-            match plan.demo {
+            match demo {
                 Some(Demo::Deadlock { nodes }) => demo::show(&server, nodes, began).await,
                 Some(Demo::Training { .. }) | None => narrator::narrate(server.client(), began).await,
             }
@@ -156,7 +173,10 @@ impl Up {
     async fn stop(self) -> anyhow::Result<()> {
         let stopped = timeout(STOP_MAX, self.scheduler.stop()).await;
         drop(self.cluster);
-        self.serving.abort();
+        // It may have ended by itself.
+        let _ = self.stop.send(());
+        let served = timeout(STOP_MAX, self.serving).await;
+        served.context("the API server did not stop in time")?.context("the API server")?;
         stopped.context("the scheduler did not stop in time")?
     }
 }
@@ -170,12 +190,14 @@ async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
     })
 }
 
-async fn install_kinds(client: &kube::Client) -> anyhow::Result<()> {
+/// Answers whether they are new, and so the cluster.
+async fn install_kinds(client: &kube::Client) -> anyhow::Result<bool> {
+    let mut is_new = true;
     for text in [muster_api::crds::WORKLOADS, muster_api::crds::PODGROUPS] {
         let definition: serde_json::Value = serde_saphyr::from_str(text)?;
-        objects::install(client, &definition).await?;
+        is_new &= objects::install(client, &definition).await?;
     }
-    Ok(())
+    Ok(is_new)
 }
 
 /// Waits until nodes take pods, and tells how many do.

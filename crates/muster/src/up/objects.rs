@@ -15,17 +15,17 @@ pub(super) async fn create(client: &kube::Client, object: &Value) -> anyhow::Res
     }
 }
 
-/// Makes an object, or brings one that is there up to date.
-pub(super) async fn install(client: &kube::Client, object: &Value) -> anyhow::Result<()> {
+/// Makes an object, or brings one that is there up to date. Answers whether it is new.
+pub(super) async fn install(client: &kube::Client, object: &Value) -> anyhow::Result<bool> {
     let (api, typed, name) = typed(client, object)?;
     match api.create(&PostParams::default(), &typed).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
             let own_name = typed.metadata.name.as_deref().unwrap_or_default();
             let change = Patch::Merge(object);
             let patched = api.patch(own_name, &PatchParams::default(), &change).await;
-            patched.map(drop).context(name)
+            patched.map(|_| false).context(name)
         }
-        other => other.map(drop).context(name),
+        other => other.map(|_| true).context(name),
     }
 }
 

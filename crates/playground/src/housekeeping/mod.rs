@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::kinds::Kind;
 use crate::server::delete::{FOREGROUND, ORPHAN};
+use crate::server::ownership::{self, Writer};
 use crate::server::state::State;
 use crate::store::{Key, Object, TableId};
 
@@ -145,12 +146,19 @@ fn release_finalizer(state: &mut State, kind: &Kind, object: &Object, finalizer:
     } else {
         metadata.insert("finalizers".to_owned(), Value::Array(left));
     }
+    note_owners(state, kind, &object.value(), &mut value);
     if done {
         // The change itself is never stored: watchers see the object end as it was.
         state.erase(kind, object.value())
     } else {
         state.write(kind, value)
     };
+}
+
+/// Notes that the control plane's controllers changed an object.
+fn note_owners(state: &State, kind: &Kind, was: &Value, value: &mut Value) {
+    let writer = Writer { manager: "kube-controller-manager", subresource: "", now: &state.time() };
+    ownership::updated(&state.registry, kind, was, value, writer);
 }
 
 /// Whether it is a namespace that has not been emptied; `namespaces` lets it go.

@@ -13,6 +13,7 @@ mod definition_columns;
 mod definition_names;
 mod event;
 mod job;
+mod job_policies;
 mod label_selector;
 mod lease;
 mod metadata;
@@ -33,6 +34,7 @@ mod priority_class;
 mod quantities;
 mod registry;
 mod retype;
+mod rollouts;
 mod runtime_class;
 mod templates;
 mod zero_time;
@@ -259,6 +261,9 @@ impl Kind {
     /// What clients of a deprecated version are told.
     pub(crate) fn deprecation(&self) -> Option<String> {
         match &self.rules {
+            Rules::Builtin(builtin) if builtin.kind == "Endpoints" => {
+                Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned())
+            }
             Rules::Builtin(_) => None,
             Rules::Custom(custom) => custom.warning.clone(),
         }

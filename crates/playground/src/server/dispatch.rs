@@ -8,6 +8,7 @@ use serde_json::json;
 use super::answer::Answer;
 use super::body::Expected;
 use super::failure::Failure;
+use super::ownership::Owners;
 use super::query::{ListOptions, Query};
 use super::request::{Route, Target, Verb, route};
 use super::state::State;
@@ -47,7 +48,8 @@ pub(crate) fn dispatch(server: &Server, parts: &Parts, bytes: &[u8]) -> Result<R
             return discovery::answer(&state, &path, parts).map(Reply::Answer);
         }
     };
-    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let user_agent = parts.headers.get(http::header::USER_AGENT).and_then(|header| header.to_str().ok());
+    let query = Query::parse(parts.uri.query().unwrap_or_default()).asked_by(user_agent.unwrap_or_default());
     // Old clients watch by the path, an object as well.
     let verb = if target.watch && parts.method == http::Method::GET {
         Some(Verb::Watch)
@@ -107,10 +109,10 @@ fn whole(server: &Server, state: &mut State, kind: &Arc<Kind>, asked: &Asked<'_>
     let verb = asked.verb.ok_or_else(Failure::method_not_allowed)?;
     let everywhere = kind.namespaced && target.namespace.is_empty();
     if kind.is_review() {
-        if verb != Verb::Create || !target.name.is_empty() {
+        if verb != Verb::Create || everywhere || !target.name.is_empty() {
             return Err(Failure::method_not_allowed());
         }
-        return review::review(state, kind, query, &body::object(kind, media_type, bytes)?).map(Reply::Answer);
+        return review::review(state, kind, target, query, &body::object(kind, media_type, bytes)?).map(Reply::Answer);
     }
     let answer = match verb {
         Verb::Get => read::get(state, kind, target, query),
@@ -147,12 +149,12 @@ fn subresource(state: &mut State, kind: &Kind, asked: &Asked<'_>) -> Result<Answ
         ("scale", Some(Verb::Get)) => scale::get(state, kind, target),
         ("scale", Some(Verb::Update)) => {
             let bytes = body::in_json(Expected::SCALE, media_type, bytes)?;
-            scale::set(state, kind, target, query, &bytes, false)
+            scale::set(state, kind, target, query, &bytes, scale::Form::Whole)
         }
-        ("scale", Some(Verb::Patch)) if *media_type == "application/merge-patch+json" => {
-            scale::set(state, kind, target, query, bytes, true)
+        ("scale", Some(Verb::Patch)) => {
+            let form = scale::Form::of(media_type)?;
+            scale::set(state, kind, target, query, bytes, form)
         }
-        ("scale", Some(Verb::Patch)) => Err(Failure::unsupported_media_type(&["application/merge-patch+json"])),
         ("binding", Some(Verb::Create)) => {
             let bytes = body::in_json(Expected::BINDING, media_type, bytes)?;
             binding::bind(state, kind, target, query, &bytes)
@@ -207,7 +209,7 @@ pub(crate) fn bootstrap(state: &mut State) {
             subresource: String::new(),
             watch: false,
         };
-        let made = create::insert(state, &kind, &target, value, false);
+        let made = create::insert(state, &kind, &target, value, Owners::Writer("kube-apiserver"), false);
         assert!(made.is_ok(), "a fresh server takes its first objects");
     };
     for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {

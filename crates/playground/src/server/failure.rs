@@ -122,6 +122,11 @@ impl Failure {
         Self::new(409, "Conflict", message).about(about, name)
     }
 
+    /// Others own what an apply would change.
+    pub(crate) fn owned_by_others(message: impl Into<String>) -> Self {
+        Self::new(409, "Conflict", message)
+    }
+
     /// Somebody else was faster.
     pub(crate) fn modified(about: About<'_>, name: &str) -> Self {
         let why = "the object has been modified; please apply your changes to the latest version and try again";
@@ -225,10 +230,6 @@ impl Failure {
     /// A failure without a reason, which the real server has in a few places.
     pub(crate) fn plain(code: u16, message: impl Into<String>) -> Self {
         Self::new(code, "", message)
-    }
-
-    pub(crate) fn not_implemented(message: impl Into<String>) -> Self {
-        Self::new(501, "NotImplemented", message)
     }
 
     pub(crate) fn message(&self) -> &str {

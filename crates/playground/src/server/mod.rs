@@ -5,6 +5,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod answer;
+pub(crate) mod apply;
 pub(crate) mod binding;
 pub(crate) mod body;
 pub(crate) mod create;
@@ -19,6 +20,7 @@ pub(crate) mod json_patch;
 pub(crate) mod json_syntax;
 pub(crate) mod json_text;
 pub(crate) mod openapi;
+pub(crate) mod ownership;
 pub(crate) mod patch;
 mod patient;
 pub(crate) mod query;

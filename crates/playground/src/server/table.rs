@@ -63,6 +63,9 @@ pub(super) fn table_of_object(
     let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
     let mut table = head(version, metadata, if with_columns { columns.head() } else { Value::Null });
     let mut row = columns.row(&kind.stored_shape(&object), now);
+    // The mark that ends the initial events is seen in any case.
+    let is_mark = !object["metadata"]["annotations"]["k8s.io/initial-events-end"].is_null();
+    let include = if is_mark && include == Include::Nothing { Include::Metadata } else { include };
     row["object"] = include.of(object, version);
     table["rows"] = json!([row]);
     table

@@ -90,8 +90,12 @@ impl View {
                 ("application/json" | "application/*" | "*/*", None) => Some(Shape::Full),
                 ("text/plain" | "text/*", _) if is_text => Some(Shape::Full),
                 ("application/json" | "application/*" | "*/*", Some(conversion)) if is_object => shape(conversion),
-                // Discovery looks for its own conversion.
-                ("application/json", Some((_, "apidiscovery.k8s.io", _))) if !is_object => Some(Shape::Full),
+                // Discovery looks for the forms of its own.
+                ("application/json", Some(("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2" | "v2beta1")))
+                    if ["/api", "/apis"].contains(&path.trim_end_matches('/')) =>
+                {
+                    Some(Shape::Full)
+                }
                 _ => None,
             };
             if let Some(shape) = shape {
@@ -243,6 +247,10 @@ mod tests {
     fn only_objects_have_tables() {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
         assert!(View::of(Some(table), "/apis/apps/v1", "").is_err());
+        let discovery = "application/json;as=APIGroupDiscoveryList;v=v2;g=apidiscovery.k8s.io";
+        assert!(View::of(Some(discovery), "/apis", "").is_ok());
+        assert!(View::of(Some(discovery), "/apis/apps/v1", "").is_err());
+        assert!(View::of(Some(&discovery.replace("v2", "v3")), "/apis", "").is_err());
         assert!(View::of(Some(&format!("{table},application/json")), "/apis/apps/v1", "").is_ok());
     }
 }

@@ -1,6 +1,6 @@
 //! Paths into objects, in the part of JSONPath that columns of custom kinds use.
 //!
-//! Fields (`.a`, `['a.b']`), entries (`[0]`, `[-1]`, `[1:3]`), all of them (`[*]`) and those that pass a comparison
+//! Fields (`.a`, `['a\.b']`), entries (`[0]`, `[-1]`, `[1:3]`), all of them (`[*]`) and those that pass a comparison
 //! (`[?(@.type=="Ready")]`). What else JSONPath has (`..`, unions, ranges of templates) is refused when it is read.
 
 use serde_json::Value;
@@ -45,12 +45,7 @@ enum Operand {
 impl JsonPath {
     /// Reads a path; the error says what is wrong with it.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let mut reader = Reader { rest: text };
-        let steps = reader.steps()?;
-        if !reader.rest.is_empty() {
-            return Err(format!("cannot be read from {:?} on", reader.rest));
-        }
-        Ok(Self(steps))
+        Reader { rest: text, in_filter: false }.whole().map(Self)
     }
 
     /// The first value that the path leads to. A path that does not fit the object leads nowhere.
@@ -143,6 +138,8 @@ fn compare(comparison: Comparison, left: &Value, right: &Value) -> Option<bool> 
 
 struct Reader<'a> {
     rest: &'a str,
+    /// Whether signs of comparison end a name.
+    in_filter: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -166,11 +163,17 @@ impl<'a> Reader<'a> {
         taken
     }
 
+    /// The steps of all of the text.
+    fn whole(&mut self) -> Result<Vec<Step>, String> {
+        let steps = self.steps()?;
+        if self.rest.is_empty() { Ok(steps) } else { Err(format!("cannot be read from {:?} on", self.rest)) }
+    }
+
     fn steps(&mut self) -> Result<Vec<Step>, String> {
         let mut steps = Vec::new();
         loop {
             if self.take("[") {
-                steps.push(self.bracket()?);
+                steps.extend(self.bracket()?);
             } else if self.rest.starts_with("..") {
                 return Err("has \"..\", which is not supported".to_owned());
             } else if self.take(".") {
@@ -193,7 +196,8 @@ impl<'a> Reader<'a> {
     fn field(&mut self) -> Result<String, String> {
         let mut name = String::new();
         loop {
-            name.push_str(self.take_while(|c| c.is_alphanumeric() || "_-/@$:".contains(c)));
+            let ends = if self.in_filter { ".,[]$@{}\\=<>!()" } else { ".,[]$@{}\\" };
+            name.push_str(self.take_while(|c| !c.is_whitespace() && !ends.contains(c)));
             if !self.take("\\") {
                 return Ok(name);
             }
@@ -203,20 +207,22 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn bracket(&mut self) -> Result<Step, String> {
+    fn bracket(&mut self) -> Result<Vec<Step>, String> {
         self.skip_blanks();
-        let step = if self.take("?(") {
-            self.filter()?
+        let steps = if self.take("?(") {
+            vec![self.filter()?]
         } else if self.take("*") {
-            Step::All
-        } else if let Some(name) = self.quoted()? {
-            Step::Field(name)
+            vec![Step::All]
+        } else if self.rest.starts_with('\'') {
+            // What is quoted is a path again: dots in it are steps unless a backslash stands before them.
+            let path = format!(".{}", self.quoted()?.unwrap_or_default());
+            Reader { rest: &path, in_filter: false }.whole()?
         } else {
-            self.entries()?
+            vec![self.entries()?]
         };
         self.skip_blanks();
         self.need("]")?;
-        Ok(step)
+        Ok(steps)
     }
 
     fn entries(&mut self) -> Result<Step, String> {
@@ -241,7 +247,7 @@ impl<'a> Reader<'a> {
                     return Err(format!("has no {quote} after {:?}", self.rest));
                 };
                 self.rest = rest;
-                return Ok(Some(inside.replace('\\', "")));
+                return Ok(Some(inside.to_owned()));
             }
         }
         Ok(None)
@@ -250,6 +256,7 @@ impl<'a> Reader<'a> {
     fn filter(&mut self) -> Result<Step, String> {
         self.skip_blanks();
         self.need("@")?;
+        let outside = std::mem::replace(&mut self.in_filter, true);
         let left = self.steps()?;
         self.skip_blanks();
         let signs = [
@@ -262,6 +269,7 @@ impl<'a> Reader<'a> {
         ];
         let sign = signs.into_iter().find(|(sign, _)| self.take(sign));
         let right = sign.map(|(_, comparison)| Ok::<_, String>((comparison, self.operand()?))).transpose()?;
+        self.in_filter = outside;
         self.skip_blanks();
         self.need(")")?;
         Ok(Step::Filter(Filter { left, right }))
@@ -302,7 +310,8 @@ mod tests {
     fn paths_lead_to_values() {
         let expected = [
             (".spec.replicas", json!(3)),
-            (".spec['a.b']", json!("dotted")),
+            (".spec['a\\.b']", json!("dotted")),
+            (".spec['list'][1]", json!(2)),
             (".spec.a\\.b", json!("dotted")),
             (".spec.list[0]", json!(1)),
             (".spec.list[-1]", json!(3)),
@@ -324,6 +333,7 @@ mod tests {
     fn what_is_not_there_is_nothing() {
         for path in [
             ".spec.none.deeper",
+            ".spec['a.b']",
             ".spec.list[9]",
             ".spec.replicas[0]",
             ".status.conditions[?(@.type==\"Gone\")].status",
@@ -336,7 +346,19 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_refused() {
-        for path in ["..a", ".a[", ".a[x]", ".a[0,1]", ".a[?(@.b==)]", ".a['b]", ".a b", "{.a}", ".a[?(.b)]", ".a\\"] {
+        for path in [
+            "..a",
+            ".a[",
+            ".a[\"b\"]",
+            ".a[x]",
+            ".a[0,1]",
+            ".a[?(@.b==)]",
+            ".a['b]",
+            ".a b",
+            "{.a}",
+            ".a[?(.b)]",
+            ".a\\",
+        ] {
             assert!(JsonPath::parse(path).is_err(), "{path}");
         }
     }

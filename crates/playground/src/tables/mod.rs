@@ -105,7 +105,6 @@ pub(crate) fn sheet(group: &str, plural: &str) -> &'static Sheet {
         ("storage.k8s.io", "storageclasses") => &storage::CLASSES,
         ("storage.k8s.io", "csinodes") => &storage::NODES,
         ("storage.k8s.io", "csidrivers") => &storage::DRIVERS,
-        ("storage.k8s.io", "csistoragecapacities") => &storage::CAPACITIES,
         ("storage.k8s.io", "volumeattachments") => &storage::ATTACHMENTS,
         ("", "replicationcontrollers") => &apps::REPLICATION_CONTROLLERS,
         ("apps", "replicasets") => &apps::REPLICA_SETS,

@@ -97,7 +97,8 @@ mod tests {
         assert_eq!(group_status(&group), "Unschedulable");
         group["status"]["conditions"][0]["status"] = json!("True");
         assert_eq!(group_status(&group), "Scheduled");
-        group["status"]["conditions"][1] = json!({"type": "DisruptionTarget", "reason": "PreemptionByScheduler"});
+        let disrupted = json!({"type": "DisruptionTarget", "reason": "PreemptionByScheduler"});
+        group["status"]["conditions"].as_array_mut().unwrap().push(disrupted);
         assert_eq!(group_status(&group), "PreemptionByScheduler");
     }
 

@@ -168,18 +168,6 @@ pub(super) static DRIVERS: Sheet = Sheet::new(
     },
 );
 
-pub(super) static CAPACITIES: Sheet = Sheet::new(
-    &[
-        NAME,
-        column("StorageClassName", "The class that the room is for."),
-        column("Capacity", "How much room is left."),
-    ],
-    |room, _| {
-        let capacity = room.get("capacity").map_or_else(|| UNSET.to_owned(), written);
-        vec![name(room), json!(text(&room["storageClassName"])), json!(capacity)]
-    },
-);
-
 pub(super) static ATTACHMENTS: Sheet = Sheet::new(
     &[
         NAME,
