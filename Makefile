@@ -3,13 +3,16 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint fmt bench
+.PHONY: help setup up test lint fmt bench
 
 help: ## Show this menu
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: # Finds or installs what the other targets need beyond Rust itself.
 	@CARGO="$(CARGO)" tools/setup
+
+up: setup ## Start a cluster in this terminal with a demo, kubectl works on it (flags: make up ARGS="--demo deadlock")
+	$(CARGO) run --release --locked --package muster -- up $(ARGS)
 
 test: setup lint ## Check and test everything; does its own set-up
 	$(CARGO) test --workspace --locked

@@ -3,7 +3,7 @@
 
   record.py -o OUTDIR [story.json ...]     (default: all stories of crates/playground/tests/stories)
 
-The format of the stories is described in stories-recorded/README.md.
+The format of the stories is described in crates/playground/tests/stories/README.md.
 Stories with "forgets" are left out unless FORGETS=1 is set (see forget.sh); then only they are played.
 """
 import copy, glob, http.client, json, os, re, ssl, sys, threading, time, datetime
@@ -79,7 +79,6 @@ def fill(v, seen):
     if isinstance(v, dict):
         if "$from" in v:
             base = copy.deepcopy(seen[v["$from"]])
-            base.get("metadata", {}).pop("managedFields", None)
             return edit(base, fill({k: x for k, x in v.items() if k != "$from"}, seen))
         return {k: fill(x, seen) for k, x in v.items()}
     return v
@@ -88,7 +87,8 @@ def fill(v, seen):
 # ---- what differs from run to run becomes a placeholder
 
 class Normal:
-    def __init__(self):
+    def __init__(self, keeps):
+        self.keeps = keeps  # whether the story is about managedFields
         self.names = {}   # placeholder class -> {value: placeholder}
         self.rename = {}  # generated names
         self.ages = []    # columns of the last table that hold ages
@@ -146,11 +146,12 @@ class Normal:
         bookmark = "k8s.io/initial-events-end" in json.dumps(v.get("metadata", {}).get("annotations", {})) if isinstance(v.get("metadata"), dict) else False
         out = {}
         for k, x in v.items():
-            if k == "managedFields":
+            if k == "managedFields" and not self.keeps:
                 continue
             if k == "metadata" and isinstance(x, dict):
                 m = dict(x)
-                m.pop("managedFields", None)
+                if not self.keeps:
+                    m.pop("managedFields", None)
                 rv = m.get("resourceVersion")
                 cont = m.get("continue")
                 m = self.value({a: b for a, b in m.items() if a not in ("resourceVersion", "continue")}, where + (k,))
@@ -163,10 +164,13 @@ class Normal:
                         m["resourceVersion"] = self.number("rv", rv)
                 if isinstance(cont, str):
                     m["continue"] = "<continue>" if cont else ""
+                if isinstance(m.get("managedFields"), list):
+                    # the order depends on times
+                    m["managedFields"].sort(key=lambda e: [str(e.get(f)) for f in ("operation", "manager", "subresource", "apiVersion")])
                 # keep the server's order of keys
                 out[k] = {a: m[a] for a in x if a in m}
             else:
-                out[k] = self.value(x, where + (k,))
+                out[self.text(k) if k.startswith("k:{") else k] = self.value(x, where + (k,))
         if v.get("kind") == "Table":
             if v.get("columnDefinitions"):
                 self.ages = [i for i, c in enumerate(v["columnDefinitions"]) if c["name"] in ("Age", "Last Seen", "First Seen")]
@@ -270,7 +274,8 @@ def holds(until, answer):
 
 
 def play(story):
-    seen, normal, watches, out, last = {}, Normal(), {}, [], {}
+    keeps = bool(story.get("managedFields"))
+    seen, normal, watches, out, last = {}, Normal(keeps), {}, [], {}
     for number, step in enumerate(story["steps"], 1):
         rec = dict(step)
         if "pauseMs" in step:
@@ -332,9 +337,11 @@ def play(story):
                 break
             time.sleep(0.15)
         if step.get("id"):
-            seen[step["id"]] = raw if raw is not None else answer.get("text")
+            seen[step["id"]] = copy.deepcopy(raw) if raw is not None else answer.get("text")
+            if isinstance(raw, dict) and isinstance(raw.get("metadata"), dict) and not keeps:
+                seen[step["id"]]["metadata"].pop("managedFields", None)
         normal.learn(answer.get("body"))
-        if isinstance(raw, dict) and isinstance(raw.get("metadata"), dict) and raw["metadata"].get("uid") and raw["metadata"].get("resourceVersion"):
+        if not keeps and isinstance(raw, dict) and isinstance(raw.get("metadata"), dict) and raw["metadata"].get("uid") and raw["metadata"].get("resourceVersion"):
             m = raw["metadata"]
             bare = json.dumps({**raw, "metadata": {k: v for k, v in m.items() if k not in ("managedFields", "resourceVersion")}}, sort_keys=True)
             old = last.get(m["uid"])
@@ -346,7 +353,7 @@ def play(story):
         ct = answer["contentType"]
         answer = normal.value(answer)
         answer["contentType"] = ct
-        if "managedFields" in json.dumps(answer.get("body", {}).get("message", "") if isinstance(answer.get("body"), dict) else ""):
+        if not keeps and "managedFields" in json.dumps(answer.get("body", {}).get("message", "") if isinstance(answer.get("body"), dict) else ""):
             # the message quotes the whole object with its managedFields
             rec["unstable"] = sorted(set(rec.get("unstable", []) + ["/body/message", "/body/details"]))
         rec["answer"] = answer

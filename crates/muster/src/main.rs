@@ -1,10 +1,14 @@
 //! The `muster` binary: a thin front over the crates. `main` parses and dispatches, nothing else.
 
 mod bench;
+mod logs;
 mod manifests;
 mod replay;
 mod run;
 mod scenario;
+mod scheduler_thread;
+mod signals;
+mod up;
 
 use std::process::ExitCode;
 
@@ -20,6 +24,15 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Start a cluster in this process and watch Muster work: API server, simulated nodes, controllers, scheduler.
+    ///
+    /// Nothing else is needed, and nothing is installed. kubectl works on it: the kubeconfig's path is printed. Containers are
+    /// simulated: a pod runs as long as its command `sleep N` or its annotation playground.muster.dev/run-seconds says, else
+    /// for ever. The port is open on 127.0.0.1 only, without passwords: whoever can reach it may do everything.
+    ///
+    /// Ctrl-C ends all of it. Without --state the cluster is gone then.
+    #[command(verbatim_doc_comment)]
+    Up(up::Options),
     /// Schedule the pods of a cluster.
     ///
     /// Flags win over the configuration file. Ends well on SIGTERM and SIGINT: no new decisions, what is on its way is
@@ -71,12 +84,22 @@ enum Bench {
     /// Targets are printed below the table, not with --json. A missed target does not change the exit code.
     #[command(verbatim_doc_comment)]
     Engine(bench::engine::Options),
-    /// Measure the in-process API server: creates and binds per second while watchers listen.
+    /// Measure the API server: creates and binds per second while watchers listen.
     ///
-    /// Requests come from the same process, a few at once. Each watcher's events are counted and checked: one that
-    /// missed or repeated an event is an error. A missed target does not change the exit code.
+    /// First requests come from the same process, a few at once. Then they come over loopback HTTP from many clients to a
+    /// server that is a process of its own, in memory and with a state folder; clients and server share the machine.
+    /// Each watcher's events are counted and checked: one that missed or repeated an event is an error. A missed target
+    /// does not change the exit code.
     #[command(verbatim_doc_comment)]
     Server(bench::server::Options),
+    /// Measure a large simulated cluster: memory, time to list a namespace while pods come and go, idle CPU time.
+    ///
+    /// Server and nodes are one process. A missed target does not change the exit code. It needs Linux.
+    #[command(verbatim_doc_comment)]
+    Playground(bench::playground::Options),
+    /// The server that other benchmarks measure.
+    #[command(hide = true)]
+    Serve(bench::serve::Options),
     /// Measure `muster run`, as a process: memory, CPU time, requests, and pods bound per second over loopback HTTP.
     ///
     /// This process is the API server and makes the pods; the scheduler is a process of its own. It starts on a cluster of
@@ -93,11 +116,14 @@ enum Bench {
 fn main() -> ExitCode {
     let done = |()| ExitCode::SUCCESS;
     let outcome = match Cli::parse().command {
+        Command::Up(options) => up::run(&options).map(done),
         Command::Run(options) => run::run(&options),
         Command::Manifests(options) => manifests::run(&options).map(done),
         Command::Replay(options) => replay::run(&options).map(done),
         Command::Bench(Bench::Engine(options)) => bench::engine::run(&options).map(done),
         Command::Bench(Bench::Server(options)) => bench::server::run(&options).map(done),
+        Command::Bench(Bench::Playground(options)) => bench::playground::run(&options).map(done),
+        Command::Bench(Bench::Serve(options)) => bench::serve::run(&options).map(done),
         Command::Bench(Bench::Runtime(options)) => bench::runtime::run(&options).map(done),
         Command::Scenario(Scenario::Run(options)) => return scenario::run(&options),
     };

@@ -41,6 +41,11 @@ pub fn micros(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
 
+/// The date without the fraction of its second, as objects can carry it.
+pub fn whole(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
 /// A date so many seconds later, or earlier.
 pub fn after(time: Timestamp, seconds: i64) -> Timestamp {
     time.checked_add(Span::new().seconds(seconds.clamp(-SPAN_SECONDS_MAX, SPAN_SECONDS_MAX))).unwrap_or(Timestamp::MAX)

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod faults;
 mod housekeeping;
 mod kinds;
+mod protobuf;
 pub mod random;
 pub mod schema;
 pub mod selectors;
@@ -15,4 +16,5 @@ mod server;
 mod store;
 mod tables;
 
-pub use server::{Server, Settings};
+pub use server::{Limits, Server, Settings};
+pub use store::StateError;

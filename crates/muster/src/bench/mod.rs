@@ -1,5 +1,8 @@
 //! `muster bench`: one file or folder for each thing that is measured.
 
 pub(crate) mod engine;
+pub(crate) mod playground;
+mod process;
 pub(crate) mod runtime;
+pub(crate) mod serve;
 pub(crate) mod server;

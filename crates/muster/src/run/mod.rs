@@ -1,13 +1,11 @@
 //! `muster run`: the scheduler in production.
 //!
 //! This thread holds the lease, answers probes and waits for signals, so that no decision, however long, delays a
-//! renewal. The scheduler has a thread of its own (`thread`). `client` connects without retries of its own, since the
+//! renewal. The scheduler has a thread of its own. `client` connects without retries of its own, since the
 //! scheduler must know about every write that failed.
 
 mod client;
-mod logs;
 mod options;
-mod thread;
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::process::ExitCode;
@@ -19,10 +17,12 @@ use muster_runtime::{
     Clock, End, Fence, Health, Instruments, Leadership, LeaseSettings, Metrics, Record, Settings, serve,
 };
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 
 pub(crate) use options::Options;
+
+use crate::scheduler_thread::Thread;
+use crate::signals::Signals;
 
 /// How much longer than its writes the scheduler may take to stop.
 const STOP_GRACE: Duration = Duration::from_secs(5);
@@ -38,7 +38,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         print!("{}", configuration.file.to_yaml());
         return Ok(ExitCode::SUCCESS);
     }
-    logs::start(configuration.log_level, configuration.log_format)?;
+    crate::logs::start(configuration.log_level, configuration.log_format)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // The last word goes where the others went.
     Ok(runtime.block_on(work(options, configuration)).unwrap_or_else(|error| {
@@ -112,7 +112,9 @@ impl Process {
         let settings = self.settings(configuration)?;
         let stop_within = settings.stop_timeout + STOP_GRACE;
         let fence = leadership.as_ref().map_or_else(Fence::open, Leadership::fence);
-        let mut scheduler = thread::Thread::start(self.kube_config, settings, self.clock, fence)?;
+        let kube_config = self.kube_config;
+        let connect = move || client::connect(&kube_config);
+        let mut scheduler = Thread::start(connect, settings, self.clock, fence)?;
         let why = tokio::select! {
             name = self.signals.next() => Why::Signal(name),
             end = lost_by(leadership.as_ref()) => Why::Lost(end),
@@ -170,26 +172,6 @@ async fn lost_by(leadership: Option<&Leadership>) -> End {
     match leadership {
         Some(leadership) => leadership.lost().await,
         None => std::future::pending().await,
-    }
-}
-
-/// The signals that end a process well.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> anyhow::Result<Self> {
-        let listen = |kind| signal(kind).context("listening for signals");
-        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
-    }
-
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
     }
 }
 

@@ -17,5 +17,9 @@ pub const STOP_SECONDS: &str = "playground.muster.dev/stop-seconds";
 /// succeeded or failed, or its containers start again.
 pub const EXIT_CODE: &str = "playground.muster.dev/exit-code";
 
+/// The pod works only together with others: the time of [`RUN_SECONDS`] begins when so many pods of its namespace that
+/// name the same meeting run at once. Written as `NAME/COUNT`, such as `train/8`.
+pub const MEETS: &str = "playground.muster.dev/meets";
+
 /// All keys.
-pub const ALL: [&str; 5] = [START_SECONDS, READY_AFTER_SECONDS, RUN_SECONDS, STOP_SECONDS, EXIT_CODE];
+pub const ALL: [&str; 6] = [START_SECONDS, READY_AFTER_SECONDS, RUN_SECONDS, STOP_SECONDS, EXIT_CODE, MEETS];

@@ -19,7 +19,17 @@ impl Cluster {
     ///
     /// The clock must agree with the server's: `Server::clock`, or [`Clock::real`] on a real cluster.
     pub fn start(client: &Client, shape: &Shape, clock: Clock) -> Result<Self, ShapeError> {
-        let kubelets = Kubelets::start(client.clone(), shape, KubeletSettings::default(), clock)?;
+        Self::start_with(client, shape, KubeletSettings::default(), clock)
+    }
+
+    /// The same, with kubelets of other settings.
+    pub fn start_with(
+        client: &Client,
+        shape: &Shape,
+        settings: KubeletSettings,
+        clock: Clock,
+    ) -> Result<Self, ShapeError> {
+        let kubelets = Kubelets::start(client.clone(), shape, settings, clock)?;
         let lifecycle = NodeLifecycle::start(client.clone(), NodeLifecycleSettings::default(), clock);
         let budgets = Budgets::start(client.clone(), clock);
         let replicas = Replicas::start(client.clone(), clock);

@@ -124,6 +124,11 @@ impl<K: Resource<DynamicType = ()>> Mirror<K> {
         self.objects.get(key)
     }
 
+    /// All objects.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<K>> {
+        self.objects.values()
+    }
+
     /// The objects of a namespace.
     pub(crate) fn within<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a Arc<K>> {
         let from = (namespace.to_owned(), String::new());

@@ -109,12 +109,19 @@ pub struct NodeShape {
 impl Default for Shape {
     /// Sixteen nodes with eight GPUs each, in four racks and two zones.
     fn default() -> Self {
+        Self::of_nodes(16)
+    }
+}
+
+impl Shape {
+    /// So many nodes with eight GPUs each, in four racks and two zones.
+    pub fn of_nodes(count: u32) -> Self {
         let capacity = [("cpu", "64"), ("memory", "512Gi"), ("pods", "110"), ("nvidia.com/gpu", "8")];
         let domain = |key: &str, count| Domain { key: key.to_owned(), count };
         Self {
             pools: vec![Pool {
                 name: "node".to_owned(),
-                count: 16,
+                count,
                 capacity: capacity.into_iter().map(|(name, amount)| (name.to_owned(), amount.into())).collect(),
                 allocatable: None,
                 labels: Labels::new(),

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{Chore, release_finalizer};
 use crate::kinds::{Kind, Rules, Taken, decide, is_established, tell_deletion};
 use crate::server::delete::remove;
+use crate::server::ownership::{self, Writer};
 use crate::server::query::{DeleteOptions, Propagation};
 use crate::server::state::State;
 
@@ -30,8 +31,15 @@ pub(super) fn look_after(state: &mut State, name: &str) {
     let status = decide(&value, &taken(state, &definitions, &value["spec"]["group"]), &state.time());
     if value["status"] != status {
         value["status"] = status;
+        note_server(state, &definitions, &object.value(), &mut value);
         state.write(&definitions, value);
     }
+}
+
+/// Definitions are looked after by the server itself.
+fn note_server(state: &State, definitions: &Kind, was: &Value, value: &mut Value) {
+    let writer = Writer { manager: "kube-apiserver", subresource: "status", now: &state.time() };
+    ownership::updated(&state.registry, definitions, was, value, writer);
 }
 
 /// The names that the definitions of a group have got.

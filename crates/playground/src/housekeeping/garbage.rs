@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Chore, kind_of, release_finalizer};
+use super::{Chore, kind_of, note_owners, release_finalizer};
 use crate::kinds::Kind;
 use crate::server::delete::{FOREGROUND, ORPHAN, remove};
 use crate::server::query::{DeleteOptions, Propagation};
@@ -56,6 +56,7 @@ fn unblocked(state: &mut State, kind: &Kind, object: Arc<Object>) -> Arc<Object>
     for owner in value["metadata"]["ownerReferences"].as_array_mut().into_iter().flatten() {
         owner["blockOwnerDeletion"] = json!(false);
     }
+    note_owners(state, kind, &object.value(), &mut value);
     state.write(kind, value)
 }
 
@@ -163,5 +164,6 @@ fn forget(state: &mut State, table: crate::store::TableId, object: &Object, owne
     } else {
         value["metadata"]["ownerReferences"] = json!(left);
     }
+    note_owners(state, &kind, &object.value(), &mut value);
     state.write(&kind, value);
 }

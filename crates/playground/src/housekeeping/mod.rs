@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::kinds::Kind;
 use crate::server::delete::{FOREGROUND, ORPHAN};
+use crate::server::ownership::{self, Writer};
 use crate::server::state::State;
 use crate::store::{Key, Object, TableId};
 
@@ -33,8 +34,34 @@ pub(crate) enum Chore {
     Define(Box<str>),
 }
 
+/// Finds the chores that were left undone when the server stopped: whatever may have one is looked at.
+pub(crate) fn take_stock(state: &mut State) {
+    let kinds: Vec<Arc<Kind>> = state.registry.all().filter(|kind| kind.shows_as_stored()).cloned().collect();
+    let mut chores = Vec::new();
+    for kind in kinds {
+        for object in state.store.list(kind.table, None) {
+            if object.deleting || !object.owners.is_empty() {
+                chores.push(Chore::Collect(object.uid.clone()));
+            }
+            let (namespace, name) = (&object.key.namespace, &object.key.name);
+            match (&*kind.group, &*kind.plural) {
+                ("", "namespaces") if object.deleting => chores.push(Chore::Empty(name.clone())),
+                ("apiextensions.k8s.io", "customresourcedefinitions") => chores.push(Chore::Define(name.clone())),
+                ("scheduling.k8s.io", "podgroups") if object.deleting && kind.is_builtin() => {
+                    chores.push(Chore::Release { namespace: namespace.clone(), group: name.clone() });
+                }
+                _ => {}
+            }
+        }
+    }
+    state.chores.extend(chores);
+}
+
 /// Does one chore. Answers whether there was one.
 pub(crate) fn do_one(state: &mut State) -> bool {
+    if state.store.broken().is_some() {
+        return false;
+    }
     let Some(chore) = state.chores.pop_first() else { return false };
     match chore {
         Chore::Collect(uid) => garbage::collect(state, &uid),
@@ -119,12 +146,19 @@ fn release_finalizer(state: &mut State, kind: &Kind, object: &Object, finalizer:
     } else {
         metadata.insert("finalizers".to_owned(), Value::Array(left));
     }
+    note_owners(state, kind, &object.value(), &mut value);
     if done {
         // The change itself is never stored: watchers see the object end as it was.
         state.erase(kind, object.value())
     } else {
         state.write(kind, value)
     };
+}
+
+/// Notes that the control plane's controllers changed an object.
+fn note_owners(state: &State, kind: &Kind, was: &Value, value: &mut Value) {
+    let writer = Writer { manager: "kube-controller-manager", subresource: "", now: &state.time() };
+    ownership::updated(&state.registry, kind, was, value, writer);
 }
 
 /// Whether it is a namespace that has not been emptied; `namespaces` lets it go.

@@ -4,6 +4,8 @@
 //! kept for clients that need it to be there.
 
 use k8s_openapi::api::apps::v1 as apps;
+use k8s_openapi::api::authentication::v1 as authentication;
+use k8s_openapi::api::authorization::v1 as authorization;
 use k8s_openapi::api::batch::v1 as batch;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
@@ -40,6 +42,7 @@ const PLAIN: Builtin = Builtin {
     generation: false,
     overwrites: true,
     creates_on_update: false,
+    reviews: false,
     returns_deleted: false,
     orphans: false,
     name_rule: NameRule::Subdomain,
@@ -55,6 +58,9 @@ const PLAIN: Builtin = Builtin {
 /// A kind with a spec that is counted and a status that only `status` writes.
 const CONTROLLED: Builtin =
     Builtin { subresources: &["status"], generation: true, on_create: drop_status, on_update: keep_status, ..PLAIN };
+
+/// A question about clients, which are cluster-wide.
+const REVIEW: Builtin = Builtin { group: "authorization.k8s.io", namespaced: false, reviews: true, ..PLAIN };
 
 const SCALED: &[&str] = &["status", "scale"];
 const EVENT_FIELDS: &[&str] = &[
@@ -552,6 +558,31 @@ pub(super) const BUILTINS: &[Builtin] = &[
         generation: true,
         returns_deleted: true,
         ..PLAIN
+    },
+    Builtin {
+        kind: "SelfSubjectAccessReview",
+        plural: "selfsubjectaccessreviews",
+        read: retype::<authorization::SelfSubjectAccessReview>,
+        ..REVIEW
+    },
+    Builtin {
+        kind: "SelfSubjectRulesReview",
+        plural: "selfsubjectrulesreviews",
+        read: retype::<authorization::SelfSubjectRulesReview>,
+        ..REVIEW
+    },
+    Builtin {
+        kind: "SubjectAccessReview",
+        plural: "subjectaccessreviews",
+        read: retype::<authorization::SubjectAccessReview>,
+        ..REVIEW
+    },
+    Builtin {
+        group: "authentication.k8s.io",
+        kind: "SelfSubjectReview",
+        plural: "selfsubjectreviews",
+        read: retype::<authentication::SelfSubjectReview>,
+        ..REVIEW
     },
 ];
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::retype::{Unreadable, dropped, retype};
 use super::{count_generation, keep};
 use crate::schema::{FieldError, Schema};
+use crate::server::ownership::types::{Shape, TypeId, Types};
 use crate::tables::CustomSheet;
 
 /// Where the numbers of a `scale` subresource stand.
@@ -21,6 +22,8 @@ pub(crate) struct ScalePaths {
 /// The rules of one version of a custom kind.
 pub(crate) struct Custom {
     schema: Schema,
+    /// The fields as their owners see them.
+    types: (Types, TypeId),
     pub(crate) status: bool,
     pub(crate) scale: Option<ScalePaths>,
     /// What field selectors may ask for.
@@ -44,6 +47,7 @@ impl Custom {
         let scale = &version["subresources"]["scale"];
         let path = |field: &str| scale[field].as_str().map(str::to_owned);
         Ok(Self {
+            types: schema.types(),
             schema,
             status: version["subresources"]["status"].is_object(),
             scale: path("specReplicasPath").zip(path("statusReplicasPath")).map(|(spec_replicas, status_replicas)| {
@@ -63,6 +67,11 @@ impl Custom {
             columns: CustomSheet::of(version)?,
             written_schema: version["schema"]["openAPIV3Schema"].clone(),
         })
+    }
+
+    /// The fields as their owners see them.
+    pub(crate) fn shape(&self) -> Shape<'_> {
+        Shape { types: &self.types.0, root: self.types.1 }
     }
 
     /// Reads a client's object: unknown fields fall out, in the metadata as well.

@@ -87,6 +87,8 @@ pub(crate) struct Builtin {
     pub(crate) overwrites: bool,
     /// Whether a PUT makes an object that is not there.
     pub(crate) creates_on_update: bool,
+    /// Whether objects are answered rather than kept.
+    pub(crate) reviews: bool,
     /// Whether DELETE answers with the object rather than a Status.
     pub(crate) returns_deleted: bool,
     /// Whether dependents are orphaned if the client does not say.
@@ -291,6 +293,11 @@ impl Kind {
 
     pub(crate) fn creates_on_update(&self) -> bool {
         self.builtin().is_some_and(|builtin| builtin.creates_on_update)
+    }
+
+    /// Whether its objects are questions: they are answered and not kept.
+    pub(crate) fn is_review(&self) -> bool {
+        self.builtin().is_some_and(|builtin| builtin.reviews)
     }
 
     pub(crate) fn returns_deleted(&self) -> bool {

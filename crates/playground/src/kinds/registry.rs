@@ -28,6 +28,11 @@ fn categories(kind: &str) -> &'static [&'static str] {
 /// The group and version of native groups: a stock cluster does not serve it.
 const NATIVE_GROUPS: (&str, &str) = ("scheduling.k8s.io", "v1beta1");
 
+/// A table's name in the store, as people write resources.
+fn table_name(group: &str, plural: &str) -> String {
+    if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
+}
+
 /// Group, version and plural name.
 type Place = (Box<str>, Box<str>, Box<str>);
 
@@ -64,7 +69,7 @@ impl Registry {
     }
 
     fn table(&mut self, store: &mut Store, group: &str, plural: &str) -> TableId {
-        *self.tables.entry((group.into(), plural.into())).or_insert_with(|| store.add_table())
+        *self.tables.entry((group.into(), plural.into())).or_insert_with(|| store.add_table(&table_name(group, plural)))
     }
 
     fn insert(&mut self, kind: Kind) {
@@ -106,6 +111,21 @@ impl Registry {
         });
         let was_served = self.kinds.len() < count;
         was_served.then(|| self.tables.get(&(group.into(), plural.into())).copied()).flatten()
+    }
+
+    /// The kind that stores objects in the table of this name.
+    pub(crate) fn of_table_name(&self, name: &str) -> Option<&Arc<Kind>> {
+        let mut tables = self.tables.iter();
+        let (_, table) = tables.find(|((group, plural), _)| table_name(group, plural) == name)?;
+        self.of_table(*table)
+    }
+
+    /// Serves these definitions and no others.
+    pub(crate) fn define_only(&mut self, store: &mut Store, definitions: impl IntoIterator<Item = Definition>) {
+        self.kinds.retain(|_, kind| matches!(kind.rules, Rules::Builtin(_)));
+        for definition in definitions {
+            self.define(store, definition);
+        }
     }
 
     /// The kind of a path.

@@ -38,8 +38,8 @@ pub(crate) fn require_micro_times(value: &Value, pointers: &[&str]) -> Result<()
     Ok(())
 }
 
-/// Lists that are printed even if they are empty.
-const KEPT_EMPTY: [&str; 2] = ["containers", "items"];
+/// Lists that are kept even if they are empty: two are printed, and one says that nobody is to own anything.
+const KEPT_EMPTY: [&str; 3] = ["containers", "items", "managedFields"];
 /// Maps that are left out if they are empty; a type without fields, such as `emptyDir`, says something.
 const OMITTED_EMPTY: [&str; 9] =
     ["allocatable", "annotations", "capacity", "data", "labels", "limits", "matchLabels", "nodeSelector", "requests"];

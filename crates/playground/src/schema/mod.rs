@@ -22,6 +22,7 @@ pub(crate) mod go_text;
 mod list_type;
 mod node;
 mod number_check;
+mod owned;
 mod parse;
 mod pattern;
 mod prune;
@@ -35,6 +36,8 @@ use serde_json::Value;
 
 pub use field_error::{FieldError, FieldErrorKind, NO_FIELD};
 use node::Node;
+
+use crate::server::ownership::types::{TypeId, Types};
 
 /// The path at which errors about a schema itself begin.
 const ROOT: &str = "openAPIV3Schema";
@@ -92,6 +95,11 @@ impl Schema {
         }
         self.check_lists_and_rules(new, Some(old), &mut errors);
         errors
+    }
+
+    /// Which fields objects have, and which of them are owned as one thing.
+    pub(crate) fn types(&self) -> (Types, TypeId) {
+        owned::types(&self.root)
     }
 
     fn check_lists_and_rules(&self, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {

@@ -34,6 +34,8 @@ pub(super) struct Node {
     pub(super) embedded: bool,
     /// What makes entries of a list the same.
     pub(super) list_type: ListType,
+    /// The object is owned as one thing.
+    pub(super) whole: bool,
     /// What a value must be like.
     pub(super) checks: Checks,
     /// CEL rules.

@@ -64,6 +64,7 @@ fn structural(schema: &Value, path: String, place: &Place) -> Result<Node, Field
         preserve_unknown: preserve_unknown(&written)?,
         embedded: written.flag("x-kubernetes-embedded-resource")?,
         list_type: list_type(&written)?,
+        whole: written.text("x-kubernetes-map-type")? == Some("atomic"),
         ..Node::default()
     };
     fields(&mut node, &written, place)?;

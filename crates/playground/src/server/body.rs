@@ -3,20 +3,24 @@
 //! Invariant: whatever the bytes are, the answer is a value or a Failure; size and depth are bounded.
 //! It must not know the store.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
+use super::answer::printed;
 use super::failure::{About, Failure};
 use super::json_patch::go_type;
 use super::json_text::{order, parse};
 use super::query::UnknownFields;
+use super::yaml_text;
 use crate::kinds::{Kind, Registry, Rules};
+use crate::protobuf::{self, Refusal};
 use crate::schema::FieldError;
 
 /// The most bytes of a request's body.
 pub(crate) const BODY_SIZE_MAX: usize = 3 * 1024 * 1024;
-const MEDIA_TYPES: [&str; 1] = ["application/json"];
+const MEDIA_TYPES: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 /// What Go's decoder says first when it cannot tell what a text is.
 const NO_KIND: &str = "couldn't get version/kind; json parse error: ";
 /// The most unknown fields that a client is told about.
@@ -28,12 +32,61 @@ pub(crate) fn media_type(header: Option<&str>) -> String {
     text.trim().to_ascii_lowercase()
 }
 
-/// Refuses bodies that are not JSON. An empty type means JSON.
-pub(crate) fn require_json(media_type: &str) -> Result<(), Failure> {
-    match media_type {
-        "" | "application/json" => Ok(()),
-        _ => Err(Failure::unsupported_media_type(&MEDIA_TYPES)),
-    }
+/// What a body is expected to hold, for those that do not say it and for errors.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected<'a> {
+    pub(crate) api_version: &'a str,
+    pub(crate) kind: &'a str,
+    /// Only the server's own kinds have a binary form.
+    pub(crate) is_builtin: bool,
+}
+
+impl Expected<'_> {
+    pub(crate) const DELETE_OPTIONS: Self = Self { api_version: "v1", kind: "DeleteOptions", is_builtin: true };
+    pub(crate) const BINDING: Self = Self { api_version: "v1", kind: "Binding", is_builtin: true };
+    pub(crate) const EVICTION: Self = Self { api_version: "policy/v1", kind: "Eviction", is_builtin: true };
+    pub(crate) const SCALE: Self = Self { api_version: "autoscaling/v1", kind: "Scale", is_builtin: true };
+}
+
+/// The body of an object as JSON, in whatever form it was sent. An empty type means JSON.
+pub(crate) fn object<'a>(kind: &Kind, media_type: &str, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, Failure> {
+    let expected = Expected { api_version: &kind.api_version(), kind: &kind.kind, is_builtin: kind.is_builtin() };
+    in_json(expected, media_type, bytes)
+}
+
+/// A body as JSON, in whatever form it was sent.
+pub(crate) fn in_json<'a>(expected: Expected<'_>, media_type: &str, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, Failure> {
+    let value = match media_type {
+        "" | "application/json" => return Ok(Cow::Borrowed(bytes)),
+        // A JSON text is read as such, so that errors are those of JSON.
+        "application/yaml" if bytes.trim_ascii_start().first() == Some(&b'{') => return Ok(Cow::Borrowed(bytes)),
+        "application/yaml" => yaml_text::parse(bytes).map_err(|why| unrecognised(expected.kind, &why, bytes))?,
+        "application/vnd.kubernetes.protobuf" if expected.is_builtin => {
+            protobuf::read(bytes, (expected.api_version, expected.kind))
+                .map_err(|refusal| unreadable_message(expected, &refusal, bytes))?
+        }
+        _ => {
+            let known = if expected.is_builtin { &MEDIA_TYPES[..] } else { &MEDIA_TYPES[..2] };
+            return Err(Failure::unsupported_media_type(known));
+        }
+    };
+    Ok(Cow::Owned(printed(&value).into()))
+}
+
+fn unreadable_message(expected: Expected<'_>, refusal: &Refusal, bytes: &[u8]) -> Failure {
+    let (api_version, kind, why) = match refusal {
+        Refusal::NotProtobuf | Refusal::Envelope(_) => {
+            return unrecognised(expected.kind, &refusal.to_string(), bytes);
+        }
+        Refusal::UnknownKind { api_version, kind } => {
+            let (group, version) = group_version(api_version).unwrap_or_default();
+            (api_version, kind, not_registered(group, version, kind))
+        }
+        Refusal::Message { api_version, kind, why } => (api_version, kind, why.to_string()),
+    };
+    let version = group_version(api_version).unwrap_or_default().1;
+    let wanted = expected.kind;
+    Failure::bad_request(format!("{kind} in version {version:?} cannot be handled as a {wanted}: {why}"))
 }
 
 /// A client's object, read as the kind of its path.

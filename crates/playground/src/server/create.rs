@@ -8,6 +8,7 @@ use super::admission;
 use super::answer::{Answer, printed};
 use super::body::{self, Read};
 use super::failure::Failure;
+use super::ownership::{self, Owners, Writer};
 use super::query::{Query, Write, WriteOptions};
 use super::request::Target;
 use super::state::State;
@@ -31,7 +32,7 @@ pub(crate) fn create(
     warnings.extend(name_owners_once(&mut value));
     let mut about_it = kind.warnings(&value);
     about_it.extend(hostname_warning(kind, &value));
-    match insert(state, kind, target, value, options.dry_run) {
+    match insert(state, kind, target, value, Owners::Writer(&options.manager), options.dry_run) {
         Ok(answer) => Ok(answer.with_warnings(warnings).with_warnings(about_it)),
         Err(failure) => Err(failure.with_warnings(warnings)),
     }
@@ -43,12 +44,17 @@ pub(crate) fn insert(
     kind: &Kind,
     target: &Target,
     mut value: Value,
+    owners: Owners<'_>,
     dry_run: bool,
 ) -> Result<Answer, Failure> {
     place(kind, target, &mut value)?;
     name(state, kind, target, &mut value);
     stamp(state, &mut value);
     kind.complete(&mut value);
+    if let Owners::Writer(manager) = owners {
+        let now = state.time();
+        ownership::created(&state.registry, kind, &mut value, Writer { manager, subresource: "", now: &now });
+    }
     admission::on_create(state, kind, target, &mut value)?;
     kind.on_create(&mut value);
     let mut errors = kind.check_metadata(&value);
@@ -62,7 +68,7 @@ pub(crate) fn insert(
         return Err(Failure::already_exists(kind.about(), &name, other.deleting));
     }
     admission::after_checks(state, kind, &value)?;
-    fits(&value)?;
+    fits(&mut value, owners)?;
     if dry_run {
         return Ok(Answer::Json { code: 201, text: printed(&kind.show(value)), warnings: Vec::new() });
     }
@@ -74,7 +80,8 @@ pub(crate) fn insert(
 const SIZE_MAX: usize = 1_536 * 1024;
 
 /// Refuses an object that no real server could store. Its size is told by its texts, which are what can be large.
-pub(crate) fn fits(value: &Value) -> Result<(), Failure> {
+/// What does not fit with the list of its managers may do so without.
+pub(crate) fn fits(value: &mut Value, owners: Owners<'_>) -> Result<(), Failure> {
     fn size(value: &Value) -> usize {
         match value {
             Value::String(text) => text.len() + 2,
@@ -82,6 +89,12 @@ pub(crate) fn fits(value: &Value) -> Result<(), Failure> {
             Value::Object(fields) => 2 + fields.iter().map(|(key, value)| key.len() + 4 + size(value)).sum::<usize>(),
             Value::Null | Value::Bool(_) | Value::Number(_) => 4,
         }
+    }
+    if size(value) <= SIZE_MAX {
+        return Ok(());
+    }
+    if matches!(owners, Owners::Writer(_)) {
+        ownership::put(value, None);
     }
     if size(value) > SIZE_MAX { Err(Failure::plain(500, "etcdserver: request is too large")) } else { Ok(()) }
 }
@@ -167,7 +180,7 @@ fn hostname_warning(kind: &Kind, value: &Value) -> Option<String> {
 /// What only the server says about an object.
 fn stamp(state: &mut State, value: &mut Value) {
     let Some(metadata) = value["metadata"].as_object_mut() else { return };
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"] {
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         metadata.remove(field);
     }
     metadata.insert("uid".to_owned(), json!(state.random.uid()));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::admission;
 use super::answer::Answer;
-use super::body;
+use super::body::{self, Expected};
 use super::failure::{About, Failure};
 use super::query::{DeleteOptions, ListOptions, Propagation, Query};
 use super::read;
@@ -30,8 +30,7 @@ pub(crate) fn options(query: &Query, media_type: &str, bytes: &[u8]) -> Result<D
     if bytes.is_empty() {
         return DeleteOptions::from_query(query);
     }
-    body::require_json(media_type)?;
-    let value = body::read_options(bytes)?;
+    let value = body::read_options(&body::in_json(Expected::DELETE_OPTIONS, media_type, bytes)?)?;
     DeleteOptions::from_body(&value)
 }
 

@@ -6,13 +6,15 @@ use http::request::Parts;
 use serde_json::json;
 
 use super::answer::Answer;
+use super::body::Expected;
 use super::failure::Failure;
+use super::ownership::Owners;
 use super::query::{ListOptions, Query};
 use super::request::{Route, Target, Verb, route};
 use super::state::State;
 use super::update::{Part, update};
 use super::watch::Watch;
-use super::{Server, binding, body, create, delete, discovery, eviction, patch, read, scale};
+use super::{Server, binding, body, create, delete, discovery, durability, eviction, patch, read, review, scale};
 use crate::kinds::{Kind, Rules, SYSTEM_CLASSES};
 
 /// An answer now, or a stream of them.
@@ -35,13 +37,19 @@ struct Asked<'a> {
 /// Answers a request.
 pub(crate) fn dispatch(server: &Server, parts: &Parts, bytes: &[u8]) -> Result<Reply, Failure> {
     let mut state = server.state();
+    if let Some(why) = state.store.broken()
+        && ![http::Method::GET, http::Method::HEAD].contains(&parts.method)
+    {
+        return Err(durability::refused(why));
+    }
     let target = match route(parts.uri.path()) {
         Route::Resource(target) => target,
         Route::Other(path) => {
             return discovery::answer(&state, &path, parts).map(Reply::Answer);
         }
     };
-    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let user_agent = parts.headers.get(http::header::USER_AGENT).and_then(|header| header.to_str().ok());
+    let query = Query::parse(parts.uri.query().unwrap_or_default()).asked_by(user_agent.unwrap_or_default());
     // Old clients watch by the path, an object as well.
     let verb = if target.watch && parts.method == http::Method::GET {
         Some(Verb::Watch)
@@ -100,6 +108,12 @@ fn whole(server: &Server, state: &mut State, kind: &Arc<Kind>, asked: &Asked<'_>
     let Asked { target, query, media_type, bytes, .. } = asked;
     let verb = asked.verb.ok_or_else(Failure::method_not_allowed)?;
     let everywhere = kind.namespaced && target.namespace.is_empty();
+    if kind.is_review() {
+        if verb != Verb::Create || !target.name.is_empty() {
+            return Err(Failure::method_not_allowed());
+        }
+        return review::review(state, kind, query, &body::object(kind, media_type, bytes)?).map(Reply::Answer);
+    }
     let answer = match verb {
         Verb::Get => read::get(state, kind, target, query),
         Verb::List => read::list(state, kind, target, &ListOptions::read(query, false)?),
@@ -109,14 +123,8 @@ fn whole(server: &Server, state: &mut State, kind: &Arc<Kind>, asked: &Asked<'_>
             return Ok(Reply::Watch(Box::new(watch)));
         }
         Verb::Create if everywhere || !target.name.is_empty() => Err(Failure::method_not_allowed()),
-        Verb::Create => {
-            body::require_json(media_type)?;
-            create::create(state, kind, target, query, bytes)
-        }
-        Verb::Update => {
-            body::require_json(media_type)?;
-            update(state, kind, target, query, bytes, Part::Main)
-        }
+        Verb::Create => create::create(state, kind, target, query, &body::object(kind, media_type, bytes)?),
+        Verb::Update => update(state, kind, target, query, &body::object(kind, media_type, bytes)?, Part::Main),
         Verb::Patch => patch::patch(state, kind, target, query, media_type, bytes, Part::Main),
         Verb::Delete => delete::delete(state, kind, target, &delete::options(query, media_type, bytes)?),
         Verb::DeleteCollection if everywhere || !kind.deletes_collections() => Err(Failure::method_not_allowed()),
@@ -135,23 +143,25 @@ fn subresource(state: &mut State, kind: &Kind, asked: &Asked<'_>) -> Result<Answ
     match (&*target.subresource, asked.verb) {
         ("status", Some(Verb::Get)) => read::get(state, kind, target, query),
         ("status", Some(Verb::Update)) => {
-            body::require_json(media_type)?;
-            update(state, kind, target, query, bytes, Part::Status)
+            update(state, kind, target, query, &body::object(kind, media_type, bytes)?, Part::Status)
         }
         ("status", Some(Verb::Patch)) => patch::patch(state, kind, target, query, media_type, bytes, Part::Status),
         ("scale", Some(Verb::Get)) => scale::get(state, kind, target),
-        ("scale", Some(Verb::Update)) => scale::set(state, kind, target, query, bytes, false),
-        ("scale", Some(Verb::Patch)) if *media_type == "application/merge-patch+json" => {
-            scale::set(state, kind, target, query, bytes, true)
+        ("scale", Some(Verb::Update)) => {
+            let bytes = body::in_json(Expected::SCALE, media_type, bytes)?;
+            scale::set(state, kind, target, query, &bytes, scale::Form::Whole)
         }
-        ("scale", Some(Verb::Patch)) => Err(Failure::unsupported_media_type(&["application/merge-patch+json"])),
+        ("scale", Some(Verb::Patch)) => {
+            let form = scale::Form::of(media_type)?;
+            scale::set(state, kind, target, query, bytes, form)
+        }
         ("binding", Some(Verb::Create)) => {
-            body::require_json(media_type)?;
-            binding::bind(state, kind, target, query, bytes)
+            let bytes = body::in_json(Expected::BINDING, media_type, bytes)?;
+            binding::bind(state, kind, target, query, &bytes)
         }
         ("eviction", Some(Verb::Create)) => {
-            body::require_json(media_type)?;
-            eviction::evict(state, kind, target, query, bytes)
+            let bytes = body::in_json(Expected::EVICTION, media_type, bytes)?;
+            eviction::evict(state, kind, target, query, &bytes)
         }
         ("log", Some(Verb::Get)) => log(state, kind, target),
         _ => Err(Failure::method_not_allowed()),
@@ -178,15 +188,18 @@ fn old_binding(state: &mut State, asked: &Asked<'_>) -> Result<Reply, Failure> {
     if asked.verb != Some(Verb::Create) {
         return Err(Failure::method_not_allowed());
     }
-    body::require_json(asked.media_type)?;
+    let bytes = body::in_json(Expected::BINDING, asked.media_type, asked.bytes)?;
     let pods = Arc::clone(state.registry.builtin("", "pods"));
-    binding::bind(state, &pods, asked.target, &asked.query, asked.bytes).map(Reply::Answer)
+    binding::bind(state, &pods, asked.target, &asked.query, &bytes).map(Reply::Answer)
 }
 
-/// What every cluster has.
+/// What every cluster has, as far as it is not there.
 pub(crate) fn bootstrap(state: &mut State) {
     let mut put = |group: &str, plural: &str, value: serde_json::Value| {
         let kind = Arc::clone(state.registry.builtin(group, plural));
+        if state.get(&kind, "", value["metadata"]["name"].as_str().unwrap_or_default()).is_some() {
+            return;
+        }
         let target = Target {
             group: group.to_owned(),
             version: kind.version.to_string(),
@@ -196,7 +209,7 @@ pub(crate) fn bootstrap(state: &mut State) {
             subresource: String::new(),
             watch: false,
         };
-        let made = create::insert(state, &kind, &target, value, false);
+        let made = create::insert(state, &kind, &target, value, Owners::Writer("kube-apiserver"), false);
         assert!(made.is_ok(), "a fresh server takes its first objects");
     };
     for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {

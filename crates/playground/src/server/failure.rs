@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
@@ -121,6 +122,11 @@ impl Failure {
         Self::new(409, "Conflict", message).about(about, name)
     }
 
+    /// Others own what an apply would change.
+    pub(crate) fn owned_by_others(message: impl Into<String>) -> Self {
+        Self::new(409, "Conflict", message)
+    }
+
     /// Somebody else was faster.
     pub(crate) fn modified(about: About<'_>, name: &str) -> Self {
         let why = "the object has been modified; please apply your changes to the latest version and try again";
@@ -201,6 +207,11 @@ impl Failure {
         failure.because("ResourceVersionTooLarge", "Too large resource version", "")
     }
 
+    /// A body that did not come in time.
+    pub(crate) fn body_timed_out(time_max: Duration) -> Self {
+        Self::new(408, "Timeout", format!("the body did not come within {} ms", time_max.as_millis()))
+    }
+
     pub(crate) fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Self {
         let failure = Self::new(429, "TooManyRequests", message);
         if retry_after_seconds > 0 { failure.retry_after(retry_after_seconds) } else { failure }
@@ -219,10 +230,6 @@ impl Failure {
     /// A failure without a reason, which the real server has in a few places.
     pub(crate) fn plain(code: u16, message: impl Into<String>) -> Self {
         Self::new(code, "", message)
-    }
-
-    pub(crate) fn not_implemented(message: impl Into<String>) -> Self {
-        Self::new(501, "NotImplemented", message)
     }
 
     pub(crate) fn message(&self) -> &str {

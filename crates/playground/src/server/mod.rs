@@ -5,22 +5,28 @@
 
 pub(crate) mod admission;
 pub(crate) mod answer;
+pub(crate) mod apply;
 pub(crate) mod binding;
 pub(crate) mod body;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod discovery;
 pub(crate) mod dispatch;
+mod durability;
 pub(crate) mod eviction;
 pub(crate) mod failure;
+mod front;
 pub(crate) mod json_patch;
 pub(crate) mod json_syntax;
 pub(crate) mod json_text;
 pub(crate) mod openapi;
+pub(crate) mod ownership;
 pub(crate) mod patch;
+mod patient;
 pub(crate) mod query;
 pub(crate) mod read;
 pub(crate) mod request;
+pub(crate) mod review;
 pub(crate) mod scale;
 pub(crate) mod selection;
 pub(crate) mod state;
@@ -29,6 +35,7 @@ pub(crate) mod table;
 pub(crate) mod update;
 pub(crate) mod view;
 pub(crate) mod watch;
+pub(crate) mod yaml_text;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -43,11 +50,14 @@ use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Limited};
 use jiff::Timestamp;
+use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
 use self::answer::{Answer, printed};
 use self::dispatch::{Reply, dispatch};
+use self::durability::Durability;
 use self::failure::Failure;
+pub use self::front::Limits;
 use self::state::State;
 use crate::clock::Clock;
 use crate::housekeeping;
@@ -81,10 +91,12 @@ pub struct Server {
 }
 
 struct Inner {
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
     clock: Clock,
     /// Wakes the housekeeper.
     chores: Arc<Notify>,
+    /// What answers wait for, if the state is kept on a disk.
+    durability: Option<Durability>,
 }
 
 impl Server {
@@ -93,8 +105,16 @@ impl Server {
         let clock = settings.start.map_or_else(Clock::real, Clock::starting_at);
         let mut state = State::new(&settings, clock.now());
         dispatch::bootstrap(&mut state);
+        Self::with(Arc::new(Mutex::new(state)), clock, &settings, None)
+    }
+
+    fn with(state: Arc<Mutex<State>>, clock: Clock, settings: &Settings, durability: Option<Durability>) -> Self {
         let chores = Arc::new(Notify::new());
-        let inner = Arc::new(Inner { state: Mutex::new(state), clock, chores: Arc::clone(&chores) });
+        // There may be chores from before a restart; if not, the housekeeper looks once for nothing.
+        if durability.is_some() {
+            chores.notify_one();
+        }
+        let inner = Arc::new(Inner { state, clock, chores: Arc::clone(&chores), durability });
         tokio::spawn(keep_house(Arc::downgrade(&inner), chores, settings.housekeeping_delay));
         Self { inner }
     }
@@ -129,9 +149,14 @@ impl Server {
         kube::Client::new(self.clone(), "default")
     }
 
-    /// Serves HTTP until the listener fails or the future is dropped; connections that are open then live on.
-    pub async fn serve(&self, listener: tokio::net::TcpListener) -> std::io::Result<()> {
-        axum::serve(listener, axum::Router::new().fallback_service(self.clone())).await
+    /// Serves HTTP with the usual limits until the future is dropped; connections end with it.
+    pub async fn serve(&self, listener: TcpListener) {
+        self.serve_until(listener, Limits::default(), std::future::pending()).await;
+    }
+
+    /// Serves HTTP until `stop` is done: then watches end and requests that are under way are finished.
+    pub async fn serve_until(&self, listener: TcpListener, limits: Limits, stop: impl Future<Output = ()>) {
+        front::serve(self.clone(), listener, limits, stop).await;
     }
 
     /// The state, with the time of this step.
@@ -163,8 +188,17 @@ impl Server {
             Err(_) => return failed(&Failure::entity_too_large(format!("limit is {}", body::BODY_SIZE_MAX))),
         };
         let reply = dispatch(self, &parts, &bytes);
-        if !self.inner.lock().chores.is_empty() {
-            self.inner.chores.notify_one();
+        let seen = {
+            let state = self.inner.lock();
+            if !state.chores.is_empty() {
+                self.inner.chores.notify_one();
+            }
+            state.store.revision()
+        };
+        if let Some(durability) = &self.inner.durability
+            && let Err(failure) = durability.settled(seen).await
+        {
+            return failed(&failure);
         }
         let mut response = match reply {
             Ok(Reply::Answer(answer)) => shaped(view.of_answer(answer, None, self.now())),
@@ -224,6 +258,10 @@ async fn keep_house(server: Weak<Inner>, chores: Arc<Notify>, delay: Duration) {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if let Some(mut durability) = self.durability.take() {
+            self.lock().store.close();
+            durability.finish();
+        }
         // The housekeeper wakes, finds nobody, and goes.
         self.chores.notify_one();
     }

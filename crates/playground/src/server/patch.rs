@@ -1,17 +1,18 @@
 //! Patches: what is to change, in one of the ways that clients write it.
 //!
 //! A patch is applied to the object in the version of the path; the result goes the road of every update.
-//! Server-side apply has its place in [`Form`].
+//! Server-side apply is another matter: see `apply`.
 
 use serde_json::Value;
 
 use super::answer::{Answer, printed};
 use super::failure::{About, Failure};
+use super::ownership::Owners;
 use super::query::{Query, UnknownFields, Write, WriteOptions};
 use super::request::Target;
 use super::state::State;
 use super::update::{Part, replace, same_name};
-use super::{body, create, json_patch, json_text, strategic_patch};
+use super::{apply, body, create, json_patch, json_text, ownership, strategic_patch};
 use crate::kinds::Kind;
 use crate::schema::FieldError;
 
@@ -24,7 +25,6 @@ enum Form {
     Json,
     Merge,
     Strategic,
-    Apply,
 }
 
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
@@ -35,7 +35,6 @@ impl Form {
         match media_type {
             "application/json-patch+json" => Ok(Form::Json),
             "application/merge-patch+json" => Ok(Form::Merge),
-            APPLY => Ok(Form::Apply),
             STRATEGIC if kind.is_builtin() => Ok(Form::Strategic),
             _ if kind.is_builtin() => Err(Failure::unknown_patch()),
             _ => Err(Failure::unsupported_media_type(&CUSTOM)),
@@ -56,19 +55,25 @@ pub(crate) fn patch(
     bytes: &[u8],
     part: Part,
 ) -> Result<Answer, Failure> {
+    if media_type == APPLY {
+        return apply::apply(state, kind, target, query, bytes, part);
+    }
     let form = Form::of(kind, media_type)?;
-    let write = if form == Form::Apply { Write::Apply } else { Write::Patch };
-    let options = WriteOptions::read(query, write)?;
+    let options = WriteOptions::read(query, Write::Patch)?;
     let patch = Patch::read(form, bytes)?;
     let old = state.get(kind, &target.namespace, &target.name);
     let old = old.ok_or_else(|| Failure::not_found(kind.about(), &target.name))?;
     let mut value = kind.show(old.value());
+    if !patch.names_managers() {
+        // Who does not name them leaves them as they are; so they need not be read and written.
+        ownership::take(&mut value);
+    }
     let told = patch.apply(&mut value, options.unknown_fields)?;
     let (mut value, warnings) = read_patched(state, kind, value, told, options.unknown_fields)?;
     create::place(kind, target, &mut value)?;
     same_name(target, &value)?;
     create::name_owners_once(&mut value);
-    match replace(state, kind, &old, value, part, options.dry_run) {
+    match replace(state, kind, &old, value, part, Owners::Writer(&options.manager), options.dry_run) {
         Ok(answer) => Ok(answer.with_warnings(warnings)),
         Err(failure) => Err(failure.with_warnings(warnings)),
     }
@@ -84,11 +89,20 @@ struct Patch {
 
 impl Patch {
     fn read(form: Form, bytes: &[u8]) -> Result<Self, Failure> {
-        if form == Form::Apply {
-            return Err(Failure::not_implemented(format!("this server does not know {APPLY} yet; use a merge patch")));
-        }
         let (value, twice) = json_text::parse(bytes).map_err(|_| Failure::bad_request("invalid JSON patch"))?;
         Ok(Self { form, value, twice })
+    }
+
+    /// Whether the patch may read or change the list of managers.
+    fn names_managers(&self) -> bool {
+        if self.form != Form::Json {
+            return self.value["metadata"].get("managedFields").is_some();
+        }
+        let operations = self.value.as_array().into_iter().flatten();
+        let mut paths = operations.flat_map(|operation| [operation["path"].as_str(), operation["from"].as_str()]);
+        paths.any(|path| {
+            path.is_some_and(|path| path.starts_with("/metadata/managedFields") || ["", "/metadata"].contains(&path))
+        })
     }
 
     /// Applies the patch. Answers with what was not understood in the patch itself.

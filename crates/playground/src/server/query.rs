@@ -9,34 +9,50 @@ use super::failure::{About, Failure};
 use crate::schema::FieldError;
 use crate::schema::go_text::is_printed;
 
-/// A request's query.
+/// A request's query, and who asks.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Query(Vec<(String, String)>);
+pub(crate) struct Query {
+    options: Vec<(String, String)>,
+    /// The program that asks, as its user agent names it.
+    agent: String,
+}
 
 impl Query {
     pub(crate) fn parse(text: &str) -> Self {
-        Self(form_urlencoded::parse(text.as_bytes()).into_owned().collect())
+        Self { options: form_urlencoded::parse(text.as_bytes()).into_owned().collect(), agent: String::new() }
+    }
+
+    /// Notes who asks, by the user agent: what stands before its version.
+    pub(crate) fn asked_by(mut self, user_agent: &str) -> Self {
+        let printed = user_agent.split('/').next().unwrap_or_default().chars().filter(|c| is_printed(*c));
+        for c in printed {
+            if self.agent.len() + c.len_utf8() > FIELD_MANAGER_LENGTH_MAX {
+                break;
+            }
+            self.agent.push(c);
+        }
+        self
     }
 
     /// The first value of an option; an empty one counts as left out.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
-        let found = self.0.iter().find(|(key, _)| key == name);
+        let found = self.options.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
     }
 
     /// Whether an option is there, with whatever value.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.0.iter().any(|(key, _)| key == name)
+        self.options.iter().any(|(key, _)| key == name)
     }
 
     /// All values of an option.
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+        self.options.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
     fn integer(&self, name: &str) -> Result<Option<i64>, Failure> {
         // Unlike a text, a number that is there and empty is none.
-        let Some((_, text)) = self.0.iter().find(|(key, _)| key == name) else { return Ok(None) };
+        let Some((_, text)) = self.options.iter().find(|(key, _)| key == name) else { return Ok(None) };
         match text.parse() {
             Ok(number) => Ok(Some(number)),
             Err(error) => {
@@ -51,7 +67,7 @@ impl Query {
 
     /// A flag: there without a value means yes, `false` and `0` mean no.
     fn flag(&self, name: &str) -> Option<bool> {
-        let found = self.0.iter().find(|(key, _)| key == name);
+        let found = self.options.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0"))
     }
 
@@ -61,10 +77,14 @@ impl Query {
 }
 
 /// Whether and how a write is only rehearsed, and what becomes of unknown fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WriteOptions {
     pub(crate) dry_run: bool,
     pub(crate) unknown_fields: UnknownFields,
+    /// Who will own what is written.
+    pub(crate) manager: String,
+    /// Whether an apply takes what others own.
+    pub(crate) force: bool,
 }
 
 /// What becomes of fields that the kind does not have. They are never kept.
@@ -101,7 +121,9 @@ impl WriteOptions {
         };
         errors.extend(force_errors(query, manager, form));
         refuse(form.options_kind(), &errors)?;
-        Ok(Self { dry_run: !dry_run.is_empty(), unknown_fields })
+        let manager = if manager.is_empty() { query.agent.clone() } else { manager.to_owned() };
+        let force = query.flag("force").unwrap_or_default();
+        Ok(Self { dry_run: !dry_run.is_empty(), unknown_fields, manager, force })
     }
 }
 

@@ -4,11 +4,12 @@ use serde_json::{Value, json};
 
 use super::answer::Answer;
 use super::failure::{About, Failure};
-use super::json_text;
+use super::ownership::{Owners, Scaled, Writer, scaled};
 use super::query::{Query, Write, WriteOptions};
 use super::request::Target;
 use super::state::State;
 use super::update::{Part, replace};
+use super::{apply, json_text};
 use crate::kinds::{Kind, Rules};
 use crate::schema::FieldError;
 use crate::store::Object;
@@ -75,28 +76,72 @@ pub(crate) fn get(state: &State, kind: &Kind, target: &Target) -> Result<Answer,
     Ok(Answer::value(200, &scale_of(kind, &*find(state, kind, target)?)))
 }
 
-/// Asks for another number, by a whole Scale or a merge patch of one.
+/// How another number is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Whole,
+    Merge,
+    Apply,
+}
+
+impl Form {
+    /// The form of a patch.
+    pub(crate) fn of(media_type: &str) -> Result<Self, Failure> {
+        match media_type {
+            "application/merge-patch+json" => Ok(Form::Merge),
+            "application/apply-patch+yaml" => Ok(Form::Apply),
+            _ => {
+                Err(Failure::unsupported_media_type(&["application/merge-patch+json", "application/apply-patch+yaml"]))
+            }
+        }
+    }
+
+    fn write(self) -> Write {
+        match self {
+            Form::Whole => Write::Update,
+            Form::Merge => Write::Patch,
+            Form::Apply => Write::Apply,
+        }
+    }
+}
+
+/// Reads a Scale, or a part of one.
+fn read(form: Form, bytes: &[u8]) -> Result<Value, Failure> {
+    let written = if form == Form::Apply {
+        let (config, _) = apply::read(bytes)?;
+        apply::is_of_kind(&config, "autoscaling/v1", "Scale")?;
+        config
+    } else {
+        let decoding = |error| Failure::bad_request(format!("error decoding Scale: {error}"));
+        json_text::parse(bytes).map_err(decoding)?.0
+    };
+    let is_part = |part: &Value| part.is_object() || part.is_null();
+    if !written.is_object() || !is_part(&written["metadata"]) || !is_part(&written["spec"]) {
+        return Err(Failure::bad_request("error decoding Scale: it, its metadata and its spec are objects"));
+    }
+    Ok(written)
+}
+
+/// Asks for another number, by a whole Scale or a part of one.
 pub(crate) fn set(
     state: &mut State,
     kind: &Kind,
     target: &Target,
     query: &Query,
     bytes: &[u8],
-    merge: bool,
+    form: Form,
 ) -> Result<Answer, Failure> {
-    let options = WriteOptions::read(query, Write::Update)?;
+    let options = WriteOptions::read(query, form.write())?;
     let old = find(state, kind, target)?;
-    let (written, _) =
-        json_text::parse(bytes).map_err(|error| Failure::bad_request(format!("error decoding Scale: {error}")))?;
+    let written = read(form, bytes)?;
     let mut scale = scale_of(kind, &old);
-    let is_part = |part: &Value| part.is_object() || part.is_null();
-    if !written.is_object() || !is_part(&written["metadata"]) || !is_part(&written["spec"]) {
-        return Err(Failure::bad_request("error decoding Scale: it, its metadata and its spec are objects"));
-    }
-    if merge {
-        json_patch::merge(&mut scale, &written);
-    } else {
+    let before = scale["spec"]["replicas"].clone();
+    // Who applies no number wants none.
+    let wants = form != Form::Apply || !written["spec"]["replicas"].is_null();
+    if form == Form::Whole {
         scale = written;
+    } else {
+        json_patch::merge(&mut scale, &written);
     }
     let asked = &scale["spec"]["replicas"];
     let replicas = asked.as_i64().or(asked.is_null().then_some(0)).filter(|count| i32::try_from(*count).is_ok());
@@ -119,7 +164,13 @@ pub(crate) fn set(
         Some(parent) if parent.is_object() => parent[field] = json!(replicas),
         _ => return Err(Failure::internal(format!("{} has no {parent}", target.name))),
     }
-    replace(state, kind, &old, value, Part::Main, options.dry_run)?;
+    if wants {
+        let how = if form == Form::Apply { Scaled::Applied { force: options.force } } else { Scaled::Updated };
+        let writer = Writer { manager: &options.manager, subresource: "scale", now: &state.time() };
+        let changes = before != json!(replicas);
+        scaled(&state.registry, kind, &mut value, &path, changes, writer, how).map_err(apply::refused)?;
+    }
+    replace(state, kind, &old, value, Part::Main, Owners::Settled, options.dry_run)?;
     let mut answer = scale_of(kind, &*find(state, kind, target)?);
     // After a rehearsal the store still has the old number.
     answer["spec"]["replicas"] = json!(replicas);

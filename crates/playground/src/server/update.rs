@@ -7,6 +7,7 @@ use super::answer::{Answer, printed};
 use super::body::{self, Read};
 use super::create;
 use super::failure::Failure;
+use super::ownership::{self, Owners, Writer};
 use super::query::{Query, Write, WriteOptions};
 use super::request::Target;
 use super::state::State;
@@ -19,6 +20,16 @@ use crate::store::Object;
 pub(crate) enum Part {
     Main,
     Status,
+}
+
+impl Part {
+    /// The subresource; empty for the object itself.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Part::Main => "",
+            Part::Status => "status",
+        }
+    }
 }
 
 /// Replaces an object, or its status.
@@ -39,12 +50,13 @@ pub(crate) fn update(
         if part == Part::Main && kind.creates_on_update() {
             same_uid(kind, &value, target, "")?;
             value["metadata"].as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
-            return Ok(create::insert(state, kind, target, value, options.dry_run)?.with_warnings(warnings));
+            let owners = Owners::Writer(&options.manager);
+            return Ok(create::insert(state, kind, target, value, owners, options.dry_run)?.with_warnings(warnings));
         }
         return Err(Failure::not_found(kind.about(), &target.name));
     };
     same_uid(kind, &value, target, &old.uid)?;
-    match replace(state, kind, &old, value, part, options.dry_run) {
+    match replace(state, kind, &old, value, part, Owners::Writer(&options.manager), options.dry_run) {
         Ok(answer) => Ok(answer.with_warnings(warnings)),
         Err(failure) => Err(failure.with_warnings(warnings)),
     }
@@ -87,6 +99,7 @@ pub(crate) fn replace(
     old: &Object,
     mut value: Value,
     part: Part,
+    owners: Owners<'_>,
     dry_run: bool,
 ) -> Result<Answer, Failure> {
     let was = old.value();
@@ -94,6 +107,11 @@ pub(crate) fn replace(
     same_revision(kind, &mut value, &was, old)?;
     keep_system_fields(&mut value, &was);
     kind.complete(&mut value);
+    if let Owners::Writer(manager) = owners {
+        let writer = Writer { manager, subresource: part.name(), now: &state.time() };
+        ownership::updated(&state.registry, kind, &was, &mut value, writer);
+    }
+    let managed = ownership::take(&mut value);
     match part {
         Part::Main => {
             admission::on_update(state, kind, &mut value)?;
@@ -101,6 +119,8 @@ pub(crate) fn replace(
         }
         Part::Status => kind.on_status(&mut value, &was),
     }
+    ownership::put(&mut value, managed);
+    ownership::forgive_times(&mut value, &was);
     let mut errors = kind.check_metadata(&value);
     errors.extend(check_metadata_update(&value, &was));
     errors.extend(match part {
@@ -110,7 +130,7 @@ pub(crate) fn replace(
     if !errors.is_empty() {
         return Err(Failure::invalid(kind.about_kind(), name, &errors));
     }
-    create::fits(&value)?;
+    create::fits(&mut value, owners)?;
     if dry_run {
         return Ok(Answer::Json { code: 200, text: printed(&kind.show(value)), warnings: Vec::new() });
     }
@@ -149,9 +169,7 @@ fn same_revision(kind: &Kind, value: &mut Value, was: &Value, old: &Object) -> R
 fn keep_system_fields(value: &mut Value, was: &Value) {
     let old = &was["metadata"];
     let Some(metadata) = value["metadata"].as_object_mut() else { return };
-    for field in ["selfLink", "managedFields"] {
-        metadata.remove(field);
-    }
+    metadata.remove("selfLink");
     for field in ["generation", "creationTimestamp"] {
         match old.get(field) {
             Some(kept) => metadata.insert(field.to_owned(), kept.clone()),

@@ -167,7 +167,7 @@ impl Watch {
         while chunk.len() < CHUNK_SIZE {
             let (changes, current) = {
                 let state = self.server.state();
-                (state.store.since(self.kind.table, self.seen, BATCH), state.store.revision())
+                (state.store.since(self.kind.table, self.seen, BATCH), state.store.settled())
             };
             let changes = match changes {
                 Ok(changes) => changes,

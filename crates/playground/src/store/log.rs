@@ -42,12 +42,14 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Adds a change, and forgets the oldest ones beyond the window.
-    pub(crate) fn push(&mut self, change: Change, window: usize) {
+    /// Adds a change, and forgets the oldest ones beyond the window, but none that is not `settled`.
+    pub(crate) fn push(&mut self, change: Change, window: usize, settled: u64) {
         debug_assert!(self.changes.back().is_none_or(|last| last.revision < change.revision));
         self.size += change.now.text.len();
         self.changes.push_back(change);
-        while self.changes.len() > window || (self.size > SIZE_MAX && self.changes.len() > 1) {
+        while (self.changes.len() > window || (self.size > SIZE_MAX && self.changes.len() > 1))
+            && self.changes.front().is_some_and(|oldest| oldest.revision <= settled)
+        {
             let Some(oldest) = self.changes.pop_front() else { break };
             self.size -= oldest.now.text.len();
             self.dropped = oldest.revision;
@@ -65,13 +67,22 @@ impl Log {
         self.compacted = self.compacted.max(revision);
     }
 
-    /// The changes after `revision` for somebody who has seen everything up to it, at most `most`.
-    pub(crate) fn since(&self, revision: u64, most: usize) -> Result<Vec<Change>, TooOld> {
+    /// Takes the changes after `revision` out again, the newest first.
+    pub(crate) fn take_back(&mut self, revision: u64) -> impl Iterator<Item = Change> {
+        let keep = self.changes.partition_point(|change| change.revision <= revision);
+        let taken = self.changes.split_off(keep);
+        self.size -= taken.iter().map(|change| change.now.text.len()).sum::<usize>();
+        taken.into_iter().rev()
+    }
+
+    /// The changes after `revision` for somebody who has seen everything up to it, at most `most` and none after `last`.
+    pub(crate) fn since(&self, revision: u64, last: u64, most: usize) -> Result<Vec<Change>, TooOld> {
         if revision < self.dropped {
             return Err(TooOld { oldest: self.compacted });
         }
         let start = self.changes.partition_point(|change| change.revision <= revision);
-        Ok(self.changes.iter().skip(start).take(most).cloned().collect())
+        let later = self.changes.iter().skip(start).take(most);
+        Ok(later.take_while(|change| change.revision <= last).cloned().collect())
     }
 
     /// Turns the present state of a table into the state at `revision`.

@@ -1,20 +1,31 @@
 //! All objects, in tables, under one counter of revisions, with the latest changes of each table.
 //!
+//! It is memory; a durable store also sends every change to the disk, and settles it when it has got there. Watchers
+//! are told of nothing that is not settled.
 //! Invariants: every change takes the next revision; an object's `resourceVersion` is the revision of its last
-//! change; the owner index knows exactly the owners named by present objects.
+//! change; the owner index knows exactly the owners named by present objects; without a disk all is settled at once.
 //! It must not know kinds, verbs or clocks: whoever writes has checked what it writes.
 
 mod bell;
+mod disk;
+mod draft;
+mod journal;
 mod log;
 mod object;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
 use serde_json::Value;
 use tokio::sync::watch;
 
 pub(crate) use bell::Ear;
+pub use disk::StateError;
+#[cfg(test)]
+pub(crate) use disk::tests::failing_after;
+pub(crate) use disk::{Contents, Disk, Saved};
+pub(crate) use journal::{Entry, keep};
 pub(crate) use log::{Change, TooOld};
 pub(crate) use object::{Key, Object, field_text};
 
@@ -30,6 +41,8 @@ const FIRST_REVISION: u64 = 1;
 
 #[derive(Debug)]
 struct Table {
+    /// Resource and group, by which the disk knows it.
+    name: Arc<str>,
     objects: BTreeMap<Key, Arc<Object>>,
     log: Log,
     /// The revision of the last change.
@@ -42,8 +55,16 @@ struct Table {
 #[derive(Debug)]
 pub(crate) struct Store {
     revision: u64,
+    /// Up to here a crash takes nothing back.
+    settled: u64,
     /// The same, for those who wait for the next change of anything.
     changed: watch::Sender<u64>,
+    /// The way to the disk, if there is one.
+    journal: Option<Sender<Entry>>,
+    /// The tables with changes that are not settled.
+    unsettled: BTreeSet<TableId>,
+    /// Why nothing can be written any more.
+    broken: Option<Arc<str>>,
     tables: Vec<Table>,
     /// Owner UID to the objects that name it.
     dependents: BTreeMap<Box<str>, BTreeSet<(TableId, Key)>>,
@@ -57,7 +78,11 @@ impl Store {
     pub(crate) fn new(window: usize) -> Self {
         Self {
             revision: FIRST_REVISION,
+            settled: FIRST_REVISION,
             changed: watch::Sender::new(FIRST_REVISION),
+            journal: None,
+            unsettled: BTreeSet::new(),
+            broken: None,
             tables: Vec::new(),
             dependents: BTreeMap::new(),
             places: BTreeMap::new(),
@@ -66,15 +91,25 @@ impl Store {
     }
 
     /// A new, empty table.
-    pub(crate) fn add_table(&mut self) -> TableId {
+    pub(crate) fn add_table(&mut self, name: &str) -> TableId {
         let (changed, bell) = (self.revision, Bell::default());
-        self.tables.push(Table { objects: BTreeMap::new(), log: Log::default(), changed, bell });
+        self.tables.push(Table { name: name.into(), objects: BTreeMap::new(), log: Log::default(), changed, bell });
         TableId(self.tables.len() - 1)
     }
 
     /// The revision of the last change.
     pub(crate) fn revision(&self) -> u64 {
         self.revision
+    }
+
+    /// The revision up to which nothing can be taken back.
+    pub(crate) fn settled(&self) -> u64 {
+        self.settled
+    }
+
+    /// Why nothing can be written any more, if so.
+    pub(crate) fn broken(&self) -> Option<&Arc<str>> {
+        self.broken.as_ref()
     }
 
     /// Tells of every later change of anything.
@@ -127,7 +162,7 @@ impl Store {
 
     /// The changes of a table after `revision` for somebody who has read up to it, at most `most`.
     pub(crate) fn since(&self, table: TableId, revision: u64, most: usize) -> Result<Vec<Change>, TooOld> {
-        self.tables[table.0].log.since(revision, most)
+        self.tables[table.0].log.since(revision, self.settled, most)
     }
 
     /// Ends the watches of a table, after what has happened to it so far.
@@ -172,12 +207,26 @@ impl Store {
 
     fn record(&mut self, table: TableId, before: Option<Arc<Object>>, now: &Arc<Object>, gone: bool) {
         self.revision += 1;
-        let change = Change { revision: self.revision, before, now: Arc::clone(now), gone };
-        let table = &mut self.tables[table.0];
-        table.log.push(change, self.window);
-        table.changed = self.revision;
-        table.bell.ring();
-        self.changed.send_replace(self.revision);
+        let revision = self.revision;
+        if self.journal.is_none() {
+            self.settled = revision;
+        }
+        let change = Change { revision, before, now: Arc::clone(now), gone };
+        let row = &mut self.tables[table.0];
+        row.log.push(change, self.window, self.settled);
+        row.changed = revision;
+        match &self.journal {
+            None => {
+                row.bell.ring();
+                self.changed.send_replace(revision);
+            }
+            Some(journal) => {
+                self.unsettled.insert(table);
+                let entry = Entry { revision, table: Arc::clone(&row.name), object: Arc::clone(now), gone };
+                // Nobody reads it any more when the disk has failed, and that is told to whoever waits.
+                let _ = journal.send(entry);
+            }
+        }
     }
 
     fn remember(&mut self, table: TableId, object: &Object) {
@@ -199,5 +248,6 @@ impl Store {
     }
 }
 
+mod durable;
 #[cfg(test)]
 mod tests;

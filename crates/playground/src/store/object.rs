@@ -78,6 +78,19 @@ impl Object {
     /// The value must be a JSON object with `metadata`; the server makes sure of it when it decodes.
     pub(crate) fn file(mut value: Value, revision: u64, selectable: &[impl AsRef<str>]) -> Self {
         value["metadata"]["resourceVersion"] = Value::String(revision.to_string());
+        let text = serde_json::to_vec(&value).expect("a JSON value can be printed").into();
+        Self::card(&value, text, revision, selectable)
+    }
+
+    /// Files a text that was printed before.
+    pub(crate) fn refile(text: Bytes, selectable: &[impl AsRef<str>]) -> Result<Self, serde_json::Error> {
+        let value: Value = serde_json::from_slice(&text)?;
+        let revision = value["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
+        let revision = revision.ok_or_else(|| serde::de::Error::missing_field("resourceVersion"))?;
+        Ok(Self::card(&value, text, revision, selectable))
+    }
+
+    fn card(value: &Value, text: Bytes, revision: u64, selectable: &[impl AsRef<str>]) -> Self {
         let metadata = &value["metadata"];
         let text_of = |field: &str| metadata[field].as_str().unwrap_or_default();
         let labels = metadata["labels"].as_object().into_iter().flatten();
@@ -86,7 +99,7 @@ impl Object {
             revision,
             uid: text_of("uid").into(),
             labels: labels.map(|(key, text)| (key.clone(), text.as_str().unwrap_or_default().to_owned())).collect(),
-            fields: selectable.iter().map(|path| field_text(&value, path.as_ref()).into()).collect(),
+            fields: selectable.iter().map(|path| field_text(value, path.as_ref()).into()).collect(),
             owners: list(&metadata["ownerReferences"])
                 .map(|owner| Owner {
                     uid: owner["uid"].as_str().unwrap_or_default().into(),
@@ -95,7 +108,7 @@ impl Object {
                 .collect(),
             finalizers: list(&metadata["finalizers"]).filter_map(Value::as_str).map(Into::into).collect(),
             deleting: metadata["deletionTimestamp"].is_string(),
-            text: serde_json::to_vec(&value).expect("a JSON value can be printed").into(),
+            text,
         }
     }
 

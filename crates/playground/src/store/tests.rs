@@ -18,7 +18,7 @@ fn labels(objects: &BTreeMap<Key, Arc<Object>>) -> Vec<String> {
 #[test]
 fn the_past_can_be_read_until_it_is_compacted() {
     let mut store = Store::new(100);
-    let table = store.add_table();
+    let table = store.add_table("things");
     let first = store.put(table, object("a", "1", None), &NO_FIELDS).revision;
     let second = store.put(table, object("b", "1", None), &NO_FIELDS).revision;
     let third = store.put(table, object("a", "2", None), &NO_FIELDS).revision;
@@ -40,7 +40,7 @@ fn the_past_can_be_read_until_it_is_compacted() {
 #[test]
 fn the_window_bounds_what_is_kept() {
     let mut store = Store::new(3);
-    let table = store.add_table();
+    let table = store.add_table("things");
     for turn in 0..10 {
         store.put(table, object("a", &turn.to_string(), None), &NO_FIELDS);
     }
@@ -51,7 +51,7 @@ fn the_window_bounds_what_is_kept() {
 #[test]
 fn owners_know_their_dependents() {
     let mut store = Store::new(10);
-    let (owners, dependents) = (store.add_table(), store.add_table());
+    let (owners, dependents) = (store.add_table("things"), store.add_table("things"));
     store.put(owners, object("o", "", None), &NO_FIELDS);
     store.put(dependents, object("d", "", Some("o")), &NO_FIELDS);
     let of = |store: &Store| store.dependents("o").map(|(_, object)| object.key.name.to_string()).collect::<Vec<_>>();
@@ -67,15 +67,16 @@ fn owners_know_their_dependents() {
 #[test]
 fn the_window_bounds_the_bytes_of_what_is_kept() {
     let mut store = Store::new(10_000);
-    let table = store.add_table();
+    let table = store.add_table("things");
     let mut log = Log::default();
     let text = bytes::Bytes::from(vec![b'x'; 1024 * 1024]);
     for revision in 2..1000 {
         let small = Object::file(object("a", "", None), revision, &NO_FIELDS);
         let now = Arc::new(Object { text: text.clone(), ..small });
-        log.push(Change { revision, before: None, now, gone: false }, 10_000);
+        log.push(Change { revision, before: None, now, gone: false }, 10_000, u64::MAX);
     }
     store.tables[table.0].log = log;
+    store.settled = u64::MAX;
     assert!(store.since(table, 500, 1).is_err());
     assert_eq!(store.since(table, 800, 1000).unwrap().len(), 199);
     store.compact();

@@ -24,6 +24,8 @@ const NEAR_HOURS: f64 = 36.0;
 
 pub(crate) struct Normal {
     now: Timestamp,
+    /// Whether `managedFields` are shown.
+    keeps_managers: bool,
     uids: BTreeMap<String, String>,
     /// How many UIDs the real server made that this one did not.
     uid_offset: usize,
@@ -36,9 +38,10 @@ pub(crate) struct Normal {
 }
 
 impl Normal {
-    pub(crate) fn new(now: Timestamp) -> Self {
+    pub(crate) fn new(now: Timestamp, keeps_managers: bool) -> Self {
         Self {
             now,
+            keeps_managers,
             uids: BTreeMap::new(),
             uid_offset: 0,
             revisions: BTreeMap::new(),
@@ -88,6 +91,11 @@ impl Normal {
         }
         self.last_revision =
             real_number.max(self.revisions.values().filter_map(|shown| number(shown)).max().unwrap_or_default());
+    }
+
+    /// Shows a revision by the number of an older one: nothing that is shown has changed. Answers whether it is new.
+    pub(crate) fn alias(&mut self, revision: &str, shown: &str) -> bool {
+        self.revisions.insert(revision.to_owned(), shown.to_owned()).is_none()
     }
 
     fn text(&mut self, text: &str) -> String {
@@ -159,12 +167,14 @@ impl Normal {
         // Metadata last or first must not matter to the numbers: the real server prints it before spec and status.
         let first = fields.iter().filter(|(key, _)| *key == "metadata");
         let rest = fields.iter().filter(|(key, _)| *key != "metadata");
-        for (key, value) in first.chain(rest).filter(|(key, _)| *key != "managedFields") {
+        for (key, value) in first.chain(rest).filter(|(key, _)| self.keeps_managers || *key != "managedFields") {
             let shown = match (key.as_str(), value) {
                 ("metadata", Value::Object(metadata)) => self.metadata(metadata, collective),
                 _ => self.value(value),
             };
-            out.insert(key.clone(), shown);
+            // Entries of lists may be named by a UID.
+            let key = if key.starts_with("k:{") { self.text(key) } else { key.clone() };
+            out.insert(key, shown);
         }
         let mut shown = Value::Object(out);
         if value["kind"] == "Table" {
@@ -200,12 +210,17 @@ impl Normal {
     fn metadata(&mut self, metadata: &Map<String, Value>, collective: bool) -> Value {
         let mut out = Map::new();
         let (revision, token) = (metadata.get("resourceVersion"), metadata.get("continue"));
+        // When things happened is not told, and so not the order of managers.
+        let managers = metadata.get("managedFields").filter(|_| self.keeps_managers);
         let skipped = ["resourceVersion", "continue", "managedFields"];
         // The UID first: the real server prints it before owner references.
         let uid = metadata.iter().filter(|(key, _)| *key == "uid");
         let rest = metadata.iter().filter(|(key, _)| *key != "uid" && !skipped.contains(&key.as_str()));
         for (key, value) in uid.chain(rest) {
             out.insert(key.clone(), self.value(value));
+        }
+        if let Some(Value::Array(managers)) = managers.map(|managers| self.value(managers)) {
+            out.insert("managedFields".to_owned(), sorted(managers).into());
         }
         if let Some(Value::String(revision)) = revision {
             let plain = revision.is_empty() || revision == "0" || !revision.bytes().all(|byte| byte.is_ascii_digit());
@@ -221,6 +236,14 @@ impl Normal {
         }
         Value::Object(out)
     }
+}
+
+/// Managers by what tells them apart.
+fn sorted(mut managers: Vec<Value>) -> Vec<Value> {
+    let key =
+        |manager: &Value| ["operation", "manager", "subresource", "apiVersion"].map(|field| manager[field].to_string());
+    managers.sort_by_key(key);
+    managers
 }
 
 fn numbered(numbers: &mut BTreeMap<String, String>, kind: &str, value: &str, offset: usize) -> String {

@@ -76,7 +76,8 @@ type Lines = Arc<Mutex<Vec<Value>>>;
 
 async fn play(story: &Value) -> Vec<Difference> {
     let server = Server::start(Settings::default());
-    let mut normal = Normal::new(server.now());
+    let keeps_managers = story["managedFields"] == true;
+    let mut normal = Normal::new(server.now(), keeps_managers);
     let mut seen: BTreeMap<String, Value> = BTreeMap::new();
     let mut watches: BTreeMap<String, Lines> = BTreeMap::new();
     let mut differences = Vec::new();
@@ -98,7 +99,17 @@ async fn play(story: &Value) -> Vec<Difference> {
             watch(&server, &asked, &mut watches, &mut normal).await
         } else {
             let asked = fill(&step["do"], &seen);
-            let (answer, raw) = request_until(&server, &asked, &step["until"]).await;
+            let (answer, mut raw) = request_until(&server, &asked, &step["until"]).await;
+            if step["managedFieldsOnly"] == true {
+                let told = |answer: &Value| answer["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+                let (ours, real) = (told(&raw).unwrap_or_default(), told(&step["answer"]["body"]).unwrap_or_default());
+                if !normal.alias(&ours, &real) {
+                    differences.push(difference(story, index, step, &["no new revision for new managers".to_owned()]));
+                }
+            }
+            if let Some(metadata) = raw.get_mut("metadata").and_then(Value::as_object_mut).filter(|_| !keeps_managers) {
+                metadata.remove("managedFields");
+            }
             if let Some(id) = step["id"].as_str() {
                 seen.insert(id.to_owned(), raw);
             }
@@ -294,6 +305,7 @@ fn build(asked: &Value) -> http::Request<Body> {
         .collect();
     let mut request = http::Request::builder().method(asked["method"].as_str().unwrap_or("GET")).uri(path);
     request = request.header("Accept", asked["accept"].as_str().unwrap_or("application/json"));
+    request = request.header("User-Agent", "stories");
     let body = body_of(asked);
     let written = asked["contentType"].as_str();
     if let Some(content_type) = written.filter(|text| !text.is_empty()) {

@@ -40,6 +40,7 @@ const QUIET_KUBELETS: KubeletSettings = KubeletSettings {
     renew_every: Duration::from_secs(30 * 24 * 3600),
     heartbeat_every: Duration::from_secs(30 * 24 * 3600),
     requests_max: 64,
+    speed: 1.0,
 };
 const PATIENCE: NodeLifecycleSettings = NodeLifecycleSettings { grace: Duration::from_secs(365 * 24 * 3600) };
 /// How long new nodes may take to be ready.

@@ -213,7 +213,12 @@ impl World {
             pool,
         )?;
         let every = |seconds| if self.weather.mortal { Duration::from_secs(seconds) } else { QUIET };
-        let settings = KubeletSettings { renew_every: every(20), heartbeat_every: every(300), requests_max: 64 };
+        let settings = KubeletSettings {
+            renew_every: every(20),
+            heartbeat_every: every(300),
+            requests_max: 64,
+            ..KubeletSettings::default()
+        };
         let client = Tap { actor: Actor::Kubelets, ..self.admin.clone() }.client();
         self.book.borrow().note(&format!("node {name} comes: cpu {cpu}, gpu {gpu}, pods {pods}, pool {pool}"));
         let kubelets = Kubelets::start_nodes(client, vec![shape], settings, self.server.clock());

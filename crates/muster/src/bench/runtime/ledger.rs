@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::process::cpu_seconds;
+use crate::bench::process::cpu_seconds;
 
 /// What a scheduler must watch before it may decide.
 pub(crate) const WATCHED: [&str; 6] = [

@@ -8,7 +8,6 @@ mod ledger;
 mod load;
 mod null_binder;
 mod objects;
-mod process;
 mod report;
 
 use std::io::Write;
@@ -21,10 +20,10 @@ use clap::Args;
 use muster_playground::{Server, Settings};
 use serde_json::json;
 
+use super::process::Process;
 use ledger::Ledger;
 use load::Batch;
 use null_binder::NULL_BINDER;
-use process::Process;
 use report::{Report, Start, Tally};
 
 /// How much to do.

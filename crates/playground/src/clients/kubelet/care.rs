@@ -82,6 +82,8 @@ impl Machine {
             pod.take_up(life?);
         }
         pod.follow(now);
+        self.let_meet(key, now);
+        let pod = self.pods.get_mut(key)?;
         let act = pod.next_act(key, now);
         let times = [pod.life.as_ref().and_then(Life::next_change), pod.attempt.due.filter(|_| !pod.attempt.busy)];
         self.wake(key, times.into_iter().flatten().min());
@@ -98,7 +100,7 @@ impl Machine {
             let message = format!("Pod was rejected: {}", refusal.message);
             Life::over(Some(Sketch::refused(&refusal.reason, &message)), now)
         };
-        let plan = match Plan::read(&pod.seen) {
+        let plan = match Plan::read(&pod.seen, self.settings.speed) {
             Ok(plan) => plan,
             Err(why) => return Some(Life::over(Some(Sketch::refused(INVALID_ANNOTATION, &why)), now)),
         };

@@ -5,15 +5,12 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::plan::Plan;
+use super::plan::{Meeting, Plan};
 use super::sketch::{Containers, Ending, Sketch};
 use crate::clients::seen::SeenPod;
 
 /// How containers end that were told to stop.
 const EXIT_CODE_STOPPED: i32 = 143;
-/// How long the second restart waits; each further one waits twice as long.
-const RESTART_WAIT_MS: i64 = 10_000;
-const RESTART_WAIT_MS_MAX: i64 = 300_000;
 const TOO_LONG: &str = "Pod was active on the node longer than the specified deadline";
 
 /// Where a pod is in its life.
@@ -48,6 +45,8 @@ pub(super) struct Life {
     stage: Stage,
     restarts: i64,
     last: Option<Ending>,
+    /// When those that it must meet were all there, if it must meet any.
+    met: Option<Timestamp>,
 }
 
 /// A time so many milliseconds later.
@@ -59,7 +58,7 @@ impl Life {
     /// A pod that the node takes now.
     pub(super) fn admitted(plan: Plan, now: Timestamp) -> Self {
         let stage = Stage::Starting { at: later(now, plan.start_ms) };
-        Self { plan: Some(plan), admitted: now, stage, restarts: 0, last: None }
+        Self { plan: Some(plan), admitted: now, stage, restarts: 0, last: None, met: None }
     }
 
     /// A pod that is running already, as its status says.
@@ -72,12 +71,12 @@ impl Life {
         let ready = container["ready"] == true;
         let restarts = container["restartCount"].as_i64().unwrap_or_default();
         let stage = Stage::Running { since, ready: ready || plan.ready_after_ms == 0 };
-        Self { plan: Some(plan), admitted, stage, restarts, last: None }
+        Self { plan: Some(plan), admitted, stage, restarts, last: None, met: None }
     }
 
     /// A pod that is over, with the last that there is to say.
     pub(super) fn over(sketch: Option<Sketch>, now: Timestamp) -> Self {
-        Self { plan: None, admitted: now, stage: Stage::Over(sketch.map(Box::new)), restarts: 0, last: None }
+        Self { plan: None, admitted: now, stage: Stage::Over(sketch.map(Box::new)), restarts: 0, last: None, met: None }
     }
 
     /// Whether it still takes room on the node.
@@ -97,12 +96,12 @@ impl Life {
     /// It is being deleted and has this long to stop.
     pub(super) fn stop(&mut self, grace_ms: i64, now: Timestamp) {
         let Some(plan) = &self.plan else { return };
-        let ends = later(now, plan.stop_ms.min(grace_ms));
+        let ends = later(now, plan.stop_within_ms(grace_ms));
         self.stage = match &self.stage {
             Stage::Over(_) => return,
             Stage::Running { since, .. } => Stage::Stopping { ends, ran_since: Some(*since) },
             Stage::Stopping { ends: before, ran_since } => {
-                Stage::Stopping { ends: (*before).min(later(now, grace_ms)), ran_since: *ran_since }
+                Stage::Stopping { ends: (*before).min(ends), ran_since: *ran_since }
             }
             Stage::Starting { .. } | Stage::Resting { .. } => Stage::Stopping { ends: now, ran_since: None },
         };
@@ -115,14 +114,39 @@ impl Life {
             Stage::Starting { at } => Some(*at),
             Stage::Running { since, ready: false } => {
                 let ready = later(*since, plan.ready_after_ms);
-                Some(plan.run_ms.map_or(ready, |run_ms| ready.min(later(*since, run_ms))))
+                Some(self.work_ends(plan, *since).map_or(ready, |ends| ready.min(ends)))
             }
-            Stage::Running { since, ready: true } => plan.run_ms.map(|run_ms| later(*since, run_ms)),
+            Stage::Running { since, ready: true } => self.work_ends(plan, *since),
             Stage::Resting { until } => Some(*until),
             Stage::Stopping { ends, .. } => return Some(*ends),
             Stage::Over(_) => return None,
         };
         [own, self.deadline()].into_iter().flatten().min()
+    }
+
+    /// When containers that run since then have done their work, if that is known.
+    fn work_ends(&self, plan: &Plan, since: Timestamp) -> Option<Timestamp> {
+        let began = if plan.meets.is_some() { self.met?.max(since) } else { since };
+        plan.run_ms.map(|run_ms| later(began, run_ms))
+    }
+
+    /// Whom it waits for before it works.
+    pub(super) fn waits_for(&self) -> Option<&Meeting> {
+        self.plan.as_ref()?.meets.as_ref().filter(|_| self.met.is_none() && self.runs())
+    }
+
+    pub(super) fn plan(&self) -> Option<&Plan> {
+        self.plan.as_ref()
+    }
+
+    /// Whether its containers run.
+    pub(super) fn runs(&self) -> bool {
+        matches!(self.stage, Stage::Running { .. })
+    }
+
+    /// All that it must meet are there.
+    pub(super) fn meet(&mut self, now: Timestamp) {
+        self.met = Some(now);
     }
 
     fn deadline(&self) -> Option<Timestamp> {
@@ -149,7 +173,7 @@ impl Life {
             Stage::Starting { at } | Stage::Resting { until: at } => {
                 Stage::Running { since: *at, ready: plan.ready_after_ms == 0 }
             }
-            Stage::Running { since, .. } if plan.run_ms.is_some_and(|run_ms| later(*since, run_ms) <= due) => {
+            Stage::Running { since, .. } if self.work_ends(&plan, *since).is_some_and(|ends| ends <= due) => {
                 let ending = Ending { began: *since, ended: due, exit_code: plan.exit_code };
                 self.after(&plan, ending)
             }
@@ -162,11 +186,7 @@ impl Life {
     /// What comes after the containers have ended by themselves.
     fn after(&mut self, plan: &Plan, ending: Ending) -> Stage {
         if plan.restarts() {
-            let wait_ms = match self.restarts {
-                0 => 0,
-                before => RESTART_WAIT_MS_MAX.min(RESTART_WAIT_MS << (before - 1).min(8)),
-            };
-            let until = later(ending.ended, wait_ms);
+            let until = later(ending.ended, plan.restart_wait_ms(self.restarts));
             self.restarts += 1;
             self.last = Some(ending);
             return Stage::Resting { until };
@@ -223,6 +243,8 @@ mod tests {
             exit_code: 0,
             restart: Restart::Never,
             deadline_ms: None,
+            meets: None,
+            speed: 1.0,
         }
     }
 

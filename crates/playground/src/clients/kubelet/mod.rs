@@ -10,6 +10,7 @@ mod driver;
 mod fit;
 mod life;
 mod machine;
+mod meetings;
 mod node_body;
 mod plan;
 
@@ -29,7 +30,7 @@ use super::shape::{NodeShape, Shape, ShapeError};
 use super::task::Task;
 use crate::clock::Clock;
 
-/// How often kubelets tell that they live.
+/// How often kubelets tell that they live, and how fast time passes in their containers.
 #[derive(Clone, Copy, Debug)]
 pub struct KubeletSettings {
     /// How often leases are renewed.
@@ -38,11 +39,18 @@ pub struct KubeletSettings {
     pub heartbeat_every: Duration,
     /// The most requests under way at once.
     pub requests_max: usize,
+    /// How many times as fast as written containers start, run and stop. Must be a positive number.
+    pub speed: f64,
 }
 
 impl Default for KubeletSettings {
     fn default() -> Self {
-        Self { renew_every: Duration::from_secs(10), heartbeat_every: Duration::from_secs(300), requests_max: 64 }
+        Self {
+            renew_every: Duration::from_secs(10),
+            heartbeat_every: Duration::from_secs(300),
+            requests_max: 64,
+            speed: 1.0,
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use crate::clients::annotations::{
-    ALL, EXIT_CODE, PREFIX, READY_AFTER_SECONDS, RUN_SECONDS, START_SECONDS, STOP_SECONDS,
+    ALL, EXIT_CODE, MEETS, PREFIX, READY_AFTER_SECONDS, RUN_SECONDS, START_SECONDS, STOP_SECONDS,
 };
 use crate::clients::seen::SeenPod;
 
@@ -14,6 +14,9 @@ use crate::clients::seen::SeenPod;
 const SECONDS_MAX: f64 = 1e9;
 const START_MS: i64 = 1000;
 const STOP_MS: i64 = 500;
+/// How long the second restart waits; each further one waits twice as long.
+const RESTART_WAIT_MS: i64 = 10_000;
+const RESTART_WAIT_MS_MAX: i64 = 300_000;
 
 /// Whether containers are started again when they end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +26,15 @@ pub(super) enum Restart {
     Never,
 }
 
-/// How a pod will behave.
+/// Pods that work only while all of them are there.
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Meeting {
+    pub(super) name: String,
+    pub(super) pods: usize,
+}
+
+/// How a pod will behave.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan {
     pub(super) start_ms: i64,
     /// How long after its start it is ready.
@@ -36,11 +46,29 @@ pub(super) struct Plan {
     pub(super) restart: Restart,
     /// How long the pod may be on its node in all.
     pub(super) deadline_ms: Option<i64>,
+    /// Whom it must meet before it works.
+    pub(super) meets: Option<Meeting>,
+    /// How many times as fast as written all of it happens.
+    pub(super) speed: f64,
 }
 
 impl Plan {
     /// Reads the plan, or says which annotation is wrong.
-    pub(super) fn read(pod: &SeenPod) -> Result<Self, String> {
+    pub(super) fn read(pod: &SeenPod, speed: f64) -> Result<Self, String> {
+        let written = Self::written(pod)?;
+        let faster = |ms: i64| hastened(ms, speed);
+        Ok(Self {
+            start_ms: faster(written.start_ms),
+            ready_after_ms: faster(written.ready_after_ms),
+            run_ms: written.run_ms.map(faster),
+            stop_ms: faster(written.stop_ms),
+            deadline_ms: written.deadline_ms.map(faster),
+            speed,
+            ..written
+        })
+    }
+
+    fn written(pod: &SeenPod) -> Result<Self, String> {
         let keys = pod.metadata.annotations.iter().flatten().map(|(key, _)| key.as_str());
         if let Some(unknown) = keys.filter(|key| key.starts_with(PREFIX)).find(|key| !ALL.contains(key)) {
             return Err(format!("annotation {unknown}: is not known; known are {}", ALL.join(", ")));
@@ -58,12 +86,43 @@ impl Plan {
                 _ => Restart::Always,
             },
             deadline_ms: pod.spec["activeDeadlineSeconds"].as_i64().map(|seconds| seconds.saturating_mul(1000)),
+            meets: meeting(pod)?,
+            speed: 1.0,
         })
+    }
+
+    /// How long ended containers wait for their next start, after so many.
+    pub(super) fn restart_wait_ms(&self, restarts: i64) -> i64 {
+        let wait_ms = match restarts {
+            0 => 0,
+            before => RESTART_WAIT_MS_MAX.min(RESTART_WAIT_MS << (before - 1).min(8)),
+        };
+        hastened(wait_ms, self.speed)
+    }
+
+    /// How long a pod may take to stop that was given this long.
+    pub(super) fn stop_within_ms(&self, grace_ms: i64) -> i64 {
+        self.stop_ms.min(hastened(grace_ms, self.speed))
     }
 
     /// Whether containers that have ended start again.
     pub(super) fn restarts(&self) -> bool {
         self.restart == Restart::Always || (self.restart == Restart::OnFailure && self.exit_code != 0)
+    }
+}
+
+/// A time at another speed; what takes time takes a millisecond at least.
+fn hastened(ms: i64, speed: f64) -> i64 {
+    if ms <= 0 { ms } else { ((ms as f64 / speed).round() as i64).max(1) }
+}
+
+fn meeting(pod: &SeenPod) -> Result<Option<Meeting>, String> {
+    let Some(text) = annotation(pod, MEETS) else { return Ok(None) };
+    let read = text.rsplit_once('/').filter(|(name, _)| !name.is_empty());
+    let read = read.and_then(|(name, pods)| Some((name, pods.parse::<u32>().ok().filter(|pods| *pods > 0)?)));
+    match read {
+        Some((name, pods)) => Ok(Some(Meeting { name: name.to_owned(), pods: pods as usize })),
+        None => Err(format!("annotation {MEETS}: {text:?}: must be NAME/COUNT, such as train/8")),
     }
 }
 
@@ -117,7 +176,7 @@ mod tests {
 
     fn plan(annotations: &Value, container: &Value) -> Result<Plan, String> {
         let pod = json!({"metadata": {"name": "p", "annotations": annotations}, "spec": {"containers": [container]}});
-        Plan::read(&serde_json::from_value(pod).unwrap())
+        Plan::read(&serde_json::from_value(pod).unwrap(), 1.0)
     }
 
     #[test]
@@ -157,6 +216,23 @@ mod tests {
     }
 
     #[test]
+    fn everything_is_hastened_alike() {
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"activeDeadlineSeconds": 60,
+            "containers": [{"command": ["sleep", "30"]}]}});
+        let read = Plan::read(&serde_json::from_value(pod).unwrap(), 10.0).unwrap();
+        assert_eq!((read.start_ms, read.ready_after_ms, read.run_ms), (100, 0, Some(3000)));
+        assert_eq!((read.stop_ms, read.deadline_ms), (50, Some(6000)));
+        assert_eq!((read.stop_within_ms(200), read.stop_within_ms(30_000)), (20, 50));
+        assert_eq!((read.restart_wait_ms(0), read.restart_wait_ms(1), read.restart_wait_ms(99)), (0, 1000, 30_000));
+    }
+
+    #[test]
+    fn a_meeting_has_a_name_and_a_count() {
+        let read = plan(&json!({"playground.muster.dev/meets": "a/b/12"}), &json!({})).unwrap();
+        assert_eq!(read.meets, Some(Meeting { name: "a/b".to_owned(), pods: 12 }));
+    }
+
+    #[test]
     fn a_bad_annotation_is_named_with_its_value() {
         for (name, value) in [
             ("run-seconds", "soon"),
@@ -166,6 +242,9 @@ mod tests {
             ("stop-seconds", ""),
             ("exit-code", "256"),
             ("exit-code", "-1"),
+            ("meets", "train"),
+            ("meets", "/8"),
+            ("meets", "train/0"),
         ] {
             let key = format!("playground.muster.dev/{name}");
             let error = plan(&json!({&key: value}), &json!({})).unwrap_err();

@@ -179,3 +179,39 @@ fn a_dead_node_is_silent_and_registers_when_it_is_back() {
     let acts: Vec<Task> = machine.tick(at(100_000)).into_iter().map(|act| act.task).collect();
     assert!(acts.contains(&Task::Node(0, Chore::Register)), "{acts:?}");
 }
+
+#[test]
+fn pods_that_meet_work_when_the_last_of_them_runs() {
+    let mut machine = machine();
+    machine.observe(at(0), Event::PodsListed);
+    let member = |name: &str| {
+        let pod = json!({
+            "metadata": {"name": name, "namespace": "d", "uid": format!("{name}-uid"), "resourceVersion": "1",
+                "annotations": {"playground.muster.dev/meets": "train/2", "playground.muster.dev/run-seconds": "10"}},
+            "spec": {"nodeName": "n-0", "restartPolicy": "Never", "containers": [{"name": "c"}]},
+            "status": {"phase": "Pending"},
+        });
+        Event::Pod(Arc::new(serde_json::from_value(pod).unwrap()))
+    };
+    let run_to = |machine: &mut Machine, until_ms: i64| {
+        let mut said = Vec::new();
+        while let Some(now) = machine.next_wakeup().filter(|time| *time <= at(until_ms)) {
+            let acts = machine.tick(now);
+            said.extend(words(&acts).into_iter().map(|word| (now.as_millisecond(), word.0, word.1)));
+            acts.into_iter().for_each(|act| machine.observe(now, Event::Done(act.task, Outcome::Done(None))));
+        }
+        said
+    };
+    machine.observe(at(0), member("a"));
+    assert_eq!(machine.tick(at(0)).len(), 3, "two nodes and a pod");
+    machine.observe(at(0), Event::Done(told("a"), Outcome::Done(None)));
+    let said = run_to(&mut machine, 60_000);
+    assert_eq!(said, [(1000, "a".to_owned(), "Running".to_owned())], "alone it runs and does not work");
+    machine.observe(at(60_000), member("b"));
+    let acts = machine.tick(at(60_000));
+    acts.into_iter().for_each(|act| machine.observe(at(60_000), Event::Done(act.task, Outcome::Done(None))));
+    let said = run_to(&mut machine, 90_000);
+    let ended: Vec<_> =
+        said.iter().filter(|(_, _, phase)| phase == "Succeeded").map(|(time, name, _)| (*time, &**name)).collect();
+    assert_eq!(ended, [(71_000, "a"), (71_000, "b")]);
+}

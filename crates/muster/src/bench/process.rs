@@ -1,5 +1,7 @@
 //! Another process, which is this program with other arguments, and what the system says of its memory and time.
 
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -22,6 +24,21 @@ impl Process {
         let command = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
         let child = command.spawn().with_context(|| format!("starting muster {}", arguments.join(" ")))?;
         Ok(Self { name: format!("muster {}", arguments.join(" ")), child })
+    }
+
+    /// Starts this program as a server that prints its address.
+    pub(crate) fn serve(arguments: &[&str]) -> anyhow::Result<(Self, SocketAddr)> {
+        let program = std::env::current_exe().context("finding this program")?;
+        let name = format!("muster {}", arguments.join(" "));
+        let mut command = Command::new(program);
+        let command = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("starting {name}"))?;
+        let output = child.stdout.take().context("its output")?;
+        let process = Self { name, child };
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line)?;
+        let address = line.trim().parse().with_context(|| format!("{} said {line:?}", process.name))?;
+        Ok((process, address))
     }
 
     pub(crate) fn id(&self) -> u32 {

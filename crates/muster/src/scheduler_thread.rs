@@ -7,8 +7,6 @@ use anyhow::{Context as _, bail};
 use muster_runtime::{Clock, Fence, Scheduler, Settings};
 use tokio::sync::oneshot;
 
-use super::client;
-
 /// A running scheduler.
 pub(crate) struct Thread {
     stop: Option<oneshot::Sender<()>>,
@@ -19,9 +17,10 @@ pub(crate) struct Thread {
 }
 
 impl Thread {
-    /// Starts a scheduler; whether it could start is told by [`Thread::ended`].
+    /// Starts a scheduler on the client that `connect` makes, since a client belongs to the runtime that made it; whether
+    /// it could start is told by [`Thread::ended`].
     pub(crate) fn start(
-        kube_config: kube::Config,
+        connect: impl FnOnce() -> anyhow::Result<kube::Client> + Send + 'static,
         settings: Settings,
         clock: Clock,
         fence: Fence,
@@ -30,7 +29,7 @@ impl Thread {
         let (tell, ended) = oneshot::channel();
         let run = move || {
             // Nobody listens any more if the process is about to end.
-            let _ = tell.send(schedule(&kube_config, &settings, clock, fence, stopped));
+            let _ = tell.send(schedule(connect, &settings, clock, fence, stopped));
         };
         let handle = std::thread::Builder::new().name("scheduler".to_owned()).spawn(run)?;
         Ok(Self { stop: Some(stop), ended, outcome_taken: false, handle: Some(handle) })
@@ -59,7 +58,7 @@ impl Thread {
 }
 
 fn schedule(
-    kube_config: &kube::Config,
+    connect: impl FnOnce() -> anyhow::Result<kube::Client>,
     settings: &Settings,
     clock: Clock,
     fence: Fence,
@@ -67,7 +66,7 @@ fn schedule(
 ) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let client = client::connect(kube_config)?;
+        let client = connect()?;
         let mut scheduler = Scheduler::start(&client, settings, clock, fence)?;
         tokio::select! {
             // A sender that is gone asks for an end too.

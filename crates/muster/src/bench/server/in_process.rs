@@ -1,4 +1,4 @@
-//! `muster bench server`: how many creates and binds the in-process API server takes while a hundred watchers listen.
+//! Requests from the same process, without sockets: what the server itself costs.
 //!
 //! Watchers read and count lines without parsing them: what clients make of an event is not the server's cost.
 //! Every watcher's count is checked, so that a fast wrong answer is an error.
@@ -10,38 +10,21 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use axum::body::Body;
-use clap::Args;
 use futures::StreamExt;
 use http_body_util::BodyExt;
 use muster_playground::{Server, Settings};
-use serde_json::json;
 
-/// How much to do.
-#[derive(Args)]
-pub(crate) struct Options {
-    /// How many pods to create and to bind.
-    #[arg(long, default_value_t = 20_000)]
-    pods: usize,
-    /// How many watchers see every pod.
-    #[arg(long, default_value_t = 5)]
-    full: usize,
-    /// How many watchers see only pods of one label, or of one node.
-    #[arg(long, default_value_t = 95)]
-    selective: usize,
-}
+use super::{Options, load};
 
 const CREATES_PER_SECOND: f64 = 2000.0;
 const BINDS_PER_SECOND: f64 = 2000.0;
+
 /// How many requests are under way at once.
 const CLIENTS: usize = 16;
 const SETTLE_MAX: Duration = Duration::from_secs(60);
-const GROUPS: usize = 50;
 
-/// Runs the benchmark.
-pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    if options.pods == 0 {
-        bail!("--pods 0: there is nothing to measure");
-    }
+/// Runs the part.
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(measure(options))
 }
 
@@ -49,44 +32,17 @@ async fn measure(options: &Options) -> anyhow::Result<()> {
     let server = Server::start(Settings { window: 4 * options.pods.max(1000), ..Settings::default() });
     let watchers = open_watchers(&server, options).await?;
     let pods = options.pods;
-    let created = timed(&server, pods, |index| {
-        let group = index % GROUPS;
-        let pod = json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": format!("pod-{index}"), "labels": {"group": format!("g{group}"), "app": "bench"}},
-            "spec": {"schedulerName": "muster", "containers": [{
-                "name": "main", "image": "registry.example/train:1", "command": ["sleep", "60"],
-                "resources": {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"nvidia.com/gpu": "1"}},
-            }]},
-        });
-        ("/api/v1/namespaces/default/pods".to_owned(), pod.to_string())
-    })
-    .await?;
-    let bound = timed(&server, pods, |index| {
-        let node = format!("node-{}", index % GROUPS);
-        let binding = json!({
-            "apiVersion": "v1", "kind": "Binding", "metadata": {"name": format!("pod-{index}")},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-        });
-        (format!("/api/v1/namespaces/default/pods/pod-{index}/binding"), binding.to_string())
-    })
-    .await?;
+    let created = timed(&server, pods, load::create).await?;
+    let bound = timed(&server, pods, load::bind).await?;
     let told = settle(&watchers).await?;
     report(options, created, bound, told)
 }
 
 fn report(options: &Options, created: Duration, bound: Duration, told: u64) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    let rate = |time: Duration| options.pods as f64 / time.as_secs_f64();
-    let watchers = options.full + options.selective;
-    writeln!(
-        out,
-        "{} pods, {watchers} watchers ({} see all), {told} events told, none missed or repeated",
-        options.pods, options.full
-    )?;
+    writeln!(out, "in this process: {}", load::told(options, told))?;
     for (what, time, target) in [("creates/s", created, CREATES_PER_SECOND), ("binds/s", bound, BINDS_PER_SECOND)] {
-        let met = if rate(time) >= target { "met" } else { "MISSED" };
-        writeln!(out, "{what:>10} {:>8.0}   target {target:.0}: {met}", rate(time))?;
+        load::rate(&mut out, what, options.pods as f64 / time.as_secs_f64(), target)?;
     }
     Ok(())
 }
@@ -99,23 +55,12 @@ struct Watcher {
 }
 
 async fn open_watchers(server: &Server, options: &Options) -> anyhow::Result<Vec<Watcher>> {
-    let base = "/api/v1/pods?watch=true&allowWatchBookmarks=true&resourceVersion=0&timeoutSeconds=3600";
-    let of_group = |group: usize| (options.pods + GROUPS - 1 - group) / GROUPS;
     let mut watchers = Vec::new();
-    for index in 0..options.full + options.selective {
-        let group = index % GROUPS;
-        // A full watcher sees a pod come and change; one by label too; one by node sees it come when it is bound.
-        let (path, wanted) = if index < options.full {
-            (base.to_owned(), 2 * options.pods)
-        } else if index % 2 == 0 {
-            (format!("{base}&labelSelector=group%3Dg{group}"), 2 * of_group(group))
-        } else {
-            (format!("{base}&fieldSelector=spec.nodeName%3Dnode-{group}"), of_group(group))
-        };
+    for load::Watched { path, wanted } in load::watched(options) {
         let response = ask(server, "GET", &path, String::new()).await?;
         let lines = Arc::new(AtomicU64::new(0));
         tokio::spawn(count(response.into_body(), Arc::clone(&lines)));
-        watchers.push(Watcher { path, lines, wanted: wanted as u64 });
+        watchers.push(Watcher { path, lines, wanted });
     }
     Ok(watchers)
 }
@@ -142,7 +87,7 @@ async fn ask(server: &Server, method: &str, path: &str, body: String) -> anyhow:
 }
 
 /// How long so many posts take, some at once.
-async fn timed(server: &Server, count: usize, request: impl Fn(usize) -> (String, String)) -> anyhow::Result<Duration> {
+async fn timed(server: &Server, count: usize, request: fn(usize) -> (String, String)) -> anyhow::Result<Duration> {
     let requests: Vec<(String, String)> = (0..count).map(request).collect();
     let began = Instant::now();
     let mut under_way = futures::stream::iter(requests)

@@ -1,0 +1,137 @@
+//! Requests from many clients over loopback HTTP, to a server that is a process of its own.
+//!
+//! Clients and server share the machine; the CPU time of each is told apart.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use super::{Options, Wire, load};
+use crate::bench::process::{Process, cpu_seconds};
+
+const CREATES_PER_SECOND: f64 = 1000.0;
+const BINDS_PER_SECOND: f64 = 2000.0;
+const SETTLE_MAX: Duration = Duration::from_secs(60);
+
+/// Runs the part, in memory and with a state folder.
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(measure(options, None))?;
+    let folder = Folder(std::env::temp_dir().join(format!("muster-bench-{}", std::process::id())));
+    runtime.block_on(measure(options, Some(&folder)))
+}
+
+/// A folder that is removed with this value.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A folder that is left among temporary files harms nobody.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+async fn measure(options: &Options, state: Option<&Folder>) -> anyhow::Result<()> {
+    let folder = state.map(|folder| folder.0.display().to_string());
+    let mut arguments = vec!["bench", "serve"];
+    if let Some(folder) = &folder {
+        arguments.extend(["--state", folder]);
+    }
+    let (server, address) = Process::serve(&arguments)?;
+    let watchers = open_watchers(address, options).await?;
+    let mut out = std::io::stdout().lock();
+    let place = if state.is_some() { "with a state folder" } else { "in memory" };
+    let mut lines = Vec::new();
+    for (what, request, target) in
+        [("creates/s", load::create as fn(usize) -> _, CREATES_PER_SECOND), ("binds/s", load::bind, BINDS_PER_SECOND)]
+    {
+        let cpu = || Some((cpu_seconds(server.id())?, cpu_seconds(std::process::id())?));
+        let before = cpu().context("reading CPU times")?;
+        let time = timed(address, options, request).await?;
+        let after = cpu().context("reading CPU times")?;
+        let rate = options.pods as f64 / time.as_secs_f64();
+        load::rate(&mut lines, what, rate, target)?;
+        let each = |seconds: f64| seconds * 1e6 / options.pods as f64;
+        let (server, client) = (each(after.0 - before.0), each(after.1 - before.1));
+        writeln!(lines, "           CPU time of each: server {server:.0} us, clients and watchers {client:.0} us")?;
+    }
+    let told = settle(&watchers).await?;
+    let memory = server.usage()?.rss_mib_peak;
+    writeln!(out, "over HTTP, {place}, {} clients: {}", options.clients, load::told(options, told))?;
+    out.write_all(&lines)?;
+    writeln!(out, "           memory of the server at its peak: {memory:.0} MiB")?;
+    Ok(())
+}
+
+struct Watcher {
+    path: String,
+    events: Arc<AtomicU64>,
+    wanted: u64,
+}
+
+async fn open_watchers(address: SocketAddr, options: &Options) -> anyhow::Result<Vec<Watcher>> {
+    let mut watchers = Vec::new();
+    for load::Watched { path, wanted } in load::watched(options) {
+        let (events, opened) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
+        let wire = Wire::connect(address).await?;
+        tokio::spawn({
+            let (path, events, opened) = (path.clone(), Arc::clone(&events), Arc::clone(&opened));
+            // A watch that ends too early has told too little, and that is noticed at the end.
+            async move { wire.count_events(&path, || opened.notify_one(), &events).await }
+        });
+        opened.notified().await;
+        watchers.push(Watcher { path, events, wanted });
+    }
+    Ok(watchers)
+}
+
+/// How long all requests take, each client with one under way.
+async fn timed(
+    address: SocketAddr,
+    options: &Options,
+    request: fn(usize) -> (String, String),
+) -> anyhow::Result<Duration> {
+    let requests: Arc<Vec<(String, String)>> = Arc::new((0..options.pods).map(request).collect());
+    let next = Arc::new(AtomicUsize::new(0));
+    let mut wires = Vec::new();
+    for _ in 0..options.clients {
+        wires.push(Wire::connect(address).await?);
+    }
+    let began = Instant::now();
+    let mut clients = JoinSet::new();
+    for mut wire in wires {
+        let (requests, next) = (Arc::clone(&requests), Arc::clone(&next));
+        clients.spawn(async move {
+            while let Some((path, body)) = requests.get(next.fetch_add(1, Ordering::Relaxed)) {
+                wire.ask("POST", path, body).await?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(done) = clients.join_next().await {
+        done.context("a client")??;
+    }
+    Ok(began.elapsed())
+}
+
+/// Waits until every watcher has seen what it must, and not more.
+async fn settle(watchers: &[Watcher]) -> anyhow::Result<u64> {
+    let ends = Instant::now() + SETTLE_MAX;
+    let seen = |watcher: &Watcher| watcher.events.load(Ordering::Relaxed);
+    while watchers.iter().any(|watcher| seen(watcher) < watcher.wanted) && Instant::now() < ends {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    for watcher in watchers {
+        if seen(watcher) != watcher.wanted {
+            bail!("{}: {} events told, {} happened", watcher.path, seen(watcher), watcher.wanted);
+        }
+    }
+    Ok(watchers.iter().map(seen).sum())
+}

@@ -1,0 +1,166 @@
+//! The two halves of the demo `deadlock` side by side: a line whenever something has changed, and a last word.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use kube::ResourceExt as _;
+use kube::runtime::watcher::Event;
+use muster_api::wire::Pod;
+use muster_playground::Server;
+use tokio::time::Instant;
+
+use super::deadlock::{GANGS, POD_GPUS, Side};
+
+pub(super) const SIDE_LABEL: &str = "demo-side";
+pub(super) const GANG_LABEL: &str = "demo-gang";
+/// How long changes are collected before they are shown.
+const COLLECT: Duration = Duration::from_millis(500);
+const COLUMN: usize = 52;
+
+/// How many pods of a gang are where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Tally {
+    holds: u32,
+    ended: u32,
+}
+
+/// All pods of the demo, and where they are.
+#[derive(Debug)]
+struct Board {
+    nodes: u32,
+    /// By the pod's name: side, gang, whether it holds GPUs, whether it has ended.
+    pods: BTreeMap<String, (Side, String, bool, bool)>,
+}
+
+/// Shows the demo until it has shown everything, and then waits for ever.
+pub(in crate::up) async fn show(server: &Server, nodes: u32, began: Instant) {
+    let mut board = Board { nodes, pods: BTreeMap::new() };
+    let mut events = super::pods_of(server);
+    println!("       {:<COLUMN$} Muster", "pod by pod");
+    let mut shown = String::new();
+    let mut due = None;
+    loop {
+        let turn = async {
+            match due {
+                Some(time) => tokio::time::sleep_until(time).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            event = events.next() => {
+                let Some(event) = event else { return };
+                board.take(event);
+                due.get_or_insert_with(|| Instant::now() + COLLECT);
+            }
+            () = turn => {
+                due = None;
+                let line = board.line();
+                if line != shown {
+                    let passed = began.elapsed().as_secs();
+                    println!("{:>3}:{:02} {line}", passed / 60, passed % 60);
+                    shown = line;
+                }
+                if board.is_over() {
+                    println!("\n{}", board.verdict());
+                    let _ = std::io::stdout().flush();
+                    return std::future::pending().await;
+                }
+            }
+        }
+    }
+}
+
+impl Board {
+    fn take(&mut self, event: Event<Pod>) {
+        let (Event::Apply(pod) | Event::InitApply(pod)) = event else { return };
+        let Some(side) =
+            Side::ALL.into_iter().find(|side| pod.labels().get(SIDE_LABEL).is_some_and(|name| name == side.name()))
+        else {
+            return;
+        };
+        let gang = pod.labels().get(GANG_LABEL).cloned().unwrap_or_default();
+        let ended = matches!(&*pod.status.phase, "Succeeded" | "Failed");
+        self.pods.insert(pod.name_any(), (side, gang, !pod.spec.node_name.is_empty() && !ended, ended));
+    }
+
+    fn tally(&self, side: Side, gang: &str) -> Tally {
+        let mut tally = Tally::default();
+        for (_, _, holds, ended) in self.pods.values().filter(|pod| pod.0 == side && pod.1 == gang) {
+            tally.holds += u32::from(*holds);
+            tally.ended += u32::from(*ended);
+        }
+        tally
+    }
+
+    fn gpus_held(&self, side: Side) -> u32 {
+        GANGS.map(|gang| self.tally(side, gang).holds * POD_GPUS).into_iter().sum()
+    }
+
+    fn side(&self, side: Side) -> String {
+        let size = side.gang_size(self.nodes);
+        let gangs = GANGS.map(|gang| match self.tally(side, gang) {
+            Tally { ended, .. } if ended == size => format!("{gang} is done"),
+            Tally { holds, .. } if holds == size => format!("{gang} works with all {size}"),
+            Tally { holds: 0, .. } => format!("{gang} waits whole"),
+            Tally { holds, .. } => format!("{gang} has {holds} of {size}"),
+        });
+        format!("{}; {} of {} GPUs held", gangs.join(", "), self.gpus_held(side), side.slots(self.nodes) * POD_GPUS)
+    }
+
+    fn line(&self) -> String {
+        let [left, right] = Side::ALL.map(|side| self.side(side));
+        format!("{left:<COLUMN$} {right}")
+    }
+
+    fn is_done(&self, side: Side) -> bool {
+        GANGS.iter().all(|gang| self.tally(side, gang).ended == side.gang_size(self.nodes))
+    }
+
+    /// With Muster both have worked.
+    fn is_over(&self) -> bool {
+        self.is_done(Side::Muster)
+    }
+
+    fn verdict(&self) -> String {
+        let done = GANGS.iter().filter(|gang| self.tally(Side::PodByPod, gang).ended > 0).count();
+        format!(
+            "Muster: both gangs have done their work, one after the other.\n\
+             Pod by pod: {done} of 2 gangs have done their work, and {} GPUs are held by pods that wait for the rest of theirs.",
+            self.gpus_held(Side::PodByPod)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_board_tells_a_deadlock_from_work() {
+        let mut board = Board { nodes: 4, pods: BTreeMap::new() };
+        // Four slots and gangs of three on each side.
+        for (side, gang, holding, ended) in [
+            (Side::PodByPod, "a", 2, 0),
+            (Side::PodByPod, "b", 2, 0),
+            (Side::Muster, "a", 3, 0),
+            (Side::Muster, "b", 0, 0),
+        ] {
+            for number in 0..3 {
+                let pod = (side, gang.to_owned(), number < holding, number < ended);
+                board.pods.insert(format!("{}-{gang}-{number}", side.name()), pod);
+            }
+        }
+        assert_eq!(board.side(Side::PodByPod), "a has 2 of 3, b has 2 of 3; 16 of 16 GPUs held");
+        assert_eq!(board.side(Side::Muster), "a works with all 3, b waits whole; 12 of 16 GPUs held");
+        assert!(!board.is_over());
+        board.pods.values_mut().filter(|pod| pod.0 == Side::Muster).for_each(|pod| (pod.2, pod.3) = (false, true));
+        assert!(board.is_over());
+        assert!(
+            board.verdict().contains("0 of 2 gangs have done their work, and 16 GPUs are held"),
+            "{}",
+            board.verdict()
+        );
+    }
+}

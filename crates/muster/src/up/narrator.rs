@@ -1,0 +1,87 @@
+//! Watches the cluster and prints its story, a few times a second at most.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use futures::{StreamExt as _, stream};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use muster_api::keys;
+use muster_api::wire::Pod;
+use tokio::time::Instant;
+
+use super::story::Story;
+
+/// How long news is collected before it is told.
+const COLLECT: Duration = Duration::from_millis(250);
+
+#[allow(clippy::large_enum_variant)] // there is one at a time
+enum Seen {
+    Pod(watcher::Event<Pod>),
+    Group(watcher::Event<DynamicObject>),
+}
+
+/// Prints what happens, for ever.
+pub(super) async fn narrate(client: kube::Client, began: Instant) {
+    let pods = watcher(Api::<Pod>::all(client.clone()), watcher::Config::default()).default_backoff();
+    let mut streams = vec![pods.filter_map(|event| async { event.ok().map(Seen::Pod) }).boxed()];
+    let kinds = [
+        (keys::GROUP, keys::VERSION, "PodGroup"),
+        (keys::GROUP, keys::VERSION, "Workload"),
+        ("scheduling.k8s.io", "v1beta1", "PodGroup"),
+    ];
+    for (group, version, kind) in kinds {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        let objects = watcher(Api::<DynamicObject>::all_with(client.clone(), &resource), watcher::Config::default());
+        streams.push(objects.default_backoff().filter_map(|event| async { event.ok().map(Seen::Group) }).boxed());
+    }
+    let mut events = stream::select_all(streams);
+    let mut story = Story::default();
+    let mut due = None;
+    loop {
+        let turn = async {
+            match due {
+                Some(time) => tokio::time::sleep_until(time).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            event = events.next() => match event {
+                Some(event) => {
+                    take(&mut story, event);
+                    due.get_or_insert_with(|| Instant::now() + COLLECT);
+                }
+                None => return,
+            },
+            () = turn => {
+                due = None;
+                print(&story.take_lines(), began);
+            }
+        }
+    }
+}
+
+fn take(story: &mut Story, event: Seen) {
+    use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
+    match event {
+        Seen::Pod(Apply(pod) | InitApply(pod)) => story.see_pod(&pod),
+        Seen::Pod(Delete(pod)) => story.lose_pod(&pod),
+        Seen::Group(Apply(group) | InitApply(group)) => story.see_group(&value(&group)),
+        Seen::Group(Delete(group)) => story.lose_group(&value(&group)),
+        Seen::Pod(Init | InitDone) | Seen::Group(Init | InitDone) => {}
+    }
+}
+
+fn value(object: &DynamicObject) -> serde_json::Value {
+    serde_json::to_value(object).unwrap_or_default()
+}
+
+fn print(lines: &[String], began: Instant) {
+    let passed = began.elapsed().as_secs();
+    let mut out = std::io::stdout().lock();
+    for line in lines {
+        // Nobody is there to read it if it cannot be written.
+        let _ = writeln!(out, "{:>3}:{:02}  {line}", passed / 60, passed % 60);
+    }
+    let _ = out.flush();
+}

@@ -1,0 +1,167 @@
+//! The flags of `muster up`, and the plan that they come to. Every mistake is told before anything starts.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use clap::ValueEnum;
+use muster_playground::clients::Shape;
+
+use super::demo::Demo;
+
+/// The racks and zones of the nodes that `--nodes` makes.
+const NODES_MAX: u32 = 10_000;
+const SPEED_RANGE: std::ops::RangeInclusive<f64> = 0.01..=1000.0;
+
+/// What cluster to start.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// How many nodes, each with 8 GPUs, in 4 racks and 2 zones.
+    #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u32).range(0..=i64::from(NODES_MAX)))]
+    nodes: u32,
+    /// Other nodes: a YAML file with pools of nodes, their capacity, labels, taints and racks (docs/playground.md).
+    /// Such a cluster starts without a demo.
+    #[arg(long, value_name = "FILE", conflicts_with = "nodes")]
+    shape: Option<PathBuf>,
+    /// The port of the API server; 0 takes a free one.
+    #[arg(long, default_value_t = 8001)]
+    port: u16,
+    /// How many times as fast as written containers start, run and stop.
+    #[arg(long, value_name = "TIMES", default_value_t = 1.0)]
+    speed: f64,
+    /// Keep the cluster in this folder: the next start with it goes on where this one ended, however it ended.
+    #[arg(long, value_name = "FOLDER")]
+    state: Option<PathBuf>,
+    /// Start without a demo.
+    #[arg(long, conflicts_with = "demo")]
+    empty: bool,
+    /// What to show.
+    #[arg(long, value_enum)]
+    demo: Option<DemoName>,
+    /// Where to write the kubeconfig; without it a file in the folder of --state, or in the system's folder for
+    /// temporary files.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// INSECURE: listen on this address instead of 127.0.0.1. There are no passwords and no encryption: everybody who can
+    /// reach the address may do everything with this cluster.
+    #[arg(long, value_name = "ADDRESS")]
+    insecure_listen: Option<IpAddr>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum DemoName {
+    /// A gang that runs, one that waits whole until there is room for all of it, and plain pods between them.
+    Training,
+    /// Two gangs, and room for one: side by side what pod-by-pod scheduling makes of them and what Muster does.
+    Deadlock,
+}
+
+/// What is to be started.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) shape: Shape,
+    pub(super) address: SocketAddr,
+    pub(super) speed: f64,
+    pub(super) state: Option<PathBuf>,
+    pub(super) kubeconfig: Option<PathBuf>,
+    pub(super) demo: Option<Demo>,
+    /// Whether somebody asked for the demo by name.
+    pub(super) demo_is_wanted: bool,
+}
+
+impl Options {
+    /// What the flags come to.
+    pub(super) fn plan(&self) -> anyhow::Result<Plan> {
+        if !SPEED_RANGE.contains(&self.speed) {
+            bail!("--speed {}: must be from {} to {}", self.speed, SPEED_RANGE.start(), SPEED_RANGE.end());
+        }
+        let shape = match &self.shape {
+            Some(path) => read_shape(path)?,
+            None => Shape::of_nodes(self.nodes),
+        };
+        let address = self.insecure_listen.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        Ok(Plan {
+            shape,
+            address: SocketAddr::new(address, self.port),
+            speed: self.speed,
+            state: self.state.clone(),
+            kubeconfig: self.kubeconfig.clone(),
+            demo: self.demo()?,
+            demo_is_wanted: self.demo.is_some(),
+        })
+    }
+
+    fn demo(&self) -> anyhow::Result<Option<Demo>> {
+        let name = match self.demo {
+            Some(name) => name,
+            None if self.empty || self.shape.is_some() || self.nodes < Demo::NODES_MIN => return Ok(None),
+            None => DemoName::Training,
+        };
+        if self.shape.is_some() {
+            bail!("--demo and --shape: the demos are made for the nodes of --nodes");
+        }
+        if self.nodes < Demo::NODES_MIN {
+            bail!("--nodes {}: a demo needs at least {}", self.nodes, Demo::NODES_MIN);
+        }
+        Ok(Some(match name {
+            DemoName::Training => Demo::Training { nodes: self.nodes },
+            DemoName::Deadlock => Demo::Deadlock { nodes: self.nodes },
+        }))
+    }
+}
+
+fn read_shape(path: &Path) -> anyhow::Result<Shape> {
+    let name = path.display();
+    let text = std::fs::read_to_string(path).with_context(|| format!("--shape {name}"))?;
+    let value: serde_json::Value = serde_saphyr::from_str(&text).with_context(|| format!("--shape {name}"))?;
+    Shape::from_json(&value.to_string()).with_context(|| format!("--shape {name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn plan(line: &str) -> Result<Plan, String> {
+        let words = std::iter::once("up").chain(line.split_whitespace());
+        let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+        line.options.plan().map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn the_default_is_sixteen_nodes_on_loopback_with_a_demo() {
+        let plan = plan("").unwrap();
+        assert_eq!(plan.shape.nodes().unwrap().len(), 16);
+        assert_eq!(plan.address.to_string(), "127.0.0.1:8001");
+        assert_eq!((plan.demo, plan.demo_is_wanted), (Some(Demo::Training { nodes: 16 }), false));
+    }
+
+    #[test]
+    fn only_a_flag_that_says_insecure_opens_another_address() {
+        assert_eq!(plan("--insecure-listen 0.0.0.0 --port 0").unwrap().address.to_string(), "0.0.0.0:0");
+        assert!(plan("--listen 0.0.0.0").is_err());
+    }
+
+    #[test]
+    fn mistakes_name_flag_and_value() {
+        for (line, expected) in [
+            ("--speed 0", "--speed 0: must be from 0.01 to 1000"),
+            ("--speed NaN", "--speed NaN: must be"),
+            ("--nodes 10001", "invalid value '10001' for '--nodes <COUNT>'"),
+            ("--empty --demo deadlock", "cannot be used with"),
+            ("--nodes 2 --demo deadlock", "--nodes 2: a demo needs at least 4"),
+            ("--shape /no/such/file", "--shape /no/such/file: No such file"),
+            ("--shape Cargo.toml --demo training", "--shape Cargo.toml"),
+        ] {
+            let error = plan(line).unwrap_err();
+            assert!(error.contains(expected), "{line}: {error}");
+        }
+        assert_eq!(plan("--nodes 2").unwrap().demo, None);
+    }
+}

@@ -1,0 +1,288 @@
+//! Our definition of JobSets: the fields that the controller honours, with the defaults and checks of JobSet's webhook
+//! as far as a schema can have them.
+//!
+//! Invariant: a field that is not honoured is not here. The Job and pod templates are in `template`.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde_json::{Value, json};
+
+use super::template;
+use super::written::{GROUP, VERSION};
+
+/// The CustomResourceDefinition `jobsets.jobset.x-k8s.io`.
+///
+/// # Panics
+///
+/// Never: it is a constant.
+pub fn definition() -> CustomResourceDefinition {
+    let definition = json!({
+        "metadata": {"name": format!("jobsets.{GROUP}")},
+        "spec": {
+            "group": GROUP, "scope": "Namespaced",
+            "names": {"kind": "JobSet", "listKind": "JobSetList", "plural": "jobsets", "singular": "jobset"},
+            "versions": [{
+                "name": VERSION, "served": true, "storage": true,
+                "subresources": {"status": {}},
+                "additionalPrinterColumns": columns(),
+                "schema": {"openAPIV3Schema": {
+                    "type": "object",
+                    "description": "JobSet is a group of Jobs that start, restart and end together.",
+                    "required": ["spec"],
+                    "properties": {
+                        "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"},
+                        "spec": spec(), "status": status(),
+                    },
+                    "x-kubernetes-validations": [rule(
+                        "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+                        "the name must be a DNS label that begins with a letter: it begins the names of Jobs",
+                    ), rule(
+                        "self.spec.replicatedJobs.all(j, size(self.metadata.name) + size(j.name) + size(string(j.replicas)) + 2 <= 63)",
+                        "the name is too long: names of Jobs would exceed 63 characters",
+                    )],
+                }},
+            }],
+        },
+    });
+    serde_json::from_value(definition).expect("the definition is a constant")
+}
+
+fn rule(rule: &str, message: &str) -> Value {
+    json!({"rule": rule, "message": message})
+}
+
+fn immutable() -> Value {
+    rule("self == oldSelf", "Value is immutable")
+}
+
+fn columns() -> Value {
+    let completed = ".status.conditions[?(@.type==\"Completed\")].status";
+    json!([
+        {"name": "TerminalState", "type": "string", "jsonPath": ".status.terminalState",
+            "description": "Final state of JobSet"},
+        {"name": "Restarts", "type": "string", "jsonPath": ".status.restarts", "description": "Number of restarts"},
+        {"name": "Completed", "type": "string", "jsonPath": completed},
+        {"name": "Suspended", "type": "string", "jsonPath": ".spec.suspend", "description": "JobSet suspended"},
+        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp",
+            "description": "Time this JobSet was created"},
+    ])
+}
+
+fn spec() -> Value {
+    json!({
+        "type": "object",
+        "description": "What is wanted.",
+        "required": ["replicatedJobs"],
+        "properties": {
+            "replicatedJobs": replicated_jobs(),
+            "network": network(),
+            "successPolicy": success_policy(),
+            "failurePolicy": failure_policy(),
+            "startupPolicy": {
+                "type": "object",
+                "description": "In which order replicated Jobs start.",
+                "required": ["startupPolicyOrder"],
+                "default": {"startupPolicyOrder": "AnyOrder"},
+                "properties": {"startupPolicyOrder": {"type": "string", "enum": ["AnyOrder", "InOrder"],
+                    "description": "InOrder starts a replicated Job when all Jobs before it are ready."}},
+                "x-kubernetes-validations": [immutable()],
+            },
+            "suspend": {"type": "boolean", "description": "Suspends all Jobs while it is true."},
+            "coordinator": coordinator(),
+            "managedBy": {"type": "string", "maxLength": 63, "pattern": "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/.+$",
+                "description": "Who looks after the set, if it is not the JobSet controller.",
+                "x-kubernetes-validations": [immutable()]},
+            "ttlSecondsAfterFinished": {"type": "integer", "format": "int32", "minimum": 0,
+                "description": "How long the set is kept after its end; for ever if it is left out."},
+        },
+        "x-kubernetes-validations": spec_rules(),
+    })
+}
+
+/// What fields of a set must be to one another.
+fn spec_rules() -> Value {
+    let among = |list: &str| format!("{list}.all(n, self.replicatedJobs.exists(j, j.name == n))");
+    let successes = "self.successPolicy.targetReplicatedJobs";
+    let targets = among("r.targetReplicatedJobs");
+    let meant = "j.name == self.coordinator.replicatedJob";
+    json!([
+        rule(
+            "!(self.startupPolicy.startupPolicyOrder == 'InOrder' && self.replicatedJobs.exists(j, has(j.dependsOn)))",
+            "StartupPolicy and DependsOn APIs are mutually exclusive"
+        ),
+        rule(
+            "size(self.replicatedJobs) == 0 || !has(self.replicatedJobs[0].dependsOn)",
+            "DependsOn can't be set for the first ReplicatedJob"
+        ),
+        rule(
+            "self.replicatedJobs.all(j, !has(j.dependsOn) || j.dependsOn.all(d, self.replicatedJobs.map(o, o.name).indexOf(d.name) >= 0 && self.replicatedJobs.map(o, o.name).indexOf(d.name) < self.replicatedJobs.map(o, o.name).indexOf(j.name)))",
+            "a replicated Job can only depend on those before it"
+        ),
+        rule(
+            &format!("!has({successes}) || {}", among(successes)),
+            "successPolicy.targetReplicatedJobs: each must be the name of a replicated Job"
+        ),
+        rule(
+            &format!(
+                "!has(self.failurePolicy) || !has(self.failurePolicy.rules) || self.failurePolicy.rules.all(r, !has(r.targetReplicatedJobs) || {targets})"
+            ),
+            "failurePolicy.rules: each of targetReplicatedJobs must be the name of a replicated Job"
+        ),
+        rule(
+            &format!(
+                "!has(self.coordinator) || self.replicatedJobs.exists(j, {meant} && self.coordinator.jobIndex < j.replicas)"
+            ),
+            "coordinator: there must be such a replicated Job, and such a Job of it"
+        ),
+        rule(
+            &format!(
+                "!has(self.coordinator) || self.replicatedJobs.all(j, !({meant}) || (j.template.spec.completionMode == 'Indexed' && has(j.template.spec.completions) && self.coordinator.podIndex < j.template.spec.completions))"
+            ),
+            "coordinator: its Job must be Indexed, with completions beyond podIndex"
+        ),
+    ])
+}
+
+fn name(description: &str) -> Value {
+    json!({"type": "string", "minLength": 1, "maxLength": 63, "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$",
+        "description": description})
+}
+
+fn names(description: &str) -> Value {
+    json!({"type": "array", "x-kubernetes-list-type": "atomic", "maxItems": 100, "items": {"type": "string"},
+        "description": description})
+}
+
+fn replicated_jobs() -> Value {
+    let dependency = json!({
+        "type": "object", "required": ["name", "status"],
+        "properties": {
+            "name": {"type": "string", "description": "A replicated Job that stands before this one."},
+            "status": {"type": "string", "enum": ["Ready", "Complete"], "description": "What it must have reached."},
+        },
+    });
+    let group = name("The group of replicated Jobs in which the Jobs are counted.");
+    let group = with(group, "default", json!("default"));
+    json!({
+        "type": "array", "description": "The Jobs of the set.", "maxItems": 100,
+        "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+        "x-kubernetes-validations": [immutable()],
+        "items": {
+            "type": "object", "required": ["name", "template"],
+            "properties": {
+                "name": name("Stands in the names of the Jobs: <set>-<name>-<index>."),
+                "groupName": group,
+                "replicas": {"type": "integer", "format": "int32", "minimum": 0, "maximum": 100_000, "default": 1,
+                    "description": "How many Jobs there are."},
+                "template": template::job(),
+                "dependsOn": {"type": "array", "maxItems": 5, "items": dependency,
+                    "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+                    "description": "What others must have reached before these Jobs are made."},
+            },
+        },
+    })
+}
+
+fn with(mut schema: Value, field: &str, value: Value) -> Value {
+    schema[field] = value;
+    schema
+}
+
+fn network() -> Value {
+    json!({
+        "type": "object", "description": "How pods find one another.",
+        "default": {"enableDNSHostnames": true, "publishNotReadyAddresses": true},
+        "properties": {
+            "enableDNSHostnames": {"type": "boolean", "default": true,
+                "description": "Gives pods host names, and the set a headless service."},
+            "subdomain": name("The name of that service; that of the set if it is left out."),
+            "publishNotReadyAddresses": {"type": "boolean", "default": true,
+                "description": "Whether the service has pods that are not ready."},
+        },
+        "x-kubernetes-validations": [immutable()],
+    })
+}
+
+fn success_policy() -> Value {
+    json!({
+        "type": "object", "description": "When the set is complete.", "required": ["operator"],
+        "default": {"operator": "All"},
+        "properties": {
+            "operator": {"type": "string", "enum": ["All", "Any"], "description": "How many Jobs must succeed."},
+            "targetReplicatedJobs": names("Which replicated Jobs count; all if it is empty."),
+        },
+        "x-kubernetes-validations": [immutable()],
+    })
+}
+
+fn failure_policy() -> Value {
+    let reasons =
+        ["BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy"];
+    let actions = ["FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts"];
+    let rule = json!({
+        "type": "object", "required": ["action"],
+        "properties": {
+            "name": {"type": "string", "minLength": 1, "maxLength": 128,
+                "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+                "description": "failurePolicyRule and its place, if it is left out."},
+            "action": {"type": "string", "enum": actions, "description": "What is done."},
+            "onJobFailureReasons": {"type": "array", "maxItems": 5, "items": {"type": "string", "enum": reasons},
+                "description": "Reasons of the Job's failure; any if it is empty."},
+            "onJobFailureMessagePatterns": {"type": "array", "maxItems": 20, "items": {"type": "string"},
+                "description": "Regular expressions for its message; any message if it is empty."},
+            "targetReplicatedJobs": names("Which replicated Jobs are meant; all if it is empty."),
+        },
+    });
+    json!({
+        "type": "object", "description": "What is done when a Job fails. Without it the set fails.",
+        "properties": {
+            "maxRestarts": {"type": "integer", "format": "int32", "minimum": 0,
+                "description": "How often all Jobs are made anew."},
+            "restartStrategy": {"type": "string", "enum": ["Recreate", "BlockingRecreate"], "default": "Recreate",
+                "description": "BlockingRecreate makes no Job before all old ones are gone."},
+            "rules": {"type": "array", "maxItems": 20, "items": rule,
+                "description": "The first that matches is followed; RestartJobSet if none does."},
+        },
+        "x-kubernetes-validations": [immutable()],
+    })
+}
+
+fn coordinator() -> Value {
+    let index = |description: &str| json!({"type": "integer", "format": "int32", "minimum": 0, "default": 0, "description": description});
+    json!({
+        "type": "object", "required": ["replicatedJob"],
+        "description": "The pod whose address all Jobs and pods are told.",
+        "properties": {
+            "replicatedJob": {"type": "string", "description": "The replicated Job that has it."},
+            "jobIndex": index("The index of its Job."),
+            "podIndex": index("Its completion index."),
+        },
+    })
+}
+
+fn status() -> Value {
+    let count = || json!({"type": "integer", "format": "int32"});
+    let text = || json!({"type": "string"});
+    json!({
+        "type": "object", "description": "What is.",
+        "properties": {
+            "conditions": {
+                "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
+                "items": {"type": "object", "required": ["type", "status", "lastTransitionTime", "reason", "message"],
+                    "properties": {"type": text(), "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
+                        "reason": text(), "message": text(),
+                        "observedGeneration": {"type": "integer", "format": "int64"},
+                        "lastTransitionTime": {"type": "string", "format": "date-time"}}},
+            },
+            "restarts": with(count(), "description", json!("How often all Jobs were made anew.")),
+            "restartsCountTowardsMax":
+                with(count(), "description", json!("How often because of failures that maxRestarts limits.")),
+            "terminalState": with(text(), "description", json!("Completed or Failed, at the end.")),
+            "replicatedJobsStatus": {
+                "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+                "items": {"type": "object", "required": ["name", "ready", "succeeded", "failed", "active", "suspended"],
+                    "properties": {"name": text(), "ready": count(), "succeeded": count(), "failed": count(),
+                        "active": count(), "suspended": count()}},
+            },
+        },
+    })
+}

@@ -1,0 +1,70 @@
+//! The Job template of our definition: the fields of a Job's spec that may be set there.
+//!
+//! The pod template is kept as it is written, and checked when a Job is made from it. It must not know the rest of the
+//! definition.
+
+use serde_json::{Value, json};
+
+fn count(description: &str) -> Value {
+    json!({"type": "integer", "format": "int32", "minimum": 0, "description": description})
+}
+
+fn texts(description: &str) -> Value {
+    json!({"type": "object", "additionalProperties": {"type": "string"}, "description": description})
+}
+
+/// Metadata and spec of the Jobs.
+pub(super) fn job() -> Value {
+    let exclusive = "alpha.jobset.sigs.k8s.io/exclusive-topology";
+    json!({
+        "type": "object", "required": ["spec"], "description": "What the Jobs are made from.",
+        "properties": {
+            "metadata": {
+                "type": "object",
+                "properties": {"labels": texts("Labels of the Jobs."), "annotations": texts("Annotations of the Jobs.")},
+                "x-kubernetes-validations": [{
+                    "rule": format!("!has(self.annotations) || !('{exclusive}' in self.annotations)"),
+                    "message": format!("annotation {exclusive}: exclusive placement is not supported"),
+                }],
+            },
+            "spec": spec(),
+        },
+    })
+}
+
+fn spec() -> Value {
+    json!({
+        "type": "object", "required": ["template"], "description": "As the spec of a Job.",
+        "properties": {
+            "parallelism": count("How many pods run at once."),
+            "completions": count("How many pods must succeed."),
+            "completionMode": {"type": "string", "enum": ["Indexed", "NonIndexed"], "default": "Indexed",
+                "description": "Whether pods have an index."},
+            "backoffLimit": count("How many pods may fail."),
+            "backoffLimitPerIndex": count("How many pods of one index may fail."),
+            "maxFailedIndexes": count("How many indexes may fail."),
+            "activeDeadlineSeconds": {"type": "integer", "format": "int64", "minimum": 0,
+                "description": "How long a Job may take."},
+            "podReplacementPolicy": {"type": "string", "enum": ["TerminatingOrFailed", "Failed"],
+                "description": "When a pod that is deleted is replaced."},
+            "podFailurePolicy": any("Which failures of pods count, as in a Job."),
+            "successPolicy": any("When a Job is complete, as in a Job."),
+            "template": {
+                "type": "object", "required": ["spec"], "description": "As the pod template of a Job.",
+                "properties": {
+                    "metadata": {"type": "object", "properties": {
+                        "labels": texts("Labels of the pods."), "annotations": texts("Annotations of the pods.")}},
+                    "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                        "description": "As the spec of a pod; it is checked when a Job is made from it.",
+                        "properties": {"restartPolicy": {"type": "string", "enum": ["OnFailure", "Never"],
+                            "default": "OnFailure", "description": "Whether containers are started again."}}},
+                },
+            },
+        },
+    })
+}
+
+/// Something that the Job's own checks look at.
+fn any(description: &str) -> Value {
+    json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "description": description})
+}

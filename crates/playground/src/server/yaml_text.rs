@@ -1,0 +1,50 @@
+//! YAML texts, read as JSON values.
+//!
+//! Invariant: whatever the bytes are, the answer is a value or why there is none; size and depth are bounded. A key that
+//! is there twice is refused. It must not know what the text is for.
+
+use serde_json::Value;
+
+/// Parses YAML. Words such as `yes` and `y` are truths, as Go reads them.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Value, String> {
+    let text = std::str::from_utf8(bytes).map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
+    // File modes are written as 0644.
+    let options = serde_saphyr::options! { legacy_octal_numbers: true };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        // The first line says it; the others show the text.
+        let why = error.to_string();
+        format!("yaml: {}", why.lines().next().unwrap_or_default())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn plain_words_are_read_as_go_reads_them() {
+        let read = parse(b"a: y\nb: 'y'\nc: 1\nd: 1.5\ne: ~\nf: [x, \"1\"]\ng: 010\n").expect("a value");
+        assert_eq!(read, json!({"a": true, "b": "y", "c": 1, "d": 1.5, "e": null, "f": ["x", "1"], "g": 8}));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        for text in ["a: [", "a: 1\na: 2\n", "a: *nobody", "\u{feff}: : :\n- x"] {
+            assert!(parse(text.as_bytes()).expect_err(text).starts_with("yaml: "), "{text}");
+        }
+        assert!(parse(&[0xff]).is_err());
+    }
+
+    #[test]
+    fn a_text_that_grows_is_refused() {
+        let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..12 {
+            let before = format!("*a{}", level - 1);
+            text += &format!("a{level}: &a{level} [{}]\n", [before.as_str(); 10].join(", "));
+        }
+        assert!(parse(text.as_bytes()).is_err());
+        assert!(parse("[".repeat(100_000).as_bytes()).is_err());
+    }
+}

@@ -1,0 +1,40 @@
+//! From memory to the disk: one thread that keeps changes in the order of their revisions, many in one commit.
+//!
+//! While the disk is busy with one commit, changes gather for the next, so that many requests share one wait.
+//! Invariant: a revision is called settled only when it and all before it are on the disk. After the first failure
+//! nothing more is written. It must not know what waits for it.
+
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use super::disk::{Disk, Kept};
+use super::object::Object;
+
+/// The most changes of one commit: a bound on what it takes to memory, beyond which waiting together gains nothing.
+const COMMIT_CHANGES_MAX: usize = 4096;
+
+/// One change, on its way to the disk.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) revision: u64,
+    pub(crate) table: Arc<str>,
+    pub(crate) object: Arc<Object>,
+    pub(crate) gone: bool,
+}
+
+/// Keeps what comes until nobody can send any more, and tells how far it has got, or why it cannot go on.
+pub(crate) fn keep(disk: &Disk, entries: &Receiver<Entry>, mut tell: impl FnMut(Result<u64, String>)) {
+    while let Ok(first) = entries.recv() {
+        let batch: Vec<Entry> = std::iter::once(first).chain(entries.try_iter()).take(COMMIT_CHANGES_MAX).collect();
+        let Some(revision) = batch.last().map(|entry| entry.revision) else { return };
+        match disk.commit(batch.iter().map(kept), revision) {
+            Ok(()) => tell(Ok(revision)),
+            Err(error) => return tell(Err(format!("{}: {error}", disk.file().display()))),
+        }
+    }
+}
+
+fn kept(entry: &Entry) -> Kept<'_> {
+    let text = (!entry.gone).then_some(&*entry.object.text);
+    Kept { table: &entry.table, key: &entry.object.key, text }
+}

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""field_types.py GOMODS > crates/playground/src/server/ownership/types.txt
+
+Writes down how the fields of the built-in kinds are owned: which types there are, what their fields are, which lists
+are sets or have keys, and which lists and maps are one thing. The facts are those that client-go and
+apiextensions-apiserver 1.37.1 carry for apply; GOMODS is the Go module folder that has them (…/pkg/mod/k8s.io).
+How a line reads is said at the top of the output.
+"""
+import json, os, re, sys
+import yaml
+
+HEAD = """\
+# How fields of built-in kinds are owned: one line for each type, made by tools/recorder/field_types.py.
+#   @v1/Pod Pod        objects of this apiVersion and kind are of this type
+#   Pod spec:PodSpec=  a type and its fields; a type with ! is owned as one thing
+# A field is of a type: s text, n number, b boolean, u any scalar, * anything, or one of the types below.
+#   []T list that is one thing   [~]T set   [a,b]T list with keys   <>T map   <!>T map that is one thing   T! owned whole
+# Behind = stands what the field is if nobody set it; a bare = is an empty object. Only those of a new object matter,
+# and those of keys.
+"""
+KINDS = """v1/Pod v1/Node v1/Namespace v1/Event events.k8s.io/v1/Event v1/ConfigMap v1/Secret v1/Service v1/ServiceAccount
+v1/Endpoints v1/PersistentVolumeClaim v1/PersistentVolume v1/ReplicationController v1/ResourceQuota v1/LimitRange v1/PodTemplate
+apps/v1/ReplicaSet apps/v1/Deployment apps/v1/StatefulSet apps/v1/DaemonSet apps/v1/ControllerRevision batch/v1/Job batch/v1/CronJob
+policy/v1/PodDisruptionBudget scheduling.k8s.io/v1/PriorityClass scheduling.k8s.io/v1beta1/PodGroup scheduling.k8s.io/v1beta1/Workload
+coordination.k8s.io/v1/Lease apiextensions.k8s.io/v1/CustomResourceDefinition node.k8s.io/v1/RuntimeClass discovery.k8s.io/v1/EndpointSlice
+storage.k8s.io/v1/StorageClass storage.k8s.io/v1/CSINode storage.k8s.io/v1/CSIDriver storage.k8s.io/v1/CSIStorageCapacity
+storage.k8s.io/v1/VolumeAttachment resource.k8s.io/v1/ResourceClaim resource.k8s.io/v1/ResourceClaimTemplate
+resource.k8s.io/v1/ResourceSlice resource.k8s.io/v1/DeviceClass""".split()
+# Lists that a new object has as null, because Go prints them even if they are empty.
+FRESH_LISTS = {"PodSpec": ["containers"], "WorkloadSpec": ["podGroupTemplates"]}
+
+
+def types_of(path):
+    text = open(path).read()
+    return yaml.safe_load(re.search(r"typed\.YAMLObject\(`(.*?)`\)", text, re.S)[1])["types"]
+
+
+def full_name(kind):
+    *gv, name = kind.split("/")
+    group, version = ("core", gv[0]) if len(gv) == 1 else gv
+    if group == "apiextensions.k8s.io":
+        return "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.%s.%s" % (version, name)
+    return "io.k8s.api.%s.%s.%s" % (group.split(".")[0], version, name)
+
+
+def main():
+    mods = sys.argv[1]
+    types = {}
+    for f in ("client-go@v0.37.1/applyconfigurations/internal/internal.go",
+              "apiextensions-apiserver@v0.37.1/pkg/client/applyconfiguration/internal/internal.go"):
+        for t in types_of(os.path.join(mods, f)):
+            types.setdefault(t["name"], t)
+    short, names, lines = {}, {}, {}
+    SCALARS = {"string": "s", "numeric": "n", "boolean": "b", "untyped": "u"}
+
+    def name_of(full):
+        if full in names:
+            return names[full]
+        plain = full.rsplit(".", 1)[1]
+        if plain in short:
+            plain = full.split(".")[-3] + plain
+            assert plain not in short, full
+        short[plain] = full
+        names[full] = plain
+        lines[plain] = None
+        lines[plain] = line(plain, types[full])
+        return plain
+
+    def atom(a):
+        """The text of an inlined type."""
+        if "namedType" in a:
+            full = a["namedType"]
+            if full.startswith("__untyped"):
+                return "*"
+            t = types[full]
+            if "map" not in t or "fields" not in t["map"]:
+                return atom({k: v for k, v in t.items() if k != "name"})
+            whole = a.get("elementRelationship") == "atomic" and t["map"].get("elementRelationship") != "atomic"
+            return name_of(full) + ("!" if whole else "")
+        if "scalar" in a and "map" in a:
+            return "*"
+        if "scalar" in a:
+            return SCALARS[a["scalar"]]
+        if "list" in a:
+            l = a["list"]
+            inner = atom(l["elementType"])
+            if l["elementRelationship"] == "atomic":
+                return "[]" + inner
+            return "[%s]%s" % (",".join(l.get("keys", ["~"])), inner)
+        m = a["map"]
+        assert "fields" not in m, a
+        if "elementType" not in m:
+            return "<>*"
+        return ("<!>" if m.get("elementRelationship") == "atomic" else "<>") + atom(m["elementType"])
+
+    def line(plain, t):
+        m = t["map"]
+        out = [plain + ("!" if m.get("elementRelationship") == "atomic" else "")]
+        for f in m["fields"]:
+            text = "%s:%s" % (f["name"], atom(f["type"]))
+            if "default" in f:
+                d = f["default"]
+                if d == {}:
+                    text += "="
+                elif not isinstance(d, dict) and not isinstance(d, list):
+                    text += "=" + json.dumps(d)
+            if f["name"] in FRESH_LISTS.get(plain, []):
+                text += "=null"
+            out.append(text)
+        assert "elementType" not in m, plain
+        return " ".join(out)
+
+    roots = ["@%s %s" % (k, name_of(full_name(k))) for k in KINDS]
+    name_of("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
+    print(HEAD + "\n".join(roots) + "\n" + "\n".join(lines[k] for k in sorted(lines)))
+
+
+main()
