@@ -15,6 +15,7 @@ up: setup ## Start a cluster in this terminal with a demo, kubectl works on it (
 	$(CARGO) run --release --locked --package muster -- up $(ARGS)
 
 test: setup lint ## Check and test everything; does its own set-up
+	@tools/kubectl/build >/dev/null
 	$(CARGO) test --workspace --locked
 
 lint: setup ## Format check and clippy, warnings are errors

@@ -1,4 +1,5 @@
-//! `docs/operations.md` tells of every setting with its default and of every flag. (Of metrics too: their own test sees to it.)
+//! `docs/operations.md` tells of every setting with its default and of every flag (of metrics too: their own test sees to
+//! it), `docs/playground.md` of every flag of `muster up` and every annotation of simulated pods.
 
 use std::process::Command;
 
@@ -6,6 +7,7 @@ use muster_runtime::config::File;
 use serde_json::Value;
 
 const TEXT: &str = include_str!("../../../docs/operations.md");
+const PLAYGROUND: &str = include_str!("../../../docs/playground.md");
 
 fn leaves(path: &str, value: &Value, found: &mut Vec<(String, Value)>) {
     match value {
@@ -37,14 +39,26 @@ fn every_setting_is_told_with_its_default() {
 
 #[test]
 fn every_flag_is_told() {
-    for command in ["run", "manifests", "replay"] {
+    for (command, file, text) in [
+        ("run", "operations", TEXT),
+        ("manifests", "operations", TEXT),
+        ("replay", "operations", TEXT),
+        ("up", "playground", PLAYGROUND),
+    ] {
         let out = Command::new(env!("CARGO_BIN_EXE_muster")).args([command, "--help"]).output().unwrap();
         let help = String::from_utf8(out.stdout).unwrap();
         let words = help.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
         let flags: Vec<&str> = words.filter(|word| word.starts_with("--") && word.len() > 3).collect();
         assert!(flags.contains(&"--help"));
         for flag in flags.into_iter().filter(|flag| *flag != "--help") {
-            assert!(TEXT.contains(flag), "docs/operations.md should tell of {flag} of muster {command}");
+            assert!(text.contains(flag), "docs/{file}.md should tell of {flag} of muster {command}");
         }
+    }
+}
+
+#[test]
+fn every_annotation_of_simulated_pods_is_told() {
+    for key in muster_playground::clients::annotations::ALL {
+        assert!(PLAYGROUND.contains(&format!("| `{key}` | ")), "docs/playground.md should tell of {key}");
     }
 }

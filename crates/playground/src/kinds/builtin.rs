@@ -21,7 +21,7 @@ use super::names::NameRule;
 use super::retype::retype;
 use super::{
     Builtin, budget, config_map, definition, definition_check, event, job, keep, lease, namespace, node, pod,
-    pod_defaults, pod_group, pod_status, pod_update, priority_class, templates,
+    pod_defaults, pod_group, pod_status, pod_update, priority_class, rollouts, templates,
 };
 
 /// A kind without rules of its own.
@@ -244,6 +244,8 @@ pub(super) const BUILTINS: &[Builtin] = &[
         read: retype::<core::PersistentVolumeClaim>,
         subresources: &["status"],
         returns_deleted: true,
+        complete: rollouts::complete_claim,
+        on_create: rollouts::new_claim,
         on_update: keep_status,
         ..PLAIN
     },
@@ -315,9 +317,9 @@ pub(super) const BUILTINS: &[Builtin] = &[
         short_names: &["deploy"],
         read: templates::read::<apps::Deployment>,
         subresources: SCALED,
-        complete: templates::complete_deployment,
-        check: templates::check,
-        check_update: templates::check_selector_kept,
+        complete: rollouts::complete_deployment,
+        check: rollouts::check_deployment,
+        check_update: rollouts::check_deployment_update,
         ..CONTROLLED
     },
     Builtin {
@@ -327,8 +329,11 @@ pub(super) const BUILTINS: &[Builtin] = &[
         short_names: &["sts"],
         read: templates::read::<apps::StatefulSet>,
         subresources: SCALED,
-        complete: templates::complete_stateful,
-        check: templates::check,
+        name_rule: NameRule::Label,
+        complete: rollouts::complete_stateful,
+        on_create: rollouts::new_stateful,
+        check: rollouts::check_stateful,
+        check_update: rollouts::check_stateful_update,
         ..CONTROLLED
     },
     Builtin {
@@ -346,6 +351,8 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "ControllerRevision",
         plural: "controllerrevisions",
         read: retype::<apps::ControllerRevision>,
+        check: rollouts::check_revision,
+        check_update: rollouts::check_revision_update,
         ..PLAIN
     },
     Builtin {
@@ -575,6 +582,20 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "SubjectAccessReview",
         plural: "subjectaccessreviews",
         read: retype::<authorization::SubjectAccessReview>,
+        ..REVIEW
+    },
+    Builtin {
+        kind: "LocalSubjectAccessReview",
+        plural: "localsubjectaccessreviews",
+        namespaced: true,
+        read: retype::<authorization::LocalSubjectAccessReview>,
+        ..REVIEW
+    },
+    Builtin {
+        group: "authentication.k8s.io",
+        kind: "TokenReview",
+        plural: "tokenreviews",
+        read: retype::<authentication::TokenReview>,
         ..REVIEW
     },
     Builtin {

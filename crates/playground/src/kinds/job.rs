@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{label_selector, pod, templates};
+use super::names::NameRule;
+use super::{job_policies, label_selector, pod, templates};
 use crate::schema::FieldError;
 
 const OWN_LABEL: &str = "batch.kubernetes.io/controller-uid";
@@ -16,6 +17,8 @@ const COUNTS: [&str; 7] = [
     "backoffLimitPerIndex",
     "maxFailedIndexes",
 ];
+/// The most pods or failed indexes of an indexed job.
+const INDEXED_MAX: i64 = 100_000;
 /// What holds for a job's life.
 const FIXED: [&str; 5] = ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"];
 /// What may change in the template of a job that was never started.
@@ -39,6 +42,7 @@ pub(super) fn complete(job: &mut Value) {
     ] {
         super::present(spec, field, value);
     }
+    job_policies::complete(spec);
     if let Some(spec) = job["spec"].as_object_mut() {
         // A stock server has this switched off and drops it.
         spec.remove("scheduling");
@@ -73,7 +77,18 @@ pub(super) fn on_create(job: &mut Value) {
 pub(super) fn check(job: &Value) -> Vec<FieldError> {
     let mut errors = selector_errors(job);
     errors.extend(spec_errors(job));
+    errors.extend(name_error(job));
     errors
+}
+
+/// The host names of pods begin with the name of their job.
+fn name_error(job: &Value) -> Option<FieldError> {
+    let completions = job["spec"]["completions"].as_i64().filter(|count| *count > 0)?;
+    let name = job["metadata"]["name"].as_str().filter(|_| job["spec"]["completionMode"] == "Indexed")?;
+    let longest = format!("{name}-{}", completions - 1);
+    let detail = format!("will not able to create pod with invalid DNS label: {longest}");
+    let is_refused = !NameRule::Label.refusals(&longest, false).is_empty();
+    is_refused.then(|| FieldError::invalid("metadata.name", name, detail))
 }
 
 /// The selector is the server's, unless the client said that it brings its own.
@@ -96,11 +111,19 @@ fn spec_errors(job: &Value) -> Vec<FieldError> {
             errors.push(FieldError::invalid(format!("spec.{field}"), spec[field].clone(), detail));
         }
     }
+    if !spec["maxFailedIndexes"].is_null() && spec["backoffLimitPerIndex"].is_null() {
+        errors.push(FieldError::required("spec.backoffLimitPerIndex", "when maxFailedIndexes is specified"));
+    }
+    errors.extend(job_policies::manager_errors(spec));
     errors.extend(mode_errors(spec));
+    errors.extend(job_policies::check(spec));
     errors.extend(pod::check_spec(&spec["template"]["spec"], "spec.template.spec", false));
     let field = "spec.template.spec.restartPolicy";
     if matches!(spec["template"]["spec"]["restartPolicy"].as_str(), None | Some("" | "Always")) {
         errors.push(FieldError::required(field, "valid values: \"OnFailure\", \"Never\""));
+    } else if spec["podFailurePolicy"].is_object() && spec["template"]["spec"]["restartPolicy"] != "Never" {
+        let detail = "only \"Never\" is supported when podFailurePolicy is specified";
+        errors.push(FieldError::invalid(field, spec["template"]["spec"]["restartPolicy"].clone(), detail));
     }
     let labels = &spec["template"]["metadata"]["labels"];
     if spec["selector"].is_null() {
@@ -120,6 +143,7 @@ fn mode_errors(spec: &Value) -> Vec<FieldError> {
             if spec["completions"].is_null() {
                 errors.push(FieldError::required("spec.completions", "when completion mode is Indexed"));
             }
+            errors.extend(index_errors(spec));
         }
         "NonIndexed" => {
             for field in ["backoffLimitPerIndex", "maxFailedIndexes"] {
@@ -130,6 +154,34 @@ fn mode_errors(spec: &Value) -> Vec<FieldError> {
             }
         }
         mode => errors.push(FieldError::not_supported("spec.completionMode", mode, &modes)),
+    }
+    errors
+}
+
+/// Indexes are listed in the status, which must not grow too large.
+fn index_errors(spec: &Value) -> Vec<FieldError> {
+    let number = |field: &str| spec[field].as_i64();
+    let mut errors = Vec::new();
+    let mut most = |field: &str, max: i64, why: &str| {
+        if let Some(count) = number(field).filter(|count| *count > max) {
+            let detail = format!("must be less than or equal to {why}");
+            errors.push(FieldError::invalid(format!("spec.{field}"), count, detail));
+        }
+    };
+    most("parallelism", INDEXED_MAX, &format!("{INDEXED_MAX} when completion mode is Indexed"));
+    if let Some(completions) = number("completions") {
+        most("maxFailedIndexes", completions, "completions");
+    }
+    most("maxFailedIndexes", INDEXED_MAX, &INDEXED_MAX.to_string());
+    let has_many = number("completions").is_some_and(|count| count > INDEXED_MAX);
+    if has_many && !spec["backoffLimitPerIndex"].is_null() {
+        let why = format!("when completions are above {INDEXED_MAX} and used with backoff limit per index");
+        most("parallelism", 10_000, &format!("10000 {why}"));
+        most("maxFailedIndexes", 10_000, &format!("10000 {why}"));
+        if spec["maxFailedIndexes"].is_null() {
+            let detail = format!("must be specified when completions is above {INDEXED_MAX}");
+            errors.push(FieldError::required("spec.maxFailedIndexes", detail));
+        }
     }
     errors
 }
@@ -165,10 +217,13 @@ fn completions_error(spec: &Value, was: &Value) -> Option<FieldError> {
     Some(FieldError::invalid("spec.completions", now.clone(), detail))
 }
 
-/// Where the pods of a job that was never started will run is still open.
+/// Where the pods of a job without pods will run, and what they take, is still open.
 fn may_change_template(job: &Value, old: &Value) -> bool {
-    let is_waiting = old["spec"]["suspend"] == true && old["status"]["startTime"].is_null();
-    if !is_waiting {
+    let status = &old["status"];
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    let is_paused = conditions.into_iter().any(|one| one["type"] == "Suspended" && one["status"] == "True");
+    let is_idle = status["active"].as_i64().unwrap_or(0) == 0 && (status["startTime"].is_null() || is_paused);
+    if !(old["spec"]["suspend"] == true && is_idle) {
         return false;
     }
     let masked = |job: &Value| {
@@ -180,6 +235,12 @@ fn may_change_template(job: &Value, old: &Value) -> bool {
                 if affinity.is_empty() {
                     spec.remove("affinity");
                 }
+            }
+        }
+        for field in ["containers", "initContainers"] {
+            let containers = template["spec"].get_mut(field).and_then(Value::as_array_mut);
+            for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
+                container.remove("resources");
             }
         }
         if let Some(metadata) = template["metadata"].as_object_mut() {

@@ -50,27 +50,6 @@ pub(super) fn complete_replicas(object: &mut Value) {
     complete_pod(object);
 }
 
-pub(super) fn complete_deployment(object: &mut Value) {
-    default(object, "replicas", json!(1));
-    default(
-        object,
-        "strategy",
-        json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}}),
-    );
-    default(object, "revisionHistoryLimit", json!(10));
-    default(object, "progressDeadlineSeconds", json!(600));
-    complete_pod(object);
-}
-
-pub(super) fn complete_stateful(object: &mut Value) {
-    default(object, "replicas", json!(1));
-    default(object, "podManagementPolicy", json!("OrderedReady"));
-    default(object, "updateStrategy", json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}));
-    default(object, "revisionHistoryLimit", json!(10));
-    default(object, "persistentVolumeClaimRetentionPolicy", json!({"whenDeleted": "Retain", "whenScaled": "Retain"}));
-    complete_pod(object);
-}
-
 pub(super) fn complete_daemon(object: &mut Value) {
     default(
         object,
@@ -105,6 +84,23 @@ pub(super) fn check(object: &Value) -> Vec<FieldError> {
         errors.push(FieldError::invalid("spec.replicas", spec["replicas"].clone(), detail));
     }
     errors.extend(pod::check_spec(&spec["template"]["spec"], "spec.template.spec", false));
+    errors.extend(restart_errors(&spec["template"]["spec"]));
+    errors
+}
+
+/// Pods of these kinds run for ever.
+fn restart_errors(pod: &Value) -> Vec<FieldError> {
+    let field = "spec.template.spec";
+    let mut errors = Vec::new();
+    // A policy that nobody knows is told with the pod.
+    if matches!(pod["restartPolicy"].as_str(), Some("Never" | "OnFailure")) {
+        let policy = pod["restartPolicy"].clone();
+        errors.push(FieldError::not_supported(format!("{field}.restartPolicy"), policy, &["Always"]));
+    }
+    if !pod["activeDeadlineSeconds"].is_null() {
+        let detail = "activeDeadlineSeconds is not supported here: the pods are to run for ever";
+        errors.push(FieldError::forbidden(format!("{field}.activeDeadlineSeconds"), detail));
+    }
     errors
 }
 

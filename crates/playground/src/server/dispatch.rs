@@ -109,10 +109,10 @@ fn whole(server: &Server, state: &mut State, kind: &Arc<Kind>, asked: &Asked<'_>
     let verb = asked.verb.ok_or_else(Failure::method_not_allowed)?;
     let everywhere = kind.namespaced && target.namespace.is_empty();
     if kind.is_review() {
-        if verb != Verb::Create || !target.name.is_empty() {
+        if verb != Verb::Create || everywhere || !target.name.is_empty() {
             return Err(Failure::method_not_allowed());
         }
-        return review::review(state, kind, query, &body::object(kind, media_type, bytes)?).map(Reply::Answer);
+        return review::review(state, kind, target, query, &body::object(kind, media_type, bytes)?).map(Reply::Answer);
     }
     let answer = match verb {
         Verb::Get => read::get(state, kind, target, query),

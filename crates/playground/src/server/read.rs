@@ -76,9 +76,13 @@ impl Page {
         Ok(Self { revision: u64::try_from(revision).ok(), start: inner.to_owned() })
     }
 
-    /// Whether an object stands on this page or a later one.
-    fn holds(&self, key: &Key, everywhere: bool) -> bool {
-        place(key, everywhere) >= self.start
+    /// The first key that may stand on this page of a list of one namespace, or of all.
+    fn first(&self, namespace: Option<&str>) -> Key {
+        match (namespace, self.start.split_once('/')) {
+            (Some(namespace), _) => Key::new(namespace, &self.start),
+            (None, Some((namespace, name))) => Key::new(namespace, name),
+            (None, None) => Key::new("", &self.start),
+        }
     }
 
     /// The page after an object.
@@ -124,36 +128,24 @@ pub(crate) fn select(
         (None, Freshness::Exactly(revision)) => revision,
     };
     not_newer_than_now(state, revision)?;
-    let everywhere = selection.namespace().is_none();
-    let inside = |object: &Arc<Object>| page.as_ref().is_none_or(|page| page.holds(&object.key, everywhere));
-    let past = if state.store.is_unchanged_since(kind.table, revision) {
-        None
-    } else {
-        Some(state.store.list_at(kind.table, revision).map_err(|_| too_old(page.as_ref()))?)
-    };
-    let all = || -> Box<dyn Iterator<Item = &Arc<Object>>> {
-        match &past {
-            Some(past) => Box::new(past.values().filter(|object| selection.is_in_namespace(object))),
-            None => Box::new(state.store.list(kind.table, selection.namespace())),
-        }
-    };
-    let mut found: Vec<Arc<Object>> =
-        all().filter(|object| inside(object) && selection.matches(object)).cloned().collect();
+    let namespace = selection.namespace();
+    let moment = state.store.at(kind.table, revision).map_err(|_| too_old(page.as_ref()))?;
+    let start =
+        page.as_ref().map_or_else(|| Key::first_of(namespace.unwrap_or_default()), |page| page.first(namespace));
+    let mut objects = moment.from(&start).take_while(|object| selection.is_in_namespace(object));
+    let matching = objects.by_ref().filter(|object| selection.matches(object)).cloned();
+    let limit = options.limit.filter(|_| !selection.is_one());
+    let found: Vec<Arc<Object>> = matching.take(limit.unwrap_or(usize::MAX)).collect();
     let mut metadata = Map::new();
     metadata.insert("resourceVersion".to_owned(), json!(revision.to_string()));
-    if let Some(limit) = options.limit
-        && found.len() >= limit
-        && !selection.is_one()
+    // Whether what is left matches is seen only by who asks for it.
+    if let Some(last) = found.last().filter(|_| limit == Some(found.len()))
+        && objects.next().is_some()
     {
-        let rest = found.len() - limit;
-        found.truncate(limit);
-        // Whether what is left matches is seen only by who asks for it.
-        let end = found.last().map(|object| object.key.clone());
-        if let Some(end) = end.filter(|end| rest > 0 || all().any(|object| object.key > *end)) {
-            metadata.insert("continue".to_owned(), json!(Page::after(revision, &end, everywhere).token()));
-            if selection.is_everything() {
-                metadata.insert("remainingItemCount".to_owned(), json!(rest));
-            }
+        let next = Page::after(revision, &last.key, namespace.is_none());
+        metadata.insert("continue".to_owned(), json!(next.token()));
+        if selection.is_everything() {
+            metadata.insert("remainingItemCount".to_owned(), json!(objects.count() + 1));
         }
     }
     if matches!(kind.rules, Rules::Custom(_)) {

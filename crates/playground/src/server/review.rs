@@ -6,8 +6,10 @@ use serde_json::{Value, json};
 
 use super::answer::Answer;
 use super::body::{self, Read};
+use super::create;
 use super::failure::{About, Failure};
 use super::query::{Query, Write, WriteOptions};
+use super::request::Target;
 use super::state::State;
 use crate::kinds::Kind;
 use crate::schema::FieldError;
@@ -16,22 +18,18 @@ use crate::schema::FieldError;
 const NOBODY: (&str, &str) = ("system:anonymous", "system:unauthenticated");
 
 /// Answers a question.
-pub(crate) fn review(state: &State, kind: &Kind, query: &Query, bytes: &[u8]) -> Result<Answer, Failure> {
+pub(crate) fn review(
+    state: &State,
+    kind: &Kind,
+    target: &Target,
+    query: &Query,
+    bytes: &[u8],
+) -> Result<Answer, Failure> {
     let options = WriteOptions::read(query, Write::Create)?;
     let Read { mut value, warnings } = body::read(&state.registry, kind, bytes, options.unknown_fields)?;
-    let about = About { resource: &kind.kind, ..kind.about() };
     match &*kind.kind {
-        "SelfSubjectAccessReview" | "SubjectAccessReview" => {
-            let errors = check(&value, *kind.kind == *"SubjectAccessReview");
-            if !errors.is_empty() {
-                return Err(Failure::invalid(about, "", &errors));
-            }
-            value["status"] = json!({"allowed": true});
-        }
         "SelfSubjectRulesReview" => {
-            if value["spec"]["namespace"].as_str().unwrap_or_default().is_empty() {
-                return Err(Failure::bad_request("no namespace on request"));
-            }
+            require(&value["spec"]["namespace"], "no namespace on request")?;
             value["spec"] = json!({});
             value["status"] = json!({
                 "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
@@ -39,15 +37,35 @@ pub(crate) fn review(state: &State, kind: &Kind, query: &Query, bytes: &[u8]) ->
                 "incomplete": false,
             });
         }
-        _ => {
+        "SelfSubjectReview" => {
             value["metadata"] = json!({"creationTimestamp": state.time()});
             value["status"] = json!({"userInfo": {"username": NOBODY.0, "groups": [NOBODY.1]}});
+        }
+        "TokenReview" => {
+            require(&value["spec"]["token"], "token is required for TokenReview in authentication")?;
+            value["status"] = json!({"user": {}, "error": "this server gives no tokens, and so knows none"});
+        }
+        access => {
+            let is_local = access == "LocalSubjectAccessReview";
+            if is_local {
+                create::place(kind, target, &mut value)?;
+            }
+            let errors = check(&value, access);
+            if !errors.is_empty() {
+                return Err(Failure::invalid(About { resource: &kind.kind, ..kind.about() }, "", &errors));
+            }
+            value["status"] = json!({"allowed": true});
         }
     }
     Ok(Answer::value(201, &value).with_warnings(warnings))
 }
 
-fn check(value: &Value, names_somebody: bool) -> Vec<FieldError> {
+fn require(field: &Value, message: &str) -> Result<(), Failure> {
+    if field.as_str().unwrap_or_default().is_empty() { Err(Failure::bad_request(message)) } else { Ok(()) }
+}
+
+/// What is wrong with a question about access.
+fn check(value: &Value, kind: &str) -> Vec<FieldError> {
     let spec = &value["spec"];
     let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     let mut errors = Vec::new();
@@ -56,12 +74,22 @@ fn check(value: &Value, names_somebody: bool) -> Vec<FieldError> {
         errors.push(FieldError::invalid("spec", other.clone(), why));
     }
     let is_empty = |field: &Value| field.is_null() || *field == json!("") || *field == json!([]);
-    if names_somebody && is_empty(&spec["user"]) && is_empty(&spec["groups"]) {
+    if kind != "SelfSubjectAccessReview" && is_empty(&spec["user"]) && is_empty(&spec["groups"]) {
         errors.push(FieldError::invalid("spec.user", "", "at least one of user or group must be specified"));
     }
-    let is_named = value["metadata"].as_object().is_some_and(|metadata| !metadata.is_empty());
-    if is_named {
-        errors.push(FieldError::invalid("metadata", value["metadata"].clone(), "must be empty"));
+    let is_local = kind == "LocalSubjectAccessReview";
+    let mut fields = value["metadata"].as_object().into_iter().flatten();
+    if fields.any(|(field, _)| !is_local || field != "namespace") {
+        let why = if is_local { "must be empty except for namespace" } else { "must be empty" };
+        errors.push(FieldError::invalid("metadata", value["metadata"].clone(), why));
+    }
+    if is_local && !resource.is_null() && resource["namespace"] != value["metadata"]["namespace"] {
+        let why = "must match metadata.namespace";
+        errors.push(FieldError::invalid("spec.resourceAttributes.namespace", resource["namespace"].clone(), why));
+    }
+    if is_local && !other.is_null() {
+        let why = "disallowed on this kind of request";
+        errors.push(FieldError::invalid("spec.nonResourceAttributes", other.clone(), why));
     }
     errors
 }

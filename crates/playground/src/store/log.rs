@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::object::{Key, Object};
 
 /// The most bytes of objects that a table's past holds; big objects leave a shorter one.
-const SIZE_MAX: usize = 256 * 1024 * 1024;
+const SIZE_MAX: usize = 128 * 1024 * 1024;
 
 /// One change of one object.
 #[derive(Clone, Debug)]
@@ -85,16 +85,12 @@ impl Log {
         Ok(later.take_while(|change| change.revision <= last).cloned().collect())
     }
 
-    /// Turns the present state of a table into the state at `revision`.
-    pub(crate) fn rewind(&self, objects: &mut BTreeMap<Key, Arc<Object>>, revision: u64) -> Result<(), TooOld> {
+    /// What was different at `revision`: each object that has changed since, as it was then, if it was there.
+    pub(crate) fn undone(&self, revision: u64) -> Result<BTreeMap<&Key, Option<&Arc<Object>>>, TooOld> {
         self.reaches(revision)?;
-        for change in self.changes.iter().rev().take_while(|change| change.revision > revision) {
-            match &change.before {
-                Some(before) => objects.insert(before.key.clone(), Arc::clone(before)),
-                None => objects.remove(&change.now.key),
-            };
-        }
-        Ok(())
+        let later = self.changes.iter().rev().take_while(|change| change.revision > revision);
+        // The first change after the moment is met last, and counts.
+        Ok(later.map(|change| (&change.now.key, change.before.as_ref())).collect())
     }
 
     /// Whether the past from `revision` on can be asked for.

@@ -11,6 +11,7 @@ mod disk;
 mod draft;
 mod journal;
 mod log;
+mod moment;
 mod object;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +28,7 @@ pub(crate) use disk::tests::failing_after;
 pub(crate) use disk::{Contents, Disk, Saved};
 pub(crate) use journal::{Entry, keep};
 pub(crate) use log::{Change, TooOld};
+pub(crate) use moment::Moment;
 pub(crate) use object::{Key, Object, field_text};
 
 use bell::Bell;
@@ -142,17 +144,11 @@ impl Store {
         objects.range(start..).take_while(move |(key, _)| inside(key)).map(|(_, object)| object)
     }
 
-    /// Whether a table is today as it was at `revision`.
-    pub(crate) fn is_unchanged_since(&self, table: TableId, revision: u64) -> bool {
-        self.tables[table.0].changed <= revision
-    }
-
-    /// The objects of a table as they were at `revision`.
-    pub(crate) fn list_at(&self, table: TableId, revision: u64) -> Result<BTreeMap<Key, Arc<Object>>, TooOld> {
+    /// A table as it was at `revision`.
+    pub(crate) fn at(&self, table: TableId, revision: u64) -> Result<Moment<'_>, TooOld> {
         let table = &self.tables[table.0];
-        let mut objects = table.objects.clone();
-        table.log.rewind(&mut objects, revision)?;
-        Ok(objects)
+        let undone = if table.changed <= revision { BTreeMap::new() } else { table.log.undone(revision)? };
+        Ok(Moment::new(&table.objects, undone))
     }
 
     /// Whether somebody may start to read a table's changes at `revision`.

@@ -206,6 +206,67 @@ async fn still_sound(server: &Server, seed: u64) {
     }
 }
 
+/// A bent request as the bytes of a connection, which may be cut, doubled or not HTTP at all.
+fn bent_connection(asked: &Value, random: &mut Random) -> Vec<u8> {
+    let body = bent_body(asked, random);
+    let method = METHODS[random.below(METHODS.len() as u64) as usize];
+    let method = if random.per_mille(100) { method } else { asked["method"].as_str().unwrap_or("GET") };
+    let length = if random.per_mille(50) { random.below(5_000_000) as usize } else { body.len() };
+    let framing = match random.below(20) {
+        0 => "Transfer-Encoding: chunked".to_owned(),
+        1 => format!("Content-Length: {length}\r\nContent-Length: 1"),
+        2 => "Expect: 100-continue".to_owned(),
+        _ => format!("Content-Length: {length}"),
+    };
+    let media_type = MEDIA_TYPES[random.below(MEDIA_TYPES.len() as u64) as usize];
+    let path = bent_path(asked, random);
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: test\r\nContent-Type: {media_type}\r\n{framing}\r\n\r\n");
+    let mut bytes = head.into_bytes();
+    bytes.extend(body);
+    for _ in 0..random.below(3) {
+        bend_bytes(&mut bytes, random);
+    }
+    bytes
+}
+
+#[tokio::test]
+async fn whatever_bytes_come_on_a_socket_are_answered_or_cut_off() {
+    use crate::wire::Wire;
+    use tokio::io::AsyncWriteExt;
+    let times: u64 = std::env::var("MUSTER_TIMES").ok().and_then(|times| times.parse().ok()).unwrap_or(1);
+    let only: Option<u64> = std::env::var("MUSTER_SEED").ok().and_then(|seed| seed.parse().ok());
+    let corpus = requests();
+    let mut codes = std::collections::BTreeMap::<String, usize>::new();
+    for seed in only.map_or(0..3 * times, |seed| seed..seed + 1) {
+        let server = Server::start(Settings { seed, window: 200, ..Settings::default() });
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let serving = tokio::spawn({
+            let server = server.clone();
+            async move { server.serve(listener).await }
+        });
+        let mut random = Random::new(seed);
+        for turn in 0..400 {
+            let asked = &corpus[random.below(corpus.len() as u64) as usize];
+            let bytes = bent_connection(asked, &mut random);
+            let mut wire = Wire::connect(address).await.expect("a connection");
+            // It may be closed before it has read everything, and that is an answer too.
+            if wire.send(&bytes).await.is_err() || wire.stream.get_mut().shutdown().await.is_err() {
+                continue;
+            }
+            let told = tokio::time::timeout(std::time::Duration::from_secs(60), wire.rest()).await;
+            let told = told.unwrap_or_else(|_| panic!("seed {seed} turn {turn}: no end")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&told[..told.len().min(15)]).into_owned();
+            assert!(told.is_empty() || line.starts_with("HTTP/1."), "seed {seed} turn {turn}: {line}");
+            *codes.entry(line.split(' ').nth(1).unwrap_or("cut off").to_owned()).or_default() += 1;
+        }
+        still_sound(&server, seed).await;
+        serving.abort();
+    }
+    println!("{codes:?}");
+    assert!(only.is_some() || codes.len() >= 8, "the garbage was too tame: {codes:?}");
+}
+
 #[test]
 fn whatever_shape_comes_is_read_or_refused() {
     let sound = json!({"pools": [

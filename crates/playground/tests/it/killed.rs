@@ -303,7 +303,8 @@ async fn a_cluster_goes_on_where_it_stopped() {
     let (_, expired) = ask(&server, "GET", &format!("{watch}{}", revision - 1), &Value::Null).await;
     assert_eq!((&expired["type"], &expired["object"]["code"]), (&json!("ERROR"), &json!(410)));
     // Who had seen everything reads on.
-    let at_end = ask(&server, "GET", &format!("{watch}{revision}"), &Value::Null);
+    let from_here = format!("{watch}{revision}");
+    let at_end = ask(&server, "GET", &from_here, &Value::Null);
     let late =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late", "ownerReferences": [owner]}});
     let (event, made) = tokio::join!(at_end, ask(&server, "POST", maps, &late));

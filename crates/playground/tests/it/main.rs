@@ -1,12 +1,16 @@
 //! The server as its clients see it.
 
+mod bodies;
 mod clients;
 mod controllers;
 mod faulty;
 mod fill;
 mod front;
 mod garbage;
+mod job_answers;
+mod job_storm;
 mod jobs;
+mod jobsets;
 mod killed;
 mod kubectl_reads;
 mod kubelets;

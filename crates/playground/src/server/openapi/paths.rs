@@ -18,6 +18,11 @@ pub(super) fn add(paths: &mut Map<String, Value>, kind: &Kind, schema: Option<&s
         schema: schema.map(|name| json!({"$ref": format!("#/components/schemas/{name}")})),
     };
     let base = format!("/{}", prefix(&kind.group, &kind.version));
+    if kind.is_review() {
+        // Answered, and nowhere kept.
+        paths.insert(format!("{base}/{}", kind.plural), json!({"post": writer.writing("post")}));
+        return;
+    }
     let (collection, mut of_path) = (format!("{base}/{}", kind.plural), Vec::new());
     let collection = if kind.namespaced {
         let everywhere = json!({"get": writer.operation("list", &[])});

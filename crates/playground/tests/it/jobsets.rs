@@ -1,0 +1,336 @@
+//! JobSets, seen through the API under virtual time.
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Event, Pod, Service};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Client, ResourceExt};
+use muster_playground::Server;
+use muster_playground::clients::{JobSets, Jobs, PodGarbage, PodGarbageSettings, jobset};
+use serde_json::{Value, json};
+
+use crate::kubelets::{kubelets, pass, server};
+
+struct World {
+    server: Server,
+    _clients: (Jobs, JobSets, PodGarbage, muster_playground::clients::Kubelets),
+}
+
+impl World {
+    async fn start() -> Self {
+        let server = server();
+        let (client, clock) = (server.client(), server.clock());
+        jobset::install(&client).await.unwrap();
+        jobset::install(&client).await.expect("twice is no mistake");
+        let sweeper = PodGarbage::start(client.clone(), PodGarbageSettings::default(), clock);
+        let clients =
+            (Jobs::start(client.clone(), clock), JobSets::start(client, clock), sweeper, kubelets(&server, 4));
+        Self { server, _clients: clients }
+    }
+
+    fn client(&self) -> Client {
+        self.server.client()
+    }
+
+    fn sets(&self) -> Api<DynamicObject> {
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("jobset.x-k8s.io", "v1alpha2", "JobSet"));
+        Api::default_namespaced_with(self.client(), &kind)
+    }
+
+    async fn try_create(&self, spec: Value) -> Result<DynamicObject, kube::Error> {
+        let set = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "js"}, "spec": spec});
+        self.sets().create(&PostParams::default(), &serde_json::from_value(set).unwrap()).await
+    }
+
+    async fn create(&self, spec: Value) {
+        self.try_create(spec).await.unwrap();
+    }
+
+    async fn status(&self) -> Value {
+        self.sets().get("js").await.unwrap().data["status"].clone()
+    }
+
+    /// Type, status and reason of the conditions.
+    async fn conditions(&self) -> Vec<String> {
+        let status = self.status().await;
+        let all = status["conditions"].as_array().cloned().unwrap_or_default();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        all.iter().map(|one| [&one["type"], &one["status"], &one["reason"]].map(text).join(" ")).collect()
+    }
+
+    async fn jobs(&self) -> Vec<Job> {
+        let jobs: Api<Job> = Api::default_namespaced(self.client());
+        jobs.list(&ListParams::default()).await.unwrap().items
+    }
+
+    async fn job_names(&self) -> Vec<String> {
+        self.jobs().await.iter().map(ResourceExt::name_any).collect()
+    }
+
+    async fn pods(&self) -> Vec<Pod> {
+        let pods: Api<Pod> = Api::default_namespaced(self.client());
+        pods.list(&ListParams::default()).await.unwrap().items
+    }
+
+    async fn reasons(&self) -> Vec<String> {
+        let events: Api<Event> = Api::default_namespaced(self.client());
+        let events = events.list(&ListParams::default().fields("involvedObject.kind=JobSet")).await.unwrap().items;
+        events.into_iter().map(|event| format!("{}: {}", event.reason.unwrap(), event.message.unwrap())).collect()
+    }
+
+    async fn suspend(&self, is: bool) {
+        let patch = Patch::Merge(json!({"spec": {"suspend": is}}));
+        self.sets().patch("js", &PatchParams::default(), &patch).await.unwrap();
+    }
+}
+
+/// A replicated job of two pods that run so long and end so.
+fn replicated(name: &str, replicas: u32, seconds: u32, code: u32) -> Value {
+    let annotations = json!({
+        "playground.muster.dev/run-seconds": seconds.to_string(), "playground.muster.dev/exit-code": code.to_string(),
+    });
+    let template = json!({"metadata": {"annotations": annotations},
+        "spec": {"restartPolicy": "Never", "nodeName": "n-0", "containers": [{"name": "c", "image": "i"}]}});
+    let job = json!({"parallelism": 2, "completions": 2, "backoffLimit": 0, "template": template});
+    json!({"name": name, "replicas": replicas, "template": {"spec": job}})
+}
+
+fn with(mut value: Value, field: &str, change: Value) -> Value {
+    value[field] = change;
+    value
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_runs_to_its_end() {
+    let world = World::start().await;
+    world.create(json!({"replicatedJobs": [replicated("driver", 1, 10, 0), replicated("worker", 2, 20, 0)]})).await;
+    let written = world.sets().get("js").await.unwrap().data;
+    assert_eq!(written["spec"]["successPolicy"], json!({"operator": "All"}));
+    assert_eq!(written["spec"]["startupPolicy"], json!({"startupPolicyOrder": "AnyOrder"}));
+    assert_eq!(written["spec"]["network"], json!({"enableDNSHostnames": true, "publishNotReadyAddresses": true}));
+    let first = &written["spec"]["replicatedJobs"][0];
+    assert_eq!(
+        (&first["groupName"], &first["template"]["spec"]["completionMode"]),
+        (&json!("default"), &json!("Indexed"))
+    );
+    pass(5.0).await;
+    assert_eq!(world.job_names().await, ["js-driver-0", "js-worker-0", "js-worker-1"]);
+    let pods = world.pods().await;
+    assert_eq!(pods.len(), 6);
+    let last = pods.iter().find(|pod| pod.name_any().starts_with("js-worker-1-1-")).unwrap();
+    assert_eq!(last.labels()["jobset.sigs.k8s.io/job-global-index"], "2");
+    let spec = last.spec.clone().unwrap();
+    assert_eq!((spec.hostname.as_deref(), spec.subdomain.as_deref()), (Some("js-worker-1-1"), Some("js")));
+    let services: Api<Service> = Api::default_namespaced(world.client());
+    let service = services.get("js").await.unwrap().spec.unwrap();
+    assert_eq!((service.cluster_ip.as_deref(), service.publish_not_ready_addresses), (Some("None"), Some(true)));
+    let counts = |name: &str, ready: u32, succeeded: u32, active: u32| json!({"name": name, "ready": ready, "succeeded": succeeded, "failed": 0, "active": active, "suspended": 0});
+    assert_eq!(
+        world.status().await,
+        json!({"restarts": 0, "replicatedJobsStatus": [counts("worker", 2, 0, 2), counts("driver", 1, 0, 1)]})
+    );
+    pass(30.0).await;
+    assert_eq!(world.conditions().await, ["Completed True AllJobsCompleted"]);
+    let status = world.status().await;
+    assert_eq!(
+        (&status["terminalState"], &status["replicatedJobsStatus"][0]),
+        (&json!("Completed"), &counts("worker", 0, 2, 0))
+    );
+    assert_eq!(world.reasons().await, ["AllJobsCompleted: jobset completed successfully"]);
+    let before = world.sets().get("js").await.unwrap().resource_version();
+    pass(600.0).await;
+    assert_eq!(world.sets().get("js").await.unwrap().resource_version(), before, "all is said");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_restarts_all_jobs_up_to_the_limit() {
+    for strategy in ["Recreate", "BlockingRecreate"] {
+        let world = World::start().await;
+        world
+            .create(json!({"replicatedJobs": [replicated("bad", 1, 5, 3), replicated("good", 1, 1000, 0)],
+                "failurePolicy": {"maxRestarts": 1, "restartStrategy": strategy}}))
+            .await;
+        pass(12.0).await;
+        let restarted = world.status().await;
+        assert_eq!(
+            (&restarted["restarts"], &restarted["restartsCountTowardsMax"]),
+            (&json!(1), &json!(1)),
+            "{strategy}"
+        );
+        for job in world.jobs().await {
+            assert_eq!(job.labels()["jobset.sigs.k8s.io/restart-attempt"], "1", "{strategy}: {}", job.name_any());
+        }
+        assert_eq!(world.conditions().await, ["RestartingJobSet False JobsReady"], "{strategy}");
+        pass(30.0).await;
+        let conditions = world.conditions().await;
+        assert_eq!(conditions, ["RestartingJobSet False JobSetFailed", "Failed True ReachedMaxRestarts"], "{strategy}");
+        let failed = world.status().await["conditions"][1]["message"].clone();
+        assert_eq!(failed, "jobset failed due to reaching max number of restarts (first failed job: js-bad-0)");
+        assert_eq!(world.job_names().await, ["js-bad-0"], "those that ran are deleted");
+        assert!(world.reasons().await.contains(
+            &"RestartJobSetFailurePolicyAction: applying RestartJobSet failure policy action (first failed job: js-bad-0)"
+                .to_owned()
+        ));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_decide_by_reason_and_job() {
+    let rule = |action: &str, targets: Value| {
+        json!({"action": action, "onJobFailureReasons": ["BackoffLimitExceeded"], "targetReplicatedJobs": targets,
+            "onJobFailureMessagePatterns": ["backoff .*limit"]})
+    };
+    for (rules, expected) in [
+        (json!([rule("FailJobSet", json!(["bad"]))]), "Failed True FailJobSetFailurePolicyAction"),
+        (json!([rule("FailJobSet", json!(["good"]))]), "Failed True ReachedMaxRestarts"),
+        (json!([]), "Failed True ReachedMaxRestarts"),
+    ] {
+        let world = World::start().await;
+        world
+            .create(json!({"replicatedJobs": [replicated("bad", 1, 5, 3), replicated("good", 1, 50, 0)],
+                "failurePolicy": {"maxRestarts": 0, "rules": rules}}))
+            .await;
+        pass(15.0).await;
+        assert_eq!(world.conditions().await, [expected], "{rules}");
+    }
+    let world = World::start().await;
+    world
+        .create(json!({"replicatedJobs": [replicated("bad", 1, 5, 3)],
+            "failurePolicy": {"rules": [rule("RestartJobSetAndIgnoreMaxRestarts", json!([]))]}}))
+        .await;
+    pass(60.0).await;
+    let status = world.status().await;
+    assert!(status["restarts"].as_u64().unwrap() >= 3, "{status}");
+    assert_eq!(status["restartsCountTowardsMax"], Value::Null);
+    let world = World::start().await;
+    world.create(json!({"replicatedJobs": [replicated("bad", 1, 5, 3)]})).await;
+    pass(15.0).await;
+    assert_eq!(world.conditions().await, ["Failed True FailedJobs"], "without a policy the set fails");
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_start_in_order_or_after_those_they_depend_on() {
+    let world = World::start().await;
+    world
+        .create(json!({"startupPolicy": {"startupPolicyOrder": "InOrder"},
+            "replicatedJobs": [replicated("a", 1, 60, 0), replicated("b", 1, 60, 0)]}))
+        .await;
+    pass(0.5).await;
+    assert_eq!(world.job_names().await, ["js-a-0"]);
+    assert_eq!(world.conditions().await, ["StartupPolicyInProgress True InOrderStartupPolicyInProgress"]);
+    pass(10.0).await;
+    assert_eq!(world.job_names().await, ["js-a-0", "js-b-0"]);
+    let expected = [
+        "StartupPolicyInProgress False InOrderStartupPolicyInProgress",
+        "StartupPolicyCompleted True InOrderStartupPolicyCompleted",
+    ];
+    assert_eq!(world.conditions().await, expected);
+
+    for (status, early) in [("Ready", 2), ("Complete", 1)] {
+        let world = World::start().await;
+        let second = with(replicated("b", 1, 10, 0), "dependsOn", json!([{"name": "a", "status": status}]));
+        world.create(json!({"replicatedJobs": [replicated("a", 1, 20, 0), second]})).await;
+        pass(0.5).await;
+        assert_eq!(world.jobs().await.len(), 1, "{status}");
+        pass(10.0).await;
+        assert_eq!(world.jobs().await.len(), early, "{status}");
+        pass(40.0).await;
+        assert_eq!(world.conditions().await, ["Completed True AllJobsCompleted"], "{status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_is_suspended_and_resumed() {
+    let world = World::start().await;
+    world.create(json!({"suspend": true, "replicatedJobs": [replicated("a", 2, 20, 0)]})).await;
+    pass(5.0).await;
+    assert_eq!((world.jobs().await.len(), world.pods().await.len()), (2, 0));
+    assert_eq!(world.conditions().await, ["Suspended True SuspendedJobs"]);
+    assert_eq!(world.status().await["replicatedJobsStatus"][0]["suspended"], 2);
+    world.suspend(false).await;
+    pass(5.0).await;
+    assert_eq!(
+        (world.pods().await.len(), world.conditions().await),
+        (4, vec!["Suspended False ResumeJobs".to_owned()])
+    );
+    world.suspend(true).await;
+    pass(5.0).await;
+    assert_eq!(world.pods().await.len(), 0);
+    world.suspend(false).await;
+    pass(60.0).await;
+    assert_eq!(world.conditions().await[1], "Completed True AllJobsCompleted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_success_may_be_enough_and_time_removes_the_set() {
+    let world = World::start().await;
+    world
+        .create(json!({"ttlSecondsAfterFinished": 60, "replicatedJobs": [replicated("a", 1, 5, 0), replicated("b", 1, 500, 0)],
+            "successPolicy": {"operator": "Any", "targetReplicatedJobs": ["a"]}}))
+        .await;
+    pass(20.0).await;
+    assert_eq!(world.conditions().await, ["Completed True AllJobsCompleted"]);
+    assert_eq!(world.job_names().await, ["js-a-0"], "the other is deleted");
+    pass(60.0).await;
+    assert!(world.sets().get_opt("js").await.unwrap().is_none());
+    pass(10.0).await;
+    assert_eq!((world.jobs().await.len(), world.pods().await.len()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_honoured_is_refused() {
+    let world = World::start().await;
+    let jobs = || json!([replicated("a", 1, 5, 0), replicated("b", 1, 5, 0)]);
+    let depends = |at: usize, on: &str| {
+        let mut jobs = jobs();
+        jobs[at]["dependsOn"] = json!([{"name": on, "status": "Ready"}]);
+        jobs
+    };
+    let mut exclusive = jobs();
+    exclusive[0]["template"]["metadata"] =
+        json!({"annotations": {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}});
+    for (spec, expected) in [
+        (json!({"replicatedJobs": depends(0, "b")}), "DependsOn can't be set for the first ReplicatedJob"),
+        (json!({"replicatedJobs": depends(1, "c")}), "a replicated Job can only depend on those before it"),
+        (json!({"replicatedJobs": depends(1, "b")}), "a replicated Job can only depend on those before it"),
+        (
+            json!({"replicatedJobs": depends(1, "a"), "startupPolicy": {"startupPolicyOrder": "InOrder"}}),
+            "StartupPolicy and DependsOn APIs are mutually exclusive",
+        ),
+        (
+            json!({"replicatedJobs": jobs(), "successPolicy": {"operator": "All", "targetReplicatedJobs": ["c"]}}),
+            "successPolicy",
+        ),
+        (json!({"replicatedJobs": jobs(), "coordinator": {"replicatedJob": "a", "jobIndex": 1}}), "coordinator"),
+        (json!({"replicatedJobs": jobs(), "coordinator": {"replicatedJob": "a", "podIndex": 2}}), "coordinator"),
+        (json!({"replicatedJobs": jobs(), "failurePolicy": {"restartStrategy": "InPlaceRestart"}}), "restartStrategy"),
+        (json!({"replicatedJobs": exclusive}), "exclusive placement is not supported"),
+    ] {
+        let Err(kube::Error::Api(status)) = world.try_create(spec.clone()).await else { panic!("{spec}") };
+        assert!(status.message.contains(expected), "{}", status.message);
+    }
+    world.create(json!({"replicatedJobs": jobs(), "volumeClaimPolicies": []})).await;
+    assert_eq!(world.sets().get("js").await.unwrap().data["spec"]["volumeClaimPolicies"], Value::Null);
+    let patch = Patch::Merge(json!({"spec": {"replicatedJobs": [replicated("a", 2, 5, 0), replicated("b", 1, 5, 0)]}}));
+    let refused = world.sets().patch("js", &PatchParams::default(), &patch).await.unwrap_err();
+    assert!(refused.to_string().contains("Value is immutable"), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_template_that_no_job_can_have_is_told() {
+    let world = World::start().await;
+    let mut bad = replicated("a", 1, 5, 0);
+    bad["template"]["spec"]["template"]["spec"]["containres"] = json!([]);
+    world.create(json!({"replicatedJobs": [bad]})).await;
+    pass(5.0).await;
+    let reasons = world.reasons().await;
+    assert!(reasons[0].starts_with("JobCreationFailed: job \"js-a-0\" creation failed with error: "), "{reasons:?}");
+    assert!(reasons[0].contains("containres"), "{reasons:?}");
+    let set = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "spec": {"replicatedJobs": [replicated("a", 1, 5, 0)]},
+        "metadata": {"name": "topo", "annotations": {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}}});
+    world.sets().create(&PostParams::default(), &serde_json::from_value(set).unwrap()).await.unwrap();
+    pass(5.0).await;
+    let told = world.sets().get("topo").await.unwrap().data["status"]["conditions"][0].clone();
+    let message = "JobSet default/topo: metadata.annotations[alpha.jobset.sigs.k8s.io/exclusive-topology]: \"rack\": exclusive placement is not supported";
+    assert_eq!((&told["reason"], &told["message"]), (&json!("NotSupported"), &json!(message)));
+}

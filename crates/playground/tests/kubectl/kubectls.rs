@@ -1,0 +1,48 @@
+//! Which kubectls there are: those that `tools/kubectl` has built, or the one of the PATH if it is supported.
+//!
+//! Without one the tests are skipped, loudly; where `CI` is set they fail.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::LazyLock;
+
+/// The minor versions that are supported.
+const SUPPORTED: std::ops::RangeInclusive<u32> = 32..=37;
+
+/// A kubectl.
+#[derive(Clone, Debug)]
+pub(crate) struct Kubectl {
+    pub(crate) path: PathBuf,
+    /// `kubectl-1.37`.
+    pub(crate) name: String,
+}
+
+/// All that are to be tested, the newest first.
+pub(crate) static KUBECTLS: LazyLock<Vec<Kubectl>> = LazyLock::new(find);
+
+fn find() -> Vec<Kubectl> {
+    let tool = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/kubectl/build");
+    let built = Command::new(tool).arg("--built").output().map(|output| output.stdout).unwrap_or_default();
+    let built = String::from_utf8_lossy(&built);
+    let mut found: Vec<Kubectl> = built.lines().filter_map(|path| of_path(PathBuf::from(path))).collect();
+    if found.is_empty() {
+        found.extend(of_path(PathBuf::from("kubectl")));
+    }
+    if found.is_empty() {
+        assert!(std::env::var_os("CI").is_none(), "there is no kubectl to test with: run tools/kubectl/build");
+        println!("==================================================================");
+        println!("SKIPPED: the kubectl tests, since there is no kubectl of 1.32 to 1.37.");
+        println!("tools/kubectl/build makes one (it needs Go).");
+        println!("==================================================================");
+    }
+    found
+}
+
+/// The kubectl at a path, if it is there and supported.
+fn of_path(path: PathBuf) -> Option<Kubectl> {
+    let output = Command::new(&path).args(["version", "--client", "--output=json"]).output().ok()?;
+    let version: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
+    let minor = version["clientVersion"]["minor"].as_str()?.trim_end_matches('+');
+    let minor: u32 = minor.parse().ok()?;
+    SUPPORTED.contains(&minor).then(|| Kubectl { path, name: format!("kubectl-1.{minor}") })
+}

@@ -1,0 +1,117 @@
+//! Where a story is played: a playground of its own, or a cluster that a kubeconfig names.
+//!
+//! On a playground everything is ours. On another cluster only the nodes are, and the controllers that work on pods are
+//! its own. It must not know what stories say.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use muster_playground::clients::{Cluster, KubeletSettings, Kubelets, Shape};
+use muster_playground::clock::Clock;
+use muster_playground::{Server, Settings};
+use tokio::runtime::Runtime;
+
+/// The nodes of every story: node-0 to node-3.
+const NODES: &str = r#"{"pools": [{
+    "name": "node", "count": 4,
+    "capacity": {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "8"},
+    "domains": [{"key": "playground.muster.dev/rack", "count": 2}]
+}]}"#;
+
+/// One runtime for all servers, with threads of its own: the tests wait for processes.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
+
+fn shape() -> Shape {
+    Shape::from_json(NODES).expect("nodes")
+}
+
+/// A cluster to play on.
+pub(crate) enum Place {
+    Playground { url: String, _cluster: Cluster },
+    Other { kubeconfig: PathBuf, _nodes: OtherNodes, _alone: MutexGuard<'static, ()> },
+}
+
+/// Simulated nodes of another cluster, and the proxy through which they reach it.
+pub(crate) struct OtherNodes {
+    proxy: Child,
+    _kubelets: Kubelets,
+}
+
+impl Place {
+    /// The cluster that the environment names, or a new playground.
+    pub(crate) fn open(kubectl: &Path) -> Self {
+        match std::env::var_os("MUSTER_KUBECONFIG") {
+            Some(kubeconfig) => Self::other(kubectl, PathBuf::from(kubeconfig)),
+            None => Self::playground(),
+        }
+    }
+
+    pub(crate) fn is_playground(&self) -> bool {
+        matches!(self, Place::Playground { .. })
+    }
+
+    fn playground() -> Self {
+        RUNTIME.block_on(async {
+            let server = Server::start(Settings::default());
+            let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+            let url = format!("http://{}", listener.local_addr().expect("an address"));
+            let cluster = Cluster::start(&server.client(), &shape(), server.clock()).expect("nodes");
+            tokio::spawn(async move { server.serve(listener).await });
+            Place::Playground { url, _cluster: cluster }
+        })
+    }
+
+    fn other(kubectl: &Path, kubeconfig: PathBuf) -> Self {
+        // Stories share its nodes, and so are played one after the other.
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut proxy = Command::new(kubectl)
+            .args(["proxy", "--port=0", "--kubeconfig"])
+            .arg(&kubeconfig)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a proxy");
+        let mut line = String::new();
+        BufReader::new(proxy.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
+        let address = line.trim().rsplit(' ').next().expect("an address");
+        let url = format!("http://{address}").parse().expect("an address");
+        let kubelets = RUNTIME.block_on(async {
+            let client = kube::Client::try_from(kube::Config::new(url)).expect("a client");
+            Kubelets::start(client, &shape(), KubeletSettings::default(), Clock::real()).expect("nodes")
+        });
+        Place::Other { kubeconfig, _nodes: OtherNodes { proxy, _kubelets: kubelets }, _alone: alone }
+    }
+
+    /// Writes a kubeconfig whose default namespace is this one.
+    pub(crate) fn write_kubeconfig(&self, path: &Path, kubectl: &Path, namespace: &str) {
+        match self {
+            Place::Playground { url, .. } => {
+                let text = format!(
+                    "apiVersion: v1\nkind: Config\nclusters: [{{name: here, cluster: {{server: \"{url}\"}}}}]\n\
+                     contexts: [{{name: here, context: {{cluster: here, user: me, namespace: {namespace}}}}}]\n\
+                     users: [{{name: me, user: {{}}}}]\ncurrent-context: here\n"
+                );
+                std::fs::write(path, text).expect("a kubeconfig");
+            }
+            Place::Other { kubeconfig, .. } => {
+                std::fs::copy(kubeconfig, path).expect("a kubeconfig");
+                let set = Command::new(kubectl)
+                    .args(["config", "set-context", "--current", "--namespace", namespace, "--kubeconfig"])
+                    .arg(path)
+                    .stdout(Stdio::null())
+                    .status();
+                assert!(set.is_ok_and(|status| status.success()), "a namespace in the kubeconfig");
+            }
+        }
+    }
+}
+
+impl Drop for OtherNodes {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = self.proxy.kill();
+        let _ = self.proxy.wait();
+    }
+}

@@ -1,0 +1,197 @@
+//! A story of commands and what they print, as text for people and as steps for the runner.
+//!
+//! Invariant: a story that is read and written again is the same text. It must not know who runs it.
+
+use std::fmt::Write as _;
+
+/// What a command printed, and how it ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Output {
+    pub(crate) printed: Vec<String>,
+    pub(crate) complained: Vec<String>,
+    pub(crate) code: i32,
+}
+
+/// What is expected of one side only, with the reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Variant {
+    /// `playground`, or `kubectl-1.32`.
+    pub(crate) of: String,
+    pub(crate) reason: String,
+    pub(crate) output: Output,
+}
+
+/// A command with what is expected of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// What stands before it: prose and blank lines, as they are.
+    pub(crate) prose: Vec<String>,
+    /// Who does not take this step, with the reason.
+    pub(crate) left_out: Vec<(String, String)>,
+    pub(crate) line: usize,
+    pub(crate) command: Vec<String>,
+    pub(crate) expected: Output,
+    pub(crate) variants: Vec<Variant>,
+}
+
+/// A whole file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Story {
+    pub(crate) steps: Vec<Step>,
+    /// What stands behind the last step.
+    pub(crate) tail: Vec<String>,
+}
+
+/// What begins a line that is not output.
+const MARKS: [&str; 5] = ["$ ", "# ", "! ", "? ", "% "];
+
+impl Story {
+    /// Reads a file.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let mut story = Story::default();
+        let mut prose = Vec::new();
+        let mut left_out = Vec::new();
+        let mut lines = text.lines().enumerate().peekable();
+        while let Some((index, line)) = lines.next() {
+            if let Some(command) = line.strip_prefix("$ ") {
+                let mut step = Step { prose: std::mem::take(&mut prose), line: index + 1, ..Step::default() };
+                step.left_out = std::mem::take(&mut left_out);
+                step.command.push(command.to_owned());
+                while let Some((_, more)) = lines.next_if(|(_, line)| *line == ">" || line.starts_with("> ")) {
+                    step.command.push(more.strip_prefix("> ").unwrap_or_default().to_owned());
+                }
+                step.expected = output(&mut lines)?;
+                while let Some((index, head)) = lines.next_if(|(_, line)| line.starts_with("% on ")) {
+                    let (of, reason) = named(head, "% on ", index)?;
+                    step.variants.push(Variant { of, reason, output: output(&mut lines)? });
+                }
+                story.steps.push(step);
+            } else if line.starts_with("% not on ") {
+                left_out.push(named(line, "% not on ", index)?);
+            } else if line.is_empty() || line == "#" || line.starts_with("# ") {
+                prose.push(line.to_owned());
+            } else {
+                return Err(format!("line {}: output without a command: {line}", index + 1));
+            }
+        }
+        story.tail = prose;
+        Ok(story)
+    }
+
+    /// Writes the file.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        for step in &self.steps {
+            for line in &step.prose {
+                text += &format!("{line}\n");
+            }
+            for (of, reason) in &step.left_out {
+                text += &format!("% not on {of}: {reason}\n");
+            }
+            for (index, line) in step.command.iter().enumerate() {
+                let mark = if index == 0 { "$" } else { ">" };
+                text += &format!("{}\n", format!("{mark} {line}").trim_end());
+            }
+            write_output(&mut text, &step.expected);
+            for variant in &step.variants {
+                text += &format!("% on {}: {}\n", variant.of, variant.reason);
+                write_output(&mut text, &variant.output);
+            }
+        }
+        for line in &self.tail {
+            text += &format!("{line}\n");
+        }
+        text
+    }
+}
+
+fn named(line: &str, mark: &str, index: usize) -> Result<(String, String), String> {
+    let rest = line.strip_prefix(mark).unwrap_or_default();
+    let (of, reason) =
+        rest.split_once(": ").ok_or_else(|| format!("line {}: \"{mark}\" wants NAME: REASON", index + 1))?;
+    Ok((of.to_owned(), reason.to_owned()))
+}
+
+/// The lines up to the next mark. Blank lines at the end belong to what comes next.
+fn output<'a>(
+    lines: &mut std::iter::Peekable<impl Iterator<Item = (usize, &'a str)> + Clone>,
+) -> Result<Output, String> {
+    let mut found = Output::default();
+    loop {
+        // Blank lines are output only if output follows them.
+        let mut ahead = lines.clone();
+        let mut blank = 0;
+        while ahead.next_if(|(_, line)| line.is_empty()).is_some() {
+            blank += 1;
+        }
+        let Some((index, line)) = ahead.next() else { return Ok(found) };
+        let is_mark = MARKS.iter().any(|mark| line.starts_with(mark)) || line == "#";
+        let is_own = line.starts_with("! ") || line.starts_with("? ");
+        if (is_mark && !is_own) || (is_own && blank > 0) {
+            return Ok(found);
+        }
+        for _ in 0..blank {
+            lines.next();
+            found.printed.push(String::new());
+        }
+        lines.next();
+        if let Some(complaint) = line.strip_prefix("! ") {
+            found.complained.push(complaint.to_owned());
+        } else if let Some(code) = line.strip_prefix("? ") {
+            found.code = code.parse().map_err(|_| format!("line {}: no exit code: {code}", index + 1))?;
+        } else {
+            found.printed.push(line.strip_prefix('\\').unwrap_or(line).to_owned());
+        }
+    }
+}
+
+fn write_output(text: &mut String, output: &Output) {
+    for line in &output.printed {
+        let is_mark = MARKS.iter().any(|mark| line.starts_with(mark)) || line.starts_with('\\') || line == "#";
+        let escape = if is_mark { "\\" } else { "" };
+        let _ = writeln!(text, "{escape}{line}");
+    }
+    for line in &output.complained {
+        let _ = writeln!(text, "! {line}");
+    }
+    if output.code != 0 {
+        let _ = writeln!(text, "? {}", output.code);
+    }
+}
+
+#[test]
+fn a_story_is_read_and_written_as_it_is() {
+    let text = "\
+# A title.
+
+% not on kubectl-1.32: it has no such flag
+$ kubectl apply -f - <<'E'
+> a: 1
+>
+> E
+one
+
+two
+\\$ three
+! oh
+? 1
+% on playground: it says so
+other
+
+# More.
+$ kubectl get pods
+
+$ kubectl version
+# The end.
+";
+    let story = Story::parse(text).expect("a story");
+    assert_eq!(story.text(), text);
+    assert_eq!(story.steps.len(), 3);
+    let first = &story.steps[0];
+    assert_eq!(first.command.join("\n"), "kubectl apply -f - <<'E'\na: 1\n\nE");
+    assert_eq!(first.expected.printed, ["one", "", "two", "$ three"]);
+    assert_eq!((first.expected.code, &*first.expected.complained), (1, &["oh".to_owned()][..]));
+    assert_eq!(first.variants[0].output.printed, ["other"]);
+    assert!(Story::parse("words").is_err());
+    assert!(Story::parse("% not on x").is_err());
+}
