@@ -44,10 +44,7 @@ pub(super) fn describe(generator: &mut SchemaGenerator, group: &str, version: &s
         ("apps", "v1", "Deployment") => add::<apps::Deployment>,
         ("apps", "v1", "ReplicaSet") => add::<apps::ReplicaSet>,
         ("apps", "v1", "StatefulSet") => add::<apps::StatefulSet>,
-        ("authentication.k8s.io", "v1", "SelfSubjectReview") => add::<authentication::SelfSubjectReview>,
-        ("authorization.k8s.io", "v1", "SelfSubjectAccessReview") => add::<authorization::SelfSubjectAccessReview>,
-        ("authorization.k8s.io", "v1", "SelfSubjectRulesReview") => add::<authorization::SelfSubjectRulesReview>,
-        ("authorization.k8s.io", "v1", "SubjectAccessReview") => add::<authorization::SubjectAccessReview>,
+        ("authentication.k8s.io" | "authorization.k8s.io", "v1", kind) => of_reviews(kind)?,
         ("batch", "v1", "CronJob") => add::<batch::CronJob>,
         ("batch", "v1", "Job") => add::<batch::Job>,
         ("coordination.k8s.io", "v1", "Lease") => add::<coordination::Lease>,
@@ -83,6 +80,18 @@ fn of_core(kind: &str) -> Option<fn(&mut SchemaGenerator) -> String> {
         "Secret" => add::<core::Secret>,
         "Service" => add::<core::Service>,
         "ServiceAccount" => add::<core::ServiceAccount>,
+        _ => return None,
+    })
+}
+
+fn of_reviews(kind: &str) -> Option<fn(&mut SchemaGenerator) -> String> {
+    Some(match kind {
+        "LocalSubjectAccessReview" => add::<authorization::LocalSubjectAccessReview>,
+        "SelfSubjectAccessReview" => add::<authorization::SelfSubjectAccessReview>,
+        "SelfSubjectReview" => add::<authentication::SelfSubjectReview>,
+        "SelfSubjectRulesReview" => add::<authorization::SelfSubjectRulesReview>,
+        "SubjectAccessReview" => add::<authorization::SubjectAccessReview>,
+        "TokenReview" => add::<authentication::TokenReview>,
         _ => return None,
     })
 }

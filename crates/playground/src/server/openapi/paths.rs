@@ -18,20 +18,21 @@ pub(super) fn add(paths: &mut Map<String, Value>, kind: &Kind, schema: Option<&s
         schema: schema.map(|name| json!({"$ref": format!("#/components/schemas/{name}")})),
     };
     let base = format!("/{}", prefix(&kind.group, &kind.version));
-    if kind.is_review() {
-        // Answered, and nowhere kept.
-        paths.insert(format!("{base}/{}", kind.plural), json!({"post": writer.writing("post")}));
-        return;
-    }
     let (collection, mut of_path) = (format!("{base}/{}", kind.plural), Vec::new());
     let collection = if kind.namespaced {
-        let everywhere = json!({"get": writer.operation("list", &[])});
-        paths.insert(collection, everywhere);
+        if !kind.is_review() {
+            paths.insert(collection, json!({"get": writer.operation("list", &[])}));
+        }
         of_path.push(path_parameter("namespace", "The namespace of the object."));
         format!("{base}/namespaces/{{namespace}}/{}", kind.plural)
     } else {
         collection
     };
+    if kind.is_review() {
+        // Answered, and nowhere kept.
+        paths.insert(collection, json!({"post": writer.writing("post"), "parameters": of_path}));
+        return;
+    }
     let mut operations = json!({"get": writer.operation("list", &[]), "post": writer.writing("post")});
     if kind.deletes_collections() {
         operations["delete"] = writer.operation("deletecollection", &DELETING);
