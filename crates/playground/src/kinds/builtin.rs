@@ -21,7 +21,7 @@ use super::names::NameRule;
 use super::retype::retype;
 use super::{
     Builtin, budget, config_map, definition, definition_check, event, job, keep, lease, namespace, node, pod,
-    pod_defaults, pod_group, pod_status, pod_update, priority_class, rollouts, templates,
+    pod_defaults, pod_group, pod_status, pod_update, present, priority_class, rollouts, templates,
 };
 
 /// A kind without rules of its own.
@@ -34,6 +34,7 @@ const PLAIN: Builtin = Builtin {
     namespaced: true,
     stored_in: None,
     read: Ok,
+    opaque: "",
     inward: None,
     outward: None,
     fields: &[],
@@ -210,7 +211,14 @@ pub(super) const BUILTINS: &[Builtin] = &[
         check_update: config_map::check_update,
         ..PLAIN
     },
-    Builtin { kind: "Secret", plural: "secrets", read: retype::<core::Secret>, fields: &["type"], ..PLAIN },
+    Builtin {
+        kind: "Secret",
+        plural: "secrets",
+        read: retype::<core::Secret>,
+        fields: &["type"],
+        complete: |secret| present(secret, "type", "Opaque".into()),
+        ..PLAIN
+    },
     Builtin {
         kind: "Service",
         plural: "services",
@@ -351,6 +359,7 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "ControllerRevision",
         plural: "controllerrevisions",
         read: retype::<apps::ControllerRevision>,
+        opaque: "data",
         check: rollouts::check_revision,
         check_update: rollouts::check_revision_update,
         ..PLAIN
@@ -375,6 +384,7 @@ pub(super) const BUILTINS: &[Builtin] = &[
         plural: "cronjobs",
         short_names: &["cj"],
         read: retype::<batch::CronJob>,
+        complete: job::complete_cron,
         ..CONTROLLED
     },
     Builtin {

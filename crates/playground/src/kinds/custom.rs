@@ -138,10 +138,24 @@ impl Custom {
     }
 
     pub(super) fn check(&self, value: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        self.schema.validate(value, old)
+        let mut errors = self.schema.validate(value, old);
+        errors.extend(self.scale.iter().filter_map(|scale| wrong_number(value, &scale.spec_replicas)));
+        errors
     }
 
     pub(super) fn check_status(&self, value: &Value, old: &Value) -> Vec<FieldError> {
-        self.schema.validate_status(value, old)
+        let mut errors = self.schema.validate_status(value, old);
+        errors.extend(self.scale.iter().filter_map(|scale| wrong_number(value, &scale.status_replicas)));
+        errors
     }
+}
+
+/// What is wrong with a number of replicas, wherever the kind keeps it.
+fn wrong_number(value: &Value, path: &str) -> Option<FieldError> {
+    let number = value.pointer(&path.replace('.', "/"))?.as_i64()?;
+    if number < 0 {
+        return Some(FieldError::invalid(path, number, "should be a non-negative integer"));
+    }
+    let max = i64::from(i32::MAX);
+    (number > max).then(|| FieldError::invalid(path, number, format!("should be less than or equal to {max}")))
 }

@@ -51,6 +51,19 @@ pub(super) fn complete(job: &mut Value) {
     take_labels(job);
 }
 
+/// Fills in a CronJob's defaults. Those of its Jobs come when they are made.
+pub(super) fn complete_cron(cron: &mut Value) {
+    for (field, value) in [
+        ("concurrencyPolicy", json!("Allow")),
+        ("suspend", json!(false)),
+        ("successfulJobsHistoryLimit", json!(3)),
+        ("failedJobsHistoryLimit", json!(1)),
+    ] {
+        super::present(&mut cron["spec"], field, value);
+    }
+    templates::complete_pod(&mut cron["spec"]["jobTemplate"]);
+}
+
 /// A job without labels has those of its pods.
 fn take_labels(job: &mut Value) {
     let has_labels = |value: &Value| value["metadata"]["labels"].as_object().is_some_and(|labels| !labels.is_empty());

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::answer::{Answer, List, printed};
 use super::failure::Failure;
+use super::openapi::OLD_FORM;
 use super::query::Query;
 use super::request::{Route, route};
 use super::table::{Include, table_of_list, table_of_object};
@@ -95,6 +96,7 @@ impl View {
             let shape = match (offer.media_type, offer.conversion()) {
                 (json, None) if JSON.contains(&json) => Some(Shape::Full),
                 ("text/plain" | "text/*", _) if is_text => Some(Shape::Full),
+                (OLD_FORM, None) if path == "/openapi/v2" => Some(Shape::Full),
                 (json, Some(conversion)) if JSON.contains(&json) && is_object => shape(conversion),
                 // Discovery looks for the forms of its own.
                 ("application/json", Some(("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2" | "v2beta1")))

@@ -35,6 +35,7 @@ static WORDS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     words.into_iter().map(|(pattern, word)| (Regex::new(&pattern).expect("a pattern"), word)).collect()
 });
 
+static LOGGED: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[IWE]\d{4} \d\d:\d\d:\d\d\.\d+ ").expect("a pattern"));
 static GAP: LazyLock<Regex> = LazyLock::new(|| Regex::new(" {2,}").expect("a pattern"));
 static AGE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"^(<unknown>|<invalid>|(\d+[smhdy]){1,2}( \(x\d+ over (\d+[smhd]){1,2}\))?( ago)?)$")
@@ -43,7 +44,8 @@ static AGE: LazyLock<Regex> = LazyLock::new(|| {
 
 /// Lines in their normal form.
 pub(crate) fn lines(text: &str) -> Vec<String> {
-    let mut lines: Vec<String> = text.lines().map(line).collect();
+    // What kubectl logs about itself is no part of a story.
+    let mut lines: Vec<String> = text.lines().filter(|line| !LOGGED.is_match(line)).map(line).collect();
     while lines.last().is_some_and(String::is_empty) {
         lines.pop();
     }

@@ -25,7 +25,7 @@ pub(crate) fn play(name: &str) {
     let mut story = Story::parse(&text).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
     let is_recorded = std::env::var_os("MUSTER_RECORD").is_some();
     let mut failures = String::new();
-    for kubectl in KUBECTLS.iter() {
+    for (index, kubectl) in KUBECTLS.iter().enumerate() {
         let stage = Stage::set(name, kubectl);
         for step in &mut story.steps {
             if step.left_out.iter().any(|(of, _)| stage.is(of)) {
@@ -33,16 +33,14 @@ pub(crate) fn play(name: &str) {
             }
             let found = stage.run(&step.command.join("\n"));
             if is_recorded {
-                stage.record(step, found);
+                stage.record(step, found, index == 0);
             } else if let Some(difference) = stage.difference(step, &found) {
                 let _ = writeln!(failures, "\n{}:{} with {}\n{difference}", path.display(), step.line, kubectl.name);
             }
         }
-        if is_recorded {
-            // The newest one is the one that is written down.
-            std::fs::write(&path, story.text()).expect("the story is written");
-            return;
-        }
+    }
+    if is_recorded {
+        std::fs::write(&path, story.text()).expect("the story is written");
     }
     assert!(failures.is_empty(), "{failures}");
 }
@@ -78,7 +76,8 @@ impl Stage {
 
     /// Whether this is the one that a story speaks of.
     fn is(&self, named: &str) -> bool {
-        named == self.kubectl.name || (named == "playground" && self.place.is_playground())
+        let is = |name| name == self.kubectl.name || (name == "playground" && self.place.is_playground());
+        named.split('+').all(is)
     }
 
     fn run(&self, command: &str) -> Output {
@@ -136,12 +135,13 @@ impl Stage {
         })
     }
 
-    /// Writes down what was found: another cluster's word is the truth, a playground's only where it may differ.
-    fn record(&self, step: &mut Step, found: Output) {
+    /// Writes down what was found: another cluster's word to the newest kubectl is the truth, everything else counts
+    /// only where it may differ.
+    fn record(&self, step: &mut Step, found: Output, is_newest: bool) {
         match step.variants.iter_mut().find(|variant| self.is(&variant.of)) {
-            Some(variant) => variant.output = found,
-            None if !self.place.is_playground() => step.expected = found,
-            None => {}
+            Some(variant) if is_newest || variant.of.contains(&self.kubectl.name) => variant.output = found,
+            None if is_newest && !self.place.is_playground() => step.expected = found,
+            _ => {}
         }
     }
 }

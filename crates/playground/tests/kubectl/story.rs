@@ -15,7 +15,7 @@ pub(crate) struct Output {
 /// What is expected of one side only, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Variant {
-    /// `playground`, or `kubectl-1.32`.
+    /// `playground`, `kubectl-1.32`, or both with a plus between them.
     pub(crate) of: String,
     pub(crate) reason: String,
     pub(crate) output: Output,

@@ -42,6 +42,7 @@ pub(crate) fn answer(state: &State, path: &str, request: &Parts) -> Result<Answe
         ["healthz" | "readyz" | "livez", ref rest @ ..] => {
             Ok(health::answer(parts[0], rest, &Query::parse(request.uri.query().unwrap_or_default())))
         }
+        ["openapi", "v2"] if is_get => Ok(openapi::old()),
         ["openapi", "v3", ref rest @ ..] if is_get => openapi::answer(state, rest),
         ["api"] => Ok(plain::versions()),
         ["apis"] => Ok(plain::groups(state)),

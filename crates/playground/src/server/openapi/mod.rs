@@ -34,6 +34,15 @@ pub(super) fn answer(state: &State, path: &[&str]) -> Result<Answer, Failure> {
     Ok(Answer::value(200, &document(group, version, &kinds)))
 }
 
+/// The form in which kubectl asks for the old document.
+pub(crate) const OLD_FORM: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
+/// The document of the version before, which says nothing: `swagger: "2.0"`, as protobuf. kubectl asks for it about
+/// kinds that it does not find in the others, and goes on if they are not there either.
+pub(super) fn old() -> Answer {
+    Answer::Document { media_type: OLD_FORM, text: bytes::Bytes::from_static(b"\x0a\x032.0") }
+}
+
 fn kinds<'a>(state: &'a State, group: &str, version: &str) -> Vec<&'a Arc<Kind>> {
     let served = state.registry.all().filter(|kind| kind.served);
     served.filter(|kind| *kind.group == *group && *kind.version == *version).collect()
