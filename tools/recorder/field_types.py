@@ -6,7 +6,7 @@ are sets or have keys, and which lists and maps are one thing. The facts are tho
 apiextensions-apiserver 1.37.1 carry for apply; GOMODS is the Go module folder that has them (…/pkg/mod/k8s.io).
 How a line reads is said at the top of the output.
 """
-import json, os, re, sys
+import glob, json, os, re, sys
 import yaml
 
 HEAD = """\
@@ -15,8 +15,7 @@ HEAD = """\
 #   Pod spec:PodSpec=  a type and its fields; a type with ! is owned as one thing
 # A field is of a type: s text, n number, b boolean, u any scalar, * anything, or one of the types below.
 #   []T list that is one thing   [~]T set   [a,b]T list with keys   <>T map   <!>T map that is one thing   T! owned whole
-# Behind = stands what the field is if nobody set it; a bare = is an empty object. Only those of a new object matter,
-# and those of keys.
+# Behind = stands what the field is if nobody set it; a bare = is an empty object.
 """
 KINDS = """v1/Pod v1/Node v1/Namespace v1/Event events.k8s.io/v1/Event v1/ConfigMap v1/Secret v1/Service v1/ServiceAccount
 v1/Endpoints v1/PersistentVolumeClaim v1/PersistentVolume v1/ReplicationController v1/ResourceQuota v1/LimitRange v1/PodTemplate
@@ -26,8 +25,28 @@ coordination.k8s.io/v1/Lease apiextensions.k8s.io/v1/CustomResourceDefinition no
 storage.k8s.io/v1/StorageClass storage.k8s.io/v1/CSINode storage.k8s.io/v1/CSIDriver storage.k8s.io/v1/CSIStorageCapacity
 storage.k8s.io/v1/VolumeAttachment resource.k8s.io/v1/ResourceClaim resource.k8s.io/v1/ResourceClaimTemplate
 resource.k8s.io/v1/ResourceSlice resource.k8s.io/v1/DeviceClass""".split()
-# Lists that a new object has as null, because Go prints them even if they are empty.
-FRESH_LISTS = {"PodSpec": ["containers"], "WorkloadSpec": ["podGroupTemplates"]}
+
+
+def nulls_of(mods):
+    """Type to the fields that Go prints as null if nobody set them: times, and what has no omitempty."""
+    nulls = {}
+    for folder, package in (("api@v0.37.1", "io.k8s.api"), ("apimachinery@v0.37.1/pkg/apis", "io.k8s.apimachinery.pkg.apis"),
+                            ("apiextensions-apiserver@v0.37.1/pkg/apis", "io.k8s.apiextensions-apiserver.pkg.apis")):
+        for path in glob.glob(os.path.join(mods, folder, "*/*/types*.go")):
+            group, version = path.split("/")[-3:-1]
+            name = None
+            for line in open(path):
+                if start := re.match(r"type (\w+) struct", line):
+                    name = "%s.%s.%s.%s" % (package, group, version, start[1])
+                field = re.match(r'\s+\w+\s+(\S+)\s+`json:"(\w+)(,[^"]*)?"', line)
+                if not field:
+                    continue
+                type_, field, more = field[1], field[2], field[3] or ""
+                is_time = re.fullmatch(r"(metav1\.)?(Time|MicroTime)", type_) and "omitzero" not in more
+                is_null = "omitempty" not in more and re.match(r"\*|\[\]|map\[", type_)
+                if is_time or is_null:
+                    nulls.setdefault(name, set()).add(field)
+    return nulls
 
 
 def types_of(path):
@@ -51,6 +70,7 @@ def main():
         for t in types_of(os.path.join(mods, f)):
             types.setdefault(t["name"], t)
     short, names, lines = {}, {}, {}
+    nulls = nulls_of(mods)
     SCALARS = {"string": "s", "numeric": "n", "boolean": "b", "untyped": "u"}
 
     def name_of(full):
@@ -104,7 +124,7 @@ def main():
                     text += "="
                 elif not isinstance(d, dict) and not isinstance(d, list):
                     text += "=" + json.dumps(d)
-            if f["name"] in FRESH_LISTS.get(plain, []):
+            elif f["name"] in nulls.get(t["name"], ()):
                 text += "=null"
             out.append(text)
         assert "elementType" not in m, plain

@@ -146,6 +146,8 @@ class Normal:
         bookmark = "k8s.io/initial-events-end" in json.dumps(v.get("metadata", {}).get("annotations", {})) if isinstance(v.get("metadata"), dict) else False
         out = {}
         for k, x in v.items():
+            if k == "causes" and all(c.get("reason") == "FieldManagerConflict" for c in x):
+                x = sorted(x, key=lambda c: [json.dumps(c[f], ensure_ascii=False) for f in ("message", "field")])  # in any order
             if k == "managedFields" and not self.keeps:
                 continue
             if k == "metadata" and isinstance(x, dict):
@@ -166,7 +168,7 @@ class Normal:
                     m["continue"] = "<continue>" if cont else ""
                 if isinstance(m.get("managedFields"), list):
                     # the order depends on times
-                    m["managedFields"].sort(key=lambda e: [str(e.get(f)) for f in ("operation", "manager", "subresource", "apiVersion")])
+                    m["managedFields"].sort(key=lambda e: [e.get(f, "") for f in ("operation", "manager", "subresource", "apiVersion")])
                 # keep the server's order of keys
                 out[k] = {a: m[a] for a in x if a in m}
             else:

@@ -34,6 +34,7 @@ const PLAIN: Builtin = Builtin {
     namespaced: true,
     stored_in: None,
     read: Ok,
+    opaque: "",
     inward: None,
     outward: None,
     fields: &[],
@@ -358,6 +359,7 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "ControllerRevision",
         plural: "controllerrevisions",
         read: retype::<apps::ControllerRevision>,
+        opaque: "data",
         check: rollouts::check_revision,
         check_update: rollouts::check_revision_update,
         ..PLAIN

@@ -150,7 +150,7 @@ fn success_errors(spec: &Value) -> Vec<FieldError> {
     }
     let path = "spec.successPolicy";
     if spec["completionMode"] != "Indexed" {
-        let shown = json!({"Rules": policy["rules"]});
+        let shown = json!({"Rules": list(&policy["rules"])});
         return vec![FieldError::invalid(path, shown, "requires indexed completion mode")];
     }
     let (rules, path) = (list(&policy["rules"]), format!("{path}.rules"));

@@ -74,6 +74,8 @@ pub(crate) struct Builtin {
     pub(crate) stored_in: Option<&'static str>,
     /// Reads a value as the kind: refuses wrong types, drops what the kind does not have.
     pub(crate) read: fn(Value) -> Result<Value, Unreadable>,
+    /// A part that means nothing to the server and is kept as it was written; empty if there is none.
+    pub(crate) opaque: &'static str,
     /// From this version's shape to the stored one, and back.
     pub(crate) inward: Option<fn(Value) -> Value>,
     pub(crate) outward: Option<fn(Value) -> Value>,
@@ -174,13 +176,20 @@ impl Kind {
     pub(crate) fn read(&self, value: Value) -> Result<(Value, Vec<String>), Unreadable> {
         match &self.rules {
             Rules::Builtin(builtin) => {
-                let value = quantities::canonical(value)?;
+                let mut value = value;
+                let opaque = value.as_object_mut().and_then(|fields| fields.remove(builtin.opaque));
+                // In a schema, a field that is called like a resource list is something else.
+                let value =
+                    if builtin.kind == "CustomResourceDefinition" { value } else { quantities::canonical(value)? };
                 let mut filled = value.clone();
                 zero_time::stand_in(&mut filled);
                 let mut read = (builtin.read)(filled)?;
                 zero_time::clear(&mut read);
                 let dropped = retype::dropped(&value, &read);
                 retype::omit_empty(&mut read);
+                if let Some(opaque) = opaque {
+                    read[builtin.opaque] = opaque;
+                }
                 Ok((if let Some(inward) = builtin.inward { inward(read) } else { read }, dropped))
             }
             Rules::Custom(custom) => {

@@ -53,7 +53,8 @@ pub(crate) fn omit_empty(value: &mut Value) {
                 Value::Object(map) => !map.is_empty() || !OMITTED_EMPTY.contains(&key.as_str()),
                 _ => true,
             });
-            fields.values_mut().for_each(omit_empty);
+            // The names of fields that somebody owns are no fields.
+            fields.iter_mut().filter(|(key, _)| *key != "managedFields").for_each(|(_, value)| omit_empty(value));
         }
         Value::Array(entries) => entries.iter_mut().for_each(omit_empty),
         _ => {}

@@ -57,13 +57,18 @@ pub(crate) fn apply(
     }
 }
 
-/// Reads a configuration, and tells which fields are there twice.
+/// Reads a configuration, and tells which keys are there twice, and where.
 pub(super) fn read(bytes: &[u8]) -> Result<(Value, Vec<String>), Failure> {
     let (value, twice) = if bytes.trim_ascii_start().first() == Some(&b'{') {
-        json_text::parse(bytes).map_err(|why| Failure::bad_request(format!("error decoding patch: {why}")))?
+        let decoding = |why: String| Failure::bad_request(format!("error decoding patch: {why}"));
+        let (value, twice) = json_text::parse(bytes).map_err(decoding)?;
+        let name = |path: &'_ String| path.rsplit('.').next().unwrap_or_default().to_owned();
+        let told = |path| format!("line 1: key {:?} already set in map", name(path));
+        (value, twice.iter().map(told).collect())
     } else {
         let encoding = |why: String| Failure::bad_request(format!("error encoding patch: {why}"));
-        (yaml_text::parse(bytes).map_err(encoding)?, Vec::new())
+        let (value, twice) = yaml_text::parse_leniently(bytes).map_err(encoding)?;
+        (value, twice.into_iter().collect())
     };
     match value {
         Value::Object(_) => Ok((value, twice)),
@@ -93,15 +98,11 @@ fn judge_twice(unknown: UnknownFields, twice: &[String]) -> Result<Vec<String>, 
     if twice.is_empty() || unknown == UnknownFields::Ignore {
         return Ok(Vec::new());
     }
-    let keys: Vec<String> = twice
-        .iter()
-        .map(|path| format!("  line 1: key {:?} already set in map", path.rsplit('.').next().unwrap_or_default()))
-        .collect();
-    let why = format!("error converting YAML to JSON: yaml: unmarshal errors:\n{}", keys.join("\n"));
-    match unknown {
-        UnknownFields::Refuse => Err(Failure::bad_request(format!("error strict decoding patch: {why}"))),
-        _ => Ok(vec![why]),
+    if unknown == UnknownFields::Warn {
+        return Ok(twice.to_vec());
     }
+    let why = format!("error converting YAML to JSON: yaml: unmarshal errors:\n  {}", twice.join("\n  "));
+    Err(Failure::bad_request(format!("error strict decoding patch: {why}")))
 }
 
 /// Reads what an apply made of an object. The list of its managers is ours and is not read again.

@@ -102,23 +102,8 @@ impl Durability {
     fn start(disk: Disk, entries: Receiver<Entry>, state: &Arc<Mutex<State>>, revision: u64) -> Self {
         let (told, progress) = watch::channel(Progress { settled: revision, broken: None });
         let state = Arc::clone(state);
-        let tell = move |outcome: Result<u64, String>| {
-            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-            match outcome {
-                Ok(settled) => {
-                    state.store.settle(settled);
-                    told.send_modify(|progress| progress.settled = settled);
-                }
-                Err(why) => {
-                    let why: Arc<str> = why.into();
-                    state.chores.clear();
-                    state.store.take_back(Arc::clone(&why));
-                    serve_definitions(&mut state);
-                    told.send_modify(|progress| progress.broken = Some(why));
-                }
-            }
-        };
-        let writer = std::thread::Builder::new().name("state".to_owned()).spawn(move || write(&disk, &entries, tell));
+        let writer = std::thread::Builder::new().name("state".to_owned());
+        let writer = writer.spawn(move || write(&disk, &entries, &state, &told));
         Self { progress, writer: Some(writer.expect("a thread can be started")) }
     }
 
@@ -146,10 +131,30 @@ impl Durability {
     }
 }
 
-fn write(disk: &Disk, entries: &Receiver<Entry>, mut tell: impl FnMut(Result<u64, String>)) {
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| keep(disk, entries, &mut tell)));
+/// What the thread does, to its end.
+fn write(disk: &Disk, entries: &Receiver<Entry>, state: &Mutex<State>, told: &watch::Sender<Progress>) {
+    let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
+    let tell = |outcome| tell(&mut lock(), told, outcome);
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| keep(disk, entries, lock, tell)));
     if outcome.is_err() {
         tell(Err(format!("{}: the writer has panicked", disk.file().display())));
+    }
+}
+
+/// The disk has got so far, or has failed.
+fn tell(state: &mut State, told: &watch::Sender<Progress>, outcome: Result<u64, String>) {
+    match outcome {
+        Ok(settled) => {
+            state.store.settle(settled);
+            told.send_modify(|progress| progress.settled = settled);
+        }
+        Err(why) => {
+            let why: Arc<str> = why.into();
+            state.chores.clear();
+            state.store.take_back(Arc::clone(&why));
+            serve_definitions(state);
+            told.send_modify(|progress| progress.broken = Some(why));
+        }
     }
 }
 

@@ -105,12 +105,12 @@ pub(crate) fn replace(
     let was = old.value();
     let name = &old.key.name;
     same_revision(kind, &mut value, &was, old)?;
-    keep_system_fields(&mut value, &was);
     kind.complete(&mut value);
     if let Owners::Writer(manager) = owners {
         let writer = Writer { manager, subresource: part.name(), now: &state.time() };
         ownership::updated(&state.registry, kind, &was, &mut value, writer);
     }
+    keep_system_fields(&mut value, &was);
     let managed = ownership::take(&mut value);
     match part {
         Part::Main => {

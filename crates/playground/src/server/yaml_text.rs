@@ -4,6 +4,8 @@
 //! is there twice is refused. It must not know what the text is for.
 
 use serde_json::Value;
+use serde_saphyr::Error;
+use serde_saphyr::options::DuplicateKeyPolicy;
 
 /// Parses YAML. Words such as `yes` and `y` are truths, as Go reads them.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Value, String> {
@@ -15,6 +17,22 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Value, String> {
         let why = error.to_string();
         format!("yaml: {}", why.lines().next().unwrap_or_default())
     })
+}
+
+/// Parses YAML in which keys may be there twice; the last one counts. Tells which was the first of them.
+pub(crate) fn parse_leniently(bytes: &[u8]) -> Result<(Value, Option<String>), String> {
+    let text = std::str::from_utf8(bytes).unwrap_or_default();
+    let strict = serde_saphyr::from_str::<Value>(text);
+    let Err(Error::DuplicateMappingKey { key, location }) = strict.as_ref().map_err(Error::without_snippet) else {
+        return parse(bytes).map(|value| (value, None));
+    };
+    let twice = format!("line {}: key {:?} already set in map", location.line(), key.as_deref().unwrap_or_default());
+    let options = serde_saphyr::options! {
+        legacy_octal_numbers: true,
+        duplicate_keys: DuplicateKeyPolicy::LastWins,
+    };
+    let value = serde_saphyr::from_str_with_options(text, options);
+    value.map(|value| (value, Some(twice))).map_err(|error| format!("yaml: {error}"))
 }
 
 #[cfg(test)]
@@ -35,6 +53,14 @@ mod tests {
             assert!(parse(text.as_bytes()).expect_err(text).starts_with("yaml: "), "{text}");
         }
         assert!(parse(&[0xff]).is_err());
+    }
+
+    #[test]
+    fn the_last_of_two_keys_counts_for_the_lenient() {
+        let (value, twice) = parse_leniently(b"a: 1\nb: 2\na: 3\n").expect("a value");
+        assert_eq!((value, twice.as_deref()), (json!({"a": 3, "b": 2}), Some("line 3: key \"a\" already set in map")));
+        assert_eq!(parse_leniently(b"a: 1\n").expect("a value").1, None);
+        assert!(parse_leniently(b"a: [").is_err());
     }
 
     #[test]

@@ -170,10 +170,15 @@ fn a_crash_at_any_moment_leaves_a_moment_of_the_past_that_holds_all_that_was_set
                 sender.send(entry).unwrap();
             }
             drop(sender);
-            keep(&kept, &entries, |outcome| match outcome {
-                Ok(told) => settled = told,
-                Err(_) => alive = false,
-            });
+            keep(
+                &kept,
+                &entries,
+                || (),
+                |outcome| match outcome {
+                    Ok(told) => settled = told,
+                    Err(_) => alive = false,
+                },
+            );
         }
         let left = disk.after_crash(&mut random);
         drop(kept);
@@ -195,7 +200,7 @@ fn filled(folder: &Folder) -> World {
         sender.send(entry).unwrap();
     }
     drop(sender);
-    keep(&disk, &entries, |outcome| assert!(outcome.is_ok()));
+    keep(&disk, &entries, || (), |outcome| assert!(outcome.is_ok()));
     world
 }
 

@@ -1,17 +1,15 @@
 //! From memory to the disk: one thread that keeps changes in the order of their revisions, many in one commit.
 //!
 //! While the disk is busy with one commit, changes gather for the next, so that many requests share one wait.
-//! Invariant: a revision is called settled only when it and all before it are on the disk. After the first failure
-//! nothing more is written. It must not know what waits for it.
+//! Invariants: a revision is called settled only when it and all before it are on the disk; the changes of one step of
+//! the server are in one commit, so that a crash leaves no step half done. After the first failure nothing more is
+//! written. It must not know what waits for it.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use super::disk::{Disk, Kept};
 use super::object::Object;
-
-/// The most changes of one commit: a bound on what it takes to memory, beyond which waiting together gains nothing.
-const COMMIT_CHANGES_MAX: usize = 4096;
 
 /// One change, on its way to the disk.
 #[derive(Debug)]
@@ -23,9 +21,20 @@ pub(crate) struct Entry {
 }
 
 /// Keeps what comes until nobody can send any more, and tells how far it has got, or why it cannot go on.
-pub(crate) fn keep(disk: &Disk, entries: &Receiver<Entry>, mut tell: impl FnMut(Result<u64, String>)) {
+///
+/// While it holds what `at_rest` gives, no step is under way.
+pub(crate) fn keep<Rest>(
+    disk: &Disk,
+    entries: &Receiver<Entry>,
+    at_rest: impl Fn() -> Rest,
+    mut tell: impl FnMut(Result<u64, String>),
+) {
     while let Ok(first) = entries.recv() {
-        let batch: Vec<Entry> = std::iter::once(first).chain(entries.try_iter()).take(COMMIT_CHANGES_MAX).collect();
+        let mut batch = vec![first];
+        {
+            let _rest = at_rest();
+            batch.extend(entries.try_iter());
+        }
         let Some(revision) = batch.last().map(|entry| entry.revision) else { return };
         match disk.commit(batch.iter().map(kept), revision) {
             Ok(()) => tell(Ok(revision)),

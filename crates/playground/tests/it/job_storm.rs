@@ -46,8 +46,7 @@ fn witness(client: Client) -> (Fates, tokio::task::JoinHandle<()>) {
     let task = tokio::spawn(async move {
         let mut events = std::pin::pin!(watcher(Api::<Pod>::default_namespaced(client), watcher::Config::default()));
         while let Some(event) = events.next().await {
-            let (Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) | Ok(watcher::Event::Delete(pod))) =
-                event
+            let Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod) | watcher::Event::Delete(pod)) = event
             else {
                 continue;
             };
@@ -64,6 +63,11 @@ fn witness(client: Client) -> (Fates, tokio::task::JoinHandle<()>) {
         }
     });
     (fates, task)
+}
+
+fn has_ended(job: &Job) -> bool {
+    let conditions = job.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|one| one.status == "True" && ["Complete", "Failed"].contains(&one.type_.as_str()))
 }
 
 struct Storm {
@@ -203,11 +207,16 @@ impl Storm {
             self.parallelism_max.entry(job.uid().unwrap_or_default()).and_modify(|most| *most = (*most).max(3));
             self.jobs().patch(&job.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await.expect("a patch");
         }
-        for step in 0..400 {
+        for step in 0..150 {
             self.place().await;
-            pass(30.0).await;
+            pass(60.0).await;
             self.check(&format!("calm {step}")).await;
+            let jobs = self.jobs().list(&ListParams::default()).await.expect("jobs").items;
+            if jobs.iter().all(has_ended) {
+                break;
+            }
         }
+        pass(120.0).await;
     }
 
     /// What the statuses say against what the witness saw.
@@ -219,20 +228,15 @@ impl Storm {
         for job in self.jobs().list(&ListParams::default()).await.expect("jobs").items {
             let (name, uid) = (job.name_any(), job.uid().unwrap_or_default());
             let status = job.status.clone().unwrap_or_default();
-            let ends = status.conditions.iter().flatten().filter(|one| ["Complete", "Failed"].contains(&&*one.type_));
-            assert_eq!(ends.count(), 1, "{place}: {name} has no end: {status:?}");
+            assert!(has_ended(&job), "{place}: {name} has no end: {status:?}");
             let mine: Vec<&Fate> = fates.values().filter(|fate| fate.job == uid && fate.was_held).collect();
-            let ended =
-                |wanted: &str| mine.iter().filter(|fate| (fate.phase == "Succeeded") == (wanted == "Succeeded"));
-            assert_eq!(
-                status.failed.unwrap_or(0) as usize,
-                ended("Failed").count(),
-                "{place}: {name} {status:?} {mine:?}"
-            );
+            let ends: Vec<String> = mine.iter().map(|fate| format!("{}{}", fate.index, &fate.phase[..1])).collect();
+            let told = (status.succeeded.unwrap_or(0) as usize, status.failed.unwrap_or(0) as usize);
+            let ended = |well: bool| mine.iter().filter(move |fate| (fate.phase == "Succeeded") == well);
             let is_indexed = job.spec.as_ref().and_then(|spec| spec.completion_mode.as_deref()) == Some("Indexed");
-            let successes = ended("Succeeded").map(|fate| fate.index.clone());
-            let expected = if is_indexed { successes.collect::<BTreeSet<_>>().len() } else { successes.count() };
-            assert_eq!(status.succeeded.unwrap_or(0) as usize, expected, "{place}: {name} {status:?} {mine:?}");
+            let successes = ended(true).map(|fate| fate.index.clone());
+            let succeeded = if is_indexed { successes.collect::<BTreeSet<_>>().len() } else { successes.count() };
+            assert_eq!(told, (succeeded, ended(false).count()), "{place}: {name} {ends:?} {status:?}");
             assert_eq!((status.active, status.terminating), (None, Some(0)), "{place}: {name}");
         }
     }
@@ -242,7 +246,8 @@ async fn run(seed: u64) {
     let start = "2026-01-01T00:00:00Z".parse().expect("a date");
     let server = Server::start(Settings { start: Some(start), seed, ..Settings::default() });
     let lag = Duration::from_secs(2);
-    let client = if seed % 2 == 0 { late::client(&server, lag) } else { late::faulty_client(&server, lag, seed) };
+    let client =
+        if seed.is_multiple_of(2) { late::client(&server, lag) } else { late::faulty_client(&server, lag, seed) };
     let _keeper = Jobs::start(client, server.clock());
     let _sweeper = PodGarbage::start(server.client(), PodGarbageSettings::default(), server.clock());
     let _kubelets = kubelets(&server, 4);
@@ -265,7 +270,7 @@ async fn run(seed: u64) {
 
 #[tokio::test(start_paused = true)]
 async fn whatever_happens_every_pod_is_counted_once() {
-    for seed in 0..12 {
+    for seed in 0..8 {
         run(seed).await;
     }
 }

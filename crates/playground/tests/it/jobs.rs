@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
 use kube::{Client, ResourceExt};
 use muster_playground::Server;
 use muster_playground::clients::{Jobs, PodGarbage, PodGarbageSettings};
 use serde_json::{Value, json};
 
-use crate::kubelets::{kubelets, pass, server};
+use crate::kubelets::{self, kubelets, pass, server};
 
 fn keeper(server: &Server) -> Jobs {
     Jobs::start(server.client(), server.clock())
@@ -485,4 +485,64 @@ async fn an_unplaced_pod_that_is_deleted_is_swept_before_it_is_replaced() {
     assert_eq!(live(&client).await.len(), 0);
     pass(45.0).await;
     assert_eq!((pods(&client).await.len(), status(&client).await["failed"].clone()), (1, json!(1)));
+}
+
+fn sweeper(server: &Server, ended_max: usize) -> PodGarbage {
+    let settings = PodGarbageSettings { ended_max, ..PodGarbageSettings::default() };
+    PodGarbage::start(server.client(), settings, server.clock())
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_node_that_is_gone_are_swept_after_a_while() {
+    let server = server();
+    let client = server.client();
+    let _sweeper = sweeper(&server, 0);
+    let nodes: Api<Node> = Api::all(client.clone());
+    for name in ["n-0", "n-1"] {
+        let node = json!({"metadata": {"name": name}});
+        nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
+    }
+    kubelets::make(&client, "lost", &json!({"metadata": {"finalizers": ["example.com/kept"]}})).await;
+    kubelets::make(&client, "kept", &json!({"spec": {"nodeName": "n-1"}})).await;
+    kubelets::make(&client, "waiting", &json!({"spec": {"nodeName": null}})).await;
+    pass(60.0).await;
+    nodes.delete("n-0", &DeleteParams::default()).await.unwrap();
+    pass(35.0).await;
+    assert_eq!(kubelets::phase(&client, "lost").await, "Pending", "it may be a mistake");
+    pass(40.0).await;
+    let lost = kubelets::status(&client, "lost").await;
+    assert_eq!(lost["phase"], "Failed");
+    let conditions = lost["conditions"].as_array().unwrap();
+    let target = conditions.iter().find(|one| one["type"] == "DisruptionTarget").unwrap();
+    assert_eq!(
+        (&target["reason"], &target["message"]),
+        (&json!("DeletionByPodGC"), &json!("PodGC: node no longer exists"))
+    );
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    assert!(pods.get("lost").await.unwrap().metadata.deletion_timestamp.is_some());
+    for name in ["kept", "waiting"] {
+        let pod = pods.get(name).await.unwrap();
+        assert!(is_live(&pod), "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ended_pods_beyond_the_limit_are_swept_oldest_first() {
+    let server = server();
+    let client = server.client();
+    let _sweeper = sweeper(&server, 2);
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    for name in ["a", "b", "c", "d"] {
+        let pod = kubelets::make(&client, name, &json!({"spec": {"nodeName": null}})).await;
+        if name == "c" {
+            let evicted = Patch::Merge(json!({"status": {"phase": "Failed", "reason": "Evicted"}}));
+            pods.patch_status("c", &PatchParams::default(), &evicted).await.unwrap();
+        } else {
+            end(&server, &pod, 0).await;
+        }
+        pass(2.0).await;
+    }
+    pass(30.0).await;
+    let left: Vec<String> = crate::jobs::pods(&client).await.iter().map(ResourceExt::name_any).collect();
+    assert_eq!(left, ["b", "d"], "the evicted one goes first, then the oldest");
 }

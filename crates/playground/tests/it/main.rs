@@ -19,6 +19,7 @@ mod model;
 mod muster_kinds;
 mod normal;
 mod review;
+mod sets;
 mod stock_cluster;
 mod stories;
 mod watch_checker;

@@ -167,9 +167,17 @@ impl Normal {
         // Metadata last or first must not matter to the numbers: the real server prints it before spec and status.
         let first = fields.iter().filter(|(key, _)| *key == "metadata");
         let rest = fields.iter().filter(|(key, _)| *key != "metadata");
-        for (key, value) in first.chain(rest).filter(|(key, _)| self.keeps_managers || *key != "managedFields") {
+        let keeps_managers = self.keeps_managers;
+        let causes = |value: &Value| value.as_array().is_some_and(|causes| causes.iter().all(is_conflict));
+        for (key, value) in first.chain(rest).filter(|(key, _)| keeps_managers || *key != "managedFields") {
             let shown = match (key.as_str(), value) {
                 ("metadata", Value::Object(metadata)) => self.metadata(metadata, collective),
+                // Conflicts come in any order.
+                ("causes", Value::Array(conflicts)) if causes(value) => {
+                    let mut conflicts = conflicts.clone();
+                    conflicts.sort_by_key(|cause| ["message", "field"].map(|field| cause[field].to_string()));
+                    conflicts.into()
+                }
                 _ => self.value(value),
             };
             // Entries of lists may be named by a UID.
@@ -238,10 +246,16 @@ impl Normal {
     }
 }
 
+fn is_conflict(cause: &Value) -> bool {
+    cause["reason"] == "FieldManagerConflict"
+}
+
 /// Managers by what tells them apart.
 fn sorted(mut managers: Vec<Value>) -> Vec<Value> {
-    let key =
-        |manager: &Value| ["operation", "manager", "subresource", "apiVersion"].map(|field| manager[field].to_string());
+    let key = |manager: &Value| {
+        let text = |field: &str| manager[field].as_str().unwrap_or_default().to_owned();
+        ["operation", "manager", "subresource", "apiVersion"].map(text)
+    };
     managers.sort_by_key(key);
     managers
 }

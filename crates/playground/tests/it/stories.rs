@@ -199,7 +199,7 @@ fn strip_column_words(value: &mut Value) {
 }
 
 /// What the real server prints as null where there is nothing; here it may be left out.
-const NULLS: [&str; 14] = [
+const NULLS: [&str; 15] = [
     "columnDefinitions",
     "conditions",
     "containers",
@@ -209,6 +209,7 @@ const NULLS: [&str; 14] = [
     "finishedAt",
     "firstTimestamp",
     "items",
+    "lastHeartbeatTime",
     "lastProbeTime",
     "lastTimestamp",
     "lastTransitionTime",

@@ -1,6 +1,7 @@
 //! The bookkeeping of pods that have ended: each is counted exactly once, even if its Job's controller dies at any step.
 //!
 //! 1. The UID is put into `uncountedTerminatedPods`. 2. The pod's finalizer goes. 3. The UID becomes a number.
+//!
 //! An index that has succeeded needs no UID: it is in `completedIndexes` once. It must not know the API.
 
 use std::collections::BTreeSet;

@@ -8,6 +8,7 @@ use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::census::Census;
+use super::indexes::Indexes;
 use super::pod;
 use super::policy::{self, Ruling};
 use crate::clock;
@@ -69,7 +70,7 @@ pub(super) fn evaluate(census: &Census<'_>, status: &JobStatus, now: Timestamp) 
     if deadline(census, status).is_some_and(|deadline| deadline <= now) {
         return fail("DeadlineExceeded", "Job was active longer than specified deadline");
     }
-    let failed = census.failed_indexes.as_ref().map_or(0, |failed| failed.count());
+    let failed = census.failed_indexes.as_ref().map_or(0, Indexes::count);
     let failed_max = census.terms.max_failed_indexes.and_then(|max| usize::try_from(max).ok());
     if failed_max.is_some_and(|max| failed > max) {
         return fail("MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes");

@@ -10,7 +10,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, Resource, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::census::Census;
 use super::ledger::{Deed, Ledger};
@@ -114,7 +114,7 @@ impl Hands {
         Ok(())
     }
 
-    /// Deletes pods. Those that are let go first are not counted as failed.
+    /// Deletes pods that are as they were seen. Those that are let go first are not counted as failed.
     pub(super) async fn delete(&mut self, key: &Key, job: &Job, pods: &[&JobPod], lets_go: bool) -> Done {
         let mut done = Done::default();
         for chunk in pods.chunks(REQUESTS_MAX) {
@@ -131,6 +131,8 @@ impl Hands {
                             self.say(job, Tone::Normal, "SuccessfulDelete", format!("Deleted pod: {name}")).await;
                         }
                     }
+                    // The watch will tell what it is by now.
+                    Err(error) if is_conflict(&error) => done.failure = Some(error),
                     Err(error) => {
                         let message = format!("Error deleting: {}", told(&error));
                         self.say(job, Tone::Warning, "FailedDelete", message).await;
@@ -178,26 +180,39 @@ fn is_namespace_going(error: &kube::Error) -> bool {
 
 /// Takes the finalizer away. A pod that is gone, or is another by now, is not held.
 async fn let_go(pods: Api<JobPod>, pod: &JobPod) -> Result<(), kube::Error> {
-    if !pod::is_tracked(pod) {
-        return Ok(());
-    }
-    let metadata = json!({"uid": pod::uid(pod), "$deleteFromPrimitiveList/finalizers": [TRACKING]});
-    let patch = Patch::Strategic(json!({ "metadata": metadata }));
-    match pods.patch_metadata(pod::name(pod), &PatchParams::default(), &patch).await {
+    match untrack(&pods, pod, &json!({"uid": pod::uid(pod)})).await {
         Err(error) if is_not_found(&error) || is_conflict(&error) => Ok(()),
-        answer => answer.map(drop),
+        answer => answer,
     }
 }
 
-/// Deletes a pod. Answers whether it was there.
-async fn remove(pods: Api<JobPod>, pod: &JobPod, lets_go: bool) -> Result<bool, kube::Error> {
-    if lets_go {
-        let_go(pods.clone(), pod).await?;
+async fn untrack(pods: &Api<JobPod>, pod: &JobPod, metadata: &Value) -> Result<(), kube::Error> {
+    if !pod::is_tracked(pod) {
+        return Ok(());
     }
-    let only = Preconditions { uid: pod.metadata.uid.clone(), resource_version: None };
+    let mut metadata = metadata.clone();
+    metadata["$deleteFromPrimitiveList/finalizers"] = json!([TRACKING]);
+    let patch = Patch::Strategic(json!({ "metadata": metadata }));
+    pods.patch_metadata(pod::name(pod), &PatchParams::default(), &patch).await.map(drop)
+}
+
+/// Deletes a pod, if it is still as it was seen: one that has ended meanwhile is to be counted. Answers whether it was
+/// there.
+async fn remove(pods: Api<JobPod>, pod: &JobPod, lets_go: bool) -> Result<bool, kube::Error> {
+    let mut only = Preconditions { uid: pod.metadata.uid.clone(), resource_version: None };
+    let seen = &pod.metadata.resource_version;
+    if lets_go {
+        let metadata = json!({"uid": pod::uid(pod), "resourceVersion": seen});
+        match untrack(&pods, pod, &metadata).await {
+            Err(error) if is_not_found(&error) => return Ok(false),
+            answer => answer?,
+        }
+    } else {
+        only.resource_version.clone_from(seen);
+    }
     let parameters = DeleteParams { preconditions: Some(only), ..DeleteParams::default() };
     match pods.delete(pod::name(pod), &parameters).await {
-        Err(error) if is_not_found(&error) || is_conflict(&error) => Ok(false),
+        Err(error) if is_not_found(&error) => Ok(false),
         answer => answer.map(|_| true),
     }
 }

@@ -16,11 +16,18 @@ impl Indexes {
             let (first, last) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
             (first < end && first <= last).then(|| (first, last.min(end - 1)))
         };
-        let mut intervals: Vec<(u32, u32)> = text.split(',').filter_map(interval).collect();
+        Self::of(text.split(',').filter_map(interval))
+    }
+
+    /// The set of all that is in one of the intervals.
+    fn of(intervals: impl Iterator<Item = (u32, u32)>) -> Self {
+        let mut intervals: Vec<(u32, u32)> = intervals.collect();
         intervals.sort_unstable();
-        let mut read = Self::default();
-        intervals.into_iter().for_each(|interval| read.push(interval));
-        read
+        let mut sum = Self::default();
+        for interval in intervals {
+            sum.push(interval);
+        }
+        sum
     }
 
     /// Adds an interval that begins no earlier than the last one.
@@ -34,20 +41,12 @@ impl Indexes {
     /// These and others.
     pub(super) fn with(&self, others: impl IntoIterator<Item = u32>) -> Self {
         let others = others.into_iter().map(|index| (index, index));
-        let mut intervals: Vec<(u32, u32)> = self.0.iter().copied().chain(others).collect();
-        intervals.sort_unstable();
-        let mut sum = Self::default();
-        intervals.into_iter().for_each(|interval| sum.push(interval));
-        sum
+        Self::of(self.0.iter().copied().chain(others))
     }
 
     /// These and those.
     pub(super) fn union(&self, others: &Self) -> Self {
-        let mut intervals: Vec<(u32, u32)> = self.0.iter().chain(&others.0).copied().collect();
-        intervals.sort_unstable();
-        let mut sum = Self::default();
-        intervals.into_iter().for_each(|interval| sum.push(interval));
-        sum
+        Self::of(self.0.iter().chain(&others.0).copied())
     }
 
     /// How many there are.

@@ -49,7 +49,7 @@ pub(super) async fn run(client: Client, clock: Clock) {
         written: BTreeMap::new(),
         backoffs: BTreeMap::new(),
     };
-    reconcile::run(keeper, events).await;
+    Box::pin(reconcile::run(keeper, events)).await;
 }
 
 #[allow(clippy::large_enum_variant)] // there is one at a time
@@ -263,10 +263,9 @@ impl Keeper {
         books::settle(&mut status, &held);
         let books = books::write(census, end.as_ref(), &mut status);
         let final_end = end.as_ref().map(|end| ending::settled(end, now));
-        if let Some(end) = end.filter(|end| ending::standing(&status, &end.type_).is_none()) {
-            if final_end.as_ref().is_some_and(|last| last.type_ != end.type_) {
-                status.conditions.get_or_insert_default().push(end);
-            }
+        let is_last = |end: &JobCondition| final_end.as_ref().is_some_and(|last| last.type_ == end.type_);
+        if let Some(end) = end.filter(|end| !is_last(end) && ending::standing(&status, &end.type_).is_none()) {
+            status.conditions.get_or_insert_default().push(end);
         }
         let Some(job) = self.write(key, census.job, &status).await? else { return Ok(failure) };
         self.backoffs.insert(uid(&job), backoff);
@@ -344,10 +343,8 @@ fn revision(job: &Job) -> u64 {
 
 /// Keeps the condition that tells a pause. A Job that goes on has its time from the beginning.
 fn suspension(status: &mut JobStatus, is_suspended: bool, now: Timestamp) {
-    let (value, reason, message) = match is_suspended {
-        true => ("True", "JobSuspended", "Job suspended"),
-        false => ("False", "JobResumed", "Job resumed"),
-    };
+    let (value, reason, message) =
+        if is_suspended { ("True", "JobSuspended", "Job suspended") } else { ("False", "JobResumed", "Job resumed") };
     let mut told = status.conditions.iter_mut().flatten().find(|one| one.type_ == "Suspended");
     if told.as_ref().map_or(!is_suspended, |told| told.status == value) {
         return;

@@ -37,7 +37,9 @@ impl Roster {
             }
             if let Some(pod) = change.new.or(change.old) {
                 // An owner that let go of a pod sees it gone.
-                concerned.iter().for_each(|job| ledger.see(job, &pod, is_gone));
+                for job in &concerned {
+                    ledger.see(job, &pod, is_gone);
+                }
             }
         }
         if ends_list {

@@ -76,14 +76,14 @@ impl Draft {
             _ => return false,
         };
         let standing = self.status.conditions.iter_mut().find(|one| one.kind == other && one.is_true() && is);
-        standing.map(|one| one.status = "False".to_owned()).is_some()
+        standing.map(|one| "False".clone_into(&mut one.status)).is_some()
     }
 
     /// The set has failed.
     pub(super) fn fail(&mut self, reason: &str, message: &str) {
         self.set("Failed", true, Tone::Warning, reason, message);
         self.set("RestartingJobSet", false, Tone::Normal, "JobSetFailed", "jobset failed");
-        self.status.terminal_state = "Failed".to_owned();
+        "Failed".clone_into(&mut self.status.terminal_state);
     }
 
     /// The set has all it wanted.
@@ -91,7 +91,7 @@ impl Draft {
         let message = "jobset completed successfully";
         self.set("Completed", true, Tone::Normal, "AllJobsCompleted", message);
         self.set("RestartingJobSet", false, Tone::Normal, "JobSetCompleted", message);
-        self.status.terminal_state = "Completed".to_owned();
+        "Completed".clone_into(&mut self.status.terminal_state);
     }
 
     pub(super) fn suspend(&mut self) {
@@ -109,13 +109,10 @@ impl Draft {
     }
 
     pub(super) fn start_in_order(&mut self, is_complete: bool) {
-        let (kind, reason, message) = match is_complete {
-            true => {
-                ("StartupPolicyCompleted", "InOrderStartupPolicyCompleted", "in order startup policy has completed")
-            }
-            false => {
-                ("StartupPolicyInProgress", "InOrderStartupPolicyInProgress", "in order startup policy is in progress")
-            }
+        let (kind, reason, message) = if is_complete {
+            ("StartupPolicyCompleted", "InOrderStartupPolicyCompleted", "in order startup policy has completed")
+        } else {
+            ("StartupPolicyInProgress", "InOrderStartupPolicyInProgress", "in order startup policy is in progress")
         };
         self.set(kind, true, Tone::Normal, reason, message);
     }

@@ -47,7 +47,7 @@ pub(super) async fn run(client: Client, clock: Clock) {
         services: Mirror::default(),
         written: BTreeMap::new(),
     };
-    reconcile::run(keeper, events).await;
+    Box::pin(reconcile::run(keeper, events)).await;
 }
 
 #[allow(clippy::large_enum_variant)] // there is one at a time

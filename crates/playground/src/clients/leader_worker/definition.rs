@@ -198,7 +198,8 @@ fn rollout_strategy() -> Value {
         "maxUnavailable": count_or_share("How many groups may be down for an update.", 1),
         "maxSurge": count_or_share("How many more groups than wanted there may be in an update.", 0),
     }));
-    rolling["default"] = json!({});
+    let default = json!({"partition": 0, "maxUnavailable": 1, "maxSurge": 0});
+    rolling["default"] = default.clone();
     rolling["x-kubernetes-validations"] = json!([{
         "rule": "!(self.maxUnavailable in [0, '0%'] && self.maxSurge in [0, '0%'])",
         "message": "maxUnavailable must not be 0 when maxSurge is 0",
@@ -207,7 +208,7 @@ fn rollout_strategy() -> Value {
         "type": {"type": "string", "enum": ["RollingUpdate"], "default": "RollingUpdate"},
         "rollingUpdateConfiguration": rolling,
     }));
-    strategy["default"] = json!({});
+    strategy["default"] = json!({"type": "RollingUpdate", "rollingUpdateConfiguration": default});
     strategy
 }
 
@@ -218,7 +219,7 @@ fn network_config() -> Value {
             "description": "Whether there is one headless service for all groups or one for each.",
         },
     }));
-    config["default"] = json!({});
+    config["default"] = json!({"subdomainPolicy": "Shared"});
     config
 }
 

@@ -15,7 +15,7 @@ use super::merge::merge;
 use super::step::shown_path;
 use super::types::Shape;
 use super::update::{Change, Taken, changed, take_away};
-use super::{Scope, Writer, put, unowned};
+use super::{Scope, UNOWNED, Writer, put};
 use crate::kinds::{Kind, Registry};
 
 /// Why something was not applied.
@@ -112,7 +112,7 @@ impl Apply<'_> {
             self.settle(live, &value, &manager, &mut managers, force)?;
         }
         if let Some(owned) = managers.get_mut(&manager) {
-            owned.set().remove(&unowned());
+            owned.set().remove(&UNOWNED);
             if value != *self.shown {
                 owned.time = Some(writer.now.to_owned());
             }

@@ -118,20 +118,24 @@ fn walk_form(
     }
 }
 
-fn walk_fields(
+fn walk_fields<'a>(
     types: &Types,
     map: &Map,
-    old: Option<&Object<String, Value>>,
-    new: Option<&Object<String, Value>>,
+    old: Option<&'a Object<String, Value>>,
+    new: Option<&'a Object<String, Value>>,
     out: &mut Comparison,
 ) -> Result<(), String> {
-    let gone = old.into_iter().flatten().filter(|(name, _)| new.is_none_or(|new| !new.contains_key(*name)));
-    let gone = gone.map(|(name, value)| (name, Some(value), None));
-    let here = new.into_iter().flatten().map(|(name, value)| {
-        let before = old.and_then(|old| old.get(name));
-        (name, before, Some(value))
-    });
-    for (name, before, now) in gone.chain(here) {
+    let of = |fields: Option<&'a Object<String, Value>>, name: &str| -> Option<&'a Value> {
+        let fields = fields?;
+        let is_null = || map.nulls.iter().any(|null| **null == *name);
+        fields.get(name).or_else(|| is_null().then_some(&Value::Null))
+    };
+    let is_new = |name: &&str| old.is_none_or(|old| !old.contains_key(*name));
+    let names = old.into_iter().flat_map(Object::keys).map(String::as_str);
+    let names = names.chain(new.into_iter().flat_map(Object::keys).map(String::as_str).filter(is_new));
+    let is_nowhere = |name: &&str| is_new(name) && new.is_none_or(|new| !new.contains_key(*name));
+    for name in names.chain(map.nulls.iter().map(|null| &**null).filter(is_nowhere)) {
+        let (before, now) = (of(old, name), of(new, name));
         if before == now {
             continue;
         }
@@ -212,6 +216,16 @@ mod tests {
         assert_eq!(modified, expected);
         assert_eq!(added, container("a", json!({"f:args": {}})));
         assert!(compare(of_builtin("v1/Pod").unwrap(), &old, &old).unwrap().is_empty());
+    }
+
+    #[test]
+    fn times_that_nobody_set_are_null() {
+        let pod = |conditions: Value| json!({"status": {"conditions": conditions}});
+        let [removed, modified, added] =
+            told("v1/Pod", &pod(json!([])), &pod(json!([{"type": "A", "lastProbeTime": "2024-01-01T00:00:00Z"}])));
+        let fields = json!({".": {}, "f:type": {}, "f:lastProbeTime": {}, "f:lastTransitionTime": {}});
+        assert_eq!(added, json!({"f:status": {"f:conditions": {"k:{\"type\":\"A\"}": fields}}}));
+        assert_eq!((&removed, &modified), (&json!({}), &json!({})));
     }
 
     #[test]

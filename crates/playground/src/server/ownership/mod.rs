@@ -18,6 +18,7 @@ pub(crate) mod types;
 mod update;
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use serde_json::Value;
 
@@ -95,7 +96,7 @@ impl<'a> Scope<'a> {
 }
 
 fn shape(kind: &Kind) -> Shape<'_> {
-    static ANYTHING: std::sync::LazyLock<Types> = std::sync::LazyLock::new(Types::new);
+    static ANYTHING: LazyLock<Types> = LazyLock::new(Types::new);
     match &kind.rules {
         Rules::Builtin(_) => types::of_builtin(&format!("{}/{}", kind.api_version(), kind.kind))
             .unwrap_or(Shape { types: &ANYTHING, root: types::ANYTHING }),
@@ -129,7 +130,7 @@ fn ignored(kind: &Kind, subresource: &str) -> FieldSet {
 }
 
 /// Fields that are nobody's.
-fn unowned() -> FieldSet {
+static UNOWNED: LazyLock<FieldSet> = LazyLock::new(|| {
     let mut set = FieldSet::default();
     for path in [&["apiVersion"][..], &["kind"], &["metadata"]] {
         set.add(FieldSet::of_path(path));
@@ -148,7 +149,7 @@ fn unowned() -> FieldSet {
         set.add(FieldSet::of_path(&["metadata", field]));
     }
     set
-}
+});
 
 /// Takes `managedFields` out of an object.
 pub(crate) fn take(value: &mut Value) -> Option<Value> {

@@ -49,9 +49,18 @@ pub(crate) struct Map {
     pub(crate) other: Option<TypeId>,
     /// Whether it is one thing.
     pub(crate) atomic: bool,
+    /// Fields that are null, and so there, if nobody set them.
+    pub(crate) nulls: Vec<Box<str>>,
 }
 
 impl Map {
+    fn add(&mut self, name: &str, field: Field) {
+        if field.default == Some(Value::Null) {
+            self.nulls.push(name.into());
+        }
+        self.fields.insert(name.into(), field);
+    }
+
     /// The type of a field; none if there is no such field.
     pub(crate) fn field(&self, name: &str) -> Option<TypeId> {
         self.fields.get(name).map(|field| field.type_).or(self.other)
@@ -238,6 +247,7 @@ fn copy(from: &Types, id: TypeId, into: &mut Types) -> TypeId {
             .collect(),
         other: map.other.map(|other| copy(from, other, into)),
         atomic: map.atomic,
+        nulls: map.nulls.clone(),
     });
     into.add(Atom { scalar: atom.scalar, list, map })
 }
@@ -273,7 +283,7 @@ impl Reader {
                 Some((text, default)) => (text, Some(serde_json::from_str(default).expect("a default is JSON"))),
             };
             let type_ = self.typed(text);
-            map.fields.insert(name.into(), Field { type_, default });
+            map.add(name, Field { type_, default });
         }
         self.types.atoms[id.0].map = Some(map);
         id
@@ -326,7 +336,8 @@ mod tests {
     fn new_objects_have_what_go_prints() {
         let shape = of_builtin("apps/v1/Deployment").unwrap();
         let template = json!({"metadata": {}, "spec": {"containers": null}});
-        let fresh = json!({"metadata": {}, "spec": {"strategy": {}, "template": template}, "status": {}});
+        let spec = json!({"selector": null, "strategy": {}, "template": template});
+        let fresh = json!({"metadata": {}, "spec": spec, "status": {}});
         assert_eq!(shape.types.fresh(shape.root), fresh);
     }
 }

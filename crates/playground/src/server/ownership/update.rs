@@ -12,7 +12,7 @@ use super::compare::{Comparison, compare};
 use super::extent::{self, Twice};
 use super::field_set::FieldSet;
 use super::managers::{Manager, Managers, Owned};
-use super::{Scope, Writer, put, take, unowned};
+use super::{Scope, UNOWNED, Writer, put, take};
 use crate::kinds::{Kind, Registry};
 
 /// Notes who made an object. Clients do not choose its managers.
@@ -79,7 +79,7 @@ pub(super) fn changed(
         let version = scope.kind.api_version();
         let mut taken = comparison.modified;
         taken.add(comparison.added);
-        taken.remove(&unowned());
+        taken.remove(&UNOWNED);
         if !taken.is_empty() {
             let manager = Manager::updater(writer.manager, &version, writer.subresource);
             if let Some(mut before) = managers.remove(&manager) {
@@ -167,16 +167,9 @@ pub(super) fn take_away(managers: &mut Managers, conflicts: &Taken, removed: &Ta
 pub(crate) fn forgive_times(value: &mut Value, was: &Value) {
     let (new, old) = (&value["metadata"]["managedFields"], &was["metadata"]["managedFields"]);
     let (Some(entries), Some(before)) = (new.as_array(), old.as_array()) else { return };
-    let timeless = |entry: &'_ Value| {
-        let fields = entry.as_object().into_iter().flatten();
-        fields
-            .filter(|(name, _)| *name != "time")
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect::<Vec<_>>()
-    };
     let is_same = entries.len() == before.len()
         && new != old
-        && entries.iter().zip(before).all(|(new, old)| timeless(new) == timeless(old));
+        && entries.iter().zip(before).all(|(new, old)| is_same_but_time(new, old));
     if !is_same {
         return;
     }
@@ -184,4 +177,10 @@ pub(crate) fn forgive_times(value: &mut Value, was: &Value) {
     let mut bare = was.clone();
     let old = take(&mut bare);
     put(value, if *value == bare { old } else { managed });
+}
+
+fn is_same_but_time(new: &Value, old: &Value) -> bool {
+    let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else { return false };
+    let names = new.keys().chain(old.keys()).filter(|name| *name != "time");
+    names.into_iter().all(|name| new.get(name) == old.get(name))
 }
