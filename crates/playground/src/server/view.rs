@@ -96,7 +96,8 @@ impl View {
             let shape = match (offer.media_type, offer.conversion()) {
                 (json, None) if JSON.contains(&json) => Some(Shape::Full),
                 ("text/plain" | "text/*", _) if is_text => Some(Shape::Full),
-                (OLD_FORM, None) if path == "/openapi/v2" => Some(Shape::Full),
+                // kubectl writes an @ where the header's rules want a dot.
+                (form, None) if path == "/openapi/v2" && form.replace('@', ".") == OLD_FORM => Some(Shape::Full),
                 (json, Some(conversion)) if JSON.contains(&json) && is_object => shape(conversion),
                 // Discovery looks for the forms of its own.
                 ("application/json", Some(("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2" | "v2beta1")))
