@@ -144,6 +144,10 @@ impl Controller for Keeper {
             self.unseen.revisions.forget(key);
             return Ok(None);
         };
+        if set.metadata.deletion_timestamp.is_some() {
+            // What it has goes by garbage collection; a revision that is made now would be collected and made again for ever.
+            return Ok(None);
+        }
         if self.unseen.pods.is_in_doubt(key) {
             self.look(key, &set).await?;
         }
