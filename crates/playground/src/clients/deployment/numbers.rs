@@ -18,6 +18,11 @@ pub(super) fn available(set: &ReplicaSet) -> i32 {
     set.status.as_ref().and_then(|status| status.available_replicas).unwrap_or_default()
 }
 
+/// How many of a set's pods will be available when it has the size it should: what its status counts may be about to go.
+pub(super) fn lasting(set: &ReplicaSet) -> i32 {
+    available(set).min(size(set))
+}
+
 /// How many pods sets should have together.
 pub(super) fn sizes<'a>(sets: impl IntoIterator<Item = &'a ReplicaSet>) -> i32 {
     sets.into_iter().map(size).sum()

@@ -8,7 +8,7 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 
 use super::Keeper;
 use super::annotations::desired;
-use super::numbers::{available, is_rolling, max_unavailable, new_size, size, sizes, wanted};
+use super::numbers::{available, is_rolling, lasting, max_unavailable, new_size, size, sizes, wanted};
 use super::sets::Sets;
 use super::status::{Progress, has_deadline, is_complete};
 use crate::clients::mirror::Key;
@@ -110,7 +110,7 @@ impl Keeper {
                 taken += broken;
             }
         }
-        let mut spare = sets.all().map(available).sum::<i32>() - least;
+        let mut spare = sets.all().map(lasting).sum::<i32>() - least;
         for set in sets.active_old() {
             let count = size(&set).min(spare);
             if count > 0 {
