@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn deployment(replicas: i32, surge: serde_json::Value, unavailable: serde_json::Value) -> Deployment {
+    fn deployment(replicas: i32, surge: &serde_json::Value, unavailable: &serde_json::Value) -> Deployment {
         let rolling = json!({"maxSurge": surge, "maxUnavailable": unavailable});
         let spec = json!({
             "replicas": replicas, "selector": {}, "template": {},
@@ -106,7 +106,7 @@ mod tests {
             (3, json!(0), json!(9), (0, 3)),
             (0, json!("25%"), json!("25%"), (0, 0)),
         ] {
-            let deployment = deployment(replicas, surge, unavailable);
+            let deployment = deployment(replicas, &surge, &unavailable);
             assert_eq!((max_surge(&deployment), max_unavailable(&deployment)), expected, "{replicas}");
         }
     }

@@ -42,7 +42,7 @@ pub(super) enum Deed {
     /// Give a pod its labels again.
     Mend(Arc<PodCard>),
     /// Give claims the owners that the policy asks for.
-    Rehome(PersistentVolumeClaim),
+    Rehome(Box<PersistentVolumeClaim>),
     Delete(Arc<PodCard>),
 }
 
@@ -149,7 +149,7 @@ impl Planner<'_> {
                 self.deeds.push(Deed::Mend(Arc::clone(&pod)));
             }
             let claims = claims::to_rehome(self.view.set, self.view.claims, &pod, number, true);
-            self.deeds.extend(claims.into_iter().map(Deed::Rehome));
+            self.deeds.extend(claims.into_iter().map(|claim| Deed::Rehome(Box::new(claim))));
         }
         false
     }
@@ -159,7 +159,7 @@ impl Planner<'_> {
         let first_missing = self.first_missing();
         for (number, pod) in self.condemned.clone() {
             let claims = claims::to_rehome(self.view.set, self.view.claims, &pod, number, false);
-            self.deeds.extend(claims.into_iter().map(Deed::Rehome));
+            self.deeds.extend(claims.into_iter().map(|claim| Deed::Rehome(Box::new(claim))));
         }
         for (_, pod) in self.condemned.clone() {
             if is_going(&pod) {
