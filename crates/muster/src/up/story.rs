@@ -44,7 +44,9 @@ pub(super) struct Story {
     pods: BTreeMap<String, Note>,
     groups: BTreeMap<GroupName, Fare>,
     news_of_pods: BTreeSet<String>,
-    news_of_groups: BTreeSet<GroupName>,
+    /// In the order in which they came in, by a number that only grows.
+    news_of_groups: BTreeMap<GroupName, u64>,
+    seen: u64,
 }
 
 impl Story {
@@ -79,7 +81,8 @@ impl Story {
             let Some(fare) = Fare::of(&list) else { continue };
             if self.groups.get(&name) != Some(&fare) {
                 self.groups.insert(name.clone(), fare);
-                self.news_of_groups.insert(name);
+                self.seen += 1;
+                self.news_of_groups.insert(name, self.seen);
             }
         }
     }
@@ -94,8 +97,10 @@ impl Story {
 
     /// What is new since the last time.
     pub(super) fn take_lines(&mut self) -> Vec<String> {
-        let groups = std::mem::take(&mut self.news_of_groups);
-        let mut lines: Vec<String> = groups.iter().filter_map(|name| self.tell_group(name)).collect();
+        let mut groups: Vec<(u64, GroupName)> =
+            std::mem::take(&mut self.news_of_groups).into_iter().map(|(name, seen)| (seen, name)).collect();
+        groups.sort_unstable();
+        let mut lines: Vec<String> = groups.iter().filter_map(|(_, name)| self.tell_group(name)).collect();
         lines.extend(self.tell_pods());
         if lines.len() > LINES_MAX {
             let more = lines.len() - LINES_MAX;
@@ -255,7 +260,9 @@ mod tests {
         story.see_group(&group("a", &json!([placed])));
         assert_eq!(story.take_lines(), ["PodGroup d/a is placed: 4 pods on 2 nodes"]);
         story.see_group(&group("a", &json!([placed, {"type": "Completed", "status": "True"}])));
-        assert_eq!(story.take_lines(), ["PodGroup d/a has ended"]);
+        story.see_group(&group("0", &json!([placed])));
+        let expected = ["PodGroup d/a has ended", "PodGroup d/0 is placed: 0 pods on 0 nodes"];
+        assert_eq!(story.take_lines(), expected, "in the order of their coming");
     }
 
     #[test]
