@@ -68,7 +68,7 @@ pub(crate) fn sha1(text: &str) -> String {
             *word = word.wrapping_add(change);
         }
     }
-    state.iter().map(|word| format!("{word:08x}")).collect()
+    format!("{:08x}{:08x}{:08x}{:08x}{:08x}", state[0], state[1], state[2], state[3], state[4])
 }
 
 fn sha1_block(state: [u32; 5], block: &[u8]) -> [u32; 5] {
@@ -79,18 +79,19 @@ fn sha1_block(state: [u32; 5], block: &[u8]) -> [u32; 5] {
     for at in 16..80 {
         words[at] = (words[at - 3] ^ words[at - 8] ^ words[at - 14] ^ words[at - 16]).rotate_left(1);
     }
-    let [mut a, mut b, mut c, mut d, mut e] = state;
+    let mut now = state;
     for (round, word) in words.iter().enumerate() {
+        let [first, b, c, d, last] = now;
         let (mix, constant) = match round / 20 {
             0 => ((b & c) | (!b & d), 0x5a82_7999_u32),
             1 => (b ^ c ^ d, 0x6ed9_eba1),
             2 => ((b & c) | (b & d) | (c & d), 0x8f1b_bcdc),
             _ => (b ^ c ^ d, 0xca62_c1d6),
         };
-        let next = a.rotate_left(5).wrapping_add(mix).wrapping_add(e).wrapping_add(constant).wrapping_add(*word);
-        (a, b, c, d, e) = (next, a, b.rotate_left(30), c, d);
+        let next = first.rotate_left(5).wrapping_add(mix).wrapping_add(last).wrapping_add(constant).wrapping_add(*word);
+        now = [next, first, b.rotate_left(30), c, d];
     }
-    [a, b, c, d, e]
+    now
 }
 
 #[cfg(test)]

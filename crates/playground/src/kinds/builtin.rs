@@ -34,7 +34,7 @@ const PLAIN: Builtin = Builtin {
     namespaced: true,
     stored_in: None,
     read: Ok,
-    opaque: "",
+    opaque: None,
     inward: None,
     outward: None,
     fields: &[],
@@ -359,7 +359,7 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "ControllerRevision",
         plural: "controllerrevisions",
         read: retype::<apps::ControllerRevision>,
-        opaque: "data",
+        opaque: Some("data"),
         check: rollouts::check_revision,
         check_update: rollouts::check_revision_update,
         ..PLAIN

@@ -74,8 +74,8 @@ pub(crate) struct Builtin {
     pub(crate) stored_in: Option<&'static str>,
     /// Reads a value as the kind: refuses wrong types, drops what the kind does not have.
     pub(crate) read: fn(Value) -> Result<Value, Unreadable>,
-    /// A part that means nothing to the server and is kept as it was written; empty if there is none.
-    pub(crate) opaque: &'static str,
+    /// A part that means nothing to the server and is kept as it was written.
+    pub(crate) opaque: Option<&'static str>,
     /// From this version's shape to the stored one, and back.
     pub(crate) inward: Option<fn(Value) -> Value>,
     pub(crate) outward: Option<fn(Value) -> Value>,
@@ -177,7 +177,8 @@ impl Kind {
         match &self.rules {
             Rules::Builtin(builtin) => {
                 let mut value = value;
-                let opaque = value.as_object_mut().and_then(|fields| fields.remove(builtin.opaque));
+                let part = builtin.opaque.unwrap_or_default();
+                let opaque = builtin.opaque.and_then(|part| value.as_object_mut()?.remove(part));
                 // In a schema, a field that is called like a resource list is something else.
                 let value =
                     if builtin.kind == "CustomResourceDefinition" { value } else { quantities::canonical(value)? };
@@ -188,7 +189,7 @@ impl Kind {
                 let dropped = retype::dropped(&value, &read);
                 retype::omit_empty(&mut read);
                 if let Some(opaque) = opaque {
-                    read[builtin.opaque] = opaque;
+                    read[part] = opaque;
                 }
                 Ok((if let Some(inward) = builtin.inward { inward(read) } else { read }, dropped))
             }

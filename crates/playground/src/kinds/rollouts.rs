@@ -46,7 +46,8 @@ pub(super) fn complete_stateful(set: &mut Value) {
     for when in ["whenDeleted", "whenScaled"] {
         present(&mut spec["persistentVolumeClaimRetentionPolicy"], when, json!("Retain"));
     }
-    for claim in spec["volumeClaimTemplates"].as_array_mut().into_iter().flatten() {
+    let claims = spec.get_mut("volumeClaimTemplates").and_then(Value::as_array_mut);
+    for claim in claims.into_iter().flatten() {
         present(claim, "kind", json!("PersistentVolumeClaim"));
         present(claim, "apiVersion", json!("v1"));
         complete_claim(claim);

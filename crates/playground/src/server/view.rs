@@ -19,6 +19,8 @@ use crate::clock::Clock;
 use crate::kinds::Kind;
 
 const OFFERED: [&str; 1] = ["application/json"];
+/// Ranges of types that JSON is in.
+const JSON: [&str; 3] = ["application/json", "application/*", "*/*"];
 /// What the real server offers as well.
 const YAML: &str = "application/yaml";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -37,6 +39,8 @@ pub(crate) struct View {
     shape: Shape,
     /// How much of its object a row of a table carries, as the client wrote it.
     include: Option<String>,
+    /// Whether the client would take the whole as well.
+    or_full: bool,
 }
 
 /// One of the ways that a client accepts.
@@ -77,7 +81,7 @@ pub(crate) fn offers(accept: &str) -> Vec<Offer<'_>> {
 }
 
 impl View {
-    const FULL: View = View { shape: Shape::Full, include: None };
+    const FULL: View = View { shape: Shape::Full, include: None, or_full: true };
 
     /// The first way among those that the client accepts which this server has for what is asked for.
     pub(crate) fn of(accept: Option<&str>, path: &str, query: &str) -> Result<Self, Failure> {
@@ -85,14 +89,16 @@ impl View {
         let is_object = matches!(route(path), Route::Resource(_));
         let is_text = !path.starts_with("/api") || path.ends_with("/log");
         let mut is_known = false;
-        for offer in offers(accept) {
-            is_known |= ["application/json", "application/*", "*/*", YAML, PROTOBUF].contains(&offer.media_type);
+        let offers = offers(accept);
+        let or_full = offers.iter().any(|offer| JSON.contains(&offer.media_type) && offer.conversion().is_none());
+        for offer in offers {
+            is_known |= JSON.contains(&offer.media_type) || [YAML, PROTOBUF].contains(&offer.media_type);
             let shape = match (offer.media_type, offer.conversion()) {
-                ("application/json" | "application/*" | "*/*", None) => Some(Shape::Full),
+                (json, None) if JSON.contains(&json) => Some(Shape::Full),
                 ("text/plain" | "text/*", _) if is_text => Some(Shape::Full),
                 // kubectl writes an @ where the header's rules want a dot.
                 (form, None) if path == "/openapi/v2" && form.replace('@', ".") == OLD_FORM => Some(Shape::Full),
-                ("application/json" | "application/*" | "*/*", Some(conversion)) if is_object => shape(conversion),
+                (json, Some(conversion)) if JSON.contains(&json) && is_object => shape(conversion),
                 // Discovery looks for the forms of its own.
                 ("application/json", Some(("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2" | "v2beta1")))
                     if ["/api", "/apis"].contains(&path.trim_end_matches('/')) =>
@@ -103,7 +109,7 @@ impl View {
             };
             if let Some(shape) = shape {
                 let include = Query::parse(query).text("includeObject").map(str::to_owned);
-                return Ok(View { shape, include });
+                return Ok(View { shape, include, or_full });
             }
         }
         Err(if is_known { Failure::not_acceptable(&OFFERED) } else { Failure::nothing_acceptable(&OFFERED) })
@@ -124,6 +130,10 @@ impl View {
             (Shape::Table(version), Answer::List(list), _) => {
                 let text = table_of_list(&list, version, self.include()?, now);
                 Ok(Answer::Json { code: 200, text, warnings: list.warnings })
+            }
+            (Shape::Table(_), Answer::Json { text, .. }, None) if !self.or_full && !is_status(&text) => {
+                // Parts such as `scale` have no columns.
+                Err(Failure::not_acceptable(&OFFERED))
             }
             (_, answer, _) => Ok(answer),
         }
@@ -197,6 +207,10 @@ impl Lines {
 fn object_of(text: &Bytes, kind: &Kind) -> Option<Value> {
     let value: Value = serde_json::from_slice(text).ok()?;
     (value["kind"] == *kind.kind).then_some(value)
+}
+
+fn is_status(text: &Bytes) -> bool {
+    serde_json::from_slice::<Value>(text).is_ok_and(|value| value["kind"] == "Status")
 }
 
 fn reduced(text: &Bytes, version: &str) -> Bytes {

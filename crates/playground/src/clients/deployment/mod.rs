@@ -106,7 +106,7 @@ impl Controller for Keeper {
         if !self.unseen.is_settled(key, &self.sets) {
             return Ok(None);
         }
-        match self.roll(key, &deployment).await {
+        match Box::pin(self.roll(key, &deployment)).await {
             Err(error) => {
                 if owners::is_doubtful(&error) {
                     self.unseen.doubt(key);

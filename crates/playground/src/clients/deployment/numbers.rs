@@ -18,6 +18,11 @@ pub(super) fn available(set: &ReplicaSet) -> i32 {
     set.status.as_ref().and_then(|status| status.available_replicas).unwrap_or_default()
 }
 
+/// How many of a set's pods will be available when it has the size it should: what its status counts may be about to go.
+pub(super) fn lasting(set: &ReplicaSet) -> i32 {
+    available(set).min(size(set))
+}
+
 /// How many pods sets should have together.
 pub(super) fn sizes<'a>(sets: impl IntoIterator<Item = &'a ReplicaSet>) -> i32 {
     sets.into_iter().map(size).sum()
@@ -81,7 +86,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn deployment(replicas: i32, surge: serde_json::Value, unavailable: serde_json::Value) -> Deployment {
+    fn deployment(replicas: i32, surge: &serde_json::Value, unavailable: &serde_json::Value) -> Deployment {
         let rolling = json!({"maxSurge": surge, "maxUnavailable": unavailable});
         let spec = json!({
             "replicas": replicas, "selector": {}, "template": {},
@@ -101,7 +106,7 @@ mod tests {
             (3, json!(0), json!(9), (0, 3)),
             (0, json!("25%"), json!("25%"), (0, 0)),
         ] {
-            let deployment = deployment(replicas, surge, unavailable);
+            let deployment = deployment(replicas, &surge, &unavailable);
             assert_eq!((max_surge(&deployment), max_unavailable(&deployment)), expected, "{replicas}");
         }
     }

@@ -8,9 +8,9 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 
 use super::Keeper;
 use super::annotations::desired;
-use super::numbers::{available, is_rolling, max_unavailable, new_size, size, sizes, wanted};
+use super::numbers::{available, is_rolling, lasting, max_unavailable, new_size, size, sizes, wanted};
 use super::sets::Sets;
-use super::status::{Progress, has_deadline, is_complete};
+use super::status::{Progress, has_deadline, is_complete, progress_of};
 use crate::clients::mirror::Key;
 
 impl Keeper {
@@ -26,7 +26,7 @@ impl Keeper {
             return Ok(None);
         }
         if let Progress::Known { is_numbered, found } = self.sync_new(key, &mut deployment, &mut sets).await? {
-            let is_first = has_deadline(&deployment) && self.progress_of(&deployment).is_none();
+            let is_first = has_deadline(&deployment) && progress_of(&deployment).is_none();
             if is_first {
                 self.progress(&mut deployment, "True", "FoundNewReplicaSet", found);
             }
@@ -45,9 +45,9 @@ impl Keeper {
             return self.tell_counts(key, seen, deployment, &sets).await;
         }
         if is_rolling(&deployment) {
-            self.roll_over(key, seen, deployment, sets).await
+            Box::pin(self.roll_over(key, seen, deployment, sets)).await
         } else {
-            self.start_over(key, seen, deployment, sets).await
+            Box::pin(self.start_over(key, seen, deployment, sets)).await
         }
     }
 
@@ -110,7 +110,7 @@ impl Keeper {
                 taken += broken;
             }
         }
-        let mut spare = sets.all().map(available).sum::<i32>() - least;
+        let mut spare = sets.all().map(lasting).sum::<i32>() - least;
         for set in sets.active_old() {
             let count = size(&set).min(spare);
             if count > 0 {

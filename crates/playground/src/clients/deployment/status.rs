@@ -82,6 +82,11 @@ fn put(status: &mut DeploymentStatus, mut condition: DeploymentCondition) {
     status.conditions.get_or_insert_default().push(condition);
 }
 
+/// The reason that the condition about progress gives.
+pub(super) fn progress_of(deployment: &Deployment) -> Option<&str> {
+    find(deployment.status.as_ref()?, PROGRESSING).map(|one| one.reason.as_deref().unwrap_or_default())
+}
+
 impl Keeper {
     fn condition(&self, kind: &str, status: &str, reason: &str, message: String) -> DeploymentCondition {
         let now = Some(Time(clock::whole(self.clock.now())));
@@ -95,11 +100,6 @@ impl Keeper {
         }
     }
 
-    /// The reason that the condition about progress gives.
-    pub(super) fn progress_of<'a>(&self, deployment: &'a Deployment) -> Option<&'a str> {
-        find(deployment.status.as_ref()?, PROGRESSING).map(|one| one.reason.as_deref().unwrap_or_default())
-    }
-
     /// Says how the rollout gets on, if anybody cares.
     pub(super) fn progress(&self, deployment: &mut Deployment, status: &str, reason: &str, message: String) {
         if has_deadline(deployment) {
@@ -110,7 +110,7 @@ impl Keeper {
 
     /// Time does not count while a deployment is paused. Answers whether there is something new to say.
     pub(super) fn note_pause(&self, deployment: &mut Deployment) -> bool {
-        let reason = self.progress_of(deployment).unwrap_or_default();
+        let reason = progress_of(deployment).unwrap_or_default();
         if !has_deadline(deployment) || reason == TIMED_OUT {
             return false;
         }

@@ -52,7 +52,7 @@ impl LeaderWorkerSets {
         let work = async move {
             install(&client).await;
             let events = events(&client);
-            run(Keeper::new(client, clock), events).await;
+            Box::pin(run(Keeper::new(client, clock), events)).await;
         };
         Self { _task: Task::start(work) }
     }

@@ -25,9 +25,9 @@ pub(crate) fn apply(pod: &mut Pod) -> Result<(), String> {
     }
     let size = number(pod, SIZE)?.ok_or_else(|| format!("Pod {}: annotation {SIZE} is missing", pod.name_any()))?;
     if label(pod, WORKER_INDEX) == "0" {
-        lead(pod)?
+        lead(pod)?;
     } else {
-        follow(pod, size)?
+        follow(pod, size)?;
     }
     add_environment(pod, size)
 }
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn made(name: &str, labels: Value, annotations: Value) -> Result<Pod, String> {
+    fn made(name: &str, labels: &Value, annotations: &Value) -> Result<Pod, String> {
         let mut pod: Pod = serde_json::from_value(json!({
             "metadata": {"name": name, "namespace": "d", "labels": labels, "annotations": annotations},
             "spec": {"subdomain": "foo", "containers": [
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_leader_knows_its_group() {
-        let pod = made("foo-3", json!({NAME: "foo", WORKER_INDEX: "0"}), json!({SIZE: "4"})).unwrap();
+        let pod = made("foo-3", &json!({NAME: "foo", WORKER_INDEX: "0"}), &json!({SIZE: "4"})).unwrap();
         assert_eq!(pod.labels()[GROUP_INDEX], "3");
         assert_eq!(pod.labels()[GROUP_KEY], sha1("d/foo-3"));
         let expected = ["LWS_LEADER_ADDRESS=foo-3.foo.d", "LWS_GROUP_SIZE=4", "LWS_WORKER_INDEX=0", "MINE=1"];
@@ -203,7 +203,7 @@ mod tests {
         let labels = json!({NAME: "foo", GROUP_INDEX: "3", GROUP_KEY: "k"});
         let annotations =
             json!({SIZE: "5", SUBGROUP_SIZE: "2", LEADER_NAME: "foo-3", SUBGROUP_EXCLUSIVE_TOPOLOGY: "rack"});
-        let pod = made("foo-3-3", labels, annotations).unwrap();
+        let pod = made("foo-3-3", &labels, &annotations).unwrap();
         assert_eq!((&*pod.labels()[WORKER_INDEX], &*pod.labels()[SUBGROUP_INDEX]), ("3", "1"));
         assert_eq!(pod.labels()[SUBGROUP_KEY], sha1("foo-3/1"));
         let affinity = pod.spec.as_ref().unwrap().affinity.clone().unwrap();
@@ -222,11 +222,11 @@ mod tests {
 
     #[test]
     fn what_cannot_be_completed_is_refused() {
-        let refused = made("foo-3", json!({NAME: "foo", WORKER_INDEX: "0"}), json!({})).unwrap_err();
+        let refused = made("foo-3", &json!({NAME: "foo", WORKER_INDEX: "0"}), &json!({})).unwrap_err();
         assert_eq!(refused, "Pod foo-3: annotation leaderworkerset.sigs.k8s.io/size is missing");
-        let refused = made("foo-3", json!({NAME: "foo", WORKER_INDEX: "0"}), json!({SIZE: "many"})).unwrap_err();
+        let refused = made("foo-3", &json!({NAME: "foo", WORKER_INDEX: "0"}), &json!({SIZE: "many"})).unwrap_err();
         assert_eq!(refused, "Pod foo-3: annotation leaderworkerset.sigs.k8s.io/size: \"many\" is no size");
-        assert!(made("foo", json!({NAME: "foo", WORKER_INDEX: "0"}), json!({SIZE: "2"})).is_err());
-        assert!(made("plain", json!({}), json!({})).is_ok());
+        assert!(made("foo", &json!({NAME: "foo", WORKER_INDEX: "0"}), &json!({SIZE: "2"})).is_err());
+        assert!(made("plain", &json!({}), &json!({})).is_ok());
     }
 }

@@ -13,7 +13,7 @@ use super::keys::{NAME, REVISION};
 use super::object::{LeaderWorkerSet, data};
 use crate::clients::digest;
 use crate::clients::mirror::Key;
-use crate::clients::owners::controlled_by;
+use crate::clients::owners::{controlled_by, is_controlled_by};
 use crate::clients::reconcile::{is_conflict, is_not_found};
 use crate::clients::recorder::Tone;
 use crate::clients::revisions::number;
@@ -52,9 +52,15 @@ impl Keeper {
         Ok((made, false))
     }
 
+    /// The revisions of the set itself: those of its stateful sets carry its name too.
+    fn own_revisions<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = &'a ControllerRevision> {
+        let lws = self.lws.get(key);
+        self.revisions.of(key).filter(move |one| lws.is_some_and(|lws| is_controlled_by(*one, &**lws)))
+    }
+
     /// The newest revision with this key.
     pub(super) fn revision_of(&self, key: &Key, revision: &str) -> Option<ControllerRevision> {
-        let known = self.revisions.of(key).filter(|one| one.labels().get(REVISION).is_some_and(|own| own == revision));
+        let known = self.own_revisions(key).filter(|one| one.labels().get(REVISION).is_some_and(|own| own == revision));
         known.max_by_key(|one| number(one)).cloned()
     }
 
@@ -64,7 +70,7 @@ impl Keeper {
         lws: &LeaderWorkerSet,
         wanted_key: Option<String>,
     ) -> Result<String, kube::Error> {
-        let next = self.revisions.of(key).map(number).max().unwrap_or_default() + 1;
+        let next = self.own_revisions(key).map(number).max().unwrap_or_default() + 1;
         let data = data(lws);
         let hash = digest::short_name(&data, None);
         let revision_key = wanted_key.unwrap_or_else(|| hash.clone());
@@ -98,7 +104,7 @@ impl Keeper {
 
     /// After an update is done, only the newest revision is kept.
     pub(super) async fn forget_revisions(&mut self, key: &Key, kept: &str) -> Result<(), kube::Error> {
-        let old = self.revisions.of(key).filter(|one| one.labels().get(REVISION).is_none_or(|own| own != kept));
+        let old = self.own_revisions(key).filter(|one| one.labels().get(REVISION).is_none_or(|own| own != kept));
         let old: Vec<ControllerRevision> = old.cloned().collect();
         let revisions: Api<ControllerRevision> = Api::namespaced(self.client.clone(), &key.0);
         for one in old {

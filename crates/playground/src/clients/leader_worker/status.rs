@@ -149,7 +149,7 @@ fn put(conditions: &mut Vec<Condition>, said: &[(&str, &str, &str)], generation:
     for one in conditions.iter_mut() {
         let excludes = (one.type_ == AVAILABLE.0) != is_available;
         if excludes && one.status == "True" {
-            one.status = "False".to_owned();
+            "False".clone_into(&mut one.status);
             one.last_transition_time = now.clone();
         }
         one.observed_generation = Some(generation);
@@ -158,7 +158,7 @@ fn put(conditions: &mut Vec<Condition>, said: &[(&str, &str, &str)], generation:
         match conditions.iter_mut().find(|one| one.type_ == *kind) {
             Some(one) if one.status == "True" => {}
             Some(one) => {
-                one.status = "True".to_owned();
+                "True".clone_into(&mut one.status);
                 one.last_transition_time = now.clone();
             }
             None => conditions.push(Condition {

@@ -107,7 +107,7 @@ impl Controller for Keeper {
                 self.unseen.pods.see(&event, queue);
                 for change in self.pods.take(event) {
                     for pod in [change.old, change.new].into_iter().flatten() {
-                        self.concern(&pod, queue);
+                        concern(&pod, queue);
                     }
                 }
             }
@@ -144,6 +144,10 @@ impl Controller for Keeper {
             self.unseen.revisions.forget(key);
             return Ok(None);
         };
+        if set.metadata.deletion_timestamp.is_some() {
+            // What it has goes by garbage collection; a revision that is made now would be collected and made again for ever.
+            return Ok(None);
+        }
         if self.unseen.pods.is_in_doubt(key) {
             self.look(key, &set).await?;
         }
@@ -153,7 +157,7 @@ impl Controller for Keeper {
         if !is_settled {
             return Ok(None);
         }
-        match self.tend(key, &set).await {
+        match Box::pin(self.tend(key, &set)).await {
             Err(error) => {
                 if owners::is_doubtful(&error) {
                     self.unseen.pods.doubt(key);
@@ -175,23 +179,6 @@ struct Templates {
 }
 
 impl Keeper {
-    /// Wakes the sets that a pod belongs to or could belong to.
-    fn concern(&self, pod: &PodCard, queue: &mut Queue) {
-        let namespace = pod.namespace().unwrap_or_default();
-        match controller_of(pod) {
-            Some(owner) if owner.kind == "StatefulSet" && owner.api_version.starts_with("apps/") => {
-                queue.soon((namespace, owner.name.clone()));
-            }
-            Some(_) => {}
-            None => {
-                // A pod is a set's by its name too, so there is one that could take it.
-                if let Some((name, _)) = split_name(&pod.name_any()) {
-                    queue.soon((namespace, name.to_owned()));
-                }
-            }
-        }
-    }
-
     /// Asks the server what has become of writes whose answers were lost.
     async fn look(&mut self, key: &Key, set: &StatefulSet) -> Result<(), kube::Error> {
         let pods: Api<PodCard> = Api::namespaced(self.client.clone(), &key.0);
@@ -314,5 +301,22 @@ impl Keeper {
 
     async fn say(&mut self, set: &StatefulSet, tone: Tone, reason: &str, message: String) {
         self.recorder.say(set.object_ref(&()), tone, reason, message).await;
+    }
+}
+
+/// Wakes the sets that a pod belongs to or could belong to.
+fn concern(pod: &PodCard, queue: &mut Queue) {
+    let namespace = pod.namespace().unwrap_or_default();
+    match controller_of(pod) {
+        Some(owner) if owner.kind == "StatefulSet" && owner.api_version.starts_with("apps/") => {
+            queue.soon((namespace, owner.name.clone()));
+        }
+        Some(_) => {}
+        None => {
+            // A pod is a set's by its name too, so there is one that could take it.
+            if let Some((name, _)) = split_name(&pod.name_any()) {
+                queue.soon((namespace, name.to_owned()));
+            }
+        }
     }
 }

@@ -42,7 +42,7 @@ pub(super) enum Deed {
     /// Give a pod its labels again.
     Mend(Arc<PodCard>),
     /// Give claims the owners that the policy asks for.
-    Rehome(PersistentVolumeClaim),
+    Rehome(Box<PersistentVolumeClaim>),
     Delete(Arc<PodCard>),
 }
 
@@ -86,14 +86,10 @@ pub(super) fn decide(view: &View<'_>, now: Timestamp) -> Plan {
     condemned.sort_by_key(|(number, _)| -number);
     let in_order = set.spec.pod_management_policy.as_deref() != Some("Parallel");
     let mut planner = Planner { view, now, in_order, slots, condemned, deeds: Vec::new() };
-    let mut updating = 0;
-    if set.metadata.deletion_timestamp.is_none() {
-        let is_stopped = planner.fill() || planner.shrink();
-        let strategy = set.spec.update_strategy.as_ref().and_then(|strategy| strategy.type_.as_deref());
-        if !is_stopped && strategy.is_none_or(|strategy| strategy == "RollingUpdate") {
-            updating = planner.update();
-        }
-    }
+    let is_stopped = planner.fill() || planner.shrink();
+    let strategy = set.spec.update_strategy.as_ref().and_then(|strategy| strategy.type_.as_deref());
+    let rolls = strategy.is_none_or(|strategy| strategy == "RollingUpdate");
+    let updating = if rolls && !is_stopped { planner.update() } else { 0 };
     let look_again = planner.look_again();
     Plan { status: status(view, now, updating), deeds: planner.deeds, look_again }
 }
@@ -153,7 +149,7 @@ impl Planner<'_> {
                 self.deeds.push(Deed::Mend(Arc::clone(&pod)));
             }
             let claims = claims::to_rehome(self.view.set, self.view.claims, &pod, number, true);
-            self.deeds.extend(claims.into_iter().map(Deed::Rehome));
+            self.deeds.extend(claims.into_iter().map(|claim| Deed::Rehome(Box::new(claim))));
         }
         false
     }
@@ -163,7 +159,7 @@ impl Planner<'_> {
         let first_missing = self.first_missing();
         for (number, pod) in self.condemned.clone() {
             let claims = claims::to_rehome(self.view.set, self.view.claims, &pod, number, false);
-            self.deeds.extend(claims.into_iter().map(Deed::Rehome));
+            self.deeds.extend(claims.into_iter().map(|claim| Deed::Rehome(Box::new(claim))));
         }
         for (_, pod) in self.condemned.clone() {
             if is_going(&pod) {

@@ -8,9 +8,10 @@ use super::super::state::State;
 use crate::kinds::{Kind, Rules, version_priority};
 
 /// The real server's order of its own groups. Others come after them, in the order of their names.
-const GROUP_ORDER: [&str; 12] = [
+const GROUP_ORDER: [&str; 13] = [
     "apps",
     "events.k8s.io",
+    "authentication.k8s.io",
     "authorization.k8s.io",
     "batch",
     "policy",

@@ -3,6 +3,8 @@
 //! The types come without the keys by which lists are merged; clients that need those have them of their own.
 
 use k8s_openapi::api::apps::v1 as apps;
+use k8s_openapi::api::authentication::v1 as authentication;
+use k8s_openapi::api::authorization::v1 as authorization;
 use k8s_openapi::api::batch::v1 as batch;
 use k8s_openapi::api::coordination::v1 as coordination;
 use k8s_openapi::api::core::v1 as core;
@@ -42,6 +44,7 @@ pub(super) fn describe(generator: &mut SchemaGenerator, group: &str, version: &s
         ("apps", "v1", "Deployment") => add::<apps::Deployment>,
         ("apps", "v1", "ReplicaSet") => add::<apps::ReplicaSet>,
         ("apps", "v1", "StatefulSet") => add::<apps::StatefulSet>,
+        ("authentication.k8s.io" | "authorization.k8s.io", "v1", kind) => of_reviews(kind)?,
         ("batch", "v1", "CronJob") => add::<batch::CronJob>,
         ("batch", "v1", "Job") => add::<batch::Job>,
         ("coordination.k8s.io", "v1", "Lease") => add::<coordination::Lease>,
@@ -77,6 +80,18 @@ fn of_core(kind: &str) -> Option<fn(&mut SchemaGenerator) -> String> {
         "Secret" => add::<core::Secret>,
         "Service" => add::<core::Service>,
         "ServiceAccount" => add::<core::ServiceAccount>,
+        _ => return None,
+    })
+}
+
+fn of_reviews(kind: &str) -> Option<fn(&mut SchemaGenerator) -> String> {
+    Some(match kind {
+        "LocalSubjectAccessReview" => add::<authorization::LocalSubjectAccessReview>,
+        "SelfSubjectAccessReview" => add::<authorization::SelfSubjectAccessReview>,
+        "SelfSubjectReview" => add::<authentication::SelfSubjectReview>,
+        "SelfSubjectRulesReview" => add::<authorization::SelfSubjectRulesReview>,
+        "SubjectAccessReview" => add::<authorization::SubjectAccessReview>,
+        "TokenReview" => add::<authentication::TokenReview>,
         _ => return None,
     })
 }

@@ -20,13 +20,19 @@ pub(super) fn add(paths: &mut Map<String, Value>, kind: &Kind, schema: Option<&s
     let base = format!("/{}", prefix(&kind.group, &kind.version));
     let (collection, mut of_path) = (format!("{base}/{}", kind.plural), Vec::new());
     let collection = if kind.namespaced {
-        let everywhere = json!({"get": writer.operation("list", &[])});
-        paths.insert(collection, everywhere);
+        if !kind.is_review() {
+            paths.insert(collection, json!({"get": writer.operation("list", &[])}));
+        }
         of_path.push(path_parameter("namespace", "The namespace of the object."));
         format!("{base}/namespaces/{{namespace}}/{}", kind.plural)
     } else {
         collection
     };
+    if kind.is_review() {
+        // Answered, and nowhere kept.
+        paths.insert(collection, json!({"post": writer.writing("post"), "parameters": of_path}));
+        return;
+    }
     let mut operations = json!({"get": writer.operation("list", &[]), "post": writer.writing("post")});
     if kind.deletes_collections() {
         operations["delete"] = writer.operation("deletecollection", &DELETING);

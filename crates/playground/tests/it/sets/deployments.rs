@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{World, image_of, is_live, is_ready, name_of, pass, template};
 
-fn deployment(replicas: i32, strategy: Value) -> Value {
+fn deployment(replicas: i32, strategy: &Value) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "annotations": {"note": "mine"}},
         "spec": {
@@ -45,7 +45,7 @@ async fn watch_over(world: &World, most: usize, least: usize) {
 #[tokio::test(start_paused = true)]
 async fn a_new_template_rolls_out_within_its_bounds() {
     let world = World::new().await;
-    world.make("Deployment", deployment(4, rolling(1, 1))).await;
+    world.make("Deployment", deployment(4, &rolling(1, 1))).await;
     pass(5.0).await;
     let first = world.list("ReplicaSet").await.remove(0);
     let hash = first["metadata"]["labels"]["pod-template-hash"].as_str().unwrap().to_owned();
@@ -86,7 +86,7 @@ async fn a_new_template_rolls_out_within_its_bounds() {
 #[tokio::test(start_paused = true)]
 async fn going_back_takes_the_old_set_and_numbers_it_anew() {
     let world = World::new().await;
-    world.make("Deployment", deployment(2, rolling(1, 0))).await;
+    world.make("Deployment", deployment(2, &rolling(1, 0))).await;
     pass(10.0).await;
     let first = name_of(&world.list("ReplicaSet").await[0]);
     world.change("Deployment", "web", image("v2")).await;
@@ -105,7 +105,7 @@ async fn going_back_takes_the_old_set_and_numbers_it_anew() {
 #[tokio::test(start_paused = true)]
 async fn old_sets_are_forgotten_beyond_the_limit() {
     let world = World::new().await;
-    let mut short = deployment(1, rolling(1, 0));
+    let mut short = deployment(1, &rolling(1, 0));
     short["spec"]["revisionHistoryLimit"] = json!(1);
     world.make("Deployment", short).await;
     for version in ["v2", "v3", "v4"] {
@@ -128,7 +128,7 @@ async fn old_sets_are_forgotten_beyond_the_limit() {
 #[tokio::test(start_paused = true)]
 async fn all_at_once_means_never_two_templates() {
     let world = World::new().await;
-    world.make("Deployment", deployment(3, json!({"type": "Recreate"}))).await;
+    world.make("Deployment", deployment(3, &json!({"type": "Recreate"}))).await;
     pass(10.0).await;
     world.change("Deployment", "web", image("v2")).await;
     for _ in 0..100 {
@@ -145,7 +145,7 @@ async fn all_at_once_means_never_two_templates() {
 #[tokio::test(start_paused = true)]
 async fn a_pause_holds_the_rollout_but_not_the_size() {
     let world = World::new().await;
-    world.make("Deployment", deployment(2, rolling(1, 0))).await;
+    world.make("Deployment", deployment(2, &rolling(1, 0))).await;
     pass(10.0).await;
     world.change("Deployment", "web", json!({"spec": {"paused": true}})).await;
     pass(1.0).await;
@@ -165,7 +165,7 @@ async fn a_pause_holds_the_rollout_but_not_the_size() {
 #[tokio::test(start_paused = true)]
 async fn a_rollout_that_does_not_get_on_is_told() {
     let world = World::new().await;
-    let mut stuck = deployment(2, rolling(1, 0));
+    let mut stuck = deployment(2, &rolling(1, 0));
     stuck["spec"]["progressDeadlineSeconds"] = json!(30);
     world.make("Deployment", stuck).await;
     pass(10.0).await;
@@ -186,7 +186,7 @@ async fn a_rollout_that_does_not_get_on_is_told() {
 #[tokio::test(start_paused = true)]
 async fn a_deployment_that_goes_takes_its_pods_along() {
     let world = World::new().await;
-    world.make("Deployment", deployment(3, rolling(1, 0))).await;
+    world.make("Deployment", deployment(3, &rolling(1, 0))).await;
     pass(10.0).await;
     world.delete("Deployment", "web").await;
     pass(20.0).await;

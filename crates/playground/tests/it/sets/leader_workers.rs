@@ -178,7 +178,8 @@ async fn an_update_goes_group_by_group() {
     assert_eq!(holds(&world).await, ["Available"]);
     let revisions = world.list("ControllerRevision").await;
     let own = revisions.iter().filter(|one| one["metadata"]["ownerReferences"][0]["kind"] == "LeaderWorkerSet");
-    assert_eq!(own.count(), 1, "old revisions go with the last group");
+    let own: Vec<&Value> = own.map(|one| &one["metadata"]).collect();
+    assert_eq!(own.len(), 1, "old revisions go with the last group: {own:?}, {:?}", world.told("foo").await);
 }
 
 #[tokio::test(start_paused = true)]

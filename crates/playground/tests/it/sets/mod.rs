@@ -44,7 +44,7 @@ impl Drop for World {
 
 impl World {
     pub(crate) async fn new() -> Self {
-        Self::seeded(0, |server| server.client()).await
+        Self::seeded(0, Server::client).await
     }
 
     /// With the client that the controllers get.
