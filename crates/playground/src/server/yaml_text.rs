@@ -65,11 +65,11 @@ mod tests {
 
     #[test]
     fn a_text_that_grows_is_refused() {
-        let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
-        for level in 1..12 {
+        let levels = (1..12).map(|level| {
             let before = format!("*a{}", level - 1);
-            text += &format!("a{level}: &a{level} [{}]\n", [before.as_str(); 10].join(", "));
-        }
+            format!("a{level}: &a{level} [{}]\n", [before.as_str(); 10].join(", "))
+        });
+        let text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned() + &levels.collect::<String>();
         assert!(parse(text.as_bytes()).is_err());
         assert!(parse("[".repeat(100_000).as_bytes()).is_err());
     }

@@ -2,8 +2,6 @@
 //!
 //! Invariant: a story that is read and written again is the same text. It must not know who runs it.
 
-use std::fmt::Write as _;
-
 /// What a command printed, and how it ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Output {
@@ -83,23 +81,23 @@ impl Story {
         let mut text = String::new();
         for step in &self.steps {
             for line in &step.prose {
-                text += &format!("{line}\n");
+                push(&mut text, line);
             }
             for (of, reason) in &step.left_out {
-                text += &format!("% not on {of}: {reason}\n");
+                push(&mut text, &format!("% not on {of}: {reason}"));
             }
             for (index, line) in step.command.iter().enumerate() {
                 let mark = if index == 0 { "$" } else { ">" };
-                text += &format!("{}\n", format!("{mark} {line}").trim_end());
+                push(&mut text, format!("{mark} {line}").trim_end());
             }
             write_output(&mut text, &step.expected);
             for variant in &step.variants {
-                text += &format!("% on {}: {}\n", variant.of, variant.reason);
+                push(&mut text, &format!("% on {}: {}", variant.of, variant.reason));
                 write_output(&mut text, &variant.output);
             }
         }
         for line in &self.tail {
-            text += &format!("{line}\n");
+            push(&mut text, line);
         }
         text
     }
@@ -145,17 +143,22 @@ fn output<'a>(
     }
 }
 
+fn push(text: &mut String, line: &str) {
+    text.push_str(line);
+    text.push('\n');
+}
+
 fn write_output(text: &mut String, output: &Output) {
     for line in &output.printed {
         let is_mark = MARKS.iter().any(|mark| line.starts_with(mark)) || line.starts_with('\\') || line == "#";
         let escape = if is_mark { "\\" } else { "" };
-        let _ = writeln!(text, "{escape}{line}");
+        push(text, &format!("{escape}{line}"));
     }
     for line in &output.complained {
-        let _ = writeln!(text, "! {line}");
+        push(text, &format!("! {line}"));
     }
     if output.code != 0 {
-        let _ = writeln!(text, "? {}", output.code);
+        push(text, &format!("? {}", output.code));
     }
 }
 
