@@ -18,11 +18,10 @@ fn convert(node: &Node, is_object: bool, keeps_unknown: bool, types: &mut Types)
     let scalar = match (node.type_, &node.checks.format) {
         (Some(Type::String), None) => Some(Scalar::Text),
         // A format may stand for something that is no text to others.
-        (Some(Type::String), Some(_)) => Some(Scalar::Any),
+        (Some(Type::String), Some(_)) | (None, _) => Some(Scalar::Any),
         (Some(Type::Integer | Type::Number), _) => Some(Scalar::Number),
         (Some(Type::Boolean), _) => Some(Scalar::Boolean),
         (Some(Type::Object | Type::Array), _) => None,
-        (None, _) => Some(Scalar::Any),
     };
     let has = |type_: Type| node.type_.is_none_or(|written| written == type_);
     let list = has(Type::Array).then(|| {

@@ -209,14 +209,13 @@ fn normal_step(step: String) -> Result<Option<String>, NoStep> {
     };
     let parsed = |text: &str| serde_json::from_str::<Value>(text).map_err(|_| NoStep(step.clone()));
     match kind {
-        "f:" => Ok(Some(step)),
         "k:" => match parsed(rest)? {
             keys @ Value::Object(_) => Ok(Some(format!("k:{}", go_json(&keys)))),
             _ => Err(NoStep(step)),
         },
         "v:" => Ok(Some(format!("v:{}", go_json(&parsed(rest)?)))),
         "i:" if rest.parse::<i64>().is_err() => Err(NoStep(step)),
-        "i:" => Ok(Some(step)),
+        "f:" | "i:" => Ok(Some(step)),
         _ => Ok(None),
     }
 }
@@ -273,7 +272,9 @@ mod tests {
         leaf.prop_recursive(3, 20, 4, |inner| {
             proptest::collection::btree_map("f:[ab]|v:[12]", (any::<bool>(), inner), 0..4).prop_map(|branches| {
                 let mut set = FieldSet::default();
-                branches.into_iter().for_each(|(step, (is_member, below))| set.put(step, is_member, below));
+                for (step, (is_member, below)) in branches {
+                    set.put(step, is_member, below);
+                }
                 set
             })
         })

@@ -113,8 +113,9 @@ fn ignored(kind: &Kind, subresource: &str) -> FieldSet {
             // Which metadata the status may touch differs from kind to kind.
             match &*kind.plural {
                 _ if custom => ignored.add(FieldSet::of_path(&["metadata"])),
-                "podgroups" | "resourceclaims" | "csinodes" => ignored.add(FieldSet::of_path(&["metadata"])),
-                "volumeattachments" => ignored.add(FieldSet::of_path(&["metadata"])),
+                "podgroups" | "resourceclaims" | "csinodes" | "volumeattachments" => {
+                    ignored.add(FieldSet::of_path(&["metadata"]));
+                }
                 "deployments" => ignored.add(FieldSet::of_path(&["metadata", "labels"])),
                 "pods" => {
                     ignored.add(FieldSet::of_path(&["metadata", "deletionTimestamp"]));

@@ -214,7 +214,7 @@ const TEXT: &str = include_str!("types.txt");
 /// The lines of types, by name.
 fn lines() -> HashMap<&'static str, &'static str> {
     let lines = TEXT.lines().filter(|line| !line.starts_with(['#', '@']));
-    lines.map(|line| line.split_once(' ').unwrap_or((line, ""))).map(|(name, line)| (name, line)).collect()
+    lines.map(|line| line.split_once(' ').unwrap_or((line, ""))).collect()
 }
 
 /// The type of a built-in kind, by `apiVersion/kind`.
