@@ -43,7 +43,7 @@ impl Include {
     }
 }
 
-fn head(version: &str, metadata: Value, columns: Value) -> Value {
+fn head(version: &str, metadata: &Value, columns: &Value) -> Value {
     json!({
         "kind": "Table", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata,
         "columnDefinitions": columns,
@@ -61,7 +61,7 @@ pub(super) fn table_of_object(
 ) -> Value {
     let columns = kind.columns();
     let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
-    let mut table = head(version, metadata, if with_columns { columns.head() } else { Value::Null });
+    let mut table = head(version, &metadata, &if with_columns { columns.head() } else { Value::Null });
     let mut row = columns.row(&kind.stored_shape(&object), now);
     // The mark that ends the initial events is seen in any case.
     let is_mark = !object["metadata"]["annotations"]["k8s.io/initial-events-end"].is_null();
@@ -78,7 +78,7 @@ pub(super) fn table_of_list(list: &List, version: &str, include: Include, now: T
     if let Some(fields) = metadata.as_object_mut() {
         fields.retain(|_, value| value != "");
     }
-    let mut table = head(version, metadata, columns.head());
+    let mut table = head(version, &metadata, &columns.head());
     if list.items.is_empty() {
         table["rows"] = columns.no_rows();
         return printed(&table);

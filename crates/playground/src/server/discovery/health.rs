@@ -17,17 +17,14 @@ pub(super) fn answer(name: &str, rest: &[&str], query: &Query) -> Answer {
 
 fn verbose(name: &str, query: &Query) -> String {
     let excluded: Vec<&str> = query.all("exclude").collect();
-    let mut text = match excluded.contains(&CHECK) {
-        true => format!("[+]{CHECK} excluded: ok\n"),
-        false => format!("[+]{CHECK} ok\n"),
-    };
+    let fate = if excluded.contains(&CHECK) { "excluded: ok" } else { "ok" };
     let unknown: Vec<String> =
         excluded.iter().filter(|check| **check != CHECK).map(|check| format!("{check:?}")).collect();
-    if !unknown.is_empty() {
-        let unknown = unknown.join(",");
-        text += &format!("warn: some health checks cannot be excluded: no matches for {unknown}\n");
-    }
-    text + &format!("{name} check passed\n")
+    let warning = match unknown.join(",") {
+        unknown if unknown.is_empty() => String::new(),
+        unknown => format!("warn: some health checks cannot be excluded: no matches for {unknown}\n"),
+    };
+    format!("[+]{CHECK} {fate}\n{warning}{name} check passed\n")
 }
 
 #[cfg(test)]

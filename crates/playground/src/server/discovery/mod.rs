@@ -43,7 +43,7 @@ pub(crate) fn answer(state: &State, path: &str, request: &Parts) -> Result<Answe
             Ok(health::answer(parts[0], rest, &Query::parse(request.uri.query().unwrap_or_default())))
         }
         ["openapi", "v2"] if is_get => Ok(openapi::old()),
-        ["openapi", "v3", ref rest @ ..] if is_get => openapi::answer(state, rest),
+        ["openapi", "v3", ref rest @ ..] if is_get => Ok(openapi::answer(state, rest)),
         ["api"] => Ok(plain::versions()),
         ["apis"] => Ok(plain::groups(state)),
         ["apis", name] => Ok(plain::group(state, name).unwrap_or_else(Answer::page_not_found)),

@@ -15,23 +15,22 @@ use k8s_openapi::schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
-use super::failure::Failure;
 use super::state::State;
 use crate::kinds::{Kind, Rules};
 
 /// Answers what follows `/openapi/v3`: nothing for the index, `api/v1` or `apis/GROUP/VERSION` for a document.
-pub(super) fn answer(state: &State, path: &[&str]) -> Result<Answer, Failure> {
+pub(super) fn answer(state: &State, path: &[&str]) -> Answer {
     let (group, version) = match *path {
-        [] => return Ok(Answer::value(200, &index(state))),
+        [] => return Answer::value(200, &index(state)),
         ["api", version] => ("", version),
         ["apis", group, version] => (group, version),
-        _ => return Ok(Answer::page_not_found()),
+        _ => return Answer::page_not_found(),
     };
     let kinds = kinds(state, group, version);
     if kinds.is_empty() {
-        return Ok(Answer::page_not_found());
+        return Answer::page_not_found();
     }
-    Ok(Answer::value(200, &document(group, version, &kinds)))
+    Answer::value(200, &document(group, version, &kinds))
 }
 
 /// The form in which kubectl asks for the old document.

@@ -11,7 +11,7 @@ fn state() -> State {
 
 fn read(state: &State, path: &[&str]) -> Value {
     match answer(state, path) {
-        Ok(Answer::Json { text, .. }) => serde_json::from_slice(&text).unwrap(),
+        Answer::Json { text, .. } => serde_json::from_slice(&text).unwrap(),
         _ => panic!("{path:?} has no document"),
     }
 }
@@ -34,7 +34,6 @@ fn every_built_in_kind_is_described() {
         let document = read(&state, &path.split('/').collect::<Vec<_>>());
         let schema = schema_of(&document, kind).unwrap_or_else(|| panic!("{path} {} has no schema", kind.kind));
         assert!(schema["properties"]["metadata"].is_object(), "{path} {}", kind.kind);
-        assert_eq!(document.pointer("/components/schemas").map(|all| all.is_object()), Some(true));
     }
 }
 
@@ -79,7 +78,7 @@ fn every_patch_takes_the_options_that_kubectl_looks_for() {
 #[test]
 fn a_document_that_is_not_there_is_not_found() {
     for path in [&["apis", "none.io", "v1"][..], &["api", "v9"], &["other"]] {
-        assert!(matches!(answer(&state(), path), Ok(Answer::Text { code: 404, .. })), "{path:?}");
+        assert!(matches!(answer(&state(), path), Answer::Text { code: 404, .. }), "{path:?}");
     }
 }
 
