@@ -35,8 +35,7 @@ static WORDS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     words.into_iter().map(|(pattern, word)| (Regex::new(&pattern).expect("a pattern"), word)).collect()
 });
 
-static LOGGED: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"^[IWE]\d{4} \d\d:\d\d:\d\d\.\d+ ").expect("a pattern"));
+static LOGGED: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[IWE]\d{4} \d\d:\d\d:\d\d\.\d+ ").expect("a pattern"));
 static GAP: LazyLock<Regex> = LazyLock::new(|| Regex::new(" {2,}").expect("a pattern"));
 static AGE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"^(<unknown>|<invalid>|(\d+[smhdy]){1,2}( \(x\d+ over (\d+[smhd]){1,2}\))?( ago)?)$")
