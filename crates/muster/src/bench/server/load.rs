@@ -45,7 +45,7 @@ pub(super) fn watched(options: &Options) -> Vec<Watched> {
         // A full watcher sees a pod come and change; one by label too; one by node sees it come when it is bound.
         let (path, wanted) = if index < options.full {
             (base.to_owned(), 2 * options.pods)
-        } else if index % 2 == 0 {
+        } else if index.is_multiple_of(2) {
             (format!("{base}&labelSelector=group%3Dg{group}"), 2 * of_group(group))
         } else {
             (format!("{base}&fieldSelector=spec.nodeName%3Dnode-{group}"), of_group(group))

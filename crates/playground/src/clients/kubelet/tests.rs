@@ -198,7 +198,9 @@ fn pods_that_meet_work_when_the_last_of_them_runs() {
         while let Some(now) = machine.next_wakeup().filter(|time| *time <= at(until_ms)) {
             let acts = machine.tick(now);
             said.extend(words(&acts).into_iter().map(|word| (now.as_millisecond(), word.0, word.1)));
-            acts.into_iter().for_each(|act| machine.observe(now, Event::Done(act.task, Outcome::Done(None))));
+            for act in acts {
+                machine.observe(now, Event::Done(act.task, Outcome::Done(None)));
+            }
         }
         said
     };
@@ -209,7 +211,9 @@ fn pods_that_meet_work_when_the_last_of_them_runs() {
     assert_eq!(said, [(1000, "a".to_owned(), "Running".to_owned())], "alone it runs and does not work");
     machine.observe(at(60_000), member("b"));
     let acts = machine.tick(at(60_000));
-    acts.into_iter().for_each(|act| machine.observe(at(60_000), Event::Done(act.task, Outcome::Done(None))));
+    for act in acts {
+        machine.observe(at(60_000), Event::Done(act.task, Outcome::Done(None)));
+    }
     let said = run_to(&mut machine, 90_000);
     let ended: Vec<_> =
         said.iter().filter(|(_, _, phase)| phase == "Succeeded").map(|(time, name, _)| (*time, &**name)).collect();
