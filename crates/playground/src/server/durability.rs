@@ -117,7 +117,7 @@ impl Durability {
             Err(_) => None,
         };
         let why = broken.as_deref().unwrap_or("the writer has ended");
-        Err(Failure::internal(&format!(
+        Err(Failure::internal(format!(
             "the state could not be written, and whether this took effect is not known: {why}"
         )))
     }
@@ -160,7 +160,7 @@ fn tell(state: &mut State, told: &watch::Sender<Progress>, outcome: Result<u64, 
 
 /// What writes are told when the disk has failed.
 pub(crate) fn refused(why: &str) -> Failure {
-    Failure::internal(&format!("the server only reads since its state could not be written: {why}"))
+    Failure::internal(format!("the server only reads since its state could not be written: {why}"))
 }
 
 #[cfg(test)]
