@@ -35,8 +35,7 @@ struct Asked<'a> {
 }
 
 /// Answers a request.
-pub(crate) fn dispatch(server: &Server, parts: &Parts, bytes: &[u8]) -> Result<Reply, Failure> {
-    let mut state = server.state();
+pub(crate) fn dispatch(server: &Server, state: &mut State, parts: &Parts, bytes: &[u8]) -> Result<Reply, Failure> {
     if let Some(why) = state.store.broken()
         && ![http::Method::GET, http::Method::HEAD].contains(&parts.method)
     {
@@ -45,7 +44,7 @@ pub(crate) fn dispatch(server: &Server, parts: &Parts, bytes: &[u8]) -> Result<R
     let target = match route(parts.uri.path()) {
         Route::Resource(target) => target,
         Route::Other(path) => {
-            return discovery::answer(&state, &path, parts).map(Reply::Answer);
+            return discovery::answer(state, &path, parts).map(Reply::Answer);
         }
     };
     let user_agent = parts.headers.get(http::header::USER_AGENT).and_then(|header| header.to_str().ok());
@@ -60,24 +59,24 @@ pub(crate) fn dispatch(server: &Server, parts: &Parts, bytes: &[u8]) -> Result<R
     let media_type = body::media_type(content_type);
     let asked = Asked { verb, target: &target, query, media_type: &media_type, bytes };
     if is_old_binding(&target) {
-        return old_binding(&mut state, &asked);
+        return old_binding(state, &asked);
     }
     let kind = state.registry.get(&target.group, &target.version, &target.resource).cloned();
-    let Some(kind) = kind else { return nothing_there(&state, &target) };
+    let Some(kind) = kind else { return nothing_there(state, &target) };
     let misplaced = kind.namespaced && target.namespace.is_empty() && !target.name.is_empty();
     if misplaced || (!kind.namespaced && !target.namespace.is_empty()) {
-        return nothing_there(&state, &target);
+        return nothing_there(state, &target);
     }
     if target.watch && verb != Some(Verb::Watch) {
         return Err(Failure::method_not_allowed());
     }
     path_segment(&target.name)?;
     match &*target.subresource {
-        "" => whole(server, &mut state, &kind, &asked),
+        "" => whole(server, state, &kind, &asked),
         "status" if kind.has_subresource("status") => {
-            subresource(&mut state, &kind, &asked).map(|answer| Reply::Objects(answer, kind))
+            subresource(state, &kind, &asked).map(|answer| Reply::Objects(answer, kind))
         }
-        name if kind.has_subresource(name) => subresource(&mut state, &kind, &asked).map(Reply::Answer),
+        name if kind.has_subresource(name) => subresource(state, &kind, &asked).map(Reply::Answer),
         _ if matches!(kind.rules, Rules::Custom(_)) => Err(Failure::not_found(kind.about(), &target.name)),
         _ => Err(Failure::no_such_path()),
     }

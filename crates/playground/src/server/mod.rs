@@ -187,13 +187,14 @@ impl Server {
             Ok(collected) => collected.to_bytes(),
             Err(_) => return failed(&Failure::entity_too_large(format!("limit is {}", body::BODY_SIZE_MAX))),
         };
-        let reply = dispatch(self, &parts, &bytes);
-        let seen = {
-            let state = self.inner.lock();
+        let (reply, seen) = {
+            let mut state = self.state();
+            let reply = dispatch(self, &mut state, &parts, &bytes);
             if !state.chores.is_empty() {
                 self.inner.chores.notify_one();
             }
-            state.store.revision()
+            // Before anybody else can change it, or take it back.
+            (reply, state.store.revision())
         };
         if let Some(durability) = &self.inner.durability
             && let Err(failure) = durability.settled(seen).await
