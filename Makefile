@@ -24,7 +24,8 @@ lint: setup ## Format check and clippy, warnings are errors
 fmt: ## Format all code (needs rustfmt: rustup component add rustfmt)
 	$(CARGO) fmt --all
 
-bench: setup ## Measure the engine beside the naive way, the API server, and the scheduler as a process
+bench: setup ## Measure the engine beside the naive way, the API server, a large playground, and the scheduler as a process
 	$(CARGO) run --release --locked --package muster -- bench engine
 	$(CARGO) run --release --locked --package muster -- bench server
+	$(CARGO) run --release --locked --package muster -- bench playground
 	$(CARGO) run --release --locked --package muster -- bench runtime
