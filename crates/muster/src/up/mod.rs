@@ -9,6 +9,7 @@ mod kubeconfig;
 mod narrator;
 mod objects;
 mod options;
+mod pace;
 mod progress;
 mod story;
 

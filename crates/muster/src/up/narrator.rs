@@ -1,6 +1,7 @@
 //! Watches the cluster and prints its story, a few times a second at most.
 
 use std::io::Write as _;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
@@ -10,6 +11,7 @@ use muster_api::keys;
 use muster_api::wire::Pod;
 use tokio::time::Instant;
 
+use super::pace;
 use super::story::Story;
 
 /// How long news is collected before it is told.
@@ -35,30 +37,12 @@ pub(super) async fn narrate(client: kube::Client, began: Instant) {
         let objects = watcher(Api::<DynamicObject>::all_with(client.clone(), &resource), watcher::Config::default());
         streams.push(objects.default_backoff().filter_map(|event| async { event.ok().map(Seen::Group) }).boxed());
     }
-    let mut events = stream::select_all(streams);
     let mut story = Story::default();
-    let mut due = None;
-    loop {
-        let turn = async {
-            match due {
-                Some(time) => tokio::time::sleep_until(time).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            event = events.next() => match event {
-                Some(event) => {
-                    take(&mut story, event);
-                    due.get_or_insert_with(|| Instant::now() + COLLECT);
-                }
-                None => return,
-            },
-            () = turn => {
-                due = None;
-                print(&story.take_lines(), began);
-            }
-        }
-    }
+    let tell = |story: &mut Story| {
+        print(&story.take_lines(), began);
+        ControlFlow::Continue(())
+    };
+    pace::listen(stream::select_all(streams), COLLECT, &mut story, take, tell).await;
 }
 
 fn take(story: &mut Story, event: Seen) {

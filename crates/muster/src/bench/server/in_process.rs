@@ -14,6 +14,7 @@ use futures::StreamExt;
 use http_body_util::BodyExt;
 use muster_playground::{Server, Settings};
 
+use super::watchers::{Watcher, settle};
 use super::{Options, load};
 
 const CREATES_PER_SECOND: f64 = 2000.0;
@@ -21,7 +22,6 @@ const BINDS_PER_SECOND: f64 = 2000.0;
 
 /// How many requests are under way at once.
 const CLIENTS: usize = 16;
-const SETTLE_MAX: Duration = Duration::from_secs(60);
 
 /// Runs the part.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
@@ -47,20 +47,13 @@ fn report(options: &Options, created: Duration, bound: Duration, told: u64) -> a
     Ok(())
 }
 
-/// A watcher's count, and what it must come to.
-struct Watcher {
-    path: String,
-    lines: Arc<AtomicU64>,
-    wanted: u64,
-}
-
 async fn open_watchers(server: &Server, options: &Options) -> anyhow::Result<Vec<Watcher>> {
     let mut watchers = Vec::new();
     for load::Watched { path, wanted } in load::watched(options) {
         let response = ask(server, "GET", &path, String::new()).await?;
         let lines = Arc::new(AtomicU64::new(0));
         tokio::spawn(count(response.into_body(), Arc::clone(&lines)));
-        watchers.push(Watcher { path, lines, wanted });
+        watchers.push(Watcher { path, events: lines, wanted });
     }
     Ok(watchers)
 }
@@ -100,19 +93,4 @@ async fn timed(server: &Server, count: usize, request: fn(usize) -> (String, Str
         done.context("a request")??;
     }
     Ok(began.elapsed())
-}
-
-/// Waits until every watcher has seen what it must, and not more.
-async fn settle(watchers: &[Watcher]) -> anyhow::Result<u64> {
-    let ends = Instant::now() + SETTLE_MAX;
-    let seen = |watcher: &Watcher| watcher.lines.load(Ordering::Relaxed);
-    while watchers.iter().any(|watcher| seen(watcher) < watcher.wanted) && Instant::now() < ends {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    for watcher in watchers {
-        if seen(watcher) != watcher.wanted {
-            bail!("{}: {} events told, {} happened", watcher.path, seen(watcher), watcher.wanted);
-        }
-    }
-    Ok(watchers.iter().map(seen).sum())
 }

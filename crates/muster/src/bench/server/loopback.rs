@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use super::watchers::{Watcher, settle};
 use super::{Options, Wire, load};
 use crate::bench::process::{Process, cpu_seconds};
 
 const CREATES_PER_SECOND: f64 = 1000.0;
 const BINDS_PER_SECOND: f64 = 2000.0;
-const SETTLE_MAX: Duration = Duration::from_secs(60);
 
 /// Runs the part, in memory and with a state folder.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
@@ -70,12 +70,6 @@ async fn measure(options: &Options, state: Option<&Folder>) -> anyhow::Result<()
     Ok(())
 }
 
-struct Watcher {
-    path: String,
-    events: Arc<AtomicU64>,
-    wanted: u64,
-}
-
 async fn open_watchers(address: SocketAddr, options: &Options) -> anyhow::Result<Vec<Watcher>> {
     let mut watchers = Vec::new();
     for load::Watched { path, wanted } in load::watched(options) {
@@ -119,19 +113,4 @@ async fn timed(
         done.context("a client")??;
     }
     Ok(began.elapsed())
-}
-
-/// Waits until every watcher has seen what it must, and not more.
-async fn settle(watchers: &[Watcher]) -> anyhow::Result<u64> {
-    let ends = Instant::now() + SETTLE_MAX;
-    let seen = |watcher: &Watcher| watcher.events.load(Ordering::Relaxed);
-    while watchers.iter().any(|watcher| seen(watcher) < watcher.wanted) && Instant::now() < ends {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    for watcher in watchers {
-        if seen(watcher) != watcher.wanted {
-            bail!("{}: {} events told, {} happened", watcher.path, seen(watcher), watcher.wanted);
-        }
-    }
-    Ok(watchers.iter().map(seen).sum())
 }

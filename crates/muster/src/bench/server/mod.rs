@@ -6,6 +6,7 @@
 mod in_process;
 mod load;
 mod loopback;
+mod watchers;
 mod wire;
 
 use anyhow::bail;

@@ -1,16 +1,16 @@
 //! The two halves of the demo `deadlock` side by side: a line whenever something has changed, and a last word.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use kube::ResourceExt as _;
 use kube::runtime::watcher::Event;
 use muster_api::wire::Pod;
 use muster_playground::Server;
 use tokio::time::Instant;
 
+use super::super::pace;
 use super::deadlock::{GANGS, POD_GPUS, Side};
 
 pub(super) const SIDE_LABEL: &str = "demo-side";
@@ -32,47 +32,35 @@ struct Board {
     nodes: u32,
     /// By the pod's name: side, gang, whether it holds GPUs, whether it has ended.
     pods: BTreeMap<String, (Side, String, bool, bool)>,
+    /// The last line.
+    shown: String,
 }
 
 /// Shows the demo until it has shown everything, and then waits for ever.
 pub(in crate::up) async fn show(server: &Server, nodes: u32, began: Instant) {
-    let mut board = Board { nodes, pods: BTreeMap::new() };
-    let mut events = super::pods_of(server);
+    let mut board = Board { nodes, pods: BTreeMap::new(), shown: String::new() };
     println!("       {:<COLUMN$} Muster", "pod by pod");
-    let mut shown = String::new();
-    let mut due = None;
-    loop {
-        let turn = async {
-            match due {
-                Some(time) => tokio::time::sleep_until(time).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            event = events.next() => {
-                let Some(event) = event else { return };
-                board.take(event);
-                due.get_or_insert_with(|| Instant::now() + COLLECT);
-            }
-            () = turn => {
-                due = None;
-                let line = board.line();
-                if line != shown {
-                    let passed = began.elapsed().as_secs();
-                    println!("{:>3}:{:02} {line}", passed / 60, passed % 60);
-                    shown = line;
-                }
-                if board.is_over() {
-                    println!("\n{}", board.verdict());
-                    let _ = std::io::stdout().flush();
-                    return std::future::pending().await;
-                }
-            }
-        }
-    }
+    let tell = |board: &mut Board| board.tell(began);
+    pace::listen(super::pods_of(server), COLLECT, &mut board, Board::take, tell).await;
+    std::future::pending().await
 }
 
 impl Board {
+    /// Prints what has changed, and a last word when everything has been shown.
+    fn tell(&mut self, began: Instant) -> ControlFlow<()> {
+        let line = self.line();
+        if line != self.shown {
+            let passed = began.elapsed().as_secs();
+            println!("{:>3}:{:02} {line}", passed / 60, passed % 60);
+            self.shown = line;
+        }
+        if !self.is_over() {
+            return ControlFlow::Continue(());
+        }
+        println!("\n{}", self.verdict());
+        ControlFlow::Break(())
+    }
+
     fn take(&mut self, event: Event<Pod>) {
         let (Event::Apply(pod) | Event::InitApply(pod)) = event else { return };
         let Some(side) =
@@ -139,7 +127,7 @@ mod tests {
 
     #[test]
     fn the_board_tells_a_deadlock_from_work() {
-        let mut board = Board { nodes: 4, pods: BTreeMap::new() };
+        let mut board = Board { nodes: 4, pods: BTreeMap::new(), shown: String::new() };
         // Four slots and gangs of three on each side.
         for (side, gang, holding, ended) in [
             (Side::PodByPod, "a", 2, 0),
