@@ -42,7 +42,7 @@ pub(in crate::up) async fn show(server: &Server, nodes: u32, began: Instant) {
     println!("       {:<COLUMN$} Muster", "pod by pod");
     let tell = |board: &mut Board| board.tell(began);
     pace::listen(super::pods_of(server), COLLECT, &mut board, Board::take, tell).await;
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 impl Board {
