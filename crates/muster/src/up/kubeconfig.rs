@@ -1,15 +1,20 @@
 //! The kubeconfig of the cluster: one file that kubectl and every client understands.
 //!
-//! Invariant: a reader finds a whole file or none, since it is put in place by renaming.
+//! Invariants: a reader finds a whole file or none, since it is put in place by renaming; a file that somebody else wrote
+//! is neither overwritten nor removed.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
+
+/// The first line, by which a file of ours is known.
+const MARK: &str = "# Written by muster up, and removed when it ends.\n";
 
 /// A kubeconfig on disk, removed when this is dropped.
 pub(super) struct Kubeconfig {
     path: PathBuf,
+    text: String,
 }
 
 impl Kubeconfig {
@@ -21,11 +26,18 @@ impl Kubeconfig {
             (None, None) => std::env::temp_dir().join(format!("muster-up-{}.kubeconfig", server.port())),
         };
         let path = std::path::absolute(&path).with_context(|| format!("kubeconfig {}", path.display()))?;
+        if path.exists() && !std::fs::read_to_string(&path).is_ok_and(|text| text.starts_with(MARK)) {
+            bail!(
+                "--kubeconfig {}: muster up did not write this file; choose another name, or remove it",
+                path.display()
+            );
+        }
         let mut draft = path.clone().into_os_string();
         draft.push(format!(".{}", std::process::id()));
-        let written = std::fs::write(&draft, text(server)).and_then(|()| std::fs::rename(&draft, &path));
+        let text = text(server);
+        let written = std::fs::write(&draft, &text).and_then(|()| std::fs::rename(&draft, &path));
         written.with_context(|| format!("writing the kubeconfig {}", path.display()))?;
-        Ok(Self { path })
+        Ok(Self { path, text })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -35,8 +47,10 @@ impl Kubeconfig {
 
 impl Drop for Kubeconfig {
     fn drop(&mut self) {
-        // Somebody may have taken it away.
-        let _ = std::fs::remove_file(&self.path);
+        // Another cluster may have taken its place, or somebody may have taken it away.
+        if std::fs::read_to_string(&self.path).is_ok_and(|text| text == self.text) {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -48,7 +62,7 @@ fn text(server: SocketAddr) -> String {
         address => address.to_string(),
     };
     format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: muster\n\
+        "{MARK}apiVersion: v1\nkind: Config\ncurrent-context: muster\n\
          clusters: [{{name: muster, cluster: {{server: 'http://{server}'}}}}]\n\
          contexts: [{{name: muster, context: {{cluster: muster, user: muster}}}}]\n\
          users: [{{name: muster, user: {{}}}}]\n"
@@ -68,5 +82,10 @@ mod tests {
         assert_eq!(server.as_deref(), Some("http://127.0.0.1:80"));
         drop(kubeconfig);
         assert!(!path.exists());
+        std::fs::write(&path, "apiVersion: v1\n").unwrap();
+        let refused = Kubeconfig::write("127.0.0.1:80".parse().unwrap(), Some(&path), None).err().unwrap();
+        assert!(refused.to_string().contains("muster up did not write this file"), "{refused}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "apiVersion: v1\n");
+        std::fs::remove_file(&path).unwrap();
     }
 }

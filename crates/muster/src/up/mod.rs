@@ -32,6 +32,7 @@ pub(crate) use options::Options;
 
 use self::demo::Demo;
 use self::kubeconfig::Kubeconfig;
+use self::narrator::From;
 use self::options::Plan;
 use self::progress::Progress;
 use crate::scheduler_thread::Thread;
@@ -119,7 +120,8 @@ impl Up {
         wait_for_nodes(&server, nodes, |ready| progress.count(&format!("nodes: {ready} of {nodes} are ready"))).await?;
         progress.say("scheduler");
         let (scheduler, metrics_address) = start_scheduler(&server).await?;
-        let demo = plan.demo.filter(|_| is_new || plan.demo_is_wanted);
+        let is_settled = demo::is_settled(&server).await?;
+        let demo = plan.demo.filter(|_| plan.demo_is_wanted || !is_settled);
         Ok(Self { server, address, metrics_address, kubeconfig, demo, is_new, cluster, scheduler, stop, serving })
     }
 
@@ -152,15 +154,21 @@ impl Up {
         }
         let server = self.server.clone();
         let shown = async {
-            if let Some(demo) = demo {
-                demo.start(&server).await?;
+            if let Some(demo) = demo
+                && let Err(error) = demo.start(&server).await
+            {
+                eprintln!("the demo is not complete: {error:#}");
             }
+            demo::settle(&server).await?;
             std::future::pending::<anyhow::Result<()>>().await
         };
         let told = async {
             match demo {
-                Some(Demo::Deadlock { nodes }) => demo::show(&server, nodes, began).await,
-                Some(Demo::Training { .. }) | None => narrator::narrate(server.client(), began).await,
+                Some(Demo::Deadlock { nodes }) => {
+                    demo::show(&server, nodes, began).await;
+                    narrator::narrate(server.client(), began, From::Now).await;
+                }
+                Some(Demo::Training { .. }) | None => narrator::narrate(server.client(), began, From::TheStart).await,
             }
         };
         tokio::select! {
@@ -176,8 +184,10 @@ impl Up {
         drop(self.cluster);
         // It may have ended by itself.
         let _ = self.stop.send(());
-        let served = timeout(STOP_MAX, self.serving).await;
-        served.context("the API server did not stop in time")?.context("the API server")?;
+        if !self.serving.is_finished() {
+            let served = timeout(STOP_MAX, self.serving).await;
+            served.context("the API server did not stop in time")?.context("the API server")?;
+        }
         stopped.context("the scheduler did not stop in time")?
     }
 }
@@ -223,7 +233,9 @@ async fn wait_for_nodes(server: &Server, wanted: usize, mut tell: impl FnMut(usi
 
 fn is_ready(node: &Node) -> bool {
     let ready = node.status.conditions.iter().any(|condition| condition.kind == "Ready" && condition.status == "True");
-    ready && !node.spec.taints.iter().any(|taint| taint.key.starts_with("node.kubernetes.io/"))
+    // Others, such as that of a cordon, are what somebody wants.
+    let not_yet = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+    ready && !node.spec.taints.iter().any(|taint| not_yet.contains(&&*taint.key))
 }
 
 /// Starts the scheduler on the server in this process, and serves its metrics.
@@ -251,9 +263,9 @@ fn described(shape: &Shape) -> String {
             let amounts: Vec<String> = amounts.map(|(name, amount)| format!("{} {name}", text(amount))).collect();
             let each = if amounts.is_empty() { String::new() } else { format!(" with {} each", amounts.join(", ")) };
             let blocks: Vec<String> =
-                pool.domains.iter().map(|domain| format!("{} {}s", domain.count, last_part(&domain.key))).collect();
+                pool.domains.iter().map(|domain| count(domain.count.min(pool.count), last_part(&domain.key))).collect();
             let blocks = if blocks.is_empty() { String::new() } else { format!(", in {}", blocks.join(" and ")) };
-            format!("{} nodes {}-*{each}{blocks}", pool.count, pool.name)
+            format!("{} {}-*{each}{blocks}", count(pool.count, "node"), pool.name)
         })
         .collect();
     if pools.is_empty() { "no nodes".to_owned() } else { pools.join("; ") }
@@ -262,6 +274,10 @@ fn described(shape: &Shape) -> String {
 fn text(amount: &impl serde::Serialize) -> String {
     let value = serde_json::to_value(amount).unwrap_or_default();
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn count(number: u32, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 fn last_part(key: &str) -> &str {

@@ -23,8 +23,17 @@ enum Seen {
     Group(watcher::Event<DynamicObject>),
 }
 
+/// What a narrator tells first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum From {
+    /// How everything stands.
+    TheStart,
+    /// Only what happens from now on.
+    Now,
+}
+
 /// Prints what happens, for ever.
-pub(super) async fn narrate(client: kube::Client, began: Instant) {
+pub(super) async fn narrate(client: kube::Client, began: Instant, from: From) {
     let pods = watcher(Api::<Pod>::all(client.clone()), watcher::Config::default()).default_backoff();
     let mut streams = vec![pods.filter_map(|event| async { event.ok().map(Seen::Pod) }).boxed()];
     let kinds = [
@@ -37,12 +46,16 @@ pub(super) async fn narrate(client: kube::Client, began: Instant) {
         let objects = watcher(Api::<DynamicObject>::all_with(client.clone(), &resource), watcher::Config::default());
         streams.push(objects.default_backoff().filter_map(|event| async { event.ok().map(Seen::Group) }).boxed());
     }
-    let mut story = Story::default();
-    let tell = |story: &mut Story| {
-        print(&story.take_lines(), began);
+    let mut told = (Story::default(), from == From::TheStart);
+    let take = |(story, _): &mut (Story, bool), event| take(story, event);
+    let tell = |(story, aloud): &mut (Story, bool)| {
+        let lines = story.take_lines();
+        if std::mem::replace(aloud, true) {
+            print(&lines, began);
+        }
         ControlFlow::Continue(())
     };
-    pace::listen(stream::select_all(streams), COLLECT, &mut story, take, tell).await;
+    pace::listen(stream::select_all(streams), COLLECT, &mut told, take, tell).await;
 }
 
 fn take(story: &mut Story, event: Seen) {

@@ -9,7 +9,7 @@ use muster_playground::clients::Shape;
 
 use super::demo::Demo;
 
-/// The racks and zones of the nodes that `--nodes` makes.
+/// More would be a mistake.
 const NODES_MAX: u32 = 10_000;
 const SPEED_RANGE: std::ops::RangeInclusive<f64> = 0.01..=1000.0;
 
@@ -157,11 +157,18 @@ mod tests {
             ("--empty --demo deadlock", "cannot be used with"),
             ("--nodes 2 --demo deadlock", "--nodes 2: a demo needs at least 4"),
             ("--shape /no/such/file", "--shape /no/such/file: No such file"),
-            ("--shape Cargo.toml --demo training", "--shape Cargo.toml"),
+            ("--shape Cargo.toml", "--shape Cargo.toml: "),
         ] {
             let error = plan(line).unwrap_err();
             assert!(error.contains(expected), "{line}: {error}");
         }
         assert_eq!(plan("--nodes 2").unwrap().demo, None);
+        let shape = std::env::temp_dir().join(format!("muster-up-shape-{}.yaml", std::process::id()));
+        std::fs::write(&shape, "pools: [{name: a, count: 1, capacity: {cpu: 4}}]\n").unwrap();
+        let line = format!("--shape {}", shape.display());
+        assert_eq!(plan(&line).unwrap().demo, None);
+        let error = plan(&format!("{line} --demo training")).unwrap_err();
+        std::fs::remove_file(&shape).unwrap();
+        assert!(error.contains("--demo and --shape"), "{error}");
     }
 }

@@ -11,7 +11,7 @@ use muster_api::wire::condition::Condition;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-/// The most lines that are told at once; the rest is counted.
+/// The most lines about groups, and about pods, that are told at once.
 const LINES_MAX: usize = 16;
 /// The most names in one line.
 const NAMES_MAX: usize = 3;
@@ -100,13 +100,14 @@ impl Story {
         let mut groups: Vec<(u64, GroupName)> =
             std::mem::take(&mut self.news_of_groups).into_iter().map(|(name, seen)| (seen, name)).collect();
         groups.sort_unstable();
+        // A line costs a look at every pod.
+        let more = groups.len().saturating_sub(LINES_MAX);
+        groups.truncate(LINES_MAX);
         let mut lines: Vec<String> = groups.iter().filter_map(|(_, name)| self.tell_group(name)).collect();
-        lines.extend(self.tell_pods());
-        if lines.len() > LINES_MAX {
-            let more = lines.len() - LINES_MAX;
-            lines.truncate(LINES_MAX);
-            lines.push(format!("... and {more} more"));
+        if more > 0 {
+            lines.push(format!("... and {more} more groups"));
         }
+        lines.extend(self.tell_pods().into_iter().take(LINES_MAX));
         lines
     }
 
@@ -312,6 +313,6 @@ mod tests {
         let waits = json!([{"type": "PodGroupScheduled", "status": "False", "message": "no"}]);
         (0..100).for_each(|number| story.see_group(&group(&format!("g-{number}"), &waits)));
         let lines = story.take_lines();
-        assert_eq!((lines.len(), lines.last().unwrap().as_str()), (17, "... and 84 more"));
+        assert_eq!((lines.len(), lines.last().unwrap().as_str()), (17, "... and 84 more groups"));
     }
 }

@@ -23,26 +23,25 @@ const COLUMN: usize = 52;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
     holds: u32,
-    ended: u32,
+    done: u32,
 }
 
 /// All pods of the demo, and where they are.
 #[derive(Debug)]
 struct Board {
     nodes: u32,
-    /// By the pod's name: side, gang, whether it holds GPUs, whether it has ended.
+    /// By the pod's name: side, gang, whether it holds GPUs, whether it has done its work.
     pods: BTreeMap<String, (Side, String, bool, bool)>,
     /// The last line.
     shown: String,
 }
 
-/// Shows the demo until it has shown everything, and then waits for ever.
+/// Shows the demo until it has shown everything.
 pub(in crate::up) async fn show(server: &Server, nodes: u32, began: Instant) {
     let mut board = Board { nodes, pods: BTreeMap::new(), shown: String::new() };
     println!("       {:<COLUMN$} Muster", "pod by pod");
     let tell = |board: &mut Board| board.tell(began);
     pace::listen(super::pods_of(server), COLLECT, &mut board, Board::take, tell).await;
-    std::future::pending::<()>().await;
 }
 
 impl Board {
@@ -62,22 +61,26 @@ impl Board {
     }
 
     fn take(&mut self, event: Event<Pod>) {
-        let (Event::Apply(pod) | Event::InitApply(pod)) = event else { return };
+        let pod = match event {
+            Event::Apply(pod) | Event::InitApply(pod) => pod,
+            Event::Delete(pod) => return drop(self.pods.remove(&pod.name_any())),
+            Event::Init | Event::InitDone => return,
+        };
         let Some(side) =
             Side::ALL.into_iter().find(|side| pod.labels().get(SIDE_LABEL).is_some_and(|name| name == side.name()))
         else {
             return;
         };
         let gang = pod.labels().get(GANG_LABEL).cloned().unwrap_or_default();
-        let ended = matches!(&*pod.status.phase, "Succeeded" | "Failed");
-        self.pods.insert(pod.name_any(), (side, gang, !pod.spec.node_name.is_empty() && !ended, ended));
+        let holds = !pod.spec.node_name.is_empty() && !matches!(&*pod.status.phase, "Succeeded" | "Failed");
+        self.pods.insert(pod.name_any(), (side, gang, holds, pod.status.phase == "Succeeded"));
     }
 
     fn tally(&self, side: Side, gang: &str) -> Tally {
         let mut tally = Tally::default();
-        for (_, _, holds, ended) in self.pods.values().filter(|pod| pod.0 == side && pod.1 == gang) {
+        for (_, _, holds, done) in self.pods.values().filter(|pod| pod.0 == side && pod.1 == gang) {
             tally.holds += u32::from(*holds);
-            tally.ended += u32::from(*ended);
+            tally.done += u32::from(*done);
         }
         tally
     }
@@ -89,7 +92,7 @@ impl Board {
     fn side(&self, side: Side) -> String {
         let size = side.gang_size(self.nodes);
         let gangs = GANGS.map(|gang| match self.tally(side, gang) {
-            Tally { ended, .. } if ended == size => format!("{gang} is done"),
+            Tally { done, .. } if done == size => format!("{gang} is done"),
             Tally { holds, .. } if holds == size => format!("{gang} works with all {size}"),
             Tally { holds: 0, .. } => format!("{gang} waits whole"),
             Tally { holds, .. } => format!("{gang} has {holds} of {size}"),
@@ -102,20 +105,23 @@ impl Board {
         format!("{left:<COLUMN$} {right}")
     }
 
-    fn is_done(&self, side: Side) -> bool {
-        GANGS.iter().all(|gang| self.tally(side, gang).ended == side.gang_size(self.nodes))
+    /// How many gangs have done their work.
+    fn done(&self, side: Side) -> usize {
+        GANGS.iter().filter(|gang| self.tally(side, gang).done == side.gang_size(self.nodes)).count()
     }
 
-    /// With Muster both have worked.
+    /// With Muster nobody has anything left to do.
     fn is_over(&self) -> bool {
-        self.is_done(Side::Muster)
+        let mut own = self.pods.values().filter(|pod| pod.0 == Side::Muster).peekable();
+        own.peek().is_some() && own.all(|pod| pod.3)
     }
 
     fn verdict(&self) -> String {
-        let done = GANGS.iter().filter(|gang| self.tally(Side::PodByPod, gang).ended > 0).count();
+        let [left, right] =
+            Side::ALL.map(|side| format!("{} of {} gangs have done their work", self.done(side), GANGS.len()));
         format!(
-            "Muster: both gangs have done their work, one after the other.\n\
-             Pod by pod: {done} of 2 gangs have done their work, and {} GPUs are held by pods that wait for the rest of theirs.",
+            "Muster: {right}, one after the other.\n\
+             Pod by pod: {left}, and {} GPUs are held by pods that wait for the rest of theirs.",
             self.gpus_held(Side::PodByPod)
         )
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ListParams};
 use muster_api::wire::Pod;
 use muster_playground::Server;
@@ -27,6 +28,9 @@ const GPUS: u32 = 8;
 const GPU: &str = "nvidia.com/gpu";
 /// The namespace of all demos.
 const NAMESPACE: &str = "demo";
+/// Says that this cluster has had its demo.
+const MARK: &str = "muster-up";
+const MARK_NAMESPACE: &str = "kube-system";
 /// How long a step's pods may take to be placed.
 const STEP_MAX: Duration = Duration::from_secs(30);
 
@@ -77,6 +81,22 @@ impl Demo {
         }
         Ok(())
     }
+}
+
+/// Whether it has been decided on this cluster what it shows of itself.
+pub(super) async fn is_settled(server: &Server) -> anyhow::Result<bool> {
+    Ok(marks(server).get_opt(MARK).await?.is_some())
+}
+
+/// Remembers that it has been decided: the next start shows nothing that nobody asks for.
+pub(super) async fn settle(server: &Server) -> anyhow::Result<()> {
+    let mark = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": MARK_NAMESPACE, "name": MARK},
+        "data": {"about": "muster up has put its demo on this cluster, or was told not to"}});
+    objects::create(&server.client(), &mark).await
+}
+
+fn marks(server: &Server) -> Api<ConfigMap> {
+    Api::namespaced(server.client(), MARK_NAMESPACE)
 }
 
 /// Waits until so many pods with a label have a node.

@@ -1,5 +1,5 @@
-//! The demo `training`: a gang takes half of the nodes, notebooks sit on a quarter, and a second gang that needs half of
-//! the nodes waits whole, since only half of it fits, until the first has ended.
+//! The demo `training`: a gang takes half of the nodes, notebooks sit on a quarter, and a second gang that needs twice as
+//! many nodes as are left waits whole, since only half of it fits, until the first has ended.
 
 use serde_json::{Value, json};
 
@@ -10,25 +10,39 @@ const WORK_SECONDS: u32 = 45;
 /// A notebook's GPUs: two of them do not share a node, and a whole node does not fit beside one.
 const NOTEBOOK_GPUS: u32 = 5;
 
+/// How many pods, each on a node of its own.
+struct Sizes {
+    train: u32,
+    notebooks: u32,
+    next: u32,
+}
+
+impl Sizes {
+    fn of(nodes: u32) -> Self {
+        let (train, notebooks) = (nodes / 2, nodes / 4);
+        Self { train, notebooks, next: 2 * (nodes - train - notebooks) }
+    }
+}
+
 pub(super) fn introduction(nodes: u32) -> String {
-    let (half, quarter) = (nodes / 2, nodes / 4);
+    let Sizes { train, notebooks, next } = Sizes::of(nodes);
     format!(
         "The demo, in namespace {NAMESPACE}:\n\
-         \x20 train     a gang of {half} pods with {GPUS} GPUs each; works {WORK_SECONDS} s as soon as all of it runs\n\
-         \x20 notebook  {quarter} plain pods with {NOTEBOOK_GPUS} GPUs each\n\
-         \x20 next      another gang of {half}: only {} of it fit beside the others, so it waits whole\n\
+         \x20 train     a gang of {train} pods with {GPUS} GPUs each; works {WORK_SECONDS} s as soon as all of it runs\n\
+         \x20 notebook  plain pods with {NOTEBOOK_GPUS} GPUs each: {notebooks} of them\n\
+         \x20 next      another gang, of {next}: {} of it fit beside the others, so it waits whole until train has ended\n\
          See it with kubectl -n {NAMESPACE} get pods,podgroups.muster.dev -o wide\n\
          and why it waits with kubectl -n {NAMESPACE} describe podgroups.muster.dev next",
-        nodes - half - quarter
+        next / 2
     )
 }
 
 pub(super) fn steps(nodes: u32) -> Vec<Step> {
-    let (half, quarter) = (nodes / 2, nodes / 4);
+    let Sizes { train, notebooks, next } = Sizes::of(nodes);
     vec![
-        Step { objects: vec![gang("train", half), job("train", half)], then: Some(("app=train", half as usize)) },
-        Step { objects: vec![notebooks(quarter)], then: Some(("app=notebook", quarter as usize)) },
-        Step { objects: vec![gang("next", half), job("next", half)], then: None },
+        Step { objects: vec![gang("train", train), job("train", train)], then: Some(("app=train", train as usize)) },
+        Step { objects: vec![deployment(notebooks)], then: Some(("app=notebook", notebooks as usize)) },
+        Step { objects: vec![gang("next", next), job("next", next)], then: None },
     ]
 }
 
@@ -42,9 +56,22 @@ fn job(name: &str, pods: u32) -> Value {
             "template": {"metadata": {"labels": {"app": name}, "annotations": annotations}, "spec": spec}}})
 }
 
-fn notebooks(pods: u32) -> Value {
+fn deployment(pods: u32) -> Value {
     let labels = json!({"app": "notebook"});
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": NAMESPACE, "name": "notebook"},
         "spec": {"replicas": pods, "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": pod_spec(NOTEBOOK_GPUS)}}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_gang_fits_after_the_first_and_not_beside_it() {
+        for nodes in super::super::Demo::NODES_MIN..200 {
+            let Sizes { train, notebooks, next } = Sizes::of(nodes);
+            assert!(train + notebooks + next > nodes && notebooks + next <= nodes, "{nodes} nodes");
+        }
+    }
 }
