@@ -101,7 +101,7 @@ impl Up {
         let listener = listen(plan.address).await?;
         let address = listener.local_addr()?;
         let server = match &plan.state {
-            Some(folder) => Server::open(Settings::default(), folder).context("--state")?,
+            Some(folder) => Server::open(Settings::default(), folder).map_err(|error| anyhow!("--state: {error}"))?,
             None => Server::start(Settings::default()),
         };
         let (stop, stopped) = oneshot::channel::<()>();
@@ -168,7 +168,11 @@ impl Up {
                     demo::show(&server, nodes, began).await;
                     narrator::narrate(server.client(), began, From::Now).await;
                 }
-                Some(Demo::Training { .. }) | None => narrator::narrate(server.client(), began, From::TheStart).await,
+                // What was placed before this start is no news.
+                Some(Demo::Training { .. }) | None => {
+                    let from = if self.is_new { From::TheStart } else { From::Now };
+                    narrator::narrate(server.client(), began, from).await;
+                }
             }
         };
         tokio::select! {
@@ -240,7 +244,10 @@ fn is_ready(node: &Node) -> bool {
 
 /// Starts the scheduler on the server in this process, and serves its metrics.
 async fn start_scheduler(server: &Server) -> anyhow::Result<(Thread, SocketAddr)> {
-    let mut settings = Configuration::new(File::default(), Overrides::default())?.settings;
+    // There is no other scheduler here: whatever names none is Muster's too.
+    let names = [muster_api::keys::SCHEDULER_NAME, "default-scheduler"].map(str::to_owned).to_vec();
+    let overrides = Overrides { scheduler_names: names, ..Overrides::default() };
+    let mut settings = Configuration::new(File::default(), overrides)?.settings;
     let (health, metrics) = (Health::default(), Metrics::default());
     metrics.set_leader(true);
     "muster-up".clone_into(&mut settings.identity);

@@ -114,7 +114,12 @@ fn read_shape(path: &Path) -> anyhow::Result<Shape> {
     let name = path.display();
     let text = std::fs::read_to_string(path).with_context(|| format!("--shape {name}"))?;
     let value: serde_json::Value = serde_saphyr::from_str(&text).with_context(|| format!("--shape {name}"))?;
-    Shape::from_json(&value.to_string()).with_context(|| format!("--shape {name}"))
+    if !value.is_object() {
+        bail!(
+            "--shape {name}: must be a map with pools, such as {{pools: [{{name: a, count: 1, capacity: {{...}}}}]}}"
+        );
+    }
+    Shape::from_value(value).with_context(|| format!("--shape {name}"))
 }
 
 #[cfg(test)]

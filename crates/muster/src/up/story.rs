@@ -61,8 +61,9 @@ impl Story {
             ended: matches!(&*pod.status.phase, "Succeeded" | "Failed"),
             waits: waits.map(|condition| condition.message.clone()),
         };
-        // What a member does is told of its group.
-        if note.group.is_none() && self.pods.get(&name).unwrap_or(&Note::default()) != &note {
+        // What a member does is told of its group, if there is one.
+        let is_alone = note.group.as_ref().is_none_or(|group| !self.groups.contains_key(group) && note.waits.is_some());
+        if is_alone && self.pods.get(&name).unwrap_or(&Note::default()) != &note {
             self.news_of_pods.insert(name.clone());
         }
         self.pods.insert(name, note);
@@ -305,6 +306,15 @@ mod tests {
         story.see_pod(&pod("p-0", None, "n-0", "Succeeded", ""));
         story.lose_pod(&pod("p-1", None, "n-0", "Succeeded", ""));
         assert_eq!(story.take_lines(), ["1 pod ended (d/p-0)"]);
+    }
+
+    #[test]
+    fn a_pod_whose_group_nobody_knows_is_told_by_itself() {
+        let mut story = Story::default();
+        story.see_pod(&pod("p", Some("nowhere"), "", "Pending", ""));
+        assert!(story.take_lines().is_empty());
+        story.see_pod(&pod("p", Some("nowhere"), "", "Pending", "no such object"));
+        assert_eq!(story.take_lines(), ["1 pod waiting (d/p): no such object"]);
     }
 
     #[test]

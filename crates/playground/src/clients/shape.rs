@@ -135,12 +135,17 @@ impl Shape {
 impl Shape {
     /// Reads a shape from JSON.
     pub fn from_json(text: &str) -> Result<Self, ShapeError> {
-        let mut json = serde_json::Deserializer::from_str(text);
-        let shape: Self = serde_path_to_error::deserialize(&mut json).map_err(|error| ShapeError::Unreadable {
+        let unreadable =
+            |error: serde_json::Error| ShapeError::Unreadable { field: ".".to_owned(), reason: error.to_string() };
+        Self::from_value(serde_json::from_str(text).map_err(unreadable)?)
+    }
+
+    /// Reads a shape from a value, whatever it was written in.
+    pub fn from_value(value: serde_json::Value) -> Result<Self, ShapeError> {
+        let shape: Self = serde_path_to_error::deserialize(value).map_err(|error| ShapeError::Unreadable {
             field: error.path().to_string(),
             reason: error.inner().to_string(),
         })?;
-        json.end().map_err(|error| ShapeError::Unreadable { field: ".".to_owned(), reason: error.to_string() })?;
         shape.nodes()?;
         Ok(shape)
     }

@@ -23,6 +23,15 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
+    /// One value more.
+    fn count(&mut self) -> Result<(), Broken> {
+        self.values += 1;
+        if self.values > VALUES_MAX {
+            return Err(Broken::TooMuch { what: "values", max: VALUES_MAX });
+        }
+        Ok(())
+    }
+
     /// Reads the fields of a message into an object.
     pub(super) fn message(&mut self, id: MessageId, bytes: &[u8], into: &mut Map<String, Value>) -> Result<(), Broken> {
         let message = TABLE.message(id);
@@ -50,10 +59,7 @@ impl Decoder {
         reader: &mut Reader<'_>,
         into: &mut Map<String, Value>,
     ) -> Result<(), Broken> {
-        self.values += 1;
-        if self.values > VALUES_MAX {
-            return Err(Broken::TooMuch { what: "values", max: VALUES_MAX });
-        }
+        self.count()?;
         match (field.name, field.holds, field.plurality) {
             (None, Type::Message(id), _) => self.message(id, piece(field, tag, reader)?, into),
             (None, ..) => Ok(()),
@@ -62,7 +68,7 @@ impl Decoder {
                 // Numbers may come packed into one piece.
                 let mut packed = Reader::new(reader.piece()?);
                 while !packed.is_at_end() {
-                    self.values += 1;
+                    self.count()?;
                     let number = number(field.holds, packed.varint()?);
                     list(into, name).push(number);
                 }
@@ -162,7 +168,7 @@ impl Decoder {
     fn texts(&mut self, bytes: &[u8]) -> Result<Value, Broken> {
         let mut texts = Vec::new();
         each(bytes, "items", |tag, reader| {
-            self.values += 1;
+            self.count()?;
             if tag.number == 1 && tag.form == PIECE {
                 texts.push(text(reader.piece()?));
                 return Ok(());

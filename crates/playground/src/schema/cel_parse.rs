@@ -6,8 +6,20 @@ use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{EntryExpr, Expr, operators};
 use kube_cel::cel::parser::Parser;
 
+/// The longest expression, and the most signs in it: a chain of operators is as deep a tree as it is long, and whoever
+/// walks it needs a piece of the stack for each.
+const LENGTH_MAX: usize = 10_000;
+const SIGNS_MAX: usize = 600;
+
 /// Parses an expression; the error says what is wrong with it.
 pub(super) fn compile(text: &str) -> Result<IdedExpr, String> {
+    let signs = text.bytes().filter(|byte| b"+-*/%&|?.<>=![{".contains(byte)).count();
+    if text.len() > LENGTH_MAX || signs > SIGNS_MAX {
+        return Err(format!(
+            "the expression is too long: {} bytes with {signs} signs, at most {LENGTH_MAX} with {SIGNS_MAX} are taken",
+            text.len()
+        ));
+    }
     let parsed = Parser::new().enable_optional_syntax(true).parse(text);
     let mut expression = parsed.map_err(|error| error.to_string())?;
     mend(&mut expression);
@@ -43,6 +55,20 @@ fn mend_entry(entry: &mut EntryExpr) {
         EntryExpr::MapEntry(entry) => {
             mend(&mut entry.key);
             mend(&mut entry.value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chains_that_would_overflow_the_stack_are_refused() {
+        let chain = |terms: usize| vec!["self.x"; terms].join(" + ");
+        assert!(compile(&chain(100)).is_ok());
+        for terms in [4000, 20_000] {
+            assert!(compile(&chain(terms)).unwrap_err().contains("too long"), "{terms}");
         }
     }
 }

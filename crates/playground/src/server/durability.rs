@@ -135,7 +135,8 @@ impl Durability {
 fn write(disk: &Disk, entries: &Receiver<Entry>, state: &Mutex<State>, told: &watch::Sender<Progress>) {
     let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
     let tell = |outcome| tell(&mut lock(), told, outcome);
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| keep(disk, entries, lock, tell)));
+    let at_rest = || state.lock().ok();
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| keep(disk, entries, at_rest, tell)));
     if outcome.is_err() {
         tell(Err(format!("{}: the writer has panicked", disk.file().display())));
     }

@@ -173,7 +173,7 @@ fn a_crash_at_any_moment_leaves_a_moment_of_the_past_that_holds_all_that_was_set
             keep(
                 &kept,
                 &entries,
-                || (),
+                || Some(()),
                 |outcome| match outcome {
                     Ok(told) => settled = told,
                     Err(_) => alive = false,
@@ -200,7 +200,7 @@ fn filled(folder: &Folder) -> World {
         sender.send(entry).unwrap();
     }
     drop(sender);
-    keep(&disk, &entries, || (), |outcome| assert!(outcome.is_ok()));
+    keep(&disk, &entries, || Some(()), |outcome| assert!(outcome.is_ok()));
     world
 }
 

@@ -22,17 +22,19 @@ pub(crate) struct Entry {
 
 /// Keeps what comes until nobody can send any more, and tells how far it has got, or why it cannot go on.
 ///
-/// While it holds what `at_rest` gives, no step is under way.
+/// While it holds what `at_rest` gives, no step is under way; it gives nothing if a step was left half done.
 pub(crate) fn keep<Rest>(
     disk: &Disk,
     entries: &Receiver<Entry>,
-    at_rest: impl Fn() -> Rest,
+    at_rest: impl Fn() -> Option<Rest>,
     mut tell: impl FnMut(Result<u64, String>),
 ) {
     while let Ok(first) = entries.recv() {
         let mut batch = vec![first];
         {
-            let _rest = at_rest();
+            let Some(_rest) = at_rest() else {
+                return tell(Err("a step of the server has panicked half way".to_owned()));
+            };
             batch.extend(entries.try_iter());
         }
         let Some(revision) = batch.last().map(|entry| entry.revision) else { return };

@@ -5,6 +5,9 @@
 
 use serde_json::Value;
 
+/// The longest path that is read.
+const LENGTH_MAX: usize = 1024;
+
 /// A path that was read.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct JsonPath(Vec<Step>);
@@ -45,6 +48,10 @@ enum Operand {
 impl JsonPath {
     /// Reads a path; the error says what is wrong with it.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        // Filters nest, and each takes a piece of the stack.
+        if text.len() > LENGTH_MAX {
+            return Err(format!("has {} bytes, more than {LENGTH_MAX}", text.len()));
+        }
         Reader { rest: text, in_filter: false }.whole().map(Self)
     }
 
@@ -304,6 +311,13 @@ mod tests {
             ]},
         });
         JsonPath::parse(path).unwrap().first(&object).cloned().unwrap_or_else(|| json!("nothing"))
+    }
+
+    #[test]
+    fn a_path_that_nests_without_end_is_refused() {
+        let nested = format!(".a{}", "[?(@".repeat(10_000));
+        assert_eq!(JsonPath::parse(&nested).err().unwrap(), "has 40002 bytes, more than 1024");
+        assert!(JsonPath::parse(&nested[..1000]).is_err());
     }
 
     #[test]

@@ -26,6 +26,11 @@ fn find() -> Vec<Kubectl> {
     let built = Command::new(tool).arg("--built").output().map(|output| output.stdout).unwrap_or_default();
     let built = String::from_utf8_lossy(&built);
     let mut found: Vec<Kubectl> = built.lines().filter_map(|path| of_path(PathBuf::from(path))).collect();
+    if std::env::var_os("CI").is_some() {
+        let pinned = include_str!("../../../../tools/kubectl/versions");
+        let pinned: Vec<&str> = pinned.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(found.len(), pinned.len(), "not all of {pinned:?} are built: run tools/kubectl/build");
+    }
     if found.is_empty() {
         found.extend(of_path(PathBuf::from("kubectl")));
     }

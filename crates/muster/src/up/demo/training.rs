@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{GPUS, NAMESPACE, Step, gang, pod_spec, works};
 
 /// How long each gang works.
-const WORK_SECONDS: u32 = 45;
+const WORK_SECONDS: u32 = 120;
 /// A notebook's GPUs: two of them do not share a node, and a whole node does not fit beside one.
 const NOTEBOOK_GPUS: u32 = 5;
 
@@ -31,8 +31,8 @@ pub(super) fn introduction(nodes: u32) -> String {
          \x20 train     a gang of {train} pods with {GPUS} GPUs each; works {WORK_SECONDS} s as soon as all of it runs\n\
          \x20 notebook  plain pods with {NOTEBOOK_GPUS} GPUs each: {notebooks} of them\n\
          \x20 next      another gang, of {next}: {} of it fit beside the others, so it waits whole until train has ended\n\
-         See it with kubectl -n {NAMESPACE} get pods,podgroups.muster.dev -o wide\n\
-         and why it waits with kubectl -n {NAMESPACE} describe podgroups.muster.dev next",
+         See it with kubectl -n {NAMESPACE} get pods,mpg -o wide\n\
+         and why it waits with kubectl -n {NAMESPACE} describe mpg next",
         next / 2
     )
 }

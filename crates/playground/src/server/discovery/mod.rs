@@ -40,7 +40,8 @@ pub(crate) fn answer(state: &State, path: &str, request: &Parts) -> Result<Answe
         [] => Ok(plain::paths(state)),
         ["version"] => Ok(Answer::value(200, &version())),
         ["healthz" | "readyz" | "livez", ref rest @ ..] => {
-            Ok(health::answer(parts[0], rest, &Query::parse(request.uri.query().unwrap_or_default())))
+            let query = Query::parse(request.uri.query().unwrap_or_default());
+            Ok(health::answer(parts[0], rest, &query, state.store.broken().map(|why| &**why)))
         }
         ["openapi", "v2"] if is_get => Ok(openapi::old()),
         ["openapi", "v3", ref rest @ ..] if is_get => Ok(openapi::answer(state, rest)),

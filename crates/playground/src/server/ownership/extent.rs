@@ -1,6 +1,6 @@
 //! Which fields an object has, whether they are what their types say, and objects without some of their fields.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map as Object, Value};
 
@@ -26,10 +26,14 @@ fn note_fields(types: &Types, id: TypeId, value: &Value, set: &mut FieldSet) -> 
             let entries = step::entries(Some(value));
             let steps: Vec<String> =
                 entries.iter().filter_map(|entry| step::of_entry(types, list, entry).ok()).collect();
+            let mut times: BTreeMap<&str, usize> = BTreeMap::new();
+            for step in &steps {
+                *times.entry(step).or_default() += 1;
+            }
             for (step, entry) in steps.iter().zip(entries) {
                 let mut below = FieldSet::default();
                 // What is there twice is owned as one thing.
-                if steps.iter().filter(|other| *other == step).count() == 1 {
+                if times[&**step] == 1 {
                     note_fields(types, list.item, entry, &mut below);
                 }
                 set.put(step.clone(), true, below);
