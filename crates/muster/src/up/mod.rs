@@ -13,12 +13,13 @@ mod pace;
 mod progress;
 mod story;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use futures::FutureExt as _;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, DeleteParams, ListParams};
 use muster_api::wire::Node;
 use muster_playground::clients::{Cluster, KubeletSettings, Shape};
 use muster_playground::{Limits, Server, Settings};
@@ -113,6 +114,10 @@ impl Up {
         let kubeconfig = Kubeconfig::write(address, plan.kubeconfig.as_deref(), plan.state.as_deref())?;
         progress.say("kinds of Muster");
         let is_new = install_kinds(&server.client()).await?;
+        if let Some(folder) = &plan.state {
+            options::remember(folder, &plan.written)?;
+            remove_other_nodes(&server, &plan.shape).await?;
+        }
         let settings = KubeletSettings { speed: plan.speed, ..KubeletSettings::default() };
         let cluster = Cluster::start_with(&server.client(), &plan.shape, settings, server.clock())?;
         let nodes = plan.shape.nodes()?.len();
@@ -213,6 +218,25 @@ async fn install_kinds(client: &kube::Client) -> anyhow::Result<bool> {
         is_new &= objects::install(client, &definition).await?;
     }
     Ok(is_new)
+}
+
+/// Removes the nodes of an earlier start that the shape does not have: nobody would run them.
+async fn remove_other_nodes(server: &Server, shape: &Shape) -> anyhow::Result<()> {
+    let wanted: BTreeSet<String> = shape.nodes()?.into_iter().map(|node| node.name).collect();
+    let nodes = Api::<Node>::all(server.client());
+    let found = nodes.list(&ListParams::default()).await?;
+    let others: Vec<&str> = found.iter().filter_map(|node| node.metadata.name.as_deref()).collect();
+    let others: Vec<&str> = others.into_iter().filter(|name| !wanted.contains(*name)).collect();
+    if let (Some(first), Some(last)) = (others.first(), others.last()) {
+        eprintln!(
+            "{} of an earlier start are removed, with their pods: {first} to {last}",
+            count(others.len() as u32, "node")
+        );
+    }
+    for name in others {
+        nodes.delete(name, &DeleteParams::default()).await.with_context(|| format!("removing node {name}"))?;
+    }
+    Ok(())
 }
 
 /// Waits until nodes take pods, and tells how many do.

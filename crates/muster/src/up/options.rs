@@ -6,9 +6,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use muster_playground::clients::Shape;
+use serde_json::{Value, json};
 
 use super::demo::Demo;
 
+/// How many nodes there are if nobody says so.
+const NODES: u32 = 16;
+/// The file in the folder of a state that remembers the nodes.
+const SAVED: &str = "shape.json";
 /// More would be a mistake.
 const NODES_MAX: u32 = 10_000;
 const SPEED_RANGE: std::ops::RangeInclusive<f64> = 0.01..=1000.0;
@@ -16,9 +21,9 @@ const SPEED_RANGE: std::ops::RangeInclusive<f64> = 0.01..=1000.0;
 /// What cluster to start.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// How many nodes, each with 8 GPUs, in 4 racks and 2 zones.
-    #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u32).range(0..=i64::from(NODES_MAX)))]
-    nodes: u32,
+    /// How many nodes, each with 8 GPUs, in 4 racks and 2 zones; 16, or those of the state.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=i64::from(NODES_MAX)))]
+    nodes: Option<u32>,
     /// Other nodes: a YAML file with pools of nodes, their capacity, labels, taints and racks (docs/playground.md).
     /// Such a cluster starts without a demo.
     #[arg(long, value_name = "FILE", conflicts_with = "nodes")]
@@ -60,6 +65,8 @@ enum DemoName {
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) shape: Shape,
+    /// The shape as it was written, for the state to remember.
+    pub(super) written: Value,
     pub(super) address: SocketAddr,
     pub(super) speed: f64,
     pub(super) state: Option<PathBuf>,
@@ -75,51 +82,73 @@ impl Options {
         if !SPEED_RANGE.contains(&self.speed) {
             bail!("--speed {}: must be from {} to {}", self.speed, SPEED_RANGE.start(), SPEED_RANGE.end());
         }
-        let shape = match &self.shape {
-            Some(path) => read_shape(path)?,
-            None => Shape::of_nodes(self.nodes),
+        let written = self.written()?;
+        let (shape, nodes) = match written["nodes"].as_u64().and_then(|nodes| u32::try_from(nodes).ok()) {
+            Some(nodes) => (Shape::of_nodes(nodes), Some(nodes)),
+            None => (Shape::from_value(written.clone()).with_context(|| self.source())?, None),
         };
         let address = self.insecure_listen.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         Ok(Plan {
             shape,
+            written,
             address: SocketAddr::new(address, self.port),
             speed: self.speed,
             state: self.state.clone(),
             kubeconfig: self.kubeconfig.clone(),
-            demo: self.demo()?,
+            demo: self.demo(nodes)?,
             demo_is_wanted: self.demo.is_some(),
         })
     }
 
-    fn demo(&self) -> anyhow::Result<Option<Demo>> {
-        let name = match self.demo {
-            Some(name) => name,
-            None if self.empty || self.shape.is_some() || self.nodes < Demo::NODES_MIN => return Ok(None),
-            None => DemoName::Training,
+    /// The nodes as they are written: by a flag, in the state, or nowhere.
+    fn written(&self) -> anyhow::Result<Value> {
+        if let Some(nodes) = self.nodes {
+            return Ok(json!({"nodes": nodes}));
+        }
+        let saved = self.state.as_ref().map(|folder| folder.join(SAVED)).filter(|file| file.exists());
+        let Some(path) = self.shape.as_ref().or(saved.as_ref()) else { return Ok(json!({"nodes": NODES})) };
+        let text = std::fs::read_to_string(path).with_context(|| self.source())?;
+        let value: Value = serde_saphyr::from_str(&text).with_context(|| self.source())?;
+        if !value.is_object() {
+            bail!(
+                "{}: must be a map with pools, such as {{pools: [{{name: a, count: 1, capacity: {{...}}}}]}}",
+                self.source()
+            );
+        }
+        Ok(value)
+    }
+
+    /// Where the nodes are written, for messages.
+    fn source(&self) -> String {
+        match (&self.shape, &self.state) {
+            (Some(path), _) => format!("--shape {}", path.display()),
+            (None, Some(folder)) => folder.join(SAVED).display().to_string(),
+            (None, None) => "--nodes".to_owned(),
+        }
+    }
+
+    /// What is shown on so many nodes, or on those of a shape.
+    fn demo(&self, nodes: Option<u32>) -> anyhow::Result<Option<Demo>> {
+        let nodes = match (nodes, self.demo) {
+            (None, Some(_)) => bail!("--demo: the demos are made for the nodes of --nodes, not for those of a shape"),
+            (Some(nodes), Some(_)) if nodes < Demo::NODES_MIN => {
+                bail!("--nodes {nodes}: a demo needs at least {}", Demo::NODES_MIN)
+            }
+            (None, None) => return Ok(None),
+            (Some(nodes), None) if self.empty || nodes < Demo::NODES_MIN => return Ok(None),
+            (Some(nodes), _) => nodes,
         };
-        if self.shape.is_some() {
-            bail!("--demo and --shape: the demos are made for the nodes of --nodes");
-        }
-        if self.nodes < Demo::NODES_MIN {
-            bail!("--nodes {}: a demo needs at least {}", self.nodes, Demo::NODES_MIN);
-        }
-        Ok(Some(match name {
-            DemoName::Training => Demo::Training { nodes: self.nodes },
-            DemoName::Deadlock => Demo::Deadlock { nodes: self.nodes },
+        Ok(Some(match self.demo.unwrap_or(DemoName::Training) {
+            DemoName::Training => Demo::Training { nodes },
+            DemoName::Deadlock => Demo::Deadlock { nodes },
         }))
     }
 }
 
-fn read_shape(path: &Path) -> anyhow::Result<Shape> {
-    let name = path.display();
-    let text = std::fs::read_to_string(path).with_context(|| format!("--shape {name}"))?;
-    let value: serde_json::Value = serde_saphyr::from_str(&text).with_context(|| format!("--shape {name}"))?;
-    if !value.is_object() {
-        bail!(
-            "--shape {name}: must be a map with pools, such as {{pools: [{{name: a, count: 1, capacity: {{...}}}}]}}"
-        );
-    }
-    Shape::from_value(value).with_context(|| format!("--shape {name}"))
+/// Remembers the nodes in the folder of the state.
+pub(super) fn remember(folder: &Path, written: &Value) -> anyhow::Result<()> {
+    let file = folder.join(SAVED);
+    std::fs::write(&file, format!("{written}\n")).with_context(|| file.display().to_string())
 }
 
 #[cfg(test)]
@@ -174,6 +203,20 @@ mod tests {
         assert_eq!(plan(&line).unwrap().demo, None);
         let error = plan(&format!("{line} --demo training")).unwrap_err();
         std::fs::remove_file(&shape).unwrap();
-        assert!(error.contains("--demo and --shape"), "{error}");
+        assert!(error.contains("not for those of a shape"), "{error}");
+    }
+
+    #[test]
+    fn a_state_remembers_its_nodes_until_a_flag_says_otherwise() {
+        let folder = std::env::temp_dir().join(format!("muster-up-options-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let line = format!("--state {}", folder.display());
+        let count = |line: &str| plan(line).unwrap().shape.nodes().unwrap().len();
+        assert_eq!(count(&line), 16);
+        remember(&folder, &plan(&format!("{line} --nodes 5")).unwrap().written).unwrap();
+        assert_eq!((count(&line), count(&format!("{line} --nodes 7"))), (5, 7));
+        remember(&folder, &json!({"pools": [{"name": "a", "count": 3, "capacity": {"cpu": "4"}}]})).unwrap();
+        assert_eq!((count(&line), plan(&line).unwrap().demo), (3, None));
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }
