@@ -69,23 +69,49 @@ impl Answer {
     }
 }
 
+/// How much of a list is put together at a time: a client that does not read holds no more of it than this.
+const PIECE_SIZE: usize = 256 * 1024;
+
 impl List {
-    /// The list with its items as they are stored.
-    pub(crate) fn text(&self) -> Bytes {
+    /// Whether its text is one piece.
+    pub(crate) fn is_small(&self) -> bool {
+        self.items.iter().map(|object| object.text.len()).sum::<usize>() < PIECE_SIZE
+    }
+
+    /// The text, its items as they are stored, piece by piece.
+    pub(crate) fn pieces(self) -> impl Iterator<Item = Bytes> {
+        let mut next = 0;
+        let mut is_over = false;
+        std::iter::from_fn(move || {
+            if is_over {
+                return None;
+            }
+            let mut text = if next == 0 { self.head() } else { BytesMut::new() };
+            while text.len() < PIECE_SIZE
+                && let Some(object) = self.items.get(next)
+            {
+                if next > 0 {
+                    text.put_u8(b',');
+                }
+                text.put_slice(&shown(&self.kind, object));
+                next += 1;
+            }
+            if next == self.items.len() {
+                text.put_slice(b"]}");
+                is_over = true;
+            }
+            Some(text.freeze())
+        })
+    }
+
+    fn head(&self) -> BytesMut {
         let kind = &self.kind;
         let head =
             json!({"kind": format!("{}List", kind.kind), "apiVersion": kind.api_version(), "metadata": self.metadata});
         let mut text = BytesMut::from(&*printed(&head));
         text.truncate(text.len() - 1);
         text.put_slice(b",\"items\":[");
-        for (index, object) in self.items.iter().enumerate() {
-            if index > 0 {
-                text.put_u8(b',');
-            }
-            text.put_slice(&shown(kind, object));
-        }
-        text.put_slice(b"]}");
-        text.freeze()
+        text
     }
 }
 

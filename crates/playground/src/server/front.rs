@@ -28,6 +28,7 @@ use tokio::task::JoinSet;
 
 use super::body::BODY_SIZE_MAX;
 use super::failure::Failure;
+use super::origin;
 use super::patient::Patient;
 use super::{Server, failed};
 
@@ -139,8 +140,13 @@ impl Front {
         // Answers are written whole: waiting for more only delays them. A socket that cannot is as good as any.
         let _ = stream.set_nodelay(true);
         let front = &self;
-        let service = service_fn(move |request| async move {
-            let response = if guest.refused { front.turn_away() } else { front.answer(request).await };
+        let is_loopback = stream.local_addr().is_ok_and(|address| address.ip().is_loopback());
+        let service = service_fn(move |request: Request<Incoming>| async move {
+            let response = match origin::check(request.headers()) {
+                _ if guest.refused => front.turn_away(),
+                Err(failure) if is_loopback => closing(&failure),
+                _ => front.answer(request).await,
+            };
             Ok::<_, Infallible>(response)
         });
         let connection = http1::Builder::new()

@@ -20,6 +20,7 @@ pub(crate) mod json_patch;
 pub(crate) mod json_syntax;
 pub(crate) mod json_text;
 pub(crate) mod openapi;
+mod origin;
 pub(crate) mod ownership;
 pub(crate) mod patch;
 mod patient;
@@ -277,9 +278,15 @@ fn shaped(answer: Result<Answer, Failure>) -> Response<Body> {
 
 fn answered(answer: Answer) -> Response<Body> {
     match answer {
-        Answer::List(list) => {
-            let mut response = respond(200, "application/json", Body::from(list.text()));
-            warn(&mut response, &list.warnings);
+        Answer::List(mut list) => {
+            let warnings = std::mem::take(&mut list.warnings);
+            let body = if list.is_small() {
+                Body::from(list.pieces().next().unwrap_or_default())
+            } else {
+                Body::from_stream(futures::stream::iter(list.pieces().map(Ok::<_, Infallible>)))
+            };
+            let mut response = respond(200, "application/json", body);
+            warn(&mut response, &warnings);
             response
         }
         Answer::Document { media_type, text } => respond(200, media_type, Body::from(text)),

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use crate::wire::{Answer, Wire};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-const WATCH: &str = "GET /api/v1/namespaces/default/configmaps?watch=true HTTP/1.1\r\nHost: test\r\n\r\n";
+const WATCH: &str = "GET /api/v1/namespaces/default/configmaps?watch=true HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const SHORT: Duration = Duration::from_millis(50);
 
 struct Front {
@@ -71,7 +71,7 @@ fn is_status(answer: &Answer, code: u16) -> bool {
 async fn slow_headers_are_cut_off() {
     let front = Front::start(Limits { header_time_max: SHORT, ..Limits::default() }).await;
     let mut wire = front.wire().await;
-    wire.send(b"GET /version HTTP/1.1\r\nHost: te").await.expect("sent");
+    wire.send(b"GET /version HTTP/1.1\r\nHost: lo").await.expect("sent");
     within(wire.rest()).await.expect("closed");
     // The same after a good request.
     let mut wire = front.wire().await;
@@ -85,7 +85,9 @@ async fn slow_bodies_are_cut_off() {
     let front = Front::start(Limits { body_time_max: SHORT, ..Limits::default() }).await;
     for length in ["Content-Length: 100", "Content-Length: 1000000", "Transfer-Encoding: chunked"] {
         let mut wire = front.wire().await;
-        wire.send(format!("POST {MAPS} HTTP/1.1\r\nHost: test\r\n{length}\r\n\r\n").as_bytes()).await.expect("sent");
+        wire.send(format!("POST {MAPS} HTTP/1.1\r\nHost: localhost\r\n{length}\r\n\r\n").as_bytes())
+            .await
+            .expect("sent");
         let answer = within(wire.answer()).await.expect("an answer");
         assert!(is_status(&answer, 408), "{length}: {answer:?}");
         within(wire.rest()).await.expect("closed");
@@ -113,7 +115,7 @@ async fn who_does_not_read_is_cut_off() {
         assert_eq!(made.code, 201);
     }
     let mut deaf = within(front.admitted()).await;
-    deaf.send(format!("GET {MAPS} HTTP/1.1\r\nHost: test\r\n\r\n").as_bytes()).await.expect("sent");
+    deaf.send(format!("GET {MAPS} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).await.expect("sent");
     within(front.admitted()).await;
     assert!(within(deaf.rest()).await.map_or(0, |rest| rest.len()) < 20_000_000);
 }
@@ -161,7 +163,7 @@ async fn there_are_so_many_connections() {
 #[tokio::test]
 async fn what_is_too_large_is_refused() {
     let front = Front::start(Limits::default()).await;
-    let head = |lines: &str| format!("POST {MAPS} HTTP/1.1\r\nHost: test\r\n{lines}\r\n\r\n");
+    let head = |lines: &str| format!("POST {MAPS} HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n\r\n");
     let mut wire = front.wire().await;
     wire.send(head("Content-Length: 3145729").as_bytes()).await.expect("sent");
     assert!(is_status(&within(wire.answer()).await.expect("an answer"), 413));
@@ -195,7 +197,7 @@ async fn a_stop_ends_watches_and_finishes_requests() {
     assert_eq!(watch.head().await.expect("a head").code, 200);
     let body = map("m", 10).to_string();
     let mut writer = front.wire().await;
-    let head = format!("POST {MAPS} HTTP/1.1\r\nHost: test\r\nContent-Length: {}\r\n\r\n", body.len());
+    let head = format!("POST {MAPS} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
     writer.send(format!("{head}{}", &body[..10]).as_bytes()).await.expect("sent");
     // A request that was sent after it has been answered: the first is under way by then.
     let mut idle = front.wire().await;
@@ -214,10 +216,21 @@ async fn a_stop_ends_watches_and_finishes_requests() {
 async fn a_stop_does_not_wait_for_ever() {
     let mut front = Front::start(Limits { stop_time_max: SHORT, ..Limits::default() }).await;
     let mut wire = front.wire().await;
-    wire.send(format!("POST {MAPS} HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\n").as_bytes())
+    wire.send(format!("POST {MAPS} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n").as_bytes())
         .await
         .expect("sent");
     front.stop.take().expect("not stopped").send(()).expect("it serves");
     within(front.serving).await.expect("it has stopped");
     let _ = within(wire.rest()).await;
+}
+
+#[tokio::test]
+async fn a_page_of_somebody_else_may_ask_nothing() {
+    let front = Front::start(Limits::default()).await;
+    for header in ["Host: evil.example", "Host: localhost\r\nOrigin: https://evil.example"] {
+        let mut wire = front.wire().await;
+        wire.send(format!("GET /version HTTP/1.1\r\n{header}\r\n\r\n").as_bytes()).await.expect("sent");
+        let answer = within(wire.answer()).await.expect("an answer");
+        assert!(is_status(&answer, 403), "{header}: {answer:?}");
+    }
 }

@@ -220,7 +220,8 @@ fn bent_connection(asked: &Value, random: &mut Random) -> Vec<u8> {
     };
     let media_type = MEDIA_TYPES[random.below(MEDIA_TYPES.len() as u64) as usize];
     let path = bent_path(asked, random);
-    let head = format!("{method} {path} HTTP/1.1\r\nHost: test\r\nContent-Type: {media_type}\r\n{framing}\r\n\r\n");
+    let head =
+        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {media_type}\r\n{framing}\r\n\r\n");
     let mut bytes = head.into_bytes();
     bytes.extend(body);
     for _ in 0..random.below(3) {

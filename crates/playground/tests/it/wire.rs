@@ -48,7 +48,7 @@ impl Wire {
         };
         let length = body.len();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: test\r\nContent-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n"
         );
         self.send(format!("{head}{body}").as_bytes()).await?;
         self.answer().await

@@ -70,7 +70,7 @@ impl Wire {
 
     async fn send(&mut self, method: &str, path: &str, body: &str) -> anyhow::Result<()> {
         let length = body.len();
-        let head = "HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json";
+        let head = "HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json";
         let request = format!("{method} {path} {head}\r\nContent-Length: {length}\r\n\r\n{body}");
         Ok(self.stream.write_all(request.as_bytes()).await?)
     }
