@@ -6,6 +6,7 @@
 mod order;
 mod status;
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
@@ -192,11 +193,13 @@ impl Keeper {
     async fn manage(&mut self, key: &Key, set: &ReplicaSet) -> Result<(), kube::Error> {
         let wanted = set.spec.replicas.unwrap_or(1).max(0) as usize;
         let active: Vec<PodCard> = self.pods_of(set).filter(|pod| !is_going(pod)).cloned().collect();
-        if active.len() < wanted {
-            self.make(key, set, (wanted - active.len()).min(BURST)).await
-        } else {
-            let many = (active.len() - wanted).min(BURST);
-            self.delete(key, set, active, many).await
+        match active.len().cmp(&wanted) {
+            Ordering::Less => self.make(key, set, (wanted - active.len()).min(BURST)).await,
+            Ordering::Equal => Ok(()),
+            Ordering::Greater => {
+                let many = (active.len() - wanted).min(BURST);
+                self.delete(key, set, active, many).await
+            }
         }
     }
 
