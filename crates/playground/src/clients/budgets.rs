@@ -31,7 +31,7 @@ const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 /// Keeps the budgets until it is dropped.
 #[derive(Debug)]
 pub struct Budgets {
-    _task: Task,
+    pub(super) task: Task,
 }
 
 impl Budgets {
@@ -43,7 +43,7 @@ impl Budgets {
             watch(Api::<Pod>::all(client.clone()), everything()).map(Event::Pod).boxed(),
         ]);
         let keeper = Keeper { client, clock, budgets: Mirror::default(), pods: Mirror::default() };
-        Self { _task: Task::start(run(keeper, events)) }
+        Self { task: Task::start("disruption controller", run(keeper, events)) }
     }
 }
 

@@ -50,7 +50,7 @@ impl Default for NodeLifecycleSettings {
 /// Looks after nodes until it is dropped.
 #[derive(Debug)]
 pub struct NodeLifecycle {
-    _task: Task,
+    pub(super) task: Task,
 }
 
 impl NodeLifecycle {
@@ -73,7 +73,7 @@ impl NodeLifecycle {
             pods_on: BTreeMap::new(),
             heard: BTreeMap::new(),
         };
-        Self { _task: Task::start(run(overseer, events)) }
+        Self { task: Task::start("node lifecycle controller", run(overseer, events)) }
     }
 }
 

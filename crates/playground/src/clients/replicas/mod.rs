@@ -35,7 +35,7 @@ const REQUESTS_MAX: usize = 16;
 /// Keeps the sets until it is dropped.
 #[derive(Debug)]
 pub struct Replicas {
-    _task: Task,
+    pub(super) task: Task,
 }
 
 impl Replicas {
@@ -55,7 +55,7 @@ impl Replicas {
             pods: Mirror::default(),
             unseen: Unseen::default(),
         };
-        Self { _task: Task::start(run(keeper, events)) }
+        Self { task: Task::start("replica set controller", run(keeper, events)) }
     }
 }
 

@@ -39,7 +39,7 @@ const REVISION_LABEL: &str = "controller-revision-hash";
 /// Keeps the sets until it is dropped.
 #[derive(Debug)]
 pub struct StatefulSets {
-    _task: Task,
+    pub(super) task: Task,
 }
 
 impl StatefulSets {
@@ -63,7 +63,7 @@ impl StatefulSets {
             revisions: Mirror::default(),
             unseen: UnseenKinds::default(),
         };
-        Self { _task: Task::start(run(keeper, events)) }
+        Self { task: Task::start("stateful set controller", run(keeper, events)) }
     }
 }
 
