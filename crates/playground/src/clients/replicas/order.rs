@@ -8,6 +8,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -17,7 +18,11 @@ use crate::clients::pod_card::{PodCard, node_name, phase, ready_since, restarts,
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// The pods with those first that go first. `company` are the active pods that count when a node is shared.
-pub(super) fn first_to_go(mut pods: Vec<PodCard>, company: &[PodCard], now: Timestamp) -> Vec<PodCard> {
+pub(super) fn first_to_go<'a>(
+    mut pods: Vec<Arc<PodCard>>,
+    company: impl Iterator<Item = &'a PodCard>,
+    now: Timestamp,
+) -> Vec<Arc<PodCard>> {
     let mut on_node: BTreeMap<&str, usize> = BTreeMap::new();
     for pod in company {
         *on_node.entry(node_name(pod)).or_default() += 1;
@@ -81,8 +86,9 @@ mod tests {
     }
 
     fn order(pods: &[PodCard]) -> Vec<String> {
-        let sorted = first_to_go(pods.to_vec(), pods, NOW.parse().unwrap());
-        sorted.iter().map(ResourceExt::name_any).collect()
+        let known = pods.iter().cloned().map(Arc::new).collect();
+        let sorted = first_to_go(known, pods.iter(), NOW.parse().unwrap());
+        sorted.iter().map(|pod| pod.name_any()).collect()
     }
 
     #[test]
