@@ -17,9 +17,10 @@ use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use muster_api::invalid::FieldPath;
 use muster_api::selector::WrittenLabelSelector;
-use muster_api::wire::Pod;
 
 use super::mirror::{Key, Mirror, key_of, watch};
+use super::owners::controller_of;
+use super::pod_card::{PodCard, is_going, ready_since, without_tolerations};
 use super::reconcile::{Controller, Queue, is_not_found, run};
 use super::task::Task;
 use crate::clock::{self, Clock};
@@ -31,7 +32,7 @@ const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 /// Keeps the budgets until it is dropped.
 #[derive(Debug)]
 pub struct Budgets {
-    _task: Task,
+    pub(super) task: Task,
 }
 
 impl Budgets {
@@ -40,24 +41,24 @@ impl Budgets {
         let everything = watcher::Config::default;
         let events = stream::select_all([
             watch(Api::<PodDisruptionBudget>::all(client.clone()), everything()).map(Event::Budget).boxed(),
-            watch(Api::<Pod>::all(client.clone()), everything()).map(Event::Pod).boxed(),
+            watch(Api::<PodCard>::all(client.clone()), everything()).map(Event::Pod).boxed(),
         ]);
         let keeper = Keeper { client, clock, budgets: Mirror::default(), pods: Mirror::default() };
-        Self { _task: Task::start(run(keeper, events)) }
+        Self { task: Task::start("disruption controller", run(keeper, events)) }
     }
 }
 
 #[allow(clippy::large_enum_variant)] // there is one at a time
 enum Event {
     Budget(watcher::Event<PodDisruptionBudget>),
-    Pod(watcher::Event<Pod>),
+    Pod(watcher::Event<PodCard>),
 }
 
 struct Keeper {
     client: Client,
     clock: Clock,
     budgets: Mirror<PodDisruptionBudget>,
-    pods: Mirror<Pod>,
+    pods: Mirror<PodCard>,
 }
 
 /// How many pods there should be.
@@ -76,7 +77,7 @@ impl Controller for Keeper {
                 changes.filter_map(|change| change.new).for_each(|budget| queue.soon(key_of(&*budget)));
             }
             Event::Pod(event) => {
-                for change in self.pods.take(event) {
+                for change in self.pods.take(event.modify(without_tolerations)) {
                     for pod in [change.old, change.new].into_iter().flatten() {
                         let namespace = pod.namespace().unwrap_or_default();
                         let concerned = self.budgets.within(&namespace).filter(|budget| selects(budget, &pod));
@@ -93,7 +94,8 @@ impl Controller for Keeper {
 
     async fn reconcile(&mut self, key: &Key) -> Result<Option<Duration>, kube::Error> {
         let Some(budget) = self.budgets.get(key) else { return Ok(None) };
-        let pods: Vec<&Pod> = self.pods.within(&key.0).map(|pod| &**pod).filter(|pod| selects(budget, pod)).collect();
+        let pods: Vec<&PodCard> =
+            self.pods.within(&key.0).map(|pod| &**pod).filter(|pod| selects(budget, pod)).collect();
         let now = self.clock.now();
         let mut wanted = PodDisruptionBudget::clone(budget);
         let status = wanted.status.get_or_insert_default();
@@ -150,7 +152,7 @@ impl Keeper {
         }
     }
 
-    async fn expected(&self, budget: &PodDisruptionBudget, pods: &[&Pod]) -> Result<Expected, Trouble> {
+    async fn expected(&self, budget: &PodDisruptionBudget, pods: &[&PodCard]) -> Result<Expected, Trouble> {
         let Some(spec) = &budget.spec else { return Ok(Expected { pods: 0, healthy: 0 }) };
         match (&spec.max_unavailable, &spec.min_available) {
             (Some(most), _) => {
@@ -168,12 +170,11 @@ impl Keeper {
     }
 
     /// How many pods their controllers want in all. Pods without a controller are not counted.
-    async fn scale(&self, pods: &[&Pod]) -> Result<i32, Trouble> {
+    async fn scale(&self, pods: &[&PodCard]) -> Result<i32, Trouble> {
         let mut found: BTreeMap<String, i32> = BTreeMap::new();
         let mut asked: Vec<&str> = Vec::new();
         for pod in pods {
-            let owners = pod.metadata.owner_references.iter().flatten();
-            let Some(owner) = owners.into_iter().find(|owner| owner.controller == Some(true)) else { continue };
+            let Some(owner) = controller_of(*pod) else { continue };
             if asked.contains(&owner.uid.as_str()) {
                 continue;
             }
@@ -230,7 +231,7 @@ impl Keeper {
     }
 }
 
-fn selects(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
+fn selects(budget: &PodDisruptionBudget, pod: &PodCard) -> bool {
     let selector: Option<&LabelSelector> = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
     let Some(selector) = selector else { return false };
     let written = serde_json::to_value(selector).and_then(serde_json::from_value::<WrittenLabelSelector>);
@@ -241,18 +242,16 @@ fn selects(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
     })
 }
 
-fn is_healthy(pod: &Pod, disrupted: &BTreeMap<String, Time>) -> bool {
-    pod.metadata.deletion_timestamp.is_none()
-        && !disrupted.contains_key(&pod.name_any())
-        && pod.status.conditions.iter().any(|one| one.kind == "Ready" && one.is_true())
+fn is_healthy(pod: &PodCard, disrupted: &BTreeMap<String, Time>) -> bool {
+    !is_going(pod) && !disrupted.contains_key(&pod.name_any()) && ready_since(pod).is_some()
 }
 
 /// Drops pods that are on their way out, and those whose eviction came to nothing. Answers when the next one is late.
-fn drop_settled(disrupted: &mut BTreeMap<String, Time>, pods: &[&Pod], now: Timestamp) -> Option<Timestamp> {
+fn drop_settled(disrupted: &mut BTreeMap<String, Time>, pods: &[&PodCard], now: Timestamp) -> Option<Timestamp> {
     let late = |time: &Time| clock::after(time.0, DISRUPTION_SECONDS);
     disrupted.retain(|name, time| {
         let pod = pods.iter().find(|pod| pod.name_any() == *name);
-        pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_none()) && late(time) > now
+        pod.is_some_and(|pod| !is_going(pod)) && late(time) > now
     });
     disrupted.values().map(late).min()
 }

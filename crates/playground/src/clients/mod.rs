@@ -39,6 +39,7 @@ mod recorder;
 pub mod replicas;
 mod revisions;
 mod seen;
+mod set_pods;
 pub mod shape;
 pub mod stateful;
 mod task;

@@ -18,11 +18,11 @@ use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use muster_api::invalid::FieldPath;
 use muster_api::toleration::{Effect, WrittenToleration};
-use muster_api::wire::Pod;
 use serde_json::{Value, json};
 
 use super::conditions;
 use super::mirror::{Key, Mirror, key_of, watch};
+use super::pod_card::{PodCard, is_going, node_name, ready_since};
 use super::reconcile::{Controller, Queue, is_conflict, is_not_found, run};
 use super::seen::{self, SeenPod};
 use super::task::Task;
@@ -50,7 +50,7 @@ impl Default for NodeLifecycleSettings {
 /// Looks after nodes until it is dropped.
 #[derive(Debug)]
 pub struct NodeLifecycle {
-    _task: Task,
+    pub(super) task: Task,
 }
 
 impl NodeLifecycle {
@@ -61,7 +61,7 @@ impl NodeLifecycle {
         let events = stream::select_all([
             watch(Api::<Node>::all(client.clone()), everything()).map(Event::Node).boxed(),
             watch(Api::<Lease>::namespaced(client.clone(), "kube-node-lease"), everything()).map(Event::Lease).boxed(),
-            watch(Api::<Pod>::all(client.clone()), bound).map(Event::Pod).boxed(),
+            watch(Api::<PodCard>::all(client.clone()), bound).map(Event::Pod).boxed(),
         ]);
         let overseer = Overseer {
             client,
@@ -73,7 +73,7 @@ impl NodeLifecycle {
             pods_on: BTreeMap::new(),
             heard: BTreeMap::new(),
         };
-        Self { _task: Task::start(run(overseer, events)) }
+        Self { task: Task::start("node lifecycle controller", run(overseer, events)) }
     }
 }
 
@@ -81,7 +81,7 @@ impl NodeLifecycle {
 enum Event {
     Node(watcher::Event<Node>),
     Lease(watcher::Event<Lease>),
-    Pod(watcher::Event<Pod>),
+    Pod(watcher::Event<PodCard>),
 }
 
 /// The last word of a kubelet, and when it was noticed. Only differences count: its clock may be wrong.
@@ -97,7 +97,7 @@ struct Overseer {
     grace: Duration,
     nodes: Mirror<Node>,
     leases: Mirror<Lease>,
-    pods: Mirror<Pod>,
+    pods: Mirror<PodCard>,
     pods_on: BTreeMap<String, BTreeSet<Key>>,
     heard: BTreeMap<String, Heard>,
 }
@@ -176,14 +176,14 @@ impl Overseer {
     }
 
     /// Remembers where pods are; a tainted node has a look at those that come.
-    fn place(&mut self, old: Option<&Pod>, new: Option<&Pod>, queue: &mut Queue) {
+    fn place(&mut self, old: Option<&PodCard>, new: Option<&PodCard>, queue: &mut Queue) {
         if let Some(old) = old.filter(|_| new.is_none())
-            && let Some(pods) = self.pods_on.get_mut(&old.spec.node_name)
+            && let Some(pods) = self.pods_on.get_mut(node_name(old))
         {
             pods.remove(&key_of(old));
         }
         let Some(new) = new else { return };
-        let node = (String::new(), new.spec.node_name.clone());
+        let node = (String::new(), node_name(new).to_owned());
         self.pods_on.entry(node.1.clone()).or_default().insert(key_of(new));
         if self.nodes.get(&node).is_some_and(|node| no_execute(node).next().is_some()) {
             queue.soon(node);
@@ -216,8 +216,7 @@ impl Overseer {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let node = nodes.patch_status(&node.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?;
         for key in self.pods_on.get(&node.name_any()).into_iter().flatten() {
-            let is_ready = |pod: &Pod| pod.status.conditions.iter().any(|one| one.kind == "Ready" && one.is_true());
-            if let Some(pod) = self.pods.get(key).filter(|pod| is_ready(pod)) {
+            if let Some(pod) = self.pods.get(key).filter(|pod| ready_since(pod).is_some()) {
                 self.set_condition(key, pod, &json!({"type": "Ready", "status": "False"})).await?;
             }
         }
@@ -272,7 +271,7 @@ impl Overseer {
         let mut next: Option<Timestamp> = None;
         for key in self.pods_on.get(&node.name_any()).into_iter().flatten() {
             let Some(pod) = self.pods.get(key) else { continue };
-            if pod.metadata.deletion_timestamp.is_some() {
+            if is_going(pod) {
                 continue;
             }
             match time_to_go(pod, &taints, now) {
@@ -283,13 +282,13 @@ impl Overseer {
         Ok(next)
     }
 
-    async fn delete(&self, key: &Key, pod: &Pod) -> Result<(), kube::Error> {
+    async fn delete(&self, key: &Key, pod: &PodCard) -> Result<(), kube::Error> {
         let condition = json!({
             "type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager",
             "message": "Taint manager: deleting due to NoExecute taint",
         });
         self.set_condition(key, pod, &condition).await?;
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &key.0);
+        let pods: Api<PodCard> = Api::namespaced(self.client.clone(), &key.0);
         let only = Preconditions { uid: pod.metadata.uid.clone(), resource_version: None };
         let parameters = DeleteParams { preconditions: Some(only), ..DeleteParams::default() };
         match pods.delete(&key.1, &parameters).await {
@@ -299,7 +298,7 @@ impl Overseer {
     }
 
     /// Sets a condition of a pod, if the pod is still there.
-    async fn set_condition(&self, key: &Key, pod: &Pod, condition: &Value) -> Result<(), kube::Error> {
+    async fn set_condition(&self, key: &Key, pod: &PodCard, condition: &Value) -> Result<(), kube::Error> {
         let pods: Api<SeenPod> = Api::namespaced(self.client.clone(), &key.0);
         let Some(whole) = pods.get_opt(&key.1).await? else { return Ok(()) };
         if whole.metadata.uid != pod.metadata.uid || seen::is_finished(&whole) {
@@ -332,10 +331,11 @@ fn no_execute(node: &Node) -> impl Iterator<Item = &Taint> {
 }
 
 /// When a pod has to leave a node with these taints; never if there is no time.
-fn time_to_go(pod: &Pod, taints: &[&Taint], now: Timestamp) -> Option<Timestamp> {
+fn time_to_go(pod: &PodCard, taints: &[&Taint], now: Timestamp) -> Option<Timestamp> {
     let path = FieldPath::Root("spec.tolerations");
     // What cannot be read may tolerate everything: nobody is driven out by a misunderstanding.
-    let tolerations = WrittenToleration::validate_all(&pod.spec.tolerations, &path).ok()?;
+    let tolerations =
+        WrittenToleration::validate_all(pod.spec.tolerations.as_deref().unwrap_or_default(), &path).ok()?;
     let times = taints.iter().filter_map(|taint| {
         let checked = muster_api::toleration::Taint {
             key: taint.key.clone(),

@@ -1,4 +1,4 @@
-//! A pod as the controllers of sets see it: whose it is, where it is and how it does, and nothing else.
+//! A pod as controllers see it: whose it is, where it is and how it does, and nothing else.
 //!
 //! Many pods are kept by several controllers at once, so what nobody asks for is not kept.
 
@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
+use muster_api::toleration::WrittenToleration;
 use muster_api::wire::object::{Kind, Object};
 use serde::{Deserialize, Serialize};
 
@@ -28,11 +29,12 @@ impl Kind for PodCardKind {
     const PLURAL: &'static str = "pods";
 }
 
-/// Where it is, and which claims it uses.
+/// Where it is, what it puts up with there, and which claims it uses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct CardSpec {
     node_name: Option<String>,
+    pub(crate) tolerations: Option<Vec<WrittenToleration>>,
     pub(crate) volumes: Option<Vec<CardVolume>>,
 }
 
@@ -74,6 +76,11 @@ struct CardCondition {
 #[serde(rename_all = "camelCase", default)]
 struct CardContainer {
     restart_count: i64,
+}
+
+/// Drops what only those look at who look after nodes: every pod has some.
+pub(crate) fn without_tolerations(pod: &mut PodCard) {
+    pod.spec.tolerations = None;
 }
 
 /// Its identity: another pod of the same name has another.

@@ -48,7 +48,7 @@ impl Default for PodGarbageSettings {
 /// Sweeps until it is dropped.
 #[derive(Debug)]
 pub struct PodGarbage {
-    _task: Task,
+    pub(super) task: Task,
 }
 
 impl PodGarbage {
@@ -67,7 +67,7 @@ impl PodGarbage {
             pods: Mirror::default(),
             missing: BTreeMap::new(),
         };
-        Self { _task: Task::start(run(sweeper, events)) }
+        Self { task: Task::start("pod garbage collector", run(sweeper, events)) }
     }
 }
 

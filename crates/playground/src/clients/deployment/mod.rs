@@ -32,7 +32,7 @@ pub(crate) use numbers::share;
 /// Keeps the deployments until it is dropped.
 #[derive(Debug)]
 pub struct Deployments {
-    _task: Task,
+    pub(super) task: Task,
 }
 
 impl Deployments {
@@ -52,7 +52,7 @@ impl Deployments {
             sets: Mirror::default(),
             unseen: Unseen::default(),
         };
-        Self { _task: Task::start(run(keeper, events)) }
+        Self { task: Task::start("deployment controller", run(keeper, events)) }
     }
 }
 

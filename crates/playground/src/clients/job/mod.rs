@@ -30,12 +30,12 @@ use crate::clock::Clock;
 /// Keeps the Jobs until it is dropped.
 #[derive(Debug)]
 pub struct Jobs {
-    _task: Task,
+    pub(super) task: Task,
 }
 
 impl Jobs {
     /// Starts the client. Needs a tokio runtime.
     pub fn start(client: Client, clock: Clock) -> Self {
-        Self { _task: Task::start(keeper::run(client, clock)) }
+        Self { task: Task::start("job controller", keeper::run(client, clock)) }
     }
 }

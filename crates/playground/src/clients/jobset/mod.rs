@@ -27,13 +27,13 @@ use crate::clock::Clock;
 /// Keeps the JobSets until it is dropped.
 #[derive(Debug)]
 pub struct JobSets {
-    _task: Task,
+    pub(super) task: Task,
 }
 
 impl JobSets {
     /// Starts the client. Needs a tokio runtime, and a server that knows the kind sooner or later: see [`install`].
     pub fn start(client: Client, clock: Clock) -> Self {
-        Self { _task: Task::start(keeper::run(client, clock)) }
+        Self { task: Task::start("job set controller", keeper::run(client, clock)) }
     }
 }
 

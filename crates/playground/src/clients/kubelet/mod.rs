@@ -74,7 +74,7 @@ pub struct UnknownNode(pub String);
 pub struct Kubelets {
     by_name: HashMap<String, usize>,
     commands: mpsc::UnboundedSender<(Command, oneshot::Sender<()>)>,
-    _task: Task,
+    pub(super) task: Task,
 }
 
 impl Kubelets {
@@ -92,7 +92,7 @@ impl Kubelets {
         let by_name = nodes.iter().enumerate().map(|(index, node)| (node.name.clone(), index)).collect();
         let (commands, received) = mpsc::unbounded_channel();
         let driver = Driver::new(client, &nodes, settings, clock, received);
-        Self { by_name, commands, _task: Task::start(driver.run()) }
+        Self { by_name, commands, task: Task::start("kubelets", driver.run()) }
     }
 
     /// Lets a kubelet die: it tells nothing and does nothing until it is revived.

@@ -43,7 +43,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Keeps the sets until it is dropped.
 #[derive(Debug)]
 pub struct LeaderWorkerSets {
-    _task: Task,
+    pub(super) task: Task,
 }
 
 impl LeaderWorkerSets {
@@ -54,7 +54,7 @@ impl LeaderWorkerSets {
             let events = events(&client);
             Box::pin(run(Keeper::new(client, clock), events)).await;
         };
-        Self { _task: Task::start(work) }
+        Self { task: Task::start("leader worker set controller", work) }
     }
 }
 

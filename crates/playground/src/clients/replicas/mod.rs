@@ -6,6 +6,8 @@
 mod order;
 mod status;
 
+use std::cmp::Ordering;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
@@ -22,6 +24,7 @@ use super::owners::{self, Claim, controller_of, is_controlled_by, selector_of, t
 use super::pod_card::{PodCard, is_active, is_finished, is_going};
 use super::reconcile::{Controller, Queue, is_conflict, is_not_found, run};
 use super::recorder::{Recorder, Tone};
+use super::set_pods::SetPods;
 use super::task::Task;
 use super::unseen::Unseen;
 use crate::clock::Clock;
@@ -34,7 +37,7 @@ const REQUESTS_MAX: usize = 16;
 /// Keeps the sets until it is dropped.
 #[derive(Debug)]
 pub struct Replicas {
-    _task: Task,
+    pub(super) task: Task,
 }
 
 impl Replicas {
@@ -51,10 +54,10 @@ impl Replicas {
             clock,
             recorder,
             sets: Mirror::default(),
-            pods: Mirror::default(),
+            pods: SetPods::new("ReplicaSet"),
             unseen: Unseen::default(),
         };
-        Self { _task: Task::start(run(keeper, events)) }
+        Self { task: Task::start("replica set controller", run(keeper, events)) }
     }
 }
 
@@ -69,7 +72,7 @@ struct Keeper {
     clock: Clock,
     recorder: Recorder,
     sets: Mirror<ReplicaSet>,
-    pods: Mirror<PodCard>,
+    pods: SetPods,
     unseen: Unseen,
 }
 
@@ -107,7 +110,7 @@ impl Controller for Keeper {
         }
         let selector = selector_of(&set.spec.selector);
         let mut failure = None;
-        if self.unseen.is_settled(key, &self.pods) {
+        if self.unseen.is_settled(key, self.pods.view()) {
             self.claim(key, &set, &selector).await?;
             if set.metadata.deletion_timestamp.is_none() {
                 failure = self.manage(key, &set).await.err();
@@ -128,18 +131,15 @@ impl Keeper {
             }
             Some(_) => {}
             None => {
-                let would_take =
-                    |set: &&std::sync::Arc<ReplicaSet>| selector_of(&set.spec.selector).matches(pod.labels());
+                let would_take = |set: &&Arc<ReplicaSet>| selector_of(&set.spec.selector).matches(pod.labels());
                 self.sets.within(&namespace).filter(would_take).for_each(|set| queue.soon(key_of(&**set)));
             }
         }
     }
 
     /// The pods of a set that are not over.
-    fn pods_of<'a>(&'a self, set: &'a ReplicaSet) -> impl Iterator<Item = &'a PodCard> {
-        let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
-        let pods = self.pods.within(namespace).map(|pod| &**pod);
-        pods.filter(move |pod| is_controlled_by(*pod, set) && !is_finished(pod))
+    fn pods_of(&self, set: &ReplicaSet) -> impl Iterator<Item = &Arc<PodCard>> {
+        self.pods.of(set).filter(|pod| !is_finished(pod))
     }
 
     /// Asks the server what has become of writes whose answers were lost.
@@ -147,17 +147,16 @@ impl Keeper {
         let pods: Api<PodCard> = Api::namespaced(self.client.clone(), &key.0);
         let mut live = pods.list(&ListParams::default()).await?.items;
         live.retain(|pod| is_controlled_by(pod, set));
-        let namespace = key.0.as_str();
-        let seen = self.pods.within(namespace).map(|pod| &**pod).filter(|pod| is_controlled_by(*pod, set));
-        self.unseen.compare(key, &live, seen);
+        self.unseen.compare(key, &live, self.pods.of(set).map(|pod| &**pod));
         Ok(())
     }
 
     /// Takes in pods that nobody controls, and lets go of those that the selector no longer asks for.
     async fn claim(&mut self, key: &Key, set: &ReplicaSet, selector: &LabelSelector) -> Result<(), kube::Error> {
-        let judged = |pod: &std::sync::Arc<PodCard>| (owners::claim(set, selector, &**pod), PodCard::clone(pod));
-        let pods = self.pods.within(&key.0).filter(|pod| is_active(pod)).map(judged);
-        let claims: Vec<_> = pods.filter(|(claim, _)| matches!(claim, Claim::Adopt | Claim::Release)).collect();
+        let pods = self.pods.of(set).chain(self.pods.of_nobody(&key.0)).filter(|pod| is_active(pod));
+        let judged = pods.map(|pod| (owners::claim(set, selector, &**pod), pod));
+        let claims = judged.filter(|(claim, _)| matches!(claim, Claim::Adopt | Claim::Release));
+        let claims: Vec<(Claim, Arc<PodCard>)> = claims.map(|(claim, pod)| (claim, Arc::clone(pod))).collect();
         if claims.iter().any(|(claim, _)| *claim == Claim::Adopt) {
             // The view of the set may be old: one that is on its way out must not take in anybody.
             let sets: Api<ReplicaSet> = Api::namespaced(self.client.clone(), &key.0);
@@ -167,7 +166,7 @@ impl Keeper {
             }
         }
         for (claim, pod) in claims {
-            match owners::settle(&self.client, set, &pod, claim).await {
+            match owners::settle(&self.client, set, &*pod, claim).await {
                 Ok(pod) => self.settled(key, &pod),
                 Err(error) if is_not_found(&error) || is_conflict(&error) => {}
                 Err(error) => return Err(self.doubted(key, error)),
@@ -191,12 +190,14 @@ impl Keeper {
     /// Makes or deletes pods.
     async fn manage(&mut self, key: &Key, set: &ReplicaSet) -> Result<(), kube::Error> {
         let wanted = set.spec.replicas.unwrap_or(1).max(0) as usize;
-        let active: Vec<PodCard> = self.pods_of(set).filter(|pod| !is_going(pod)).cloned().collect();
-        if active.len() < wanted {
-            self.make(key, set, (wanted - active.len()).min(BURST)).await
-        } else {
-            let many = (active.len() - wanted).min(BURST);
-            self.delete(key, set, active, many).await
+        let active: Vec<Arc<PodCard>> = self.pods_of(set).filter(|pod| !is_going(pod)).cloned().collect();
+        match active.len().cmp(&wanted) {
+            Ordering::Less => self.make(key, set, (wanted - active.len()).min(BURST)).await,
+            Ordering::Equal => Ok(()),
+            Ordering::Greater => {
+                let many = (active.len() - wanted).min(BURST);
+                self.delete(key, set, active, many).await
+            }
         }
     }
 
@@ -237,19 +238,19 @@ impl Keeper {
         &mut self,
         key: &Key,
         set: &ReplicaSet,
-        active: Vec<PodCard>,
+        active: Vec<Arc<PodCard>>,
         count: usize,
     ) -> Result<(), kube::Error> {
         let pods: Api<PodCard> = Api::namespaced(self.client.clone(), &key.0);
-        for pod in order::first_to_go(active, &self.company(set), self.clock.now()).into_iter().take(count) {
+        for pod in order::first_to_go(active, self.company(set).into_iter(), self.clock.now()).into_iter().take(count) {
             let only = Preconditions { uid: pod.uid(), resource_version: None };
             let parameters = DeleteParams { preconditions: Some(only), ..DeleteParams::default() };
             match pods.delete(&pod.name_any(), &parameters).await {
                 Ok(_) => {
-                    self.unseen.deleted(key, &pod);
+                    self.unseen.deleted(key, &*pod);
                     self.say(set, Tone::Normal, "SuccessfulDelete", format!("Deleted pod: {}", pod.name_any())).await;
                 }
-                Err(error) if is_not_found(&error) || is_conflict(&error) => self.unseen.deleted(key, &pod),
+                Err(error) if is_not_found(&error) || is_conflict(&error) => self.unseen.deleted(key, &*pod),
                 Err(error) => {
                     self.say(set, Tone::Warning, "FailedDelete", format!("Error deleting: {}", told(&error))).await;
                     return Err(self.doubted(key, error));
@@ -260,17 +261,14 @@ impl Keeper {
     }
 
     /// The active pods of this set and of all that have its controller: of those that share a node, one goes first.
-    fn company(&self, set: &ReplicaSet) -> Vec<PodCard> {
+    fn company(&self, set: &ReplicaSet) -> Vec<&PodCard> {
         let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
         let above = controller_of(set).map(|owner| &owner.uid);
         let is_near = |other: &ReplicaSet| {
             other.uid() == set.uid() || (above.is_some() && controller_of(other).map(|owner| &owner.uid) == above)
         };
-        let near: Vec<_> = self.sets.within(namespace).filter(|other| is_near(other)).collect();
-        let pods = self.pods.within(namespace).filter(|pod| is_active(pod));
-        pods.filter(|pod| near.iter().any(|set| is_controlled_by(&***pod, &***set)))
-            .map(|pod| (**pod).clone())
-            .collect()
+        let near = self.sets.within(namespace).filter(|other| is_near(other));
+        near.flat_map(|set| self.pods.of(&**set)).map(|pod| &**pod).filter(|pod| is_active(pod)).collect()
     }
 
     async fn say(&mut self, set: &ReplicaSet, tone: Tone, reason: &str, message: String) {

@@ -2,9 +2,13 @@
 //!
 //! Without a place, pending, not ready, cheap to delete, in company on their node, young, often restarted: in this order,
 //! as the real controller has it. Ages count by powers of two, so that like pods go by chance (their UID).
+//!
+//! Invariant: what a pod is worth is a key of its own, so that the order is total. (The real controller compares two pods
+//! at a time, and goes round in circles where ages are alike and restarts are not.)
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -14,22 +18,23 @@ use crate::clients::pod_card::{PodCard, node_name, phase, ready_since, restarts,
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// The pods with those first that go first. `company` are the active pods that count when a node is shared.
-pub(super) fn first_to_go(mut pods: Vec<PodCard>, company: &[PodCard], now: Timestamp) -> Vec<PodCard> {
+pub(super) fn first_to_go<'a>(
+    mut pods: Vec<Arc<PodCard>>,
+    company: impl Iterator<Item = &'a PodCard>,
+    now: Timestamp,
+) -> Vec<Arc<PodCard>> {
     let mut on_node: BTreeMap<&str, usize> = BTreeMap::new();
     for pod in company {
         *on_node.entry(node_name(pod)).or_default() += 1;
     }
-    let crowd = |pod: &PodCard| on_node.get(node_name(pod)).copied().unwrap_or_default();
-    pods.sort_by(|a, b| {
-        (!node_name(a).is_empty())
-            .cmp(&!node_name(b).is_empty())
-            .then_with(|| progress(a).cmp(&progress(b)))
-            .then_with(|| ready_since(a).is_some().cmp(&ready_since(b).is_some()))
-            .then_with(|| deletion_cost(a).cmp(&deletion_cost(b)))
-            .then_with(|| crowd(b).cmp(&crowd(a)))
-            .then_with(|| by_age(ready_since(a), ready_since(b), a, b, now))
-            .then_with(|| restarts(b).cmp(&restarts(a)))
-            .then_with(|| by_age(created(a), created(b), a, b, now))
+    pods.sort_by_cached_key(|pod| {
+        let crowd = on_node.get(node_name(pod)).copied().unwrap_or_default();
+        let age = |time: Option<Timestamp>| time.map(|time| magnitude(time, now));
+        (
+            (!node_name(pod).is_empty(), progress(pod), ready_since(pod).is_some(), deletion_cost(pod), Reverse(crowd)),
+            (age(ready_since(pod)), Reverse(restarts(pod)), age(created(pod))),
+            uid(pod).to_owned(),
+        )
     });
     pods
 }
@@ -52,16 +57,6 @@ fn created(pod: &PodCard) -> Option<Timestamp> {
     pod.metadata.creation_timestamp.as_ref().map(|time| time.0)
 }
 
-/// The younger one is first; of about the same age, the one with the lower UID.
-fn by_age(a: Option<Timestamp>, b: Option<Timestamp>, of_a: &PodCard, of_b: &PodCard, now: Timestamp) -> Ordering {
-    match (a, b) {
-        (None, None) => Ordering::Equal,
-        (Some(a), Some(b)) if a == b => Ordering::Equal,
-        (Some(a), Some(b)) => magnitude(a, now).cmp(&magnitude(b, now)).then_with(|| uid(of_a).cmp(uid(of_b))),
-        (a, b) => a.is_some().cmp(&b.is_some()),
-    }
-}
-
 /// The age in powers of two of a nanosecond.
 fn magnitude(time: Timestamp, now: Timestamp) -> i64 {
     match now.duration_since(time).as_nanos() {
@@ -73,6 +68,7 @@ fn magnitude(time: Timestamp, now: Timestamp) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
     use serde_json::{Value, json};
 
     const NOW: &str = "2026-01-02T00:00:00Z";
@@ -90,8 +86,9 @@ mod tests {
     }
 
     fn order(pods: &[PodCard]) -> Vec<String> {
-        let sorted = first_to_go(pods.to_vec(), pods, NOW.parse().unwrap());
-        sorted.iter().map(ResourceExt::name_any).collect()
+        let known = pods.iter().cloned().map(Arc::new).collect();
+        let sorted = first_to_go(known, pods.iter(), NOW.parse().unwrap());
+        sorted.iter().map(|pod| pod.name_any()).collect()
     }
 
     #[test]
@@ -133,5 +130,39 @@ mod tests {
         assert_eq!(order(&pods), ["a", "b"]);
         let pods = [pod("a", &at("2026-01-01T00:00:00Z")), pod("b", &at("2026-01-01T23:00:00Z"))];
         assert_eq!(order(&pods), ["b", "a"]);
+    }
+    /// Times that are equal, alike and far apart, restarts that say the opposite, and UIDs in no order.
+    fn mixed(count: u64) -> Vec<PodCard> {
+        let time = |number: u64| {
+            let age_seconds = [1, 2, 2, 3, 50, 60, 60, 3000, 4000, 80_000][(number % 10) as usize];
+            clock::seconds(clock::after(NOW.parse().unwrap(), -age_seconds))
+        };
+        let pods = (0..count).map(|number| {
+            let chance = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let ready = json!([{"type": "Ready", "status": "True", "lastTransitionTime": time(chance >> 7)}]);
+            let restarts = json!([{"restartCount": (chance >> 13) % 3}]);
+            let metadata = json!({"creationTimestamp": time(chance >> 21)});
+            let status = json!({"conditions": ready, "containerStatuses": restarts});
+            pod(&format!("{chance:016x}"), &json!({"metadata": metadata, "status": status}))
+        });
+        pods.collect()
+    }
+
+    #[test]
+    fn the_order_is_the_same_however_the_pods_come() {
+        let mut pods = mixed(200);
+        let expected = order(&pods);
+        for turn in 0..20 {
+            pods.rotate_left(37);
+            if turn % 2 == 0 {
+                pods.reverse();
+            }
+            assert_eq!(order(&pods), expected);
+        }
+        for pair in pods.windows(2) {
+            let place = |pod: &PodCard| expected.iter().position(|name| *name == pod.name_any());
+            let is_first = place(&pair[0]) < place(&pair[1]);
+            assert_eq!(order(pair)[0] == pair[0].name_any(), is_first, "two stand to each other as among all");
+        }
     }
 }

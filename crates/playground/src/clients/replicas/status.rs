@@ -28,7 +28,7 @@ impl Keeper {
         failure: Option<&kube::Error>,
     ) -> Result<Option<Duration>, kube::Error> {
         let now = self.clock.now();
-        let pods: Vec<&PodCard> = self.pods_of(set).collect();
+        let pods: Vec<&PodCard> = self.pods_of(set).map(|pod| &**pod).collect();
         let patience_seconds = set.spec.min_ready_seconds.unwrap_or_default();
         let active = pods.iter().filter(|pod| !is_going(pod));
         let later = active.filter_map(|pod| available_at(pod, patience_seconds)).filter(|time| *time > now).min();

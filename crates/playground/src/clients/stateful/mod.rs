@@ -27,6 +27,7 @@ use super::pod_card::{PodCard, label};
 use super::reconcile::{Controller, Queue, is_conflict, is_not_found, run};
 use super::recorder::{Recorder, Tone};
 use super::revisions::{self, Draft};
+use super::set_pods::SetPods;
 use super::task::Task;
 use super::unseen::Unseen;
 use crate::clock::Clock;
@@ -39,7 +40,7 @@ const REVISION_LABEL: &str = "controller-revision-hash";
 /// Keeps the sets until it is dropped.
 #[derive(Debug)]
 pub struct StatefulSets {
-    _task: Task,
+    pub(super) task: Task,
 }
 
 impl StatefulSets {
@@ -58,12 +59,12 @@ impl StatefulSets {
             clock,
             recorder,
             sets: Mirror::default(),
-            pods: Mirror::default(),
+            pods: SetPods::new("StatefulSet"),
             claims: Mirror::default(),
             revisions: Mirror::default(),
             unseen: UnseenKinds::default(),
         };
-        Self { _task: Task::start(run(keeper, events)) }
+        Self { task: Task::start("stateful set controller", run(keeper, events)) }
     }
 }
 
@@ -88,7 +89,7 @@ struct Keeper {
     clock: Clock,
     recorder: Recorder,
     sets: Mirror<StatefulSet>,
-    pods: Mirror<PodCard>,
+    pods: SetPods,
     claims: Mirror<PersistentVolumeClaim>,
     revisions: Mirror<ControllerRevision>,
     unseen: UnseenKinds,
@@ -151,7 +152,7 @@ impl Controller for Keeper {
         if self.unseen.pods.is_in_doubt(key) {
             self.look(key, &set).await?;
         }
-        let is_settled = self.unseen.pods.is_settled(key, &self.pods)
+        let is_settled = self.unseen.pods.is_settled(key, self.pods.view())
             && self.unseen.claims.is_settled(key, &self.claims)
             && self.unseen.revisions.is_settled(key, &self.revisions);
         if !is_settled {
@@ -184,8 +185,7 @@ impl Keeper {
         let pods: Api<PodCard> = Api::namespaced(self.client.clone(), &key.0);
         let mut live = pods.list(&ListParams::default()).await?.items;
         live.retain(|pod| is_controlled_by(pod, set));
-        let seen = self.pods.within(&key.0).map(|pod| &**pod).filter(|pod| is_controlled_by(*pod, set));
-        self.unseen.pods.compare(key, &live, seen);
+        self.unseen.pods.compare(key, &live, self.pods.of(set).map(|pod| &**pod));
         Ok(())
     }
 
@@ -210,7 +210,7 @@ impl Keeper {
     /// The pods of a set, after it took in and let go of what it should.
     async fn claimed(&mut self, key: &Key, set: &StatefulSet) -> Result<Vec<Arc<PodCard>>, kube::Error> {
         let selector = selector_of(&set.spec.selector);
-        let judged = self.pods.within(&key.0).map(|pod| {
+        let judged = self.pods.of(set).chain(self.pods.of_nobody(&key.0)).map(|pod| {
             let is_member = split_name(&pod.name_any()).is_some_and(|(name, _)| name == key.1);
             let claim = match owners::claim(set, &selector, &**pod) {
                 // Only a pod that has the name of a member can be one.
