@@ -184,6 +184,7 @@ impl Up {
             shown = shown => shown,
             () = told => Err(anyhow!("the cluster cannot be watched any more")),
             ended = self.scheduler.ended() => ended.and(Err(anyhow!("the scheduler has ended by itself"))),
+            name = self.cluster.ended() => Err(anyhow!("{name} has ended by itself, which is a fault of Muster's playground")),
             ended = &mut self.serving => Err(anyhow!("the API server has ended by itself: {ended:?}")),
         }
     }
