@@ -77,7 +77,7 @@ impl Controller for Keeper {
                 changes.filter_map(|change| change.new).for_each(|budget| queue.soon(key_of(&*budget)));
             }
             Event::Pod(event) => {
-                for change in self.pods.take(event.modify(without_tolerations)) {
+                for change in self.pods.take(event.modify(slim)) {
                     for pod in [change.old, change.new].into_iter().flatten() {
                         let namespace = pod.namespace().unwrap_or_default();
                         let concerned = self.budgets.within(&namespace).filter(|budget| selects(budget, &pod));
@@ -229,6 +229,13 @@ impl Keeper {
             scale => Ok(scale?.spec.map(|spec| (owner.uid.clone(), spec.replicas.unwrap_or_default()))),
         }
     }
+}
+
+/// Drops what nobody looks at here; of many pods that is most of the memory.
+fn slim(pod: &mut PodCard) {
+    without_tolerations(pod);
+    pod.metadata.annotations = None;
+    pod.spec.volumes = None;
 }
 
 fn selects(budget: &PodDisruptionBudget, pod: &PodCard) -> bool {

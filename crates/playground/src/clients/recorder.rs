@@ -20,7 +20,7 @@ const SIMILAR_MAX: usize = 10;
 const SIMILAR_SECONDS: i64 = 600;
 const BURST: f64 = 25.0;
 const REFILL_SECONDS: f64 = 300.0;
-/// How many objects and sentences are remembered; older ones start anew.
+/// How many objects and sentences are remembered; those that were used longest ago start anew.
 const MEMORY_MAX: usize = 4096;
 
 /// Whether all is well.
@@ -57,7 +57,7 @@ struct Similar {
 }
 
 /// An event that was written.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Said {
     name: String,
     count: i32,
@@ -68,9 +68,9 @@ pub(crate) struct Recorder {
     client: Client,
     clock: Clock,
     component: &'static str,
-    shares: BTreeMap<String, Share>,
-    similar: BTreeMap<Topic, Similar>,
-    said: BTreeMap<(Topic, String), Said>,
+    shares: Memory<String, Share>,
+    similar: Memory<Topic, Similar>,
+    said: Memory<(Topic, String), Said>,
     /// Makes names differ that are made at one time.
     written: i128,
 }
@@ -81,9 +81,9 @@ impl Recorder {
             client,
             clock,
             component,
-            shares: BTreeMap::new(),
-            similar: BTreeMap::new(),
-            said: BTreeMap::new(),
+            shares: Memory::new(MEMORY_MAX),
+            similar: Memory::new(MEMORY_MAX),
+            said: Memory::new(MEMORY_MAX),
             written: 0,
         }
     }
@@ -97,7 +97,7 @@ impl Recorder {
             return;
         }
         let events: Api<Event> = Api::namespaced(self.client.clone(), about.namespace.as_deref().unwrap_or("default"));
-        if let Some(said) = self.said.get_mut(&(topic.clone(), key.clone())) {
+        if let Some(said) = self.said.get(&(topic.clone(), key.clone())) {
             said.count += 1;
             let again = json!({"count": said.count, "lastTimestamp": clock::seconds(now), "message": message});
             let answer = events.patch(&said.name, &PatchParams::default(), &Patch::Merge(again)).await;
@@ -108,16 +108,13 @@ impl Recorder {
         let event = self.event(about, tone, reason, message, now);
         let name = event.metadata.name.clone().unwrap_or_default();
         if events.create(&PostParams::default(), &event).await.is_ok() {
-            trim(&mut self.said);
-            self.said.insert((topic, key), Said { name, count: 1 });
+            *self.said.recall((topic, key), Said::default) = Said { name, count: 1 };
         }
     }
 
     /// The key and the words under which a message is told.
     fn combined(&mut self, topic: &Topic, message: String, now: Timestamp) -> (String, String) {
-        trim(&mut self.similar);
-        let similar =
-            self.similar.entry(topic.clone()).or_insert_with(|| Similar { messages: Vec::new(), at: Timestamp::MIN });
+        let similar = self.similar.recall(topic.clone(), || Similar { messages: Vec::new(), at: Timestamp::MIN });
         if clock::after(similar.at, SIMILAR_SECONDS) < now {
             similar.messages.clear();
         }
@@ -132,8 +129,7 @@ impl Recorder {
     }
 
     fn has_share(&mut self, object: &str, now: Timestamp) -> bool {
-        trim(&mut self.shares);
-        let share = self.shares.entry(object.to_owned()).or_insert(Share { left: BURST, at: now });
+        let share = self.shares.recall(object.to_owned(), || Share { left: BURST, at: now });
         let passed = now.duration_since(share.at).as_secs_f64();
         share.left = (share.left + passed / REFILL_SECONDS).min(BURST);
         share.at = now;
@@ -167,8 +163,65 @@ impl Recorder {
     }
 }
 
-fn trim<K: Ord + Clone, V>(memory: &mut BTreeMap<K, V>) {
-    while memory.len() >= MEMORY_MAX {
-        memory.pop_first();
+/// What is remembered: so much, and what was used longest ago makes room for what is new.
+#[derive(Debug)]
+struct Memory<K, V> {
+    room: usize,
+    /// With the number of the last use.
+    known: BTreeMap<K, (u64, V)>,
+    by_use: BTreeMap<u64, K>,
+    uses: u64,
+}
+
+impl<K: Ord + Clone, V> Memory<K, V> {
+    fn new(room: usize) -> Self {
+        Self { room, known: BTreeMap::new(), by_use: BTreeMap::new(), uses: 0 }
+    }
+
+    /// Uses what is known under a key.
+    fn get(&mut self, key: &K) -> Option<&mut V> {
+        let (used, value) = self.known.get_mut(key)?;
+        self.by_use.remove(used);
+        self.uses += 1;
+        *used = self.uses;
+        self.by_use.insert(self.uses, key.clone());
+        Some(value)
+    }
+
+    /// The same, which is new if it is not known.
+    fn recall(&mut self, key: K, new: impl FnOnce() -> V) -> &mut V {
+        if let Some((used, _)) = self.known.get(&key) {
+            self.by_use.remove(used);
+        } else if self.known.len() >= self.room
+            && let Some((_, oldest)) = self.by_use.pop_first()
+        {
+            self.known.remove(&oldest);
+        }
+        self.uses += 1;
+        self.by_use.insert(self.uses, key.clone());
+        let (used, value) = self.known.entry(key).or_insert_with(|| (0, new()));
+        *used = self.uses;
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_used_longest_ago_is_forgotten_and_only_for_something_new() {
+        let mut memory: Memory<&str, u32> = Memory::new(3);
+        for (key, value) in [("c", 1), ("a", 2), ("b", 3)] {
+            *memory.recall(key, u32::default) = value;
+        }
+        assert_eq!((*memory.recall("c", u32::default), memory.known.len()), (1, 3), "nothing new, nothing forgotten");
+        memory.recall("d", u32::default);
+        assert_eq!(memory.known.keys().copied().collect::<Vec<_>>(), ["b", "c", "d"], "the oldest, not the smallest");
+        assert_eq!(memory.get(&"b"), Some(&mut 3));
+        memory.recall("e", u32::default);
+        assert_eq!(memory.known.keys().copied().collect::<Vec<_>>(), ["b", "d", "e"]);
+        assert_eq!(memory.get(&"c"), None);
+        assert_eq!(memory.by_use.len(), 3);
     }
 }

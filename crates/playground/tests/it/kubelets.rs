@@ -317,6 +317,35 @@ async fn a_dead_kubelet_does_nothing_and_takes_up_what_the_api_shows() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_has_met_works_on_with_a_kubelet_that_starts_again() {
+    for is_fresh in [false, true] {
+        let server = server();
+        let client = server.client();
+        let mut running = kubelets(&server, 1);
+        pass(1.0).await;
+        for (name, seconds) in [("long", "100"), ("short", "20")] {
+            make(&client, name, &annotated(&[("meets", "train/2"), ("run-seconds", seconds)])).await;
+        }
+        pass(40.0).await;
+        assert_eq!(phase(&client, "short").await, "Succeeded");
+        assert_eq!(condition(&status(&client, "long").await, "playground.muster.dev/Met"), "True");
+        if is_fresh {
+            drop(running);
+            running = kubelets(&server, 1);
+        } else {
+            running.kill("n-0").await.unwrap();
+            pass(5.0).await;
+            running.revive("n-0").await.unwrap();
+        }
+        pass(50.0).await;
+        assert_eq!(phase(&client, "long").await, "Running");
+        pass(15.0).await;
+        assert_eq!(phase(&client, "long").await, "Succeeded", "100 seconds after both ran, and nobody is left to meet");
+        drop(running);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cut_watch_loses_nothing() {
     let server = server();
     let client = server.client();

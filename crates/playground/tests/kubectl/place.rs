@@ -29,7 +29,7 @@ fn shape() -> Shape {
 
 /// A cluster to play on.
 pub(crate) enum Place {
-    Playground { url: String, _cluster: Cluster },
+    Playground { url: String, _cluster: Box<Cluster> },
     Other { kubeconfig: PathBuf, _nodes: OtherNodes, _alone: MutexGuard<'static, ()> },
 }
 
@@ -59,7 +59,7 @@ impl Place {
             let url = format!("http://{}", listener.local_addr().expect("an address"));
             let cluster = Cluster::start(&server.client(), &shape(), server.clock()).expect("nodes");
             tokio::spawn(async move { server.serve(listener).await });
-            Place::Playground { url, _cluster: cluster }
+            Place::Playground { url, _cluster: Box::new(cluster) }
         })
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use kube::ResourceExt;
 
-use super::numbers::{max_surge, wanted};
+use super::numbers::{most, wanted};
 
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
 const HISTORY: &str = "deployment.kubernetes.io/revision-history";
@@ -46,7 +46,7 @@ pub(super) fn maximum(set: &ReplicaSet) -> Option<i32> {
 
 /// Notes how many pods are wanted. Answers whether that was news.
 pub(super) fn note_sizes(set: &mut ReplicaSet, deployment: &Deployment) -> bool {
-    let maximum = wanted(deployment) + max_surge(deployment);
+    let maximum = most(deployment);
     let mut is_news = false;
     for (key, number) in [(DESIRED, wanted(deployment)), (MAXIMUM, maximum)] {
         is_news |= put(set.annotations_mut(), key, &number.to_string());

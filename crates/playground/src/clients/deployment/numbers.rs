@@ -25,7 +25,7 @@ pub(super) fn lasting(set: &ReplicaSet) -> i32 {
 
 /// How many pods sets should have together.
 pub(super) fn sizes<'a>(sets: impl IntoIterator<Item = &'a ReplicaSet>) -> i32 {
-    sets.into_iter().map(size).sum()
+    sets.into_iter().map(size).fold(0, i32::saturating_add)
 }
 
 /// Whether pods are replaced little by little.
@@ -41,8 +41,9 @@ pub(crate) fn share(amount: &IntOrString, total: i32, round_up: bool) -> i32 {
         IntOrString::String(text) => {
             // The server has checked it.
             let percent = text.strip_suffix('%').and_then(|number| number.parse::<i64>().ok()).unwrap_or_default();
-            let hundredths = percent * i64::from(total);
-            let rounded = if round_up { (hundredths + 99).div_euclid(100) } else { hundredths.div_euclid(100) };
+            let hundredths = percent.saturating_mul(i64::from(total));
+            let rounded =
+                if round_up { hundredths.saturating_add(99).div_euclid(100) } else { hundredths.div_euclid(100) };
             i32::try_from(rounded).unwrap_or(i32::MAX)
         }
     }
@@ -63,6 +64,11 @@ pub(super) fn max_surge(deployment: &Deployment) -> i32 {
     if is_rolling(deployment) { leeway(deployment).0 } else { 0 }
 }
 
+/// How many pods there may be. As many as can be counted, if it were more.
+pub(super) fn most(deployment: &Deployment) -> i32 {
+    wanted(deployment).saturating_add(max_surge(deployment))
+}
+
 /// How many fewer pods than wanted may be available.
 pub(super) fn max_unavailable(deployment: &Deployment) -> i32 {
     if is_rolling(deployment) { leeway(deployment).1.min(wanted(deployment)) } else { 0 }
@@ -77,7 +83,7 @@ pub(super) fn new_size<'a>(
     if !is_rolling(deployment) {
         return wanted(deployment);
     }
-    let room = wanted(deployment) + max_surge(deployment) - sizes(all);
+    let room = most(deployment) - sizes(all);
     size(new) + room.min(wanted(deployment) - size(new)).max(0)
 }
 
@@ -109,5 +115,14 @@ mod tests {
             let deployment = deployment(replicas, &surge, &unavailable);
             assert_eq!((max_surge(&deployment), max_unavailable(&deployment)), expected, "{replicas}");
         }
+    }
+
+    #[test]
+    fn as_many_as_can_be_counted() {
+        let deployment = deployment(i32::MAX, &json!("100%"), &json!("9223372036854775807%"));
+        let set: ReplicaSet =
+            serde_json::from_value(json!({"metadata": {}, "spec": {"replicas": i32::MAX, "selector": {}}})).unwrap();
+        assert_eq!((most(&deployment), max_unavailable(&deployment)), (i32::MAX, i32::MAX));
+        assert_eq!(new_size(&deployment, [&set, &set], &set), i32::MAX);
     }
 }

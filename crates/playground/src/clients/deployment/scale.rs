@@ -5,7 +5,7 @@ use kube::ResourceExt;
 
 use super::Keeper;
 use super::annotations::{desired, maximum};
-use super::numbers::{available, is_rolling, max_surge, size, sizes, wanted};
+use super::numbers::{available, is_rolling, most, size, sizes, wanted};
 use super::sets::Sets;
 use crate::clients::mirror::Key;
 
@@ -52,7 +52,7 @@ fn is_saturated(deployment: &Deployment, set: &ReplicaSet) -> bool {
 
 /// What each set should have; those that change first come first.
 fn shares(deployment: &Deployment, mut active: Vec<ReplicaSet>) -> Vec<(ReplicaSet, i32)> {
-    let allowed = if wanted(deployment) > 0 { wanted(deployment) + max_surge(deployment) } else { 0 };
+    let allowed = if wanted(deployment) > 0 { most(deployment) } else { 0 };
     let change = allowed - sizes(&active);
     // The largest first; of like ones the newer when there is more to give, the older when there is less.
     let age = |set: &ReplicaSet| (set.metadata.creation_timestamp.clone(), set.name_any());
@@ -64,14 +64,18 @@ fn shares(deployment: &Deployment, mut active: Vec<ReplicaSet>) -> Vec<(ReplicaS
     let mut shares: Vec<(ReplicaSet, i32)> = Vec::new();
     for set in active {
         let fraction = fraction(deployment, &set);
-        let share = if change > 0 { fraction.min(change - given) } else { fraction.max(change - given) };
+        let share = if change > 0 {
+            fraction.min(change.saturating_sub(given))
+        } else {
+            fraction.max(change.saturating_sub(given))
+        };
         let share = if change == given { 0 } else { share };
-        given += share;
-        let wanted = size(&set) + share;
+        given = given.saturating_add(share);
+        let wanted = size(&set).saturating_add(share);
         shares.push((set, wanted));
     }
     if let Some((_, largest)) = shares.first_mut().filter(|_| change != 0) {
-        *largest = (*largest + change - given).max(0);
+        *largest = largest.saturating_add(change.saturating_sub(given)).max(0);
     }
     shares
 }
@@ -86,7 +90,7 @@ fn fraction(deployment: &Deployment, set: &ReplicaSet) -> i32 {
     if before == 0 {
         return 0;
     }
-    let product = i64::from(size(set)) * i64::from(wanted(deployment) + max_surge(deployment));
+    let product = i64::from(size(set)) * i64::from(most(deployment));
     let before = i64::from(before);
     // Rounded to the nearest, halves up.
     let rounded = (2 * product + before).div_euclid(2 * before);

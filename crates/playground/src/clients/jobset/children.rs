@@ -2,6 +2,7 @@
 //!
 //! The keys stand on Jobs and pods both as labels and as annotations. It must not know when Jobs are made.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::api::batch::v1::Job;
@@ -58,10 +59,10 @@ impl Children {
         children
     }
 
-    /// Whether there is a Job of this name.
-    pub(super) fn has(&self, name: &str) -> bool {
+    /// The names of all of them.
+    pub(super) fn names(&self) -> BTreeSet<&str> {
         let all = [&self.active, &self.succeeded, &self.failed, &self.previous];
-        all.into_iter().flatten().any(|job| job.metadata.name.as_deref() == Some(name))
+        all.into_iter().flatten().filter_map(|job| job.metadata.name.as_deref()).collect()
     }
 
     /// How many Jobs of each replicated Job are how. The real controller lists the last name first.

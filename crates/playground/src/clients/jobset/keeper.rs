@@ -25,6 +25,8 @@ use crate::clients::reconcile::{self, Controller, Queue, is_conflict, is_not_fou
 use crate::clients::recorder::{Recorder, Tone};
 use crate::clock::{self, Clock};
 
+/// The most Jobs of one kind that are made before another set has its turn.
+const BURST: usize = 500;
 /// The most requests under way at once.
 const REQUESTS_MAX: usize = 16;
 /// Who keeps sets that do not say otherwise.
@@ -224,14 +226,16 @@ impl Keeper {
         let in_order = set.spec.is_in_order() && !set.spec.is_suspended();
         let strategy = set.spec.failure_policy.as_ref().map(|policy| policy.restart_strategy.as_str());
         let is_blocked = strategy == Some("BlockingRecreate") && !children.previous.is_empty();
+        let present = children.names();
         for replicated in &set.spec.replicated_jobs {
             let is_done = in_order && policy::has_started(replicated, statuses);
             if is_done || !policy::may_start(set, replicated, statuses) {
                 continue;
             }
             let missing = (0..replicated.replicas).filter(|_| !is_blocked);
-            let missing = missing.filter(|index| !children.has(&children::job_name(set, replicated, *index)));
-            let jobs: Vec<Value> = missing.map(|index| children::job(set, replicated, index)).collect();
+            let missing =
+                missing.filter(|index| !present.contains(children::job_name(set, replicated, *index).as_str()));
+            let jobs: Vec<Value> = missing.take(BURST).map(|index| children::job(set, replicated, index)).collect();
             self.create(key, set, &jobs).await?;
             if in_order {
                 draft.start_in_order(false);

@@ -112,8 +112,8 @@ pub(super) fn may_start(set: &JobSet, replicated: &ReplicatedJob, statuses: &[Re
 
 /// Whether every Job is ready or has succeeded.
 pub(super) fn are_all_ready(set: &JobSet, statuses: &[ReplicatedJobStatus]) -> bool {
-    let wanted: u32 = set.spec.replicated_jobs.iter().map(|one| one.replicas).sum();
-    statuses.iter().map(|one| one.ready + one.succeeded).sum::<u32>() == wanted
+    let wanted: u64 = set.spec.replicated_jobs.iter().map(|one| u64::from(one.replicas)).sum();
+    statuses.iter().map(|one| u64::from(one.ready) + u64::from(one.succeeded)).sum::<u64>() == wanted
 }
 
 /// What was asked for and cannot be done here.

@@ -52,6 +52,9 @@ impl Machine {
         self.wake(key, None);
         if let Some(pod) = self.pods.remove(key) {
             self.nodes[pod.node].pods.remove(key);
+            if let Some(life) = &pod.life {
+                self.meetings.leave(key, life);
+            }
         }
     }
 
@@ -79,7 +82,9 @@ impl Machine {
         let life = pod.life.is_none().then(|| self.begin(key, now));
         let pod = self.pods.get_mut(key)?;
         if let Some(life) = life {
-            pod.take_up(life?);
+            let life = life?;
+            self.meetings.join(key, &life);
+            pod.take_up(life);
         }
         pod.follow(now);
         self.let_meet(key, now);

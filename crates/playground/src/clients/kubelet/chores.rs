@@ -84,7 +84,9 @@ impl Machine {
         for key in self.nodes[node].pods.clone() {
             self.wake(&key, None);
             if let Some(pod) = self.pods.get_mut(&key) {
-                pod.life = None;
+                if let Some(life) = pod.life.take() {
+                    self.meetings.leave(&key, &life);
+                }
                 pod.said = None;
                 pod.saying = None;
                 pod.removed = false;

@@ -6,7 +6,8 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::plan::{Meeting, Plan};
-use super::sketch::{Containers, Ending, Sketch};
+use super::sketch::{Containers, Ending, MET, Sketch};
+use crate::clients::conditions;
 use crate::clients::seen::SeenPod;
 
 /// How containers end that were told to stop.
@@ -71,7 +72,9 @@ impl Life {
         let ready = container["ready"] == true;
         let restarts = container["restartCount"].as_i64().unwrap_or_default();
         let stage = Stage::Running { since, ready: ready || plan.ready_after_ms == 0 };
-        Self { plan: Some(plan), admitted, stage, restarts, last: None, met: None }
+        let met = conditions::find(&pod.status["conditions"], MET).filter(|one| one["status"] == "True");
+        let met = met.and_then(|one| time(&one["lastTransitionTime"])).filter(|_| plan.meets.is_some());
+        Self { plan: Some(plan), admitted, stage, restarts, last: None, met }
     }
 
     /// A pod that is over, with the last that there is to say.
@@ -225,6 +228,7 @@ impl Life {
             ready,
             restarts: self.restarts,
             last: self.last.clone(),
+            met: self.met,
         }
     }
 }

@@ -16,6 +16,7 @@ use serde_json::Value;
 use super::KubeletSettings;
 use super::fit::Needs;
 use super::life::{Life, later};
+use super::meetings::Meetings;
 use super::sketch::{Addresses, Sketch};
 use crate::clients::mirror::Key;
 use crate::clients::seen::{self, SeenPod};
@@ -143,6 +144,8 @@ pub(super) struct Machine {
     pub(super) by_name: HashMap<String, usize>,
     pub(super) pods: BTreeMap<Key, PodState>,
     pub(super) timers: BTreeSet<(Timestamp, Timer)>,
+    /// Who must meet whom.
+    pub(super) meetings: Meetings,
     /// Pods that are to be looked after.
     pub(super) dirty: BTreeSet<Key>,
     pods_listed: bool,
@@ -157,6 +160,7 @@ impl Machine {
             by_name: nodes.iter().enumerate().map(|(index, node)| (node.name.clone(), index)).collect(),
             pods: BTreeMap::new(),
             timers: BTreeSet::new(),
+            meetings: Meetings::default(),
             dirty: BTreeSet::new(),
             pods_listed: false,
             nodes_listed: false,

@@ -1,24 +1,58 @@
 //! Pods that work only together: the work of each begins when as many run as the meeting needs.
 //!
-//! It stands for what distributed training does at its start. It must not know how long the work takes.
+//! It stands for what distributed training does at its start. Invariant: who has a life and must meet others is on the
+//! list of that meeting. It must not know how long the work takes.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
 use super::life::Life;
-use super::machine::{Machine, PodState};
+use super::machine::Machine;
 use super::plan::Meeting;
 use crate::clients::mirror::Key;
+
+/// Who must meet whom, by namespace and meeting.
+#[derive(Debug, Default)]
+pub(super) struct Meetings(BTreeMap<(String, Meeting), BTreeSet<Key>>);
+
+impl Meetings {
+    /// A life begins.
+    pub(super) fn join(&mut self, key: &Key, life: &Life) {
+        if let Some(meeting) = life.meets() {
+            self.0.entry((key.0.clone(), meeting.clone())).or_default().insert(key.clone());
+        }
+    }
+
+    /// A life is forgotten.
+    pub(super) fn leave(&mut self, key: &Key, life: &Life) {
+        let Some(meeting) = life.meets() else { return };
+        let place = (key.0.clone(), meeting.clone());
+        if let Some(members) = self.0.get_mut(&place) {
+            members.remove(key);
+            if members.is_empty() {
+                self.0.remove(&place);
+            }
+        }
+    }
+
+    fn members(&self, namespace: &str, meeting: &Meeting) -> Option<&BTreeSet<Key>> {
+        self.0.get(&(namespace.to_owned(), meeting.clone()))
+    }
+}
 
 impl Machine {
     /// Begins the work of a pod and of those that wait with it, if it was the last to come.
     pub(super) fn let_meet(&mut self, key: &Key, now: Timestamp) {
-        let Some(meeting) = self.pods.get(key).and_then(|pod| pod.life.as_ref()?.waits_for()).cloned() else { return };
+        let Some(meeting) = self.pods.get(key).and_then(|pod| pod.life.as_ref()?.waits_for()) else { return };
+        // Most of the time not all are on the list.
+        let members = self.meetings.members(&key.0, meeting).filter(|members| members.len() >= meeting.pods);
+        let Some(members) = members else { return };
         let mut waiting = Vec::new();
         let mut there = 0;
-        for (other, pod) in self.within(&key.0) {
-            let Some(life) = pod.life.as_ref().filter(|life| life.runs() && life.meets() == Some(&meeting)) else {
-                continue;
-            };
+        for other in members {
+            let life = self.pods.get(other).and_then(|pod| pod.life.as_ref());
+            let Some(life) = life.filter(|life| life.runs()) else { continue };
             there += 1;
             if life.waits_for().is_some() {
                 waiting.push(other.clone());
@@ -28,17 +62,11 @@ impl Machine {
             return;
         }
         for other in waiting {
-            let Some(pod) = self.pods.get_mut(&other) else { continue };
-            let Some(life) = &mut pod.life else { continue };
+            let Some(life) = self.pods.get_mut(&other).and_then(|pod| pod.life.as_mut()) else { continue };
             life.meet(now);
-            let wakes = [life.next_change(), pod.wakes].into_iter().flatten().min();
-            self.wake(&other, wakes);
+            // It is told at once: a kubelet that starts again knows only what was told.
+            self.wake(&other, Some(now));
         }
-    }
-
-    fn within<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a PodState)> {
-        let from = (namespace.to_owned(), String::new());
-        self.pods.range(from..).take_while(move |(key, _)| key.0 == namespace)
     }
 }
 

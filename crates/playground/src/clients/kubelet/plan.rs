@@ -27,7 +27,7 @@ pub(super) enum Restart {
 }
 
 /// Pods that work only while all of them are there.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Meeting {
     pub(super) name: String,
     pub(super) pods: usize,

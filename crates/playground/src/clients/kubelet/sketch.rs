@@ -10,6 +10,10 @@ use crate::clients::conditions;
 use crate::clients::seen::SeenPod;
 use crate::clock;
 
+/// The condition that says since when a pod works together with those that it had to meet: a kubelet that starts again
+/// finds it there.
+pub(super) const MET: &str = "playground.muster.dev/Met";
+
 /// How a container ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ending {
@@ -41,6 +45,8 @@ pub(super) struct Sketch {
     pub(super) restarts: i64,
     /// How the containers ended before they were started again.
     pub(super) last: Option<Ending>,
+    /// When it met those that it had to meet.
+    pub(super) met: Option<Timestamp>,
 }
 
 impl Sketch {
@@ -55,6 +61,7 @@ impl Sketch {
             ready: false,
             restarts: 0,
             last: None,
+            met: None,
         }
     }
 
@@ -99,6 +106,9 @@ impl Sketch {
             ("ContainersReady", self.ready, if self.ready { "" } else { not_ready }),
         ] {
             set(&mut conditions, kind, holds, reason, now);
+        }
+        if let Some(met) = self.met {
+            set(&mut conditions, MET, true, "", met);
         }
         Value::Array(conditions)
     }

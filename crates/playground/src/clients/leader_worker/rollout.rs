@@ -3,6 +3,8 @@
 //! Invariant: groups are updated from the highest number down, no more at once than may be missing or are there on top.
 //! No I/O.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
@@ -17,6 +19,9 @@ pub(super) struct GroupState {
     pub(super) is_ready: bool,
     pub(super) is_updated: bool,
 }
+
+/// How groups do, by their number. One that is left out is not there: there may be billions.
+pub(super) type States = BTreeMap<i32, GroupState>;
 
 /// What the set of leaders should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,29 +49,24 @@ fn leeway(lws: &LeaderWorkerSet) -> (i32, i32) {
     if surge == 0 && missing == 0 { (0, 1) } else { (surge, missing) }
 }
 
-/// What the set of leaders should be. `states` has one entry for each leader; `is_updated` tells of a template that is
+/// What the set of leaders should be. `is_updated` tells of a template that is
 /// new now.
-pub(super) fn steps(
-    lws: &LeaderWorkerSet,
-    leaders: Option<&StatefulSet>,
-    states: &[GroupState],
-    is_updated: bool,
-) -> Steps {
+pub(super) fn steps(lws: &LeaderWorkerSet, leaders: Option<&StatefulSet>, states: &States, is_updated: bool) -> Steps {
     let (surge, missing) = leeway(lws);
     let (partition, replicas) = match leaders {
         None => (0, wanted(lws)),
         Some(leaders) => next(lws, leaders, states, is_updated),
     };
     let partition = partition.max(rolling(lws).partition.unwrap_or_default());
-    Steps { partition, replicas, max_unavailable: (surge + missing).max(1) }
+    Steps { partition, replicas, max_unavailable: surge.saturating_add(missing).max(1) }
 }
 
-fn next(lws: &LeaderWorkerSet, leaders: &StatefulSet, states: &[GroupState], is_updated: bool) -> (i32, i32) {
+fn next(lws: &LeaderWorkerSet, leaders: &StatefulSet, states: &States, is_updated: bool) -> (i32, i32) {
     let wanted = wanted(lws);
     let present = leaders.spec.replicas.unwrap_or(1);
     let (surge, missing) = leeway(lws);
     let on_top = |unready: i32| {
-        if unready <= surge { wanted + (unready - missing).max(0) } else { wanted + surge }
+        wanted.saturating_add(if unready <= surge { unready.saturating_sub(missing).max(0) } else { surge })
     };
     if is_updated {
         let partition = wanted.min(present);
@@ -79,35 +79,34 @@ fn next(lws: &LeaderWorkerSet, leaders: &StatefulSet, states: &[GroupState], is_
     if present < wanted {
         return (partition, wanted);
     }
-    let is_done = |at: i32| state(states, at).is_ready && state(states, at).is_updated;
-    let unready = (0..wanted).filter(|at| !is_done(*at)).count() as i32;
+    let done = states.range(0..wanted.max(0)).filter(|(_, state)| state.is_ready && state.is_updated).count();
+    let unready = wanted - done as i32;
     let noted = leaders.annotations().get(REPLICAS).and_then(|text| text.parse::<i32>().ok());
     if noted.is_some_and(|noted| noted != wanted) {
-        return (partition.min(wanted + surge), on_top(unready));
+        return (partition.min(wanted.saturating_add(surge)), on_top(unready));
     }
-    let step = missing + surge - (wanted + surge - present);
+    let step = missing.saturating_add(present - wanted);
     (next_partition(states, present, step, partition), on_top(unready))
 }
 
-fn state(states: &[GroupState], at: i32) -> GroupState {
-    usize::try_from(at).ok().and_then(|at| states.get(at)).copied().unwrap_or_default()
-}
-
 /// Goes down from the highest number by the step, past groups that are updated or do not work anyway.
-fn next_partition(states: &[GroupState], present: i32, step: i32, partition: i32) -> i32 {
-    let is_done = |state: &&GroupState| state.is_ready && state.is_updated;
-    let done = states.iter().rev().take_while(is_done).count() as i32;
-    let lowest = (present - done - step).max(0);
+fn next_partition(states: &States, present: i32, step: i32, partition: i32) -> i32 {
+    let is_done = |at: &i32| states.get(at).is_some_and(|state| state.is_ready && state.is_updated);
+    let done = (0..present).rev().take_while(is_done).count() as i32;
+    let lowest = (present - done).saturating_sub(step).max(0);
     // A group below that is down already uses up part of the step.
-    let down = (0..lowest).filter(|at| !state(states, *at).is_ready).count() as i32;
-    let mut next = lowest + down;
-    for at in (lowest..=next.min(present - 1)).rev() {
-        let group = state(states, at);
-        if group.is_ready && !group.is_updated {
-            break;
-        }
-        next = at;
+    let down = lowest - states.range(0..lowest).filter(|(_, state)| state.is_ready).count() as i32;
+    let next = lowest.saturating_add(down);
+    let top = next.min(present - 1);
+    if top < lowest {
+        return next.min(partition);
     }
+    let mut groups = states.range(lowest..=top).rev();
+    let next = match groups.find(|(_, state)| state.is_ready && !state.is_updated) {
+        Some((at, _)) if *at == top => next,
+        Some((at, _)) => at + 1,
+        None => lowest,
+    };
     next.min(partition)
 }
 
@@ -134,9 +133,9 @@ mod tests {
     }
 
     /// `o` is old and works, `n` is new and works, `-` is down, `m` is new and not ready yet.
-    fn states(text: &str) -> Vec<GroupState> {
+    fn states(text: &str) -> States {
         let one = |letter: char| GroupState { is_ready: "on".contains(letter), is_updated: "nm".contains(letter) };
-        text.chars().map(one).collect()
+        (0..).zip(text.chars().map(one)).collect()
     }
 
     #[test]
@@ -174,7 +173,17 @@ mod tests {
     #[test]
     fn a_partition_of_the_user_is_kept() {
         let lws = lws(4, &json!({"maxUnavailable": 1, "maxSurge": 0, "partition": 2}));
-        assert_eq!(steps(&lws, None, &[], false), Steps { partition: 2, replicas: 4, max_unavailable: 1 });
+        assert_eq!(steps(&lws, None, &States::new(), false), Steps { partition: 2, replicas: 4, max_unavailable: 1 });
         assert_eq!(steps(&lws, Some(&leaders(4, 2, 4)), &states("oonn"), false).partition, 2);
+    }
+
+    #[test]
+    fn billions_of_groups_are_not_gone_through() {
+        let lws = lws(i32::MAX, &json!({"maxUnavailable": "100%", "maxSurge": "100%"}));
+        let all = i32::MAX;
+        for (partition, noted) in [(all, all), (7, all), (0, 5)] {
+            let steps = steps(&lws, Some(&leaders(all, partition, noted)), &states("nno"), false);
+            assert_eq!((steps.replicas, steps.max_unavailable), (all, all));
+        }
     }
 }

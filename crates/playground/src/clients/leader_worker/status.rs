@@ -10,7 +10,7 @@ use kube::api::{Api, PostParams};
 use super::Keeper;
 use super::keys::{GROUP_INDEX, NAME, REVISION, WORKER_INDEX};
 use super::object::{GroupTemplate, LeaderWorkerSet, Status, rolling, wanted};
-use super::rollout::GroupState;
+use super::rollout::{GroupState, States};
 use crate::clients::mirror::Key;
 use crate::clients::pod_card::{PodCard, is_running_and_ready, label};
 use crate::clients::reconcile::is_not_found;
@@ -72,17 +72,11 @@ impl Keeper {
         lws: &LeaderWorkerSet,
         leaders: Option<&StatefulSet>,
         revision: &str,
-    ) -> Vec<GroupState> {
+    ) -> States {
         let count = leaders.and_then(|leaders| leaders.spec.replicas).unwrap_or_default();
         let size = GroupTemplate::of(&lws.spec.leader_worker_template).size();
-        let mut states = vec![GroupState::default(); usize::try_from(count).unwrap_or_default()];
-        for (index, leader) in self.leaders(key) {
-            let place = usize::try_from(index).ok().and_then(|index| states.get_mut(index));
-            if let (Some(place), Some(state)) = (place, self.state(key, leader, size, revision)) {
-                *place = state;
-            }
-        }
-        states
+        let leaders = self.leaders(key).filter(|(index, _)| (0..count).contains(index));
+        leaders.filter_map(|(index, leader)| Some((index, self.state(key, leader, size, revision)?))).collect()
     }
 
     fn tally(&self, key: &Key, lws: &LeaderWorkerSet, revision: &str) -> Tally {

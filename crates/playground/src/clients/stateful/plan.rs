@@ -3,6 +3,9 @@
 //! Invariants: a pod is made only where there is none of its number. In order (`OrderedReady`), none is made or deleted
 //! while one before it is not available. An update takes no more away than may be missing. No I/O.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -18,6 +21,9 @@ use crate::clients::mirror::Mirror;
 use crate::clients::pod_card::{
     PodCard, available_at, is_available, is_finished, is_going, is_running_and_ready, label, phase, ready_since,
 };
+
+/// The most that is done before another set has its turn.
+const BURST: usize = 500;
 
 /// What is known of a set.
 pub(super) struct View<'a> {
@@ -54,17 +60,14 @@ pub(super) struct Plan {
     pub(super) look_again: Option<Timestamp>,
 }
 
-/// A number that should have a pod.
-struct Slot {
-    number: i32,
-    pod: Option<Arc<PodCard>>,
-}
-
 struct Planner<'a> {
     view: &'a View<'a>,
     now: Timestamp,
     in_order: bool,
-    slots: Vec<Slot>,
+    /// The numbers that should have a pod: there may be billions, so only pods are counted one by one.
+    numbers: RangeInclusive<i32>,
+    /// Those of them that have one.
+    members: BTreeMap<i32, Arc<PodCard>>,
     /// Pods that should not be there, the highest number first.
     condemned: Vec<(i32, Arc<PodCard>)>,
     deeds: Vec<Deed>,
@@ -73,19 +76,20 @@ struct Planner<'a> {
 /// Decides.
 pub(super) fn decide(view: &View<'_>, now: Timestamp) -> Plan {
     let set = view.set;
-    let (first, count) = (start(set), wanted(set));
-    let mut slots: Vec<Slot> = (first..first + count).map(|number| Slot { number, pod: None }).collect();
+    let numbers = numbers(set);
+    let mut members = BTreeMap::new();
     let mut condemned = Vec::new();
     for pod in view.pods {
         let Some((_, number)) = split_name(&pod.name_any()) else { continue };
-        match usize::try_from(number - first).ok().and_then(|at| slots.get_mut(at)) {
-            Some(slot) => slot.pod = Some(Arc::clone(pod)),
-            None => condemned.push((number, Arc::clone(pod))),
+        if numbers.contains(&number) {
+            members.insert(number, Arc::clone(pod));
+        } else {
+            condemned.push((number, Arc::clone(pod)));
         }
     }
-    condemned.sort_by_key(|(number, _)| -number);
+    condemned.sort_by_key(|(number, _)| Reverse(*number));
     let in_order = set.spec.pod_management_policy.as_deref() != Some("Parallel");
-    let mut planner = Planner { view, now, in_order, slots, condemned, deeds: Vec::new() };
+    let mut planner = Planner { view, now, in_order, numbers, members, condemned, deeds: Vec::new() };
     let is_stopped = planner.fill() || planner.shrink();
     let strategy = set.spec.update_strategy.as_ref().and_then(|strategy| strategy.type_.as_deref());
     let rolls = strategy.is_none_or(|strategy| strategy == "RollingUpdate");
@@ -107,10 +111,15 @@ impl Planner<'_> {
         !self.is_available(pod) || is_going(pod)
     }
 
-    /// Fills the slots from the first to the last. Answers whether one must be waited for.
+    /// Whether it is another set's turn.
+    fn is_full(&self) -> bool {
+        self.deeds.len() >= BURST
+    }
+
+    /// Fills the numbers from the first to the last. Answers whether one must be waited for.
     fn fill(&mut self) -> bool {
-        for at in 0..self.slots.len() {
-            if self.fill_one(at) && self.in_order {
+        for number in self.numbers.clone() {
+            if (self.fill_one(number) && self.in_order) || self.is_full() {
                 return true;
             }
         }
@@ -118,9 +127,8 @@ impl Planner<'_> {
     }
 
     /// Answers whether the next one must wait, where order matters.
-    fn fill_one(&mut self, at: usize) -> bool {
-        let number = self.slots[at].number;
-        let Some(pod) = self.slots[at].pod.clone() else {
+    fn fill_one(&mut self, number: i32) -> bool {
+        let Some(pod) = self.members.get(&number).cloned() else {
             if !claims::is_stale(self.view.set, self.view.claims, number) {
                 let is_updated = is_made_updated(self.view.set, number);
                 self.deeds.push(Deed::Make { number, is_updated });
@@ -173,7 +181,7 @@ impl Planner<'_> {
                 return true;
             }
             self.deeds.push(Deed::Delete(pod));
-            if self.in_order {
+            if self.in_order || self.is_full() {
                 return true;
             }
         }
@@ -182,9 +190,9 @@ impl Planner<'_> {
 
     /// The name of the first pod that is not available, from the lowest number.
     fn first_missing(&self) -> Option<String> {
-        let wanted = self.slots.iter().map(|slot| {
-            let is_missing = slot.pod.as_ref().is_none_or(|pod| self.is_missing(pod));
-            (is_missing, format!("{}-{}", self.view.set.name_any(), slot.number))
+        let wanted = self.numbers.clone().map(|number| {
+            let is_missing = self.members.get(&number).is_none_or(|pod| self.is_missing(pod));
+            (is_missing, format!("{}-{number}", self.view.set.name_any()))
         });
         let others = self.condemned.iter().rev().map(|(_, pod)| (self.is_missing(pod), pod.name_any()));
         wanted.chain(others).find(|(is_missing, _)| *is_missing).map(|(_, name)| name)
@@ -194,20 +202,21 @@ impl Planner<'_> {
     fn update(&mut self) -> i32 {
         let newest = self.view.templates.update.name_any();
         let rolling = rolling(self.view.set);
-        let first = usize::try_from(rolling.partition.unwrap_or_default()).unwrap_or_default();
         let one = IntOrString::Int(1);
         let may_miss = share(rolling.max_unavailable.as_ref().unwrap_or(&one), wanted(self.view.set), false).max(1);
+        let may_miss = i64::from(may_miss);
         let is_old = |pod: &PodCard| label(pod, REVISION_LABEL) != newest;
-        let pods: Vec<Arc<PodCard>> = self.slots.iter().filter_map(|slot| slot.pod.clone()).collect();
-        let missing =
-            (self.slots.len() - pods.len()) as i32 + pods.iter().filter(|pod| self.is_missing(pod)).count() as i32;
+        let working = self.members.values().filter(|pod| !self.is_missing(pod)).count();
+        let missing = i64::from(wanted(self.view.set)) - working as i64;
         let broken_and_old = |pod: &PodCard| self.is_missing(pod) && is_old(pod) && !is_going(pod);
-        let has_broken = !self.in_order && pods.iter().any(|pod| broken_and_old(pod));
+        let has_broken = !self.in_order && self.members.values().any(|pod| broken_and_old(pod));
         if missing >= may_miss && !has_broken {
             return 0;
         }
+        let first = first_updated(self.view.set, rolling.partition.unwrap_or_default());
+        let is_open = |(number, _): &(&i32, &Arc<PodCard>)| i64::from(**number) >= first;
         let candidates: Vec<Arc<PodCard>> =
-            self.slots.iter().skip(first).rev().filter_map(|slot| slot.pod.clone()).collect();
+            self.members.iter().rev().take_while(is_open).map(|(_, pod)| Arc::clone(pod)).collect();
         let mut chosen: Vec<Arc<PodCard>> = Vec::new();
         if !self.in_order {
             // What does not work anyway costs nothing.
@@ -218,6 +227,7 @@ impl Planner<'_> {
         let in_order = self.in_order;
         let next = |pod: &&Arc<PodCard>| is_old(pod) && !is_going(pod) && (in_order || self.is_available(pod));
         chosen.extend(candidates.iter().filter(next).take(spare).cloned());
+        chosen.truncate(BURST);
         let count = chosen.len() as i32;
         self.deeds.extend(chosen.into_iter().map(Deed::Delete));
         count
@@ -228,6 +238,20 @@ impl Planner<'_> {
         let pods = self.view.pods.iter().filter(|pod| ready_since(pod).is_some());
         pods.filter_map(|pod| available_at(pod, self.min_ready_seconds())).filter(|time| *time > self.now).min()
     }
+}
+
+/// The numbers that should have a pod. There are none beyond what the name of a member can say.
+fn numbers(set: &StatefulSet) -> RangeInclusive<i32> {
+    let last = i64::from(start(set)) + i64::from(wanted(set)) - 1;
+    match i32::try_from(last.min(i64::from(i32::MAX))) {
+        Ok(last) => start(set)..=last,
+        Err(_) => RangeInclusive::new(0, -1),
+    }
+}
+
+/// The first number whose pod has the new template, if so many keep the old one.
+fn first_updated(set: &StatefulSet, kept: i32) -> i64 {
+    i64::from(start(set)) + i64::from(kept.max(0))
 }
 
 fn rolling(set: &StatefulSet) -> RollingUpdateStatefulSetStrategy {
@@ -241,8 +265,8 @@ fn is_made_updated(set: &StatefulSet, number: i32) -> bool {
     let rolling = strategy.type_.as_deref().is_none_or(|name| name == "RollingUpdate");
     let current = set.status.as_ref().and_then(|status| status.current_replicas).unwrap_or_default();
     match strategy.rolling_update {
-        Some(rolling) => number >= start(set) + rolling.partition.unwrap_or_default(),
-        None => !rolling || number >= start(set) + current,
+        Some(rolling) => i64::from(number) >= first_updated(set, rolling.partition.unwrap_or_default()),
+        None => !rolling || i64::from(number) >= first_updated(set, current),
     }
 }
 
@@ -273,5 +297,51 @@ fn status(view: &View<'_>, now: Timestamp, updating: i32) -> StatefulSetStatus {
         update_revision: Some(update),
         collision_count: Some(templates.collisions),
         conditions: set.status.as_ref().and_then(|status| status.conditions.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::apps::v1::ControllerRevision;
+    use serde_json::{Value, json};
+
+    fn plan(spec: &Value, pods: &[i32]) -> Vec<Deed> {
+        let mut whole = json!({"serviceName": "", "selector": {}, "template": {}, "podManagementPolicy": "Parallel"});
+        json_patch::merge(&mut whole, spec);
+        let set = serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "d"}, "spec": whole}));
+        let pod = |number: &i32| {
+            let metadata = json!({"name": format!("web-{number}"), "namespace": "d"});
+            Arc::new(serde_json::from_value(json!({"metadata": metadata, "status": {"phase": "Running"}})).unwrap())
+        };
+        let revision = ControllerRevision::default();
+        let templates = Templates { current: revision.clone(), update: revision, collisions: 0 };
+        let pods: Vec<Arc<PodCard>> = pods.iter().map(pod).collect();
+        let view = View { set: &set.unwrap(), pods: &pods, templates: &templates, claims: &Mirror::default() };
+        decide(&view, Timestamp::UNIX_EPOCH).deeds
+    }
+
+    fn made(deeds: &[Deed]) -> Vec<i32> {
+        let number = |deed: &Deed| if let Deed::Make { number, .. } = deed { Some(*number) } else { None };
+        deeds.iter().filter_map(number).collect()
+    }
+
+    #[test]
+    fn billions_are_made_little_by_little() {
+        let expected: Vec<i32> = (0..500).collect();
+        assert_eq!(made(&plan(&json!({"replicas": 2_000_000_000}), &[])), expected);
+        let in_order = json!({"replicas": i32::MAX, "podManagementPolicy": "OrderedReady"});
+        assert_eq!(made(&plan(&in_order, &[])), [0]);
+        let rolling = json!({"rollingUpdate": {"partition": i32::MAX, "maxUnavailable": "100%"}});
+        let all = json!({"replicas": i32::MAX, "ordinals": {"start": i32::MAX}, "updateStrategy": rolling});
+        assert_eq!(made(&plan(&all, &[])), [i32::MAX], "no number is greater");
+    }
+
+    #[test]
+    fn what_is_too_many_goes_little_by_little() {
+        let pods: Vec<i32> = (0..700).collect();
+        let deeds = plan(&json!({"replicas": 0, "ordinals": {"start": i32::MAX}}), &pods);
+        assert_eq!(deeds.len(), 500);
+        assert!(deeds.iter().all(|deed| matches!(deed, Deed::Delete(_))));
     }
 }
