@@ -63,16 +63,7 @@ impl NodeLifecycle {
             watch(Api::<Lease>::namespaced(client.clone(), "kube-node-lease"), everything()).map(Event::Lease).boxed(),
             watch(Api::<PodCard>::all(client.clone()), bound).map(Event::Pod).boxed(),
         ]);
-        let overseer = Overseer {
-            client,
-            clock,
-            grace: settings.grace,
-            nodes: Mirror::default(),
-            leases: Mirror::default(),
-            pods: Mirror::default(),
-            pods_on: BTreeMap::new(),
-            heard: BTreeMap::new(),
-        };
+        let overseer = Overseer::new(client, settings, clock);
         Self { task: Task::start("node lifecycle controller", run(overseer, events)) }
     }
 }
@@ -122,7 +113,7 @@ impl Controller for Overseer {
                 }
             }
             Event::Pod(event) => {
-                for change in self.pods.take(event) {
+                for change in self.pods.take(event.modify(slim)) {
                     self.place(change.old.as_deref(), change.new.as_deref(), queue);
                 }
             }
@@ -154,6 +145,19 @@ impl Controller for Overseer {
 }
 
 impl Overseer {
+    fn new(client: Client, settings: NodeLifecycleSettings, clock: Clock) -> Self {
+        Self {
+            client,
+            clock,
+            grace: settings.grace,
+            nodes: Mirror::default(),
+            leases: Mirror::default(),
+            pods: Mirror::default(),
+            pods_on: BTreeMap::new(),
+            heard: BTreeMap::new(),
+        }
+    }
+
     fn hear_node(&mut self, node: &Node) {
         let heartbeat = ready(node).and_then(|one| one.last_heartbeat_time.clone());
         let at = self.clock.now();
@@ -177,10 +181,14 @@ impl Overseer {
 
     /// Remembers where pods are; a tainted node has a look at those that come.
     fn place(&mut self, old: Option<&PodCard>, new: Option<&PodCard>, queue: &mut Queue) {
-        if let Some(old) = old.filter(|_| new.is_none())
+        // A list may show another pod of the name, on another node.
+        if let Some(old) = old.filter(|old| new.is_none_or(|new| node_name(new) != node_name(old)))
             && let Some(pods) = self.pods_on.get_mut(node_name(old))
         {
             pods.remove(&key_of(old));
+            if pods.is_empty() {
+                self.pods_on.remove(node_name(old));
+            }
         }
         let Some(new) = new else { return };
         let node = (String::new(), node_name(new).to_owned());
@@ -317,6 +325,14 @@ impl Overseer {
     }
 }
 
+/// Drops what nobody looks at here; of many pods that is most of the memory.
+fn slim(pod: &mut PodCard) {
+    pod.metadata.labels = None;
+    pod.metadata.annotations = None;
+    pod.metadata.owner_references = None;
+    pod.spec.volumes = None;
+}
+
 fn plus(time: Timestamp, span: Duration) -> Timestamp {
     SignedDuration::try_from(span).ok().and_then(|span| time.checked_add(span).ok()).unwrap_or(Timestamp::MAX)
 }
@@ -351,4 +367,25 @@ fn time_to_go(pod: &PodCard, taints: &[&Taint], now: Timestamp) -> Option<Timest
         Some(crate::clock::after(since, seconds.max(0)))
     });
     times.min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Server, Settings};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_that_came_again_elsewhere_is_on_one_node() {
+        let server = Server::start(Settings::default());
+        let mut overseer = Overseer::new(server.client(), NodeLifecycleSettings::default(), server.clock());
+        let mut queue = Queue::default();
+        for node in ["n-0", "n-1"] {
+            let pod = json!({"metadata": {"name": "p", "namespace": "d"}, "spec": {"nodeName": node}});
+            overseer.observe(Event::Pod(watcher::Event::Init), &mut queue);
+            let listed = watcher::Event::InitApply(serde_json::from_value(pod).unwrap());
+            overseer.observe(Event::Pod(listed), &mut queue);
+            overseer.observe(Event::Pod(watcher::Event::InitDone), &mut queue);
+            assert_eq!(overseer.pods_on.keys().collect::<Vec<_>>(), [node]);
+        }
+    }
 }
