@@ -11,6 +11,8 @@ use super::{NAMESPACE, Step, gang, pod_spec, works};
 pub(super) const GANGS: [&str; 2] = ["a", "b"];
 pub(super) const POD_GPUS: u32 = 4;
 const WORK_SECONDS: u32 = 15;
+/// The pods of the left side.
+const PLACED_LABEL: &str = "demo-side=pod-by-pod";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// One half of the cluster.
@@ -61,16 +63,17 @@ pub(super) fn introduction(nodes: u32) -> String {
 }
 
 pub(super) fn steps(nodes: u32) -> Vec<Step> {
-    let mut objects: Vec<Value> = Vec::new();
-    for name in GANGS {
-        objects.push(gang(&full_name(Side::Muster, name), Side::Muster.gang_size(nodes)));
-    }
+    let mine = GANGS.map(|name| gang(&full_name(Side::Muster, name), Side::Muster.gang_size(nodes)));
+    let mut steps = vec![Step { objects: mine.to_vec(), then: None }];
     for number in 0..Side::PodByPod.gang_size(nodes) {
-        for side in Side::ALL.into_iter().filter(|side| number < side.gang_size(nodes)) {
-            objects.extend(GANGS.map(|name| pod(side, name, number, side.gang_size(nodes))));
-        }
+        let sides = Side::ALL.into_iter().filter(|side| number < side.gang_size(nodes));
+        let pods = sides.flat_map(|side| GANGS.map(|name| pod(side, name, number, side.gang_size(nodes))));
+        // As long as there is room each pair is placed before the next one comes: they really take turns.
+        let placed = (number + 1) * GANGS.len() as u32;
+        let then = (placed <= Side::PodByPod.slots(nodes)).then_some((PLACED_LABEL, placed as usize));
+        steps.push(Step { objects: pods.collect(), then });
     }
-    vec![Step { objects, then: None }]
+    steps
 }
 
 fn full_name(side: Side, gang: &str) -> String {
