@@ -25,6 +25,9 @@ pub(super) fn check(headers: &HeaderMap) -> Result<(), Failure> {
 
 /// Whether it is an address or `localhost`, with or without a port.
 fn is_own(host: &str) -> bool {
+    if host.parse::<std::net::IpAddr>().is_ok() {
+        return true;
+    }
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
