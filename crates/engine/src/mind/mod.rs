@@ -172,7 +172,12 @@ impl Engine {
                 Timer::Claim => self.claim_expired(due),
                 Timer::Voice(entity) => {
                     if let Some(report) = self.voice.due(entity, self.now) {
+                        let lost = matches!(report.diagnosis, Diagnosis::Degraded { .. });
                         self.outbox.push(Command::Report(Box::new(report)));
+                        // A loss drowns out what the group waits for; now that it is told, that is worth telling.
+                        if let (true, Entity::Group(group)) = (lost, entity) {
+                            self.review_group(group);
+                        }
                     }
                 }
             }

@@ -102,6 +102,23 @@ fn new_members_of_a_running_gang_join_one_by_one() {
 }
 
 #[test]
+fn a_replacement_in_a_gang_whose_object_is_gone_is_told_why_it_waits() {
+    let mut world = World::new();
+    world.node("n0", 4);
+    world.gang("g", 2);
+    world.pods_of("a", "g", 2, 1);
+    world.settle();
+    world.remove_group("g");
+    world.remove("a-0");
+    world.pod("b", "g", 1);
+    world.pass(20_000);
+    assert!(world.node_of("b").is_none());
+    // The loss was told first, and the wait goes on.
+    assert_eq!(world.reasons("g"), ["Scheduled", "Degraded", "WaitingForMembers"]);
+    assert!(matches!(world.why_group("g"), Diagnosis::Waiting(Waiting::GroupMissing { .. })));
+}
+
+#[test]
 fn a_group_object_deleted_and_made_again() {
     let mut world = World::new();
     world.node("n0", 4);
