@@ -7,10 +7,11 @@ const LINES_MAX: usize = 700;
 const EMPTY_NAMES: [&str; 6] = ["utils", "util", "common", "helpers", "helper", "misc"];
 
 /// What a crate's manifest must not name among its ordinary dependencies.
-const FORBIDDEN: [(&str, &[&str]); 5] = [
+const FORBIDDEN: [(&str, &[&str]); 6] = [
     ("engine", &["muster-", "tokio", "kube", "k8s-openapi", "rand", "chrono", "jiff", "futures", "async"]),
     ("oracle", &["muster-api", "tokio", "kube", "k8s-openapi"]),
     ("api", &["muster-", "tokio", "kube-client", "kube-runtime"]),
+    ("controlplane", &["muster-", "tokio", "kube"]),
     ("playground", &["muster-engine", "muster-oracle"]),
     ("runtime", &["muster-playground", "muster-sim", "muster-oracle"]),
 ];

@@ -1,0 +1,80 @@
+//! The binary that holds all programs of one version of Kubernetes: found where `tools/controlplane/build` put it.
+//!
+//! Nothing is built here: a build takes many minutes and belongs before the tests, not into one of them.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A minor version of Kubernetes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// 1.35: Workloads of `scheduling.k8s.io/v1alpha1`.
+    V1_35,
+    /// 1.36: Workloads and PodGroups of `scheduling.k8s.io/v1alpha2`.
+    V1_36,
+    /// 1.37: Workloads and PodGroups of `scheduling.k8s.io/v1beta1` and `v1alpha3`.
+    V1_37,
+}
+
+impl Version {
+    /// All of them, the newest first.
+    pub const ALL: [Self; 3] = [Self::V1_37, Self::V1_36, Self::V1_35];
+
+    /// As in `tools/controlplane/build 1.37`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V1_35 => "1.35",
+            Self::V1_36 => "1.36",
+            Self::V1_37 => "1.37",
+        }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+/// All programs of one version in one file. Its first argument says which one it is to be.
+#[derive(Clone, Debug)]
+pub struct Binary {
+    path: PathBuf,
+}
+
+impl Binary {
+    /// The binary of a version, if it was built.
+    pub fn find(version: Version) -> Option<Self> {
+        let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/controlplane/build");
+        let asked = Command::new(tool).args(["--built", version.name()]).output().ok()?;
+        let path = String::from_utf8(asked.stdout).ok()?;
+        let path = PathBuf::from(path.lines().next()?);
+        path.is_file().then_some(Self { path })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// One of its programs, to be run.
+    pub fn program(&self, name: &str) -> Command {
+        let mut command = Command::new(&self.path);
+        command.arg(name);
+        command
+    }
+}
+
+/// The binary that a test needs. Without it the test has to leave out `what`, which is said loudly; where `CI` is set
+/// that is a failure.
+pub fn required(version: Version, what: &str) -> Option<Binary> {
+    let found = Binary::find(version);
+    if found.is_none() {
+        let told = format!("SKIPPED: {what}: Kubernetes {version} is not built (tools/controlplane/build {version})");
+        assert!(std::env::var_os("CI").is_none(), "{told}");
+        let line = "=".repeat(told.len());
+        eprintln!("{line}\n{told}\n{line}");
+    }
+    found
+}
