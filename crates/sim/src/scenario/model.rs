@@ -4,6 +4,7 @@
 //! It must not know carriers, clusters or how things are judged.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use muster_api::resources::WrittenResources;
 use muster_runtime::Settings;
@@ -32,6 +33,17 @@ pub struct Scenario {
     pub carriers: Vec<Carrier>,
     /// What happens, in order.
     pub steps: Vec<Step>,
+}
+
+impl Scenario {
+    /// The time that it takes at least: what is held, is held for so long.
+    pub fn held_time(&self) -> Duration {
+        let holds = self.steps.iter().filter_map(|step| match &step.action {
+            Action::Hold(hold) => Some(hold.time.as_duration()),
+            _ => None,
+        });
+        holds.sum()
+    }
 }
 
 /// A step and how it was written.

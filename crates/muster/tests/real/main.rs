@@ -1,0 +1,6 @@
+//! Muster on real control planes: what holds on the playground must hold there.
+//!
+//! `tools/controlplane/build` makes the programs, `make test` calls it. Time is real here, so what waits, waits: the
+//! scenarios are spread over several planes.
+
+mod scenarios;
