@@ -3,4 +3,6 @@
 //! `tools/controlplane/build` makes the programs, `make test` calls it. Time is real here, so what waits, waits: the
 //! scenarios are spread over several planes.
 
+mod cluster;
+mod examples;
 mod scenarios;

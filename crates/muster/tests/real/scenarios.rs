@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread;
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use muster_controlplane::{Binary, Plane, Profile, Version, required};
 use muster_sim::scenario::{Carrier, Outcome, Place, Report, Scenario, load, run};
+
+use crate::cluster::config_of;
 
 /// How many planes run at the same time. Scenarios wait most of the time.
 const PLANES: usize = 6;
@@ -50,10 +51,9 @@ fn parts<'a>(kind: &Kind, scenarios: &'a [Scenario]) -> Vec<Part<'a>> {
     parts
 }
 
-fn config_of(plane: &Plane) -> kube::Config {
-    let file = Kubeconfig::read_from(plane.kubeconfig()).expect("a kubeconfig");
+fn place_of(plane: &Plane) -> Place {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())).expect("a config")
+    Place::Cluster(runtime.block_on(config_of(plane)))
 }
 
 /// Plays all parts on planes of one kind.
@@ -64,7 +64,7 @@ fn play_all<'a>(binary: &Binary, profile: Profile, parts: Vec<Part<'a>>, planes:
         for _ in 0..planes {
             scope.spawn(|| {
                 let plane = Plane::start(binary, profile, &[]).unwrap_or_else(|error| panic!("{error}"));
-                let place = Place::Cluster(config_of(&plane));
+                let place = place_of(&plane);
                 loop {
                     let next = waiting.lock().expect("no worker panics with it").next();
                     let Some((scenario, carrier)) = next else { return };
