@@ -45,8 +45,13 @@ fn scenarios() -> Vec<Scenario> {
 
 /// The parts of a kind of cluster, those that take longest first.
 fn parts<'a>(kind: &Kind, scenarios: &'a [Scenario]) -> Vec<Part<'a>> {
-    let mut parts: Vec<Part> =
-        scenarios.iter().flat_map(|scenario| kind.carriers.iter().map(move |carrier| (scenario, *carrier))).collect();
+    let of = |scenario: &'a Scenario| kind.carriers.iter().map(move |carrier| (scenario, *carrier));
+    let mut parts: Vec<Part> = scenarios.iter().flat_map(of).collect();
+    if kind.profile == Profile::Gates {
+        // A story of both kinds of groups has no place on a stock cluster.
+        let both = scenarios.iter().filter(|scenario| scenario.native_version().is_some());
+        parts.extend(both.map(|scenario| (scenario, Carrier::Muster)));
+    }
     parts.sort_by_key(|(scenario, _)| std::cmp::Reverse(scenario.held_time()));
     parts
 }

@@ -43,6 +43,15 @@ pub(super) async fn unfit(config: &kube::Config, stock: bool, carrier: Carrier) 
     }
 }
 
+/// Why a scenario that writes Kubernetes' own groups cannot be played on this cluster, if it does not serve them.
+pub(super) async fn lacks(config: &kube::Config, version: &str) -> Option<String> {
+    let client = Client::try_from(config.clone()).ok()?;
+    let asked = client.list_api_group_resources(version).await;
+    asked
+        .is_err_and(|error| is_not_found(&error))
+        .then(|| format!("it writes {version}, which this cluster does not serve"))
+}
+
 /// What was brought to a cluster.
 pub(super) struct Visit {
     pub(super) namespace: String,

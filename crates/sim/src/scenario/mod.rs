@@ -77,11 +77,15 @@ fn failed(problem: String) -> Outcome {
 }
 
 async fn play_in(place: &Place, scenario: &Scenario, carriage: Carriage, report: &mut Report) {
-    if let Place::Cluster(config) = place
-        && let Some(why) = cluster::unfit(config, scenario.config.stock, report.carrier).await
-    {
-        report.outcome = Outcome::Skipped(why);
-        return;
+    if let Place::Cluster(config) = place {
+        let mut why = cluster::unfit(config, scenario.config.stock, report.carrier).await;
+        if let Some(version) = scenario.native_version().filter(|_| why.is_none()) {
+            why = cluster::lacks(config, version).await;
+        }
+        if let Some(why) = why {
+            report.outcome = Outcome::Skipped(why);
+            return;
+        }
     }
     let world = match place {
         Place::Process => World::in_process(scenario, carriage).await,

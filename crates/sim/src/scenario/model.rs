@@ -44,6 +44,16 @@ impl Scenario {
         });
         holds.sum()
     }
+
+    /// The version of Kubernetes' own groups that it writes itself, in whatever carrier.
+    pub fn native_version(&self) -> Option<&str> {
+        let manifests = self.steps.iter().flat_map(|step| match &step.action {
+            Action::Apply(apply) => apply.manifests.as_slice(),
+            _ => &[],
+        });
+        let mut versions = manifests.filter_map(|manifest| manifest["apiVersion"].as_str());
+        versions.find(|version| version.starts_with("scheduling.k8s.io/") && *version != "scheduling.k8s.io/v1")
+    }
 }
 
 /// A step and how it was written.
