@@ -26,7 +26,7 @@ func (p *plane) awaitReady(program string) error {
 	}
 	defer client.CloseIdleConnections()
 	deadline := time.Now().Add(readyMax)
-	for _, url := range p.readyURLs(program) {
+	for _, url := range p.Ready[program] {
 		for {
 			problem := get(client, url)
 			if problem == nil {
@@ -44,7 +44,7 @@ func (p *plane) awaitReady(program string) error {
 	return nil
 }
 
-// readyURLs all answer with 200 once the program can be used.
+// readyURLs answer with 200 once a program of Kubernetes can be used. Those of a manager are known with its webhooks.
 func (p *plane) readyURLs(program string) []string {
 	own := fmt.Sprintf("https://127.0.0.1:%d", p.Ports[program])
 	switch program {
@@ -55,9 +55,10 @@ func (p *plane) readyURLs(program string) []string {
 	case "kube-controller-manager":
 		// Without its account a namespace refuses pods.
 		return []string{own + "/healthz", p.server() + "/api/v1/namespaces/default/serviceaccounts/default"}
-	default:
-		return []string{own + "/healthz"}
+	case "kube-scheduler":
+		return []string{own + "/readyz"}
 	}
+	return nil
 }
 
 // httpClient is the admin, who trusts this plane and nobody else.
