@@ -134,7 +134,7 @@ func newPlane(w *wishes) (*plane, error) {
 		return nil, err
 	}
 	for _, program := range programs {
-		p.Ready[program] = p.readyURLs(program)
+		p.Ready[program] = p.readyURLs(program, w.flags[program])
 		command, err := p.commandOf(program, chosen, w.fsync)
 		if err != nil {
 			return nil, err
