@@ -29,10 +29,20 @@ struct Kind {
 
 const STOCK: Kind =
     Kind { version: Version::V1_37, profile: Profile::Stock, carriers: &[Carrier::Muster, Carrier::MusterWorkload] };
-const NATIVE: Kind = Kind { version: Version::V1_37, profile: Profile::Gates, carriers: &[Carrier::V1beta1] };
+const NATIVE: Kind =
+    Kind { version: Version::V1_37, profile: Profile::Gates, carriers: &[Carrier::V1beta1, Carrier::V1alpha3] };
+/// Older versions, played where they are built.
+const OLDER: [Kind; 2] = [
+    Kind { version: Version::V1_36, profile: Profile::Gates, carriers: &[Carrier::V1alpha2] },
+    Kind { version: Version::V1_35, profile: Profile::Gates, carriers: &[Carrier::V1alpha1] },
+];
 
 /// A scenario in a carrier.
 type Part<'a> = (&'a Scenario, Carrier);
+
+fn planes() -> usize {
+    std::env::var("MUSTER_PLANES").ok().and_then(|text| text.parse().ok()).unwrap_or(PLANES).max(2)
+}
 
 fn scenarios() -> Vec<Scenario> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
@@ -47,7 +57,7 @@ fn scenarios() -> Vec<Scenario> {
 fn parts<'a>(kind: &Kind, scenarios: &'a [Scenario]) -> Vec<Part<'a>> {
     let of = |scenario: &'a Scenario| kind.carriers.iter().map(move |carrier| (scenario, *carrier));
     let mut parts: Vec<Part> = scenarios.iter().flat_map(of).collect();
-    if kind.profile == Profile::Gates {
+    if kind.version == Version::V1_37 && kind.profile == Profile::Gates {
         // A story of both kinds of groups has no place on a stock cluster.
         let both = scenarios.iter().filter(|scenario| scenario.native_version().is_some());
         parts.extend(both.map(|scenario| (scenario, Carrier::Muster)));
@@ -104,7 +114,7 @@ fn play_kind(kind: &Kind, binary: &Binary, scenarios: &[Scenario], planes: usize
 fn every_scenario_passes_on_a_real_control_plane() {
     let Some(binary) = required(Version::V1_37, "all scenarios on a real control plane") else { return };
     let scenarios = scenarios();
-    let planes = std::env::var("MUSTER_PLANES").ok().and_then(|text| text.parse().ok()).unwrap_or(PLANES).max(2);
+    let planes = planes();
     // Both kinds at once: there are more parts for the stock cluster, and native ones wait as long.
     let passed: BTreeSet<String> = thread::scope(|scope| {
         let stock = scope.spawn(|| play_kind(&STOCK, &binary, &scenarios, planes - planes / 2));
@@ -114,5 +124,16 @@ fn every_scenario_passes_on_a_real_control_plane() {
     });
     for scenario in &scenarios {
         assert!(passed.contains(&scenario.file), "{}: no real control plane could play it", scenario.file);
+    }
+}
+
+#[test]
+fn every_scenario_passes_on_older_versions_that_are_built() {
+    let scenarios = scenarios();
+    for kind in OLDER {
+        match Binary::find(kind.version) {
+            Some(binary) => drop(play_kind(&kind, &binary, &scenarios, planes())),
+            None => eprintln!("not built, and so not played: Kubernetes {}", kind.version),
+        }
     }
 }

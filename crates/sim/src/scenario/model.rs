@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, de};
 use serde_json::{Map, Value};
 
 use super::carrier::Carrier;
-use super::claims::{Expect, Hold};
+use super::claims::{Claims, Expect, Hold};
 use super::manifest;
 use super::pattern::{Glob, Pods};
 
@@ -31,6 +31,8 @@ pub struct Scenario {
     pub nodes: Vec<Nodes>,
     /// The only carriers it is meant for; all if it is empty.
     pub carriers: Vec<Carrier>,
+    /// Carriers in which it does not hold, each with the reason.
+    pub except: BTreeMap<Carrier, String>,
     /// What happens, in order.
     pub steps: Vec<Step>,
 }
@@ -194,6 +196,17 @@ pub enum Action {
     Expect(Expect),
     /// Watches that something stays true.
     Hold(Hold),
+}
+
+impl Action {
+    /// What is said about the cluster, if that is what the step does.
+    pub(super) fn claims(&self) -> Option<&Claims> {
+        match self {
+            Action::Expect(expect) => Some(&expect.claims),
+            Action::Hold(hold) => Some(&hold.claims),
+            _ => None,
+        }
+    }
 }
 
 /// A group in whatever form the carrier has.
