@@ -129,7 +129,7 @@ func (p *plane) clientArguments(program string) []string {
 	}
 }
 
-// moreFlags are the flags that the caller adds to programs, as PROGRAM=FLAG.
+// moreFlags are the flags that the caller has for programs, as PROGRAM=FLAG.
 type moreFlags map[string][]string
 
 func (m moreFlags) String() string { return "" }
@@ -141,4 +141,17 @@ func (m moreFlags) Set(text string) error {
 	}
 	m[program] = append(m[program], flag)
 	return nil
+}
+
+// addTo puts the caller's flags in the place of ours of the same name: most lists would grow otherwise.
+func (m moreFlags) addTo(program string, command []string) []string {
+	kept := slices.DeleteFunc(command, func(ours string) bool {
+		return slices.ContainsFunc(m[program], func(theirs string) bool { return flagName(theirs) == flagName(ours) })
+	})
+	return append(kept, m[program]...)
+}
+
+func flagName(argument string) string {
+	name, _, _ := strings.Cut(argument, "=")
+	return name
 }

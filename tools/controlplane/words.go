@@ -52,7 +52,7 @@ func parseWishes(args []string) (*wishes, error) {
 	flags.StringVar(&w.profile, "profile", "gates", "gates: with the scheduling API of this version; stock: without")
 	flags.StringVar(&w.gates, "gates", "", "more feature gates, as `NAME=true,NAME=false`")
 	flags.BoolVar(&w.fsync, "etcd-fsync", false, "make every write of etcd durable")
-	flags.Var(w.flags, "flag", "one more flag of a program, as `PROGRAM=--flag=value`; may be given often")
+	flags.Var(w.flags, "flag", "a flag of a program, instead of ours of that name, as `PROGRAM=--flag=value`; may be given often")
 	flags.Func("with", "more programs, as `NAME,NAME`: "+strings.Join(optional, ", "), func(names string) error {
 		w.with = append(w.with, strings.Split(names, ",")...)
 		return nil
@@ -139,7 +139,7 @@ func newPlane(w *wishes) (*plane, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := p.writeCommand(program, append(command, w.flags[program]...)); err != nil {
+		if err := p.writeCommand(program, w.flags.addTo(program, command)); err != nil {
 			return nil, err
 		}
 	}
