@@ -62,3 +62,64 @@ fn dialect(version: Option<&str>) -> Box<dyn Dialect> {
         _ => Box::new(NativePodGroup::V1BETA1),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use muster_playground::faults::{Fault, Faults, ServerError};
+    use muster_playground::{NativeGroups, Server};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::{Clock, Fence, Scheduler, Settings};
+
+    const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
+
+    fn server(native_groups: NativeGroups) -> Server {
+        Server::start(muster_playground::Settings { native_groups, ..muster_playground::Settings::default() })
+    }
+
+    async fn found(client: &Client) -> String {
+        native_pod_groups(client, REQUEST_TIMEOUT, &Instruments::default()).await.resource().version
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_version_that_is_served_is_read() {
+        for (served, expected) in [
+            (NativeGroups::V1beta1, "v1beta1"),
+            (NativeGroups::V1alpha3, "v1alpha3"),
+            (NativeGroups::V1alpha2, "v1alpha2"),
+            (NativeGroups::V1alpha1, "v1beta1"),
+            (NativeGroups::Stock, "v1beta1"),
+        ] {
+            assert_eq!(found(&server(served).client()).await, expected, "{served:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cluster_that_does_not_answer_is_asked_again() {
+        let server = server(NativeGroups::V1alpha2);
+        let faults = Faults::none();
+        for fault in [Fault::Failed(ServerError::Unavailable), Fault::Lost, Fault::Delay(REQUEST_TIMEOUT * 10)] {
+            faults.order(Method::GET, "/apis/scheduling.k8s.io/v1beta1", fault);
+        }
+        assert_eq!(found(&server.client_with(&faults)).await, "v1alpha2");
+        assert_eq!(faults.unmet(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_scheduler_that_still_asks_stops_at_once() {
+        let server = server(NativeGroups::V1beta1);
+        let faults = Faults::none();
+        for _ in 0..100 {
+            faults.order(Method::GET, "/apis/scheduling.k8s.io", Fault::Failed(ServerError::Unavailable));
+        }
+        let settings = Settings::default();
+        let clock = Clock::starting_at(server.now());
+        let scheduler = Scheduler::start(&server.client_with(&faults), &settings, clock, Fence::open()).unwrap();
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        let asked = Instant::now();
+        scheduler.stop().await;
+        assert!(asked.elapsed() < settings.stop_timeout && faults.unmet() > 0);
+    }
+}

@@ -132,7 +132,7 @@ async fn in_1_36_a_group_never_changes_and_its_template_must_be_there() {
     let patch = json!({"spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}});
     let (code, status) = ask(&server, Method::PATCH, &format!("{groups}/g"), &patch).await;
     assert_eq!(code, 422);
-    assert_eq!(causes(&status), ["spec.schedulingPolicy Invalid value: field is immutable"], "{status}");
+    assert_eq!(causes(&status), ["spec.schedulingPolicy Invalid value: null: field is immutable"], "{status}");
     let mode = json!({"schedulingPolicy": {"basic": {}}, "disruptionMode": {"single": {}}});
     assert_eq!(ask(&server, Method::POST, &groups, &object("v1alpha2", "PodGroup", "m", &mode)).await.0, 400);
     let mode = json!({"schedulingPolicy": {"basic": {}}, "disruptionMode": "All"});

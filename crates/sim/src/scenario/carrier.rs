@@ -161,6 +161,23 @@ impl Carriage {
         Ok(carriage)
     }
 
+    /// The same carrier, or why the playground cannot show this scenario: its controllers are those of 1.37, and make
+    /// pods without `workloadRef`.
+    pub(super) fn in_process(self, scenario: &Scenario) -> Result<Self, String> {
+        let made_by_controllers = scenario.steps.iter().find_map(|step| match &step.action {
+            Action::Create(create) if !create.group.is_empty() && create.manifest["kind"] != "Pod" => Some(create),
+            _ => None,
+        });
+        match made_by_controllers.filter(|_| self.carrier == Carrier::V1alpha1) {
+            Some(create) => Err(format!(
+                "a {} makes members of group {}, and controllers in the process are those of 1.37, without workloadRef",
+                create.manifest["kind"].as_str().unwrap_or_default(),
+                create.group
+            )),
+            None => Ok(self),
+        }
+    }
+
     fn check(&self, group: &Group, is_new: bool) -> Result<(), String> {
         let (name, carrier) = (&group.name, self.carrier.name());
         let form = self.form(name);

@@ -58,7 +58,11 @@ pub fn run(scenario: &Scenario, carrier: Carrier, place: &Place) -> Report {
         story_time: std::time::Duration::ZERO,
         wall_time: std::time::Duration::ZERO,
     };
-    match Carriage::of(carrier, scenario) {
+    let carriage = Carriage::of(carrier, scenario).and_then(|carriage| match place {
+        Place::Process => carriage.in_process(scenario),
+        Place::Cluster(_) => Ok(carriage),
+    });
+    match carriage {
         Err(why) => report.outcome = Outcome::Skipped(why),
         Ok(carriage) => {
             let mut runtime = Builder::new_current_thread();

@@ -3,6 +3,8 @@
 //! They are written by hand upstream and not derived from the types, so their words and their order differ from those
 //! of the later versions, and everything is looked at again in every change.
 
+use serde_json::{Value, json};
+
 use super::{PodGroup, Workload, WorkloadSpec};
 use crate::field_error::FieldError;
 use crate::invalid::FieldPath;
@@ -28,14 +30,17 @@ pub fn validate_workload_update(workload: &Workload, old: &Workload) -> Vec<Fiel
     let mut errors = Errors::new();
     let (new, old) = (&workload.spec, &old.spec);
     new.validate(&mut errors);
-    // The server names these fields without their parent.
+    // The server names these fields without their parent, and shows values as its own code has them.
     if old.controller_ref.is_some() && new.controller_ref != old.controller_ref {
-        let at = FieldPath::Root("controllerRef");
-        errors.push(FieldError::invalid(&at, &new.controller_ref, "field is immutable"));
+        let shown = new
+            .controller_ref
+            .as_ref()
+            .map(|reference| json!({"APIGroup": reference.api_group, "Kind": reference.kind, "Name": reference.name}));
+        errors.push(FieldError::invalid(&FieldPath::Root("controllerRef"), &shown, "field is immutable"));
     }
     if new.pod_groups != old.pod_groups {
-        let at = FieldPath::Root("podGroups");
-        errors.push(FieldError::invalid(&at, &new.pod_groups, "field is immutable"));
+        let shown: Vec<Value> = new.pod_groups.iter().map(PodGroup::in_go).collect();
+        errors.push(FieldError::invalid(&FieldPath::Root("podGroups"), &shown, "field is immutable"));
     }
     errors
 }
@@ -71,6 +76,13 @@ impl WorkloadSpec {
 }
 
 impl PodGroup {
+    /// As the server's own code has it.
+    fn in_go(&self) -> Value {
+        let basic = self.policy.basic.map(|_| json!({}));
+        let gang = self.policy.gang.as_ref().map(|gang| json!({"MinCount": gang.min_count}));
+        json!({"Name": self.name, "Policy": {"Basic": basic, "Gang": gang}})
+    }
+
     fn validate(&self, before: &[PodGroup], path: &FieldPath<'_>, errors: &mut Errors) {
         let at = path.child("name");
         short_name(&self.name, &at, errors);
