@@ -96,3 +96,8 @@ impl Audit {
         binds
     }
 }
+
+/// Whether a pod was bound more than once, by the answers to its binds.
+pub(crate) fn is_twice(answers: &[u16]) -> bool {
+    answers.iter().filter(|code| **code == 201).count() > 1
+}

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use muster_controlplane::Profile;
 use serde_json::json;
+use tokio::time::Instant;
 
-use crate::objects::{Gang, nodes, singles_of_others};
+use crate::objects::{GPUS, Gang, nodes, singles_of_others};
 use crate::stage::{Load, Stage};
 use crate::witness::Book;
 
@@ -19,7 +20,10 @@ const GANGS: usize = 20;
 const GANG_SIZE: usize = 12;
 const SINGLES: usize = 200;
 const SOON: Duration = Duration::from_secs(120);
-/// So long nothing may change before it counts as rest: longer than the pauses of refused gangs.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How long a start may take before it is taken back: what a gang lost to the other scheduler it gives up then.
+const START_SECONDS: u32 = 10;
+/// How long it must stay at rest.
 const REST: Duration = Duration::from_secs(8);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -29,7 +33,7 @@ async fn nodes_that_are_shared_with_kube_scheduler_are_filled_and_never_overfull
     stage.add_nodes(&nodes(POOL, NODES)).await;
     stage.start_replica("first", &json!({}));
     stage.await_leader("first").await;
-    let gangs: Vec<Gang> = (0..GANGS).map(|number| Gang::new(&format!("gang-{number}"), GANG_SIZE, POOL)).collect();
+    let gangs: Vec<Gang> = (0..GANGS).map(gang).collect();
     for round in 0..ROUNDS {
         let mut objects = vec![singles_of_others(&format!("singles-{round}"), SINGLES / ROUNDS, POOL)];
         for gang in &gangs[round * GANGS / ROUNDS..(round + 1) * GANGS / ROUNDS] {
@@ -39,23 +43,28 @@ async fn nodes_that_are_shared_with_kube_scheduler_are_filled_and_never_overfull
     }
     let alive = |book: &Book| total(book, |tally| tally.alive);
     stage.until("all pods", SOON, |book| alive(book) == GANGS * GANG_SIZE + SINGLES).await;
-    await_rest(&mut stage).await;
-    judge(&stage, &gangs);
-    let bound = stage.seen(|book| total(book, |tally| tally.bound));
     // Less than a gang may stay free.
-    let room = NODES as usize * 8;
-    assert!((room - GANG_SIZE..=room).contains(&bound), "{bound} of {room} GPUs are used");
+    let room = NODES as usize * GPUS as usize;
+    let full = |book: &Book| match total(book, |tally| tally.bound) {
+        bound if (room - GANG_SIZE + 1..=room).contains(&bound) => sound(book),
+        bound => Err(format!("{bound} of {room} GPUs are used")),
+    };
+    await_rest(&mut stage, full).await;
 
     for round in 0..ROUNDS {
         stage.kubectl(&["delete", "replicaset", &format!("singles-{round}"), "--wait=false"], "");
     }
-    for gang in &gangs {
-        stage.until(&gang.name, SOON, |book| book.tally(&gang.name).running == GANG_SIZE).await;
-    }
-    await_rest(&mut stage).await;
-    judge(&stage, &gangs);
+    let all_run = |book: &Book| match gangs.iter().find(|gang| book.tally(&gang.name).running != GANG_SIZE) {
+        None => sound(book),
+        Some(gang) => Err(format!("{} does not run", gang.name)),
+    };
+    await_rest(&mut stage, all_run).await;
     let (refused, overfull) = stage.seen(|book| (total(book, |tally| tally.refused), book.overfull_ever().len()));
     eprintln!("kubelets refused {refused} pods on {overfull} nodes that both schedulers had given away");
+}
+
+fn gang(number: usize) -> Gang {
+    Gang::new(&format!("gang-{number}"), GANG_SIZE, POOL).starting_within(START_SECONDS)
 }
 
 /// The sum over all gangs and single pods.
@@ -65,31 +74,31 @@ fn total(book: &Book, part: impl Fn(crate::witness::Tally) -> usize) -> usize {
     gangs.chain(singles).map(|name| part(book.tally(&name))).sum()
 }
 
-/// Waits until nothing changes any more.
-async fn await_rest(stage: &mut Stage) {
-    let until = tokio::time::Instant::now() + SOON;
-    let mut last = stage.seen(Book::told);
-    loop {
-        stage.pass(REST).await;
-        let now = stage.seen(Book::told);
-        if now == last {
-            return;
+/// Waits until this holds, and then goes on to hold.
+async fn await_rest(stage: &mut Stage, holds: impl Fn(&Book) -> Result<(), String>) {
+    let until = Instant::now() + SOON;
+    while let Err(why) = stage.seen(&holds) {
+        if Instant::now() > until {
+            stage.fail(&format!("no rest within {SOON:?}: {why}"));
         }
-        if tokio::time::Instant::now() > until {
-            stage.fail("the cluster does not come to rest");
-        }
-        last = now;
+        stage.pass(LOOK_EVERY).await;
+    }
+    stage.pass(REST).await;
+    if let Err(why) = stage.seen(&holds) {
+        stage.fail(&format!("the rest did not last: {why}"));
     }
 }
 
-fn judge(stage: &Stage, gangs: &[Gang]) {
-    for gang in gangs {
-        let tally = stage.seen(|book| book.tally(&gang.name));
+/// What must be so at rest, whoever won.
+fn sound(book: &Book) -> Result<(), String> {
+    for number in 0..GANGS {
+        let tally = book.tally(&gang(number).name);
         if (tally.bound != 0 && tally.bound != GANG_SIZE) || tally.bound != tally.running {
-            stage.fail(&format!("{} is half placed at rest: {tally:?}", gang.name));
+            return Err(format!("gang {number} is half placed: {tally:?}"));
         }
     }
-    if !stage.seen(|book| book.overfull_now().is_empty()) {
-        stage.fail("a node has more than it can take, at rest");
+    match book.overfull_now() {
+        nodes if nodes.is_empty() => Ok(()),
+        nodes => Err(format!("more than they can take is on {nodes:?}")),
     }
 }

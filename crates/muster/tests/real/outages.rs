@@ -9,7 +9,9 @@ use kube::api::ListParams;
 use muster_controlplane::Profile;
 use serde_json::json;
 
+use crate::audit::is_twice;
 use crate::objects::{Gang, nodes};
+use crate::replica::short_lease;
 use crate::stage::{Load, Stage};
 use crate::witness::Book;
 
@@ -32,9 +34,8 @@ async fn judge(stage: &mut Stage, gangs: &[&Gang]) {
     if !stage.seen(|book| book.overfull_ever().is_empty()) {
         stage.fail("a node was given more than it has");
     }
-    let twice = |answers: &Vec<u16>| answers.iter().filter(|code| **code == 201).count() > 1;
     let binds = stage.audit.binds();
-    let twice: Vec<_> = binds.iter().filter(|(_, answers)| twice(answers)).collect();
+    let twice: Vec<_> = binds.iter().filter(|(_, answers)| is_twice(answers)).collect();
     assert!(twice.is_empty(), "bound twice: {twice:?}");
 }
 
@@ -136,8 +137,7 @@ async fn a_start_that_its_scheduler_left_is_finished_by_the_next() {
     let Some(mut stage) = Stage::open("restarts", Load::Half, Profile::Stock, &[]).await else { return };
     stage.add_nodes(&nodes("pool", 60)).await;
     let config = json!({
-        "leaderElection": {"leaseDuration": "4s", "renewDeadline": "3s", "retryPeriod": "1s"},
-        "limits": {"bindsInFlight": 1}, "timeouts": {"stop": "200ms"},
+        "leaderElection": short_lease(), "limits": {"bindsInFlight": 1}, "timeouts": {"stop": "200ms"},
     });
     stage.start_replica("only", &config);
     let gang = Gang::new("gang", 450, "pool");

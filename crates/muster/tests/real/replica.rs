@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
+
 /// The exit code of a process that lost its lease.
 const LOST: i32 = 1;
 /// How long a process may take to end well.
@@ -14,6 +16,11 @@ const END_WITHIN: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How many lines of its log a failing test tells.
 const TOLD_MAX: usize = 30;
+
+/// A lease that runs out soon, but not on a machine that is only busy.
+pub(crate) fn short_lease() -> Value {
+    json!({"leaseDuration": "8s", "renewDeadline": "6s", "retryPeriod": "1s"})
+}
 
 /// One replica.
 pub(crate) struct Replica {
@@ -104,10 +111,10 @@ impl Replica {
         fs::read_to_string(&self.log).expect("a log")
     }
 
-    /// The end of its log.
+    /// The end of its log, without the lines of which there is one for each pod.
     pub(crate) fn told(&self) -> String {
         let log = self.log();
-        let lines: Vec<&str> = log.lines().collect();
+        let lines: Vec<&str> = log.lines().filter(|line| !line.contains(r#""message":"bind""#)).collect();
         let tail = &lines[lines.len().saturating_sub(TOLD_MAX)..];
         format!("the log of {} ({}) ends with:\n{}", self.name, self.log.display(), tail.join("\n"))
     }
