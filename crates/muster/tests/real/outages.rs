@@ -108,8 +108,8 @@ async fn a_watch_that_is_too_old_begins_anew() {
     stage.create(vec![after.group()]).await;
     stage.create(after.pods()).await;
     await_compaction(&mut stage, &old).await;
-    // A new API server remembers nothing that etcd does not.
-    stage.plane.stop_program("kube-apiserver").unwrap_or_else(|error| panic!("{error}"));
+    // A new API server remembers nothing that etcd does not. It is killed, since it would wait for whoever watches.
+    stage.plane.kill_program("kube-apiserver").unwrap_or_else(|error| panic!("{error}"));
     stage.plane.start_program("kube-apiserver").unwrap_or_else(|error| panic!("{error}"));
     stage.replica("only").signal("-CONT");
 
