@@ -31,6 +31,8 @@ pub(crate) struct Entry {
     #[serde(rename = "requestURI")]
     pub(crate) path: String,
     #[serde(default)]
+    pub(crate) user_agent: String,
+    #[serde(default)]
     object_ref: ObjectRef,
     #[serde(default)]
     response_status: ResponseStatus,

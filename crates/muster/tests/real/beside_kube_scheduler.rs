@@ -1,10 +1,12 @@
 //! Muster and kube-scheduler fill the same nodes at the same time, with more than there is room for.
 //!
 //! Both may give away the same room, and then a kubelet refuses one of the pods. What must hold at rest: every gang has
-//! all of its members or none, no node has more than it can take, and what waits is placed when room comes.
+//! all of its members or none, no node has more than it can take, and what waits is placed when room comes. Neither
+//! speaks of the other's groups.
 
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use muster_controlplane::Profile;
 use serde_json::json;
 use tokio::time::Instant;
@@ -13,6 +15,7 @@ use crate::objects::{GPUS, Gang, nodes, singles_of_others};
 use crate::stage::{Load, Stage};
 use crate::witness::Book;
 
+const NATIVE: &str = "scheduling.k8s.io/v1beta1";
 const POOL: &str = "pool";
 const NODES: u32 = 40;
 const ROUNDS: usize = 10;
@@ -61,6 +64,35 @@ async fn nodes_that_are_shared_with_kube_scheduler_are_filled_and_never_overfull
     await_rest(&mut stage, all_run).await;
     let (refused, overfull) = stage.seen(|book| (total(book, |tally| tally.refused), book.overfull_ever().len()));
     eprintln!("kubelets refused {refused} pods on {overfull} nodes that both schedulers had given away");
+}
+
+/// Both read the same kind of groups, and each writes the status of those whose pods it places.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_scheduler_speaks_of_its_own_native_groups_only() {
+    let with = ["--with", "kube-scheduler"];
+    let Some(mut stage) = Stage::open("beside-native", Load::Half, Profile::Gates, &with).await else { return };
+    stage.add_nodes(&nodes(POOL, 4)).await;
+    stage.start_replica("first", &json!({}));
+    stage.await_leader("first").await;
+    let theirs = Gang::new("theirs", GANG_SIZE, POOL).native().scheduled_by("default-scheduler");
+    let ours = Gang::new("ours", GANG_SIZE, POOL).native();
+    stage.create(vec![theirs.group(), ours.group()]).await;
+    // Long enough for a word about a group without pods.
+    stage.pass(Duration::from_secs(7)).await;
+    stage.create(theirs.pods()).await;
+    stage.create(ours.pods()).await;
+    for (gang, manager) in [(&theirs, "kube-scheduler"), (&ours, "muster")] {
+        stage.until(&gang.name, SOON, |book| book.tally(&gang.name).running == GANG_SIZE).await;
+        stage.until_condition(NATIVE, &gang.name, "PodGroupInitiallyScheduled", "True").await;
+        let group = stage.api(NATIVE, "PodGroup").get(&gang.name).await.expect("the group");
+        let managers: Vec<String> = group.metadata.managed_fields.into_iter().flatten().filter_map(writer).collect();
+        assert_eq!(managers, [manager], "who wrote the status of {}", gang.name);
+    }
+}
+
+/// Who wrote fields of a status.
+fn writer(entry: ManagedFieldsEntry) -> Option<String> {
+    (entry.subresource.as_deref() == Some("status")).then_some(entry.manager?)
 }
 
 fn gang(number: usize) -> Gang {

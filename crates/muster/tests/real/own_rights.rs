@@ -155,6 +155,8 @@ fn judge(stage: &Stage) {
         .map(|entry| format!("{} {}: {}", entry.verb, entry.path, entry.code()))
         .collect();
     assert!(refused.is_empty(), "{refused:#?}");
+    let agents: BTreeSet<&str> = entries.iter().map(|entry| entry.user_agent.as_str()).collect();
+    assert!(agents.iter().all(|agent| agent.starts_with("muster/")), "{agents:?}");
     let verbs: BTreeSet<&str> = entries.iter().map(|entry| entry.verb.as_str()).collect();
     for verb in ["create", "delete", "get", "list", "patch", "update", "watch"] {
         assert!(verbs.contains(verb), "the log tells of no {verb}: {verbs:?}");
