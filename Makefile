@@ -15,6 +15,8 @@ up: setup ## Start a cluster in this terminal with a demo, kubectl works on it (
 	$(CARGO) run --release --locked --package muster -- up $(ARGS)
 
 test: setup lint ## Check and test everything; does its own set-up
+	@tools/setup go
+	@tools/controlplane/build >/dev/null
 	@tools/kubectl/build >/dev/null
 	$(CARGO) test --workspace --locked
 

@@ -89,7 +89,8 @@ func (p *plane) apiserverArguments(chosen profile) []string {
 
 func (p *plane) controllerArguments(chosen profile) []string {
 	args := []string{
-		"--leader-elect=false",
+		// As on a real cluster: whoever looks for its lease finds it.
+		"--leader-elect=true",
 		"--use-service-account-credentials=true",
 		"--service-account-private-key-file=" + p.cert("service-accounts.key"),
 		"--root-ca-file=" + p.cert("ca.crt"),

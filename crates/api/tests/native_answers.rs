@@ -2,65 +2,99 @@
 //! errors in the same order, and the same spec stored.
 //!
 //! `native_answers/answers.jsonl` holds random objects and changes with the answers of Kubernetes
-//! 1.37.1; `native_answers/main.go` is the program that asked. The words of two sorts of detail are
+//! 1.37.1 (v1beta1), `v1alpha2/answers.jsonl` those of 1.36.4, `v1alpha1/answers.jsonl` those of
+//! 1.35.8; the `main.go` beside each is the program that asked. The words of two sorts of detail are
 //! our own and not compared: why a name or a reason has a bad shape.
 
 use muster_api::field_error::FieldError;
-use muster_api::native::{
-    Gates, PodGroup, Workload, drop_disabled_pod_group, drop_disabled_workload, set_pod_group_defaults,
-    validate_pod_group, validate_pod_group_status_update, validate_pod_group_update, validate_workload,
-    validate_workload_update,
-};
+use muster_api::native::{self, v1alpha1, v1alpha2};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-const ANSWERS: &str = include_str!("native_answers/answers.jsonl");
 /// Our errors show at least this much of a value.
 const SHOWN_CHARS: usize = 100;
 
-fn gates(all: bool) -> Gates {
-    Gates {
+fn read<T: DeserializeOwned>(object: &Value) -> T {
+    serde_json::from_value(object.clone()).expect("an object of the kind")
+}
+
+/// What a server of 1.37 does with a line: the stored spec, and all errors.
+fn in_v1beta1(line: &Value) -> (Value, Vec<FieldError>) {
+    let all = line["gates"] == true;
+    let gates = native::Gates {
         topology_aware_workload_scheduling: all,
         dra_workload_resource_claims: all,
         pod_group_preemption_policy: all,
         composite_pod_group: all,
-    }
-}
-
-fn pod_group(object: &Value) -> PodGroup {
-    serde_json::from_value(object.clone()).expect("a group")
-}
-
-fn workload(object: &Value) -> Workload {
-    serde_json::from_value(object.clone()).expect("a workload")
-}
-
-/// What a server does with a line: the stored spec, and all errors.
-fn ours(line: &Value) -> (Value, Vec<FieldError>) {
-    let gates = gates(line["gates"] == true);
-    let mut new = line["new"].clone();
-    let mut old = line.get("old").cloned();
+    };
+    let (mut new, mut old) = (line["new"].clone(), line.get("old").cloned());
     if line["kind"] == "Workload" {
-        drop_disabled_workload(&mut new, old.as_ref(), gates);
-        let new = workload(&new);
+        native::drop_disabled_workload(&mut new, old.as_ref(), gates);
+        let new: native::Workload = read(&new);
         let errors = match old {
-            None => validate_workload(&new, gates),
-            Some(old) => validate_workload_update(&new, &workload(&old), gates),
+            None => native::validate_workload(&new, gates),
+            Some(old) => native::validate_workload_update(&new, &read(&old), gates),
         };
         return (json!(new.spec), errors);
     }
-    set_pod_group_defaults(&mut new, gates);
+    native::set_pod_group_defaults(&mut new, gates);
     if let Some(old) = &mut old {
-        set_pod_group_defaults(old, gates);
+        native::set_pod_group_defaults(old, gates);
     }
     if line["kind"] == "PodGroupStatus" {
         new["spec"] = old.as_ref().expect("a stored object")["spec"].clone();
     }
-    drop_disabled_pod_group(&mut new, old.as_ref(), gates);
-    let new = pod_group(&new);
+    native::drop_disabled_pod_group(&mut new, old.as_ref(), gates);
+    let new: native::PodGroup = read(&new);
     let errors = match old {
-        None => validate_pod_group(&new, gates),
-        Some(old) if line["kind"] == "PodGroup" => validate_pod_group_update(&new, &pod_group(&old), gates),
-        Some(old) => validate_pod_group_status_update(&new, &pod_group(&old)),
+        None => native::validate_pod_group(&new, gates),
+        Some(old) if line["kind"] == "PodGroup" => native::validate_pod_group_update(&new, &read(&old), gates),
+        Some(old) => native::validate_pod_group_status_update(&new, &read(&old)),
+    };
+    (json!(new.spec), errors)
+}
+
+/// What a server of 1.36 does with a line.
+fn in_v1alpha2(line: &Value) -> (Value, Vec<FieldError>) {
+    let all = line["gates"] == true;
+    let gates = v1alpha2::Gates {
+        topology_aware_workload_scheduling: all,
+        dra_workload_resource_claims: all,
+        workload_aware_preemption: all,
+    };
+    let (mut new, mut old) = (line["new"].clone(), line.get("old").cloned());
+    if line["kind"] == "Workload" {
+        v1alpha2::drop_disabled_workload(&mut new, old.as_ref(), gates);
+        let new: v1alpha2::Workload = read(&new);
+        let errors = match old {
+            None => v1alpha2::validate_workload(&new, gates),
+            Some(old) => v1alpha2::validate_workload_update(&new, &read(&old), gates),
+        };
+        return (json!(new.spec), errors);
+    }
+    v1alpha2::set_pod_group_defaults(&mut new);
+    if let Some(old) = &mut old {
+        v1alpha2::set_pod_group_defaults(old);
+    }
+    if line["kind"] == "PodGroupStatus" {
+        new["spec"] = old.as_ref().expect("a stored object")["spec"].clone();
+    }
+    v1alpha2::drop_disabled_pod_group(&mut new, old.as_ref(), gates);
+    let new: v1alpha2::PodGroup = read(&new);
+    let errors = match old {
+        None => v1alpha2::validate_pod_group(&new, gates),
+        Some(old) if line["kind"] == "PodGroup" => v1alpha2::validate_pod_group_update(&new, &read(&old), gates),
+        Some(old) => v1alpha2::validate_pod_group_status_update(&new, &read(&old)),
+    };
+    (json!(new.spec), errors)
+}
+
+/// What a server of 1.35 does with a line.
+fn in_v1alpha1(line: &Value) -> (Value, Vec<FieldError>) {
+    let new: v1alpha1::Workload = read(&line["new"]);
+    let errors = match line.get("old") {
+        None => v1alpha1::validate_workload(&new),
+        Some(old) => v1alpha1::validate_workload_update(&new, &read(old)),
     };
     (json!(new.spec), errors)
 }
@@ -84,10 +118,11 @@ fn compared(field: &str, cause: &str, body: &str, in_own_words: bool) -> String 
     format!("{field} {cause} {body}")
 }
 
-#[test]
-fn errors_and_stored_specs_are_those_of_kubernetes() {
-    let lines: Vec<Value> = ANSWERS.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(lines.len() > 200);
+/// Holds every line of `answers` against `ours`. A stored spec of theirs is read by `reread`, so that what is written
+/// differently but means the same is equal.
+fn compare(answers: &str, ours: fn(&Value) -> (Value, Vec<FieldError>), reread: fn(&Value) -> Value) {
+    let lines: Vec<Value> = answers.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.len() >= 200);
     for line in lines {
         let (spec, errors) = ours(&line);
         let theirs = line["errors"].as_array().unwrap();
@@ -99,11 +134,42 @@ fn errors_and_stored_specs_are_those_of_kubernetes() {
             assert_eq!(found, compared(field, cause, body, in_own_words), "{line:#}");
         }
         if errors.is_empty() {
-            // Theirs is read by our types, so that what is written differently but means the same is equal.
-            let theirs = json!({"spec": line["spec"]});
-            let theirs =
-                if line["kind"] == "Workload" { json!(workload(&theirs).spec) } else { json!(pod_group(&theirs).spec) };
-            assert_eq!(spec, theirs, "{line:#}");
+            assert_eq!(spec, reread(&line), "{line:#}");
         }
     }
+}
+
+fn is_workload(line: &Value) -> bool {
+    line["kind"] == "Workload"
+}
+
+#[test]
+fn errors_and_stored_specs_are_those_of_kubernetes() {
+    compare(include_str!("native_answers/answers.jsonl"), in_v1beta1, |line| {
+        let theirs = json!({"spec": line["spec"]});
+        if is_workload(line) {
+            json!(read::<native::Workload>(&theirs).spec)
+        } else {
+            json!(read::<native::PodGroup>(&theirs).spec)
+        }
+    });
+}
+
+#[test]
+fn v1alpha2_answers_as_kubernetes_1_36() {
+    compare(include_str!("native_answers/v1alpha2/answers.jsonl"), in_v1alpha2, |line| {
+        let theirs = json!({"spec": line["spec"]});
+        if is_workload(line) {
+            json!(read::<v1alpha2::Workload>(&theirs).spec)
+        } else {
+            json!(read::<v1alpha2::PodGroup>(&theirs).spec)
+        }
+    });
+}
+
+#[test]
+fn v1alpha1_answers_as_kubernetes_1_35() {
+    compare(include_str!("native_answers/v1alpha1/answers.jsonl"), in_v1alpha1, |line| {
+        json!(read::<v1alpha1::Workload>(&json!({"spec": line["spec"]})).spec)
+    });
 }

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use muster_api::group::WrittenGroup;
 use muster_api::invalid::FieldPath;
 use muster_api::names::{check_dns_label, check_dns_subdomain, check_label_key, check_label_value};
-use muster_api::native::{self, Gates};
+use muster_api::native::{self, Gates, v1alpha1, v1alpha2};
 use muster_api::node_selector::{WrittenNodeSelector, WrittenPreferredTerm};
 use muster_api::parents::check_parents;
 use muster_api::pod_group::validate_pod_group_update;
@@ -282,6 +282,23 @@ fn read_as_everything(value: &Value) -> Vec<String> {
 
 fn read_as_native(value: &Value, mut note: impl FnMut(Option<String>)) {
     let mut value = value.clone();
+    let mut errors = Vec::new();
+    let gates = v1alpha2::Gates { workload_aware_preemption: true, ..v1alpha2::Gates::default() };
+    if let Ok(group) = v1alpha2::PodGroup::deserialize_from(&value) {
+        errors.extend(v1alpha2::validate_pod_group(&group, gates));
+        errors.extend(v1alpha2::validate_pod_group_update(&group, &v1alpha2::PodGroup::default(), gates));
+    }
+    if let Ok(workload) = v1alpha2::Workload::deserialize_from(&value) {
+        errors.extend(v1alpha2::validate_workload(&workload, gates));
+        errors.extend(v1alpha2::validate_workload_update(&workload, &v1alpha2::Workload::default(), gates));
+    }
+    if let Ok(workload) = v1alpha1::Workload::deserialize_from(&value) {
+        errors.extend(v1alpha1::validate_workload(&workload));
+        errors.extend(v1alpha1::validate_workload_update(&workload, &v1alpha1::Workload::default()));
+    }
+    for error in errors {
+        note(Some(error.to_string()));
+    }
     for gates in [Gates::default(), Gates { topology_aware_workload_scheduling: true, ..Gates::default() }] {
         native::set_pod_group_defaults(&mut value, gates);
         native::drop_disabled_workload(&mut value, None, gates);

@@ -21,7 +21,7 @@ const USER: u32 = 65532;
 pub(crate) struct Options {
     /// The version of the cluster: 1.35, 1.36 or 1.37.
     ///
-    /// The status of native PodGroups may only be written where Muster knows them: scheduling.k8s.io/v1beta1, in 1.37.
+    /// The status of native PodGroups may only be written where there are any: in 1.36 and 1.37.
     #[arg(long, value_name = "VERSION", default_value = "1.37", value_parser = version)]
     kubernetes_version: Version,
     /// Where Muster lives.
@@ -138,12 +138,12 @@ fn cluster_rules(version: Version) -> Vec<Value> {
         rule("", &["pods/status"], &["patch"]),
         rule("", &["nodes"], READ),
         // Also where they are not served: who may not ask is told 403, and cannot learn that there are none.
-        rule("scheduling.k8s.io", &["podgroups", "priorityclasses"], READ),
+        rule("scheduling.k8s.io", &["podgroups", "priorityclasses", "workloads"], READ),
         rule("muster.dev", &["podgroups", "workloads"], READ),
         rule("muster.dev", &["podgroups/status", "workloads/status"], &["patch"]),
         rule("events.k8s.io", &["events"], &["create", "patch"]),
     ];
-    if version == Version::V1_37 {
+    if version != Version::V1_35 {
         rules.push(rule("scheduling.k8s.io", &["podgroups/status"], &["patch"]));
     }
     rules
@@ -388,6 +388,7 @@ mod tests {
             "list pods.",
             "list priorityclasses.scheduling.k8s.io",
             "list workloads.muster.dev",
+            "list workloads.scheduling.k8s.io",
             "patch events.events.k8s.io",
             "patch podgroups/status.muster.dev",
             "patch pods/status.",
@@ -398,12 +399,13 @@ mod tests {
             "watch pods.",
             "watch priorityclasses.scheduling.k8s.io",
             "watch workloads.muster.dev",
+            "watch workloads.scheduling.k8s.io",
         ];
         let native = "patch podgroups/status.scheduling.k8s.io";
         for (name, version) in VERSIONS {
             let documents = documents(version);
             let mut expected: BTreeSet<String> = common.iter().map(|right| (*right).to_owned()).collect();
-            if version == Version::V1_37 {
+            if version != Version::V1_35 {
                 expected.insert(native.to_owned());
             }
             assert_eq!(rights(&find(&documents, "ClusterRole")["rules"]), expected, "{name}");

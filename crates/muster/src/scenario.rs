@@ -17,7 +17,8 @@ pub(crate) struct Options {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// In which objects groups are written: muster (PodGroup, or Workload where replica keys are used),
-    /// muster-workload, v1beta1 (Kubernetes' own), or all. May be repeated or a list with commas.
+    /// muster-workload, Kubernetes' own in one of its versions (v1beta1, v1alpha3, v1alpha2, v1alpha1), or all. May be
+    /// repeated or a list with commas.
     #[arg(long = "carrier", value_name = "CARRIER", value_delimiter = ',', default_value = "muster")]
     carriers: Vec<String>,
     /// Play on the cluster of this kubeconfig file.
@@ -150,7 +151,8 @@ mod tests {
         let error = read(&["volcano"]).unwrap_err().to_string();
         assert_eq!(
             error,
-            "--carrier \"volcano\": there is no such carrier; there are muster, muster-workload, v1beta1 and all"
+            "--carrier \"volcano\": there is no such carrier; there are muster, muster-workload, v1beta1, v1alpha3, \
+             v1alpha2, v1alpha1 and all"
         );
     }
 }

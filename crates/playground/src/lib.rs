@@ -16,5 +16,6 @@ mod server;
 mod store;
 mod tables;
 
+pub use kinds::NativeGroups;
 pub use server::{Limits, Server, Settings};
 pub use store::StateError;

@@ -6,6 +6,7 @@
 mod clock;
 pub mod config;
 mod dialect;
+mod discovery;
 mod fence;
 mod gates;
 mod hands;

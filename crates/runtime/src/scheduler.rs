@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::Api;
+use kube::core::ApiResource;
 use muster_api::wire::{Node, Pod};
 use muster_engine::Engine;
 use tokio::sync::{mpsc, oneshot};
@@ -11,9 +12,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::clock::Clock;
-use crate::dialect::{Dialect, MusterPodGroup, MusterWorkload, NativePodGroup};
+use crate::dialect::{Dialect, MusterPodGroup, MusterWorkload, NativeWorkload};
+use crate::discovery::native_pod_groups;
 use crate::fence::Fence;
-use crate::gates::FeatureGates;
 use crate::hands::{Hands, Reach};
 use crate::intake::raw::{Guarded, RawObject};
 use crate::intake::{Intake, News};
@@ -43,44 +44,13 @@ pub enum StartError {
 
 impl Scheduler {
     /// Starts to watch, decide and write on the current tokio runtime. Gives back as soon as everything is under way;
-    /// nothing is decided before all watches have delivered their first list.
+    /// nothing is decided before it is known what the cluster serves and all watches have delivered their first list.
     pub fn start(client: &kube::Client, settings: &Settings, clock: Clock, fence: Fence) -> Result<Self, StartError> {
-        let metrics = &settings.instruments.metrics;
-        let dialects = dialects(settings.gates);
-        let resources: Vec<_> = dialects.iter().map(|dialect| Arc::new(dialect.resource())).collect();
-        let dialect_names: Vec<_> = dialects.iter().map(|dialect| dialect.origin()).collect();
+        let engine = Engine::new(settings.engine.clone())?;
         let (inbox, letters) = mpsc::channel(INBOX);
-        let reach =
-            Reach { client: client.clone(), fence, timeout: settings.request_timeout, metrics: metrics.clone() };
-        let scheduler_name = settings.scheduler_names.first().map_or("muster", String::as_str);
-        let mind = Mind {
-            engine: Engine::new(settings.engine.clone())?,
-            intake: Intake::new(&settings.scheduler_names, settings.gates, dialects),
-            scribe: Scribe::new(clock, scheduler_name, &settings.identity, resources.clone()),
-            hands: Hands::new(reach, inbox.clone(), settings.binds_in_flight_max, settings.writes_in_flight_max),
-            clock,
-            check_invariants: settings.check_invariants,
-            profile: scheduler_name.to_owned(),
-            instruments: settings.instruments.clone(),
-            counted: Instant::now(),
-        };
+        let job = Job { client: client.clone(), settings: settings.clone(), clock, fence, inbox: inbox.clone() };
         let mut tasks = JoinSet::new();
-        tasks.spawn(mind.think(letters));
-        tasks.spawn(watch(
-            "nodes",
-            Api::<Guarded<Node>>::all(client.clone()),
-            inbox.clone(),
-            metrics.clone(),
-            News::Node,
-        ));
-        tasks.spawn(watch("pods", Api::<Guarded<Pod>>::all(client.clone()), inbox.clone(), metrics.clone(), News::Pod));
-        let classes = Api::<Guarded<PriorityClass>>::all(client.clone());
-        tasks.spawn(watch("priorityclasses", classes, inbox.clone(), metrics.clone(), News::Class));
-        for (number, resource) in resources.iter().enumerate() {
-            let objects = Api::<RawObject>::all_with(client.clone(), resource);
-            let news = move |turn| News::Group(number, turn);
-            tasks.spawn(watch(dialect_names[number], objects, inbox.clone(), metrics.clone(), news));
-        }
+        tasks.spawn(job.run(engine, letters));
         Ok(Self { inbox, tasks, stop_timeout: settings.stop_timeout })
     }
 
@@ -104,15 +74,85 @@ impl Scheduler {
     }
 }
 
-/// The dialects that are read under these gates.
-fn dialects(gates: FeatureGates) -> Vec<Box<dyn Dialect>> {
-    let mut dialects: Vec<Box<dyn Dialect>> = Vec::new();
-    if gates.generic_workload {
-        dialects.push(Box::new(MusterWorkload));
-        if gates.pod_group {
-            dialects.push(Box::new(MusterPodGroup));
+/// What a scheduler needs for its work.
+struct Job {
+    client: kube::Client,
+    settings: Settings,
+    clock: Clock,
+    fence: Fence,
+    inbox: mpsc::Sender<Letter>,
+}
+
+impl Job {
+    /// Finds out what the cluster serves, then thinks and watches until it is told to stop or a part of it ends.
+    async fn run(self, engine: Engine, mut letters: mpsc::Receiver<Letter>) {
+        let dialects = tokio::select! {
+            dialects = self.dialects() => dialects,
+            // Nobody else writes yet, and nothing is on its way.
+            letter = letters.recv() => {
+                if let Some(Letter::Stop(answer)) = letter {
+                    let _ = answer.send(());
+                }
+                return;
+            }
+        };
+        let resources: Vec<_> = dialects.iter().map(|dialect| Arc::new(dialect.resource())).collect();
+        let mut watches = self.watch(&dialects, &resources);
+        let mind = self.mind(engine, dialects, resources);
+        tokio::select! {
+            () = mind.think(letters) => {}
+            _ = watches.join_next() => {}
         }
-        dialects.push(Box::new(NativePodGroup));
     }
-    dialects
+
+    /// The dialects that are read under these gates.
+    async fn dialects(&self) -> Vec<Box<dyn Dialect>> {
+        let Settings { gates, request_timeout, instruments, .. } = &self.settings;
+        let mut dialects: Vec<Box<dyn Dialect>> = Vec::new();
+        if gates.generic_workload {
+            dialects.push(Box::new(MusterWorkload));
+            if gates.pod_group {
+                dialects.push(Box::new(MusterPodGroup));
+            }
+            dialects.push(native_pod_groups(&self.client, *request_timeout, instruments).await);
+            dialects.push(Box::new(NativeWorkload));
+        }
+        dialects
+    }
+
+    /// Starts a watch of every kind.
+    fn watch(&self, dialects: &[Box<dyn Dialect>], resources: &[Arc<ApiResource>]) -> JoinSet<()> {
+        let (client, inbox, metrics) = (&self.client, &self.inbox, &self.settings.instruments.metrics);
+        let mut watches = JoinSet::new();
+        let nodes = Api::<Guarded<Node>>::all(client.clone());
+        watches.spawn(watch("nodes", nodes, inbox.clone(), metrics.clone(), News::Node));
+        let pods = Api::<Guarded<Pod>>::all(client.clone());
+        watches.spawn(watch("pods", pods, inbox.clone(), metrics.clone(), News::Pod));
+        let classes = Api::<Guarded<PriorityClass>>::all(client.clone());
+        watches.spawn(watch("priorityclasses", classes, inbox.clone(), metrics.clone(), News::Class));
+        for (number, (dialect, resource)) in dialects.iter().zip(resources).enumerate() {
+            let objects = Api::<RawObject>::all_with(client.clone(), resource);
+            let news = move |turn| News::Group(number, turn);
+            watches.spawn(watch(dialect.origin(), objects, inbox.clone(), metrics.clone(), news));
+        }
+        watches
+    }
+
+    fn mind(self, engine: Engine, dialects: Vec<Box<dyn Dialect>>, resources: Vec<Arc<ApiResource>>) -> Mind {
+        let Self { client, settings, clock, fence, inbox } = self;
+        let metrics = settings.instruments.metrics.clone();
+        let reach = Reach { client, fence, timeout: settings.request_timeout, metrics };
+        let scheduler_name = settings.scheduler_names.first().map_or("muster", String::as_str);
+        Mind {
+            engine,
+            intake: Intake::new(&settings.scheduler_names, settings.gates, dialects),
+            scribe: Scribe::new(clock, scheduler_name, &settings.identity, resources),
+            hands: Hands::new(reach, inbox, settings.binds_in_flight_max, settings.writes_in_flight_max),
+            clock,
+            check_invariants: settings.check_invariants,
+            profile: scheduler_name.to_owned(),
+            instruments: settings.instruments.clone(),
+            counted: Instant::now(),
+        }
+    }
 }

@@ -85,11 +85,11 @@ pub fn drop_disabled_workload(object: &mut Value, old: Option<&Value>, gates: Ga
     }
 }
 
-fn fields_of<'a>(object: &'a mut Value, part: &str) -> Option<&'a mut Map<String, Value>> {
+pub(super) fn fields_of<'a>(object: &'a mut Value, part: &str) -> Option<&'a mut Map<String, Value>> {
     object.get_mut(part).and_then(Value::as_object_mut)
 }
 
-fn drop_fields(
+pub(super) fn drop_fields(
     fields: &mut Map<String, Value>,
     old: Option<&Value>,
     gated: impl Iterator<Item = (&'static str, bool)>,
@@ -102,7 +102,7 @@ fn drop_fields(
 }
 
 /// Whether an object has a field; an empty list is none.
-fn is_set(object: Option<&Value>, field: &str) -> bool {
+pub(super) fn is_set(object: Option<&Value>, field: &str) -> bool {
     match object.and_then(|object| object.get(field)) {
         None | Some(Value::Null) => false,
         Some(Value::Array(list)) => !list.is_empty(),

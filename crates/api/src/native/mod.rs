@@ -1,4 +1,7 @@
-//! Kubernetes' own Workload and PodGroup, `scheduling.k8s.io/v1beta1` as of 1.37.
+//! Kubernetes' own Workload and PodGroup, `scheduling.k8s.io/v1beta1` as of 1.37, and what differs in older versions.
+//!
+//! `v1alpha3`, which 1.37 has beside v1beta1, is the same for groups and workloads. `v1alpha1` (1.35) and `v1alpha2`
+//! (1.36) are modules of their own, which share what is equal. No server has more than one of the three shapes.
 //!
 //! The types hold what the API server stores with the gate `GenericWorkload` on; the rules are
 //! those by which it takes or refuses an object, in its order, with all errors told. Composite pod
@@ -12,6 +15,8 @@
 pub mod gates;
 pub mod pod_group;
 pub mod policy;
+pub mod v1alpha1;
+pub mod v1alpha2;
 pub mod workload;
 
 mod checks;
@@ -33,3 +38,5 @@ pub use workload::Workload;
 pub const GROUP: &str = "scheduling.k8s.io";
 /// The version.
 pub const VERSION: &str = "v1beta1";
+/// The other version of the same shapes in 1.37.
+pub const V1ALPHA3: &str = "v1alpha3";

@@ -3,7 +3,8 @@
 //! Conditions are looked at as a whole on every write. It must not know what a condition means.
 
 use super::checks::{Errors, is_unchanged, long_name, unique};
-use super::pod_group::{PodGroup, ResourceClaimStatus};
+use super::pod_group::{PodGroup, PodGroupStatus, ResourceClaimStatus};
+use super::policy::ResourceClaim;
 use crate::field_error::FieldError;
 use crate::invalid::FieldPath;
 use crate::names::check_label_key;
@@ -17,19 +18,28 @@ const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
 
 /// Checks a status that takes the place of an older one. The spec is that of the stored object.
 pub fn validate_pod_group_status_update(group: &PodGroup, old: &PodGroup) -> Vec<FieldError> {
+    validate_status(&group.status, &old.status, &group.spec.resource_claims)
+}
+
+/// Checks a status that takes the place of an older one, of a group with these claims.
+pub(super) fn validate_status(
+    status: &PodGroupStatus,
+    old: &PodGroupStatus,
+    claims: &[ResourceClaim],
+) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let path = FieldPath::Root("status");
-    validate_conditions(&group.status.conditions, &path.child("conditions"), &mut errors);
+    validate_conditions(&status.conditions, &path.child("conditions"), &mut errors);
     let path = path.child("resourceClaimStatuses");
-    let list = &group.status.resource_claim_statuses;
+    let list = &status.resource_claim_statuses;
     for (index, one) in list.iter().enumerate() {
-        if !group.spec.resource_claims.iter().any(|claim| claim.name == one.name) {
+        if !claims.iter().any(|claim| claim.name == one.name) {
             let path = path.index(index);
             let detail = "must match the name of an entry in `spec.resourceClaims`";
             errors.push(FieldError::invalid(&path.child("name"), &one.name, detail));
         }
     }
-    let old = &old.status.resource_claim_statuses;
+    let old = &old.resource_claim_statuses;
     if !is_unchanged(list, Some(old)) {
         validate_claim_statuses(list, old, &path, &mut errors);
     }

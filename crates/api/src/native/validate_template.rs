@@ -13,7 +13,7 @@ use crate::names::check_label_key;
 /// The most domains that members share.
 const MAX_TOPOLOGY: usize = 1;
 /// The most claims of a group.
-const MAX_RESOURCE_CLAIMS: usize = 4;
+pub(super) const MAX_RESOURCE_CLAIMS: usize = 4;
 /// The highest priority that people may define.
 const MAX_PRIORITY: i32 = 1_000_000_000;
 /// The known preemption policies, sorted.
@@ -61,10 +61,7 @@ impl Settings<'_> {
         });
         let at = path.child("priority");
         fixed(&self.priority, old.map(|old| &old.priority), &at, errors, |priority, errors| {
-            if let Some(priority) = priority.filter(|&priority| priority > MAX_PRIORITY) {
-                let detail = format_args!("must be less than or equal to {MAX_PRIORITY}");
-                errors.push(FieldError::invalid(&at, &priority, detail));
-            }
+            validate_priority(*priority, &at, errors);
         });
         self.validate_preemption_policy(old, &path.child("preemptionPolicy"), gates, errors);
     }
@@ -129,7 +126,14 @@ fn validate_policy(new: &SchedulingPolicy, old: Option<&SchedulingPolicy>, path:
     }
 }
 
-fn validate_min_count(gang: &GangPolicy, path: &FieldPath<'_>, errors: &mut Errors) {
+pub(super) fn validate_priority(priority: Option<i32>, path: &FieldPath<'_>, errors: &mut Errors) {
+    if let Some(priority) = priority.filter(|&priority| priority > MAX_PRIORITY) {
+        let detail = format_args!("must be less than or equal to {MAX_PRIORITY}");
+        errors.push(FieldError::invalid(path, &priority, detail));
+    }
+}
+
+pub(super) fn validate_min_count(gang: &GangPolicy, path: &FieldPath<'_>, errors: &mut Errors) {
     // Zero cannot be told from a field that is left out.
     match gang.min_count {
         0 => errors.push(FieldError::required(path, "")),
@@ -138,7 +142,7 @@ fn validate_min_count(gang: &GangPolicy, path: &FieldPath<'_>, errors: &mut Erro
     }
 }
 
-fn validate_topology(constraints: &SchedulingConstraints, path: &FieldPath<'_>, errors: &mut Errors) {
+pub(super) fn validate_topology(constraints: &SchedulingConstraints, path: &FieldPath<'_>, errors: &mut Errors) {
     let list = &constraints.topology;
     if list.len() > MAX_TOPOLOGY {
         errors.push(FieldError::too_many(path, list.len(), MAX_TOPOLOGY));
@@ -152,7 +156,7 @@ fn validate_topology(constraints: &SchedulingConstraints, path: &FieldPath<'_>, 
     }
 }
 
-fn validate_claims(claims: &[ResourceClaim], path: &FieldPath<'_>, errors: &mut Errors) {
+pub(super) fn validate_claims(claims: &[ResourceClaim], path: &FieldPath<'_>, errors: &mut Errors) {
     if claims.len() > MAX_RESOURCE_CLAIMS {
         return;
     }

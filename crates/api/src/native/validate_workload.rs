@@ -65,7 +65,7 @@ impl WorkloadSpec {
 }
 
 impl ControllerReference {
-    fn validate(&self, path: &FieldPath<'_>, errors: &mut Errors) {
+    pub(super) fn validate(&self, path: &FieldPath<'_>, errors: &mut Errors) {
         if !self.api_group.is_empty() {
             long_name(&self.api_group, &path.child("apiGroup"), errors);
         }

@@ -138,6 +138,8 @@ mod tests {
             (is_watchable::<PodGroup>(), "/apis/muster.dev/v1alpha1/namespaces/n/podgroups"),
             (is_watchable::<native::Workload>(), "/apis/scheduling.k8s.io/v1beta1/namespaces/n/workloads"),
             (is_watchable::<native::PodGroup>(), "/apis/scheduling.k8s.io/v1beta1/namespaces/n/podgroups"),
+            (is_watchable::<native::v1alpha2::PodGroup>(), "/apis/scheduling.k8s.io/v1alpha2/namespaces/n/podgroups"),
+            (is_watchable::<native::v1alpha1::Workload>(), "/apis/scheduling.k8s.io/v1alpha1/namespaces/n/workloads"),
             (Node::url_path(&(), None), "/api/v1/nodes"),
         ] {
             assert_eq!(path, expected);

@@ -112,13 +112,19 @@ pub struct SchedulingGroup {
     pub pod_group_name: Option<String>,
 }
 
-/// A group inside a native Workload.
+/// A group inside a native Workload, as 1.35 has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkloadRef {
     /// The Workload.
     #[serde(deserialize_with = "null_is_default")]
     pub name: String,
+    /// The group inside it.
+    #[serde(deserialize_with = "null_is_default")]
+    pub pod_group: String,
+    /// Which replica of the group; empty if there is one.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub pod_group_replica_key: String,
 }
 
 /// Something that keeps a pod from being placed.

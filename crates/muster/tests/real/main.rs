@@ -5,6 +5,8 @@
 
 mod audit;
 mod beside_kube_scheduler;
+mod cluster;
+mod examples;
 mod failover;
 mod objects;
 mod outages;

@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread;
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use muster_controlplane::{Binary, Plane, Profile, Version, required};
 use muster_sim::scenario::{Carrier, Outcome, Place, Report, Scenario, load, run};
+
+use crate::cluster::config_of;
 
 /// How many planes run at the same time. Scenarios wait most of the time.
 const PLANES: usize = 6;
@@ -28,10 +29,20 @@ struct Kind {
 
 const STOCK: Kind =
     Kind { version: Version::V1_37, profile: Profile::Stock, carriers: &[Carrier::Muster, Carrier::MusterWorkload] };
-const NATIVE: Kind = Kind { version: Version::V1_37, profile: Profile::Gates, carriers: &[Carrier::V1beta1] };
+const NATIVE: Kind =
+    Kind { version: Version::V1_37, profile: Profile::Gates, carriers: &[Carrier::V1beta1, Carrier::V1alpha3] };
+/// Older versions, played where they are built.
+const OLDER: [Kind; 2] = [
+    Kind { version: Version::V1_36, profile: Profile::Gates, carriers: &[Carrier::V1alpha2] },
+    Kind { version: Version::V1_35, profile: Profile::Gates, carriers: &[Carrier::V1alpha1] },
+];
 
 /// A scenario in a carrier.
 type Part<'a> = (&'a Scenario, Carrier);
+
+fn planes() -> usize {
+    std::env::var("MUSTER_PLANES").ok().and_then(|text| text.parse().ok()).unwrap_or(PLANES).max(2)
+}
 
 fn scenarios() -> Vec<Scenario> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
@@ -44,16 +55,20 @@ fn scenarios() -> Vec<Scenario> {
 
 /// The parts of a kind of cluster, those that take longest first.
 fn parts<'a>(kind: &Kind, scenarios: &'a [Scenario]) -> Vec<Part<'a>> {
-    let mut parts: Vec<Part> =
-        scenarios.iter().flat_map(|scenario| kind.carriers.iter().map(move |carrier| (scenario, *carrier))).collect();
+    let of = |scenario: &'a Scenario| kind.carriers.iter().map(move |carrier| (scenario, *carrier));
+    let mut parts: Vec<Part> = scenarios.iter().flat_map(of).collect();
+    if kind.version == Version::V1_37 && kind.profile == Profile::Gates {
+        // A story of both kinds of groups has no place on a stock cluster.
+        let both = scenarios.iter().filter(|scenario| scenario.native_version().is_some());
+        parts.extend(both.map(|scenario| (scenario, Carrier::Muster)));
+    }
     parts.sort_by_key(|(scenario, _)| std::cmp::Reverse(scenario.held_time()));
     parts
 }
 
-fn config_of(plane: &Plane) -> kube::Config {
-    let file = Kubeconfig::read_from(plane.kubeconfig()).expect("a kubeconfig");
+fn place_of(plane: &Plane) -> Place {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())).expect("a config")
+    Place::Cluster(runtime.block_on(config_of(plane)))
 }
 
 /// Plays all parts on planes of one kind.
@@ -64,7 +79,7 @@ fn play_all<'a>(binary: &Binary, profile: Profile, parts: Vec<Part<'a>>, planes:
         for _ in 0..planes {
             scope.spawn(|| {
                 let plane = Plane::start(binary, profile, &[]).unwrap_or_else(|error| panic!("{error}"));
-                let place = Place::Cluster(config_of(&plane));
+                let place = place_of(&plane);
                 loop {
                     let next = waiting.lock().expect("no worker panics with it").next();
                     let Some((scenario, carrier)) = next else { return };
@@ -99,7 +114,7 @@ fn play_kind(kind: &Kind, binary: &Binary, scenarios: &[Scenario], planes: usize
 fn every_scenario_passes_on_a_real_control_plane() {
     let Some(binary) = required(Version::V1_37, "all scenarios on a real control plane") else { return };
     let scenarios = scenarios();
-    let planes = std::env::var("MUSTER_PLANES").ok().and_then(|text| text.parse().ok()).unwrap_or(PLANES).max(2);
+    let planes = planes();
     // Both kinds at once: there are more parts for the stock cluster, and native ones wait as long.
     let passed: BTreeSet<String> = thread::scope(|scope| {
         let stock = scope.spawn(|| play_kind(&STOCK, &binary, &scenarios, planes - planes / 2));
@@ -109,5 +124,16 @@ fn every_scenario_passes_on_a_real_control_plane() {
     });
     for scenario in &scenarios {
         assert!(passed.contains(&scenario.file), "{}: no real control plane could play it", scenario.file);
+    }
+}
+
+#[test]
+fn every_scenario_passes_on_older_versions_that_are_built() {
+    let scenarios = scenarios();
+    for kind in OLDER {
+        match Binary::find(kind.version) {
+            Some(binary) => drop(play_kind(&kind, &binary, &scenarios, planes())),
+            None => eprintln!("not built, and so not played: Kubernetes {}", kind.version),
+        }
     }
 }

@@ -9,7 +9,7 @@ use crate::store::Object;
 
 /// Lets a deleted group go if no pod needs it.
 pub(super) fn release(state: &mut State, namespace: &str, name: &str) {
-    let groups = Arc::clone(state.registry.builtin("scheduling.k8s.io", "podgroups"));
+    let Some(groups) = state.registry.pod_groups().map(Arc::clone) else { return };
     let Some(group) = state.get(&groups, namespace, name) else { return };
     if !group.deleting || !group.has_finalizer(PROTECTION) {
         return;

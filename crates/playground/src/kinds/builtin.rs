@@ -21,11 +21,11 @@ use super::names::NameRule;
 use super::retype::retype;
 use super::{
     Builtin, budget, config_map, definition, definition_check, event, job, keep, lease, namespace, node, pod,
-    pod_defaults, pod_group, pod_status, pod_update, present, priority_class, rollouts, templates,
+    pod_defaults, pod_status, pod_update, present, priority_class, rollouts, templates,
 };
 
 /// A kind without rules of its own.
-const PLAIN: Builtin = Builtin {
+pub(super) const PLAIN: Builtin = Builtin {
     group: "",
     version: "v1",
     kind: "",
@@ -57,7 +57,7 @@ const PLAIN: Builtin = Builtin {
 };
 
 /// A kind with a spec that is counted and a status that only `status` writes.
-const CONTROLLED: Builtin =
+pub(super) const CONTROLLED: Builtin =
     Builtin { subresources: &["status"], generation: true, on_create: drop_status, on_update: keep_status, ..PLAIN };
 
 /// A question about clients, which are cluster-wide.
@@ -413,37 +413,6 @@ pub(super) const BUILTINS: &[Builtin] = &[
         on_create: |class| class["metadata"]["generation"] = 1.into(),
         check: priority_class::check,
         check_update: priority_class::check_update,
-        ..PLAIN
-    },
-    Builtin {
-        group: "scheduling.k8s.io",
-        version: "v1beta1",
-        kind: "PodGroup",
-        plural: "podgroups",
-        read: pod_group::read,
-        generation: false,
-        overwrites: false,
-        complete: pod_group::complete,
-        on_create: pod_group::on_create,
-        on_update: pod_group::on_update,
-        on_status: pod_group::on_status,
-        check: pod_group::check,
-        check_update: pod_group::check_update,
-        check_status: pod_group::check_status,
-        ..CONTROLLED
-    },
-    Builtin {
-        group: "scheduling.k8s.io",
-        version: "v1beta1",
-        kind: "Workload",
-        plural: "workloads",
-        read: pod_group::read_workload,
-        overwrites: false,
-        complete: pod_group::complete_workload,
-        on_create: pod_group::create_workload,
-        on_update: pod_group::update_workload,
-        check: pod_group::check_workload,
-        check_update: pod_group::check_workload_update,
         ..PLAIN
     },
     Builtin {

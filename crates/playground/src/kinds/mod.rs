@@ -19,7 +19,10 @@ mod lease;
 mod metadata;
 mod names;
 mod namespace;
+mod native;
 mod native_errors;
+mod native_v1alpha1;
+mod native_v1alpha2;
 mod node;
 mod pod;
 mod pod_container;
@@ -54,6 +57,7 @@ pub(crate) use definition::{Definition, is_established, version_priority};
 pub(crate) use definition_names::{Taken, decide, mark_terminating, tell_deletion};
 pub(crate) use metadata::check_update as check_metadata_update;
 pub(crate) use names::NameRule;
+pub use native::NativeGroups;
 pub(crate) use node::mark_not_ready;
 pub(crate) use pod::{is_bound, is_finished, is_ready, phase};
 pub(crate) use pod_defaults::tolerate_lost_nodes;
@@ -132,6 +136,8 @@ pub(crate) struct Kind {
     pub(crate) categories: Vec<Box<str>>,
     pub(crate) namespaced: bool,
     pub(crate) table: TableId,
+    /// The server's API for groups, by which pods name them.
+    pub(crate) native_groups: NativeGroups,
     /// Whether clients may ask for this version. One that is only stored is not asked for.
     pub(crate) served: bool,
     pub(crate) rules: Rules,
@@ -184,7 +190,12 @@ impl Kind {
                     if builtin.kind == "CustomResourceDefinition" { value } else { quantities::canonical(value)? };
                 let mut filled = value.clone();
                 zero_time::stand_in(&mut filled);
+                let reference = match self.native_groups {
+                    NativeGroups::V1alpha1 => native_v1alpha1::set_aside(builtin.kind, &mut filled)?,
+                    _ => None,
+                };
                 let mut read = (builtin.read)(filled)?;
+                native_v1alpha1::put_back(builtin.kind, &mut read, reference);
                 zero_time::clear(&mut read);
                 let dropped = retype::dropped(&value, &read);
                 retype::omit_empty(&mut read);

@@ -28,10 +28,11 @@ fn one(finding: Finding, object: &Value) -> Vec<FieldError> {
         Some(Value::String(text)) if finding.kind == ErrorKind::Invalid => shape_errors(&finding.field, text),
         _ => Vec::new(),
     };
-    // Generated rules count in other words than written ones.
+    // Generated rules count in other words than written ones, which 1.35 has.
+    let is_generated = object["apiVersion"] != "scheduling.k8s.io/v1alpha1";
     let in_bytes = |detail: String| match detail.strip_prefix("must be no more than ") {
-        Some(most) => format!("must be no more than {}", most.replace("characters", "bytes")),
-        None => detail,
+        Some(most) if is_generated => format!("must be no more than {}", most.replace("characters", "bytes")),
+        _ => detail,
     };
     let details = if details.is_empty() { vec![finding.detail] } else { details.into_iter().map(in_bytes).collect() };
     let error =
@@ -56,7 +57,7 @@ fn shape_errors(field: &str, text: &str) -> Vec<String> {
     let last = field.rsplit('.').next().unwrap_or_default();
     match last {
         "kind" | "name" if field.starts_with("spec.controllerRef.") => NameRule::PathSegment.refusals(text, false),
-        "name" | "templateName" => NameRule::Label.refusals(text, false),
+        "name" | "templateName" | "podGroupTemplateName" => NameRule::Label.refusals(text, false),
         "workloadName" | "priorityClassName" | "apiGroup" | "resourceClaimName" | "resourceClaimTemplateName" => {
             NameRule::Subdomain.refusals(text, false)
         }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::metadata::label_errors;
 use super::names::NameRule;
-use super::{pod_container, pod_defaults, pod_placement, pod_quality};
+use super::{native_v1alpha1, pod_container, pod_defaults, pod_placement, pod_quality};
 use crate::schema::FieldError;
 use crate::selectors::label_key_errors;
 
@@ -151,6 +151,9 @@ pub(super) fn check_spec(spec: &Value, path: &str, in_pod: bool) -> Vec<FieldErr
     }
     if let Some(group) = spec.get("schedulingGroup").filter(|group| group.is_object()) {
         errors.extend(group_errors(&group["podGroupName"], &at("schedulingGroup.podGroupName")));
+    }
+    if let Some(reference) = spec.get("workloadRef").filter(|reference| reference.is_object()) {
+        errors.extend(native_v1alpha1::reference_errors(reference, &at("workloadRef")));
     }
     errors
 }

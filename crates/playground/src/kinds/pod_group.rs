@@ -1,4 +1,4 @@
-//! Native PodGroups and Workloads (`scheduling.k8s.io/v1beta1`): the rules of `muster_api::native` behind the verbs.
+//! Native PodGroups and Workloads of 1.37 (v1beta1, v1alpha3): the rules of `muster_api::native` behind the verbs.
 //!
 //! The gates are those of a stock 1.37 server with `GenericWorkload` on.
 
@@ -19,19 +19,36 @@ use crate::schema::FieldError;
 
 /// Reads a PodGroup.
 pub(super) fn read(group: Value) -> Result<Value, Unreadable> {
-    let mut read = retype::<v1beta1::PodGroup>(group)?;
+    let mut read = in_version(group, retype::<v1beta1::PodGroup>)?;
     empty_choices(&mut read["spec"], "spec")?;
     Ok(read)
 }
 
 /// Reads a Workload.
 pub(super) fn read_workload(workload: Value) -> Result<Value, Unreadable> {
-    let mut read = retype::<v1beta1::Workload>(workload)?;
+    let mut read = in_version(workload, retype::<v1beta1::Workload>)?;
     let templates = read["spec"].get_mut("podGroupTemplates").and_then(Value::as_array_mut);
     for (index, template) in templates.into_iter().flatten().enumerate() {
         empty_choices(template, &format!("spec.podGroupTemplates[{index}]"))?;
     }
     Ok(read)
+}
+
+/// Both versions of 1.37 have one shape, and a typed object says that it is of v1beta1.
+fn in_version(object: Value, read: fn(Value) -> Result<Value, Unreadable>) -> Result<Value, Unreadable> {
+    let written = object.get("apiVersion").cloned();
+    let mut object = read(as_v1beta1(object))?;
+    if let Some(written) = written {
+        object["apiVersion"] = written;
+    }
+    Ok(object)
+}
+
+fn as_v1beta1(mut object: Value) -> Value {
+    if let Some(version) = object.get_mut("apiVersion") {
+        *version = json!("scheduling.k8s.io/v1beta1");
+    }
+    object
 }
 
 /// Choices that have nothing to say are any JSON in their type; here they are empty objects.
@@ -74,7 +91,7 @@ pub(super) fn on_status(group: &mut Value, old: &Value) {
 }
 
 /// The typed form. It was read as the kind before, and the two types agree on what can be read.
-fn typed<T: DeserializeOwned + Default>(value: &Value) -> T {
+pub(super) fn typed<T: DeserializeOwned + Default>(value: &Value) -> T {
     T::deserialize(value).unwrap_or_default()
 }
 

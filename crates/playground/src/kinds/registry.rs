@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::builtin::BUILTINS;
 use super::definition::Definition;
-use super::{Builtin, Kind, Rules};
+use super::{Kind, NativeGroups, Rules, native};
 use crate::store::{Store, TableId};
 
 /// The names under which clients ask for several kinds at once.
@@ -25,9 +25,6 @@ fn categories(kind: &str) -> &'static [&'static str] {
     }
 }
 
-/// The group and version of native groups: a stock cluster does not serve it.
-const NATIVE_GROUPS: (&str, &str) = ("scheduling.k8s.io", "v1beta1");
-
 /// A table's name in the store, as people write resources.
 fn table_name(group: &str, plural: &str) -> String {
     if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
@@ -41,14 +38,14 @@ pub(crate) struct Registry {
     kinds: BTreeMap<Place, Arc<Kind>>,
     /// The table of each resource, kept when its definition goes and comes back.
     tables: BTreeMap<(Box<str>, Box<str>), TableId>,
+    native_groups: NativeGroups,
 }
 
 impl Registry {
     /// The built-in kinds, with a table in the store for each.
-    pub(crate) fn new(store: &mut Store, native_groups: bool) -> Self {
-        let mut registry = Self { kinds: BTreeMap::new(), tables: BTreeMap::new() };
-        let of_groups = |builtin: &&Builtin| (builtin.group, builtin.version) == NATIVE_GROUPS;
-        for builtin in BUILTINS.iter().filter(|builtin| native_groups || !of_groups(builtin)) {
+    pub(crate) fn new(store: &mut Store, native_groups: NativeGroups) -> Self {
+        let mut registry = Self { kinds: BTreeMap::new(), tables: BTreeMap::new(), native_groups };
+        for builtin in BUILTINS.iter().chain(native_groups.rows()) {
             let stored_in = builtin.stored_in.unwrap_or(builtin.group);
             let table = registry.table(store, stored_in, builtin.plural);
             registry.insert(Kind {
@@ -61,6 +58,7 @@ impl Registry {
                 categories: categories(builtin.kind).iter().map(|name| (*name).into()).collect(),
                 namespaced: builtin.namespaced,
                 table,
+                native_groups,
                 served: true,
                 rules: Rules::Builtin(builtin),
             });
@@ -97,6 +95,7 @@ impl Registry {
                 categories: categories.clone(),
                 namespaced: definition.namespaced,
                 table,
+                native_groups: self.native_groups,
                 served: rules.is_served,
                 rules: Rules::Custom(Box::new(rules)),
             });
@@ -139,10 +138,14 @@ impl Registry {
         kinds.find(|kind| kind.shows_as_stored())
     }
 
-    /// The built-in kind of this name, which is always there; native groups are only if the server has them.
+    /// The built-in kind of this name, which is always there.
     pub(crate) fn builtin(&self, group: &str, plural: &str) -> &Arc<Kind> {
-        let version = if plural == "podgroups" { "v1beta1" } else { "v1" };
-        self.get(group, version, plural).expect("a built-in kind")
+        self.get(group, "v1", plural).expect("a built-in kind")
+    }
+
+    /// Native PodGroups, if the server has them.
+    pub(crate) fn pod_groups(&self) -> Option<&Arc<Kind>> {
+        self.get(native::GROUP, self.native_groups.pod_groups()?, "podgroups")
     }
 
     /// The kind of this name, by what objects call it.

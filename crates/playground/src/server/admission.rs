@@ -8,7 +8,9 @@ use super::failure::Failure;
 use super::query::DeleteOptions;
 use super::request::Target;
 use super::state::State;
-use crate::kinds::{Kind, Rules, SYSTEM_CLASSES, apply_runtime_class, mark_not_ready, tolerate_lost_nodes};
+use crate::kinds::{
+    Kind, NativeGroups, Rules, SYSTEM_CLASSES, apply_runtime_class, mark_not_ready, tolerate_lost_nodes,
+};
 
 /// Keeps a native group until none of its pods is left to run.
 pub(crate) const PROTECTION: &str = "scheduling.k8s.io/podgroup-protection";
@@ -39,14 +41,43 @@ pub(crate) fn on_create(state: &State, kind: &Kind, target: &Target, value: &mut
 
 /// After a new object was found good.
 pub(crate) fn after_checks(state: &State, kind: &Kind, value: &Value) -> Result<(), Failure> {
+    if kind.is("scheduling.k8s.io", "podgroups") && kind.native_groups == NativeGroups::V1alpha2 && kind.is_builtin() {
+        template_exists(state, kind, value)?;
+    }
     if kind.is("scheduling.k8s.io", "priorityclasses") { one_default(state, kind, value) } else { Ok(()) }
+}
+
+/// In 1.36 the template that a group names must be there.
+fn template_exists(state: &State, kind: &Kind, group: &Value) -> Result<(), Failure> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let template = &group["spec"]["podGroupTemplateRef"]["workload"];
+    if !template.is_object() {
+        return Ok(());
+    }
+    let forbidden = |why: String| Failure::forbidden(kind.about(), &text(&group["metadata"]["name"]), why);
+    let (workload, template) = (text(&template["workloadName"]), text(&template["podGroupTemplateName"]));
+    let namespace = text(&group["metadata"]["namespace"]);
+    let workloads = state.registry.get(&kind.group, &kind.version, "workloads");
+    let Some(found) = workloads.and_then(|workloads| state.get(workloads, &namespace, &workload)) else {
+        return Err(forbidden(format!("PodGroup rejected: Workload {workload:?} not found")));
+    };
+    if found.deleting {
+        return Err(forbidden(format!("PodGroup rejected: Workload {workload:?} is being deleted")));
+    }
+    let value = found.value();
+    let mut templates = value["spec"]["podGroupTemplates"].as_array().into_iter().flatten();
+    if templates.any(|one| one["name"] == template.as_str()) {
+        return Ok(());
+    }
+    let why = format!("PodGroup rejected: PodGroupTemplate {template:?} not found in Workload {workload:?}");
+    Err(forbidden(why))
 }
 
 /// A server that does not know groups forgets that a pod names one, in templates too.
 fn drop_groups(state: &State, kind: &Kind, value: &mut Value) {
     const POD_SPECS: [&str; 4] =
         ["/spec", "/spec/template/spec", "/spec/jobTemplate/spec/template/spec", "/template/spec"];
-    if state.native_groups || !kind.is_builtin() {
+    if state.native_groups != NativeGroups::Stock || !kind.is_builtin() {
         return;
     }
     for path in POD_SPECS {

@@ -62,6 +62,7 @@ pub use self::front::Limits;
 use self::state::State;
 use crate::clock::Clock;
 use crate::housekeeping;
+use crate::kinds::NativeGroups;
 
 /// How a server is set up.
 #[derive(Clone, Copy, Debug)]
@@ -74,14 +75,19 @@ pub struct Settings {
     pub window: usize,
     /// How long after a write its consequences come: garbage collection, emptied namespaces, released groups.
     pub housekeeping_delay: Duration,
-    /// Whether native groups are served. Without them it is a stock cluster, with every gate at its default: no
-    /// `scheduling.k8s.io/v1beta1`, and the group that a pod names is dropped without a word.
-    pub native_groups: bool,
+    /// Kubernetes' own API for groups, and so the release that the server is like.
+    pub native_groups: NativeGroups,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { seed: 1, start: None, window: 65_536, housekeeping_delay: Duration::ZERO, native_groups: true }
+        Self {
+            seed: 1,
+            start: None,
+            window: 65_536,
+            housekeeping_delay: Duration::ZERO,
+            native_groups: NativeGroups::default(),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::Settings;
 use crate::clock;
 use crate::housekeeping::{Chore, after_erase, after_write};
-use crate::kinds::{Definition, Kind, Registry, is_established};
+use crate::kinds::{Definition, Kind, NativeGroups, Registry, is_established};
 use crate::random::Random;
 use crate::store::{Key, Object, Store};
 
@@ -23,8 +23,8 @@ pub(crate) struct State {
     pub(crate) random: Random,
     pub(crate) chores: BTreeSet<Chore>,
     pub(crate) now: Timestamp,
-    /// Whether the server knows native groups, and pods that name them.
-    pub(crate) native_groups: bool,
+    /// The server's API for groups.
+    pub(crate) native_groups: NativeGroups,
 }
 
 impl State {

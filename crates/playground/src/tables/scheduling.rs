@@ -16,7 +16,10 @@ pub(super) static POD_GROUPS: Sheet = Sheet::new(
     |group, now| {
         let spec = &group["spec"];
         let policy = if spec["schedulingPolicy"]["gang"].is_object() { "Gang" } else { "Basic" };
-        let workload = spec["workloadRef"].as_object().map_or(NONE, |_| text(&spec["workloadRef"]["workloadName"]));
+        // The template that a group was made from: as 1.37 writes it, or as 1.36 did.
+        let templates = [&spec["workloadRef"], &spec["podGroupTemplateRef"]["workload"]];
+        let template = templates.into_iter().find(|template| template.is_object());
+        let workload = template.map_or(NONE, |template| text(&template["workloadName"]));
         vec![name(group), json!(policy), json!(workload), json!(group_status(group)), age::of(group, now)]
     },
 );
@@ -25,7 +28,9 @@ fn group_status(group: &Value) -> &str {
     if let Some(target) = condition(group, "DisruptionTarget") {
         return text(&target["reason"]);
     }
-    match condition(group, "PodGroupInitiallyScheduled") {
+    let is_old = group["apiVersion"] == "scheduling.k8s.io/v1alpha2";
+    let scheduled = if is_old { "PodGroupScheduled" } else { "PodGroupInitiallyScheduled" };
+    match condition(group, scheduled) {
         Some(scheduled) if scheduled["status"] == "True" => "Scheduled",
         Some(_) => "Unschedulable",
         None => "Pending",

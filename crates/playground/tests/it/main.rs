@@ -17,6 +17,7 @@ mod kubelets;
 mod late;
 mod model;
 mod muster_kinds;
+mod native_versions;
 mod normal;
 mod review;
 mod sets;

@@ -2,14 +2,14 @@
 
 use http::{Method, Request};
 use http_body_util::BodyExt;
-use muster_playground::{Server, Settings};
+use muster_playground::{NativeGroups, Server, Settings};
 use serde_json::{Value, json};
 
 fn stock() -> Server {
-    Server::start(Settings { native_groups: false, ..Settings::default() })
+    Server::start(Settings { native_groups: NativeGroups::Stock, ..Settings::default() })
 }
 
-async fn ask(server: &Server, method: Method, path: &str, body: &Value) -> (u16, Value) {
+pub(crate) async fn ask(server: &Server, method: Method, path: &str, body: &Value) -> (u16, Value) {
     let text = if body.is_null() { String::new() } else { body.to_string() };
     let media_type = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
     let request = Request::builder().method(method).uri(path).header("content-type", media_type);
@@ -19,7 +19,7 @@ async fn ask(server: &Server, method: Method, path: &str, body: &Value) -> (u16,
     (code, serde_json::from_slice(&bytes).unwrap_or_default())
 }
 
-async fn get(server: &Server, path: &str) -> (u16, Value) {
+pub(crate) async fn get(server: &Server, path: &str) -> (u16, Value) {
     ask(server, Method::GET, path, &Value::Null).await
 }
 

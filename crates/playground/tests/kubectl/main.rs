@@ -6,19 +6,26 @@ mod kubectls;
 mod normal;
 mod place;
 mod play;
+mod real;
 mod story;
 
 use play::play;
 
+/// The names of all stories.
+fn stories() -> Vec<String> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kubectl");
+    let files = std::fs::read_dir(folder).expect("the stories").map(|entry| entry.expect("a file").file_name());
+    let names = files.filter_map(|file| Some(file.to_str()?.strip_suffix(".console")?.to_owned()));
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
 #[test]
 fn every_story_is_played() {
     let source = include_str!("main.rs");
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kubectl");
-    for entry in std::fs::read_dir(folder).expect("the stories") {
-        let name = entry.expect("a file").file_name().into_string().expect("a plain name");
-        if let Some(story) = name.strip_suffix(".console") {
-            assert!(source.contains(&format!("play(\"{story}\")")), "nobody plays {name}");
-        }
+    for name in stories() {
+        assert!(source.contains(&format!("play(\"{name}\")")), "nobody plays {name}");
     }
 }
 

@@ -40,10 +40,10 @@ pub(crate) struct OtherNodes {
 }
 
 impl Place {
-    /// The cluster that the environment names, or a new playground.
-    pub(crate) fn open(kubectl: &Path) -> Self {
-        match std::env::var_os("MUSTER_KUBECONFIG") {
-            Some(kubeconfig) => Self::other(kubectl, PathBuf::from(kubeconfig)),
+    /// The cluster that is named, or a new playground.
+    pub(crate) fn open(kubectl: &Path, kubeconfig: Option<&Path>) -> Self {
+        match kubeconfig {
+            Some(kubeconfig) => Self::other(kubectl, kubeconfig.to_owned()),
             None => Self::playground(),
         }
     }

@@ -18,15 +18,20 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kubectl")
 }
 
-/// Plays the story of a file.
+/// Plays the story of a file with every kubectl, on the cluster that the environment names or on playgrounds.
 pub(crate) fn play(name: &str) {
+    play_at(name, std::env::var_os("MUSTER_KUBECONFIG").map(PathBuf::from).as_deref(), &KUBECTLS);
+}
+
+/// Plays the story of a file with these kubectls, on another cluster if one is named.
+pub(crate) fn play_at(name: &str, kubeconfig: Option<&Path>, kubectls: &[Kubectl]) {
     let path = folder().join(format!("{name}.console"));
     let text = std::fs::read_to_string(&path).expect("a story");
     let mut story = Story::parse(&text).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
     let is_recorded = std::env::var_os("MUSTER_RECORD").is_some();
     let mut failures = String::new();
-    for (index, kubectl) in KUBECTLS.iter().enumerate() {
-        let stage = Stage::set(name, kubectl);
+    for (index, kubectl) in kubectls.iter().enumerate() {
+        let stage = Stage::set(name, kubeconfig, kubectl);
         for step in &mut story.steps {
             if step.left_out.iter().any(|(of, _)| stage.is(of)) {
                 continue;
@@ -54,8 +59,9 @@ struct Stage {
 }
 
 impl Stage {
-    fn set(name: &str, kubectl: &Kubectl) -> Self {
-        let home = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", kubectl.name));
+    fn set(name: &str, kubeconfig: Option<&Path>, kubectl: &Kubectl) -> Self {
+        let place = kubeconfig.map_or("playground", |_| "cluster");
+        let home = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}-{place}", kubectl.name));
         // Left over by an earlier run.
         let _ = std::fs::remove_dir_all(&home);
         std::fs::create_dir_all(home.join("bin")).expect("a folder");
@@ -63,7 +69,7 @@ impl Stage {
         std::fs::write(home.join("bin/kubectl"), script).expect("a script");
         let made = Command::new("chmod").arg("+x").arg(home.join("bin/kubectl")).status();
         assert!(made.is_ok_and(|status| status.success()), "a script that can be run");
-        let place = Place::open(&kubectl.path);
+        let place = Place::open(&kubectl.path, kubeconfig);
         let namespace = format!("story-{name}");
         place.write_kubeconfig(&home.join("kubeconfig"), &kubectl.path, &namespace);
         let stage = Self { place, kubectl: kubectl.clone(), home, namespace };

@@ -27,8 +27,10 @@ pub(crate) struct Shown {
     pub(crate) conditions: Vec<Condition>,
     /// What it shows of each group and replica.
     pub(crate) instances: BTreeMap<(String, String), ShownInstance>,
-    /// Whether it has more groups than it shows.
+    /// Whether it has more groups than it shows, or has no room for any.
     pub(crate) is_cut_off: bool,
+    /// Whether somebody else says that the group has started: for which minimum is not known.
+    pub(crate) may_have_started: bool,
     /// The whole of the status that is ours, to see whether a write would change anything.
     pub(crate) text: String,
 }

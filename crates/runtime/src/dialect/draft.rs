@@ -105,8 +105,19 @@ pub(crate) struct PriorityField {
     pub(crate) number: Option<i32>,
     /// What is done with a number that the class does not give.
     pub(crate) mismatch: Mismatch,
-    /// Without a class of its own, all members must share theirs.
-    pub(crate) shared_without_class: bool,
+    /// What counts if it names no class.
+    pub(crate) without_class: WithoutClass,
+}
+
+/// Whose priority a group has that names no class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WithoutClass {
+    /// That of the cluster's default class.
+    Default,
+    /// The one that all members must share.
+    SharedByMembers,
+    /// The lowest of its members: the object cannot name a class.
+    LowestMember,
 }
 
 /// What is done with a number that the class does not give. It is never believed.
@@ -144,7 +155,7 @@ impl Draft {
                 class: group.priority_class_name.clone(),
                 number: group.priority,
                 mismatch: Mismatch::Refused,
-                shared_without_class: subsets,
+                without_class: if subsets { WithoutClass::SharedByMembers } else { WithoutClass::Default },
             },
             preemption_policy: group.preemption_policy.map(|policy| match policy {
                 written::PreemptionPolicy::Never => PreemptionPolicy::Never,

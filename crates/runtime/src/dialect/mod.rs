@@ -8,7 +8,10 @@ mod condition;
 mod draft;
 mod muster_pod_group;
 mod muster_workload;
+mod native_conditions;
 mod native_pod_group;
+mod native_v1alpha1;
+mod native_v1alpha2;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -20,10 +23,12 @@ use muster_engine::model::group::GroupKey;
 use serde_json::Value;
 
 pub(crate) use condition::{Conditions, is_ours, started_minimum};
-pub(crate) use draft::{Draft, Flaw, FlawKind, GroupObject, Mismatch};
+pub(crate) use draft::{Draft, Flaw, FlawKind, GroupObject, Mismatch, WithoutClass};
 pub(crate) use muster_pod_group::MusterPodGroup;
 pub(crate) use muster_workload::MusterWorkload;
 pub(crate) use native_pod_group::NativePodGroup;
+pub(crate) use native_v1alpha1::NativeWorkload;
+pub(crate) use native_v1alpha2::NativePodGroupV1alpha2;
 pub(crate) use status::{Counts, InstanceStatus, ObjectStatus};
 
 /// One way of writing groups.

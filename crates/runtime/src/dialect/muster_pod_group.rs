@@ -101,6 +101,7 @@ fn shown(status: &PodGroupStatus) -> Shown {
         conditions: status.conditions.clone(),
         instances: [((String::new(), String::new()), instance)].into(),
         is_cut_off: false,
+        may_have_started: false,
         text: text_of(status),
     }
 }

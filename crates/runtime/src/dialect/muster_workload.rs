@@ -98,6 +98,7 @@ fn shown(status: &WorkloadStatus) -> Shown {
         conditions: status.conditions.clone(),
         instances: instances.collect(),
         is_cut_off: status.instances.as_ref().is_some_and(|all| all.total > status.pod_groups.len() as i64),
+        may_have_started: false,
         text: text_of(status),
     }
 }

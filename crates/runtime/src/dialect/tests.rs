@@ -79,13 +79,14 @@ fn upstreams_condition_never_goes_back_and_ours_says_what_holds_now() {
     };
     let pair = |status: &str, reason: &str| Some((json!(status), json!(reason)));
     let scheduled = wanted(vec![instance("", "", true, false)]);
-    let shown = status_of(NativePodGroup.write(&object(&NativePodGroup, &spec, &json!({})), &scheduled));
+    let shown =
+        status_of(NativePodGroup::V1BETA1.write(&object(&NativePodGroup::V1BETA1, &spec, &json!({})), &scheduled));
     assert_eq!(find(&shown, "PodGroupInitiallyScheduled"), pair("True", "Scheduled"));
     assert_eq!(find(&shown, "muster.dev/PodGroupScheduled"), pair("True", "Scheduled"));
-    let again = object(&NativePodGroup, &spec, &shown);
-    assert_eq!(NativePodGroup.write(&again, &scheduled), None);
+    let again = object(&NativePodGroup::V1BETA1, &spec, &shown);
+    assert_eq!(NativePodGroup::V1BETA1.write(&again, &scheduled), None);
     let later = wanted(vec![instance("", "", false, false)]);
-    let shown = status_of(NativePodGroup.write(&again, &later));
+    let shown = status_of(NativePodGroup::V1BETA1.write(&again, &later));
     assert_eq!(find(&shown, "PodGroupInitiallyScheduled"), pair("True", "Scheduled"));
     assert_eq!(find(&shown, "muster.dev/PodGroupScheduled"), pair("False", "Unschedulable"));
 }
@@ -95,7 +96,31 @@ fn upstreams_condition_is_silent_while_a_group_is_not_tried() {
     let spec = json!({"schedulingPolicy": {"gang": {"minCount": 3}}, "disruptionMode": {"single": {}}});
     let mut waiting = instance("", "", false, false);
     waiting.conditions[0].reason = "WaitingForMembers".to_owned();
-    let shown = status_of(NativePodGroup.write(&object(&NativePodGroup, &spec, &json!({})), &wanted(vec![waiting])));
+    let shown = status_of(
+        NativePodGroup::V1BETA1.write(&object(&NativePodGroup::V1BETA1, &spec, &json!({})), &wanted(vec![waiting])),
+    );
     let kinds: Vec<_> = shown["conditions"].as_array().unwrap().iter().map(|one| one["type"].clone()).collect();
     assert_eq!(kinds, ["muster.dev/PodGroupScheduled"]);
+}
+
+#[test]
+fn groups_of_1_36_have_upstreams_old_condition_and_workloads_of_1_35_none() {
+    let spec = json!({"schedulingPolicy": {"gang": {"minCount": 3}}, "disruptionMode": "Pod"});
+    let scheduled = wanted(vec![instance("", "", true, false)]);
+    let dialect = NativePodGroupV1alpha2;
+    let shown = status_of(dialect.write(&object(&dialect, &spec, &json!({})), &scheduled));
+    let kinds: Vec<_> = shown["conditions"].as_array().unwrap().iter().map(|one| one["type"].clone()).collect();
+    assert_eq!(kinds, ["PodGroupScheduled", "muster.dev/PodGroupScheduled"]);
+    assert_eq!(dialect.write(&object(&dialect, &spec, &shown), &scheduled), None);
+    let spec = json!({"podGroups": [{"name": "w", "policy": {"gang": {"minCount": 3}}}]});
+    let status = wanted(vec![instance("w", "", true, false)]);
+    assert_eq!(NativeWorkload.write(&object(&NativeWorkload, &spec, &json!({})), &status), None);
+}
+
+#[test]
+fn both_versions_of_1_37_are_one_dialect() {
+    let [beta, alpha] = [NativePodGroup::V1BETA1, NativePodGroup::V1ALPHA3].map(|dialect| dialect.resource());
+    assert_eq!(beta.api_version, "scheduling.k8s.io/v1beta1");
+    assert_eq!((alpha.api_version.as_str(), alpha.version.as_str()), ("scheduling.k8s.io/v1alpha3", "v1alpha3"));
+    assert_eq!((alpha.kind, alpha.plural), (beta.kind, beta.plural));
 }

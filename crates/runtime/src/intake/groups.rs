@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use muster_api::keys::conditions::{POD_GROUP_INITIALLY_SCHEDULED, POD_GROUP_SCHEDULED, STARTED};
+use muster_api::keys::conditions::{POD_GROUP_SCHEDULED, STARTED};
 use muster_api::keys::group_reasons::{INVALID, UNSUPPORTED};
 use muster_api::wire::condition::Condition;
 use muster_engine::Observation;
@@ -296,11 +296,7 @@ fn history(object: &GroupObject, instance: &Instance, draft: &Draft) -> History 
         // The status has no room for all: a group that is not shown may have started, and must not be taken back.
         None if object.shown.is_cut_off && shown.is_empty() => History::StartedOtherwise,
         // Another scheduler may have started it: for which minimum is not known.
-        None if Condition::find(&object.shown.conditions, POD_GROUP_INITIALLY_SCHEDULED)
-            .is_some_and(Condition::is_true) =>
-        {
-            History::StartedOtherwise
-        }
+        None if object.shown.may_have_started => History::StartedOtherwise,
         None => History::New,
     }
 }

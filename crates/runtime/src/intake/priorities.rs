@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use muster_engine::model::group::{GroupPriority, PreemptionPolicy};
 
-use crate::dialect::{Draft, Flaw, FlawKind, Mismatch};
+use crate::dialect::{Draft, Flaw, FlawKind, Mismatch, WithoutClass};
 
 /// The classes of the cluster.
 #[derive(Clone, Debug, Default)]
@@ -57,10 +57,13 @@ impl Priorities {
             let message = format!("spec.priority: {}: the class gives {value}", field.number.unwrap_or(0));
             return Err(Flaw { kind: FlawKind::Invalid, message });
         }
-        let priority = match (&field.class, own_priorities) {
-            (None, _) if field.shared_without_class => GroupPriority::SharedByMembers,
-            (_, true) => GroupPriority::Own(value),
-            (_, false) => GroupPriority::LowestMember,
+        let priority = match (&field.class, field.without_class) {
+            (None, WithoutClass::SharedByMembers) => GroupPriority::SharedByMembers,
+            (None, WithoutClass::LowestMember) => {
+                return Ok((GroupPriority::LowestMember, PreemptionPolicy::default()));
+            }
+            _ if own_priorities => GroupPriority::Own(value),
+            _ => GroupPriority::LowestMember,
         };
         let of_class = class.filter(|class| class.never_preempts).map(|_| PreemptionPolicy::Never);
         Ok((priority, draft.preemption_policy.or(of_class).unwrap_or_default()))

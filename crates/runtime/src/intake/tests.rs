@@ -5,15 +5,20 @@ use muster_engine::model::pod::{Phase, PodSpec, RefusalKind};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::dialect::{MusterPodGroup, MusterWorkload, NativePodGroup};
+use crate::dialect::{MusterPodGroup, MusterWorkload, NativePodGroup, NativePodGroupV1alpha2, NativeWorkload};
 
 const WORKLOADS: usize = 0;
 const POD_GROUPS: usize = 1;
 const NATIVE: usize = 2;
+const NATIVE_WORKLOADS: usize = 3;
 
 fn intake_with(gates: FeatureGates) -> Intake {
+    intake_of(gates, Box::new(NativePodGroup::V1BETA1))
+}
+
+fn intake_of(gates: FeatureGates, native: Box<dyn Dialect>) -> Intake {
     let dialects: Vec<Box<dyn Dialect>> =
-        vec![Box::new(MusterWorkload), Box::new(MusterPodGroup), Box::new(NativePodGroup)];
+        vec![Box::new(MusterWorkload), Box::new(MusterPodGroup), native, Box::new(NativeWorkload)];
     Intake::new(&["muster".to_owned()], gates, dialects)
 }
 
@@ -259,7 +264,7 @@ fn a_new_list_sweeps_what_went_away_unseen() {
     for news in [News::Node(Turn::Begin), News::Node(Turn::Complete), News::Class(Turn::Begin)] {
         intake.take(news, 0);
     }
-    for dialect in [WORKLOADS, NATIVE] {
+    for dialect in [WORKLOADS, NATIVE, NATIVE_WORKLOADS] {
         intake.take(News::Group(dialect, Turn::Begin), 0);
         intake.take(News::Group(dialect, Turn::Complete), 0);
     }
@@ -332,6 +337,62 @@ fn the_api_remembers_a_start_and_its_minimum() {
     let by_others = json!([{"type": "PodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled"}]);
     let seen = the_group(&see_group(&mut intake(), NATIVE, &group_json("g", &native, &by_others)));
     assert_eq!(seen.history, History::StartedOtherwise);
+}
+
+#[test]
+fn groups_of_1_36_say_the_same_in_other_words() {
+    let mut intake = intake_of(FeatureGates::default(), Box::new(NativePodGroupV1alpha2));
+    see_class(&mut intake, "high", 1000, false);
+    let spec = json!({
+        "podGroupTemplateRef": {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}},
+        "schedulingPolicy": {"gang": {"minCount": 3}}, "disruptionMode": "PodGroup",
+        "priorityClassName": "high", "priority": 1000,
+    });
+    let by_others = json!([{"type": "PodGroupScheduled", "status": "True", "reason": "Scheduled"}]);
+    let seen = the_group(&see_group(&mut intake, NATIVE, &group_json("g", &spec, &by_others)));
+    assert_eq!((seen.policy, seen.priority), (Policy::Gang { min_count: 3 }, GroupPriority::Own(1000)));
+    assert_eq!(seen.disruption_mode, muster_engine::model::group::DisruptionMode::Group);
+    assert_eq!(seen.history, History::StartedOtherwise);
+    // A server without the gate for priorities keeps neither them nor the mode.
+    let spec = json!({"podGroupTemplateRef": null, "schedulingPolicy": {"basic": {}}});
+    let seen = the_group(&see_group(&mut intake, NATIVE, &group_json("b", &spec, &json!([]))));
+    assert_eq!((seen.priority, seen.history), (GroupPriority::LowestMember, History::New));
+    for (more, expected) in [
+        (json!({"disruptionMode": "Pods"}), "spec.disruptionMode"),
+        (json!({"schedulingConstraints": {"topology": [{"key": "rack"}]}}), "spec.schedulingConstraints"),
+    ] {
+        let mut spec = spec.clone();
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let object = NativePodGroupV1alpha2.read(&group_json("x", &spec, &json!([])).to_string());
+        let flaw = object.groups.unwrap_err().message;
+        assert!(flaw.contains(expected), "{flaw} should name {expected}");
+    }
+}
+
+#[test]
+fn a_workload_of_1_35_has_groups_and_replicas_and_no_memory() {
+    let mut intake = intake();
+    let spec = json!({"podGroups": [
+        {"name": "workers", "policy": {"gang": {"minCount": 3}}}, {"name": "ps", "policy": {"basic": {}}},
+    ]});
+    see_group(&mut intake, NATIVE_WORKLOADS, &group_json("w", &spec, &json!([])));
+    let pod = |name: &str, reference: Value| {
+        let mut pod = pod_json(name, &json!({}));
+        pod["spec"]["workloadRef"] = reference;
+        pod
+    };
+    let member = |key: &str| json!({"name": "w", "podGroup": "workers", "podGroupReplicaKey": key});
+    let seen = see(&mut intake, &pod("a", member("0"))).observations;
+    let group = the_group(&seen);
+    assert_eq!((group.policy, group.priority), (Policy::Gang { min_count: 3 }, GroupPriority::LowestMember));
+    assert_eq!(group.history, History::StartedOtherwise, "bound members are the only witnesses");
+    assert_eq!((group.key.name.as_str(), group.key.replica.as_str()), ("w/workers", "0"));
+    let seen = see(&mut intake, &pod("b", member("1"))).observations;
+    assert_eq!(the_group(&seen).key.replica, "1", "each replica is a group of its own");
+    let broken = the_pod(&see(&mut intake, &pod("c", json!({"name": "w", "podGroup": "A"}))).observations);
+    assert!(broken.refused.is_some_and(|refusal| refusal.to_string().contains("spec.workloadRef.podGroup")));
+    let object = NativeWorkload.read(&group_json("x", &json!({"podGroups": []}), &json!([])).to_string());
+    assert!(object.groups.unwrap_err().message.contains("spec.podGroups"));
 }
 
 #[test]

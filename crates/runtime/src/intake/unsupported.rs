@@ -27,9 +27,6 @@ pub(crate) fn unsupported(pod: &Pod) -> Option<InvalidField> {
             return not_yet(&path.index(index).child(source).to_string(), &volume.name);
         }
     }
-    if let Some(reference) = &spec.workload_ref {
-        return not_yet("spec.workloadRef", &reference.name);
-    }
     let claim = spec.resource_claims.first()?;
     not_yet("spec.resourceClaims[0].name", &claim.name)
 }

@@ -7,10 +7,11 @@
 use std::collections::BTreeSet;
 
 use muster_api::keys::{annotations, conditions};
+use muster_playground::NativeGroups;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::model::{Action, DisruptionMode, Group, Scenario};
+use super::model::{Action, DisruptionMode, Group, KubernetesVersion, Scenario};
 
 /// How groups are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -20,14 +21,30 @@ pub enum Carrier {
     Muster,
     /// Our Workload for every group.
     MusterWorkload,
-    /// Kubernetes' own PodGroup, `scheduling.k8s.io/v1beta1`.
+    /// Kubernetes' own PodGroup, `scheduling.k8s.io/v1beta1` of 1.37.
     #[serde(rename = "v1beta1")]
     V1beta1,
+    /// The same in `v1alpha3`, which 1.37 has beside v1beta1.
+    #[serde(rename = "v1alpha3")]
+    V1alpha3,
+    /// Kubernetes' own PodGroup of 1.36, `scheduling.k8s.io/v1alpha2`.
+    #[serde(rename = "v1alpha2")]
+    V1alpha2,
+    /// Kubernetes' own Workload of 1.35, `scheduling.k8s.io/v1alpha1`, with one group of the same name.
+    #[serde(rename = "v1alpha1")]
+    V1alpha1,
 }
 
 impl Carrier {
     /// All carriers.
-    pub const ALL: [Carrier; 3] = [Carrier::Muster, Carrier::MusterWorkload, Carrier::V1beta1];
+    pub const ALL: [Carrier; 6] = [
+        Carrier::Muster,
+        Carrier::MusterWorkload,
+        Carrier::V1beta1,
+        Carrier::V1alpha3,
+        Carrier::V1alpha2,
+        Carrier::V1alpha1,
+    ];
 
     /// The name by which it is asked for.
     pub fn name(self) -> &'static str {
@@ -35,7 +52,36 @@ impl Carrier {
             Carrier::Muster => "muster",
             Carrier::MusterWorkload => "muster-workload",
             Carrier::V1beta1 => "v1beta1",
+            Carrier::V1alpha3 => "v1alpha3",
+            Carrier::V1alpha2 => "v1alpha2",
+            Carrier::V1alpha1 => "v1alpha1",
         }
+    }
+
+    /// Group and version of Kubernetes' own API that it needs, if it needs one.
+    pub(super) fn native(self) -> Option<&'static str> {
+        match self {
+            Carrier::Muster | Carrier::MusterWorkload => None,
+            Carrier::V1beta1 => Some("scheduling.k8s.io/v1beta1"),
+            Carrier::V1alpha3 => Some("scheduling.k8s.io/v1alpha3"),
+            Carrier::V1alpha2 => Some("scheduling.k8s.io/v1alpha2"),
+            Carrier::V1alpha1 => Some("scheduling.k8s.io/v1alpha1"),
+        }
+    }
+
+    /// What the playground's server has to be like for it.
+    pub(super) fn server(self) -> NativeGroups {
+        match self {
+            Carrier::Muster | Carrier::MusterWorkload | Carrier::V1beta1 => NativeGroups::V1beta1,
+            Carrier::V1alpha3 => NativeGroups::V1alpha3,
+            Carrier::V1alpha2 => NativeGroups::V1alpha2,
+            Carrier::V1alpha1 => NativeGroups::V1alpha1,
+        }
+    }
+
+    /// Whether its objects say how their groups fare. Where they do not, claims about groups cannot be judged.
+    pub(super) fn has_status(self) -> bool {
+        self != Carrier::V1alpha1
     }
 }
 
@@ -44,7 +90,10 @@ impl Carrier {
 pub(super) enum Form {
     PodGroup,
     Workload,
-    Native,
+    /// A native PodGroup of 1.36 or 1.37, by its version.
+    Native(&'static str),
+    /// The native Workload of 1.35, by its version.
+    NativeWorkload(&'static str),
 }
 
 impl Form {
@@ -53,8 +102,14 @@ impl Form {
         match self {
             Form::PodGroup => ("muster.dev/v1alpha1", "PodGroup"),
             Form::Workload => ("muster.dev/v1alpha1", "Workload"),
-            Form::Native => ("scheduling.k8s.io/v1beta1", "PodGroup"),
+            Form::Native(version) => (version, "PodGroup"),
+            Form::NativeWorkload(version) => (version, "Workload"),
         }
+    }
+
+    /// What a field is called that a group has in every form.
+    fn policy_field(self) -> &'static str {
+        if matches!(self, Form::Native(_)) { "schedulingPolicy" } else { "policy" }
     }
 }
 
@@ -78,12 +133,19 @@ impl Carriage {
             _ => None,
         });
         let carriage = Self { carrier, replicated: creates.collect() };
-        if carrier == Carrier::V1beta1 {
+        if let Some(why) = scenario.except.get(&carrier) {
+            return Err(why.clone());
+        }
+        if let Some(native) = carrier.native() {
             if scenario.config.stock {
-                return Err("a stock cluster does not serve scheduling.k8s.io/v1beta1".to_owned());
+                return Err(format!("a stock cluster does not serve {native}"));
             }
-            if let Some(group) = carriage.replicated.first() {
-                return Err(format!("group {group} is used with replica keys, which v1beta1 does not have"));
+            let is_of_1_37 = matches!(carrier, Carrier::V1beta1 | Carrier::V1alpha3);
+            if scenario.config.kubernetes_version == Some(KubernetesVersion::V1_37) && !is_of_1_37 {
+                return Err(format!("a story of Kubernetes 1.37, which does not serve {native}"));
+            }
+            if let Some(group) = carriage.replicated.first().filter(|_| carrier != Carrier::V1alpha1) {
+                return Err(format!("group {group} is used with replica keys, which {} does not have", carrier.name()));
             }
         }
         let mut made = BTreeSet::new();
@@ -100,29 +162,43 @@ impl Carriage {
     }
 
     fn check(&self, group: &Group, is_new: bool) -> Result<(), String> {
-        let name = &group.name;
-        match self.form(name) {
-            Form::Workload if group.subsets.is_some() => {
-                Err(format!("group {name} has subsets, which a Workload does not have"))
-            }
+        let (name, carrier) = (&group.name, self.carrier.name());
+        let form = self.form(name);
+        let is_native = matches!(form, Form::Native(_) | Form::NativeWorkload(_));
+        let unknown = |what: &str, whose: &str| Err(format!("group {name} has {what}, which {whose} does not have"));
+        match form {
+            Form::Workload if group.subsets.is_some() => unknown("subsets", "a Workload"),
             Form::Workload if !is_new => Err(format!("group {name} is changed, and a Workload's groups are fixed")),
-            Form::Native if group.subsets.is_some() => {
-                Err(format!("group {name} has subsets, which v1beta1 does not have"))
+            _ if is_native && group.subsets.is_some() => unknown("subsets", carrier),
+            _ if is_native && group.basic.is_some_and(|basic| basic.desired_count.is_some()) => {
+                unknown("a desiredCount", carrier)
             }
-            Form::Native if group.basic.is_some_and(|basic| basic.desired_count.is_some()) => {
-                Err(format!("group {name} has a desiredCount, which v1beta1 does not have"))
+            Form::NativeWorkload(_) if group.disruption_mode.is_some() => unknown("a disruptionMode", carrier),
+            Form::NativeWorkload(_) if group.priority_class_name.is_some() => unknown("a priorityClassName", carrier),
+            _ if !is_new && matches!(self.carrier, Carrier::V1alpha1 | Carrier::V1alpha2) => {
+                Err(format!("group {name} is changed, and groups of {carrier} are fixed"))
             }
-            Form::PodGroup | Form::Workload | Form::Native => Ok(()),
+            _ => Ok(()),
         }
+    }
+
+    /// What the playground's server has to be like.
+    pub(super) fn server(&self) -> NativeGroups {
+        self.carrier.server()
+    }
+
+    /// Whether the objects of groups say how they fare.
+    pub(super) fn has_status(&self) -> bool {
+        self.carrier.has_status()
     }
 
     /// In which kind of object a group is written.
     pub(super) fn form(&self, group: &str) -> Form {
-        match self.carrier {
-            Carrier::V1beta1 => Form::Native,
-            Carrier::MusterWorkload => Form::Workload,
-            Carrier::Muster if self.replicated.contains(group) => Form::Workload,
-            Carrier::Muster => Form::PodGroup,
+        match (self.carrier, self.carrier.native()) {
+            (Carrier::V1alpha1, Some(version)) => Form::NativeWorkload(version),
+            (_, Some(version)) => Form::Native(version),
+            (Carrier::Muster, None) if !self.replicated.contains(group) => Form::PodGroup,
+            (_, None) => Form::Workload,
         }
     }
 
@@ -133,7 +209,7 @@ impl Carriage {
         json!({
             "apiVersion": api_version, "kind": kind,
             "metadata": {"name": group.name, "namespace": namespace},
-            "spec": spec(group, form),
+            "spec": self.spec(group, form),
         })
     }
 
@@ -144,9 +220,20 @@ impl Carriage {
         metadata: &mut Map<String, Value>,
         spec: &mut Map<String, Value>,
     ) -> Result<(), String> {
-        if self.carrier == Carrier::V1beta1 {
-            spec.insert("schedulingGroup".to_owned(), json!({"podGroupName": member.group}));
-            return Ok(());
+        match self.form(member.group) {
+            Form::Native(_) => {
+                spec.insert("schedulingGroup".to_owned(), json!({"podGroupName": member.group}));
+                return Ok(());
+            }
+            Form::NativeWorkload(_) => {
+                let mut reference = json!({"name": member.group, "podGroup": member.group});
+                if !member.replica_key.is_empty() {
+                    reference["podGroupReplicaKey"] = member.replica_key.into();
+                }
+                spec.insert("workloadRef".to_owned(), reference);
+                return Ok(());
+            }
+            Form::PodGroup | Form::Workload => {}
         }
         let notes = metadata.entry("annotations").or_insert_with(|| json!({}));
         let Value::Object(notes) = notes else { return Err(format!("metadata.annotations: {notes} is no map")) };
@@ -164,6 +251,43 @@ impl Carriage {
         Ok(())
     }
 
+    fn spec(&self, group: &Group, form: Form) -> Value {
+        let mut spec = Map::new();
+        if let Some(subsets) = &group.subsets {
+            let subsets: Vec<_> =
+                subsets.iter().map(|(name, least)| json!({"name": name, "minMember": least})).collect();
+            spec.insert("subsets".to_owned(), subsets.into());
+        } else {
+            let policy = match (group.gang, group.basic) {
+                (Some(least), _) => json!({"gang": {"minCount": least}}),
+                (None, Some(basic)) => match basic.desired_count {
+                    Some(count) => json!({"basic": {"desiredCount": count}}),
+                    None => json!({"basic": {}}),
+                },
+                (None, None) => json!({}),
+            };
+            spec.insert(form.policy_field().to_owned(), policy);
+        }
+        if let Some(mode) = group.disruption_mode {
+            let is_choice = matches!(self.carrier, Carrier::V1beta1 | Carrier::V1alpha3);
+            let mode = match (mode, is_choice) {
+                (DisruptionMode::Pod, true) => json!({"single": {}}),
+                (DisruptionMode::PodGroup, true) => json!({"all": {}}),
+                (DisruptionMode::Pod, false) => json!("Pod"),
+                (DisruptionMode::PodGroup, false) => json!("PodGroup"),
+            };
+            spec.insert("disruptionMode".to_owned(), mode);
+        }
+        if let Some(class) = &group.priority_class_name {
+            spec.insert("priorityClassName".to_owned(), json!(class));
+        }
+        if matches!(form, Form::Workload | Form::NativeWorkload(_)) {
+            spec.insert("name".to_owned(), json!(group.name));
+            return json!({"podGroups": [spec]});
+        }
+        Value::Object(spec)
+    }
+
     /// What the object of a group says about it: whether it has its place, and why. `key` is a replica key.
     pub(super) fn verdict(&self, group: &str, key: &str, object: &Value) -> Verdict {
         let status = &object["status"];
@@ -177,14 +301,19 @@ impl Carriage {
                 let conditions = instances.into_iter().find(is_meant).unwrap_or(status);
                 Verdict::of(&[find(&conditions["conditions"], scheduled)])
             }
-            Form::Native => {
+            Form::Native(_) => {
                 let ours = format!("{}{scheduled}", conditions::NATIVE_PREFIX);
-                let initially = find(&status["conditions"], conditions::POD_GROUP_INITIALLY_SCHEDULED);
+                let upstream = match self.carrier {
+                    Carrier::V1alpha2 => scheduled,
+                    _ => conditions::POD_GROUP_INITIALLY_SCHEDULED,
+                };
+                let upstream = find(&status["conditions"], upstream);
                 match find(&status["conditions"], &ours) {
-                    None => Verdict::of(&[initially]),
-                    Some(ours) => Verdict::of(&[Some(ours), initially]),
+                    None => Verdict::of(&[upstream]),
+                    Some(ours) => Verdict::of(&[Some(ours), upstream]),
                 }
             }
+            Form::NativeWorkload(_) => Verdict::default(),
         }
     }
 }
@@ -223,39 +352,4 @@ impl Verdict {
 
 fn find<'a>(conditions: &'a Value, kind: &str) -> Option<&'a Value> {
     conditions.as_array()?.iter().find(|one| one["type"] == kind)
-}
-
-fn spec(group: &Group, form: Form) -> Value {
-    let mut spec = Map::new();
-    if let Some(subsets) = &group.subsets {
-        let subsets: Vec<_> = subsets.iter().map(|(name, least)| json!({"name": name, "minMember": least})).collect();
-        spec.insert("subsets".to_owned(), subsets.into());
-    } else {
-        let policy = match (group.gang, group.basic) {
-            (Some(least), _) => json!({"gang": {"minCount": least}}),
-            (None, Some(basic)) => match basic.desired_count {
-                Some(count) => json!({"basic": {"desiredCount": count}}),
-                None => json!({"basic": {}}),
-            },
-            (None, None) => json!({}),
-        };
-        spec.insert(if form == Form::Native { "schedulingPolicy" } else { "policy" }.to_owned(), policy);
-    }
-    if let Some(mode) = group.disruption_mode {
-        let mode = match (mode, form) {
-            (DisruptionMode::Pod, Form::Native) => json!({"single": {}}),
-            (DisruptionMode::PodGroup, Form::Native) => json!({"all": {}}),
-            (DisruptionMode::Pod, _) => json!("Pod"),
-            (DisruptionMode::PodGroup, _) => json!("PodGroup"),
-        };
-        spec.insert("disruptionMode".to_owned(), mode);
-    }
-    if let Some(class) = &group.priority_class_name {
-        spec.insert("priorityClassName".to_owned(), json!(class));
-    }
-    if form == Form::Workload {
-        spec.insert("name".to_owned(), json!(group.name));
-        return json!({"podGroups": [spec]});
-    }
-    Value::Object(spec)
 }

@@ -90,6 +90,11 @@ pub struct Claims {
 }
 
 impl Claims {
+    /// Whether nothing is said but how groups fare.
+    pub(super) fn is_only_about_groups(&self) -> bool {
+        *self == Self { groups: self.groups.clone(), ..Self::default() }
+    }
+
     /// Refuses what would be true of every cluster.
     fn checked(self) -> Result<Self, String> {
         if self == Self::default() {

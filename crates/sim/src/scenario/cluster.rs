@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::carrier::Carrier;
-use super::model::ObjectName;
+use super::model::{ObjectName, Scenario};
 use super::objects::{Made, Objects, is_not_found, said};
 use super::pattern::Glob;
 
@@ -26,21 +26,38 @@ const SILENT_SECONDS: i64 = 60;
 /// The most nodes that are named in a refusal.
 const NAMED_MAX: usize = 5;
 
+/// Every version of Kubernetes' own API for groups.
+const NATIVE: [&str; 4] = [
+    "scheduling.k8s.io/v1beta1",
+    "scheduling.k8s.io/v1alpha3",
+    "scheduling.k8s.io/v1alpha2",
+    "scheduling.k8s.io/v1alpha1",
+];
+
 /// Why a scenario cannot be played on this cluster, if it serves other kinds than the scenario is about. A cluster that
 /// does not answer is not judged here.
-pub(super) async fn unfit(config: &kube::Config, stock: bool, carrier: Carrier) -> Option<String> {
-    const NATIVE: &str = "scheduling.k8s.io/v1beta1";
+pub(super) async fn unfit(config: &kube::Config, scenario: &Scenario, carrier: Carrier) -> Option<String> {
     let client = Client::try_from(config.clone()).ok()?;
-    let served = match client.list_api_group_resources(NATIVE).await {
-        Ok(_) => true,
-        Err(error) if is_not_found(&error) => false,
-        Err(_) => return None,
-    };
-    match (served, stock, carrier) {
-        (true, true, _) => Some(format!("a story of a stock cluster, and this one serves {NATIVE}")),
-        (false, _, Carrier::V1beta1) => Some(format!("this cluster does not serve {NATIVE}")),
-        _ => None,
+    let mut served = Vec::new();
+    for version in NATIVE {
+        match client.list_api_group_resources(version).await {
+            Ok(list) if list.resources.iter().any(|one| one.kind == "Workload") => served.push(version),
+            Ok(_) => {}
+            Err(error) if is_not_found(&error) => {}
+            Err(_) => return None,
+        }
     }
+    if let (true, Some(version)) = (scenario.config.stock, served.first()) {
+        return Some(format!("a story of a stock cluster, and this one serves {version}"));
+    }
+    if let Some(needed) = carrier.native().filter(|needed| !served.contains(needed)) {
+        return Some(format!("this cluster does not serve {needed}"));
+    }
+    let named = scenario.steps.iter().find_map(|step| {
+        let is_missing = |version: &&str| !served.contains(version) && step.text.contains(version);
+        NATIVE.into_iter().find(is_missing)
+    });
+    named.map(|version| format!("the scenario names {version}, which this cluster does not serve"))
 }
 
 /// What was brought to a cluster.

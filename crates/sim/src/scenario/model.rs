@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, de};
 use serde_json::{Map, Value};
 
 use super::carrier::Carrier;
-use super::claims::{Expect, Hold};
+use super::claims::{Claims, Expect, Hold};
 use super::manifest;
 use super::pattern::{Glob, Pods};
 
@@ -31,6 +31,8 @@ pub struct Scenario {
     pub nodes: Vec<Nodes>,
     /// The only carriers it is meant for; all if it is empty.
     pub carriers: Vec<Carrier>,
+    /// Carriers in which it does not hold, each with the reason.
+    pub except: BTreeMap<Carrier, String>,
     /// What happens, in order.
     pub steps: Vec<Step>,
 }
@@ -43,6 +45,16 @@ impl Scenario {
             _ => None,
         });
         holds.sum()
+    }
+
+    /// The version of Kubernetes' own groups that it writes itself, in whatever carrier.
+    pub fn native_version(&self) -> Option<&str> {
+        let manifests = self.steps.iter().flat_map(|step| match &step.action {
+            Action::Apply(apply) => apply.manifests.as_slice(),
+            _ => &[],
+        });
+        let mut versions = manifests.filter_map(|manifest| manifest["apiVersion"].as_str());
+        versions.find(|version| version.starts_with("scheduling.k8s.io/") && *version != "scheduling.k8s.io/v1")
     }
 }
 
@@ -184,6 +196,17 @@ pub enum Action {
     Expect(Expect),
     /// Watches that something stays true.
     Hold(Hold),
+}
+
+impl Action {
+    /// What is said about the cluster, if that is what the step does.
+    pub(super) fn claims(&self) -> Option<&Claims> {
+        match self {
+            Action::Expect(expect) => Some(&expect.claims),
+            Action::Hold(hold) => Some(&hold.claims),
+            _ => None,
+        }
+    }
 }
 
 /// A group in whatever form the carrier has.

@@ -3,6 +3,7 @@
 //! Invariant: what is accepted has no unknown field and no value without a meaning.
 //! It must not know the cluster; of carriers only their names.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::Path;
@@ -66,6 +67,8 @@ struct Written {
     nodes: Vec<Nodes>,
     #[serde(default)]
     carriers: Vec<Carrier>,
+    #[serde(default)]
+    except: BTreeMap<Carrier, String>,
     steps: Vec<Value>,
 }
 
@@ -105,6 +108,9 @@ pub fn parse(text: &str, path: &Path) -> Result<Scenario, ParseError> {
     if written.steps.is_empty() {
         return Err(error("steps", "[]: a scenario without steps shows nothing".to_owned()));
     }
+    if let Some((carrier, _)) = written.except.iter().find(|(_, why)| why.is_empty()) {
+        return Err(error(&format!("except.{}", carrier.name()), "\"\": must say why".to_owned()));
+    }
     nodes::shapes(&written.nodes).map_err(|why| error("", why))?;
     let lines = lines_of_steps(text, written.steps.len());
     let mut steps = Vec::new();
@@ -120,8 +126,8 @@ pub fn parse(text: &str, path: &Path) -> Result<Scenario, ParseError> {
         let text = text.collect::<Vec<_>>().join("\n").trim_end().to_owned();
         steps.push(Step { line, text, action });
     }
-    let Written { name, config, nodes, carriers, .. } = written;
-    Ok(Scenario { name, file, config, nodes, carriers, steps })
+    let Written { name, config, nodes, carriers, except, .. } = written;
+    Ok(Scenario { name, file, config, nodes, carriers, except, steps })
 }
 
 /// The path of a field, and what is wrong with it.
@@ -237,7 +243,8 @@ mod tests {
 name: two gangs, room for one
 description: what it shows
 config: {featureGates: {GangScheduling: true}, kubernetesVersion: "1.37", stock: false}
-carriers: [muster, muster-workload, v1beta1]
+carriers: [muster, muster-workload, v1beta1, v1alpha3, v1alpha2, v1alpha1]
+except: {v1alpha1: it has no status}
 nodes:
 - {count: 2, name: "n{i}", capacity: {cpu: "4", memory: 16Gi, pods: 110, nvidia.com/gpu: "8"}, labels: {rack: r0}, taints: []}
 steps:
@@ -340,6 +347,10 @@ steps:
             ("name: a\nsteps: []\n", "dir/a.yaml: steps: []"),
             ("name: a\nstep: []\n", "dir/a.yaml: step: unknown field `step`"),
             ("name: a\nsteps: [{restart: scheduler}]\ncarriers: [volcano]\n", "carriers[0]: unknown variant `volcano`"),
+            (
+                "name: a\nsteps: [{restart: scheduler}]\nexcept: {v1alpha1: \"\"}\n",
+                "dir/a.yaml: except.v1alpha1: \"\": must say why",
+            ),
             (
                 "name: a\nsteps: [{restart: scheduler}]\nconfig: {kubernetesVersion: \"1.12\"}\n",
                 "dir/a.yaml: config: kubernetesVersion: \"1.12\" is not supported; there is 1.37",

@@ -20,6 +20,8 @@ pub struct Report {
     pub done: Vec<Done>,
     /// How it ended.
     pub outcome: Outcome,
+    /// How many claims about groups were not judged, because the carrier's objects have no status.
+    pub unjudged: usize,
     /// Whether somebody wanted it to end: then nothing more is to be played.
     pub is_interrupted: bool,
     /// How much time passed in the scenario.
@@ -107,7 +109,13 @@ impl fmt::Display for Report {
         let Self { name, file, carrier, steps, .. } = self;
         let (file, carrier) = (file.as_str(), carrier.name());
         match &self.outcome {
-            Outcome::Passed => write!(f, "pass {name} ({file}, {carrier}, {steps} steps, {story} in {wall})"),
+            Outcome::Passed => {
+                write!(f, "pass {name} ({file}, {carrier}, {steps} steps, {story} in {wall})")?;
+                match self.unjudged {
+                    0 => Ok(()),
+                    count => write!(f, "; not judged, since {carrier} has no status: {count} claims about groups"),
+                }
+            }
             Outcome::Skipped(why) => write!(f, "skip {name} ({file}, {carrier}): {why}"),
             Outcome::Failed(failure) => {
                 write!(f, "FAIL {name} ({file}, {carrier}, {steps} steps, {story} in {wall})\n{failure}")

@@ -85,6 +85,7 @@ fn run_nothing(scenario: &Scenario) -> Report {
         steps: scenario.steps.len(),
         done: Vec::new(),
         outcome: Outcome::Passed,
+        unjudged: 0,
         is_interrupted: false,
         story_time: std::time::Duration::ZERO,
         wall_time: std::time::Duration::ZERO,
@@ -329,9 +330,43 @@ fn a_carrier_without_words_for_it_skips_the_scenario() {
 - group: {name: g, gang: 2}
 - create: {count: 2, group: g, replicaKey: \"{i}\", manifest: {apiVersion: v1, kind: Pod, metadata: {name: \"a-{i}\"}}}
 ";
-    assert!(skipped(keys, Carrier::V1beta1).contains("replica keys"));
-    for carrier in [Carrier::Muster, Carrier::MusterWorkload] {
+    for carrier in [Carrier::V1beta1, Carrier::V1alpha3, Carrier::V1alpha2] {
+        assert!(skipped(keys, carrier).contains("replica keys"));
+    }
+    for carrier in [Carrier::Muster, Carrier::MusterWorkload, Carrier::V1alpha1] {
         let report = run(&scenario(keys), carrier, &Place::Process);
         assert!(matches!(report.outcome, Outcome::Passed), "{report}");
     }
+    for carrier in [Carrier::V1alpha2, Carrier::V1alpha1] {
+        let fixed = format!("group g is changed, and groups of {} are fixed", carrier.name());
+        assert_eq!(skipped(changed, carrier), fixed);
+    }
+    let mode = "- group: {name: g, gang: 1, disruptionMode: PodGroup}\n";
+    assert_eq!(skipped(mode, Carrier::V1alpha1), "group g has a disruptionMode, which v1alpha1 does not have");
+    let class = "- group: {name: g, gang: 1, priorityClassName: system-node-critical}\n";
+    assert_eq!(skipped(class, Carrier::V1alpha1), "group g has a priorityClassName, which v1alpha1 does not have");
+    let mut odd = scenario("- group: {name: g, gang: 1}\n");
+    odd.except.insert(Carrier::V1alpha2, "it is Tuesday".to_owned());
+    let report = run(&odd, Carrier::V1alpha2, &Place::Process);
+    assert!(report.to_string().starts_with("skip a test") && report.to_string().ends_with("it is Tuesday"), "{report}");
+}
+
+#[test]
+fn what_a_carrier_without_status_cannot_tell_is_said_to_be_unjudged() {
+    let steps = "
+- group: {name: g, gang: 2}
+- create: {count: 1, group: g, manifest: {apiVersion: v1, kind: Pod, metadata: {name: \"a-{i}\"}}}
+- expect: {groups: {g: {scheduled: true}}}
+- expect: {unbound: [\"default/a-*\"], groups: {g: {scheduled: true}}}
+";
+    let report = run(&scenario(steps), Carrier::V1alpha1, &Place::Process);
+    assert!(matches!(report.outcome, Outcome::Passed), "{report}");
+    let told = "; not judged, since v1alpha1 has no status: 2 claims about groups";
+    assert!(report.to_string().ends_with(told), "{report}");
+    assert!(report.story_time.as_secs() >= 10, "what cannot be judged has its time: {report}");
+    let wrong =
+        format!("{steps}- expect: {{within: 1s, bound: [\"default/a-*\"], groups: {{g: {{scheduled: true}}}}}}\n");
+    assert!(run(&scenario(&wrong), Carrier::V1alpha1, &Place::Process).is_failed(), "pods are judged all the same");
+    let missing = "- expect: {within: 1s, unbound: [\"default/a\"], groups: {h: {scheduled: true}}}\n";
+    assert!(run(&scenario(missing), Carrier::V1alpha1, &Place::Process).is_failed());
 }

@@ -16,7 +16,7 @@ use muster_playground::clients::{
     Budgets, KubeletSettings, Kubelets, NodeLifecycle, NodeLifecycleSettings, NodeShape, Replicas,
 };
 use muster_playground::faults::Faults;
-use muster_playground::{Server, clock};
+use muster_playground::{NativeGroups, Server, clock};
 use muster_runtime::{Clock, Fence, Scheduler, Settings};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -91,7 +91,7 @@ impl World {
         let start = START.parse().map_err(|error| format!("{START}: {error}"))?;
         let server = Server::start(muster_playground::Settings {
             start: Some(start),
-            native_groups: !scenario.config.stock,
+            native_groups: if scenario.config.stock { NativeGroups::Stock } else { carriage.server() },
             ..muster_playground::Settings::default()
         });
         let faults = Faults::none();

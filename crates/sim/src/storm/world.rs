@@ -57,7 +57,7 @@ impl World {
             start: Some(start),
             window: weather.window,
             housekeeping_delay: weather.housekeeping_delay,
-            native_groups: true,
+            native_groups: muster_playground::NativeGroups::V1beta1,
         });
         install(&server).await?;
         let mut book = Book::new(Truth::of(&server).await?, trace);

@@ -17,9 +17,6 @@ use super::openapi;
 use super::query::Query;
 use super::state::State;
 
-/// The Kubernetes release whose API this server follows.
-const RELEASE: &str = "v1.37.1";
-
 /// Answers a path that names no resource.
 pub(crate) fn answer(state: &State, path: &str, request: &Parts) -> Result<Answer, Failure> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
@@ -38,7 +35,7 @@ pub(crate) fn answer(state: &State, path: &str, request: &Parts) -> Result<Answe
     }
     match *parts {
         [] => Ok(plain::paths(state)),
-        ["version"] => Ok(Answer::value(200, &version())),
+        ["version"] => Ok(Answer::value(200, &version(state.native_groups.release()))),
         ["healthz" | "readyz" | "livez", ref rest @ ..] => {
             let query = Query::parse(request.uri.query().unwrap_or_default());
             Ok(health::answer(parts[0], rest, &query, state.store.broken().map(|why| &**why)))
@@ -56,14 +53,15 @@ pub(crate) fn answer(state: &State, path: &str, request: &Parts) -> Result<Answe
     }
 }
 
-fn version() -> Value {
-    let mut parts = RELEASE.trim_start_matches('v').split('.');
+/// The Kubernetes release whose API this server follows.
+fn version(release: &str) -> Value {
+    let mut parts = release.trim_start_matches('v').split('.');
     let (major, minor) = (parts.next(), parts.next());
     let before = minor.and_then(|minor| minor.parse::<u32>().ok()).map(|minor| minor.saturating_sub(1).to_string());
     json!({
         "major": major, "minor": minor, "emulationMajor": major, "emulationMinor": minor,
         "minCompatibilityMajor": major, "minCompatibilityMinor": before,
-        "gitVersion": format!("{RELEASE}+muster-playground"), "gitCommit": "", "gitTreeState": "",
+        "gitVersion": format!("{release}+muster-playground"), "gitCommit": "", "gitTreeState": "",
         "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc",
         "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
     })

@@ -14,6 +14,7 @@ use k8s_openapi::api::node::v1 as node;
 use k8s_openapi::api::policy::v1 as policy;
 use k8s_openapi::api::resource::v1 as resource;
 use k8s_openapi::api::scheduling::v1 as scheduling;
+use k8s_openapi::api::scheduling::v1alpha3 as alpha_groups;
 use k8s_openapi::api::scheduling::v1beta1 as groups;
 use k8s_openapi::api::storage::v1 as storage;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions;
@@ -55,6 +56,8 @@ pub(super) fn describe(generator: &mut SchemaGenerator, group: &str, version: &s
         ("scheduling.k8s.io", "v1", "PriorityClass") => add::<scheduling::PriorityClass>,
         ("scheduling.k8s.io", "v1beta1", "PodGroup") => add::<groups::PodGroup>,
         ("scheduling.k8s.io", "v1beta1", "Workload") => add::<groups::Workload>,
+        ("scheduling.k8s.io", "v1alpha3", "PodGroup") => add::<alpha_groups::PodGroup>,
+        ("scheduling.k8s.io", "v1alpha3", "Workload") => add::<alpha_groups::Workload>,
         ("resource.k8s.io", "v1", kind) => of_resource(kind)?,
         ("storage.k8s.io", "v1", kind) => of_storage(kind)?,
         ("apiextensions.k8s.io", "v1", "CustomResourceDefinition") => add::<apiextensions::CustomResourceDefinition>,

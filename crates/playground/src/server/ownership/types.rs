@@ -209,7 +209,7 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
     Table { types: reader.types, kinds, metadata }
 });
 
-const TEXT: &str = include_str!("types.txt");
+const TEXT: &str = concat!(include_str!("types.txt"), include_str!("older_types.txt"));
 
 /// The lines of types, by name.
 fn lines() -> HashMap<&'static str, &'static str> {

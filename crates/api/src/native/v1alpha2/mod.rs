@@ -1,0 +1,148 @@
+//! Kubernetes' own Workload and PodGroup, `scheduling.k8s.io/v1alpha2` as of 1.36.
+//!
+//! What differs from v1beta1: the template that a group was made from stands in `podGroupTemplateRef`, the disruption
+//! mode is a text, priority and disruption mode have a gate, nothing of a spec may change, and upstream's condition is
+//! `PodGroupScheduled`. The version is gone in 1.37. What may be written is checked by `rules`.
+
+mod gates;
+mod rules;
+
+use kube_core::NamespaceResourceScope;
+use serde::{Deserialize, Serialize};
+
+use super::pod_group::PodGroupStatus;
+use super::policy::{ResourceClaim, SchedulingConstraints, SchedulingPolicy};
+use super::workload::ControllerReference;
+use crate::null::{is_default, null_is_default};
+use crate::wire::object::{Kind, NoStatus, Object};
+
+pub use gates::{Gates, drop_disabled_pod_group, drop_disabled_workload, set_pod_group_defaults};
+pub use rules::{
+    validate_pod_group, validate_pod_group_status_update, validate_pod_group_update, validate_workload,
+    validate_workload_update,
+};
+
+/// The version.
+pub const VERSION: &str = "v1alpha2";
+/// The disruption mode of a group whose pods may go one by one; the default.
+pub const DISRUPT_POD: &str = "Pod";
+/// The disruption mode of a group that goes whole.
+pub const DISRUPT_POD_GROUP: &str = "PodGroup";
+
+/// A group of pods.
+pub type PodGroup = Object<PodGroupKind>;
+/// Templates of groups that belong together.
+pub type Workload = Object<WorkloadKind>;
+
+/// The kind `PodGroup` of `scheduling.k8s.io`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PodGroupKind;
+
+impl Kind for PodGroupKind {
+    type Spec = PodGroupSpec;
+    type Status = PodGroupStatus;
+    type Scope = NamespaceResourceScope;
+    const GROUP: &'static str = super::GROUP;
+    const VERSION: &'static str = VERSION;
+    const KIND: &'static str = "PodGroup";
+    const PLURAL: &'static str = "podgroups";
+}
+
+/// The kind `Workload` of `scheduling.k8s.io`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkloadKind;
+
+impl Kind for WorkloadKind {
+    type Spec = WorkloadSpec;
+    type Status = NoStatus;
+    type Scope = NamespaceResourceScope;
+    const GROUP: &'static str = super::GROUP;
+    const VERSION: &'static str = VERSION;
+    const KIND: &'static str = "Workload";
+    const PLURAL: &'static str = "workloads";
+}
+
+/// What is wanted of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodGroupSpec {
+    /// The template it was made from. The server writes `null` if it is left out, and so do we.
+    pub pod_group_template_ref: Option<TemplateReference>,
+    /// How members are placed.
+    #[serde(deserialize_with = "null_is_default")]
+    pub scheduling_policy: SchedulingPolicy,
+    /// Where members stand to each other (gate `TopologyAwareWorkloadScheduling`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduling_constraints: Option<SchedulingConstraints>,
+    /// Devices that members share (gate `DRAWorkloadResourceClaims`).
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub resource_claims: Vec<ResourceClaim>,
+    /// What is evicted together: `Pod` or `PodGroup` (gate `WorkloadAwarePreemption`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disruption_mode: Option<String>,
+    /// The priority class (gate `WorkloadAwarePreemption`).
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub priority_class_name: String,
+    /// The number of that class (gate `WorkloadAwarePreemption`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
+}
+
+/// Where a template is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TemplateReference {
+    /// In a Workload: the only choice.
+    pub workload: Option<WorkloadTemplate>,
+}
+
+/// A template in a Workload.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WorkloadTemplate {
+    /// The Workload.
+    #[serde(deserialize_with = "null_is_default")]
+    pub workload_name: String,
+    /// The template in it.
+    #[serde(deserialize_with = "null_is_default")]
+    pub pod_group_template_name: String,
+}
+
+/// What is wanted of a workload.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WorkloadSpec {
+    /// The object that owns the pods, such as a Job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controller_ref: Option<ControllerReference>,
+    /// The templates of groups.
+    #[serde(deserialize_with = "null_is_default")]
+    pub pod_group_templates: Vec<PodGroupTemplate>,
+}
+
+/// What a group of pods is made from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodGroupTemplate {
+    /// The name, unique in the workload.
+    #[serde(deserialize_with = "null_is_default")]
+    pub name: String,
+    /// How members are placed.
+    #[serde(deserialize_with = "null_is_default")]
+    pub scheduling_policy: SchedulingPolicy,
+    /// Where members stand to each other (gate `TopologyAwareWorkloadScheduling`). The server writes
+    /// `null` if it is left out, and so do we.
+    pub scheduling_constraints: Option<SchedulingConstraints>,
+    /// Devices that members share (gate `DRAWorkloadResourceClaims`).
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub resource_claims: Vec<ResourceClaim>,
+    /// What is evicted together: `Pod` or `PodGroup` (gate `WorkloadAwarePreemption`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disruption_mode: Option<String>,
+    /// The priority class (gate `WorkloadAwarePreemption`).
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub priority_class_name: String,
+    /// The number of that class (gate `WorkloadAwarePreemption`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
+}

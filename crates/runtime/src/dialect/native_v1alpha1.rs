@@ -1,0 +1,92 @@
+//! Kubernetes' own Workload as of 1.35, v1alpha1: several groups in one object, each of which may stand for many
+//! replicas. A pod names all three in its spec.
+//!
+//! The object has no status, so nothing is written to it and nothing is remembered by it: users are told by events and
+//! by the pods' conditions. After a restart bound members are the only witnesses. They may be a gang that has lost some
+//! or a start that was cut short, so they stay in either case, and what is missing of the minimum comes whole or not at
+//! all. It must not know the later versions.
+
+use kube::core::ApiResource;
+use muster_api::invalid::{FieldPath, InvalidField};
+use muster_api::native::v1alpha1::{PodGroup, Workload, validate_workload, validate_workload_reference};
+use muster_api::wire::Pod;
+use muster_engine::model::group::DisruptionMode;
+
+use super::condition::Shown;
+use super::draft::{Draft, Flaw, FlawKind, GroupObject, Mismatch, PriorityField, WithoutClass};
+use super::native_pod_group::policy;
+use super::status::ObjectStatus;
+use super::{Dialect, Reference, StatusPatch};
+
+/// `workloads.scheduling.k8s.io` of 1.35.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NativeWorkload;
+
+impl Dialect for NativeWorkload {
+    fn origin(&self) -> &'static str {
+        "scheduling.k8s.io/Workload"
+    }
+
+    fn resource(&self) -> ApiResource {
+        ApiResource::erase::<Workload>(&())
+    }
+
+    fn reference(&self, pod: &Pod) -> Option<Result<Reference, InvalidField>> {
+        let named = pod.spec.workload_ref.as_ref()?;
+        let path = FieldPath::Root("spec.workloadRef");
+        if let Some(error) = validate_workload_reference(named, &path).into_iter().next() {
+            let value = error.value.as_deref().and_then(|text| serde_json::from_str::<String>(text).ok());
+            return Some(Err(FieldPath::Root(&error.field).invalid(&value, error.detail)));
+        }
+        Some(Ok(Reference {
+            object: named.name.clone(),
+            group: named.pod_group.clone(),
+            replica: named.pod_group_replica_key.clone(),
+            subset: String::new(),
+        }))
+    }
+
+    fn read(&self, text: &str) -> GroupObject {
+        let object: Workload = match serde_json::from_str(text) {
+            Ok(object) => object,
+            Err(error) => return GroupObject { is_group: false, ..GroupObject::unreadable(text, &error) },
+        };
+        let mut read = GroupObject {
+            is_group: false,
+            groups: drafts(&object),
+            // There is no room for any of its groups: each may have started.
+            shown: Shown { is_cut_off: true, ..Shown::default() },
+            ..GroupObject::with_metadata(&object.metadata)
+        };
+        read.refuse_annotations(&object.metadata);
+        read
+    }
+
+    fn write(&self, _: &GroupObject, _: &ObjectStatus) -> Option<StatusPatch> {
+        None
+    }
+}
+
+fn drafts(object: &Workload) -> Result<Vec<(String, Draft)>, Flaw> {
+    if let Some(error) = validate_workload(object).first() {
+        return Err(Flaw { kind: FlawKind::Invalid, message: error.to_string() });
+    }
+    Ok(object.spec.pod_groups.iter().map(|group| (group.name.clone(), draft(group))).collect())
+}
+
+fn draft(group: &PodGroup) -> Draft {
+    Draft {
+        policy: policy(&group.policy),
+        priority: PriorityField {
+            class: None,
+            number: None,
+            mismatch: Mismatch::ClassCounts,
+            without_class: WithoutClass::LowestMember,
+        },
+        preemption_policy: None,
+        disruption_mode: DisruptionMode::Pod,
+        schedule_timeout_ms: None,
+        topology: Vec::new(),
+        min_resources: [].into(),
+    }
+}
