@@ -81,7 +81,7 @@ async fn a_program_that_is_away_is_waited_for(program: &str, away: Duration) {
     stage.create(starting.iter().map(Gang::group).collect()).await;
     let bound = |book: &Book| starting.clone().map(|gang| book.tally(&gang.name).bound);
     stage.until("two starts", SOON, |book| bound(book).iter().all(|bound| *bound >= 20)).await;
-    stage.plane.kill_program(program).unwrap_or_else(|error| panic!("{error}"));
+    stage.take_away(program);
     let in_the_middle = stage.seen(bound);
     assert!(in_the_middle.iter().all(|bound| *bound < 160), "a start was over: {in_the_middle:?}");
 
@@ -89,7 +89,7 @@ async fn a_program_that_is_away_is_waited_for(program: &str, away: Duration) {
     if away == AWAY {
         assert!(stage.replica("elected").restarts() > 0, "nobody can hold a lease so long without a renewal");
     }
-    stage.plane.start_program(program).unwrap_or_else(|error| panic!("{error}"));
+    stage.bring_back(program);
     for gang in &starting {
         stage.until(&gang.name, AT_LAST, |book| book.tally(&gang.name).running == gang.size).await;
     }
@@ -124,8 +124,8 @@ async fn a_watch_that_is_too_old_begins_anew() {
     stage.create(after.pods()).await;
     await_compaction(&mut stage, &old).await;
     // A new API server remembers nothing that etcd does not. It is killed, since it would wait for whoever watches.
-    stage.plane.kill_program("kube-apiserver").unwrap_or_else(|error| panic!("{error}"));
-    stage.plane.start_program("kube-apiserver").unwrap_or_else(|error| panic!("{error}"));
+    stage.take_away("kube-apiserver");
+    stage.bring_back("kube-apiserver");
     stage.replica("only").signal("-CONT");
 
     stage.until("the second gang", AT_LAST, |book| book.tally("after").running == 40).await;

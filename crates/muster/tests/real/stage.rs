@@ -5,16 +5,13 @@
 //! logs stay where it says.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, ServiceAccount};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
 use muster_controlplane::{Plane, Profile, Version, required};
@@ -25,6 +22,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep};
 
 use crate::audit::Audit;
+use crate::cluster::{client_of, kubectl_fed};
 use crate::objects::GPUS;
 use crate::replica::Replica;
 use crate::witness::{Book, Witness};
@@ -32,6 +30,7 @@ use crate::witness::{Book, Witness};
 const NAMESPACE: &str = "default";
 /// Where the manifests put Muster.
 pub(crate) const HOME: &str = "muster-system";
+const CONTROLLERS: &str = "kube-controller-manager";
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 const READY_WITHIN: Duration = Duration::from_secs(90);
 const REQUESTS_MAX: usize = 16;
@@ -54,6 +53,8 @@ pub(crate) struct Stage {
     witness: Witness,
     kubelets: Vec<Kubelets>,
     folder: PathBuf,
+    /// Whether all of its programs should run.
+    plane_is_whole: bool,
     _machine: SemaphorePermit<'static>,
 }
 
@@ -68,7 +69,7 @@ impl Stage {
         let audit_flags = audit.flags();
         let flags: Vec<&str> = flags.iter().copied().chain(audit_flags.iter().map(String::as_str)).collect();
         let plane = Plane::start(&binary, profile, &flags).unwrap_or_else(|error| panic!("{error}"));
-        let client = connect(&plane.kubeconfig()).await;
+        let client = client_of(&plane).await;
         let stage = Self {
             witness: Witness::start(client.clone()),
             plane,
@@ -77,6 +78,7 @@ impl Stage {
             replicas: Vec::new(),
             kubelets: Vec::new(),
             folder,
+            plane_is_whole: true,
             _machine: machine,
         };
         stage.install();
@@ -86,14 +88,28 @@ impl Stage {
 
     /// Runs kubectl with all rights, and gives what it said.
     pub(crate) fn kubectl(&self, arguments: &[&str], input: &str) -> String {
-        let mut command = self.plane.binary().program("kubectl");
-        command.arg("--kubeconfig").arg(self.plane.kubeconfig()).args(arguments);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("kubectl reads");
-        let out = child.wait_with_output().expect("kubectl ends");
-        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        assert!(out.status.success(), "kubectl {arguments:?}: {}{}", said(&out.stdout), said(&out.stderr));
-        said(&out.stdout)
+        String::from_utf8(kubectl_fed(&self.plane, arguments, input).stdout).expect("text")
+    }
+
+    /// Kills a program of the plane.
+    pub(crate) fn take_away(&mut self, program: &str) {
+        self.plane.kill_program(program).unwrap_or_else(|error| panic!("{error}"));
+        self.plane_is_whole = false;
+    }
+
+    /// Starts it again, with the same data.
+    pub(crate) fn bring_back(&mut self, program: &str) {
+        self.plane.start_program(program).unwrap_or_else(|error| panic!("{error}"));
+        self.plane_is_whole = true;
+    }
+
+    /// The controller manager ends when it cannot renew its lease; on a real cluster it is started again, too.
+    fn tend_plane(&self) {
+        // Of a process that has ended and that nobody waited for, this is empty.
+        let runs = |pid: u32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty());
+        if self.plane_is_whole && !self.plane.pid(CONTROLLERS).is_some_and(runs) {
+            self.plane.start_program(CONTROLLERS).unwrap_or_else(|error| panic!("{error}"));
+        }
     }
 
     /// Applies what `muster manifests` prints, and writes a kubeconfig with a token of Muster's account and nothing else.
@@ -261,8 +277,9 @@ impl Stage {
         }
     }
 
-    /// Looks after the replicas, and fails if something happened that never may.
+    /// Looks after all processes, and fails if something happened that never may.
     fn look(&mut self) {
+        self.tend_plane();
         let ended: Vec<String> = self.replicas.iter_mut().filter_map(|replica| replica.tend().err()).collect();
         if !ended.is_empty() {
             self.fail(&ended.join("; "));
@@ -286,17 +303,11 @@ impl Drop for Stage {
             return;
         }
         // The plane's folder goes with it.
-        for program in ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
+        for program in ["etcd", "kube-apiserver", CONTROLLERS, "kube-scheduler"] {
             let name = format!("{program}.log");
             fs::copy(self.plane.folder().join(&name), self.folder.join(&name)).ok();
         }
     }
-}
-
-async fn connect(kubeconfig: &Path) -> Client {
-    let file = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
-    let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.expect("a config");
-    Client::try_from(config).expect("a client")
 }
 
 /// Puts every value of `changes` in its place.
