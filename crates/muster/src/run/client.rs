@@ -6,7 +6,12 @@
 use std::path::Path;
 
 use anyhow::Context as _;
+use http::HeaderValue;
+use http::header::USER_AGENT;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+
+/// Who asks, in the server's logs; what stands before the slash is also the owner of fields that are written.
+const AGENT: &str = concat!("muster/", env!("CARGO_PKG_VERSION"));
 
 /// Where the cluster is: the named kubeconfig, else `$KUBECONFIG`, `~/.kube/config` or the service account.
 pub(crate) async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Config> {
@@ -20,6 +25,7 @@ pub(crate) async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Co
         None => kube::Config::infer().await.context("finding the cluster")?,
     };
     config.default_retry = false;
+    config.headers.push((USER_AGENT, HeaderValue::from_static(AGENT)));
     Ok(config)
 }
 
@@ -33,7 +39,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_client_with_tls_can_be_made_and_does_not_retry() {
+    async fn a_client_with_tls_can_be_made_says_who_it_is_and_does_not_retry() {
         let text = "{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}],
             contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {token: t}}]}";
         let path = std::env::temp_dir().join(format!("muster-kubeconfig-{}", std::process::id()));
@@ -41,6 +47,7 @@ mod tests {
         let config = config(Some(&path)).await.unwrap();
         std::fs::remove_file(&path).unwrap();
         assert!(!config.default_retry);
+        assert_eq!(config.headers, [(USER_AGENT, HeaderValue::from_static(AGENT))]);
         connect(&config).unwrap();
     }
 

@@ -1,6 +1,7 @@
 //! A plane as a client sees it: its kubeconfig read, its kubectl called.
 
-use std::process::Output;
+use std::io::Write as _;
+use std::process::{Output, Stdio};
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use muster_controlplane::Plane;
@@ -17,8 +18,17 @@ pub(crate) async fn client_of(plane: &Plane) -> kube::Client {
 
 /// Calls the kubectl of the plane's own version; it must end well.
 pub(crate) fn kubectl(plane: &Plane, arguments: &[&str]) -> Output {
+    kubectl_fed(plane, arguments, "")
+}
+
+/// The same with something to read, for `-f -`.
+pub(crate) fn kubectl_fed(plane: &Plane, arguments: &[&str], input: &str) -> Output {
     let mut command = plane.binary().program("kubectl");
-    let done = command.arg("--kubeconfig").arg(plane.kubeconfig()).args(arguments).output().expect("kubectl");
+    command.arg("--kubeconfig").arg(plane.kubeconfig()).args(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("kubectl");
+    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("kubectl reads");
+    let done = child.wait_with_output().expect("kubectl ends");
     assert!(done.status.success(), "kubectl {arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
     done
 }

@@ -3,6 +3,15 @@
 //! `tools/controlplane/build` makes the programs, `make test` calls it. Time is real here, so what waits, waits: the
 //! scenarios are spread over several planes.
 
+mod audit;
+mod beside_kube_scheduler;
 mod cluster;
 mod examples;
+mod failover;
+mod objects;
+mod outages;
+mod own_rights;
+mod replica;
 mod scenarios;
+mod stage;
+mod witness;

@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use kube::core::ApiResource;
+use muster_api::keys::GROUP;
 use muster_api::keys::conditions::{COMPLETED, DEGRADED, POD_GROUP_SCHEDULED, PODS_NOT_MATCHING_PRIORITY, STARTED};
 use muster_api::keys::group_reasons::{INVALID, SCHEDULED, UNSCHEDULABLE, UNSUPPORTED, WAITING_FOR_MEMBERS};
 use muster_api::wire::condition::Condition;
@@ -109,6 +111,18 @@ impl GroupNotes {
         self.written_ms.remove(key);
         self.failures.remove(key);
     }
+}
+
+/// Whether a group is for other schedulers to speak of: they read its kind too, no pod of ours names it, and it shows no
+/// word of ours that would have to be kept true.
+pub(crate) fn is_left_to_others(intake: &Intake, key: &ObjectKey, resource: &ApiResource) -> bool {
+    if resource.group == GROUP {
+        return false;
+    }
+    let says = |object: &GroupObject| object.shown.instances.values().any(|shown| !shown.conditions.is_empty());
+    let instances = intake.groups.instances_of(key).filter_map(|group| intake.groups.instance(group));
+    let mut members = instances.flat_map(|instance| &instance.members);
+    !intake.groups.object(key).is_some_and(says) && !members.any(|uid| intake.card(uid).is_some_and(|card| card.ours))
 }
 
 /// Enters what the engine says of a group into its conditions.

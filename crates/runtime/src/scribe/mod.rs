@@ -154,6 +154,10 @@ impl Scribe {
     fn group_writes(&mut self, now_ms: u64, now: Timestamp, intake: &mut Intake, engine: &Engine) -> Vec<Errand> {
         let mut errands = Vec::new();
         for key in self.groups.take_due(now_ms) {
+            let resource = self.resources[key.dialect].clone();
+            if groups::is_left_to_others(intake, &key, &resource) {
+                continue;
+            }
             let Some(status) = groups::status(intake, engine, &key, now_ms, now) else {
                 self.groups.forget(&key);
                 continue;
@@ -168,7 +172,6 @@ impl Scribe {
             }
             let Some(patch) = intake.groups.dialects[key.dialect].write(object, &status) else { continue };
             self.groups.sent(&key, now_ms);
-            let resource = self.resources[key.dialect].clone();
             errands.push(Errand::GroupStatus { object: key, resource, patch });
         }
         errands

@@ -1,0 +1,149 @@
+//! What the tests make: nodes with GPUs, gangs in either kind, and pods that ask for one GPU each.
+
+use muster_playground::clients::Shape;
+use serde_json::{Value, json};
+
+use crate::witness::{GANG, GPU};
+
+/// The label by which pods choose their nodes.
+const POOL: &str = "pool";
+/// How many GPUs a node has.
+pub(crate) const GPUS: i64 = 8;
+
+/// Nodes with eight GPUs each, in a pool.
+pub(crate) fn nodes(pool: &str, count: u32) -> Shape {
+    let capacity = json!({"cpu": "64", "memory": "512Gi", "pods": "110", GPU: GPUS.to_string()});
+    let pool = json!({"name": pool, "count": count, "capacity": capacity, "labels": {POOL: pool}});
+    Shape::from_value(json!({"pools": [pool]})).expect("a good shape")
+}
+
+/// A gang whose pods ask for one GPU each: all of them are its minimum.
+#[derive(Clone, Debug)]
+pub(crate) struct Gang {
+    pub(crate) name: String,
+    pub(crate) size: usize,
+    pool: String,
+    scheduler: String,
+    native: bool,
+    timeout_seconds: Option<u32>,
+}
+
+impl Gang {
+    /// A gang of our own kind for the nodes of a pool.
+    pub(crate) fn new(name: &str, size: usize, pool: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            size,
+            pool: pool.to_owned(),
+            scheduler: "muster".to_owned(),
+            native: false,
+            timeout_seconds: None,
+        }
+    }
+
+    /// The same in Kubernetes' own kind.
+    pub(crate) fn native(mut self) -> Self {
+        self.native = true;
+        self
+    }
+
+    /// The same for another scheduler.
+    pub(crate) fn scheduled_by(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.scheduler);
+        self
+    }
+
+    /// The same with another limit for its start.
+    pub(crate) fn starting_within(mut self, seconds: u32) -> Self {
+        self.timeout_seconds = Some(seconds);
+        self
+    }
+
+    /// The object of the group.
+    pub(crate) fn group(&self) -> Value {
+        let policy = json!({"gang": {"minCount": self.size}});
+        let (api_version, spec) = if self.native {
+            ("scheduling.k8s.io/v1beta1", json!({"schedulingPolicy": policy}))
+        } else {
+            ("muster.dev/v1alpha1", json!({"policy": policy, "scheduleTimeoutSeconds": self.timeout_seconds}))
+        };
+        json!({"apiVersion": api_version, "kind": "PodGroup", "metadata": {"name": self.name}, "spec": spec})
+    }
+
+    /// Its pods, with no controller.
+    pub(crate) fn pods(&self) -> Vec<Value> {
+        let pod = |number: usize| {
+            let mut pod = self.template();
+            pod["apiVersion"] = "v1".into();
+            pod["kind"] = "Pod".into();
+            pod["metadata"]["name"] = format!("{}-{number}", self.name).into();
+            pod
+        };
+        (0..self.size).map(pod).collect()
+    }
+
+    /// A controller that makes its pods: `ReplicaSet` or `StatefulSet`.
+    pub(crate) fn controller(&self, kind: &str) -> Value {
+        let mut controller = json!({
+            "apiVersion": "apps/v1", "kind": kind,
+            "metadata": {"name": self.name},
+            "spec": {
+                "replicas": self.size,
+                "selector": {"matchLabels": {GANG: self.name}},
+                "template": self.template(),
+            },
+        });
+        if kind == "StatefulSet" {
+            controller["spec"]["podManagementPolicy"] = "Parallel".into();
+            controller["spec"]["serviceName"] = self.name.clone().into();
+        }
+        controller
+    }
+
+    fn template(&self) -> Value {
+        let mut template = pod_template(&self.name, &self.scheduler, &self.pool);
+        if self.native {
+            template["spec"]["schedulingGroup"] = json!({"podGroupName": self.name});
+        } else {
+            template["metadata"]["annotations"] = json!({"muster.dev/pod-group": self.name});
+        }
+        template
+    }
+}
+
+/// A pod that is in no group.
+pub(crate) fn single(name: &str, pool: &str) -> Value {
+    let mut pod = pod_template(name, "muster", pool);
+    pod["apiVersion"] = "v1".into();
+    pod["kind"] = "Pod".into();
+    pod["metadata"]["name"] = name.into();
+    pod
+}
+
+/// A controller of pods in no group that kube-scheduler places.
+pub(crate) fn singles_of_others(name: &str, count: usize, pool: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": count,
+            "selector": {"matchLabels": {GANG: name}},
+            "template": pod_template(name, "default-scheduler", pool),
+        },
+    })
+}
+
+fn pod_template(label: &str, scheduler: &str, pool: &str) -> Value {
+    json!({
+        "metadata": {"labels": {GANG: label}},
+        "spec": {
+            "schedulerName": scheduler,
+            "nodeSelector": {POOL: pool},
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{
+                "name": "main", "image": "busybox",
+                "resources": {"requests": {GPU: "1"}, "limits": {GPU: "1"}},
+            }],
+        },
+    })
+}

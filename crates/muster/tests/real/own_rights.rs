@@ -1,0 +1,171 @@
+//! `muster run` works with its own service account and the rights of `muster manifests`, and needs no others.
+//!
+//! Everything that Muster ever writes is written here: binds, conditions, events, and deletes of a start that is taken
+//! back. The API server's own log says whether something was refused.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use muster_controlplane::Profile;
+use serde_json::{Value, json};
+
+use crate::objects::{Gang, nodes, single};
+use crate::stage::{HOME, Load, Stage};
+
+const OURS: &str = "muster.dev/v1alpha1";
+const NATIVE: &str = "scheduling.k8s.io/v1beta1";
+const SOON: Duration = Duration::from_secs(60);
+const POOL: &str = "pool";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn its_own_rights_are_enough_where_kubernetes_has_groups() {
+    its_own_rights_are_enough("own-rights-gates", Profile::Gates).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn its_own_rights_are_enough_on_a_stock_cluster() {
+    its_own_rights_are_enough("own-rights-stock", Profile::Stock).await;
+}
+
+async fn its_own_rights_are_enough(name: &str, profile: Profile) {
+    let Some(mut stage) = Stage::open(name, Load::Half, profile, &[]).await else { return };
+    stage.add_nodes(&nodes(POOL, 4)).await;
+    stage.start_replica("first", &json!({}));
+    stage.await_leader("first").await;
+    stage.start_replica("second", &json!({}));
+    // The pods of the manifests' own Deployment pass every admission; only images and places are missing.
+    stage.until("two pods of the Deployment", SOON, |book| book.pods_in(HOME).count() == 2).await;
+
+    places_groups_and_pods(&mut stage, profile).await;
+    says_why_a_gang_waits(&mut stage).await;
+    takes_back_what_does_not_come_together(&mut stage).await;
+
+    for replica in ["first", "second"] {
+        let ended = stage.replica(replica).end();
+        assert!(ended.success(), "{replica}: {ended}\n{}", stage.replica(replica).told());
+    }
+    judge(&stage);
+}
+
+async fn places_groups_and_pods(stage: &mut Stage, profile: Profile) {
+    let mut gangs = vec![Gang::new("ours", 4, POOL)];
+    if profile == Profile::Gates {
+        gangs.push(Gang::new("native", 4, POOL).native());
+    }
+    for gang in &gangs {
+        stage.create(vec![gang.group()]).await;
+        stage.create(gang.pods()).await;
+    }
+    stage.create(vec![single("alone", POOL)]).await;
+    for gang in &gangs {
+        stage.until(&gang.name, SOON, |book| book.tally(&gang.name).running == gang.size).await;
+    }
+    stage.until("alone", SOON, |book| book.tally("alone").running == 1).await;
+    stage.until_condition(OURS, "ours", "PodGroupScheduled", "True").await;
+    stage.until_condition(OURS, "ours", "Started", "True").await;
+    if profile == Profile::Gates {
+        stage.until_condition(NATIVE, "native", "PodGroupInitiallyScheduled", "True").await;
+        stage.until_condition(NATIVE, "native", "muster.dev/Started", "True").await;
+    }
+}
+
+async fn says_why_a_gang_waits(stage: &mut Stage) {
+    let large = Gang::new("large", 40, POOL);
+    stage.create(vec![large.group()]).await;
+    stage.create(large.pods()).await;
+    stage.until_condition(OURS, "large", "PodGroupScheduled", "False").await;
+    let waits = |pod: &Value| {
+        let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.any(|one| one["type"] == "PodScheduled" && one["status"] == "False" && one["reason"] != Value::Null)
+    };
+    let told = |event: &Value| event["regarding"]["name"] == "large" && event["reportingController"] == "muster";
+    let list = |stage: &Stage, arguments: &[&str]| -> Vec<Value> {
+        let text = stage.kubectl(&[&["get", "--output", "json"][..], arguments].concat(), "");
+        let list: Value = serde_json::from_str(&text).expect("JSON");
+        list["items"].as_array().expect("a list").clone()
+    };
+    let until = tokio::time::Instant::now() + SOON;
+    loop {
+        let pods = list(stage, &["pods", "--selector", "gang=large"]);
+        let events = list(stage, &["events.events.k8s.io"]);
+        if pods.len() == 40 && pods.iter().all(waits) && events.iter().any(told) {
+            return;
+        }
+        if tokio::time::Instant::now() > until {
+            stage.fail(&format!("{:?} and {events:?} do not say why the gang waits", pods.first()));
+        }
+        stage.pass(Duration::from_millis(500)).await;
+    }
+}
+
+/// A member whose binds the cluster refuses holds up the start until its time is over.
+async fn takes_back_what_does_not_come_together(stage: &mut Stage) {
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "not-this-one"},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [
+                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/binding"]},
+            ]},
+            "validations": [{"expression": "request.name != 'stubborn-2'", "message": "not this one"}],
+        },
+    });
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "not-this-one"},
+        "spec": {"policyName": "not-this-one", "validationActions": ["Deny"]},
+    });
+    stage.kubectl(&["apply", "-f", "-"], &format!("{policy}\n---\n{binding}\n"));
+    await_policy(stage).await;
+    let gang = Gang::new("stubborn", 3, POOL).starting_within(5);
+    stage.create(vec![gang.group(), gang.controller("StatefulSet")]).await;
+    stage.until("two are taken back", SOON, |book| book.tally("stubborn").removed >= 2).await;
+    stage.kubectl(&["delete", "validatingadmissionpolicybinding", "not-this-one"], "");
+    stage.until("the gang starts at last", SOON, |book| book.tally("stubborn").running == 3).await;
+}
+
+/// A policy counts some moments after it was made: a bind of a pod that is not there tells when.
+async fn await_policy(stage: &mut Stage) {
+    let body = json!({
+        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": "stubborn-2"},
+        "target": {"kind": "Node", "name": "nowhere"},
+    });
+    let until = tokio::time::Instant::now() + SOON;
+    loop {
+        let request = http::Request::post("/api/v1/namespaces/default/pods/stubborn-2/binding")
+            .header("content-type", "application/json")
+            .body(body.to_string().into_bytes())
+            .expect("a request");
+        match stage.client.request::<Value>(request).await {
+            Err(kube::Error::Api(status)) if status.message.contains("not this one") => return,
+            answer if tokio::time::Instant::now() > until => {
+                stage.fail(&format!("the policy never counted: {answer:?}"))
+            }
+            _ => stage.pass(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+fn judge(stage: &Stage) {
+    let entries = stage.audit.entries();
+    let refused: BTreeSet<String> = entries
+        .iter()
+        .filter(|entry| [401, 403].contains(&entry.code()))
+        .map(|entry| format!("{} {}: {}", entry.verb, entry.path, entry.code()))
+        .collect();
+    assert!(refused.is_empty(), "{refused:#?}");
+    let agents: BTreeSet<&str> = entries.iter().map(|entry| entry.user_agent.as_str()).collect();
+    assert!(agents.iter().all(|agent| agent.starts_with("muster/")), "{agents:?}");
+    let verbs: BTreeSet<&str> = entries.iter().map(|entry| entry.verb.as_str()).collect();
+    for verb in ["create", "delete", "get", "list", "patch", "update", "watch"] {
+        assert!(verbs.contains(verb), "the log tells of no {verb}: {verbs:?}");
+    }
+    for replica in &stage.replicas {
+        // What the policy refused was meant to be.
+        let log = replica.log().to_lowercase();
+        let refused = |line: &&str| line.contains("forbidden") || line.contains("unauthorized");
+        let refused: Vec<&str> = log.lines().filter(refused).filter(|line| !line.contains("not this one")).collect();
+        assert!(refused.is_empty(), "{refused:#?}");
+    }
+}
