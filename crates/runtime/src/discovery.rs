@@ -117,7 +117,7 @@ mod tests {
         let settings = Settings::default();
         let clock = Clock::starting_at(server.now());
         let scheduler = Scheduler::start(&server.client_with(&faults), &settings, clock, Fence::open()).unwrap();
-        tokio::time::sleep(Duration::from_secs(20)).await;
+        sleep(Duration::from_secs(20)).await;
         let asked = Instant::now();
         scheduler.stop().await;
         assert!(asked.elapsed() < settings.stop_timeout && faults.unmet() > 0);

@@ -18,7 +18,15 @@ const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
 
 /// Checks a status that takes the place of an older one. The spec is that of the stored object.
 pub fn validate_pod_group_status_update(group: &PodGroup, old: &PodGroup) -> Vec<FieldError> {
-    validate_status(&group.status, &old.status, &group.spec.resource_claims)
+    validate_status(&group.status, &old.status, &group.spec.resource_claims, Release::V1_37)
+}
+
+/// Whose rules for conditions: they differ in what is said of a field that is left out, and where of one that is there
+/// twice.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Release {
+    V1_36,
+    V1_37,
 }
 
 /// Checks a status that takes the place of an older one, of a group with these claims.
@@ -26,10 +34,11 @@ pub(super) fn validate_status(
     status: &PodGroupStatus,
     old: &PodGroupStatus,
     claims: &[ResourceClaim],
+    release: Release,
 ) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let path = FieldPath::Root("status");
-    validate_conditions(&status.conditions, &path.child("conditions"), &mut errors);
+    validate_conditions(&status.conditions, release, &path.child("conditions"), &mut errors);
     let path = path.child("resourceClaimStatuses");
     let list = &status.resource_claim_statuses;
     for (index, one) in list.iter().enumerate() {
@@ -65,25 +74,28 @@ fn validate_claim_statuses(
     }
 }
 
-fn validate_conditions(list: &[Condition], path: &FieldPath<'_>, errors: &mut Errors) {
+fn validate_conditions(list: &[Condition], release: Release, path: &FieldPath<'_>, errors: &mut Errors) {
     for (index, one) in list.iter().enumerate() {
         let path = path.index(index);
         if list[..index].iter().any(|other| other.kind == one.kind) {
-            errors.push(FieldError::duplicate(&path, &one.kind));
+            match release {
+                Release::V1_36 => errors.push(FieldError::duplicate(&path.child("type"), &one.kind)),
+                Release::V1_37 => errors.push(FieldError::duplicate(&path, &one.kind)),
+            }
         }
-        validate_condition(one, &path, errors);
+        validate_condition(one, release, &path, errors);
     }
 }
 
-fn validate_condition(condition: &Condition, path: &FieldPath<'_>, errors: &mut Errors) {
+fn validate_condition(condition: &Condition, release: Release, path: &FieldPath<'_>, errors: &mut Errors) {
     let at = path.child("type");
-    if condition.kind.is_empty() {
+    if condition.kind.is_empty() && release == Release::V1_37 {
         errors.push(FieldError::required(&at, "is required"));
     } else if let Err(reason) = check_label_key(&condition.kind) {
         errors.push(FieldError::invalid(&at, &condition.kind, reason));
     }
     let at = path.child("status");
-    if condition.status.is_empty() {
+    if condition.status.is_empty() && release == Release::V1_37 {
         errors.push(FieldError::required(&at, ""));
     } else if !STATUSES.contains(&condition.status.as_str()) {
         errors.push(FieldError::not_supported(&at, &condition.status, &STATUSES));

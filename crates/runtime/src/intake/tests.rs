@@ -390,7 +390,7 @@ fn a_workload_of_1_35_has_groups_and_replicas_and_no_memory() {
     let seen = see(&mut intake, &pod("b", member("1"))).observations;
     assert_eq!(the_group(&seen).key.replica, "1", "each replica is a group of its own");
     let broken = the_pod(&see(&mut intake, &pod("c", json!({"name": "w", "podGroup": "A"}))).observations);
-    assert!(broken.refused.is_some_and(|refusal| refusal.to_string().contains("spec.workloadRef.podGroup")));
+    assert_eq!(broken.refused.expect("a bad name").field, "spec.workloadRef.podGroup");
     let object = NativeWorkload.read(&group_json("x", &json!({"podGroups": []}), &json!([])).to_string());
     assert!(object.groups.unwrap_err().message.contains("spec.podGroups"));
 }

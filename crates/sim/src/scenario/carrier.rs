@@ -165,14 +165,16 @@ impl Carriage {
     /// pods without `workloadRef`.
     pub(super) fn in_process(self, scenario: &Scenario) -> Result<Self, String> {
         let made_by_controllers = scenario.steps.iter().find_map(|step| match &step.action {
-            Action::Create(create) if !create.group.is_empty() && create.manifest["kind"] != "Pod" => Some(create),
+            Action::Create(create) if !create.group.is_empty() => {
+                let kind = create.manifest.get("kind").and_then(Value::as_str).unwrap_or_default();
+                (kind != "Pod").then_some((kind, &create.group))
+            }
             _ => None,
         });
         match made_by_controllers.filter(|_| self.carrier == Carrier::V1alpha1) {
-            Some(create) => Err(format!(
-                "a {} makes members of group {}, and controllers in the process are those of 1.37, without workloadRef",
-                create.manifest["kind"].as_str().unwrap_or_default(),
-                create.group
+            Some((kind, group)) => Err(format!(
+                "a {kind} makes members of group {group}, and controllers in the process are those of 1.37, without \
+                 workloadRef"
             )),
             None => Ok(self),
         }

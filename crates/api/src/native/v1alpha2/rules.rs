@@ -13,7 +13,7 @@ use crate::native::checks::{
     Errors, fixed, is_unchanged, long_name, object_name, one_of, required_name, short_name, unique,
 };
 use crate::native::policy::{ResourceClaim, SchedulingConstraints, SchedulingPolicy};
-use crate::native::validate_status::validate_status;
+use crate::native::validate_status::{Release, validate_status};
 use crate::native::validate_template::{
     MAX_RESOURCE_CLAIMS, validate_claims, validate_min_count, validate_priority, validate_topology,
 };
@@ -41,7 +41,7 @@ pub fn validate_pod_group_update(group: &PodGroup, old: &PodGroup, gates: Gates)
 
 /// Checks a status that takes the place of an older one. The spec is that of the stored object.
 pub fn validate_pod_group_status_update(group: &PodGroup, old: &PodGroup) -> Vec<FieldError> {
-    validate_status(&group.status, &old.status, &group.spec.resource_claims)
+    validate_status(&group.status, &old.status, &group.spec.resource_claims, Release::V1_36)
 }
 
 /// Checks a new Workload; all errors in the server's order.

@@ -86,11 +86,11 @@ func main() {
 		var errs field.ErrorList
 		if len(line.Old) == 0 {
 			create.PrepareForCreate(ctx, obj)
-			errs = rest.ValidateCreate(ctx, obj, create)
+			errs = create.Validate(ctx, obj)
 		} else {
 			old := decode(line.Old)
 			update.PrepareForUpdate(ctx, obj, old)
-			errs = rest.ValidateUpdate(ctx, obj, old, update)
+			errs = update.ValidateUpdate(ctx, obj, old)
 		}
 		versioned, err := legacyscheme.Scheme.ConvertToVersion(obj, v1alpha2.SchemeGroupVersion)
 		if err != nil {
