@@ -1,0 +1,172 @@
+//! Every node as kube-scheduler's own code sees it and as we see it: the same nodes refused, for the same reasons, and
+//! the same numbers on the others.
+//!
+//! A case is a small cluster of plain manifests from a seed. One road is the program `scores` of `tools/controlplane`,
+//! which runs kube-scheduler's default plugins; the other is ours, from the JSON through intake to the engine's choice.
+//! A plugin more is a line in `ours` and something in `cases` or `pods` that it has an opinion about.
+
+mod answer;
+mod cases;
+mod ours;
+mod pods;
+mod shrink;
+mod stick;
+
+use std::collections::BTreeMap;
+
+use muster_oracle::random::Random;
+use muster_oracle::seeds::{for_each_seed, one_seed_only};
+use serde_json::{Value, json};
+
+use answer::{Answer, NodeAnswer, Refused};
+use ours::{COMPARED, FILTERS, NOT_YET};
+use stick::Stick;
+
+const CASES: u64 = 400;
+
+#[test]
+fn every_node_is_judged_as_kube_scheduler_judges_it() {
+    let Some(mut stick) = Stick::find() else { return };
+    let mut tally = Tally::default();
+    for_each_seed(CASES, |seed| {
+        let case = with_plugins(cases::case(&mut Random::new(seed)));
+        match compare(&mut stick, &case) {
+            Outcome::Same(theirs) => tally.count(&theirs),
+            Outcome::NoCase(why) => tally.no_case(&why),
+            Outcome::Different(_) => fail(&mut stick, case),
+        }
+    });
+    println!("{tally:#?}");
+    if !one_seed_only() {
+        tally.check();
+    }
+}
+
+/// Only what we score, too, counts in the totals.
+fn with_plugins(mut case: Value) -> Value {
+    case["plugins"] = json!(COMPARED);
+    case
+}
+
+enum Outcome {
+    Same(Answer),
+    Different(String),
+    /// No API server would have let in such objects.
+    NoCase(String),
+}
+
+fn compare(stick: &mut Stick, case: &Value) -> Outcome {
+    let theirs = match stick.ask(case) {
+        Ok(theirs) => theirs,
+        Err(why) => return Outcome::NoCase(why),
+    };
+    match ours::answer(case) {
+        Err(why) => Outcome::Different(format!("we have no answer: {why}")),
+        Ok((ours, chosen)) => match difference(&theirs, &ours, chosen.as_deref()) {
+            None => Outcome::Same(theirs),
+            Some(what) => Outcome::Different(format!("{what}\nkube-scheduler: {theirs:#?}\nours: {ours:#?}")),
+        },
+    }
+}
+
+/// Says what is different, in the smallest case that shows it.
+fn fail(stick: &mut Stick, case: Value) -> ! {
+    let small = shrink::shrink(case, |case| matches!(compare(stick, case), Outcome::Different(_)));
+    let Outcome::Different(what) = compare(stick, &small) else { panic!("the same case gave two answers: {small}") };
+    panic!("{small:#}\n{what}\nas one line, for `controlplane scores`:\n{small}")
+}
+
+fn difference(theirs: &Answer, ours: &[NodeAnswer], chosen: Option<&str>) -> Option<String> {
+    let names = |nodes: &[NodeAnswer]| nodes.iter().map(|node| node.name.clone()).collect::<Vec<_>>();
+    if names(&theirs.nodes) != names(ours) {
+        return Some("the nodes are not the same".to_owned());
+    }
+    for (their, our) in theirs.nodes.iter().zip(ours) {
+        let what = match (&their.refused, &our.refused) {
+            (Some(their), Some(our)) => refused_otherwise(their, our),
+            (None, None) => scored_otherwise(their, our),
+            (Some(_), None) => Some("kube-scheduler refuses it, we do not".to_owned()),
+            (None, Some(_)) => Some("we refuse it, kube-scheduler does not".to_owned()),
+        };
+        if let Some(what) = what {
+            return Some(format!("node {}: {what}", their.name));
+        }
+    }
+    let among_best = chosen.map_or(theirs.best.is_empty(), |chosen| theirs.best.iter().any(|best| best == chosen));
+    (!among_best).then(|| format!("the chosen node is {chosen:?}, the best are {:?}", theirs.best))
+}
+
+/// A plugin that speaks before the filters is heard where an earlier filter of ours says no first.
+fn refused_otherwise(their: &Refused, our: &Refused) -> Option<String> {
+    let place = |plugin: &str| FILTERS.iter().position(|filter| *filter == plugin);
+    let same = if their.before {
+        place(&our.plugin).zip(place(&their.plugin)).is_some_and(|(our, their)| our <= their)
+    } else {
+        our.plugin == their.plugin && our.reasons == their.reasons
+    };
+    (!same).then(|| "it is refused for other reasons".to_owned())
+}
+
+fn scored_otherwise(their: &NodeAnswer, our: &NodeAnswer) -> Option<String> {
+    let known = |plugin: &&String| COMPARED.contains(&plugin.as_str()) || NOT_YET.contains(&plugin.as_str());
+    if let Some(plugin) = their.scores.keys().find(|plugin| !known(plugin)) {
+        return Some(format!("a score of {plugin}, which nobody has heard of"));
+    }
+    for plugin in COMPARED {
+        // A plugin that has nothing to say about a pod is left out; it adds nothing.
+        let score = |node: &NodeAnswer| node.scores.get(plugin).copied().unwrap_or(0);
+        if score(their) != score(our) {
+            return Some(format!("{plugin} gives {}, we give {}", score(their), score(our)));
+        }
+    }
+    (their.total != our.total).then(|| format!("the total is {}, ours is {}", their.total, our.total))
+}
+
+/// What was seen, so that a test that compares nothing is noticed.
+#[derive(Debug, Default)]
+struct Tally {
+    cases: u64,
+    without_a_place: u64,
+    ties: u64,
+    /// Nodes refused, by plugin.
+    refused: BTreeMap<String, u64>,
+    refused_before_filters: u64,
+    /// Nodes with a score of neither nothing nor all that there is to get, by plugin.
+    scored: BTreeMap<String, u64>,
+    /// Cases that are none, by what is wrong with them.
+    no_cases: BTreeMap<String, u64>,
+}
+
+impl Tally {
+    fn count(&mut self, theirs: &Answer) {
+        self.cases += 1;
+        self.without_a_place += u64::from(theirs.best.is_empty());
+        self.ties += u64::from(theirs.best.len() > 1);
+        for node in &theirs.nodes {
+            if let Some(refused) = &node.refused {
+                *self.refused.entry(refused.plugin.clone()).or_default() += 1;
+                self.refused_before_filters += u64::from(refused.before);
+            }
+            for (plugin, _) in node.scores.iter().filter(|(_, score)| **score % 100 != 0) {
+                *self.scored.entry(plugin.clone()).or_default() += 1;
+            }
+        }
+    }
+
+    fn no_case(&mut self, why: &str) {
+        *self.no_cases.entry(why.to_owned()).or_default() += 1;
+    }
+
+    fn check(&self) {
+        let no_cases: u64 = self.no_cases.values().sum();
+        assert!(no_cases * 20 < self.cases, "{no_cases} of {} are no cases", self.cases + no_cases);
+        assert!(self.without_a_place * 2 < self.cases, "most pods fit nowhere");
+        assert!(self.ties > 0 && self.without_a_place > 0 && self.refused_before_filters > 0, "one thing never happened");
+        for filter in FILTERS {
+            assert!(self.refused.contains_key(*filter), "{filter} never refused a node");
+        }
+        for plugin in COMPARED {
+            assert!(self.scored.contains_key(*plugin), "{plugin} never mattered");
+        }
+    }
+}
