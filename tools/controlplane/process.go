@@ -1,0 +1,131 @@
+// Starting and stopping one program of a plane. NAME.cmd has its command line, one argument a line, NAME.pid its
+// process, NAME.log all it ever said.
+//
+// A process is ours only if its command line is the one that we wrote down: ids are given out again.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	pollEvery     = 20 * time.Millisecond
+	stopMax       = 20 * time.Second
+	logTailLines  = 15
+	logTailBytes  = 64 << 10
+	processFolder = "/proc"
+)
+
+// launch starts a program in a session of its own, so that it outlives us and our terminal.
+func (p *plane) launch(program string) error {
+	command, err := p.command(program)
+	if err != nil {
+		return err
+	}
+	if _, running := p.running(program); running {
+		return fmt.Errorf("%s runs already in %s", program, p.Folder)
+	}
+	log, err := os.OpenFile(p.path(program+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	process := exec.Command(command[0], command[1:]...)
+	process.Dir = p.Folder
+	process.Stdout, process.Stderr = log, log
+	process.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := process.Start(); err != nil {
+		return fmt.Errorf("%s: %w", program, err)
+	}
+	// Nobody waits for it here, except that a child that ends while we still run must not look alive.
+	go func() { _ = process.Wait() }()
+	return os.WriteFile(p.path(program+".pid"), []byte(strconv.Itoa(process.Process.Pid)+"\n"), 0o600)
+}
+
+// stop ends a program and waits until it is gone. One that does not run is stopped already.
+func (p *plane) stop(program string, kill bool) error {
+	pid, running := p.running(program)
+	if !running {
+		return nil
+	}
+	signal := syscall.SIGTERM
+	if kill {
+		signal = syscall.SIGKILL
+	}
+	if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("%s, process %d: %w", program, pid, err)
+	}
+	for deadline := time.Now().Add(stopMax); ; time.Sleep(pollEvery) {
+		if _, running := p.running(program); !running {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s, process %d, still runs %s after it was told to stop (try --kill)%s",
+				program, pid, stopMax, p.logTail(program))
+		}
+	}
+}
+
+// running says whether the process that was written down is there and is the one that we started.
+func (p *plane) running(program string) (pid int, running bool) {
+	text, err := os.ReadFile(p.path(program + ".pid"))
+	if err != nil {
+		return 0, false
+	}
+	if pid, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
+		return 0, false
+	}
+	command, err := p.command(program)
+	if err != nil {
+		return 0, false
+	}
+	// Of a process that has ended but was not yet waited for, this is empty.
+	line, err := os.ReadFile(filepath.Join(processFolder, strconv.Itoa(pid), "cmdline"))
+	return pid, err == nil && string(line) == strings.Join(command, "\x00")+"\x00"
+}
+
+func (p *plane) command(program string) ([]string, error) {
+	text, err := os.ReadFile(p.path(program + ".cmd"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s has no program %q: it has %s", p.Folder, program, strings.Join(p.Programs, ", "))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n"), nil
+}
+
+func (p *plane) writeCommand(program string, command []string) error {
+	for _, argument := range command {
+		if strings.Contains(argument, "\n") {
+			return fmt.Errorf("%s: the argument %q has more than one line", program, argument)
+		}
+	}
+	return os.WriteFile(p.path(program+".cmd"), []byte(strings.Join(command, "\n")+"\n"), 0o600)
+}
+
+// logTail is the end of what a program said, for an error message.
+func (p *plane) logTail(program string) string {
+	path := p.path(program + ".log")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "\n  (no log: " + err.Error() + ")"
+	}
+	if len(text) > logTailBytes {
+		text = text[len(text)-logTailBytes:]
+	}
+	lines := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	if len(lines) > logTailLines {
+		lines = lines[len(lines)-logTailLines:]
+	}
+	return "\n  the end of " + path + ":\n  | " + strings.Join(lines, "\n  | ")
+}

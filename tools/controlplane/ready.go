@@ -1,0 +1,99 @@
+// Waiting for a program until it can be used, by asking it.
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+const (
+	readyMax   = 180 * time.Second
+	requestMax = 5 * time.Second
+)
+
+// awaitReady returns when a program answers, and as soon as it has ended with the end of its log.
+func (p *plane) awaitReady(program string) error {
+	client, err := p.httpClient()
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	deadline := time.Now().Add(readyMax)
+	for _, url := range p.readyURLs(program) {
+		for {
+			problem := get(client, url)
+			if problem == nil {
+				break
+			}
+			if _, running := p.running(program); !running {
+				return fmt.Errorf("%s has ended%s", program, p.logTail(program))
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("%s is not ready after %s: %w%s", program, readyMax, problem, p.logTail(program))
+			}
+			time.Sleep(pollEvery)
+		}
+	}
+	return nil
+}
+
+// readyURLs all answer with 200 once the program can be used.
+func (p *plane) readyURLs(program string) []string {
+	own := fmt.Sprintf("https://127.0.0.1:%d", p.Ports[program])
+	switch program {
+	case "etcd":
+		return []string{p.etcdURL() + "/health"}
+	case "kube-apiserver":
+		return []string{own + "/readyz"}
+	case "kube-controller-manager":
+		// Without its account a namespace refuses pods.
+		return []string{own + "/healthz", p.server() + "/api/v1/namespaces/default/serviceaccounts/default"}
+	default:
+		return []string{own + "/healthz"}
+	}
+}
+
+// httpClient is the admin, who trusts this plane and nobody else.
+func (p *plane) httpClient() (*http.Client, error) {
+	own, err := tls.LoadX509KeyPair(p.cert("admin.crt"), p.cert("admin.key"))
+	if err != nil {
+		return nil, err
+	}
+	authority, err := os.ReadFile(p.cert("ca.crt"))
+	if err != nil {
+		return nil, err
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(authority)
+	settings := &tls.Config{Certificates: []tls.Certificate{own}, RootCAs: trusted, MinVersion: tls.VersionTLS12}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: settings, Proxy: nil}}, nil
+}
+
+func get(client *http.Client, url string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), requestMax)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, 4<<10))
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answered %s: %s", url, response.Status, strings.TrimSpace(string(body)))
+	}
+	return nil
+}

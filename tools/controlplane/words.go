@@ -1,0 +1,228 @@
+// The words up, down, start and stop.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+func init() {
+	applets["up"] = applet{about: "start a control plane: --folder DIR (up --help for more)", run: word(up)}
+	applets["down"] = applet{about: "stop it and remove its folder: --folder DIR", run: word(down)}
+	applets["stop"] = applet{about: "stop one program: --folder DIR NAME [--kill]", run: word(stop)}
+	applets["start"] = applet{about: "start it again, as it was: --folder DIR NAME", run: word(start)}
+}
+
+// What a plane always has, in the order of the start, and what it can have beside that.
+var (
+	always   = []string{"etcd", "kube-apiserver", "kube-controller-manager"}
+	optional = []string{"kube-scheduler"}
+)
+
+func word(run func([]string) error) func([]string) int {
+	return func(args []string) int {
+		err := run(args)
+		switch {
+		case errors.Is(err, flag.ErrHelp):
+			return 0
+		case err != nil:
+			return fail(err)
+		}
+		return 0
+	}
+}
+
+// wishes are what `up` was asked for.
+type wishes struct {
+	folder, profile, gates string
+	with                   []string
+	fsync                  bool
+	flags                  moreFlags
+}
+
+func parseWishes(args []string) (*wishes, error) {
+	w := &wishes{flags: moreFlags{}}
+	flags := flag.NewFlagSet("up", flag.ContinueOnError)
+	flags.StringVar(&w.folder, "folder", "", "`DIR`: where everything is kept; empty, or of an earlier up, which is removed")
+	flags.StringVar(&w.profile, "profile", "gates", "gates: with the scheduling API of this version; stock: without")
+	flags.StringVar(&w.gates, "gates", "", "more feature gates, as `NAME=true,NAME=false`")
+	flags.BoolVar(&w.fsync, "etcd-fsync", false, "make every write of etcd durable")
+	flags.Var(w.flags, "flag", "one more flag of a program, as `PROGRAM=--flag=value`; may be given often")
+	flags.Func("with", "more programs, as `NAME,NAME`: "+strings.Join(optional, ", "), func(names string) error {
+		w.with = append(w.with, strings.Split(names, ",")...)
+		return nil
+	})
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	if w.folder == "" || flags.NArg() > 0 {
+		return nil, fmt.Errorf("up: --folder DIR is needed, and no other words: got %q", args)
+	}
+	for _, name := range w.with {
+		if !slices.Contains(optional, name) {
+			return nil, fmt.Errorf("up: --with %q: there is %s", name, strings.Join(optional, ", "))
+		}
+	}
+	return w, nil
+}
+
+func up(args []string) error {
+	begin := time.Now()
+	wishes, err := parseWishes(args)
+	if err != nil {
+		return err
+	}
+	p, err := newPlane(wishes)
+	if err != nil {
+		return err
+	}
+	if err := p.startAll(); err != nil {
+		// The folder stays, for whoever wants to read the logs; the processes do not.
+		for _, program := range p.Programs {
+			err = errors.Join(err, p.stop(program, true))
+		}
+		return err
+	}
+	fmt.Printf("Kubernetes %s, profile %s, is ready after %.1f s: %s\n",
+		p.Version, p.Profile, time.Since(begin).Seconds(), strings.Join(p.Programs, ", "))
+	fmt.Printf("export KUBECONFIG=%s\n", p.path("kubeconfig"))
+	return nil
+}
+
+// newPlane fills the folder; nothing runs yet.
+func newPlane(w *wishes) (*plane, error) {
+	chosen, err := profileNamed(w.profile, w.gates)
+	if err != nil {
+		return nil, err
+	}
+	programs := slices.Clone(always)
+	for _, name := range w.with {
+		if !slices.Contains(programs, name) {
+			programs = append(programs, name)
+		}
+	}
+	for name := range w.flags {
+		if !slices.Contains(programs, name) {
+			return nil, fmt.Errorf("up: --flag %s=...: the programs are %s", name, strings.Join(programs, ", "))
+		}
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	p := &plane{Version: kubernetesVersion(), Profile: w.profile, Programs: programs}
+	if p.Ports, err = freePorts(append(slices.Clone(programs), "etcd-peer")); err != nil {
+		return nil, err
+	}
+	if p.Folder, err = emptyFolder(w.folder); err != nil {
+		return nil, err
+	}
+	// First of all, so that even a half-made plane is known as one.
+	if err := p.save(); err != nil {
+		return nil, err
+	}
+	if err := p.writeCertificates(); err != nil {
+		return nil, err
+	}
+	for _, program := range programs {
+		arguments, err := p.arguments(program, chosen, w.fsync)
+		if err != nil {
+			return nil, err
+		}
+		command := append(append([]string{binary}, arguments...), w.flags[program]...)
+		if err := p.writeCommand(program, command); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// startAll starts each program when the one before can be used.
+func (p *plane) startAll() error {
+	for _, program := range p.Programs {
+		if err := p.launch(program); err != nil {
+			return err
+		}
+		if err := p.awaitReady(program); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func down(args []string) error {
+	flags := flag.NewFlagSet("down", flag.ContinueOnError)
+	folder := flags.String("folder", "", "`DIR`: that of up")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *folder == "" || flags.NArg() > 0 {
+		return fmt.Errorf("down: --folder DIR is needed, and no other words: got %q", args)
+	}
+	p, err := openPlane(*folder)
+	if errors.Is(err, os.ErrNotExist) {
+		fmt.Printf("there is no control plane in %s\n", *folder)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return p.remove()
+}
+
+func stop(args []string) error {
+	p, program, kill, err := oneProgram("stop", args)
+	if err != nil {
+		return err
+	}
+	if _, running := p.running(program); !running {
+		return fmt.Errorf("stop: %s does not run in %s%s", program, p.Folder, p.logTail(program))
+	}
+	return p.stop(program, kill)
+}
+
+func start(args []string) error {
+	p, program, _, err := oneProgram("start", args)
+	if err != nil {
+		return err
+	}
+	if err := p.launch(program); err != nil {
+		return err
+	}
+	return p.awaitReady(program)
+}
+
+// oneProgram reads `--folder DIR NAME [--kill]`; the flags may also follow the name.
+func oneProgram(word string, args []string) (p *plane, program string, kill bool, err error) {
+	flags := flag.NewFlagSet(word, flag.ContinueOnError)
+	folder := flags.String("folder", "", "`DIR`: that of up")
+	if word == "stop" {
+		flags.BoolVar(&kill, "kill", false, "without a chance to end well (SIGKILL)")
+	}
+	var names []string
+	for rest := args; ; {
+		if err := flags.Parse(rest); err != nil {
+			return nil, "", false, err
+		}
+		if flags.NArg() == 0 {
+			break
+		}
+		names = append(names, flags.Arg(0))
+		rest = flags.Args()[1:]
+	}
+	if *folder == "" || len(names) != 1 {
+		return nil, "", false, fmt.Errorf("%s: --folder DIR and one NAME are needed: got %q", word, args)
+	}
+	if p, err = openPlane(*folder); err != nil {
+		return nil, "", false, err
+	}
+	if _, err := p.command(names[0]); err != nil {
+		return nil, "", false, err
+	}
+	return p, names[0], kill, nil
+}
