@@ -193,7 +193,8 @@ fn expression(random: &mut Random) -> Value {
     match *random.pick(&["In", "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]) {
         operator @ ("In" | "NotIn") => json!({"key": key, "operator": operator, "values": some}),
         operator @ ("Gt" | "Lt") => {
-            let number = random.pick(&["1", "2", "-5", "9", "007"]);
+            // A number below zero is let in by the API server, but kube-scheduler fails on it.
+            let number = random.pick(&["0", "1", "2", "9", "007"]);
             json!({"key": key, "operator": operator, "values": [number]})
         }
         operator => json!({"key": key, "operator": operator}),

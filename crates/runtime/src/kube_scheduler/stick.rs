@@ -45,7 +45,6 @@ impl Stick {
         assert!(!line.is_empty(), "the program `scores` died of {case}");
         let answer: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line}"));
         if let Some(error) = answer["error"].as_str() {
-            assert!(error.contains("is not valid"), "the program `scores` failed: {error}\nof {case}");
             return Err(error.to_owned());
         }
         Ok(serde_json::from_value(answer).unwrap_or_else(|error| panic!("{error} in {line}")))
