@@ -28,21 +28,28 @@ pub(super) const IMAGES: &[&str] = &["registry.example/app:1", "registry.example
 
 /// What nodes offer: the resource, how often it is there at all, and how much of it there may be.
 const OFFERS: &[(&str, u64, &[&str])] = &[
-    ("cpu", 96, &["0", "500m", "1", "1500m", "2", "4", "4", "8"]),
-    ("memory", 96, &["0", "512Mi", "1G", "2Gi", "3.5Gi", "4Gi", "8589934592", "16e9"]),
-    ("pods", 96, &["0", "1", "2", "3", "10", "110", "110", "110"]),
-    ("ephemeral-storage", 60, &["0", "1Gi", "10G", "100Gi"]),
-    ("nvidia.com/gpu", 45, &["0", "1", "2", "8"]),
+    ("cpu", 98, &["0", "500m", "1500m", "4", "4", "8", "8", "16"]),
+    ("memory", 98, &["0", "512Mi", "3.5Gi", "4Gi", "8589934592", "16e9", "16Gi", "32Gi"]),
+    ("pods", 98, &["0", "2", "5", "10", "110", "110", "110", "110"]),
+    ("ephemeral-storage", 70, &["0", "1Gi", "10G", "100Gi"]),
+    ("nvidia.com/gpu", 50, &["0", "1", "2", "8"]),
     ("example.com/dongle", 20, &["1", "3"]),
-    ("hugepages-2Mi", 20, &["0", "64Mi", "1Gi"]),
+    ("hugepages-2Mi", 30, &["0", "64Mi", "1Gi"]),
     ("attachable-volumes-x", 5, &["25"]),
 ];
 
 /// A cluster and a pod that waits.
 pub(super) fn case(random: &mut Random) -> Value {
-    let count = 1 + random.below(8);
-    let nodes: Vec<Value> = (0..count).map(|number| node(random, number)).collect();
-    let pods: Vec<Value> = (0..random.below(3 * count)).map(|number| pods::other(random, number, count)).collect();
+    let count = 1 + random.below(12);
+    let mut nodes: Vec<Value> = Vec::new();
+    for number in 0..count {
+        let node = match nodes.last() {
+            Some(last) if random.chance(30) => twin(last, number),
+            _ => node(random, number),
+        };
+        nodes.push(node);
+    }
+    let pods: Vec<Value> = (0..random.below(2 * count)).map(|number| pods::other(random, number, count)).collect();
     json!({"nodes": nodes, "pods": pods, "pod": pods::waiting(random, count)})
 }
 
@@ -71,18 +78,28 @@ fn node(random: &mut Random, number: usize) -> Value {
         "spec": {"taints": taints(random)},
         "status": {"allocatable": allocatable, "capacity": allocatable, "images": images(random)},
     });
-    if random.chance(10) {
+    if random.chance(6) {
         node["spec"]["unschedulable"] = json!(true);
     }
     node
 }
 
-/// Up to four taints, of which no two have the same key and effect.
+/// The same node with another name.
+fn twin(node: &Value, number: usize) -> Value {
+    let mut twin = node.clone();
+    let name = json!(node_name(number));
+    twin["metadata"]["uid"] = json!(format!("uid-{number}"));
+    twin["metadata"]["labels"]["kubernetes.io/hostname"] = name.clone();
+    twin["metadata"]["name"] = name;
+    twin
+}
+
+/// Taints, of which no two have the same key and effect.
 fn taints(random: &mut Random) -> Vec<Value> {
     let mut taints = Vec::new();
     for key in TAINTED {
         for effect in EFFECTS {
-            let often = if *effect == "PreferNoSchedule" { 20 } else { 6 };
+            let often = if *effect == "PreferNoSchedule" { 20 } else { 3 };
             if random.chance(often) {
                 taints.push(json!({"key": key, "value": random.pick(TAINT_VALUES), "effect": effect}));
             }

@@ -12,7 +12,7 @@ mod pods;
 mod shrink;
 mod stick;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_oracle::random::Random;
 use muster_oracle::seeds::{for_each_seed, one_seed_only};
@@ -148,10 +148,10 @@ struct Tally {
     /// Nodes refused, by plugin.
     refused: BTreeMap<String, u64>,
     refused_before_filters: u64,
-    /// Nodes with a score of neither nothing nor all that there is to get, by plugin.
-    scored: BTreeMap<String, u64>,
-    /// Cases that are none, by what is wrong with them.
-    no_cases: BTreeMap<String, u64>,
+    /// Cases in which a plugin told nodes apart.
+    told_apart: BTreeMap<String, u64>,
+    no_cases: u64,
+    no_case_example: String,
 }
 
 impl Tally {
@@ -159,32 +159,36 @@ impl Tally {
         self.cases += 1;
         self.without_a_place += u64::from(theirs.best.is_empty());
         self.ties += u64::from(theirs.best.len() > 1);
+        let mut scores: BTreeMap<&str, BTreeSet<i64>> = BTreeMap::new();
         for node in &theirs.nodes {
             if let Some(refused) = &node.refused {
                 *self.refused.entry(refused.plugin.clone()).or_default() += 1;
                 self.refused_before_filters += u64::from(refused.before);
             }
-            for (plugin, _) in node.scores.iter().filter(|(_, score)| **score % 100 != 0) {
-                *self.scored.entry(plugin.clone()).or_default() += 1;
+            for (plugin, score) in &node.scores {
+                scores.entry(plugin).or_default().insert(*score);
             }
+        }
+        for (plugin, _) in scores.into_iter().filter(|(_, scores)| scores.len() > 1) {
+            *self.told_apart.entry(plugin.to_owned()).or_default() += 1;
         }
     }
 
     fn no_case(&mut self, why: &str) {
         assert!(why.contains("is not valid"), "kube-scheduler has no answer: {why}");
-        *self.no_cases.entry(why.to_owned()).or_default() += 1;
+        self.no_cases += 1;
+        why.clone_into(&mut self.no_case_example);
     }
 
     fn check(&self) {
-        let no_cases: u64 = self.no_cases.values().sum();
-        assert!(no_cases * 20 < self.cases, "{no_cases} of {} are no cases", self.cases + no_cases);
-        assert!(self.without_a_place * 2 < self.cases, "most pods fit nowhere");
-        assert!(self.ties > 0 && self.without_a_place > 0 && self.refused_before_filters > 0, "one thing never happened");
-        for filter in FILTERS {
-            assert!(self.refused.contains_key(*filter), "{filter} never refused a node");
+        assert!(self.no_cases * 20 < self.cases, "too many of the cases are none: {}", self.no_case_example);
+        assert!(self.without_a_place * 3 < self.cases, "too many pods fit nowhere");
+        assert!(self.without_a_place > 0 && self.ties > 0 && self.refused_before_filters > 0, "something never happened");
+        for filter in FILTERS.iter().copied() {
+            assert!(self.refused.contains_key(filter), "{filter} never refused a node");
         }
         for plugin in COMPARED.iter().copied() {
-            assert!(self.scored.contains_key(plugin), "{plugin} never mattered");
+            assert!(self.told_apart.contains_key(plugin), "{plugin} never mattered");
         }
     }
 }

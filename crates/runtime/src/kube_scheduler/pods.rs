@@ -7,11 +7,11 @@ use super::cases::{EFFECTS, IMAGES, LABELS, TAINT_VALUES, TAINTED, node_name};
 
 /// What containers ask for: the resource, how often, how much, from little to much, and whether it may be overcommitted.
 const REQUESTS: &[(&str, u64, &[&str], bool)] = &[
-    ("cpu", 60, &["0", "1m", "100m", "250m", "0.5", "1", "1500m", "3"], true),
-    ("memory", 55, &["0", "1", "100Ki", "64Mi", "128974848000m", "200Mi", "0.5G", "1Gi", "2Gi"], true),
-    ("ephemeral-storage", 15, &["0", "1Mi", "0.5Gi", "2Gi"], true),
-    ("nvidia.com/gpu", 12, &["0", "1", "2"], false),
-    ("example.com/dongle", 4, &["0", "1"], false),
+    ("cpu", 60, &["0", "1m", "100m", "250m", "0.5", "1", "1500m"], true),
+    ("memory", 55, &["0", "1", "100Ki", "64Mi", "128974848000m", "200Mi", "0.5G", "1Gi", "1.5Gi"], true),
+    ("ephemeral-storage", 8, &["0", "1Mi", "0.5Gi", "2Gi"], true),
+    ("nvidia.com/gpu", 8, &["0", "1", "2"], false),
+    ("example.com/dongle", 2, &["0", "1"], false),
 ];
 
 /// The pod that waits for us.
@@ -106,7 +106,7 @@ fn container(random: &mut Random, prefix: &str, index: usize) -> Value {
 /// Resources for the pod as a whole, which are not less than what its containers ask for.
 fn pod_wide(random: &mut Random) -> Value {
     let mut resources = json!({});
-    for (resource, amount) in [("cpu", "10"), ("memory", "10Gi")] {
+    for (resource, amount) in [("cpu", "5"), ("memory", "6Gi")] {
         for list in ["requests", "limits"] {
             if random.chance(40) {
                 resources[list][resource] = json!(amount);
@@ -153,11 +153,11 @@ fn size(random: &mut Random) -> Value {
 
 /// Where the pod may go, and would like to go.
 fn add_demands(random: &mut Random, nodes: usize, spec: &mut Value) {
-    if random.chance(15) {
+    if random.chance(8) {
         let (key, values) = random.pick(LABELS);
         spec["nodeSelector"] = json!({*key: random.pick(values)});
     }
-    if random.chance(25) {
+    if random.chance(20) {
         let terms: Vec<Value> = (0..1 + random.below(3)).map(|_| term(random, nodes)).collect();
         spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
             json!({"nodeSelectorTerms": terms});
