@@ -28,8 +28,11 @@ pub struct PodRequests {
     /// The room it takes, in base units, without zeros.
     pub requests: BaseUnits,
     /// Its cpu in scores while it is being placed.
+    ///
+    /// kube-scheduler leaves pod-wide requests out here (its score of fullness never learns that they are on), and so
+    /// do we: its numbers are what users know.
     pub scoring_cpu_milli: i64,
-    /// Its memory in scores while it is being placed.
+    /// Its memory in scores while it is being placed; see `scoring_cpu_milli`.
     pub scoring_memory_bytes: i64,
     /// Its cpu in scores once it is on a node.
     ///
@@ -55,14 +58,12 @@ impl PodDemand {
         ]
         .into();
         let requests = self.total(&ResourceList::new())?;
-        let incoming = self.total(&stand_ins)?;
-        let placed = if self.pod_level.is_empty() {
-            incoming.clone()
-        } else {
-            let mut missing = stand_ins;
+        let incoming = self.with_overhead(self.sum(&stand_ins, |container| &container.requests)?)?;
+        let mut missing = stand_ins;
+        if !self.pod_level.is_empty() {
             missing.retain(|name, _| !requests.contains_key(name));
-            self.total(&missing)?
-        };
+        }
+        let placed = self.total(&missing)?;
         let (scoring_cpu_milli, scoring_memory_bytes) = scoring_pair(&incoming)?;
         let (placed_scoring_cpu_milli, placed_scoring_memory_bytes) = scoring_pair(&placed)?;
         Ok(PodRequests {
@@ -80,6 +81,10 @@ impl PodDemand {
         if !self.pod_level.is_empty() {
             total.extend(self.pod_level_in_force());
         }
+        self.with_overhead(total)
+    }
+
+    fn with_overhead(&self, mut total: ResourceList) -> Result<ResourceList, InvalidField> {
         add(&mut total, &self.overhead, &ResourceList::new()).map_err(|overflow| too_much(&overflow))?;
         Ok(total)
     }
@@ -255,7 +260,8 @@ mod tests {
             pod.requests,
             units([("cpu", 2010), ("memory", 64 * MI), ("nvidia.com/gpu", 1), ("hugepages-2Mi", 4 * MI),])
         );
-        assert_eq!(scoring(&pod), [2010, 64, 2010, 64]);
+        // While it is being placed, only what its containers ask for weighs.
+        assert_eq!(scoring(&pod), [110, 64, 2010, 64]);
     }
 
     #[test]
@@ -268,8 +274,8 @@ mod tests {
             "resources": {"limits": {"cpu": "2", "memory": "512Mi"}},
         }));
         assert_eq!(pod.requests, units([("cpu", 100), ("memory", 512 * MI), ("hugepages-1Gi", 1024 * MI)]));
-        // All is named pod-wide now, so the second container weighs nothing of its own.
-        assert_eq!(scoring(&pod), [100, 512, 100, 512]);
+        // All is named pod-wide now, so on a node the second container weighs nothing of its own.
+        assert_eq!(scoring(&pod), [200, 400, 100, 512]);
     }
 
     #[test]

@@ -56,6 +56,6 @@ pub mod validate;
 pub use command::{Command, MemberVerdict, Report, Subject};
 pub use config::{Config, Scoring, ShapePoint, Strategy, Weighted};
 pub use diagnosis::Diagnosis;
-pub use mind::{Engine, Pending, Waiters};
+pub use mind::{Engine, NodeSurvey, NodeVerdict, Pending, Waiters};
 pub use observation::{BindOutcome, Observation, TakeBackOutcome};
 pub use refusal::Refusal;

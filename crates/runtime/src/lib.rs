@@ -14,6 +14,8 @@ mod health;
 mod http;
 mod instruments;
 mod intake;
+#[cfg(test)]
+mod kube_scheduler;
 mod lease;
 mod metrics;
 mod mind;

@@ -120,8 +120,9 @@ func main() {
 		reqs := rh.PodRequests(p.DeepCopy(), o)
 		of := o
 		of.NonMissingContainerRequests = fill
-		inc := rh.PodRequests(p.DeepCopy(), of)
-		placed := inc
+		placed := rh.PodRequests(p.DeepCopy(), of)
+		// As NodeResourcesFit asks for its score: it is not told of pod-wide requests, nor of reports.
+		inc := rh.PodRequests(p.DeepCopy(), rh.PodResourcesOptions{NonMissingContainerRequests: fill, SkipPodLevelResources: true})
 		if rh.IsPodLevelRequestsSet(p) {
 			nm := v1.ResourceList{}
 			for k, v := range fill {

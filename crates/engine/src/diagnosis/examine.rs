@@ -93,7 +93,7 @@ fn closest(cluster: &Cluster, class: &PodClass, id: NodeId, priority: i32) -> Cl
     closest
 }
 
-fn by_name(cluster: &Cluster, reason: Reason) -> Rejection {
+pub(crate) fn by_name(cluster: &Cluster, reason: Reason) -> Rejection {
     match reason {
         Reason::NodeName => Rejection::NodeName,
         Reason::Unschedulable => Rejection::Unschedulable,

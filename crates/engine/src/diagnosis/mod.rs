@@ -12,6 +12,7 @@ pub(crate) use text::amount_text;
 use serde::{Deserialize, Serialize};
 
 use crate::model::pod::RefusalKind;
+pub use crate::score::ScoreName;
 
 /// How things are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,6 +12,7 @@ mod intake;
 mod noes;
 mod pending;
 mod start;
+mod survey;
 pub(crate) mod voice;
 
 use std::collections::BTreeSet;
@@ -31,6 +32,7 @@ use crate::score::Scorer;
 use claim::Claim;
 use noes::Noes;
 pub use pending::{Pending, Waiters};
+pub use survey::{NodeSurvey, NodeVerdict};
 use voice::Voice;
 
 /// Something that happens by the passing of time alone. A timer whose cause is gone does nothing.

@@ -42,6 +42,11 @@ impl Cache {
         last
     }
 
+    /// How nodes are scored.
+    pub(crate) fn scorer(&self) -> &Scorer {
+        &self.scorer
+    }
+
     /// Forgets a class.
     pub(crate) fn forget(&mut self, class: ClassId) {
         self.kept.retain(|kept| kept.class() != class);

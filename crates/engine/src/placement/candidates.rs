@@ -114,6 +114,16 @@ impl Candidates {
         self.nodes.get(node.slot()).is_some_and(|candidate| candidate.has_room)
     }
 
+    /// The total by which the node is compared, if it is in the running.
+    pub(crate) fn total(&self, node: NodeId) -> Option<i64> {
+        self.has_room(node).then(|| i64::from(self.tree.key(node.slot())) - 1)
+    }
+
+    /// What relative scores are set in proportion to.
+    pub(crate) fn scaled_by(&self) -> Best {
+        self.scaled_by
+    }
+
     /// The nodes that would do, in slot order.
     pub(crate) fn nodes_that_would_do(&self) -> impl Iterator<Item = NodeId> + '_ {
         let slots = self.nodes.iter().enumerate().filter(|(_, candidate)| candidate.would_do);

@@ -26,6 +26,19 @@ pub(crate) struct FixedScore {
     pub(crate) affinity: i64,
 }
 
+/// Which score.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ScoreName {
+    /// Fewer soft taints that are not tolerated.
+    Taints,
+    /// More weight of preferred terms that match.
+    NodeAffinity,
+    /// How full the node would be.
+    Fit,
+    /// How evenly its resources would be used.
+    Balanced,
+}
+
 /// The largest raw scores among the nodes that will do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Best {
@@ -70,5 +83,19 @@ impl Scorer {
     pub(crate) fn proportional(&self, raw: FixedScore, best: Best) -> i64 {
         self.weight_taints * taints::normalized(raw.taints, best.taints)
             + self.weight_node_affinity * node_affinity::normalized(raw.affinity, best.affinity)
+    }
+
+    /// Each weighted score by itself; their sum is what decides.
+    pub(crate) fn parts(&self, class: &PodClass, node: &Node, best: Best) -> Vec<(ScoreName, i64)> {
+        let raw = Self::fixed(class, node);
+        vec![
+            (ScoreName::Taints, self.weight_taints * taints::normalized(raw.taints, best.taints)),
+            (
+                ScoreName::NodeAffinity,
+                self.weight_node_affinity * node_affinity::normalized(raw.affinity, best.affinity),
+            ),
+            (ScoreName::Fit, self.weight_fit * self.fit.score(class, node)),
+            (ScoreName::Balanced, self.weight_balanced * self.balanced.score(class, node)),
+        ]
     }
 }

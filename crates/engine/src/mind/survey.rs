@@ -1,0 +1,117 @@
+//! What every node looks like to one pod, as the next decision would see it: refused and why, or scored, part by part.
+//!
+//! It decides nothing and leaves nothing behind. It looks through the same candidates as a decision does, so that what
+//! it shows is what counts.
+
+use super::Engine;
+use crate::cluster::trial::Trial;
+use crate::diagnosis::examine::by_name;
+use crate::diagnosis::{Rejection, ScoreName};
+use crate::filter;
+
+/// What a node looks like to a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSurvey {
+    /// The node.
+    pub node: String,
+    /// Whether it will do.
+    pub verdict: NodeVerdict,
+}
+
+/// Whether a node will do for a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeVerdict {
+    /// It will not, for all these reasons of the first filter that said no.
+    Refused(Vec<Rejection>),
+    /// It will.
+    Scored {
+        /// Each score with its weight.
+        scores: Vec<(ScoreName, i64)>,
+        /// The number by which nodes are compared.
+        total: i64,
+    },
+}
+
+impl Engine {
+    /// What every node looks like to this pod; `None` if there is no such pod. Nodes that refused its bind a moment ago
+    /// are shown as they are.
+    pub fn survey(&mut self, uid: &str) -> Option<Vec<NodeSurvey>> {
+        let id = self.cluster.pod_id(uid)?;
+        let (class, priority) = self.line_of(id);
+        let mut trial = Trial::new(&mut self.cluster);
+        trial.release(id);
+        let cluster = trial.cluster();
+        let candidates = self.cache.candidates(cluster, class, priority).clone();
+        let pod_class = cluster.class(class);
+        let present = cluster.nodes().filter(|(_, node)| node.present);
+        let nodes = present.map(|(id, node)| {
+            let verdict = match candidates.total(id) {
+                Some(total) => {
+                    let scores = self.cache.scorer().parts(pod_class, node, candidates.scaled_by());
+                    NodeVerdict::Scored { scores, total }
+                }
+                None => {
+                    let reasons = filter::why_not(pod_class, node, &filter::view(cluster, id, priority));
+                    NodeVerdict::Refused(reasons.into_iter().map(|reason| by_name(cluster, reason)).collect())
+                }
+            };
+            NodeSurvey { node: node.name.to_string(), verdict }
+        });
+        Some(nodes.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::class::ClassSpec;
+    use crate::model::node::NodeSpec;
+    use crate::model::pod::{PodName, PodSpec};
+    use crate::{Command, Config, Observation};
+
+    fn engine() -> Engine {
+        let mut engine = Engine::new(Config::default()).unwrap();
+        for (name, cpu) in [("small", 1000), ("large", 4000)] {
+            let allocatable = [("cpu".to_owned(), cpu), ("pods".to_owned(), 1)].into();
+            let node = NodeSpec { name: name.to_owned(), allocatable, ..NodeSpec::default() };
+            engine.observe(0, Observation::NodeSeen(node)).unwrap();
+        }
+        engine
+    }
+
+    fn pod(name: &str) -> PodSpec {
+        let class = ClassSpec { requests: [("cpu".to_owned(), 2000)].into(), ..ClassSpec::default() };
+        let class = Arc::new(ClassSpec { scoring_cpu_milli: 2000, ..class });
+        let id = PodName { namespace: "ml".into(), name: name.to_owned(), uid: name.to_owned() };
+        PodSpec { id: Arc::new(id), class, ours: true, ..PodSpec::default() }
+    }
+
+    #[test]
+    fn each_node_is_refused_or_scored_and_nothing_is_decided() {
+        let mut engine = engine();
+        assert_eq!(engine.survey("p"), None);
+        engine.observe(0, Observation::PodSeen(pod("p"))).unwrap();
+        let survey = engine.survey("p").unwrap();
+        assert_eq!(survey, engine.survey("p").unwrap(), "looking changes nothing");
+        let lacking = Rejection::Insufficient { resource: "cpu".to_owned() };
+        assert_eq!((survey[0].node.as_str(), &survey[0].verdict), ("small", &NodeVerdict::Refused(vec![lacking])));
+        let NodeVerdict::Scored { scores, total } = &survey[1].verdict else { panic!("{survey:?}") };
+        let expected =
+            [(ScoreName::Taints, 300), (ScoreName::NodeAffinity, 0), (ScoreName::Fit, 50), (ScoreName::Balanced, 75)];
+        assert_eq!((scores.as_slice(), *total), (expected.as_slice(), 425));
+        assert!(matches!(&engine.decide(0)[..], [Command::Bind { node, .. }] if **node == *"large"));
+    }
+
+    #[test]
+    fn the_room_that_is_kept_for_a_pod_is_not_in_its_own_way() {
+        let mut engine = engine();
+        let nominated = PodSpec { nominated: Some("large".to_owned()), ..pod("p") };
+        engine.observe(0, Observation::PodSeen(nominated)).unwrap();
+        engine.observe(0, Observation::PodSeen(pod("other"))).unwrap();
+        assert!(matches!(engine.survey("p").unwrap()[1].verdict, NodeVerdict::Scored { .. }));
+        let NodeVerdict::Refused(reasons) = &engine.survey("other").unwrap()[1].verdict else { panic!("it has room") };
+        assert!(reasons.contains(&Rejection::TooManyPods), "{reasons:?}");
+    }
+}

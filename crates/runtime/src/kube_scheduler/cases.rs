@@ -1,0 +1,119 @@
+//! Random small clusters: nodes of all sorts, with pods on them, and one pod that waits.
+//!
+//! Values are few and near each other, so that they meet: what is rare in life must happen often here.
+
+use muster_oracle::random::Random;
+use serde_json::{Map, Value, json};
+
+use super::pods;
+
+/// Labels of nodes, with the values that they take.
+pub(super) const LABELS: &[(&str, &[&str])] = &[
+    ("topology.kubernetes.io/zone", &["a", "b", "c"]),
+    ("example.com/generation", &["1", "2", "10", "x", "007", "9223372036854775808"]),
+    ("disk", &["", "ssd"]),
+];
+
+/// Keys of taints.
+pub(super) const TAINTED: &[&str] = &["dedicated", "example.com/old", "node.kubernetes.io/unschedulable"];
+
+/// Values of taints.
+pub(super) const TAINT_VALUES: &[&str] = &["", "yes", "no"];
+
+/// What a taint does.
+pub(super) const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
+
+/// Images, which are on some nodes.
+pub(super) const IMAGES: &[&str] = &["registry.example/app:1", "registry.example/tool", "busybox"];
+
+/// What nodes offer: the resource, how often it is there at all, and how much of it there may be.
+const OFFERS: &[(&str, u64, &[&str])] = &[
+    ("cpu", 98, &["0", "500m", "1500m", "4", "4", "8", "8", "16"]),
+    ("memory", 98, &["0", "512Mi", "3.5Gi", "4Gi", "8589934592", "16e9", "16Gi", "32Gi"]),
+    ("pods", 98, &["0", "2", "5", "10", "110", "110", "110", "110"]),
+    ("ephemeral-storage", 70, &["0", "1Gi", "10G", "100Gi"]),
+    ("nvidia.com/gpu", 50, &["0", "1", "2", "8"]),
+    ("example.com/dongle", 20, &["1", "3"]),
+    ("hugepages-2Mi", 30, &["0", "64Mi", "1Gi"]),
+    ("attachable-volumes-x", 5, &["25"]),
+];
+
+/// A cluster and a pod that waits.
+pub(super) fn case(random: &mut Random) -> Value {
+    let count = 1 + random.below(12);
+    let mut nodes: Vec<Value> = Vec::new();
+    for number in 0..count {
+        let node = match nodes.last() {
+            Some(last) if random.chance(30) => twin(last, number),
+            _ => node(random, number),
+        };
+        nodes.push(node);
+    }
+    let pods: Vec<Value> = (0..random.below(2 * count)).map(|number| pods::other(random, number, count)).collect();
+    json!({"nodes": nodes, "pods": pods, "pod": pods::waiting(random, count)})
+}
+
+/// The name of a node; some are longer than a label.
+pub(super) fn node_name(number: usize) -> String {
+    if number.is_multiple_of(3) { format!("node-{number}.example.com") } else { format!("n{number}") }
+}
+
+fn node(random: &mut Random, number: usize) -> Value {
+    let name = node_name(number);
+    let mut labels = Map::new();
+    labels.insert("kubernetes.io/hostname".to_owned(), json!(name));
+    for (key, values) in LABELS {
+        if random.chance(70) {
+            labels.insert((*key).to_owned(), json!(random.pick(values)));
+        }
+    }
+    let mut allocatable = Map::new();
+    for (resource, often, amounts) in OFFERS {
+        if random.chance(*often) {
+            allocatable.insert((*resource).to_owned(), json!(random.pick(amounts)));
+        }
+    }
+    let mut node = json!({
+        "metadata": {"name": name, "labels": labels, "uid": format!("uid-{number}")},
+        "spec": {"taints": taints(random)},
+        "status": {"allocatable": allocatable, "capacity": allocatable, "images": images(random)},
+    });
+    if random.chance(6) {
+        node["spec"]["unschedulable"] = json!(true);
+    }
+    node
+}
+
+/// The same node with another name.
+fn twin(node: &Value, number: usize) -> Value {
+    let mut twin = node.clone();
+    let name = json!(node_name(number));
+    twin["metadata"]["uid"] = json!(format!("uid-{number}"));
+    twin["metadata"]["labels"]["kubernetes.io/hostname"] = name.clone();
+    twin["metadata"]["name"] = name;
+    twin
+}
+
+/// Taints, of which no two have the same key and effect.
+fn taints(random: &mut Random) -> Vec<Value> {
+    let mut taints = Vec::new();
+    for key in TAINTED {
+        for effect in EFFECTS {
+            let often = if *effect == "PreferNoSchedule" { 20 } else { 3 };
+            if random.chance(often) {
+                taints.push(json!({"key": key, "value": random.pick(TAINT_VALUES), "effect": effect}));
+            }
+        }
+    }
+    taints
+}
+
+fn images(random: &mut Random) -> Vec<Value> {
+    let mut images = Vec::new();
+    for image in IMAGES {
+        if random.chance(30) {
+            images.push(json!({"names": [image], "sizeBytes": random.between(1, 2000) << 20}));
+        }
+    }
+    images
+}

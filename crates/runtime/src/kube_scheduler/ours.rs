@@ -1,0 +1,131 @@
+//! Our answer to a case: the same manifests, through intake, to the engine's survey and its choice.
+//!
+//! Here our filters and scores get kube-scheduler's names. What it scores and we do not yet is listed too.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_engine::diagnosis::{Rejection, ScoreName};
+use muster_engine::{Command, Engine, NodeSurvey, NodeVerdict, Observation};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::answer::{NodeAnswer, Refused};
+use crate::intake::raw::Guarded;
+use crate::intake::{Intake, News, WatchTurn};
+use crate::settings::Settings;
+
+/// The filters that we have too, in the order in which they are asked. `NodeName` is for pods that name their node,
+/// and such pods do not wait.
+pub(super) const FILTERS: &[&str] =
+    &["NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit"];
+
+/// The scores that must be equal.
+pub(super) const COMPARED: &[&str] =
+    &["TaintToleration", "NodeAffinity", "NodeResourcesFit", "NodeResourcesBalancedAllocation"];
+
+/// Scores that we do not have yet.
+pub(super) const NOT_YET: &[&str] =
+    &["ImageLocality", "InterPodAffinity", "PodTopologySpread", "VolumeBinding", "DynamicResources"];
+
+fn plugin(score: ScoreName) -> &'static str {
+    match score {
+        ScoreName::Taints => "TaintToleration",
+        ScoreName::NodeAffinity => "NodeAffinity",
+        ScoreName::Fit => "NodeResourcesFit",
+        ScoreName::Balanced => "NodeResourcesBalancedAllocation",
+    }
+}
+
+/// Which plugin says that, and how.
+fn reason(rejection: &Rejection) -> (&'static str, String) {
+    let (plugin, reason) = match rejection {
+        Rejection::NodeName => ("NodeName", "node(s) didn't match the requested node name"),
+        Rejection::Unschedulable => ("NodeUnschedulable", "node(s) were unschedulable"),
+        Rejection::Taints => ("TaintToleration", "node(s) had untolerated taint(s)"),
+        Rejection::NodeAffinity => ("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"),
+        Rejection::Ports => ("NodePorts", "node(s) didn't have free ports for the requested pod ports"),
+        Rejection::TooManyPods => ("NodeResourcesFit", "Too many pods"),
+        Rejection::Insufficient { resource } => return ("NodeResourcesFit", format!("Insufficient {resource}")),
+        Rejection::Claimed | Rejection::RefusedBind => ("Muster", "a reason that kube-scheduler does not have"),
+    };
+    (plugin, reason.to_owned())
+}
+
+/// What every node looks like to us, and which one we choose; or why there is no answer.
+pub(super) fn answer(case: &Value) -> Result<(Vec<NodeAnswer>, Option<String>), String> {
+    let mut road = Road::new();
+    for node in case["nodes"].as_array().into_iter().flatten() {
+        road.take(News::Node(WatchTurn::Seen(guarded(node))))?;
+    }
+    for pod in case["pods"].as_array().into_iter().flatten().chain([&case["pod"]]) {
+        road.take(News::Pod(WatchTurn::Seen(guarded(pod))))?;
+    }
+    let uid = case["pod"]["metadata"]["uid"].as_str().unwrap_or_default();
+    let survey = road.engine.survey(uid).ok_or("the engine does not know the pod")?;
+    Ok((survey.into_iter().map(node_answer).collect(), road.choice(uid)))
+}
+
+/// From manifests to decisions, without an API.
+struct Road {
+    intake: Intake,
+    engine: Engine,
+}
+
+impl Road {
+    fn new() -> Self {
+        let settings = Settings::default();
+        let intake = Intake::new(&settings.scheduler_names, settings.gates, Vec::new());
+        Self { intake, engine: Engine::new(settings.engine).expect("the defaults are valid") }
+    }
+
+    /// Nothing that Kubernetes lets in may be refused on the way.
+    fn take(&mut self, news: News) -> Result<(), String> {
+        let catch = self.intake.take(news, 0);
+        if let Some(complaint) = catch.complaints.first() {
+            return Err(complaint.clone());
+        }
+        for observation in catch.observations {
+            if let Observation::PodSeen(pod) = &observation
+                && let Some(refused) = &pod.refused
+            {
+                return Err(format!("{refused:?}"));
+            }
+            self.engine.observe(0, observation).map_err(|refusal| refusal.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// The node that the pod is bound to, if any.
+    fn choice(&mut self, uid: &str) -> Option<String> {
+        while self.engine.next_wakeup() == Some(0) {
+            for command in self.engine.decide(0) {
+                match command {
+                    Command::Bind { pod, node } if pod.uid == uid => return Some(node.to_string()),
+                    Command::Bind { pod, .. } => panic!("{pod} is not ours and is bound"),
+                    _ => {}
+                }
+            }
+        }
+        None
+    }
+}
+
+fn guarded<K: DeserializeOwned>(object: &Value) -> Guarded<K> {
+    serde_json::from_str(&object.to_string()).expect("any JSON can be guarded")
+}
+
+fn node_answer(survey: NodeSurvey) -> NodeAnswer {
+    let mut answer = NodeAnswer { name: survey.node, refused: None, scores: BTreeMap::new(), total: 0 };
+    match survey.verdict {
+        NodeVerdict::Scored { scores, total } => {
+            answer.scores = scores.into_iter().map(|(name, score)| (plugin(name).to_owned(), score)).collect();
+            answer.total = total;
+        }
+        NodeVerdict::Refused(rejections) => {
+            let (plugins, reasons): (BTreeSet<&str>, _) = rejections.iter().map(reason).unzip();
+            let plugin = plugins.into_iter().collect::<Vec<_>>().join(",");
+            answer.refused = Some(Refused { plugin, before: false, reasons });
+        }
+    }
+    answer
+}

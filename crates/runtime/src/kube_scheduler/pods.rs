@@ -1,0 +1,225 @@
+//! Random pods: everything that says where a pod may go, would like to go, and what it takes there.
+
+use muster_oracle::random::Random;
+use serde_json::{Map, Value, json};
+
+use super::cases::{EFFECTS, IMAGES, LABELS, TAINT_VALUES, TAINTED, node_name};
+
+/// What containers ask for: the resource, how often, how much, from little to much, and whether it may be overcommitted.
+const REQUESTS: &[(&str, u64, &[&str], bool)] = &[
+    ("cpu", 60, &["0", "1m", "100m", "250m", "0.5", "1", "1500m"], true),
+    ("memory", 55, &["0", "1", "100Ki", "64Mi", "128974848000m", "200Mi", "0.5G", "1Gi", "1.5Gi"], true),
+    ("ephemeral-storage", 8, &["0", "1Mi", "0.5Gi", "2Gi"], true),
+    ("nvidia.com/gpu", 8, &["0", "1", "2"], false),
+    ("example.com/dongle", 2, &["0", "1"], false),
+];
+
+/// The pod that waits for us.
+pub(super) fn waiting(random: &mut Random, nodes: usize) -> Value {
+    let mut pod = pod(random, "pod", 35);
+    pod["spec"]["schedulerName"] = json!("muster");
+    add_demands(random, nodes, &mut pod["spec"]);
+    pod
+}
+
+/// A pod that was there before: on a node, or with one that is kept free for it.
+pub(super) fn other(random: &mut Random, number: usize, nodes: usize) -> Value {
+    let mut pod = pod(random, &format!("other-{number}"), 20);
+    pod["spec"]["schedulerName"] = json!("default-scheduler");
+    let node = if random.chance(95) { node_name(random.below(nodes)) } else { "gone".to_owned() };
+    if random.chance(12) {
+        pod["status"] = json!({"phase": "Pending", "nominatedNodeName": node});
+        return pod;
+    }
+    pod["spec"]["nodeName"] = json!(node);
+    let phases = ["Running", "Running", "Running", "Running", "Pending", "Succeeded", "Failed"];
+    pod["status"] = json!({"phase": random.pick(&phases)});
+    if random.chance(10) {
+        pod["metadata"]["deletionTimestamp"] = json!("2030-01-01T00:00:00Z");
+        pod["metadata"]["deletionGracePeriodSeconds"] = json!(30);
+    }
+    if random.chance(20) {
+        resized(random, &mut pod);
+    }
+    pod
+}
+
+/// A pod of random size; `special` is how often it has what few pods have, in percent.
+fn pod(random: &mut Random, name: &str, special: u64) -> Value {
+    let mut containers: Vec<Value> = (0..1 + random.below(3)).map(|index| container(random, "c", index)).collect();
+    let inits = if random.chance(special) { random.below(3) } else { 0 };
+    let mut init_containers: Vec<Value> = (0..inits).map(|index| container(random, "i", index)).collect();
+    for container in &mut init_containers {
+        if random.chance(50) {
+            container["restartPolicy"] = json!("Always");
+        }
+    }
+    let mut number = 0;
+    for container in containers.iter_mut().chain(&mut init_containers) {
+        if random.chance(special / 2) {
+            number += 1;
+            container["ports"] = json!([port(random, number)]);
+        }
+    }
+    let mut spec = json!({"containers": containers, "initContainers": init_containers});
+    if random.chance(80) {
+        spec["priority"] = json!(random.between(-1, 2));
+    }
+    if random.chance(special / 2) {
+        spec["overhead"] = json!({"cpu": "50m", "memory": "20Mi"});
+    }
+    if random.chance(special) {
+        spec["resources"] = pod_wide(random);
+    }
+    json!({"metadata": {"name": name, "namespace": "ml", "uid": name}, "spec": spec})
+}
+
+fn container(random: &mut Random, prefix: &str, index: usize) -> Value {
+    let (mut requests, mut limits) = (Map::new(), Map::new());
+    for (resource, often, amounts, overcommit) in REQUESTS {
+        if !random.chance(*often) {
+            continue;
+        }
+        let low = random.below(amounts.len());
+        let high = if *overcommit { low + random.below(amounts.len() - low) } else { low };
+        // Of what cannot be overcommitted there must be a limit, and the request follows from it.
+        let (has_request, has_limit) = if *overcommit { (random.chance(75), random.chance(40)) } else { (false, true) };
+        if has_request {
+            requests.insert((*resource).to_owned(), json!(amounts[low]));
+        }
+        if has_limit {
+            limits.insert((*resource).to_owned(), json!(amounts[high]));
+        }
+    }
+    if random.chance(4) {
+        requests.insert("cpu".to_owned(), json!("10m"));
+        limits.remove("cpu");
+        limits.insert("hugepages-2Mi".to_owned(), json!(random.pick(&["0", "2Mi", "64Mi"])));
+    }
+    json!({
+        "name": format!("{prefix}{index}"),
+        "image": random.pick(IMAGES),
+        "resources": {"requests": requests, "limits": limits},
+    })
+}
+
+/// Resources for the pod as a whole, which are not less than what its containers ask for.
+fn pod_wide(random: &mut Random) -> Value {
+    let mut resources = json!({});
+    for (resource, amount) in [("cpu", "5"), ("memory", "6Gi")] {
+        for list in ["requests", "limits"] {
+            if random.chance(40) {
+                resources[list][resource] = json!(amount);
+            }
+        }
+    }
+    resources
+}
+
+fn port(random: &mut Random, number: i64) -> Value {
+    let mut port = json!({"containerPort": 8000 + number, "hostPort": 80 + random.below(2)});
+    if random.chance(50) {
+        port["protocol"] = json!(random.pick(&["TCP", "UDP", "SCTP"]));
+    }
+    if random.chance(50) {
+        port["hostIP"] = json!(random.pick(&["0.0.0.0", "10.0.0.1", "127.0.0.1", "::", "fd00::1"]));
+    }
+    port
+}
+
+/// What the node says about a size that is being changed.
+fn resized(random: &mut Random, pod: &mut Value) {
+    let mut statuses = Vec::new();
+    for container in pod["spec"]["containers"].as_array().into_iter().flatten() {
+        let mut status = json!({"name": container["name"], "image": "", "imageID": "", "ready": true, "restartCount": 0});
+        if random.chance(70) {
+            status["allocatedResources"] = size(random);
+        }
+        if random.chance(70) {
+            status["resources"] = json!({"requests": size(random)});
+        }
+        statuses.push(status);
+    }
+    pod["status"]["containerStatuses"] = json!(statuses);
+    if random.chance(30) {
+        let reason = random.pick(&["Infeasible", "Deferred"]);
+        pod["status"]["conditions"] = json!([{"type": "PodResizePending", "status": "True", "reason": reason}]);
+    }
+}
+
+fn size(random: &mut Random) -> Value {
+    json!({"cpu": random.pick(&["100m", "1", "2"]), "memory": random.pick(&["64Mi", "1Gi", "2Gi"])})
+}
+
+/// Where the pod may go, and would like to go.
+fn add_demands(random: &mut Random, nodes: usize, spec: &mut Value) {
+    if random.chance(8) {
+        let (key, values) = random.pick(LABELS);
+        spec["nodeSelector"] = json!({*key: random.pick(values)});
+    }
+    if random.chance(20) {
+        let terms: Vec<Value> = (0..1 + random.below(3)).map(|_| term(random, nodes)).collect();
+        spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
+            json!({"nodeSelectorTerms": terms});
+    }
+    if random.chance(45) {
+        let preferred: Vec<Value> = (0..1 + random.below(3))
+            .map(|_| json!({"weight": random.between(1, 100), "preference": term(random, nodes)}))
+            .collect();
+        spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] = json!(preferred);
+    }
+    let tolerations: Vec<Value> = (0..random.below(4)).map(|_| toleration(random)).collect();
+    spec["tolerations"] = json!(tolerations);
+}
+
+/// A term that may be empty.
+fn term(random: &mut Random, nodes: usize) -> Value {
+    let mut term = json!({});
+    let expressions: Vec<Value> = (0..random.below(3)).map(|_| expression(random)).collect();
+    if !expressions.is_empty() {
+        term["matchExpressions"] = json!(expressions);
+    }
+    if random.chance(15) {
+        let operator = random.pick(&["In", "NotIn"]);
+        let name = if random.chance(90) { node_name(random.below(nodes)) } else { "gone".to_owned() };
+        term["matchFields"] = json!([{"key": "metadata.name", "operator": operator, "values": [name]}]);
+    }
+    term
+}
+
+fn expression(random: &mut Random) -> Value {
+    let (key, values) = random.pick(LABELS);
+    let some: Vec<&str> = (0..1 + random.below(2)).map(|_| *random.pick(values)).collect();
+    match *random.pick(&["In", "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]) {
+        operator @ ("In" | "NotIn") => json!({"key": key, "operator": operator, "values": some}),
+        operator @ ("Gt" | "Lt") => {
+            // A number below zero is let in by the API server, but kube-scheduler fails on it.
+            let number = random.pick(&["0", "1", "2", "9", "007"]);
+            json!({"key": key, "operator": operator, "values": [number]})
+        }
+        operator => json!({"key": key, "operator": operator}),
+    }
+}
+
+fn toleration(random: &mut Random) -> Value {
+    let mut toleration = json!({});
+    if random.chance(85) {
+        toleration["key"] = json!(random.pick(TAINTED));
+    }
+    if toleration.get("key").is_none() || random.chance(45) {
+        toleration["operator"] = json!("Exists");
+    } else {
+        if random.chance(50) {
+            toleration["operator"] = json!("Equal");
+        }
+        toleration["value"] = json!(random.pick(TAINT_VALUES));
+    }
+    if random.chance(60) {
+        let effect = random.pick(EFFECTS);
+        toleration["effect"] = json!(effect);
+        if *effect == "NoExecute" && random.chance(50) {
+            toleration["tolerationSeconds"] = json!(random.between(-1, 300));
+        }
+    }
+    toleration
+}

@@ -1,0 +1,280 @@
+// The program `scores`: what kube-scheduler's own code says about where a pod may go and which node is best.
+//
+// It reads cases as JSON lines from its standard input and prints one JSON line for each. A case is a small cluster in
+// plain manifests. Each is completed and checked as the API server does it, so that nobody compares answers about
+// objects that cannot exist; then the default profile's plugins are run over a snapshot of the cluster, on all nodes.
+// It must not know who asks, nor decide anything of its own: every number is a plugin's.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/apis/core"
+	_ "k8s.io/kubernetes/pkg/apis/core/install"
+	"k8s.io/kubernetes/pkg/registry/core/node"
+	"k8s.io/kubernetes/pkg/registry/core/pod"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+func init() {
+	applets["scores"] = applet{about: "what kube-scheduler says of nodes, for cases as JSON lines", run: word(scores)}
+}
+
+// scoresCase is a small cluster and a pod that wants a place in it.
+type scoresCase struct {
+	Nodes []*v1.Node `json:"nodes"`
+	// Pods that are on nodes, and pods that wait for the node that they are nominated to.
+	Pods []*v1.Pod `json:"pods"`
+	Pod  *v1.Pod   `json:"pod"`
+	// Plugins are the score plugins that count in the totals; all of them if there are none here.
+	Plugins []string `json:"plugins"`
+}
+
+// scoresAnswer has the verdict on every node, in the order of the case.
+type scoresAnswer struct {
+	Nodes []nodeAnswer `json:"nodes"`
+	// Best are the nodes with the highest total.
+	Best []string `json:"best"`
+	// Error says why there is no answer: the case is not one that a cluster could be in, or a plugin failed.
+	Error string `json:"error,omitempty"`
+}
+
+// nodeAnswer is the verdict on a node: refused, or scored by each plugin, normalised and weighted.
+type nodeAnswer struct {
+	Name    string           `json:"name"`
+	Refused *refusal         `json:"refused,omitempty"`
+	Scores  map[string]int64 `json:"scores,omitempty"`
+	Total   int64            `json:"total"`
+}
+
+// refusal is who said no and why. A plugin that speaks before the filters speaks of all nodes at once, and is heard even
+// where an earlier filter would have said no.
+type refusal struct {
+	Plugin  string   `json:"plugin"`
+	Before  bool     `json:"beforeFilters,omitempty"`
+	Reasons []string `json:"reasons"`
+}
+
+// scores answers cases until there are no more.
+func scores(args []string) error {
+	flags := flag.NewFlagSet("scores", flag.ContinueOnError)
+	counted := flags.String("plugins", "", "the score plugins that count in totals, by comma; a case's own list goes before")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("scores takes cases on its standard input and no arguments, not %q", flags.Arg(0))
+	}
+	stick, err := newMeasuringStick()
+	if err != nil {
+		return err
+	}
+	in, out := bufio.NewReader(os.Stdin), bufio.NewWriter(os.Stdout)
+	for {
+		line, err := in.ReadBytes('\n')
+		if len(bytes.TrimSpace(line)) > 0 {
+			answer := answerLine(stick, line, *counted)
+			if err := json.NewEncoder(out).Encode(answer); err != nil {
+				return err
+			}
+			if err := out.Flush(); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+func answerLine(stick *measuringStick, line []byte, counted string) scoresAnswer {
+	var one scoresCase
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&one); err != nil {
+		return scoresAnswer{Error: fmt.Sprintf("the case cannot be read: %v", err)}
+	}
+	if one.Plugins == nil && counted != "" {
+		one.Plugins = strings.Split(counted, ",")
+	}
+	if err := one.complete(); err != nil {
+		return scoresAnswer{Error: err.Error()}
+	}
+	// What the plugins start in the background ends with the case.
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	answer, err := stick.measure(ctx, &one)
+	if err != nil {
+		return scoresAnswer{Error: err.Error()}
+	}
+	return answer
+}
+
+// complete fills in what the API server fills in, and refuses what it refuses.
+func (one *scoresCase) complete() error {
+	if one.Pod == nil {
+		return errors.New("the case has no pod")
+	}
+	for _, object := range one.Nodes {
+		if err := asCreated(object, &core.Node{}, node.Strategy); err != nil {
+			return fmt.Errorf("Node %s %w", object.Name, err)
+		}
+	}
+	for _, object := range append([]*v1.Pod{one.Pod}, one.Pods...) {
+		// A pod that is created has no status yet.
+		status := object.Status
+		if err := asCreated(object, &core.Pod{}, pod.Strategy); err != nil {
+			return fmt.Errorf("Pod %s %w", object.Name, err)
+		}
+		object.Status = status
+	}
+	return nil
+}
+
+// creation is what the API server does with a new object.
+type creation interface {
+	PrepareForCreate(ctx context.Context, internal runtime.Object)
+	Validate(ctx context.Context, internal runtime.Object) field.ErrorList
+}
+
+func asCreated(object, internal runtime.Object, creation creation) error {
+	scheme := legacyscheme.Scheme
+	scheme.Default(object)
+	if err := scheme.Convert(object, internal, nil); err != nil {
+		return err
+	}
+	creation.PrepareForCreate(context.Background(), internal)
+	if errs := creation.Validate(context.Background(), internal); len(errs) > 0 {
+		return fmt.Errorf("is not valid: %w", errs.ToAggregate())
+	}
+	return scheme.Convert(internal, object, nil)
+}
+
+// measure runs the plugins on every node.
+func (stick *measuringStick) measure(ctx context.Context, one *scoresCase) (scoresAnswer, error) {
+	cluster, err := stick.cluster(ctx, one)
+	if err != nil {
+		return scoresAnswer{}, err
+	}
+	state := framework.NewCycleState()
+	refused, err := cluster.filter(ctx, state, one)
+	if err != nil {
+		return scoresAnswer{}, err
+	}
+	answer := scoresAnswer{Nodes: []nodeAnswer{}, Best: []string{}}
+	feasible := []fwk.NodeInfo{}
+	for _, node := range one.Nodes {
+		answer.Nodes = append(answer.Nodes, nodeAnswer{Name: node.Name, Refused: refused[node.Name]})
+		if refused[node.Name] == nil {
+			info, err := cluster.nodes.Get(node.Name)
+			if err != nil {
+				return scoresAnswer{}, err
+			}
+			feasible = append(feasible, info)
+		}
+	}
+	if len(feasible) == 0 {
+		return answer, nil
+	}
+	scored, err := cluster.score(ctx, state, one.Pod, feasible)
+	if err != nil {
+		return scoresAnswer{}, err
+	}
+	answer.enter(scored, one.Plugins)
+	return answer, nil
+}
+
+// filter says who refuses which node.
+func (cluster *cluster) filter(ctx context.Context, state fwk.CycleState, one *scoresCase) (map[string]*refusal, error) {
+	refused := map[string]*refusal{}
+	offered, status, by := cluster.plugins.RunPreFilterPlugins(ctx, state, one.Pod)
+	if !status.IsSuccess() && !status.IsRejected() {
+		return nil, status.AsError()
+	}
+	for _, node := range one.Nodes {
+		switch {
+		case !status.IsSuccess():
+			refused[node.Name] = refusalBefore(status.Plugin(), by, status.Reasons())
+			continue
+		case !offered.AllNodes() && !offered.NodeNames.Has(node.Name):
+			refused[node.Name] = refusalBefore("", by, nil)
+			continue
+		}
+		info, err := cluster.nodes.Get(node.Name)
+		if err != nil {
+			return nil, err
+		}
+		verdict := cluster.plugins.RunFilterPluginsWithNominatedPods(ctx, state, one.Pod, info)
+		if verdict.IsRejected() {
+			refused[node.Name] = &refusal{Plugin: verdict.Plugin(), Reasons: verdict.Reasons()}
+		} else if !verdict.IsSuccess() {
+			return nil, verdict.AsError()
+		}
+	}
+	return refused, nil
+}
+
+// refusalBefore is the refusal of plugins that left a node out before the filters ran.
+func refusalBefore(plugin string, by sets.Set[string], reasons []string) *refusal {
+	if plugin == "" {
+		plugin = strings.Join(sets.List(by), ",")
+	}
+	if reasons == nil {
+		reasons = []string{}
+	}
+	return &refusal{Plugin: plugin, Before: true, Reasons: reasons}
+}
+
+func (cluster *cluster) score(
+	ctx context.Context, state fwk.CycleState, pod *v1.Pod, feasible []fwk.NodeInfo,
+) ([]fwk.NodePluginScores, error) {
+	if status := cluster.plugins.RunPreScorePlugins(ctx, state, pod, feasible); !status.IsSuccess() {
+		return nil, status.AsError()
+	}
+	scored, status := cluster.plugins.RunScorePlugins(ctx, state, pod, feasible)
+	if !status.IsSuccess() {
+		return nil, status.AsError()
+	}
+	return scored, nil
+}
+
+// enter writes the scores beside the nodes, and which of them are best by the plugins that count.
+func (answer *scoresAnswer) enter(scored []fwk.NodePluginScores, counted []string) {
+	best := int64(math.MinInt64)
+	for _, node := range scored {
+		position := slices.IndexFunc(answer.Nodes, func(one nodeAnswer) bool { return one.Name == node.Name })
+		entry := &answer.Nodes[position]
+		entry.Scores = map[string]int64{}
+		for _, score := range node.Scores {
+			entry.Scores[score.Name] = score.Score
+			if counted == nil || slices.Contains(counted, score.Name) {
+				entry.Total += score.Score
+			}
+		}
+		best = max(best, entry.Total)
+	}
+	for _, node := range answer.Nodes {
+		if node.Refused == nil && node.Total == best {
+			answer.Best = append(answer.Best, node.Name)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+// kube-scheduler's default profile over a cluster that was given, without a scheduler around it.
+//
+// The plugins, their order, weights and arguments are the default configuration's, the snapshot is made by the
+// scheduler's cache package. Listers for other kinds are there and empty.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/dynamic-resource-allocation/resourceslice/tracker"
+	"k8s.io/klog/v2"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	snapshots "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
+)
+
+// measuringStick makes clusters that answer as kube-scheduler would.
+type measuringStick struct {
+	profile  *config.KubeSchedulerProfile
+	registry frameworkruntime.Registry
+}
+
+// cluster is a case with the plugins that look at it.
+type cluster struct {
+	plugins framework.Framework
+	nodes   fwk.NodeInfoLister
+}
+
+func newMeasuringStick() (*measuringStick, error) {
+	klog.SetOutput(io.Discard)
+	klog.LogToStderr(false)
+	metrics.Register()
+	defaults := &configv1.KubeSchedulerConfiguration{}
+	scheme.Scheme.Default(defaults)
+	configuration := &config.KubeSchedulerConfiguration{}
+	if err := scheme.Scheme.Convert(defaults, configuration, nil); err != nil {
+		return nil, err
+	}
+	if len(configuration.Profiles) != 1 {
+		return nil, fmt.Errorf("the default configuration has %d profiles", len(configuration.Profiles))
+	}
+	return &measuringStick{profile: &configuration.Profiles[0], registry: plugins.NewInTreeRegistry()}, nil
+}
+
+func (stick *measuringStick) cluster(ctx context.Context, one *scoresCase) (*cluster, error) {
+	client := fake.NewClientset()
+	snapshot := snapshots.NewSnapshot(placed(one), one.Nodes)
+	nominated := nominations{byNode: map[string][]fwk.PodInfo{}}
+	for _, pod := range one.Pods {
+		if pod.Spec.NodeName == "" && pod.Status.NominatedNodeName != "" {
+			if err := nominated.add(pod); err != nil {
+				return nil, err
+			}
+		}
+	}
+	factory := informers.NewSharedInformerFactory(client, 0)
+	claims, err := resourceClaims(ctx, factory)
+	if err != nil {
+		return nil, err
+	}
+	plugins, err := frameworkruntime.NewFramework(ctx, stick.registry, stick.profile,
+		frameworkruntime.WithClientSet(client),
+		frameworkruntime.WithInformerFactory(factory),
+		frameworkruntime.WithSharedDRAManager(claims),
+		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
+		frameworkruntime.WithSnapshotSharedLister(snapshot),
+		frameworkruntime.WithPodNominator(nominated),
+	)
+	if err != nil {
+		return nil, err
+	}
+	return &cluster{plugins: plugins, nodes: snapshot.NodeInfos()}, nil
+}
+
+// resourceClaims are the devices that pods may claim: none, but resources are asked about as if there were some.
+func resourceClaims(ctx context.Context, factory informers.SharedInformerFactory) (fwk.SharedDRAManager, error) {
+	kinds := factory.Resource().V1()
+	slices, err := tracker.StartTracker(ctx, tracker.Options{SliceInformer: kinds.ResourceSlices()})
+	if err != nil {
+		return nil, err
+	}
+	claims := assumecache.NewAssumeCache(klog.FromContext(ctx), kinds.ResourceClaims().Informer(), "ResourceClaim", "", nil)
+	return dynamicresources.NewDRAManager(ctx, claims, slices, factory), nil
+}
+
+// placed are the pods that take room: the scheduler does not watch finished ones, and forgets nodes that are gone.
+func placed(one *scoresCase) []*v1.Pod {
+	there := map[string]bool{}
+	for _, node := range one.Nodes {
+		there[node.Name] = true
+	}
+	pods := []*v1.Pod{}
+	for _, pod := range one.Pods {
+		finished := pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+		if !finished && there[pod.Spec.NodeName] {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// nominations are pods that wait for a node. Nobody changes them here: filters only ask for those of a node.
+type nominations struct {
+	fwk.PodNominator
+	byNode map[string][]fwk.PodInfo
+}
+
+func (nominated nominations) add(pod *v1.Pod) error {
+	info, err := framework.NewPodInfo(pod)
+	if err != nil {
+		return err
+	}
+	node := pod.Status.NominatedNodeName
+	nominated.byNode[node] = append(nominated.byNode[node], info)
+	return nil
+}
+
+// NominatedPodsForNode are the pods that wait for this node.
+func (nominated nominations) NominatedPodsForNode(node string) []fwk.PodInfo {
+	return nominated.byNode[node]
+}
