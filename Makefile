@@ -3,10 +3,10 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test lint fmt bench
+.PHONY: help setup up test lint fmt bench controlplane-up controlplane-down
 
 help: ## Show this menu
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: # Finds or installs what the other targets need beyond Rust itself.
 	@CARGO="$(CARGO)" tools/setup
@@ -29,3 +29,14 @@ bench: setup ## Measure the engine beside the naive way, the API server, a large
 	$(CARGO) run --release --locked --package muster -- bench server
 	$(CARGO) run --release --locked --package muster -- bench playground
 	$(CARGO) run --release --locked --package muster -- bench runtime
+
+# A real control plane, outside of the tree.
+VERSION ?= 1.37
+PROFILE ?= gates
+FOLDER ?= /tmp/muster-controlplane-$(shell id -u)
+
+controlplane-up: ## Start a real Kubernetes on loopback (VERSION=1.36 PROFILE=stock ARGS="--with kube-scheduler"; needs Go)
+	@binary=$$(CI=true tools/controlplane/build $(VERSION)) && "$$binary" up --folder "$(FOLDER)" --profile $(PROFILE) $(ARGS)
+
+controlplane-down: ## Stop it and remove what it wrote
+	@binary=$$(tools/controlplane/build --built | head -n 1) && "$${binary:?no control plane is built}" down --folder "$(FOLDER)"

@@ -4,6 +4,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -19,24 +20,33 @@ clientConnection: {kubeconfig: %q, qps: %d, burst: %d}
 leaderElection: {leaderElect: false}
 `
 
-// arguments are those of one program of the plane, after the binary's path.
-func (p *plane) arguments(program string, chosen profile, fsync bool) ([]string, error) {
+// commandOf is the whole command line of one program of the plane, and writes the files that it names.
+func (p *plane) commandOf(program string, chosen profile, fsync bool) ([]string, error) {
+	if slices.Contains(managers, program) {
+		return p.addManager(program)
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	var arguments []string
 	switch program {
 	case "etcd":
-		return p.etcdArguments(fsync), nil
+		arguments = p.etcdArguments(fsync)
 	case "kube-apiserver":
-		return p.apiserverArguments(chosen), nil
+		arguments = p.apiserverArguments(chosen)
 	case "kube-controller-manager":
-		return p.controllerArguments(chosen), nil
+		arguments = p.controllerArguments(chosen)
 	case "kube-scheduler":
-		return p.schedulerArguments(chosen)
+		arguments, err = p.schedulerArguments(chosen)
+	default:
+		err = fmt.Errorf("there is no program %q in a control plane", program)
 	}
-	return nil, fmt.Errorf("there is no program %q in a control plane", program)
+	return append([]string{binary, program}, arguments...), err
 }
 
 func (p *plane) etcdArguments(fsync bool) []string {
 	args := []string{
-		"etcd",
 		"--data-dir=" + p.path("etcd"),
 		"--client-url=" + p.etcdURL(),
 		fmt.Sprintf("--peer-url=http://127.0.0.1:%d", p.Ports["etcd-peer"]),
@@ -49,7 +59,6 @@ func (p *plane) etcdArguments(fsync bool) []string {
 
 func (p *plane) apiserverArguments(chosen profile) []string {
 	args := []string{
-		"kube-apiserver",
 		"--etcd-servers=" + p.etcdURL(),
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
@@ -58,6 +67,13 @@ func (p *plane) apiserverArguments(chosen profile) []string {
 		"--tls-cert-file=" + p.cert("server.crt"),
 		"--tls-private-key-file=" + p.cert("server.key"),
 		"--client-ca-file=" + p.cert("ca.crt"),
+		"--requestheader-client-ca-file=" + p.cert("ca.crt"),
+		"--requestheader-allowed-names=" + frontProxy,
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + p.cert(frontProxy+".crt"),
+		"--proxy-client-key-file=" + p.cert(frontProxy+".key"),
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
 		"--allow-privileged=true",
@@ -73,7 +89,6 @@ func (p *plane) apiserverArguments(chosen profile) []string {
 
 func (p *plane) controllerArguments(chosen profile) []string {
 	args := []string{
-		"kube-controller-manager",
 		"--leader-elect=false",
 		"--use-service-account-credentials=true",
 		"--service-account-private-key-file=" + p.cert("service-accounts.key"),
@@ -93,7 +108,7 @@ func (p *plane) schedulerArguments(chosen profile) ([]string, error) {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	args := append([]string{"kube-scheduler", "--config=" + config}, p.clientArguments("kube-scheduler")...)
+	args := append([]string{"--config=" + config}, p.clientArguments("kube-scheduler")...)
 	return append(args, chosen.gateFlags()...), nil
 }
 
@@ -113,7 +128,7 @@ func (p *plane) clientArguments(program string) []string {
 	}
 }
 
-// moreFlags are the flags that the caller adds to programs, as PROGRAM=FLAG.
+// moreFlags are the flags that the caller has for programs, as PROGRAM=FLAG.
 type moreFlags map[string][]string
 
 func (m moreFlags) String() string { return "" }
@@ -125,4 +140,17 @@ func (m moreFlags) Set(text string) error {
 	}
 	m[program] = append(m[program], flag)
 	return nil
+}
+
+// addTo puts the caller's flags in the place of ours of the same name: most lists would grow otherwise.
+func (m moreFlags) addTo(program string, command []string) []string {
+	kept := slices.DeleteFunc(command, func(ours string) bool {
+		return slices.ContainsFunc(m[program], func(theirs string) bool { return flagName(theirs) == flagName(ours) })
+	})
+	return append(kept, m[program]...)
+}
+
+func flagName(argument string) string {
+	name, _, _ := strings.Cut(argument, "=")
+	return name
 }

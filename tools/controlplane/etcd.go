@@ -70,6 +70,7 @@ func etcdConfig(args []string) (*embed.Config, error) {
 		return nil, err
 	}
 	config := embed.NewConfig()
+	config.Name = "controlplane"
 	config.Dir = *dir
 	config.LogLevel = "warn"
 	// Writes still reach the kernel one after the other: only a crash of the machine loses any, not one of the process.

@@ -15,6 +15,8 @@ import (
 const (
 	marker    = "controlplane.json"
 	serviceIP = "10.0.0.1"
+	// The name by which the API server shows itself to API servers behind it.
+	frontProxy = "front-proxy-client"
 )
 
 type plane struct {
@@ -24,6 +26,10 @@ type plane struct {
 	Ports   map[string]int `json:"ports"` // by program; etcd-peer is of etcd too
 	// In the order of their start.
 	Programs []string `json:"programs"`
+	// By program, what answers well once it can be used.
+	Ready map[string][]string `json:"ready"`
+
+	authority *authority // only while the folder is filled
 }
 
 // openPlane finds the control plane of a folder. A folder without one gives os.ErrNotExist.
@@ -107,6 +113,7 @@ func (p *plane) writeCertificates() error {
 	if err != nil {
 		return err
 	}
+	p.authority = ca
 	if err := ca.server("server", serviceIP); err != nil {
 		return err
 	}
@@ -117,6 +124,7 @@ func (p *plane) writeCertificates() error {
 		{"kubernetes-admin", "admin", "kubeconfig", "system:masters"},
 		{"system:kube-controller-manager", "kube-controller-manager", "kube-controller-manager.kubeconfig", ""},
 		{"system:kube-scheduler", "kube-scheduler", "kube-scheduler.kubeconfig", ""},
+		{frontProxy, frontProxy, "", ""},
 	}
 	for _, client := range clients {
 		var groups []string
@@ -125,6 +133,9 @@ func (p *plane) writeCertificates() error {
 		}
 		if err := ca.client(client.file, client.user, groups...); err != nil {
 			return err
+		}
+		if client.kubeconfig == "" {
+			continue
 		}
 		if err := p.writeKubeconfig(client.kubeconfig, client.file); err != nil {
 			return err
@@ -143,7 +154,6 @@ func (p *plane) writeKubeconfig(name, client string) error {
 		}
 		data[file] = base64.StdEncoding.EncodeToString(text)
 	}
-	type object = map[string]any
 	text, err := json.MarshalIndent(object{
 		"apiVersion": "v1",
 		"kind":       "Config",

@@ -19,7 +19,8 @@ import (
 
 const (
 	pollEvery     = 20 * time.Millisecond
-	stopMax       = 20 * time.Second
+	stopMax       = 5 * time.Second
+	killMax       = 20 * time.Second
 	logTailLines  = 15
 	logTailBytes  = 64 << 10
 	processFolder = "/proc"
@@ -51,28 +52,38 @@ func (p *plane) launch(program string) error {
 	return os.WriteFile(p.path(program+".pid"), []byte(strconv.Itoa(process.Process.Pid)+"\n"), 0o600)
 }
 
-// stop ends a program and waits until it is gone. One that does not run is stopped already.
+// stop ends a program and waits until it is gone. One that does not run is stopped already. One that does not end by
+// itself is killed, as a kubelet would do it: an API server waits for its watchers for up to a minute.
 func (p *plane) stop(program string, kill bool) error {
 	pid, running := p.running(program)
 	if !running {
 		return nil
 	}
-	signal := syscall.SIGTERM
-	if kill {
-		signal = syscall.SIGKILL
+	if !kill {
+		gone, err := p.signal(program, pid, syscall.SIGTERM, stopMax)
+		if gone || err != nil {
+			return err
+		}
+		fmt.Fprintf(os.Stderr, "%s did not end within %s: killed\n", program, stopMax)
 	}
+	gone, err := p.signal(program, pid, syscall.SIGKILL, killMax)
+	if !gone && err == nil {
+		err = fmt.Errorf("%s, process %d, still runs %s after it was killed", program, pid, killMax)
+	}
+	return err
+}
+
+// signal says whether the program was gone in time.
+func (p *plane) signal(program string, pid int, signal syscall.Signal, wait time.Duration) (gone bool, err error) {
 	if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("%s, process %d: %w", program, pid, err)
+		return false, fmt.Errorf("%s, process %d: %w", program, pid, err)
 	}
-	for deadline := time.Now().Add(stopMax); ; time.Sleep(pollEvery) {
+	for deadline := time.Now().Add(wait); time.Now().Before(deadline); time.Sleep(pollEvery) {
 		if _, running := p.running(program); !running {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("%s, process %d, still runs %s after it was told to stop (try --kill)%s",
-				program, pid, stopMax, p.logTail(program))
+			return true, nil
 		}
 	}
+	return false, nil
 }
 
 // running says whether the process that was written down is there and is the one that we started.

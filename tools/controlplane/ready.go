@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -26,7 +27,7 @@ func (p *plane) awaitReady(program string) error {
 	}
 	defer client.CloseIdleConnections()
 	deadline := time.Now().Add(readyMax)
-	for _, url := range p.readyURLs(program) {
+	for _, url := range p.Ready[program] {
 		for {
 			problem := get(client, url)
 			if problem == nil {
@@ -44,8 +45,8 @@ func (p *plane) awaitReady(program string) error {
 	return nil
 }
 
-// readyURLs all answer with 200 once the program can be used.
-func (p *plane) readyURLs(program string) []string {
+// readyURLs answer with 200 once a program of Kubernetes can be used. Those of a manager are known with its webhooks.
+func (p *plane) readyURLs(program string, more []string) []string {
 	own := fmt.Sprintf("https://127.0.0.1:%d", p.Ports[program])
 	switch program {
 	case "etcd":
@@ -53,11 +54,16 @@ func (p *plane) readyURLs(program string) []string {
 	case "kube-apiserver":
 		return []string{own + "/readyz"}
 	case "kube-controller-manager":
+		if slices.ContainsFunc(more, func(flag string) bool { return strings.HasPrefix(flag, "--controllers=") }) {
+			// Who picks the controllers may have left out the one of accounts.
+			return []string{own + "/healthz"}
+		}
 		// Without its account a namespace refuses pods.
 		return []string{own + "/healthz", p.server() + "/api/v1/namespaces/default/serviceaccounts/default"}
-	default:
-		return []string{own + "/healthz"}
+	case "kube-scheduler":
+		return []string{own + "/readyz"}
 	}
+	return nil
 }
 
 // httpClient is the admin, who trusts this plane and nobody else.

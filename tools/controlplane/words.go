@@ -21,7 +21,7 @@ func init() {
 // What a plane always has, in the order of the start, and what it can have beside that.
 var (
 	always   = []string{"etcd", "kube-apiserver", "kube-controller-manager"}
-	optional = []string{"kube-scheduler"}
+	optional = append([]string{"kube-scheduler"}, managers...)
 )
 
 func word(run func([]string) error) func([]string) int {
@@ -52,7 +52,7 @@ func parseWishes(args []string) (*wishes, error) {
 	flags.StringVar(&w.profile, "profile", "gates", "gates: with the scheduling API of this version; stock: without")
 	flags.StringVar(&w.gates, "gates", "", "more feature gates, as `NAME=true,NAME=false`")
 	flags.BoolVar(&w.fsync, "etcd-fsync", false, "make every write of etcd durable")
-	flags.Var(w.flags, "flag", "one more flag of a program, as `PROGRAM=--flag=value`; may be given often")
+	flags.Var(w.flags, "flag", "a flag of a program, instead of ours of that name, as `PROGRAM=--flag=value`; may be given often")
 	flags.Func("with", "more programs, as `NAME,NAME`: "+strings.Join(optional, ", "), func(names string) error {
 		w.with = append(w.with, strings.Split(names, ",")...)
 		return nil
@@ -106,17 +106,21 @@ func newPlane(w *wishes) (*plane, error) {
 			programs = append(programs, name)
 		}
 	}
+	// Before an earlier plane is removed for it.
+	for _, name := range w.with {
+		if slices.Contains(managers, name) {
+			if _, err := bundle(name); err != nil {
+				return nil, err
+			}
+		}
+	}
 	for name := range w.flags {
 		if !slices.Contains(programs, name) {
 			return nil, fmt.Errorf("up: --flag %s=...: the programs are %s", name, strings.Join(programs, ", "))
 		}
 	}
-	binary, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	p := &plane{Version: kubernetesVersion(), Profile: w.profile, Programs: programs}
-	if p.Ports, err = freePorts(append(slices.Clone(programs), "etcd-peer")); err != nil {
+	p := &plane{Version: kubernetesVersion(), Profile: w.profile, Programs: programs, Ready: map[string][]string{}}
+	if p.Ports, err = freePorts(portNames(programs)); err != nil {
 		return nil, err
 	}
 	if p.Folder, err = emptyFolder(w.folder); err != nil {
@@ -130,26 +134,36 @@ func newPlane(w *wishes) (*plane, error) {
 		return nil, err
 	}
 	for _, program := range programs {
-		arguments, err := p.arguments(program, chosen, w.fsync)
+		p.Ready[program] = p.readyURLs(program, w.flags[program])
+		command, err := p.commandOf(program, chosen, w.fsync)
 		if err != nil {
 			return nil, err
 		}
-		command := append(append([]string{binary}, arguments...), w.flags[program]...)
-		if err := p.writeCommand(program, command); err != nil {
+		if err := p.writeCommand(program, w.flags.addTo(program, command)); err != nil {
 			return nil, err
 		}
 	}
-	return p, nil
+	return p, p.save()
+}
+
+// portNames are the programs, and whatever else listens.
+func portNames(programs []string) []string {
+	names := append(slices.Clone(programs), "etcd-peer")
+	for _, manager := range managers {
+		if slices.Contains(programs, manager) {
+			names = append(names, managerPort(manager))
+		}
+	}
+	return names
 }
 
 // startAll starts each program when the one before can be used.
 func (p *plane) startAll() error {
 	for _, program := range p.Programs {
-		if err := p.launch(program); err != nil {
-			return err
-		}
-		if err := p.awaitReady(program); err != nil {
-			return err
+		for _, step := range []func(string) error{p.beforeStart, p.launch, p.awaitReady, p.afterStart} {
+			if err := step(program); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -9,19 +9,22 @@ Stories with "forgets" are left out unless FORGETS=1 is set (see forget.sh); the
 import copy, glob, http.client, json, os, re, ssl, sys, threading, time, datetime
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-HOST, PORT = "127.0.0.1", int(os.environ.get("API_PORT", "26443"))
+# Of up.sh.
+FOLDER = os.environ.get("FOLDER", "/tmp/muster-recorder-%d" % os.getuid())
 UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 SUBST = re.compile(r"\$\{([A-Za-z0-9_]+)((?:\.[^{}]+)?)\}")
-TOKEN = open(os.path.join(HERE, "run/token")).read().strip()
+PORT = json.load(open(os.path.join(FOLDER, "controlplane.json")))["ports"]["kube-apiserver"]
+ADMIN = ssl.create_default_context(cafile=os.path.join(FOLDER, "certificates/ca.crt"))
+ADMIN.load_cert_chain(os.path.join(FOLDER, "certificates/admin.crt"), os.path.join(FOLDER, "certificates/admin.key"))
 
 
 def connect(timeout=60):
-    return http.client.HTTPSConnection(HOST, PORT, timeout=timeout, context=ssl._create_unverified_context())
+    return http.client.HTTPSConnection("127.0.0.1", PORT, timeout=timeout, context=ADMIN)
 
 
 def headers(do):
-    h = {"Authorization": "Bearer " + TOKEN, "Accept": do.get("accept", "application/json"), "User-Agent": "stories"}
+    h = {"Accept": do.get("accept", "application/json"), "User-Agent": "stories"}
     if do.get("contentType"):
         h["Content-Type"] = do["contentType"]
     return h
@@ -101,6 +104,8 @@ class Normal:
         def u(m):
             return m[0] if m[0].startswith("00000000-") else self.number("uid", m[0])
         s = UUID.sub(u, s)
+        # the server's own address, which the stories know by one port
+        s = s.replace("127.0.0.1:%d" % PORT, "127.0.0.1:26443")
         s = TIME.sub(self.time, s)
         for name, new in self.rename.items():
             s = s.replace(name, new)
@@ -380,9 +385,9 @@ def dump(story, path):
 
 def main():
     args = sys.argv[1:]
-    out = os.path.join(HERE, "run", "recorded")
-    if args[:1] == ["-o"]:
-        out, args = args[1], args[2:]
+    if args[:1] != ["-o"] or len(args) < 2:
+        sys.exit(__doc__)
+    out, args = args[1], args[2:]
     os.makedirs(out, exist_ok=True)
     files = args or sorted(glob.glob(os.path.join(HERE, "../../crates/playground/tests/stories/*.json")))
     steps = 0

@@ -1,0 +1,229 @@
+// The managers of JobSet and LeaderWorkerSet beside the plane, as processes instead of pods.
+//
+// Each has a bundle, made by managers/build: its binary, and the `config` folder of its module. What that folder would
+// install is installed, except what only a pod needs; the webhooks are called by address instead of by service.
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+var managers = []string{"jobset", "lws"}
+
+type object = map[string]any
+
+// manifests are what a bundle's config says, sorted by what becomes of it.
+type manifests struct {
+	objects  []object // to be there before the manager
+	webhooks []object // to be there only when it can answer: without it they refuse everything
+	account  object   // who the manager is
+	settings object   // its configuration file
+}
+
+func managerPort(name string) string { return name + "-webhook" }
+
+// bundle is the folder of a manager, beside our own binary.
+func bundle(name string) (string, error) {
+	binary, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	folder, err := filepath.EvalSymlinks(filepath.Join(filepath.Dir(binary), "manager-"+name))
+	if err != nil {
+		return "", fmt.Errorf("--with %s: it is not built, tools/controlplane/managers/build %s does it (%w)", name, name, err)
+	}
+	return folder, nil
+}
+
+// addManager writes all files of a manager and returns its command line.
+func (p *plane) addManager(name string) ([]string, error) {
+	folder, err := bundle(name)
+	if err != nil {
+		return nil, err
+	}
+	text, err := p.kubectl("kustomize", filepath.Join(folder, "config", "default"))
+	if err != nil {
+		return nil, err
+	}
+	found, err := sortManifests(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", folder, err)
+	}
+	if err := p.pointWebhooksHere(name, found.webhooks); err != nil {
+		return nil, err
+	}
+	if err := p.writeAccount(name, found.account); err != nil {
+		return nil, err
+	}
+	p.settle(name, found.settings)
+	files := map[string]any{
+		name + ".objects.json":  object{"apiVersion": "v1", "kind": "List", "items": found.objects},
+		name + ".webhooks.json": object{"apiVersion": "v1", "kind": "List", "items": found.webhooks},
+		name + ".settings.json": found.settings,
+	}
+	for file, value := range files {
+		text, err := json.MarshalIndent(value, "", " ")
+		if err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(p.path(file), text, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	return []string{
+		filepath.Join(folder, "manager"),
+		"--config=" + p.path(name+".settings.json"),
+		"--kubeconfig=" + p.path(name+".kubeconfig"),
+		"--zap-log-level=info",
+	}, nil
+}
+
+func sortManifests(text []byte) (*manifests, error) {
+	found := &manifests{}
+	for _, document := range strings.Split(string(text), "\n---\n") {
+		one := object{}
+		if err := yaml.Unmarshal([]byte(document), &one); err != nil {
+			return nil, err
+		}
+		switch kind := one["kind"]; kind {
+		case "CustomResourceDefinition":
+			// They have one version each, and nobody would answer at the service.
+			delete(one["spec"].(object), "conversion")
+			found.objects = append(found.objects, one)
+		case "ServiceAccount":
+			found.account = one
+			found.objects = append(found.objects, one)
+		case "Namespace", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding":
+			found.objects = append(found.objects, one)
+		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
+			found.webhooks = append(found.webhooks, one)
+		case "ConfigMap":
+			if err := yaml.Unmarshal([]byte(at(one, "data", "controller_manager_config.yaml")), &found.settings); err != nil {
+				return nil, err
+			}
+		case "Deployment", "Service", "Secret": // the process and its files take their place
+		default:
+			return nil, fmt.Errorf("an object of kind %v: nothing is known of it here", kind)
+		}
+	}
+	if found.account == nil || found.settings == nil || len(found.webhooks) == 0 {
+		return nil, fmt.Errorf("no service account, no configuration, or no webhooks in it")
+	}
+	return found, nil
+}
+
+// at is the text at a path of keys, empty if it is not there.
+func at(one object, keys ...string) string {
+	for _, key := range keys[:len(keys)-1] {
+		one, _ = one[key].(object)
+	}
+	text, _ := one[keys[len(keys)-1]].(string)
+	return text
+}
+
+// pointWebhooksHere replaces each service by an address, and waits for each of them later.
+func (p *plane) pointWebhooksHere(name string, configurations []object) error {
+	authority, err := os.ReadFile(p.cert("ca.crt"))
+	if err != nil {
+		return err
+	}
+	for _, configuration := range configurations {
+		for _, webhook := range configuration["webhooks"].([]any) {
+			client := webhook.(object)["clientConfig"].(object)
+			url := fmt.Sprintf("https://127.0.0.1:%d%s", p.Ports[managerPort(name)], at(client, "service", "path"))
+			webhook.(object)["clientConfig"] = object{
+				"url": url, "caBundle": base64.StdEncoding.EncodeToString(authority),
+			}
+			// One that knows the path answers well even to an empty question.
+			p.Ready[name] = append(p.Ready[name], url)
+		}
+	}
+	return nil
+}
+
+// writeAccount gives the manager the name that its own role bindings mean.
+func (p *plane) writeAccount(name string, account object) error {
+	namespace, own := at(account, "metadata", "namespace"), at(account, "metadata", "name")
+	user := "system:serviceaccount:" + namespace + ":" + own
+	if err := p.authority.client(name, user, "system:serviceaccounts", "system:serviceaccounts:"+namespace); err != nil {
+		return err
+	}
+	if err := p.writeKubeconfig(name+".kubeconfig", name); err != nil {
+		return err
+	}
+	// The names of the files are not a choice.
+	folder := p.cert(managerPort(name))
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		return err
+	}
+	for from, to := range map[string]string{"server.crt": "tls.crt", "server.key": "tls.key"} {
+		if err := os.Symlink(p.cert(from), filepath.Join(folder, to)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle changes the configuration file from that of a pod to that of a process on loopback.
+func (p *plane) settle(name string, settings object) {
+	health := fmt.Sprintf("127.0.0.1:%d", p.Ports[name])
+	settings["health"] = object{"healthProbeBindAddress": health}
+	settings["metrics"] = object{"bindAddress": "0"}
+	settings["leaderElection"] = object{"leaderElect": false}
+	settings["internalCertManagement"] = object{"enable": false}
+	settings["clientConnection"] = object{"qps": clientQPS, "burst": clientBurst}
+	settings["webhook"] = object{
+		"host": "127.0.0.1", "port": p.Ports[managerPort(name)], "certDir": p.cert(managerPort(name)),
+	}
+	p.Ready[name] = append(p.Ready[name], "http://"+health+"/readyz")
+}
+
+// beforeStart installs what a manager needs, afterStart what needs the manager.
+func (p *plane) beforeStart(program string) error {
+	if !slices.Contains(managers, program) {
+		return nil
+	}
+	if err := p.apply(program + ".objects.json"); err != nil {
+		return err
+	}
+	_, err := p.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	return err
+}
+
+func (p *plane) afterStart(program string) error {
+	if !slices.Contains(managers, program) {
+		return nil
+	}
+	return p.apply(program + ".webhooks.json")
+}
+
+func (p *plane) apply(file string) error {
+	_, err := p.kubectl("apply", "--server-side", "--filename", p.path(file))
+	return err
+}
+
+// kubectl is this binary's own, as the admin of this plane.
+func (p *plane) kubectl(args ...string) ([]byte, error) {
+	binary, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	mine := []string{"kubectl", "--kubeconfig", p.path("kubeconfig"), "--cache-dir", p.path("kubectl-cache")}
+	command := exec.Command(binary, append(mine, args...)...)
+	var said, complained bytes.Buffer
+	command.Stdout, command.Stderr = &said, &complained
+	if err := command.Run(); err != nil {
+		return nil, fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, complained.String())
+	}
+	return said.Bytes(), nil
+}
