@@ -45,15 +45,12 @@ impl Engine {
         let pod_class = cluster.class(class);
         let present = cluster.nodes().filter(|(_, node)| node.present);
         let nodes = present.map(|(id, node)| {
-            let verdict = match candidates.total(id) {
-                Some(total) => {
-                    let scores = self.cache.scorer().parts(pod_class, node, candidates.scaled_by());
-                    NodeVerdict::Scored { scores, total }
-                }
-                None => {
-                    let reasons = filter::why_not(pod_class, node, &filter::view(cluster, id, priority));
-                    NodeVerdict::Refused(reasons.into_iter().map(|reason| by_name(cluster, reason)).collect())
-                }
+            let verdict = if let Some(total) = candidates.total(id) {
+                let scores = self.cache.scorer().parts(pod_class, node, candidates.scaled_by());
+                NodeVerdict::Scored { scores, total }
+            } else {
+                let reasons = filter::why_not(pod_class, node, &filter::view(cluster, id, priority));
+                NodeVerdict::Refused(reasons.into_iter().map(|reason| by_name(cluster, reason)).collect())
             };
             NodeSurvey { node: node.name.to_string(), verdict }
         });

@@ -22,7 +22,7 @@ use answer::{Answer, NodeAnswer, Refused};
 use ours::{COMPARED, FILTERS, NOT_YET};
 use stick::Stick;
 
-const CASES: u64 = 400;
+const CASES: u64 = 500;
 
 #[test]
 fn every_node_is_judged_as_kube_scheduler_judges_it() {
@@ -182,8 +182,11 @@ impl Tally {
 
     fn check(&self) {
         assert!(self.no_cases * 20 < self.cases, "too many of the cases are none: {}", self.no_case_example);
-        assert!(self.without_a_place * 3 < self.cases, "too many pods fit nowhere");
-        assert!(self.without_a_place > 0 && self.ties > 0 && self.refused_before_filters > 0, "something never happened");
+        assert!(self.without_a_place * 2 < self.cases, "too many pods fit nowhere");
+        assert!(
+            self.without_a_place > 0 && self.ties > 0 && self.refused_before_filters > 0,
+            "something never happened"
+        );
         for filter in FILTERS.iter().copied() {
             assert!(self.refused.contains_key(filter), "{filter} never refused a node");
         }

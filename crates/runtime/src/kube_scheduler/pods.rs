@@ -68,7 +68,7 @@ fn pod(random: &mut Random, name: &str, special: u64) -> Value {
     if random.chance(special / 2) {
         spec["overhead"] = json!({"cpu": "50m", "memory": "20Mi"});
     }
-    if random.chance(special) {
+    if random.chance(special / 2) {
         spec["resources"] = pod_wide(random);
     }
     json!({"metadata": {"name": name, "namespace": "ml", "uid": name}, "spec": spec})
@@ -131,7 +131,8 @@ fn port(random: &mut Random, number: i64) -> Value {
 fn resized(random: &mut Random, pod: &mut Value) {
     let mut statuses = Vec::new();
     for container in pod["spec"]["containers"].as_array().into_iter().flatten() {
-        let mut status = json!({"name": container["name"], "image": "", "imageID": "", "ready": true, "restartCount": 0});
+        let mut status =
+            json!({"name": container["name"], "image": "", "imageID": "", "ready": true, "restartCount": 0});
         if random.chance(70) {
             status["allocatedResources"] = size(random);
         }
@@ -158,7 +159,7 @@ fn add_demands(random: &mut Random, nodes: usize, spec: &mut Value) {
         spec["nodeSelector"] = json!({*key: random.pick(values)});
     }
     if random.chance(20) {
-        let terms: Vec<Value> = (0..1 + random.below(3)).map(|_| term(random, nodes)).collect();
+        let terms: Vec<Value> = (0..1 + random.below(2)).map(|_| term(random, nodes)).collect();
         spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
             json!({"nodeSelectorTerms": terms});
     }
@@ -179,7 +180,7 @@ fn term(random: &mut Random, nodes: usize) -> Value {
     if !expressions.is_empty() {
         term["matchExpressions"] = json!(expressions);
     }
-    if random.chance(15) {
+    if random.chance(25) {
         let operator = random.pick(&["In", "NotIn"]);
         let name = if random.chance(90) { node_name(random.below(nodes)) } else { "gone".to_owned() };
         term["matchFields"] = json!([{"key": "metadata.name", "operator": operator, "values": [name]}]);
