@@ -11,11 +11,10 @@ use muster_controlplane::Profile;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::objects::{GPUS, Gang, nodes, singles_of_others};
+use crate::objects::{GPUS, Gang, V1BETA1, nodes, singles_of_others};
 use crate::stage::{Load, Stage};
 use crate::witness::Book;
 
-const NATIVE: &str = "scheduling.k8s.io/v1beta1";
 const POOL: &str = "pool";
 const NODES: u32 = 40;
 const ROUNDS: usize = 10;
@@ -83,8 +82,8 @@ async fn each_scheduler_speaks_of_its_own_native_groups_only() {
     stage.create(ours.pods()).await;
     for (gang, manager) in [(&theirs, "kube-scheduler"), (&ours, "muster")] {
         stage.until(&gang.name, SOON, |book| book.tally(&gang.name).running == GANG_SIZE).await;
-        stage.until_condition(NATIVE, &gang.name, "PodGroupInitiallyScheduled", "True").await;
-        let group = stage.api(NATIVE, "PodGroup").get(&gang.name).await.expect("the group");
+        stage.until_condition(V1BETA1, &gang.name, "PodGroupInitiallyScheduled", "True").await;
+        let group = stage.api(V1BETA1, "PodGroup").get(&gang.name).await.expect("the group");
         let managers: Vec<String> = group.metadata.managed_fields.into_iter().flatten().filter_map(writer).collect();
         assert_eq!(managers, [manager], "who wrote the status of {}", gang.name);
     }

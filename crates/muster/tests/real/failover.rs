@@ -8,7 +8,7 @@ use muster_controlplane::Profile;
 use serde_json::{Value, json};
 
 use crate::audit::is_twice;
-use crate::objects::{Gang, nodes};
+use crate::objects::{Gang, V1BETA1, nodes};
 use crate::replica::short_lease;
 use crate::stage::{Load, Stage};
 
@@ -46,7 +46,7 @@ async fn the_second_replica_finishes_what_a_killed_leader_began() {
 
     stage.await_leader(other).await;
     stage.until("the whole gang", WITHIN, |book| book.tally("thousand").running == SIZE).await;
-    stage.until_condition("scheduling.k8s.io/v1beta1", "thousand", "PodGroupInitiallyScheduled", "True").await;
+    stage.until_condition(V1BETA1, "thousand", "PodGroupInitiallyScheduled", "True").await;
     assert_eq!(stage.leader().await.as_deref(), Some(other));
 
     let binds = stage.audit.binds();

@@ -1,10 +1,14 @@
 //! What the tests make: nodes with GPUs, gangs in either kind, and pods that ask for one GPU each.
 
+use muster_controlplane::Version;
 use muster_playground::clients::Shape;
 use serde_json::{Value, json};
 
 use crate::witness::{GANG, GPU};
 
+/// Kubernetes' own groups in 1.37, and in 1.36.
+pub(crate) const V1BETA1: &str = "scheduling.k8s.io/v1beta1";
+pub(crate) const V1ALPHA2: &str = "scheduling.k8s.io/v1alpha2";
 /// The label by which pods choose their nodes.
 const POOL: &str = "pool";
 /// How many GPUs a node has.
@@ -24,7 +28,8 @@ pub(crate) struct Gang {
     pub(crate) size: usize,
     pool: String,
     scheduler: String,
-    native: bool,
+    /// The version of Kubernetes' own kinds, if it is written in them.
+    native: Option<Version>,
     timeout_seconds: Option<u32>,
 }
 
@@ -36,14 +41,19 @@ impl Gang {
             size,
             pool: pool.to_owned(),
             scheduler: "muster".to_owned(),
-            native: false,
+            native: None,
             timeout_seconds: None,
         }
     }
 
     /// The same in Kubernetes' own kind.
-    pub(crate) fn native(mut self) -> Self {
-        self.native = true;
+    pub(crate) fn native(self) -> Self {
+        self.native_of(Version::V1_37)
+    }
+
+    /// The same in the kind that a version of Kubernetes has.
+    pub(crate) fn native_of(mut self, version: Version) -> Self {
+        self.native = Some(version);
         self
     }
 
@@ -62,12 +72,20 @@ impl Gang {
     /// The object of the group.
     pub(crate) fn group(&self) -> Value {
         let policy = json!({"gang": {"minCount": self.size}});
-        let (api_version, spec) = if self.native {
-            ("scheduling.k8s.io/v1beta1", json!({"schedulingPolicy": policy}))
-        } else {
-            ("muster.dev/v1alpha1", json!({"policy": policy, "scheduleTimeoutSeconds": self.timeout_seconds}))
+        let (api_version, kind, spec) = match self.native {
+            None => {
+                let spec = json!({"policy": policy, "scheduleTimeoutSeconds": self.timeout_seconds});
+                ("muster.dev/v1alpha1", "PodGroup", spec)
+            }
+            Some(Version::V1_37) => (V1BETA1, "PodGroup", json!({"schedulingPolicy": policy})),
+            Some(Version::V1_36) => (V1ALPHA2, "PodGroup", json!({"schedulingPolicy": policy})),
+            Some(Version::V1_35) => (
+                "scheduling.k8s.io/v1alpha1",
+                "Workload",
+                json!({"podGroups": [{"name": self.name, "policy": policy}]}),
+            ),
         };
-        json!({"apiVersion": api_version, "kind": "PodGroup", "metadata": {"name": self.name}, "spec": spec})
+        json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": self.name}, "spec": spec})
     }
 
     /// Its pods, with no controller.
@@ -102,10 +120,14 @@ impl Gang {
 
     fn template(&self) -> Value {
         let mut template = pod_template(&self.name, &self.scheduler, &self.pool);
-        if self.native {
-            template["spec"]["schedulingGroup"] = json!({"podGroupName": self.name});
-        } else {
-            template["metadata"]["annotations"] = json!({"muster.dev/pod-group": self.name});
+        match self.native {
+            None => template["metadata"]["annotations"] = json!({"muster.dev/pod-group": self.name}),
+            Some(Version::V1_37 | Version::V1_36) => {
+                template["spec"]["schedulingGroup"] = json!({"podGroupName": self.name});
+            }
+            Some(Version::V1_35) => {
+                template["spec"]["workloadRef"] = json!({"name": self.name, "podGroup": self.name});
+            }
         }
         template
     }

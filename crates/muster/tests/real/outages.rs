@@ -57,7 +57,7 @@ async fn a_program_that_is_away_is_waited_for(program: &str, away: Duration) {
         return;
     };
     for scheduler in ["elected", "alone"] {
-        stage.add_nodes(&nodes(scheduler, 20)).await;
+        stage.add_nodes(&nodes(scheduler, 30)).await;
         let config = json!({
             "schedulerNames": [scheduler], "limits": {"bindsInFlight": 1},
             "leaderElection": {"enabled": scheduler == "elected"},
@@ -68,7 +68,7 @@ async fn a_program_that_is_away_is_waited_for(program: &str, away: Duration) {
     let gang = |name: &str, size, scheduler: &str, pool: &str| {
         Gang::new(&format!("{name}-{scheduler}"), size, pool).scheduled_by(scheduler)
     };
-    let starting = ["elected", "alone"].map(|name| gang("starting", 160, name, name));
+    let starting = ["elected", "alone"].map(|name| gang("starting", 240, name, name));
     let waiting = ["elected", "alone"].map(|name| gang("waiting", 40, name, &format!("later-{name}")));
     for gang in &waiting {
         stage.create(vec![gang.group()]).await;
@@ -81,9 +81,9 @@ async fn a_program_that_is_away_is_waited_for(program: &str, away: Duration) {
     stage.create(starting.iter().map(Gang::group).collect()).await;
     let bound = |book: &Book| starting.clone().map(|gang| book.tally(&gang.name).bound);
     stage.until("two starts", SOON, |book| bound(book).iter().all(|bound| *bound >= 20)).await;
-    stage.take_away(program);
+    stage.take_away(program).await;
     let in_the_middle = stage.seen(bound);
-    assert!(in_the_middle.iter().all(|bound| *bound < 160), "a start was over: {in_the_middle:?}");
+    assert!(in_the_middle.iter().all(|bound| *bound < 240), "a start was over: {in_the_middle:?}");
 
     stage.pass(away).await;
     if away == AWAY {
@@ -124,7 +124,7 @@ async fn a_watch_that_is_too_old_begins_anew() {
     stage.create(after.pods()).await;
     await_compaction(&mut stage, &old).await;
     // A new API server remembers nothing that etcd does not. It is killed, since it would wait for whoever watches.
-    stage.take_away("kube-apiserver");
+    stage.take_away("kube-apiserver").await;
     stage.bring_back("kube-apiserver");
     stage.replica("only").signal("-CONT");
 

@@ -6,29 +6,43 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_controlplane::Profile;
+use muster_controlplane::{Binary, Profile, Version};
 use serde_json::{Value, json};
 
-use crate::objects::{Gang, nodes, single};
+use crate::objects::{Gang, V1ALPHA2, V1BETA1, nodes, single};
 use crate::stage::{HOME, Load, Stage};
 
 const OURS: &str = "muster.dev/v1alpha1";
-const NATIVE: &str = "scheduling.k8s.io/v1beta1";
 const SOON: Duration = Duration::from_secs(60);
 const POOL: &str = "pool";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn its_own_rights_are_enough_where_kubernetes_has_groups() {
-    its_own_rights_are_enough("own-rights-gates", Profile::Gates).await;
+    let Some(stage) = Stage::open("own-rights-gates", Load::Half, Profile::Gates, &[]).await else { return };
+    its_own_rights_are_enough(stage, Some(Version::V1_37)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn its_own_rights_are_enough_on_a_stock_cluster() {
-    its_own_rights_are_enough("own-rights-stock", Profile::Stock).await;
+    let Some(stage) = Stage::open("own-rights-stock", Load::Half, Profile::Stock, &[]).await else { return };
+    its_own_rights_are_enough(stage, None).await;
 }
 
-async fn its_own_rights_are_enough(name: &str, profile: Profile) {
-    let Some(mut stage) = Stage::open(name, Load::Half, profile, &[]).await else { return };
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn its_own_rights_are_enough_on_older_versions() {
+    for version in [Version::V1_36, Version::V1_35] {
+        let Some(binary) = Binary::find(version) else {
+            eprintln!("own rights: Kubernetes {version} is not built (tools/controlplane/build {version})");
+            continue;
+        };
+        let name = format!("own-rights-{version}");
+        let stage = Stage::open_on(&binary, version, &name, Load::Half, (Profile::Gates, &[])).await;
+        its_own_rights_are_enough(stage, Some(version)).await;
+    }
+}
+
+/// `native` says whose own groups the cluster has, if it has some.
+async fn its_own_rights_are_enough(mut stage: Stage, native: Option<Version>) {
     stage.add_nodes(&nodes(POOL, 4)).await;
     stage.start_replica("first", &json!({}));
     stage.await_leader("first").await;
@@ -36,7 +50,7 @@ async fn its_own_rights_are_enough(name: &str, profile: Profile) {
     // The pods of the manifests' own Deployment pass every admission; only images and places are missing.
     stage.until("two pods of the Deployment", SOON, |book| book.pods_in(HOME).count() == 2).await;
 
-    places_groups_and_pods(&mut stage, profile).await;
+    places_groups_and_pods(&mut stage, native).await;
     says_why_a_gang_waits(&mut stage).await;
     takes_back_what_does_not_come_together(&mut stage).await;
 
@@ -47,11 +61,9 @@ async fn its_own_rights_are_enough(name: &str, profile: Profile) {
     judge(&stage);
 }
 
-async fn places_groups_and_pods(stage: &mut Stage, profile: Profile) {
+async fn places_groups_and_pods(stage: &mut Stage, native: Option<Version>) {
     let mut gangs = vec![Gang::new("ours", 4, POOL)];
-    if profile == Profile::Gates {
-        gangs.push(Gang::new("native", 4, POOL).native());
-    }
+    gangs.extend(native.map(|version| Gang::new("native", 4, POOL).native_of(version)));
     for gang in &gangs {
         stage.create(vec![gang.group()]).await;
         stage.create(gang.pods()).await;
@@ -63,10 +75,14 @@ async fn places_groups_and_pods(stage: &mut Stage, profile: Profile) {
     stage.until("alone", SOON, |book| book.tally("alone").running == 1).await;
     stage.until_condition(OURS, "ours", "PodGroupScheduled", "True").await;
     stage.until_condition(OURS, "ours", "Started", "True").await;
-    if profile == Profile::Gates {
-        stage.until_condition(NATIVE, "native", "PodGroupInitiallyScheduled", "True").await;
-        stage.until_condition(NATIVE, "native", "muster.dev/Started", "True").await;
-    }
+    let (api_version, upstream) = match native {
+        Some(Version::V1_37) => (V1BETA1, "PodGroupInitiallyScheduled"),
+        Some(Version::V1_36) => (V1ALPHA2, "PodGroupScheduled"),
+        // The first version has no status.
+        Some(Version::V1_35) | None => return,
+    };
+    stage.until_condition(api_version, "native", upstream, "True").await;
+    stage.until_condition(api_version, "native", "muster.dev/Started", "True").await;
 }
 
 async fn says_why_a_gang_waits(stage: &mut Stage) {

@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
@@ -14,7 +15,7 @@ use k8s_openapi::api::core::v1::{Node, ServiceAccount};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
-use muster_controlplane::{Plane, Profile, Version, required};
+use muster_controlplane::{Binary, Plane, Profile, Version, required};
 use muster_playground::clients::{KubeletSettings, Kubelets, Shape};
 use muster_playground::clock::Clock;
 use serde_json::{Value, json};
@@ -62,13 +63,24 @@ impl Stage {
     /// Starts a control plane and installs Muster; `None` if it was not built. `flags` are more of `controlplane up`.
     pub(crate) async fn open(name: &str, load: Load, profile: Profile, flags: &[&str]) -> Option<Self> {
         let binary = required(Version::V1_37, name)?;
+        Some(Self::open_on(&binary, Version::V1_37, name, load, (profile, flags)).await)
+    }
+
+    /// The same on a version that was built.
+    pub(crate) async fn open_on(
+        binary: &Binary,
+        version: Version,
+        name: &str,
+        load: Load,
+        (profile, flags): (Profile, &[&str]),
+    ) -> Self {
         let machine = MACHINE.acquire_many(load as u32).await.expect("it is never closed");
         let folder = std::env::temp_dir().join(format!("muster-real-{}-{name}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder for logs");
         let audit = Audit::in_folder(&folder);
         let audit_flags = audit.flags();
         let flags: Vec<&str> = flags.iter().copied().chain(audit_flags.iter().map(String::as_str)).collect();
-        let plane = Plane::start(&binary, profile, &flags).unwrap_or_else(|error| panic!("{error}"));
+        let plane = Plane::start(binary, profile, &flags).unwrap_or_else(|error| panic!("{error}"));
         let client = client_of(&plane).await;
         let stage = Self {
             witness: Witness::start(client.clone()),
@@ -81,9 +93,9 @@ impl Stage {
             plane_is_whole: true,
             _machine: machine,
         };
-        stage.install();
+        stage.install(version);
         stage.await_account().await;
-        Some(stage)
+        stage
     }
 
     /// Runs kubectl with all rights, and gives what it said.
@@ -91,10 +103,15 @@ impl Stage {
         String::from_utf8(kubectl_fed(&self.plane, arguments, input).stdout).expect("text")
     }
 
-    /// Kills a program of the plane.
-    pub(crate) fn take_away(&mut self, program: &str) {
-        self.plane.kill_program(program).unwrap_or_else(|error| panic!("{error}"));
+    /// Kills a program of the plane. Directly, since a start can be over before `controlplane stop` has begun its work.
+    pub(crate) async fn take_away(&mut self, program: &str) {
         self.plane_is_whole = false;
+        let id = self.plane.pid(program).expect("it runs");
+        let sent = Command::new("kill").args(["-KILL", &id.to_string()]).status().expect("kill");
+        assert!(sent.success(), "kill -KILL {id}");
+        while runs(id) {
+            sleep(LOOK_EVERY).await;
+        }
     }
 
     /// Starts it again, with the same data.
@@ -105,16 +122,15 @@ impl Stage {
 
     /// The controller manager ends when it cannot renew its lease; on a real cluster it is started again, too.
     fn tend_plane(&self) {
-        // Of a process that has ended and that nobody waited for, this is empty.
-        let runs = |pid: u32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty());
         if self.plane_is_whole && !self.plane.pid(CONTROLLERS).is_some_and(runs) {
             self.plane.start_program(CONTROLLERS).unwrap_or_else(|error| panic!("{error}"));
         }
     }
 
     /// Applies what `muster manifests` prints, and writes a kubeconfig with a token of Muster's account and nothing else.
-    fn install(&self) {
-        let manifests = std::process::Command::new(env!("CARGO_BIN_EXE_muster")).arg("manifests").output().unwrap();
+    fn install(&self, version: Version) {
+        let mut manifests = Command::new(env!("CARGO_BIN_EXE_muster"));
+        let manifests = manifests.args(["manifests", "--kubernetes-version", version.name()]).output().expect("muster");
         assert!(manifests.status.success(), "{manifests:?}");
         let manifests = String::from_utf8(manifests.stdout).expect("text");
         self.kubectl(&["apply", "-f", "-"], &manifests);
@@ -308,6 +324,12 @@ impl Drop for Stage {
             fs::copy(self.plane.folder().join(&name), self.folder.join(&name)).ok();
         }
     }
+}
+
+/// Whether a process runs.
+fn runs(id: u32) -> bool {
+    // Of one that has ended and that nobody waited for, this is empty.
+    fs::read(format!("/proc/{id}/cmdline")).is_ok_and(|line| !line.is_empty())
 }
 
 /// Puts every value of `changes` in its place.
