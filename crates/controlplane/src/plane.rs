@@ -69,9 +69,13 @@ impl Plane {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("{FOLDER_PREFIX}{}-{number}", std::process::id()));
         let plane = Self { binary: binary.clone(), folder };
-        let mut up = plane.command("up");
-        up.args(["--profile", profile.name()]).args(arguments);
-        run(up)?;
+        let up = || {
+            let mut up = plane.command("up");
+            up.args(["--profile", profile.name()]).args(arguments);
+            run(up)
+        };
+        // Another plane may have taken a port in the moment between its choice and its use.
+        up().or_else(|_| up())?;
         Ok(plane)
     }
 

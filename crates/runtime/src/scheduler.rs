@@ -12,8 +12,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::clock::Clock;
-use crate::dialect::{Dialect, MusterPodGroup, MusterWorkload, NativeWorkload};
-use crate::discovery::native_pod_groups;
+use crate::dialect::{Dialect, MusterPodGroup, MusterWorkload};
+use crate::discovery::native_dialects;
 use crate::fence::Fence;
 use crate::hands::{Hands, Reach};
 use crate::intake::raw::{Guarded, RawObject};
@@ -114,8 +114,7 @@ impl Job {
             if gates.pod_group {
                 dialects.push(Box::new(MusterPodGroup));
             }
-            dialects.push(native_pod_groups(&self.client, *request_timeout, instruments).await);
-            dialects.push(Box::new(NativeWorkload));
+            dialects.extend(native_dialects(&self.client, *request_timeout, instruments).await);
         }
         dialects
     }

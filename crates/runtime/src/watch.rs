@@ -50,16 +50,23 @@ async fn deliver<K>(
     news: impl Fn(WatchTurn<K>) -> News,
 ) {
     pin_mut!(events);
+    let mut was_served = false;
     while let Some(event) = events.next().await {
         metrics.watch_event(kind);
         let turns = match event {
             Ok(Event::Init) => vec![WatchTurn::Begin],
             Ok(Event::InitApply(object)) => vec![WatchTurn::Listed(object)],
-            Ok(Event::InitDone) => vec![WatchTurn::Complete],
+            Ok(Event::InitDone) => {
+                was_served = true;
+                vec![WatchTurn::Complete]
+            }
             Ok(Event::Apply(object)) => vec![WatchTurn::Seen(object)],
             Ok(Event::Delete(object)) => vec![WatchTurn::Gone(object)],
             Err(error) if is_not_served(&error) => {
-                tracing::debug!(kind, "the cluster does not serve this kind");
+                if was_served {
+                    tracing::warn!(kind, "the cluster does not serve this kind any more: its objects are gone for us");
+                }
+                was_served = false;
                 vec![WatchTurn::Begin, WatchTurn::Complete]
             }
             Err(error) => {
