@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test lint fmt bench
+.PHONY: help setup up test lint fmt bench bench-cluster
 
 help: ## Show this menu
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,3 +29,7 @@ bench: setup ## Measure the engine beside the naive way, the API server, a large
 	$(CARGO) run --release --locked --package muster -- bench server
 	$(CARGO) run --release --locked --package muster -- bench playground
 	$(CARGO) run --release --locked --package muster -- bench runtime
+
+bench-cluster: setup ## Measure Muster beside kube-scheduler on a real control plane (flags: make bench-cluster ARGS="--only plain")
+	@controlplane=$$(tools/controlplane/build) && \
+	$(CARGO) run --release --locked --package muster -- bench cluster --controlplane "$$controlplane" $(ARGS)
