@@ -106,8 +106,9 @@ enum Bench {
     ///
     /// Columns: `first_s` and `last_s`, seconds to the first and the last bind, from the first create (backlog: from the start
     /// of the scheduler's process); `pods/s`, pods over `last_s`; `cpu_ms/pod`, CPU time of the scheduler until it writes
-    /// nothing any more (backlog: with its start); `peak_mib`, its peak memory; `writes/pod`, its writing requests as the API
-    /// server counts them; `partial`, gangs that lay partly bound for 10 s; `overcomm.`, nodes that got more than they have.
+    /// nothing any more (backlog: with its start); `server_ms/pod`, CPU time of etcd and the API server in that time;
+    /// `peak_mib`, peak memory of the scheduler; `writes/pod`, its writing requests as the API server counts them; `partial`,
+    /// gangs that lay partly bound for 10 s; `overcomm.`, nodes that got more than they have.
     ///
     /// Exit code 1 if a target is missed, unless --lenient. On a busy machine compare ratios and CPU time, not rates. It needs
     /// Linux and some 6 GB of memory.

@@ -56,6 +56,7 @@ struct Bench {
 struct Beginning {
     at: Instant,
     cpu_seconds: f64,
+    plane_cpu_seconds: f64,
     writes: Writes,
 }
 
@@ -67,8 +68,7 @@ impl Bench {
         self.driver.wait_for_scheduler(self.case, self.contestant.scheduler_name()).await?;
         let writes = self.quiet(&mut process).await?;
         witness.restart();
-        let cpu_seconds = process.usage()?.cpu_seconds;
-        let beginning = Beginning { at: Instant::now(), cpu_seconds, writes };
+        let beginning = self.begin(process.usage()?.cpu_seconds, writes)?;
         tokio::try_join!(
             self.driver.make_pods(self.case, self.contestant.scheduler_name()),
             self.all_bound(&witness, &mut process),
@@ -81,10 +81,14 @@ impl Bench {
         self.driver.make_pods(self.case, self.contestant.scheduler_name()).await?;
         let witness = Witness::start(self.driver.client().clone(), self.case);
         let writes = self.writes().await?;
-        let beginning = Beginning { at: Instant::now(), cpu_seconds: 0.0, writes };
+        let beginning = self.begin(0.0, writes)?;
         let mut process = self.contestant.start(&self.plane)?;
         self.all_bound(&witness, &mut process).await?;
         self.tally(&witness, &mut process, beginning).await
+    }
+
+    fn begin(&self, cpu_seconds: f64, writes: Writes) -> anyhow::Result<Beginning> {
+        Ok(Beginning { at: Instant::now(), cpu_seconds, plane_cpu_seconds: self.plane.cpu_seconds()?, writes })
     }
 
     async fn all_bound(&self, witness: &Witness, process: &mut Process) -> anyhow::Result<()> {
@@ -110,7 +114,7 @@ impl Bench {
 
     async fn tally(&self, witness: &Witness, process: &mut Process, from: Beginning) -> anyhow::Result<Tally> {
         let writes = self.quiet(process).await?.since(&from.writes);
-        let usage = process.usage()?;
+        let (usage, plane_cpu_seconds) = (process.usage()?, self.plane.cpu_seconds()?);
         let pods = self.case.pods() as f64;
         witness.look(|seen| {
             let since = |moment: Option<Instant>| {
@@ -125,6 +129,7 @@ impl Bench {
                 last_bind_s: since(seen.last_bind),
                 pods_per_s: pods / since(seen.last_bind),
                 cpu_ms_per_pod: (usage.cpu_seconds - from.cpu_seconds) * 1000.0 / pods,
+                plane_cpu_ms_per_pod: (plane_cpu_seconds - from.plane_cpu_seconds) * 1000.0 / pods,
                 memory_mib_peak: usage.rss_mib_peak,
                 writes_per_pod: writes.sum() as f64 / pods,
                 partial_gangs: seen.partial.len(),

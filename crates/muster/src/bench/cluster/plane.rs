@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
+use crate::bench::process::cpu_seconds;
+
 /// A control plane that ends with this value.
 pub(crate) struct Plane {
     program: PathBuf,
@@ -32,6 +34,18 @@ impl Plane {
     /// The programs of Kubernetes in one file.
     pub(crate) fn program(&self) -> &Path {
         &self.program
+    }
+
+    /// The CPU time so far of those who store and answer: etcd and the API server.
+    pub(crate) fn cpu_seconds(&self) -> anyhow::Result<f64> {
+        let mut sum = 0.0;
+        for name in ["etcd", "kube-apiserver"] {
+            let file = self.file(&format!("{name}.pid"));
+            let pid = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+            let pid = pid.trim().parse().with_context(|| format!("{}: {pid:?}", file.display()))?;
+            sum += cpu_seconds(pid).with_context(|| format!("reading the CPU time of {name}, process {pid}"))?;
+        }
+        Ok(sum)
     }
 
     /// Stops the controllers. The nodes have no kubelets, and nobody shall taint them for it.

@@ -33,6 +33,8 @@ pub(crate) struct Tally {
     pub(crate) last_bind_s: f64,
     pub(crate) pods_per_s: f64,
     pub(crate) cpu_ms_per_pod: f64,
+    /// Of etcd and the API server.
+    pub(crate) plane_cpu_ms_per_pod: f64,
     pub(crate) memory_mib_peak: f64,
     pub(crate) writes_per_pod: f64,
     pub(crate) partial_gangs: usize,
@@ -45,7 +47,7 @@ pub(crate) struct Tally {
 pub(crate) fn print(out: &mut impl Write, report: &Report, targets: &[Target]) -> io::Result<()> {
     writeln!(
         out,
-        "{:<13} {:<14} {:>6} {:>8} {:>8} {:>7} {:>10} {:>9} {:>10} {:>7} {:>9}",
+        "{:<13} {:<14} {:>6} {:>8} {:>8} {:>7} {:>10} {:>13} {:>8} {:>10} {:>7} {:>9}",
         "case",
         "scheduler",
         "pods",
@@ -53,6 +55,7 @@ pub(crate) fn print(out: &mut impl Write, report: &Report, targets: &[Target]) -
         "last_s",
         "pods/s",
         "cpu_ms/pod",
+        "server_ms/pod",
         "peak_mib",
         "writes/pod",
         "partial",
@@ -66,7 +69,7 @@ pub(crate) fn print(out: &mut impl Write, report: &Report, targets: &[Target]) -
         case = tally.case;
         writeln!(
             out,
-            "{:<13} {:<14} {:>6} {:>8.2} {:>8.2} {:>7.0} {:>10.3} {:>9.0} {:>10.3} {:>7} {:>9}",
+            "{:<13} {:<14} {:>6} {:>8.2} {:>8.2} {:>7.0} {:>10.3} {:>13.2} {:>8.0} {:>10.3} {:>7} {:>9}",
             tally.case,
             tally.contestant.name(),
             tally.pods,
@@ -74,6 +77,7 @@ pub(crate) fn print(out: &mut impl Write, report: &Report, targets: &[Target]) -
             tally.last_bind_s,
             tally.pods_per_s,
             tally.cpu_ms_per_pod,
+            tally.plane_cpu_ms_per_pod,
             tally.memory_mib_peak,
             tally.writes_per_pod,
             tally.partial_gangs,

@@ -123,6 +123,7 @@ mod tests {
             last_bind_s: 100.0 / pods_per_s,
             pods_per_s,
             cpu_ms_per_pod: if contestant == Contestant::Muster { 0.5 } else { 5.0 },
+            plane_cpu_ms_per_pod: 1.0,
             memory_mib_peak: if contestant == Contestant::Muster { 50.0 } else { 500.0 },
             writes_per_pod: 1.0,
             partial_gangs: 0,
