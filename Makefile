@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test lint fmt bench controlplane-up controlplane-down
+.PHONY: help setup up test lint fmt bench bench-cluster controlplane-up controlplane-down
 
 help: ## Show this menu
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,10 @@ bench: setup ## Measure the engine beside the naive way, the API server, a large
 	$(CARGO) run --release --locked --package muster -- bench playground
 	$(CARGO) run --release --locked --package muster -- bench runtime
 
+bench-cluster: setup ## Measure Muster beside kube-scheduler on a real control plane (flags: make bench-cluster ARGS="--only plain"; needs Go)
+	@controlplane=$$(CI=true tools/controlplane/build) && \
+	$(CARGO) run --release --locked --package muster -- bench cluster --controlplane "$$controlplane" $(ARGS)
+
 # A real control plane, outside of the tree.
 VERSION ?= 1.37
 PROFILE ?= gates
@@ -41,4 +45,5 @@ controlplane-up: ## Start a real Kubernetes on loopback (VERSION=1.36 PROFILE=st
 	@binary=$$(CI=true tools/controlplane/build $(VERSION)) && "$$binary" up --folder "$(FOLDER)" --profile $(PROFILE) $(ARGS)
 
 controlplane-down: ## Stop it and remove what it wrote
-	@binary=$$(tools/controlplane/build --built | head -n 1) && "$${binary:?no control plane is built}" down --folder "$(FOLDER)"
+	@test -e "$(FOLDER)/etcd.cmd" || { echo "there is no control plane in $(FOLDER)" >&2; exit 1; }
+	@"$$(head -n 1 "$(FOLDER)/etcd.cmd")" down --folder "$(FOLDER)"

@@ -97,6 +97,26 @@ enum Bench {
     /// Server and nodes are one process. A missed target does not change the exit code. It needs Linux.
     #[command(verbatim_doc_comment)]
     Playground(bench::playground::Options),
+    /// Measure Muster, kube-scheduler and a binder that decides nothing, side by side on a real control plane.
+    ///
+    /// Every measurement gets etcd (without fsync) and kube-apiserver of its own with empty data, 5000 nodes without kubelets,
+    /// and the scheduler as a process of its own with the administrator's rights and no limits on its requests. Gangs are
+    /// native PodGroups for all of them. The cases: plain (10000 pods), gangs-of-100 (100 of them), backlog (the same, all
+    /// there before the scheduler starts), gangs-of-3 (1000 of them), gang-of-5000 (one, each pod takes all GPUs of a node).
+    ///
+    /// Columns: `first_s` and `last_s`, seconds to the first and the last bind, from the first create (backlog: from the start
+    /// of the scheduler's process); `pods/s`, pods over `last_s`; `cpu_ms/pod`, CPU time of the scheduler until it writes
+    /// nothing any more (backlog: with its start); `server_ms/pod`, CPU time of etcd and the API server in that time;
+    /// `peak_mib`, peak memory of the scheduler; `writes/pod`, its writing requests as the API server counts them; `partial`,
+    /// gangs that lay partly bound for 10 s; `overcomm.`, nodes that got more than they have.
+    ///
+    /// Exit code 1 if a target is missed, unless --lenient. On a busy machine compare ratios and CPU time, not rates. It needs
+    /// Linux and some 6 GB of memory.
+    #[command(verbatim_doc_comment)]
+    Cluster(bench::cluster::Options),
+    /// What other benchmarks measure a scheduler against.
+    #[command(hide = true)]
+    NullBinder(bench::null_binder::Options),
     /// The server that other benchmarks measure.
     #[command(hide = true)]
     Serve(bench::serve::Options),
@@ -120,6 +140,8 @@ fn main() -> ExitCode {
         Command::Run(options) => run::run(&options),
         Command::Manifests(options) => manifests::run(&options).map(done),
         Command::Replay(options) => replay::run(&options).map(done),
+        Command::Bench(Bench::Cluster(options)) => bench::cluster::run(&options),
+        Command::Bench(Bench::NullBinder(options)) => bench::null_binder::run(&options).map(done),
         Command::Bench(Bench::Engine(options)) => bench::engine::run(&options).map(done),
         Command::Bench(Bench::Server(options)) => bench::server::run(&options).map(done),
         Command::Bench(Bench::Playground(options)) => bench::playground::run(&options).map(done),

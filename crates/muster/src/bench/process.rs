@@ -1,5 +1,6 @@
-//! Another process, which is this program with other arguments, and what the system says of its memory and time.
+//! Another process, mostly this program with other arguments, and what the system says of its memory and time.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -24,6 +25,16 @@ impl Process {
         let command = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
         let child = command.spawn().with_context(|| format!("starting muster {}", arguments.join(" ")))?;
         Ok(Self { name: format!("muster {}", arguments.join(" ")), child })
+    }
+
+    /// Starts another program with these arguments; what it logs goes to a file.
+    pub(crate) fn start_program(program: &Path, arguments: &[&str], log: &Path) -> anyhow::Result<Self> {
+        let name = format!("{} {} (see {})", program.display(), arguments.join(" "), log.display());
+        let log = File::create(log).with_context(|| format!("writing {}", log.display()))?;
+        let mut command = Command::new(program);
+        let command = command.args(arguments).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let child = command.spawn().with_context(|| format!("starting {name}"))?;
+        Ok(Self { name, child })
     }
 
     /// Starts this program as a server that prints its address.

@@ -4,7 +4,7 @@
 //! renewal. The scheduler has a thread of its own. `client` connects without retries of its own, since the
 //! scheduler must know about every write that failed.
 
-mod client;
+pub(crate) mod client;
 mod options;
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};

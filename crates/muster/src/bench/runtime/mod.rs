@@ -6,7 +6,6 @@
 mod front;
 mod ledger;
 mod load;
-mod null_binder;
 mod objects;
 mod report;
 
@@ -20,10 +19,10 @@ use clap::Args;
 use muster_playground::{Server, Settings};
 use serde_json::json;
 
+use super::null_binder::NULL_BINDER;
 use super::process::Process;
 use ledger::Ledger;
 use load::Batch;
-use null_binder::NULL_BINDER;
 use report::{Report, Start, Tally};
 
 /// How much to do.
@@ -35,9 +34,6 @@ pub(crate) struct Options {
     /// Print one JSON object instead of tables.
     #[arg(long)]
     json: bool,
-    /// Bind pods of this server without a thought (what the parent holds the scheduler against).
-    #[arg(long, hide = true, value_name = "URL")]
-    null_binder_of: Option<String>,
 }
 
 /// How large everything is.
@@ -72,11 +68,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// Runs the benchmark.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let size = Size::of(options);
-    if let Some(server) = &options.null_binder_of {
-        return null_binder::bind_for_ever(server, size.nodes);
-    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let report = runtime.block_on(measure(options, &size))?;
+    let report = runtime.block_on(measure(&size))?;
     let mut out = std::io::stdout().lock();
     if options.json {
         writeln!(out, "{}", serde_json::to_string(&report)?)?;
@@ -93,7 +86,7 @@ struct Bench {
     url: String,
 }
 
-async fn measure(options: &Options, size: &Size) -> anyhow::Result<Report> {
+async fn measure(size: &Size) -> anyhow::Result<Report> {
     let server = Server::start(Settings::default());
     load::install_kinds(&server).await?;
     let began = Instant::now();
@@ -114,9 +107,7 @@ async fn measure(options: &Options, size: &Size) -> anyhow::Result<Report> {
     let usage = scheduler.usage()?;
     drop(scheduler);
 
-    let quick: &[&str] = if options.quick { &["--quick"] } else { &[] };
-    let arguments = [&["bench", "runtime", "--null-binder-of", &bench.url], quick].concat();
-    let mut null_binder = Process::start(&arguments)?;
+    let mut null_binder = Process::start(&["bench", "null-binder", "--kubeconfig", kubeconfig.path()?])?;
     bench.ledger.open(null_binder.id());
     bench.until(&mut null_binder, "the null binder's watch", |bench| bench.ledger.read().watches("pods")).await?;
     let mut null_tallies = Vec::new();
@@ -130,9 +121,8 @@ async fn measure(options: &Options, size: &Size) -> anyhow::Result<Report> {
 impl Bench {
     /// `muster run` on this server.
     fn scheduler(&self, kubeconfig: &Kubeconfig) -> anyhow::Result<Process> {
-        let path = kubeconfig.0.to_str().context("a folder for temporary files whose name is text")?;
         let flags = ["--leader-elect=false", "--listen=127.0.0.1:0", "--log-level=warn", "--log-format=text"];
-        let process = Process::start(&[&["run", "--kubeconfig", path], &flags[..]].concat())?;
+        let process = Process::start(&[&["run", "--kubeconfig", kubeconfig.path()?], &flags[..]].concat())?;
         self.ledger.open(process.id());
         Ok(process)
     }
@@ -219,6 +209,10 @@ impl Kubeconfig {
         });
         std::fs::write(&path, config.to_string()).with_context(|| format!("writing {}", path.display()))?;
         Ok(Self(path))
+    }
+
+    fn path(&self) -> anyhow::Result<&str> {
+        self.0.to_str().context("a folder for temporary files whose name is text")
     }
 }
 

@@ -1,0 +1,108 @@
+//! What is asked of a scheduler: so many pods, alone or in gangs, on so many nodes.
+//!
+//! All pods of a case are alike and so are its nodes, so that what fits on a node is one number.
+
+/// How much a pod asks for, or a node has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Amounts {
+    pub(crate) cpu_milli: u64,
+    pub(crate) memory_mib: u64,
+    pub(crate) gpus: u64,
+}
+
+/// The nodes of Kubernetes' own scheduler benchmarks.
+const SMALL_NODE: Amounts = Amounts { cpu_milli: 4_000, memory_mib: 32 << 10, gpus: 0 };
+const SMALL_POD: Amounts = Amounts { cpu_milli: 100, memory_mib: 500, gpus: 0 };
+const GPU_NODE: Amounts = Amounts { cpu_milli: 64_000, memory_mib: 512 << 10, gpus: 8 };
+/// It takes all GPUs of a node.
+const GPU_POD: Amounts = Amounts { cpu_milli: 32_000, memory_mib: 256 << 10, gpus: 8 };
+/// How many pods a node takes at all.
+pub(crate) const PODS_PER_NODE_MAX: u64 = 110;
+
+/// When the scheduler starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// Before the pods are made.
+    Live,
+    /// When all pods are there.
+    Backlog,
+}
+
+/// One thing to measure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) start: Start,
+    pub(crate) nodes: usize,
+    pub(crate) groups: usize,
+    /// Pods of each; a group of none is a plain pod.
+    pub(crate) size: usize,
+    pub(crate) node: Amounts,
+    pub(crate) pod: Amounts,
+}
+
+pub(crate) const PLAIN: &str = "plain";
+pub(crate) const GANGS_OF_100: &str = "gangs-of-100";
+pub(crate) const BACKLOG: &str = "backlog";
+pub(crate) const GANGS_OF_3: &str = "gangs-of-3";
+pub(crate) const GANG_OF_5000: &str = "gang-of-5000";
+
+/// The names of all cases, in the order in which they are measured.
+pub(crate) const NAMES: [&str; 5] = [PLAIN, GANGS_OF_100, BACKLOG, GANGS_OF_3, GANG_OF_5000];
+
+/// All cases, at a part of their full size.
+pub(crate) fn all(scale: f64) -> Vec<Case> {
+    let small =
+        |name, start, groups, size| Case { name, start, nodes: 5_000, groups, size, node: SMALL_NODE, pod: SMALL_POD };
+    let gpus = small(GANG_OF_5000, Start::Live, 1, 5_000);
+    let full = [
+        small(PLAIN, Start::Live, 10_000, 0),
+        small(GANGS_OF_100, Start::Live, 100, 100),
+        small(BACKLOG, Start::Backlog, 100, 100),
+        small(GANGS_OF_3, Start::Live, 1_000, 3),
+        Case { node: GPU_NODE, pod: GPU_POD, ..gpus },
+    ];
+    full.into_iter().map(|case| case.scaled(scale)).collect()
+}
+
+impl Case {
+    pub(crate) fn pods(self) -> usize {
+        self.groups * self.size.max(1)
+    }
+
+    /// How many of its pods fit on one of its nodes.
+    pub(crate) fn pods_per_node(self) -> u64 {
+        let (node, pod) = (self.node, self.pod);
+        let by_gpu = node.gpus.checked_div(pod.gpus).unwrap_or(PODS_PER_NODE_MAX);
+        (node.cpu_milli / pod.cpu_milli).min(node.memory_mib / pod.memory_mib).min(by_gpu).min(PODS_PER_NODE_MAX)
+    }
+
+    /// Fewer nodes, and fewer gangs; a single gang becomes smaller instead.
+    fn scaled(self, scale: f64) -> Self {
+        let part = |number: usize| ((number as f64 * scale).round() as usize).max(1);
+        let (groups, size) = if self.groups > 1 { (part(self.groups), self.size) } else { (1, part(self.size)) };
+        Self { nodes: part(self.nodes), groups, size, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_case_fits_at_every_scale() {
+        for scale in [1.0, 0.1, 0.01] {
+            let cases = all(scale);
+            assert_eq!(cases.iter().map(|case| case.name).collect::<Vec<_>>(), NAMES);
+            for case in cases {
+                assert!(case.pods() as u64 <= case.nodes as u64 * case.pods_per_node(), "{case:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_sizes_are_those_that_are_promised() {
+        let pods: Vec<_> = all(1.0).iter().map(|case| (case.pods(), case.pods_per_node())).collect();
+        assert_eq!(pods, [(10_000, 40), (10_000, 40), (10_000, 40), (3_000, 40), (5_000, 1)]);
+    }
+}

@@ -1,0 +1,103 @@
+//! The objects of a case, as JSON: nodes that are ready, gangs of the native API, pods.
+
+use serde_json::{Value, json};
+
+use super::cases::{Amounts, Case, PODS_PER_NODE_MAX};
+
+/// Where pods and gangs are made.
+pub(crate) const NAMESPACE: &str = "default";
+pub(crate) const NODES: &str = "/api/v1/nodes";
+pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
+pub(crate) const GANGS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
+
+pub(crate) fn node_name(number: usize) -> String {
+    format!("node-{number:05}")
+}
+
+/// A node that is ready.
+pub(crate) fn node(number: usize, amounts: Amounts) -> Value {
+    let name = node_name(number);
+    let mut has = requests(amounts);
+    has["pods"] = json!(PODS_PER_NODE_MAX.to_string());
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "labels": {
+            "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+            "topology.kubernetes.io/zone": format!("zone-{}", number % 3),
+        }},
+        "status": {
+            "capacity": has, "allocatable": has,
+            "conditions": [{
+                "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready",
+                "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        },
+    })
+}
+
+/// All gangs and pods of a case with where they are made, each gang before its pods.
+pub(crate) fn waiting(case: Case, scheduler: &'static str) -> impl Iterator<Item = (&'static str, Value)> {
+    (0..case.groups).flat_map(move |group| {
+        let name = format!("{}-{group}", case.name);
+        let gang = (case.size > 0).then(|| (GANGS, gang(&name, case.size)));
+        let member_of = (case.size > 0).then(|| name.clone());
+        let pods = (0..case.size.max(1))
+            .map(move |number| (PODS, pod(&format!("{name}-{number}"), scheduler, member_of.as_deref(), case.pod)));
+        gang.into_iter().chain(pods)
+    })
+}
+
+fn gang(name: &str, size: usize) -> Value {
+    json!({
+        "apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": name},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": size}}},
+    })
+}
+
+/// A pod that waits, of this scheduler and, perhaps, of a gang.
+pub(crate) fn pod(name: &str, scheduler: &str, gang: Option<&str>, asks: Amounts) -> Value {
+    let asked = requests(asks);
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "bench"}},
+        "spec": {
+            "schedulerName": scheduler, "terminationGracePeriodSeconds": 0,
+            // Extended resources must be limited, and a limit that equals the request is what most training pods have.
+            "containers": [{"name": "main", "image": "pause", "resources": {"requests": asked, "limits": asked}}],
+        },
+    });
+    if let Some(gang) = gang {
+        pod["spec"]["schedulingGroup"] = json!({"podGroupName": gang});
+    }
+    pod
+}
+
+fn requests(amounts: Amounts) -> Value {
+    let mut requests = json!({"cpu": format!("{}m", amounts.cpu_milli), "memory": format!("{}Mi", amounts.memory_mib)});
+    if amounts.gpus > 0 {
+        requests["nvidia.com/gpu"] = json!(amounts.gpus.to_string());
+    }
+    requests
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::cluster::cases;
+
+    #[test]
+    fn a_case_has_its_pods_and_gangs() {
+        for case in cases::all(0.01) {
+            let count = |path| waiting(case, "muster").filter(|(to, _)| *to == path).count();
+            let gangs = if case.size > 0 { case.groups } else { 0 };
+            assert_eq!((count(PODS), count(GANGS)), (case.pods(), gangs), "{}", case.name);
+        }
+    }
+
+    #[test]
+    fn members_name_their_gang() {
+        let case = Case { groups: 1, size: 2, ..cases::all(1.0)[1] };
+        let objects: Vec<_> = waiting(case, "muster").map(|(_, object)| object).collect();
+        assert_eq!(objects[0]["metadata"]["name"], objects[1]["spec"]["schedulingGroup"]["podGroupName"]);
+        assert_eq!(objects[0]["spec"]["schedulingPolicy"]["gang"]["minCount"], 2);
+    }
+}
