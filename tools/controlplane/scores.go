@@ -138,6 +138,9 @@ func (one *scoresCase) complete() error {
 		if err := asCreated(object, &core.Node{}, node.Strategy); err != nil {
 			return fmt.Errorf("Node %s %w", object.Name, err)
 		}
+		if err := asRead(object); err != nil {
+			return err
+		}
 	}
 	for _, object := range append([]*v1.Pod{one.Pod}, one.Pods...) {
 		// A pod that is created has no status yet.
@@ -146,6 +149,9 @@ func (one *scoresCase) complete() error {
 			return fmt.Errorf("Pod %s %w", object.Name, err)
 		}
 		object.Status = status
+		if err := asRead(object); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -167,6 +173,21 @@ func asCreated(object, internal runtime.Object, creation creation) error {
 		return fmt.Errorf("is not valid: %w", errs.ToAggregate())
 	}
 	return scheme.Convert(internal, object, nil)
+}
+
+// asRead is the object as clients of the API server get it: quantities are written anew, in their short form. Others are
+// not safe in the scheduler's hands, which may add to the object's own.
+func asRead[T any](object *T) error {
+	text, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	var read T
+	if err := json.Unmarshal(text, &read); err != nil {
+		return err
+	}
+	*object = read
+	return nil
 }
 
 // measure runs the plugins on every node.

@@ -46,7 +46,7 @@ pub(super) fn other(random: &mut Random, number: usize, nodes: usize) -> Value {
 
 /// A pod of random size; `special` is how often it has what few pods have, in percent.
 fn pod(random: &mut Random, name: &str, special: u64) -> Value {
-    let mut containers: Vec<Value> = (0..1 + random.below(3)).map(|index| container(random, "c", index)).collect();
+    let mut containers: Vec<Value> = (0..=random.below(3)).map(|index| container(random, "c", index)).collect();
     let inits = if random.chance(special) { random.below(3) } else { 0 };
     let mut init_containers: Vec<Value> = (0..inits).map(|index| container(random, "i", index)).collect();
     for container in &mut init_containers {
@@ -159,12 +159,12 @@ fn add_demands(random: &mut Random, nodes: usize, spec: &mut Value) {
         spec["nodeSelector"] = json!({*key: random.pick(values)});
     }
     if random.chance(20) {
-        let terms: Vec<Value> = (0..1 + random.below(2)).map(|_| term(random, nodes)).collect();
+        let terms: Vec<Value> = (0..=random.below(2)).map(|_| term(random, nodes)).collect();
         spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
             json!({"nodeSelectorTerms": terms});
     }
     if random.chance(45) {
-        let preferred: Vec<Value> = (0..1 + random.below(3))
+        let preferred: Vec<Value> = (0..=random.below(3))
             .map(|_| json!({"weight": random.between(1, 100), "preference": term(random, nodes)}))
             .collect();
         spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] = json!(preferred);
@@ -190,7 +190,7 @@ fn term(random: &mut Random, nodes: usize) -> Value {
 
 fn expression(random: &mut Random) -> Value {
     let (key, values) = random.pick(LABELS);
-    let some: Vec<&str> = (0..1 + random.below(2)).map(|_| *random.pick(values)).collect();
+    let some: Vec<&str> = (0..=random.below(2)).map(|_| *random.pick(values)).collect();
     match *random.pick(&["In", "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]) {
         operator @ ("In" | "NotIn") => json!({"key": key, "operator": operator, "values": some}),
         operator @ ("Gt" | "Lt") => {

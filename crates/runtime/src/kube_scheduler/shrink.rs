@@ -7,7 +7,7 @@ use serde_json::Value;
 /// A case that fails, of which nothing can be left out.
 pub(super) fn shrink(mut case: Value, mut fails: impl FnMut(&Value) -> bool) -> Value {
     loop {
-        let before = case.to_string();
+        let before = case.clone();
         let mut next = 0;
         while let Some(path) = paths(&case, "").get(next) {
             let mut smaller = case.clone();
@@ -18,7 +18,7 @@ pub(super) fn shrink(mut case: Value, mut fails: impl FnMut(&Value) -> bool) -> 
                 next += 1;
             }
         }
-        if case.to_string() == before {
+        if case == before {
             return case;
         }
     }
