@@ -64,30 +64,32 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         );
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let report = runtime.block_on(async {
+    let mut report = Report { scale: options.scale, tallies: Vec::new() };
+    let measured = runtime.block_on(async {
         let mut signals = Signals::new()?;
         tokio::select! {
-            report = measure_all(options) => report,
+            measured = measure_all(options, &mut report) => measured,
             // What was started ends with the values that hold it.
             name = signals.next() => bail!("{name}: ends before everything is measured"),
         }
-    })?;
+    });
+    // Whatever goes wrong late in a long run, what was measured before it is told.
     if let Some(path) = &options.json {
         let text = serde_json::to_string_pretty(&report)?;
         std::fs::write(path, text).with_context(|| format!("--json {}", path.display()))?;
     }
     let targets = targets::of(&report);
     report::print(&mut std::io::stdout().lock(), &report, &targets)?;
+    measured?;
     let missed = targets.iter().any(|target| !target.is_met());
     Ok(if missed && !options.lenient { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-async fn measure_all(options: &Options) -> anyhow::Result<Report> {
+async fn measure_all(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     let everybody = options.contestant.is_empty();
     let contestants: Vec<_> =
         contestants::ALL.into_iter().filter(|one| everybody || options.contestant.contains(one)).collect();
     let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|only| only == name);
-    let mut report = Report { scale: options.scale, tallies: Vec::new() };
     for case in cases::all(options.scale).into_iter().filter(|case| wanted(case.name)) {
         for contestant in &contestants {
             let tally = measure::measure(&options.controlplane, case, *contestant).await;
@@ -95,5 +97,5 @@ async fn measure_all(options: &Options) -> anyhow::Result<Report> {
             report.tallies.push(tally);
         }
     }
-    Ok(report)
+    Ok(())
 }

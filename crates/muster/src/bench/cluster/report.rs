@@ -28,6 +28,8 @@ pub(crate) struct Tally {
     pub(crate) case: &'static str,
     pub(crate) contestant: Contestant,
     pub(crate) pods: usize,
+    /// Pods that had no node when time was up.
+    pub(crate) unbound_pods: usize,
     pub(crate) nodes: usize,
     pub(crate) first_bind_s: f64,
     pub(crate) last_bind_s: f64,
@@ -83,6 +85,9 @@ pub(crate) fn print(out: &mut impl Write, report: &Report, targets: &[Target]) -
             tally.partial_gangs,
             tally.overcommitted_nodes,
         )?;
+        if tally.unbound_pods > 0 {
+            writeln!(out, "{:<28} gave up with {} pods unbound", "", tally.unbound_pods)?;
+        }
     }
     writeln!(out)?;
     print_ratios(out, report)?;

@@ -61,9 +61,9 @@ pub(crate) fn of(report: &Report) -> Vec<Target> {
 }
 
 fn harm(ours: &Tally) -> Target {
-    let harm = ours.partial_gangs + ours.overcommitted_nodes + ours.moved_pods;
+    let harm = ours.unbound_pods + ours.partial_gangs + ours.overcommitted_nodes + ours.moved_pods;
     Target {
-        what: format!("{}: partial gangs, over-committed nodes, pods bound twice", ours.case),
+        what: format!("{}: pods without a node, partial gangs, over-committed nodes, pods bound twice", ours.case),
         value: harm as f64,
         bound: Bound::AtMost(0.0),
         of_null_binder: None,
@@ -118,6 +118,7 @@ mod tests {
             case,
             contestant,
             pods: 100,
+            unbound_pods: 0,
             nodes: 10,
             first_bind_s: 100.0 / pods_per_s,
             last_bind_s: 100.0 / pods_per_s,
@@ -156,6 +157,7 @@ mod tests {
         assert!(missed(vec![kube.clone(), ours.clone()]).is_empty());
         for bad in [
             Tally { partial_gangs: 1, ..ours.clone() },
+            Tally { unbound_pods: 1, ..ours.clone() },
             Tally { cpu_ms_per_pod: 1.1, ..ours.clone() },
             Tally { memory_mib_peak: 51.0, ..ours.clone() },
         ] {
