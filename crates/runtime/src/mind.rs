@@ -145,7 +145,7 @@ impl Mind {
             self.scribe.settled(&pod);
         }
         for pod in catch.newcomers {
-            self.scribe.newcomer(&pod);
+            self.scribe.newcomer(&pod, &mut self.intake);
         }
         for observation in catch.observations {
             self.observe(observation);

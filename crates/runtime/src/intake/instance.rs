@@ -33,6 +33,8 @@ pub(crate) struct Instance {
     pub(crate) would_fit: BTreeSet<Arc<str>>,
     /// Members that had no room then.
     pub(crate) no_room: BTreeSet<Arc<str>>,
+    /// When a member last began to wait.
+    pub(crate) grew_ms: u64,
     /// The engine said that it is scheduled, and none of its pods was seen on a node since.
     pub(crate) start_unseen: bool,
     /// Our conditions of it as they are to be.
@@ -52,6 +54,7 @@ impl Instance {
             told: None,
             would_fit: BTreeSet::new(),
             no_room: BTreeSet::new(),
+            grew_ms: 0,
             start_unseen: false,
             conditions: Vec::new(),
         }

@@ -25,7 +25,7 @@ use crate::clock::Clock;
 use crate::dialect::InstanceStatus;
 use crate::hands::{Errand, Outcome, WriteOutcome};
 use crate::intake::Intake;
-use crate::intake::card::Said;
+use crate::intake::card::{Card, Said};
 use crate::intake::groups::ObjectKey;
 use crate::intake::instance::Instance;
 use crate::text::cut;
@@ -37,6 +37,8 @@ use pods::PodNotes;
 const MESSAGE_CHARS_MAX: usize = 2_000;
 /// How long a new member waits before it is told what its group has been told before.
 const NEWCOMER_TOLD_MS: u64 = 5_000;
+/// For how long a member that waits for others is not told so because more of them keep coming.
+const GROWTH_MS_MAX: u64 = 60_000;
 const FAILED_SCHEDULING: &str = "FailedScheduling";
 
 /// The scribe.
@@ -86,8 +88,13 @@ impl Scribe {
 
     /// A pod begins to wait. What was said of it behind its gates holds now; for a member of a group, what was said of
     /// the group before it came holds too.
-    pub(crate) fn newcomer(&mut self, pod: &Arc<PodName>) {
-        self.newcomers.insert((self.clock.now_ms() + NEWCOMER_TOLD_MS, pod.clone()));
+    pub(crate) fn newcomer(&mut self, pod: &Arc<PodName>, intake: &mut Intake) {
+        let now_ms = self.clock.now_ms();
+        self.newcomers.insert((now_ms + NEWCOMER_TOLD_MS, pod.clone()));
+        let group = intake.card(&pod.uid).and_then(|card| card.group.clone());
+        if let Some(instance) = group.and_then(|key| intake.groups.instance_mut(&key)) {
+            instance.grew_ms = now_ms;
+        }
     }
 
     fn tell_newcomers(&mut self, intake: &Intake, engine: &Engine) {
@@ -110,6 +117,10 @@ impl Scribe {
             if let Some(told @ Diagnosis::Waiting(_)) = &instance.told
                 && let Some(reason) = words::member_reason(told, None)
             {
+                if let Some(until_ms) = grows_until(instance, told, card, now_ms) {
+                    self.newcomers.insert((until_ms, pod));
+                    continue;
+                }
                 let message = member_message(key, instance, told);
                 self.say(&pod, Said { reason: reason.to_owned(), message }, intake);
             }
@@ -251,21 +262,26 @@ impl Scribe {
     ) {
         let Some(instance) = intake.groups.instance(key) else { return };
         let message = member_message(key, instance, diagnosis);
-        let mut say = |pod: &Arc<PodName>, verdict| {
+        let now_ms = self.clock.now_ms();
+        let say = |scribe: &mut Self, pod: &Arc<PodName>, verdict| {
             if let Some(reason) = words::member_reason(diagnosis, verdict) {
-                self.say(pod, Said { reason: reason.to_owned(), message: message.clone() }, intake);
+                scribe.say(pod, Said { reason: reason.to_owned(), message: message.clone() }, intake);
             }
         };
+        for (pod, verdict) in members {
+            say(self, pod, Some(*verdict));
+        }
         if !members.is_empty() {
-            for (pod, verdict) in members {
-                say(pod, Some(*verdict));
-            }
             return;
         }
         let waiting = instance.members.iter().filter_map(|uid| intake.card(uid)).filter(|card| card.waits());
         // A pod that is refused, or left out of its group, has its own reason.
         for card in waiting.filter(|card| !card.refused && !is_left_out(engine, &card.id)) {
-            say(&card.id, None);
+            let silent = card.said.is_none() && !self.pods.has_word_for(&card.id.uid);
+            match grows_until(instance, diagnosis, card, now_ms).filter(|_| silent) {
+                Some(until_ms) => _ = self.newcomers.insert((until_ms, card.id.clone())),
+                None => say(self, &card.id, None),
+            }
         }
     }
 
@@ -303,6 +319,14 @@ fn is_left_out(engine: &Engine, pod: &PodName) -> bool {
     let cluster = engine.cluster();
     let Some(id) = cluster.pod_id(&pod.uid) else { return false };
     cluster.pod(id).group.is_some_and(|group| cluster.group(group).strays.contains_key(&id))
+}
+
+/// Until when it is of no use to tell a member that others are missing: they are coming, and each makes what was said of
+/// all the others wrong. A large gang that is being made would cost a write for each of its pods.
+fn grows_until(instance: &Instance, diagnosis: &Diagnosis, card: &Card, now_ms: u64) -> Option<u64> {
+    let lacks_members = matches!(diagnosis, Diagnosis::Waiting(Waiting::Members { .. }));
+    let until_ms = (instance.grew_ms + NEWCOMER_TOLD_MS).min(card.asked_ms + GROWTH_MS_MAX);
+    (lacks_members && until_ms > now_ms).then_some(until_ms)
 }
 
 /// What members are told of their group.

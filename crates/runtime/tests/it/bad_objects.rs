@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::world::{World, condition, group, pass, pod};
 
 /// A definition of our PodGroup that checks nothing.
-fn lax() -> Value {
+pub(crate) fn lax() -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "podgroups.muster.dev"},

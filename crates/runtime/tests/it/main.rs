@@ -1,4 +1,5 @@
 //! The scheduler as a whole on the in-process server: what no scenario file can set up.
 
 mod bad_objects;
+mod growing_gang;
 mod world;
