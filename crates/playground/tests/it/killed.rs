@@ -222,7 +222,7 @@ async fn list(address: SocketAddr) -> (u64, BTreeMap<String, Known>) {
     let mut wire = Wire::connect(address).await.expect("a connection");
     let list = wire.ask("GET", PODS, &Value::Null).await.expect("a list").value();
     let revision = list["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
-    let pods = list["items"].as_array().expect("items").iter();
+    let pods = list["items"].as_array().unwrap_or_else(|| panic!("no list: {list}")).iter();
     let named = pods.map(|pod| (pod["metadata"]["name"].as_str().expect("a name").to_owned(), Known::of(pod)));
     (revision.expect("a revision"), named.collect())
 }

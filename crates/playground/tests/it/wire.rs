@@ -74,13 +74,38 @@ impl Wire {
         Ok(Answer { code, headers, body: Vec::new() })
     }
 
-    /// An answer whose length is told.
+    /// A whole answer: of the length that is told, or in pieces as large lists come.
     pub(crate) async fn answer(&mut self) -> std::io::Result<Answer> {
         let mut answer = self.head().await?;
+        if answer.header("transfer-encoding") == Some("chunked") {
+            answer.body = self.pieces().await?;
+            return Ok(answer);
+        }
         let length = answer.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
         answer.body.resize(length, 0);
         self.stream.read_exact(&mut answer.body).await?;
         Ok(answer)
+    }
+
+    /// A body in pieces, each with its length before it; the last one has none.
+    async fn pieces(&mut self) -> std::io::Result<Vec<u8>> {
+        let garbled = || std::io::Error::from(std::io::ErrorKind::InvalidData);
+        let mut body = Vec::new();
+        loop {
+            let mut line = String::new();
+            self.stream.read_line(&mut line).await?;
+            let length = usize::from_str_radix(line.trim_end(), 16).map_err(|_| garbled())?;
+            let start = body.len();
+            body.resize(start + length + 2, 0);
+            self.stream.read_exact(&mut body[start..]).await?;
+            if !body.ends_with(b"\r\n") {
+                return Err(garbled());
+            }
+            body.truncate(start + length);
+            if length == 0 {
+                return Ok(body);
+            }
+        }
     }
 
     /// Everything until the server closes; an error if it breaks off.
