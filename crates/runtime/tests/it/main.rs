@@ -1,9 +1,6 @@
 //! The scheduler as a whole on the in-process server: what no scenario file can set up.
 
 mod bad_objects;
-<<<<<<< HEAD
 mod groups_of_others;
-=======
 mod growing_gang;
->>>>>>> benchc
 mod world;
