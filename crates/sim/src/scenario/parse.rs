@@ -281,7 +281,8 @@ steps:
 "#;
         let scenario = read_text(text).unwrap();
         assert_eq!((scenario.steps.len(), scenario.file.as_str()), (14, "dir/a.yaml"));
-        assert_eq!(scenario.steps[1].line, 10);
+        assert_eq!(scenario.steps[1].line, 11);
+        assert_eq!(scenario.except[&Carrier::V1alpha1], "it has no status");
         assert!(scenario.steps[2].text.starts_with("- apply: |\n    apiVersion: v1"), "{}", scenario.steps[2].text);
         assert!(scenario.steps[13].text.ends_with("[\"default/b-*\"]}"));
         let Action::Expect(Expect { within, claims }) = &scenario.steps[12].action else { panic!() };
