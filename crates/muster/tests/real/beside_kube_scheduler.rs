@@ -70,10 +70,12 @@ async fn nodes_that_are_shared_with_kube_scheduler_are_filled_and_never_overfull
 async fn each_scheduler_speaks_of_its_own_native_groups_only() {
     let with = ["--with", "kube-scheduler"];
     let Some(mut stage) = Stage::open("beside-native", Load::Half, Profile::Gates, &with).await else { return };
+    // Each has nodes of its own: a kubelet that refuses a pod of theirs is none of our business here.
     stage.add_nodes(&nodes(POOL, 4)).await;
+    stage.add_nodes(&nodes("others", 4)).await;
     stage.start_replica("first", &json!({}));
     stage.await_leader("first").await;
-    let theirs = Gang::new("theirs", GANG_SIZE, POOL).native().scheduled_by("default-scheduler");
+    let theirs = Gang::new("theirs", GANG_SIZE, "others").native().scheduled_by("default-scheduler");
     let ours = Gang::new("ours", GANG_SIZE, POOL).native();
     stage.create(vec![theirs.group(), ours.group()]).await;
     // Long enough for a word about a group without pods.
