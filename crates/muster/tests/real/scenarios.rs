@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -77,6 +77,9 @@ impl Kind {
         self.is_foreign_to(scenario) || matches!(run(scenario, carrier, &Place::Process).outcome, Outcome::Skipped(_))
     }
 }
+
+/// The planes of one test are all that the machine can carry.
+static MACHINE: Mutex<()> = Mutex::new(());
 
 /// A scenario in a carrier.
 type Part<'a> = (&'a Scenario, Carrier);
@@ -165,6 +168,7 @@ fn tell(words: &str) {
 #[test]
 fn every_scenario_passes_on_a_real_control_plane() {
     let Some(binary) = required(Version::V1_37, "all scenarios on a real control plane") else { return };
+    let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let (scenarios, quarter) = (scenarios(), planes().div_ceil(4));
     // All kinds at once. Half of what there is to wait for is for the stock cluster.
     let passed: BTreeSet<String> = thread::scope(|scope| {
@@ -181,6 +185,7 @@ fn every_scenario_passes_on_a_real_control_plane() {
 
 #[test]
 fn every_scenario_passes_on_older_versions_that_are_built() {
+    let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let scenarios = scenarios();
     for kind in OLDER {
         match Binary::find(kind.version) {
