@@ -18,7 +18,7 @@ use muster_sim::scenario::{Carrier, Outcome, Place, Report, Scenario, load, run}
 use crate::cluster::config_of;
 
 /// How many planes run at the same time. Scenarios wait most of the time.
-const PLANES: usize = 8;
+const PLANES: usize = 10;
 /// With more that fail at first than these, it is not the machine.
 const SECOND_TRIES_MAX: usize = 2;
 
@@ -31,6 +31,8 @@ struct Kind {
     /// What it is started with.
     arguments: &'static [&'static str],
     carriers: &'static [Carrier],
+    /// Files of scenarios that such a cluster cannot play, whoever schedules.
+    left_out: &'static [&'static str],
 }
 
 const STOCK: Kind = Kind {
@@ -39,6 +41,7 @@ const STOCK: Kind = Kind {
     served: &[],
     arguments: &[],
     carriers: &[Carrier::Muster, Carrier::MusterWorkload],
+    left_out: &[],
 };
 const NATIVE: Kind = Kind {
     version: Version::V1_37,
@@ -46,12 +49,15 @@ const NATIVE: Kind = Kind {
     served: &["scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha3"],
     arguments: &[],
     carriers: &[Carrier::V1beta1],
+    left_out: &[],
 };
 /// Where both versions are served Muster reads the better one.
 const ALPHA: Kind = Kind {
     served: &["scheduling.k8s.io/v1alpha3"],
     arguments: &["--flag", "kube-apiserver=--runtime-config=scheduling.k8s.io/v1alpha3=true"],
     carriers: &[Carrier::V1alpha3],
+    // Kubernetes' own controller, which lets go of deleted groups, speaks v1beta1 only: here they stay.
+    left_out: &["native-group-deleted-and-made-again.yaml"],
     ..NATIVE
 };
 /// Older versions, played where they are built.
@@ -99,8 +105,9 @@ fn scenarios() -> Vec<Scenario> {
 
 /// The parts of a kind of cluster, those that take longest first.
 fn parts<'a>(kind: &Kind, scenarios: &'a [Scenario]) -> Vec<Part<'a>> {
+    let is_played = |scenario: &&Scenario| !kind.left_out.iter().any(|file| scenario.file.ends_with(file));
     let of = |scenario: &'a Scenario| kind.carriers.iter().map(move |carrier| (scenario, *carrier));
-    let mut parts: Vec<Part> = scenarios.iter().flat_map(of).collect();
+    let mut parts: Vec<Part> = scenarios.iter().filter(is_played).flat_map(of).collect();
     if !kind.served.is_empty() {
         // A story of both kinds of groups has no place on a stock cluster.
         let both = scenarios.iter().filter(|scenario| scenario.native_version().is_some());
@@ -169,12 +176,12 @@ fn tell(words: &str) {
 fn every_scenario_passes_on_a_real_control_plane() {
     let Some(binary) = required(Version::V1_37, "all scenarios on a real control plane") else { return };
     let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (scenarios, quarter) = (scenarios(), planes().div_ceil(4));
-    // All kinds at once. Half of what there is to wait for is for the stock cluster.
+    let (scenarios, fifth) = (scenarios(), planes().div_ceil(5));
+    // All kinds at once. Most of what there is to wait for is for the stock cluster.
     let passed: BTreeSet<String> = thread::scope(|scope| {
-        let stock = scope.spawn(|| play_kind(&STOCK, &binary, &scenarios, 2 * quarter));
-        let native = scope.spawn(|| play_kind(&NATIVE, &binary, &scenarios, quarter));
-        let alpha = scope.spawn(|| play_kind(&ALPHA, &binary, &scenarios, quarter));
+        let stock = scope.spawn(|| play_kind(&STOCK, &binary, &scenarios, 3 * fifth));
+        let native = scope.spawn(|| play_kind(&NATIVE, &binary, &scenarios, fifth));
+        let alpha = scope.spawn(|| play_kind(&ALPHA, &binary, &scenarios, fifth));
         let joined = [stock, native, alpha].map(|kind| kind.join().unwrap_or_else(|panic| resume_unwind(panic)));
         joined.into_iter().flatten().collect()
     });
