@@ -132,7 +132,10 @@ fn judge_group(truth: &Truth, key: &GroupKey, wrongs: &mut Vec<String>) {
     let conditions = truth.conditions(key);
     let scheduled = conditions.iter().find(|one| one.kind == "PodGroupScheduled");
     let Some(scheduled) = scheduled else {
-        wrongs.push(format!("{} says nothing of its place", key.object));
+        // A native group may be another scheduler's, as long as no pod of ours names it.
+        if key.kind != Kind::Native || truth.members(key).any(|pod| pod.ours) {
+            wrongs.push(format!("{} says nothing of its place", key.object));
+        }
         return;
     };
     let degraded = conditions.iter().any(|one| one.kind == "Degraded" && one.holds);
