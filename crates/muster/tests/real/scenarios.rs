@@ -18,9 +18,9 @@ use muster_sim::scenario::{Carrier, Outcome, Place, Report, Scenario, load, run}
 use crate::cluster::config_of;
 
 /// How many planes run at the same time. Scenarios wait most of the time.
-const PLANES: usize = 10;
+const PLANES: usize = 8;
 /// With more that fail at first than these, it is not the machine.
-const SECOND_TRIES_MAX: usize = 2;
+const SECOND_TRIES_MAX: usize = 4;
 
 /// One kind of cluster, and the carriers that are played on it.
 struct Kind {
@@ -176,12 +176,12 @@ fn tell(words: &str) {
 fn every_scenario_passes_on_a_real_control_plane() {
     let Some(binary) = required(Version::V1_37, "all scenarios on a real control plane") else { return };
     let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (scenarios, fifth) = (scenarios(), planes().div_ceil(5));
-    // All kinds at once. Most of what there is to wait for is for the stock cluster.
+    let (scenarios, quarter) = (scenarios(), planes().div_ceil(4));
+    // All kinds at once. Half of what there is to wait for is for the stock cluster.
     let passed: BTreeSet<String> = thread::scope(|scope| {
-        let stock = scope.spawn(|| play_kind(&STOCK, &binary, &scenarios, 3 * fifth));
-        let native = scope.spawn(|| play_kind(&NATIVE, &binary, &scenarios, fifth));
-        let alpha = scope.spawn(|| play_kind(&ALPHA, &binary, &scenarios, fifth));
+        let stock = scope.spawn(|| play_kind(&STOCK, &binary, &scenarios, 2 * quarter));
+        let native = scope.spawn(|| play_kind(&NATIVE, &binary, &scenarios, quarter));
+        let alpha = scope.spawn(|| play_kind(&ALPHA, &binary, &scenarios, quarter));
         let joined = [stock, native, alpha].map(|kind| kind.join().unwrap_or_else(|panic| resume_unwind(panic)));
         joined.into_iter().flatten().collect()
     });
