@@ -185,7 +185,12 @@ fn every_scenario_passes_on_a_real_control_plane() {
         let joined = [stock, native, alpha].map(|kind| kind.join().unwrap_or_else(|panic| resume_unwind(panic)));
         joined.into_iter().flatten().collect()
     });
-    for scenario in &scenarios {
+    let is_of_older = |scenario: &Scenario| {
+        let mut carriers = scenario.carriers.iter();
+        !scenario.carriers.is_empty()
+            && carriers.all(|carrier| OLDER.iter().any(|kind| kind.carriers.contains(carrier)))
+    };
+    for scenario in scenarios.iter().filter(|scenario| !is_of_older(scenario)) {
         assert!(passed.contains(&scenario.file), "{}: no real control plane could play it", scenario.file);
     }
 }
