@@ -54,14 +54,13 @@ const KNOWN_TO_FAIL: u64 = 90;
 #[test]
 fn the_rules_hold_in_storms() {
     let trace = setting::<u8>("MUSTER_TRACE").is_some_and(|trace| trace > 0);
-    let failures = match setting("MUSTER_SEED") {
-        Some(seed) => run(seed, trace).err().into_iter().collect(),
-        None => {
-            let mut failures = play(0, setting("MUSTER_TIMES").unwrap_or(SEEDS));
-            let known = failures.extract_if(.., |failure| failure.seed == KNOWN_TO_FAIL).count();
-            assert_eq!(known, 1, "seed {KNOWN_TO_FAIL} is mended: take it off the list");
-            failures
-        }
+    let failures = if let Some(seed) = setting("MUSTER_SEED") {
+        run(seed, trace).err().into_iter().collect()
+    } else {
+        let mut failures = play(0, setting("MUSTER_TIMES").unwrap_or(SEEDS));
+        let known = failures.extract_if(.., |failure| failure.seed == KNOWN_TO_FAIL).count();
+        assert_eq!(known, 1, "seed {KNOWN_TO_FAIL} is mended: take it off the list");
+        failures
     };
     let seeds: Vec<u64> = failures.iter().map(|failure| failure.seed).collect();
     let shown: Vec<String> = failures.iter().take(SHOWN_MAX).map(|failure| cut(&failure.to_string())).collect();
