@@ -57,9 +57,10 @@ fn the_rules_hold_in_storms() {
     let failures = if let Some(seed) = setting("MUSTER_SEED") {
         run(seed, trace).err().into_iter().collect()
     } else {
-        let mut failures = play(0, setting("MUSTER_TIMES").unwrap_or(SEEDS));
+        let seeds = setting("MUSTER_TIMES").unwrap_or(SEEDS);
+        let mut failures = play(0, seeds);
         let known = failures.extract_if(.., |failure| failure.seed == KNOWN_TO_FAIL).count();
-        assert_eq!(known, 1, "seed {KNOWN_TO_FAIL} is mended: take it off the list");
+        assert!(known == 1 || seeds <= KNOWN_TO_FAIL, "seed {KNOWN_TO_FAIL} is mended: take it off the list");
         failures
     };
     let seeds: Vec<u64> = failures.iter().map(|failure| failure.seed).collect();
