@@ -226,6 +226,12 @@ impl Group {
             && self.rules.iter().zip(&self.reached).all(|(rule, reached)| rule.min_member <= *reached)
     }
 
+    /// Whether members are bound of a start that is not confirmed, or no longer is since a kubelet refused a founder.
+    pub fn start_is_open(&self) -> bool {
+        let unconfirmed = self.attempt.is_some() || self.kept_partial;
+        unconfirmed && self.reached.iter().all(|minimum| *minimum == 0) && !self.joins_singly()
+    }
+
     /// Whether one member that may not be placed holds back the others. A start that is under way, and members that
     /// join one by one, do not wait for newcomers.
     pub fn waits_for_everyone(&self) -> bool {

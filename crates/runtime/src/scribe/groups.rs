@@ -171,7 +171,8 @@ pub(crate) fn status(
     let mut instances = Vec::new();
     for group in groups {
         let Some(instance) = intake.groups.instance(&group) else { continue };
-        let mut shown = instance_status(intake, instance, &object, whole_again(engine, &group), now_ms, now);
+        let known = Known::of(engine, &group);
+        let mut shown = instance_status(intake, instance, &object, known, now_ms, now);
         let held = instance.members.iter().filter_map(|uid| intake.card(uid)).any(holds_place);
         if let Some(instance) = intake.groups.instance_mut(&group) {
             instance.start_unseen &= !held;
@@ -193,7 +194,7 @@ fn instance_status(
     intake: &Intake,
     instance: &Instance,
     object: &GroupObject,
-    whole_again: bool,
+    known: Known,
     now_ms: u64,
     now: Timestamp,
 ) -> InstanceStatus {
@@ -210,7 +211,7 @@ fn instance_status(
         }
     }
     let mut conditions = Conditions::from(&instance.conditions, now, object.generation);
-    if whole_again {
+    if known.whole {
         conditions.unset(DEGRADED, "Healthy", "The group has what it needs.");
     }
     if instance.flaw.is_none() {
@@ -220,7 +221,9 @@ fn instance_status(
     }
     set_mismatch(&mut conditions, instance, &cards);
     set_completed(&mut conditions, &counts);
-    if instance.flaw.is_none() && has_minimum(&rules, &cards) && !conditions.is_true(STARTED) {
+    if known.start_is_open {
+        conditions.unset(STARTED, "StartsAnew", "The start did not hold: the group needs its minimum again.");
+    } else if instance.flaw.is_none() && has_minimum(&rules, &cards) && !conditions.is_true(STARTED) {
         // The engine does not repeat itself when a group that was gone starts again as before.
         let minimum = minimum_of(&rules);
         let text = format!("{} pods are bound, {minimum} are needed.", counts.scheduled);
@@ -286,14 +289,21 @@ fn holds_place(card: &Card) -> bool {
     }
 }
 
-/// Whether the engine knows the group and does not miss members of it: a loss that was told by an earlier process may
-/// have healed unseen.
-fn whole_again(engine: &Engine, key: &GroupKey) -> bool {
-    let cluster = engine.cluster();
-    cluster.group_id(key).is_some_and(|id| {
-        let group = cluster.group(id);
-        group.spec.is_some() && !group.degraded
-    })
+/// What the engine knows of a group's health, beyond what it said.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    /// It does not miss members: a loss that was told by an earlier process may have healed unseen.
+    whole: bool,
+    /// Its start is not confirmed, or no longer is.
+    start_is_open: bool,
+}
+
+impl Known {
+    fn of(engine: &Engine, key: &GroupKey) -> Self {
+        let cluster = engine.cluster();
+        let group = cluster.group_id(key).map(|id| cluster.group(id)).filter(|group| group.spec.is_some());
+        group.map_or_else(Self::default, |group| Self { whole: !group.degraded, start_is_open: group.start_is_open() })
+    }
 }
 
 fn set_flaw(conditions: &mut Conditions, flaw: &Flaw) {
