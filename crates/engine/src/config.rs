@@ -30,6 +30,8 @@ pub struct Config {
     pub claim_ms_max: Millis,
     /// How long a basic group waits for the rest of its desired members.
     pub desired_wait_ms: Millis,
+    /// How room is taken from others.
+    pub preemption: PreemptionRules,
     /// How long something waits before that is worth a report.
     pub report_waiting_after_ms: Millis,
     /// How long the start of a group may take, where the group does not say.
@@ -55,12 +57,29 @@ impl Default for Config {
             starving_after_ms: 600_000,
             claim_ms_max: 3_600_000,
             desired_wait_ms: 1_000,
+            preemption: PreemptionRules::default(),
             report_waiting_after_ms: 5_000,
             schedule_timeout_ms: 300_000,
             bind_retry_ms_initial: 200,
             bind_retry_ms_max: 5_000,
             bind_timeout_ms: 60_000,
         }
+    }
+}
+
+/// How room is taken from others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PreemptionRules {
+    /// Groups whose disruption mode asks for it are evicted whole; if not, pods are taken one by one.
+    pub whole_groups: bool,
+    /// How many sets of victims may be looked through for the cheapest.
+    pub steps_max: u64,
+}
+
+impl Default for PreemptionRules {
+    fn default() -> Self {
+        Self { whole_groups: true, steps_max: 20_000 }
     }
 }
 

@@ -46,7 +46,7 @@ mod mind;
 pub mod model;
 mod observation;
 mod placement;
-mod preemption;
+pub mod preemption;
 mod queue;
 pub mod record;
 mod refusal;
@@ -54,7 +54,7 @@ mod score;
 pub mod validate;
 
 pub use command::{Command, MemberVerdict, Report, Subject};
-pub use config::{Config, Scoring, ShapePoint, Strategy, Weighted};
+pub use config::{Config, PreemptionRules, Scoring, ShapePoint, Strategy, Weighted};
 pub use diagnosis::Diagnosis;
 pub use mind::{Engine, NodeSurvey, NodeVerdict, Pending, Waiters};
 pub use observation::{BindOutcome, Observation, TakeBackOutcome};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::budget::BudgetSpec;
 use crate::model::group::{GroupKey, GroupSpec};
 use crate::model::node::NodeSpec;
 use crate::model::pod::{PodName, PodSpec};
@@ -31,6 +32,15 @@ pub enum Observation {
     GroupGone {
         /// Which group.
         key: GroupKey,
+    },
+    /// A disruption budget is there, new or changed.
+    BudgetSeen(BudgetSpec),
+    /// A disruption budget is gone.
+    BudgetGone {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
     },
     /// What became of a `Bind` command.
     BindDone {

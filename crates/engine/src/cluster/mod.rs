@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::model::Millis;
+use crate::model::budget::BudgetSpec;
 use crate::model::class::{ClassSpec, PodClass};
 use crate::model::group::{GroupKey, GroupPriority, GroupSpec};
 use crate::model::ids::{ClassId, GroupId, NodeId, PodId, Slab};
@@ -40,6 +41,8 @@ pub struct Cluster {
     pods_by_uid: BTreeMap<Box<str>, PodId>,
     groups: Slab<Group>,
     groups_by_key: BTreeMap<GroupKey, GroupId>,
+    /// By namespace and name.
+    pub(crate) budgets: BTreeMap<(String, String), BudgetSpec>,
     pub(crate) journal: Journal,
     version: u64,
 }
@@ -541,5 +544,6 @@ impl Cluster {
             && self.pods_by_uid == other.pods_by_uid
             && self.groups_by_key == other.groups_by_key
             && self.nodes_present == other.nodes_present
+            && self.budgets == other.budgets
     }
 }

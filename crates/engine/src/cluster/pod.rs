@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::model::Millis;
 use crate::model::ids::{ClassId, GroupId, NodeId};
+use crate::model::labels::Labels;
 use crate::model::pod::{PodName, PodRefusal};
 
 /// Where a pod stands.
@@ -70,6 +71,16 @@ pub struct Pod {
     pub terminating: bool,
     /// Whether we asked for its deletion and were not refused.
     pub taking_back: bool,
+    /// Whether its node runs it of its own accord: deleting it in the API does not make it leave.
+    pub is_static: bool,
+    /// Its labels.
+    pub labels: Arc<Labels>,
+    /// When it began to run.
+    pub started_ms: Option<Millis>,
+    /// What its owner says that its loss would cost.
+    pub preemption_cost: i32,
+    /// It is not taken for others before this time: somebody refused its eviction.
+    pub spared_until: Millis,
     /// Whether a controller would make it again.
     pub controlled: bool,
     /// Whether it was ever seen running.

@@ -14,6 +14,7 @@ enum Undo {
     Placed { pod: PodId, node: NodeId },
     Occupied { class: ClassId, node: NodeId },
     Removed { pod: PodId, state: PodState, node: NodeId, place: usize },
+    PutBack { pod: PodId, node: NodeId },
     Released { pod: PodId, node: NodeId },
     Opened { node: NodeId, priority: i32 },
 }
@@ -58,13 +59,20 @@ impl<'a> Trial<'a> {
     }
 
     /// Takes a pod off its node, as if it were gone.
-    #[cfg_attr(not(test), expect(dead_code, reason = "what preemption will try"))]
     pub(crate) fn remove(&mut self, pod: PodId) {
         let state = self.cluster.pod(pod).state;
         let node = state.node().expect("only a placed pod can be removed");
         let place = self.cluster.lift(pod, node);
         self.cluster.pod_mut(pod).state = PodState::Waiting;
         self.log.push(Undo::Removed { pod, state, node, place });
+    }
+
+    /// Puts a pod that was taken off its node back there.
+    pub(crate) fn put_back(&mut self, pod: PodId, node: NodeId) {
+        assert_eq!(self.cluster.pod(pod).state, PodState::Waiting, "only a pod that was removed can be put back");
+        self.cluster.put(pod, node);
+        self.cluster.pod_mut(pod).state = PodState::Bound(node);
+        self.log.push(Undo::PutBack { pod, node });
     }
 
     /// Gives up a pod's nomination.
@@ -99,7 +107,7 @@ impl<'a> Trial<'a> {
         assert!(mark.0 <= self.log.len(), "a mark lies in the past");
         while self.log.len() > mark.0 {
             match self.log.pop().expect("longer than the mark") {
-                Undo::Placed { pod, node } => {
+                Undo::Placed { pod, node } | Undo::PutBack { pod, node } => {
                     self.cluster.lift(pod, node);
                     self.cluster.pod_mut(pod).state = PodState::Waiting;
                 }
@@ -125,6 +133,15 @@ impl<'a> Trial<'a> {
             Undo::Placed { pod, node } => Some((*pod, *node)),
             _ => None,
         })
+    }
+
+    /// The pods placed since a mark and where, in order.
+    pub(crate) fn placed_since(&self, mark: Mark) -> Vec<(PodId, NodeId)> {
+        let placed = self.log[mark.0..].iter().filter_map(|undo| match undo {
+            Undo::Placed { pod, node } => Some((*pod, *node)),
+            _ => None,
+        });
+        placed.collect()
     }
 
     /// Makes the placements real and everything else undone: only placements are decisions.
@@ -213,6 +230,11 @@ mod tests {
             gated: false,
             refused: None,
             terminating: false,
+            is_static: false,
+            labels: Arc::default(),
+            started_ms: None,
+            preemption_cost: 0,
+            spared_until: 0,
             taking_back: false,
             controlled: false,
             ran: false,
@@ -232,6 +254,7 @@ mod tests {
         match kind {
             0 if !placed => trial.place(pod, node),
             1 if placed => trial.remove(pod),
+            6 if !placed => trial.put_back(pod, node),
             2 => trial.occupy(trial.cluster().pod(pod).class, node),
             3 => trial.release(pod),
             4 => marks.push(trial.mark()),
@@ -246,7 +269,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_dropped_trial_leaves_nothing_behind(acts in prop::collection::vec((0_u8..6, 0_u32..6, 0_u32..3), 0..40)) {
+        fn a_dropped_trial_leaves_nothing_behind(acts in prop::collection::vec((0_u8..7, 0_u32..6, 0_u32..3), 0..40)) {
             let mut cluster = cluster();
             let before = cluster.clone();
             let mut marks = Vec::new();

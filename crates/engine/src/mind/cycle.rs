@@ -140,7 +140,7 @@ impl Engine {
     }
 
     /// What waits of a group, by class and subset, and how many of each subset it needs.
-    fn want(&self, id: GroupId) -> Want {
+    pub(super) fn want(&self, id: GroupId) -> Want {
         let group = self.cluster.group(id);
         let mut lots: BTreeMap<(ClassId, usize, Vec<NodeId>), Vec<PodId>> = BTreeMap::new();
         for (_, pod) in &group.waiting {
@@ -155,7 +155,7 @@ impl Engine {
         Want { lots, needs: group.needs(), priority: self.cluster.group_priority(id) }
     }
 
-    fn steps_max(&self, entity: Entity) -> u64 {
+    pub(super) fn steps_max(&self, entity: Entity) -> u64 {
         let searches = self.queue.entry(entity).map_or(0, |entry| entry.searches);
         doubled(self.config.search_steps_initial, searches + 1).min(self.config.search_steps_max)
     }
@@ -175,7 +175,7 @@ impl Engine {
     }
 
     /// The nodes that refused this pod in the present attempt.
-    fn avoided(&self, id: PodId) -> Vec<NodeId> {
+    pub(super) fn avoided(&self, id: PodId) -> Vec<NodeId> {
         let bind = self.cluster.pod(id).bind.as_deref();
         bind.map_or_else(Vec::new, |bind| bind.avoid.iter().filter_map(|name| self.cluster.node_id(name)).collect())
     }

@@ -36,6 +36,14 @@ impl Engine {
                 self.group_gone(&key);
                 Ok(())
             }
+            Observation::BudgetSeen(spec) => {
+                self.cluster.budgets.insert((spec.namespace.clone(), spec.name.clone()), spec);
+                Ok(())
+            }
+            Observation::BudgetGone { namespace, name } => {
+                self.cluster.budgets.remove(&(namespace, name));
+                Ok(())
+            }
             Observation::BindDone { pod, node, outcome } => {
                 self.bind_done(&pod, &node, outcome);
                 Ok(())
@@ -130,6 +138,11 @@ impl Engine {
             refused: spec.refused.clone(),
             terminating: spec.terminating,
             taking_back: false,
+            is_static: spec.is_static,
+            labels: spec.labels.clone(),
+            started_ms: spec.started_ms,
+            preemption_cost: spec.preemption_cost,
+            spared_until: 0,
             controlled: spec.controlled,
             ran: false,
             part: Part::None,
@@ -199,7 +212,13 @@ impl Engine {
 
     fn update_flags(&mut self, id: PodId, spec: &PodSpec) {
         let ran = spec.phase == Phase::Running;
-        let pod = self.cluster.pod(id);
+        let pod = self.cluster.pod_mut(id);
+        if pod.labels != spec.labels {
+            pod.labels.clone_from(&spec.labels);
+        }
+        pod.started_ms = spec.started_ms;
+        pod.preemption_cost = spec.preemption_cost;
+        pod.is_static = spec.is_static;
         let same = pod.gated == spec.gated
             && pod.refused == spec.refused
             && pod.ours == spec.ours

@@ -11,6 +11,7 @@ mod gate;
 mod intake;
 mod noes;
 mod pending;
+mod preempt;
 mod start;
 mod survey;
 pub(crate) mod voice;

@@ -11,11 +11,10 @@ use super::Engine;
 use super::cycle::own_view;
 use crate::cluster::Cluster;
 use crate::command::MemberVerdict;
-use crate::diagnosis::{Closest, Diagnosis, FitError, KINDS_MAX, KindShortfall, Proof, Shortfall, examine};
+use crate::diagnosis::{Closest, Diagnosis, FitError, KINDS_MAX, KindShortfall, Preemption, Proof, Shortfall, examine};
 use crate::model::ids::{ClassId, GroupId, NodeId};
 use crate::model::pod::PodName;
 use crate::placement::{self, Verdict, Want};
-use crate::preemption;
 use crate::queue::Line;
 
 /// What is known of a class for which there is not enough room.
@@ -78,7 +77,7 @@ impl Engine {
         if sure {
             self.noes.put(&self.cluster, line, no);
         }
-        Diagnosis::PodUnschedulable { fit, closest, never, preemption: preemption::consider() }
+        Diagnosis::PodUnschedulable { fit, closest, never, preemption: Preemption::NotTried }
     }
 
     /// Whether a group of like pods need not be tried: others of its kind were just told how much room there is.
@@ -127,7 +126,7 @@ impl Engine {
             would_fit: fits.iter().sum::<usize>() as u32,
             kinds,
             proof,
-            preemption: preemption::consider(),
+            preemption: Preemption::NotTried,
         };
         Refused { shortfall, members }
     }

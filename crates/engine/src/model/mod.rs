@@ -1,8 +1,10 @@
-//! The nouns of the engine: resources, selectors, taints, ports, pod classes, nodes, pods and groups.
+//! The nouns of the engine: resources, selectors, taints, ports, pod classes, nodes, pods, groups and
+//! disruption budgets.
 //!
 //! These types say what things are. They must not know how a decision is made, what a clock is, or
 //! what Kubernetes calls anything beyond the words that users see.
 
+pub mod budget;
 pub mod class;
 pub mod group;
 pub mod ids;

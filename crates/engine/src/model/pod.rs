@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Millis;
 use super::class::ClassSpec;
 use super::group::GroupKey;
+use super::labels::Labels;
 
 /// Which pod: the UID is the identity, the rest is for people and for the API.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -107,4 +108,30 @@ pub struct PodSpec {
     pub terminating: bool,
     /// Whether a controller would make it again after it was deleted.
     pub controlled: bool,
+    /// Its labels: what disruption budgets select it by.
+    #[serde(skip_serializing_if = "no_labels")]
+    pub labels: Arc<Labels>,
+    /// When it began to run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_ms: Option<Millis>,
+    /// What its owner says that its loss would cost; more is dearer.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub preemption_cost: i32,
+    /// Whether its node runs it of its own accord: deleting it in the API does not make it leave.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_static: bool,
+}
+
+fn no_labels(labels: &Arc<Labels>) -> bool {
+    labels.is_empty()
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_zero(number: &i32) -> bool {
+    *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use muster_engine::model::budget::BudgetSpec;
 use muster_engine::model::class::{ClassSpec, ScoringRequest};
 use muster_engine::model::group::{GroupKey, GroupPriority, GroupSpec, History, Policy, Subset, TopologyConstraint};
 use muster_engine::model::labels::{Demand, NameDemand, NodeTerm, PreferredTerm, Requirement};
@@ -160,12 +161,24 @@ impl Fool {
             phase: *self.0.pick(&PHASES),
             terminating: self.0.chance(8),
             controlled: self.0.chance(70),
+            labels: Arc::new([(self.word(), self.word())].into()),
+            started_ms: self.0.chance(50).then(|| self.0.draw() >> self.0.below(64)),
+            preemption_cost: self.0.draw() as i32,
+            is_static: self.0.chance(5),
         }
     }
 
     fn observation(&mut self) -> Observation {
         let message = String::new;
-        match self.0.below(20) {
+        match self.0.below(22) {
+            20 => Observation::BudgetSeen(BudgetSpec {
+                namespace: "ns".into(),
+                name: self.word(),
+                selector: self.0.chance(80).then(Vec::new),
+                allowed: self.amount() as i32,
+                disrupted: [self.word()].into(),
+            }),
+            21 => Observation::BudgetGone { namespace: "ns".into(), name: self.word() },
             0..=2 => Observation::NodeSeen(NodeSpec {
                 name: self.node_name(),
                 labels: [(self.word(), self.word())].into(),

@@ -9,4 +9,5 @@ mod like_groups;
 mod mixed_groups;
 mod nominations;
 mod play;
+mod preemption;
 mod scores;

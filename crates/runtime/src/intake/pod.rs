@@ -89,6 +89,7 @@ pub(crate) fn pod(pod: &Pod, id: Arc<PodName>, ours: bool) -> (PodSpec, Option<I
         terminating: pod.metadata.deletion_timestamp.is_some(),
         controlled: owners.clone().any(|owner| owner.controller == Some(true)),
         refused: refused.filter(|_| ours),
+        ..PodSpec::default()
     };
     (spec, flaw)
 }

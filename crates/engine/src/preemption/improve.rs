@@ -1,0 +1,94 @@
+//! Looking for a cheaper plan for like pods: what frees the most for the least, then swaps.
+//!
+//! It stays within the priority that has to be touched, and first without whoever would be taken against a budget.
+
+use std::cmp::Reverse;
+
+use super::bundle::Greedy;
+use super::cost::{Cost, Prices};
+use super::rooms::{Rooms, Stage};
+use super::shrink;
+use super::unit::Unit;
+
+/// How many units of a plan are tried to be swapped for cheaper ones, at most.
+const SWAPS_MAX: usize = 64;
+/// How many pods all swaps together may look at.
+const SWAP_PODS_MAX: usize = 200_000;
+
+/// What it takes to look for a cheaper plan. All units are there, and are there again afterwards.
+pub(crate) struct Improvement<'i, 'a> {
+    pub(crate) rooms: &'i mut Rooms<'a>,
+    pub(crate) units: &'i [Unit],
+    pub(crate) breaking: &'i [bool],
+    pub(crate) prices: &'i Prices,
+}
+
+/// Keeps the cheaper of two plans; the earlier one among equals.
+pub(crate) fn keep_cheaper(best: &mut (Cost, Vec<usize>), prices: &Prices, taken: Vec<usize>) {
+    let cost = prices.of(&taken);
+    if cost < best.0 {
+        *best = (cost, taken);
+    }
+}
+
+impl Improvement<'_, '_> {
+    pub(crate) fn run(&mut self, best: &mut (Cost, Vec<usize>)) {
+        for mild in [true, false] {
+            if let Some(taken) = self.without(&[], best.0.highest, mild, None) {
+                keep_cheaper(best, self.prices, taken);
+            }
+            if best.0.against_budgets == 0 {
+                break;
+            }
+        }
+        self.swap(best);
+    }
+
+    /// Tries to do without each of the dearest units, with others in its place.
+    fn swap(&mut self, best: &mut (Cost, Vec<usize>)) {
+        let mut dearest = best.1.clone();
+        dearest.sort_by_key(|unit| (Reverse(self.units[*unit].weight()), *unit));
+        let pods: usize = self.units.iter().map(|unit| unit.pods.len()).sum();
+        for unit in dearest.into_iter().take(SWAPS_MAX.min(SWAP_PODS_MAX / pods.max(1))) {
+            if !best.1.contains(&unit) {
+                continue;
+            }
+            let kept: Vec<usize> = best.1.iter().copied().filter(|kept| *kept != unit).collect();
+            if let Some(taken) = self.without(&kept, best.0.highest, true, Some(unit)) {
+                keep_cheaper(best, self.prices, taken);
+            }
+        }
+    }
+
+    /// A plan that takes `first` and whatever else is best, but not `spared`, nobody above `highest` and, if it is to be
+    /// mild, nobody against a budget.
+    fn without(
+        &mut self,
+        first: &[usize],
+        highest: Option<i32>,
+        mild: bool,
+        spared: Option<usize>,
+    ) -> Option<Vec<usize>> {
+        let mut is_taken = vec![false; self.units.len()];
+        for unit in first {
+            is_taken[*unit] = true;
+            self.rooms.remove(&self.units[*unit]);
+        }
+        let (units, breaking) = (self.units, self.breaking);
+        let allowed = (0..units.len()).filter(|unit| {
+            !is_taken[*unit]
+                && Some(*unit) != spared
+                && Some(units[*unit].priority) <= highest
+                && !(mild && breaking[*unit])
+        });
+        let more = Greedy::new(self.rooms, units, allowed).run();
+        let mut taken: Vec<usize> = first.iter().copied().chain(more.iter().flatten().copied()).collect();
+        if more.is_some() {
+            shrink::put_back(self.rooms, units, &mut taken);
+        }
+        for unit in &taken {
+            self.rooms.restore(&units[*unit]);
+        }
+        more.map(|_| taken)
+    }
+}

@@ -1,0 +1,218 @@
+//! Preemption: room that could be taken from those of lower priority, and what that would cost.
+//!
+//! Computing changes nothing: the answer is a [`Plan`] or the reason why there is none. A plan places everybody that
+//! it is for; whoever carries it out nominates them and evicts its units, all or none.
+//!
+//! `unit` says what can be taken, `budgets` what should not be, `cost` what it costs. `node` plans for a single pod, node
+//! by node as kube-scheduler does. For a group `plain` is the document's algorithm; where pods are alike `improve` and
+//! `bundle` look for what hurts least; and `shrink` makes what was found smaller, or looks through all there is where that is little.
+//! The cheapest of what they find is the answer, so it is never worse than the document's.
+
+mod budgets;
+mod bundle;
+mod cost;
+mod improve;
+mod mixed;
+mod node;
+mod plain;
+mod rooms;
+mod shrink;
+mod unit;
+
+use std::sync::Arc;
+
+use crate::cluster::Cluster;
+use crate::cluster::trial::Trial;
+use crate::model::group::GroupKey;
+use crate::model::ids::{NodeId, PodId};
+use crate::model::pod::PodName;
+use crate::placement::cache::Cache;
+use crate::placement::{self, Verdict, Want};
+pub use cost::Cost;
+use cost::{Loss, Prices};
+use improve::{Improvement, keep_cheaper};
+use mixed::Mixed;
+pub(crate) use node::for_pod;
+use plain::Plain;
+use rooms::{Rooms, Stage};
+use shrink::Search;
+pub(crate) use unit::{Rules, Unit};
+
+/// With more units than this, sets are not looked through one by one.
+const SEARCHED_UNITS_MAX: usize = 48;
+
+/// How much may be spent on a plan.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Steps of each search for a placement.
+    pub(crate) placement_steps: u64,
+    /// Steps of the search through sets of units.
+    pub(crate) search_steps: u64,
+}
+
+/// Who goes where, and who has to leave for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// The places, of pods that wait.
+    pub(crate) places: Vec<(PodId, NodeId)>,
+    /// What has to be evicted, whole; nothing if it is enough that those leave who are leaving.
+    pub(crate) units: Vec<Unit>,
+    pub(crate) cost: Cost,
+    /// No plan is cheaper.
+    pub(crate) proven: bool,
+}
+
+impl Plan {
+    /// The same in the words of the API.
+    pub(crate) fn outlook(&self, cluster: &Cluster) -> Outlook {
+        let name = |pod: &PodId| cluster.pod(*pod).id.clone();
+        let places = self.places.iter().map(|(pod, node)| (name(pod), cluster.node(*node).name.clone())).collect();
+        let victims = self.units.iter().map(|unit| Victim {
+            group: unit.group.map(|group| cluster.group(group).key.clone()),
+            whole: unit.is_whole(),
+            pods: unit.pods.iter().map(|(pod, _)| name(pod)).collect(),
+        });
+        Outlook { places, victims: victims.collect(), cost: self.cost.clone(), proven: self.proven }
+    }
+}
+
+/// A plan in the words of the API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outlook {
+    /// Which pod would go where.
+    pub places: Vec<(Arc<PodName>, Arc<str>)>,
+    /// Who would have to leave.
+    pub victims: Vec<Victim>,
+    /// What that would cost.
+    pub cost: Cost,
+    /// No plan is cheaper.
+    pub proven: bool,
+}
+
+/// Who has to leave, whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Victim {
+    /// Its group.
+    pub group: Option<GroupKey>,
+    /// All of the group goes.
+    pub whole: bool,
+    /// The pods.
+    pub pods: Vec<Arc<PodName>>,
+}
+
+/// Why there is no plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoPlan {
+    /// Nobody of a lower priority is on any node.
+    NobodyBelow,
+    /// Even if all of them left there would be too little room.
+    NotEnough,
+    /// None was found, if all of them left; there may be one.
+    NotFound,
+}
+
+/// A plan for a group. The trial shows the cluster as the group sees it, without those who are leaving anyway, and is
+/// given back as it was.
+pub(crate) fn for_group(
+    trial: &mut Trial<'_>,
+    cache: &mut Cache,
+    want: &Want,
+    rules: Rules,
+    limits: Limits,
+) -> Result<Plan, NoPlan> {
+    let units = unit::below(trial.cluster(), want.priority, rules);
+    let want = &most_that_fit(trial, cache, want, &units, limits)?;
+    let prices = &Prices::new(trial.cluster(), &units, Loss::Sum, rules.now);
+    let all: Vec<usize> = (0..units.len()).collect();
+    let breaking = &prices.budgets.breaking(&all);
+    let steps_max = limits.placement_steps;
+    let plain = Plain { trial, cache, want, units: &units, breaking, steps_max }.run().ok_or(NoPlan::NotFound)?;
+    let mut best = (prices.of(&plain), plain);
+    let proven = if want.is_like() {
+        let mut rooms = Rooms::new(trial.cluster(), cache, want.lots[0].class, want.priority);
+        rooms.set_need(i64::try_from(want.needs_total()).unwrap_or(i64::MAX));
+        Improvement { rooms: &mut rooms, units: &units, breaking, prices }.run(&mut best);
+        search(&mut rooms, &units, prices, limits, &mut best)
+    } else {
+        let mut mixed = Mixed::new(trial, cache, want, steps_max);
+        let mut taken = best.1.clone();
+        for unit in &taken {
+            mixed.remove(&units[*unit]);
+        }
+        shrink::put_back(&mut mixed, &units, &mut taken);
+        mixed.give_back();
+        keep_cheaper(&mut best, prices, taken);
+        search(&mut mixed, &units, prices, limits, &mut best)
+    };
+    let (cost, mut taken) = best;
+    taken.sort_unstable();
+    let units: Vec<Unit> = taken.iter().map(|unit| units[*unit].clone()).collect();
+    let places = places(trial, cache, want, &units, limits).ok_or(NoPlan::NotFound)?;
+    Ok(Plan { places, units, cost, proven })
+}
+
+/// The same want, with a place for as many as could have one if everybody below left.
+fn most_that_fit(
+    trial: &mut Trial<'_>,
+    cache: &mut Cache,
+    want: &Want,
+    units: &[Unit],
+    limits: Limits,
+) -> Result<Want, NoPlan> {
+    let mark = trial.mark();
+    for (pod, _) in units.iter().flat_map(|unit| &unit.pods) {
+        trial.remove(*pod);
+    }
+    let verdict = placement::place(trial, cache, want, limits.placement_steps);
+    let mut most = want.clone();
+    for need in &mut most.needs {
+        *need = 0;
+    }
+    for lot in &want.lots {
+        let placed = lot.pods.iter().filter(|pod| trial.cluster().pod(**pod).state.node().is_some()).count();
+        most.needs[lot.subset] += placed as u32;
+    }
+    trial.undo_to(mark);
+    match verdict {
+        Verdict::Placed if most.needs_total() > 0 => Ok(most),
+        Verdict::NotFound { .. } => Err(NoPlan::NotFound),
+        _ if units.is_empty() => Err(NoPlan::NobodyBelow),
+        _ => Err(NoPlan::NotEnough),
+    }
+}
+
+/// Looks through all sets if there are few units. Says whether the best is proven to be the cheapest.
+fn search(
+    stage: &mut impl Stage,
+    units: &[Unit],
+    prices: &Prices,
+    limits: Limits,
+    best: &mut (Cost, Vec<usize>),
+) -> bool {
+    if best.1.is_empty() {
+        return true;
+    }
+    // Whoever is above the highest that has to be hurt is out of the question, unless a budget would be spared.
+    let highest = best.0.highest;
+    let in_question = |unit: &usize| best.0.against_budgets > 0 || Some(units[*unit].priority) <= highest;
+    let order: Vec<usize> = (0..units.len()).filter(in_question).collect();
+    order.len() <= SEARCHED_UNITS_MAX && Search::new(stage, (units, &order), prices, limits.search_steps, best).run()
+}
+
+/// Where everybody goes once the units are gone.
+fn places(
+    trial: &mut Trial<'_>,
+    cache: &mut Cache,
+    want: &Want,
+    units: &[Unit],
+    limits: Limits,
+) -> Option<Vec<(PodId, NodeId)>> {
+    let mark = trial.mark();
+    for (pod, _) in units.iter().flat_map(|unit| &unit.pods) {
+        trial.remove(*pod);
+    }
+    let verdict = placement::place(trial, cache, want, limits.placement_steps);
+    let places = trial.placed_since(mark);
+    trial.undo_to(mark);
+    (verdict == Verdict::Placed).then_some(places)
+}

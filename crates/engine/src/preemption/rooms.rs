@@ -1,0 +1,147 @@
+//! The nodes as they would be without some units, for like pods: how many of them fit where.
+//!
+//! For like pods what fits on one node does not depend on the others, so a sum over nodes is an exact answer, and
+//! taking a unit away or putting it back costs one look at each of its nodes.
+
+use std::borrow::Cow;
+
+use super::unit::Unit;
+use crate::cluster::Cluster;
+use crate::cluster::load::Load;
+use crate::filter::{self, View};
+use crate::model::class::PodClass;
+use crate::model::ids::{ClassId, NodeId, PodId};
+use crate::placement::cache::Cache;
+
+/// Where there is no room of a node.
+const NOWHERE: u32 = u32::MAX;
+
+/// One node.
+#[derive(Clone, Debug)]
+struct Room {
+    node: NodeId,
+    load: Load,
+    claimed: bool,
+    copies: i64,
+}
+
+/// All nodes that would do.
+#[derive(Clone, Debug)]
+pub(crate) struct Rooms<'a> {
+    cluster: &'a Cluster,
+    class: &'a PodClass,
+    nodes: Vec<Room>,
+    /// By node slot: its place in `nodes`.
+    places: Vec<u32>,
+    /// How many fit in all.
+    total: i64,
+    /// How many have to.
+    need: i64,
+}
+
+impl<'a> Rooms<'a> {
+    /// The nodes as they are, to somebody of this priority who asks for places for like pods.
+    pub(crate) fn new(cluster: &'a Cluster, cache: &mut Cache, class: ClassId, priority: i32) -> Self {
+        let mut rooms = Self {
+            cluster,
+            class: cluster.class(class),
+            nodes: Vec::new(),
+            places: vec![NOWHERE; cluster.node_slots()],
+            total: 0,
+            need: 0,
+        };
+        for node in cache.candidates(cluster, class, priority).nodes_that_would_do() {
+            let view = filter::view(cluster, node, priority);
+            let copies = filter::copies_max(rooms.class, cluster.node(node), &view);
+            rooms.places[node.slot()] = rooms.nodes.len() as u32;
+            rooms.total += copies;
+            rooms.nodes.push(Room { node, load: view.load.into_owned(), claimed: view.claimed, copies });
+        }
+        rooms
+    }
+
+    /// How many fit.
+    pub(crate) fn total(&self) -> i64 {
+        self.total
+    }
+
+    /// How many more have to fit.
+    pub(crate) fn missing(&self) -> i64 {
+        self.need - self.total
+    }
+
+    pub(crate) fn set_need(&mut self, need: i64) {
+        self.need = need;
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Where a node stands in the list, if it would do.
+    pub(crate) fn place(&self, node: NodeId) -> Option<usize> {
+        self.places.get(node.slot()).filter(|place| **place != NOWHERE).map(|place| *place as usize)
+    }
+
+    /// How many fit at a place.
+    pub(crate) fn copies(&self, place: usize) -> i64 {
+        self.nodes[place].copies
+    }
+
+    /// How many would fit at a place with a load that differs.
+    pub(crate) fn copies_with(&self, place: usize, load: &Load) -> i64 {
+        let room = &self.nodes[place];
+        let view = View { load: Cow::Borrowed(load), claimed: room.claimed };
+        filter::copies_max(self.class, self.cluster.node(room.node), &view)
+    }
+
+    /// The load at a place.
+    pub(crate) fn load(&self, place: usize) -> &Load {
+        &self.nodes[place].load
+    }
+
+    /// The class of a pod.
+    pub(crate) fn class_of(&self, pod: PodId) -> &'a PodClass {
+        self.cluster.class(self.cluster.pod(pod).class)
+    }
+
+    fn change(&mut self, unit: &Unit, add: bool) {
+        for (pod, node) in &unit.pods {
+            let Some(place) = self.place(*node) else { continue };
+            let class = self.class_of(*pod);
+            let load = &mut self.nodes[place].load;
+            if add {
+                load.add(class);
+            } else {
+                load.sub(class);
+            }
+            let copies = self.copies_with(place, &self.nodes[place].load);
+            self.total += copies - self.nodes[place].copies;
+            self.nodes[place].copies = copies;
+        }
+    }
+}
+
+/// Somewhere that units can be taken from and put back to.
+pub(crate) trait Stage {
+    /// Takes a unit away.
+    fn remove(&mut self, unit: &Unit);
+    /// Puts it back.
+    fn restore(&mut self, unit: &Unit);
+    /// Whether whoever asks has room now.
+    fn fits(&mut self) -> bool;
+}
+
+impl Stage for Rooms<'_> {
+    fn remove(&mut self, unit: &Unit) {
+        self.change(unit, false);
+    }
+
+    fn restore(&mut self, unit: &Unit) {
+        self.change(unit, true);
+    }
+
+    fn fits(&mut self) -> bool {
+        self.total >= self.need
+    }
+}

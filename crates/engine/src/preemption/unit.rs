@@ -1,0 +1,168 @@
+//! What can be taken away for somebody else: units, and how much they matter.
+//!
+//! A unit is a pod, or a whole group where its disruption mode says so; it goes whole or stays whole. Its priority is
+//! its group's, or the pod's own. Nobody is a unit who is already leaving, who is not bound yet, or who cannot be made
+//! to leave.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BTreeMap;
+
+use crate::cluster::Cluster;
+use crate::cluster::group::Group;
+use crate::cluster::pod::{Counted, Pod, PodState};
+use crate::model::Millis;
+use crate::model::group::DisruptionMode;
+use crate::model::ids::{GroupId, NodeId, PodId};
+
+/// What kind of loss a unit would be: among equals the first are taken first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// A member that its gang has beyond its minimum.
+    Surplus,
+    /// A pod on its own, or of a group without a minimum.
+    Single,
+    /// A member that its gang needs for its minimum.
+    Needed,
+    /// A whole group.
+    Whole,
+}
+
+/// What goes whole or stays whole.
+#[derive(Clone, Debug)]
+pub(crate) struct Unit {
+    /// Its pods and the nodes that they are on.
+    pub(crate) pods: Vec<(PodId, NodeId)>,
+    /// Its group, whole or not.
+    pub(crate) group: Option<GroupId>,
+    pub(crate) kind: Kind,
+    pub(crate) priority: i32,
+    /// When the first of its pods started.
+    pub(crate) started_ms: Millis,
+}
+
+/// Which pods may be taken, and as what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    /// Groups whose mode asks for it are units; if not, every pod is one.
+    pub(crate) whole_groups: bool,
+    pub(crate) now: Millis,
+}
+
+impl Unit {
+    /// How much it counts in the sum of priorities: every pod counts for something, however low its priority.
+    pub(crate) fn weight(&self) -> i64 {
+        let of_one = i64::from(self.priority) - i64::from(i32::MIN);
+        of_one * self.pods.len() as i64
+    }
+
+    /// Whether it is a whole group.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.kind == Kind::Whole
+    }
+
+    /// The more important of two units is less: sorted, the most important comes first.
+    pub(crate) fn by_importance(&self, other: &Self) -> Ordering {
+        let key = |unit: &Self| {
+            (
+                Reverse(unit.priority),
+                Reverse(unit.kind),
+                Reverse(unit.pods.len()),
+                unit.started_ms,
+                unit.pods.first().copied(),
+            )
+        };
+        key(self).cmp(&key(other))
+    }
+}
+
+/// Every unit below a priority, the most important first.
+pub(crate) fn below(cluster: &Cluster, priority: i32, rules: Rules) -> Vec<Unit> {
+    let mut kinds = Kinds::default();
+    let mut units: Vec<Unit> = Vec::new();
+    for (id, pod) in cluster.pods() {
+        let Some(node) = can_be_taken(pod, rules).filter(|_| !is_whole(cluster, pod.group, rules)) else { continue };
+        let own = cluster.effective_priority(id);
+        if own < priority {
+            let (kind, started_ms) = (kinds.of(cluster, id, pod), started(pod));
+            units.push(Unit { pods: vec![(id, node)], group: pod.group, kind, priority: own, started_ms });
+        }
+    }
+    for (id, group) in cluster.groups() {
+        if is_whole(cluster, Some(id), rules) && cluster.group_priority(id) < priority {
+            units.extend(whole(cluster, id, group, rules));
+        }
+    }
+    units.sort_unstable_by(Unit::by_importance);
+    units
+}
+
+fn is_whole(cluster: &Cluster, group: Option<GroupId>, rules: Rules) -> bool {
+    let mode = group.and_then(|group| cluster.group(group).spec.as_ref()).map(|spec| spec.disruption_mode);
+    rules.whole_groups && mode == Some(DisruptionMode::Group)
+}
+
+/// All of a group that is on nodes; nothing if part of it cannot be taken.
+fn whole(cluster: &Cluster, id: GroupId, group: &Group, rules: Rules) -> Option<Unit> {
+    let members = group.members.iter().map(|(_, member)| (*member, cluster.pod(*member)));
+    let placed = members.filter(|(_, pod)| pod.state.node().is_some() && !pod.is_leaving());
+    let mut pods = Vec::new();
+    let mut started_ms = Millis::MAX;
+    for (member, pod) in placed {
+        pods.push((member, can_be_taken(pod, rules)?));
+        started_ms = started_ms.min(started(pod));
+    }
+    pods.sort_unstable();
+    let priority = cluster.group_priority(id);
+    (!pods.is_empty()).then_some(Unit { pods, group: Some(id), kind: Kind::Whole, priority, started_ms })
+}
+
+/// The node that a pod can be made to leave. One whose bind is on its way cannot be called back.
+fn can_be_taken(pod: &Pod, rules: Rules) -> Option<NodeId> {
+    match pod.state {
+        PodState::Bound(node) if !pod.is_leaving() && !pod.is_static && pod.spared_until <= rules.now => Some(node),
+        _ => None,
+    }
+}
+
+/// When a pod began to run; one that is bound and does not run yet has nothing to lose, and is taken to be new.
+fn started(pod: &Pod) -> Millis {
+    pod.started_ms.unwrap_or(Millis::MAX)
+}
+
+/// What kind of loss single pods are, by group: the youngest members are the surplus.
+#[derive(Debug, Default)]
+struct Kinds {
+    needed: BTreeMap<GroupId, Vec<PodId>>,
+}
+
+impl Kinds {
+    fn of(&mut self, cluster: &Cluster, id: PodId, pod: &Pod) -> Kind {
+        let Some(group) = pod.group.filter(|group| cluster.group(*group).is_gang()) else { return Kind::Single };
+        let needed = self.needed.entry(group).or_insert_with(|| needed_members(cluster, group));
+        if needed.binary_search(&id).is_ok() { Kind::Needed } else { Kind::Surplus }
+    }
+}
+
+/// The members without which a gang is below its minimum: the oldest of each subset. If it is below it already, nobody
+/// is needed for it more than a pod on its own; still nothing of it is surplus.
+fn needed_members(cluster: &Cluster, id: GroupId) -> Vec<PodId> {
+    let group = cluster.group(id);
+    let mut left: Vec<u32> = group
+        .rules
+        .iter()
+        .zip(&group.census)
+        .map(|(rule, census)| rule.min_member.saturating_sub(census.succeeded))
+        .collect();
+    let mut needed = Vec::new();
+    for (_, member) in &group.members {
+        let pod = cluster.pod(*member);
+        let (Counted::In { subset, .. }, PodState::Bound(_)) = (pod.counted, pod.state) else { continue };
+        let left = &mut left[usize::from(subset)];
+        if *left > 0 && !pod.is_leaving() {
+            *left -= 1;
+            needed.push(*member);
+        }
+    }
+    needed.sort_unstable();
+    needed
+}
