@@ -21,6 +21,7 @@ const (
 	pollEvery     = 20 * time.Millisecond
 	stopMax       = 5 * time.Second
 	killMax       = 20 * time.Second
+	becomeMax     = 5 * time.Second
 	logTailLines  = 15
 	logTailBytes  = 64 << 10
 	processFolder = "/proc"
@@ -99,9 +100,28 @@ func (p *plane) running(program string) (pid int, running bool) {
 	if err != nil {
 		return 0, false
 	}
-	// Of a process that has ended but was not yet waited for, this is empty.
-	line, err := os.ReadFile(filepath.Join(processFolder, strconv.Itoa(pid), "cmdline"))
-	return pid, err == nil && string(line) == strings.Join(command, "\x00")+"\x00"
+	return pid, commandLine(pid) == strings.Join(command, "\x00")+"\x00"
+}
+
+// commandLine is a process's command line, each argument ended by a zero; empty if it is not there, or has ended and
+// was not yet waited for. It is empty too for a moment while a process becomes another program, and for long if that has
+// to be read from a slow disk: that moment is waited for.
+func commandLine(pid int) string {
+	folder := filepath.Join(processFolder, strconv.Itoa(pid))
+	for deadline := time.Now().Add(becomeMax); ; time.Sleep(pollEvery) {
+		line, err := os.ReadFile(filepath.Join(folder, "cmdline"))
+		if err != nil || len(line) > 0 || hasEnded(folder) || time.Now().After(deadline) {
+			return string(line)
+		}
+	}
+}
+
+// hasEnded says whether all that is left of a process is its entry.
+func hasEnded(folder string) bool {
+	text, err := os.ReadFile(filepath.Join(folder, "stat"))
+	// The state follows the name, which is in brackets and may have brackets in it.
+	fields := strings.Fields(string(text)[strings.LastIndex(string(text), ")")+1:])
+	return err != nil || len(fields) == 0 || fields[0] == "Z" || fields[0] == "X"
 }
 
 func (p *plane) command(program string) ([]string, error) {
