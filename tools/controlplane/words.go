@@ -208,7 +208,16 @@ func start(args []string) error {
 	if err := p.launch(program); err != nil {
 		return err
 	}
-	return p.awaitReady(program)
+	if err := p.awaitReady(program); err != nil {
+		return err
+	}
+	// Some programs end when the API server is away for longer than their lease lasts.
+	for _, other := range p.Programs {
+		if _, running := p.running(other); !running {
+			fmt.Fprintf(os.Stderr, "%s does not run: start it too, or see the end of %s\n", other, p.path(other+".log"))
+		}
+	}
+	return nil
 }
 
 // oneProgram reads `--folder DIR NAME [--kill]`; the flags may also follow the name.

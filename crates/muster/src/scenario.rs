@@ -5,6 +5,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -29,6 +30,9 @@ pub(crate) struct Options {
     verbose: bool,
 }
 
+/// How long a cluster may take to say who it is.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
 /// How many scenarios ended how.
 #[derive(Default)]
 struct Tally {
@@ -40,6 +44,10 @@ struct Tally {
 pub(crate) fn run(options: &Options) -> ExitCode {
     match run_all(options) {
         Ok(tally) if tally.failed > 0 => ExitCode::from(1),
+        Ok(tally) if tally.passed == 0 && tally.skipped > 0 => {
+            eprintln!("error: nothing was played, so nothing is shown by it");
+            ExitCode::from(1)
+        }
         Ok(_) => ExitCode::SUCCESS,
         // Whoever reads the output has seen enough.
         Err(error) if crate::is_broken_pipe(&error) => ExitCode::SUCCESS,
@@ -136,7 +144,18 @@ fn place(kubeconfig: Option<&Path>) -> anyhow::Result<Place> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let options = kube::config::KubeConfigOptions::default();
     let config = runtime.block_on(kube::Config::from_custom_kubeconfig(read, &options));
-    Ok(Place::Cluster(config.with_context(|| format!("--kubeconfig {}", path.display()))?))
+    let config = config.with_context(|| format!("--kubeconfig {}", path.display()))?;
+    runtime
+        .block_on(answers(&config))
+        .with_context(|| format!("--kubeconfig {}: {}", path.display(), config.cluster_url))?;
+    Ok(Place::Cluster(config))
+}
+
+/// A cluster that does not answer is told once, not for every scenario.
+async fn answers(config: &kube::Config) -> anyhow::Result<()> {
+    let client = kube::Client::try_from(config.clone())?;
+    tokio::time::timeout(ANSWER_MAX, client.apiserver_version()).await.context("no answer in time")??;
+    Ok(())
 }
 
 #[cfg(test)]

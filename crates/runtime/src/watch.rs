@@ -50,7 +50,7 @@ async fn deliver<K>(
     news: impl Fn(WatchTurn<K>) -> News,
 ) {
     pin_mut!(events);
-    let mut was_served = false;
+    let (mut was_served, mut told_missing) = (false, false);
     while let Some(event) = events.next().await {
         metrics.watch_event(kind);
         let turns = match event {
@@ -65,6 +65,12 @@ async fn deliver<K>(
             Err(error) if is_not_served(&error) => {
                 if was_served {
                     tracing::warn!(kind, "the cluster does not serve this kind any more: its objects are gone for us");
+                } else if !told_missing {
+                    told_missing = true;
+                    tracing::warn!(
+                        kind,
+                        "the cluster does not serve this kind yet: `muster manifests` prints what installs it"
+                    );
                 }
                 was_served = false;
                 vec![WatchTurn::Begin, WatchTurn::Complete]

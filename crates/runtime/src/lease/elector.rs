@@ -81,7 +81,7 @@ impl std::fmt::Display for End {
             End::TakenBy(holder) if holder.is_empty() => f.write_str("somebody took the lease away"),
             End::TakenBy(holder) => write!(f, "the lease is held by {holder}"),
             End::Deleted => f.write_str("the lease was deleted"),
-            End::Released => f.write_str("the lease was given back"),
+            End::Released => f.write_str("the lease was given back, if it was held"),
             End::ReleaseUnsure => f.write_str("giving the lease back was not confirmed; it runs out by itself"),
         }
     }

@@ -205,7 +205,7 @@ impl Driver {
         match timeout_at(give_up_at, request).await {
             Ok(Ok(lease)) => WriteOutcome::Done(self.learn(lease)),
             Ok(Err(error)) => {
-                tracing::warn!(lease = self.name, "writing the lease: {error}");
+                tracing::warn!(lease = self.name, "writing the lease: {}", in_short(&error));
                 WriteOutcome::Unsure
             }
             Err(_) => {
@@ -249,6 +249,18 @@ impl Driver {
         };
         self.object = Some(lease);
         seen
+    }
+}
+
+/// What an error says, without the form of the answer around it.
+fn in_short(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if status.code == 404 => {
+            let message = &status.message;
+            format!("{message}: apply what `muster manifests` prints, or use --leader-elect=false")
+        }
+        kube::Error::Api(status) => status.message.clone(),
+        error => error.to_string(),
     }
 }
 
