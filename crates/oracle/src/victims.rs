@@ -31,6 +31,8 @@ pub struct Placed {
     pub cost: i32,
     /// The numbers of the budgets that it is under.
     pub budgets: Vec<usize>,
+    /// It is being deleted: its room is as good as free, and it cannot be taken.
+    pub leaving: bool,
 }
 
 /// A group of pods on nodes.
@@ -69,11 +71,16 @@ pub struct Question {
 pub type Unit = Vec<usize>;
 
 impl Question {
+    /// The pods that are not leaving anyway.
+    fn staying(&self) -> impl Iterator<Item = (usize, &Placed)> {
+        self.pods.iter().enumerate().filter(|(_, pod)| !pod.leaving)
+    }
+
     /// Everything that can be taken, by the numbers of pods.
     pub fn units(&self) -> Vec<Unit> {
         let mut units: Vec<Unit> = Vec::new();
         let mut by_group: BTreeMap<usize, usize> = BTreeMap::new();
-        for (number, pod) in self.pods.iter().enumerate().filter(|(_, pod)| pod.priority < self.priority) {
+        for (number, pod) in self.staying().filter(|(_, pod)| pod.priority < self.priority) {
             match pod.group.filter(|group| self.groups[*group].whole) {
                 Some(group) => {
                     let unit = *by_group.entry(group).or_insert_with(|| {
@@ -91,7 +98,7 @@ impl Question {
     /// The cluster without these pods.
     fn without(&self, gone: &BTreeSet<usize>) -> Naive {
         let mut naive = Naive::new(&self.nodes, &Scoring::default());
-        for (_, pod) in self.pods.iter().enumerate().filter(|(number, _)| !gone.contains(number)) {
+        for (_, pod) in self.staying().filter(|(number, _)| !gone.contains(number)) {
             naive.occupy(pod.node, &pod.class);
         }
         naive
@@ -134,7 +141,7 @@ impl Question {
 
     fn is_hurt(&self, group: usize, gone: &BTreeSet<usize>) -> bool {
         let Group { whole, minimum } = self.groups[group];
-        let members = || self.pods.iter().enumerate().filter(|(_, pod)| pod.group == Some(group));
+        let members = || self.staying().filter(|(_, pod)| pod.group == Some(group));
         let taken = members().filter(|(number, _)| gone.contains(number)).count();
         let there = members().count();
         if whole { taken > 0 } else { there >= minimum && there - taken < minimum }
@@ -184,11 +191,63 @@ impl Question {
     }
 
     /// The most important unit has the least of it.
-    fn unimportance(&self, unit: &Unit) -> (i32, bool, usize, Millis, usize) {
+    fn unimportance(&self, unit: &Unit) -> (i32, u8, usize, Millis, usize) {
         let pod = &self.pods[unit[0]];
-        let whole = pod.group.is_some_and(|group| self.groups[group].whole);
+        let loss = match pod.group.map(|group| self.groups[group].whole) {
+            Some(true) => 0,
+            Some(false) if self.is_needed(unit[0]) => 1,
+            None => 2,
+            Some(false) => 3,
+        };
         let started = unit.iter().map(|number| self.pods[*number].started_ms).min().unwrap_or(0);
-        (-pod.priority, !whole, usize::MAX - unit.len(), started, unit[0])
+        (-pod.priority, loss, usize::MAX - unit.len(), started, unit[0])
+    }
+
+    /// Whether a pod is one of the oldest members, which make up the minimum of their gang.
+    fn is_needed(&self, number: usize) -> bool {
+        let Some(group) = self.pods[number].group else { return false };
+        let mut members: Vec<(Millis, usize)> = self
+            .staying()
+            .filter(|(_, pod)| pod.group == Some(group))
+            .map(|(number, pod)| (pod.started_ms, number))
+            .collect();
+        members.sort_unstable();
+        members.iter().take(self.groups[group].minimum).any(|(_, member)| *member == number)
+    }
+
+    /// What kube-scheduler does for one of the pods that ask, node by node, with groups that go whole taken whole: the
+    /// node, who goes, and what it costs by its rules.
+    pub fn for_one(&self) -> Option<(usize, BTreeSet<usize>, Cost)> {
+        let mut best: Option<(usize, BTreeSet<usize>, Cost)> = None;
+        for node in 0..self.nodes.len() {
+            let Some(taken) = self.victims_on(node) else { continue };
+            let highest = taken.iter().map(|number| self.pods[*number].priority).max();
+            let of_highest = taken.iter().map(|number| &self.pods[*number]).filter(|pod| Some(pod.priority) == highest);
+            let lost_ms = of_highest.map(|pod| self.now - pod.started_ms).max().unwrap_or(0);
+            let cost = Cost { lost_ms, ..self.cost(&taken) };
+            if best.as_ref().is_none_or(|(_, _, best)| cost < *best) {
+                best = Some((node, taken, cost));
+            }
+        }
+        best
+    }
+
+    fn victims_on(&self, node: usize) -> Option<BTreeSet<usize>> {
+        let mut units = self.units();
+        units.retain(|unit| unit.iter().any(|number| self.pods[*number].node == node));
+        units.sort_by_key(|unit| self.unimportance(unit));
+        let mut gone: BTreeSet<usize> = units.iter().flatten().copied().collect();
+        if !self.without(&gone).feasible(node, &self.class) {
+            return None;
+        }
+        let (breaking, others) = self.split_by_budgets(&units);
+        for unit in breaking.iter().chain(&others) {
+            let fewer: BTreeSet<usize> = gone.iter().copied().filter(|number| !unit.contains(number)).collect();
+            if self.without(&fewer).feasible(node, &self.class) {
+                gone = fewer;
+            }
+        }
+        Some(gone)
     }
 
     fn split_by_budgets(&self, units: &[Unit]) -> (Vec<Unit>, Vec<Unit>) {

@@ -129,19 +129,15 @@ impl<'a> Trial<'a> {
 
     /// The pods placed so far and where, in order.
     pub(crate) fn placed(&self) -> impl Iterator<Item = (PodId, NodeId)> {
-        self.log.iter().filter_map(|undo| match undo {
-            Undo::Placed { pod, node } => Some((*pod, *node)),
-            _ => None,
-        })
+        self.placed_since(Mark(0))
     }
 
     /// The pods placed since a mark and where, in order.
-    pub(crate) fn placed_since(&self, mark: Mark) -> Vec<(PodId, NodeId)> {
-        let placed = self.log[mark.0..].iter().filter_map(|undo| match undo {
+    pub(crate) fn placed_since(&self, mark: Mark) -> impl Iterator<Item = (PodId, NodeId)> {
+        self.log[mark.0..].iter().filter_map(|undo| match undo {
             Undo::Placed { pod, node } => Some((*pod, *node)),
             _ => None,
-        });
-        placed.collect()
+        })
     }
 
     /// Makes the placements real and everything else undone: only placements are decisions.

@@ -7,7 +7,8 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use super::rooms::{Rooms, Stage};
+use super::rooms::Rooms;
+use super::stage::Stage;
 use super::unit::{Kind, Unit};
 use crate::model::ids::PodId;
 

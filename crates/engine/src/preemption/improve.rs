@@ -6,8 +6,9 @@ use std::cmp::Reverse;
 
 use super::bundle::Greedy;
 use super::cost::{Cost, Prices};
-use super::rooms::{Rooms, Stage};
+use super::rooms::Rooms;
 use super::shrink;
+use super::stage::Stage;
 use super::unit::Unit;
 
 /// How many units of a plan are tried to be swapped for cheaper ones, at most.

@@ -1,6 +1,6 @@
 //! The cluster without some units, for pods that are not alike: whether they fit is found out by placing them.
 
-use super::rooms::Stage;
+use super::stage::Stage;
 use super::unit::Unit;
 use crate::cluster::trial::{Mark, Trial};
 use crate::placement::cache::Cache;

@@ -5,8 +5,9 @@
 //!
 //! `unit` says what can be taken, `budgets` what should not be, `cost` what it costs. `node` plans for a single pod, node
 //! by node as kube-scheduler does. For a group `plain` is the document's algorithm; where pods are alike `improve` and
-//! `bundle` look for what hurts least; and `shrink` makes what was found smaller, or looks through all there is where that is little.
-//! The cheapest of what they find is the answer, so it is never worse than the document's.
+//! `bundle` look for what hurts least on `rooms`, where they are not `mixed` places them; and `shrink` makes what was
+//! found smaller, or looks through all there is where that is little. The cheapest of what they find is the answer, so it
+//! is never worse than the document's.
 
 mod budgets;
 mod bundle;
@@ -17,8 +18,10 @@ mod node;
 mod plain;
 mod rooms;
 mod shrink;
+mod stage;
 mod unit;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::cluster::Cluster;
@@ -34,8 +37,9 @@ use improve::{Improvement, keep_cheaper};
 use mixed::Mixed;
 pub(crate) use node::for_pod;
 use plain::Plain;
-use rooms::{Rooms, Stage};
+use rooms::Rooms;
 use shrink::Search;
+use stage::Stage;
 pub(crate) use unit::{Rules, Unit};
 
 /// With more units than this, sets are not looked through one by one.
@@ -129,8 +133,7 @@ pub(crate) fn for_group(
     let plain = Plain { trial, cache, want, units: &units, breaking, steps_max }.run().ok_or(NoPlan::NotFound)?;
     let mut best = (prices.of(&plain), plain);
     let proven = if want.is_like() {
-        let mut rooms = Rooms::new(trial.cluster(), cache, want.lots[0].class, want.priority);
-        rooms.set_need(i64::try_from(want.needs_total()).unwrap_or(i64::MAX));
+        let mut rooms = Rooms::new(trial.cluster(), cache, want.lots[0].class, want.priority, want.needs_total());
         Improvement { rooms: &mut rooms, units: &units, breaking, prices }.run(&mut best);
         search(&mut rooms, &units, prices, limits, &mut best)
     } else {
@@ -147,7 +150,10 @@ pub(crate) fn for_group(
     let (cost, mut taken) = best;
     taken.sort_unstable();
     let units: Vec<Unit> = taken.iter().map(|unit| units[*unit].clone()).collect();
-    let places = places(trial, cache, want, &units, limits).ok_or(NoPlan::NotFound)?;
+    let (verdict, places) = place_without(trial, cache, want, &units, limits);
+    if verdict != Verdict::Placed {
+        return Err(NoPlan::NotFound);
+    }
     Ok(Plan { places, units, cost, proven })
 }
 
@@ -159,20 +165,12 @@ fn most_that_fit(
     units: &[Unit],
     limits: Limits,
 ) -> Result<Want, NoPlan> {
-    let mark = trial.mark();
-    for (pod, _) in units.iter().flat_map(|unit| &unit.pods) {
-        trial.remove(*pod);
-    }
-    let verdict = placement::place(trial, cache, want, limits.placement_steps);
-    let mut most = want.clone();
-    for need in &mut most.needs {
-        *need = 0;
-    }
+    let (verdict, places) = place_without(trial, cache, want, units, limits);
+    let placed: BTreeSet<PodId> = places.into_iter().map(|(pod, _)| pod).collect();
+    let mut most = Want { needs: vec![0; want.needs.len()], ..want.clone() };
     for lot in &want.lots {
-        let placed = lot.pods.iter().filter(|pod| trial.cluster().pod(**pod).state.node().is_some()).count();
-        most.needs[lot.subset] += placed as u32;
+        most.needs[lot.subset] += lot.pods.iter().filter(|pod| placed.contains(pod)).count() as u32;
     }
-    trial.undo_to(mark);
     match verdict {
         Verdict::Placed if most.needs_total() > 0 => Ok(most),
         Verdict::NotFound { .. } => Err(NoPlan::NotFound),
@@ -199,20 +197,20 @@ fn search(
     order.len() <= SEARCHED_UNITS_MAX && Search::new(stage, (units, &order), prices, limits.search_steps, best).run()
 }
 
-/// Where everybody goes once the units are gone.
-fn places(
+/// Where everybody goes if these units are gone. The trial is given back as it was.
+fn place_without(
     trial: &mut Trial<'_>,
     cache: &mut Cache,
     want: &Want,
     units: &[Unit],
     limits: Limits,
-) -> Option<Vec<(PodId, NodeId)>> {
+) -> (Verdict, Vec<(PodId, NodeId)>) {
     let mark = trial.mark();
     for (pod, _) in units.iter().flat_map(|unit| &unit.pods) {
         trial.remove(*pod);
     }
     let verdict = placement::place(trial, cache, want, limits.placement_steps);
-    let places = trial.placed_since(mark);
+    let places = trial.placed_since(mark).collect();
     trial.undo_to(mark);
-    (verdict == Verdict::Placed).then_some(places)
+    (verdict, places)
 }

@@ -34,13 +34,13 @@ pub(crate) fn for_pod(
             continue;
         }
         let there = &on_node[node.slot()];
-        let least = there.iter().map(|unit| &alone[*unit]).min();
+        let one = OneNode { cluster, class, priority, node, units: &units };
+        let least = if one.has_room() { None } else { there.iter().map(|unit| &alone[*unit]).min() };
         if best.as_ref().is_some_and(|(best, ..)| least.is_some_and(|least| least >= best)) {
-            // Whoever has to go from here, it costs no less than what was found.
+            // Somebody has to go from here, and it costs no less than what was found.
             continue;
         }
-        let stage = Stage { cluster, class, priority, node, units: &units };
-        let Some(taken) = stage.victims(there, &prices.budgets) else { continue };
+        let Some(taken) = one.victims(there, &prices.budgets) else { continue };
         let cost = prices.of(&taken);
         if best.as_ref().is_none_or(|(best, ..)| cost < *best) {
             best = Some((cost, node, taken));
@@ -66,7 +66,7 @@ fn by_node(cluster: &Cluster, units: &[Unit]) -> Vec<Vec<usize>> {
 }
 
 /// One node and the pod that wants to go there.
-struct Stage<'a> {
+struct OneNode<'a> {
     cluster: &'a Cluster,
     class: ClassId,
     priority: i32,
@@ -74,7 +74,13 @@ struct Stage<'a> {
     units: &'a [Unit],
 }
 
-impl Stage<'_> {
+impl OneNode<'_> {
+    /// Whether the pod fits without anybody's going.
+    fn has_room(&self) -> bool {
+        let view = filter::view(self.cluster, self.node, self.priority);
+        filter::has_room(self.cluster.class(self.class), self.cluster.node(self.node), &view)
+    }
+
     /// The units that have to go, most important first; `None` if the pod does not fit without any of them.
     fn victims(&self, there: &[usize], budgets: &Budgets) -> Option<Vec<usize>> {
         let View { load, claimed } = filter::view(self.cluster, self.node, self.priority);

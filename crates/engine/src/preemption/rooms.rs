@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use super::stage::Stage;
 use super::unit::Unit;
 use crate::cluster::Cluster;
 use crate::cluster::load::Load;
@@ -40,15 +41,15 @@ pub(crate) struct Rooms<'a> {
 }
 
 impl<'a> Rooms<'a> {
-    /// The nodes as they are, to somebody of this priority who asks for places for like pods.
-    pub(crate) fn new(cluster: &'a Cluster, cache: &mut Cache, class: ClassId, priority: i32) -> Self {
+    /// The nodes as they are, to somebody of this priority who asks for places for so many like pods.
+    pub(crate) fn new(cluster: &'a Cluster, cache: &mut Cache, class: ClassId, priority: i32, need: u64) -> Self {
         let mut rooms = Self {
             cluster,
             class: cluster.class(class),
             nodes: Vec::new(),
             places: vec![NOWHERE; cluster.node_slots()],
             total: 0,
-            need: 0,
+            need: i64::try_from(need).unwrap_or(i64::MAX),
         };
         for node in cache.candidates(cluster, class, priority).nodes_that_would_do() {
             let view = filter::view(cluster, node, priority);
@@ -68,10 +69,6 @@ impl<'a> Rooms<'a> {
     /// How many more have to fit.
     pub(crate) fn missing(&self) -> i64 {
         self.need - self.total
-    }
-
-    pub(crate) fn set_need(&mut self, need: i64) {
-        self.need = need;
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -120,16 +117,6 @@ impl<'a> Rooms<'a> {
             self.nodes[place].copies = copies;
         }
     }
-}
-
-/// Somewhere that units can be taken from and put back to.
-pub(crate) trait Stage {
-    /// Takes a unit away.
-    fn remove(&mut self, unit: &Unit);
-    /// Puts it back.
-    fn restore(&mut self, unit: &Unit);
-    /// Whether whoever asks has room now.
-    fn fits(&mut self) -> bool;
 }
 
 impl Stage for Rooms<'_> {

@@ -2,7 +2,7 @@
 //! within the budget.
 
 use super::cost::{Cost, Prices};
-use super::rooms::Stage;
+use super::stage::Stage;
 use super::unit::Unit;
 
 /// Puts back every unit that is not needed, the most important first. `taken` are places in `units`, which is sorted
