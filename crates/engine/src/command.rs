@@ -8,7 +8,7 @@ use crate::diagnosis::Diagnosis;
 use crate::model::group::GroupKey;
 use crate::model::pod::PodName;
 
-/// One thing to do. Outcomes of `Bind` and `TakeBack` come back as observations.
+/// One thing to do. Outcomes of `Bind`, `TakeBack` and `Evict` come back as observations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Command {
     /// Bind the pod to the node.
@@ -21,6 +21,28 @@ pub enum Command {
     /// Delete a bound member of a gang that did not come together; its controller will make it again.
     /// The UID must be a precondition of the delete.
     TakeBack {
+        /// Which pod.
+        pod: Arc<PodName>,
+    },
+    /// Keep a node free for the pod: those who are in its way there are leaving.
+    Nominate {
+        /// Which pod.
+        pod: Arc<PodName>,
+        /// The node's name.
+        node: Arc<str>,
+    },
+    /// Evict these pods for somebody else, all or none as far as that can be told beforehand. The UIDs must be
+    /// preconditions. The outcome comes back for each pod.
+    Evict {
+        /// Which pods.
+        pods: Vec<Arc<PodName>>,
+        /// The group that is evicted whole, if it is one.
+        group: Option<GroupKey>,
+        /// For whom.
+        by: Arc<Subject>,
+    },
+    /// The pod shows that it is evicted for others, and it is not.
+    Spare {
         /// Which pod.
         pod: Arc<PodName>,
     },
@@ -40,7 +62,7 @@ pub struct Report {
     pub subject: Subject,
     /// How things are.
     pub diagnosis: Diagnosis,
-    /// For a group that does not fit: what each waiting member is told.
+    /// For a group that does not fit, or that waits for others to leave: what each waiting member is told.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<(Arc<PodName>, MemberVerdict)>,
 }
@@ -59,6 +81,8 @@ pub enum Subject {
 pub enum MemberVerdict {
     /// There is no room for this pod: what an autoscaler acts on.
     NoRoom,
-    /// This pod would fit; its group does not.
+    /// This pod would fit; its group does not. Or a place is kept free for it.
     WouldFit,
+    /// It came after the plan of its group was made, and is looked at when that is done.
+    NotTried,
 }

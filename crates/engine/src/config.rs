@@ -71,15 +71,36 @@ impl Default for Config {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PreemptionRules {
+    /// Whether anybody is evicted for others at all.
+    pub on: bool,
+    /// Nobody is evicted before the whole of a group has a place; if not, its pods preempt one by one.
+    pub delayed: bool,
+    /// How long somebody waits as unschedulable before others are evicted, so that an autoscaler can act first.
+    pub delay_ms: Millis,
+    /// How long a pod whose eviction was refused is left alone.
+    pub spare_ms: Millis,
+    /// Nobody is evicted against a disruption budget; if not, budgets are kept where that is possible.
+    pub keeps_budgets: bool,
     /// Groups whose disruption mode asks for it are evicted whole; if not, pods are taken one by one.
     pub whole_groups: bool,
+    /// For groups, cheaper plans are looked for than the one that Kubernetes' document describes.
+    pub cheaper: bool,
     /// How many sets of victims may be looked through for the cheapest.
     pub steps_max: u64,
 }
 
 impl Default for PreemptionRules {
     fn default() -> Self {
-        Self { whole_groups: true, steps_max: 20_000 }
+        Self {
+            on: true,
+            delayed: true,
+            delay_ms: 0,
+            spare_ms: 60_000,
+            keeps_budgets: false,
+            whole_groups: true,
+            cheaper: true,
+            steps_max: 20_000,
+        }
     }
 }
 
@@ -183,6 +204,7 @@ impl Config {
             ("schedule_timeout_ms", self.schedule_timeout_ms),
             ("bind_timeout_ms", self.bind_timeout_ms),
             ("claim_ms_max", self.claim_ms_max),
+            ("preemption.spare_ms", self.preemption.spare_ms),
         ] {
             if pause_ms == 0 {
                 return refuse(

@@ -49,6 +49,8 @@ pub(crate) fn ledger(cluster: &Cluster) -> Result<(), String> {
         let used = node.present || !node.pods.is_empty() || !node.nominated.is_empty();
         ensure(used, || format!("node {}: kept for nothing", node.name))?;
     }
+    let leaving = cluster.pods().filter(|(_, pod)| pod.is_leaving() && pod.state.node().is_some()).map(|(id, _)| id);
+    ensure(leaving.eq(cluster.leaving()), || "those who leave are not those who are listed".to_owned())?;
     ensure(loads.is_empty(), || format!("pods on nodes that do not exist: {loads:?}"))
 }
 

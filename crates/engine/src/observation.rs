@@ -51,6 +51,13 @@ pub enum Observation {
         /// What became of it.
         outcome: BindOutcome,
     },
+    /// What became of an `Evict` command, for one of its pods.
+    EvictDone {
+        /// Which pod.
+        pod: Arc<PodName>,
+        /// What became of it.
+        outcome: TakeBackOutcome,
+    },
     /// What became of a `TakeBack` command.
     TakeBackDone {
         /// Which pod.
@@ -77,7 +84,7 @@ pub enum BindOutcome {
     },
 }
 
-/// What became of a `TakeBack` command.
+/// What became of a `TakeBack` command, or of an `Evict` command for one pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TakeBackOutcome {
     /// The pod is gone or going.

@@ -81,6 +81,9 @@ enum Bench {
     /// memory of the engine's part (0 where the system does not tell); `naive_ms`, the naive way: above 25 million looks
     /// at a node a part is measured and scaled up; `ratio`, `naive_ms` over `decide_ms`.
     ///
+    /// The second table is about preemption: `gangs` of ten that a plan evicts whole, `at least` so many that any plan
+    /// must, pods `evicted`, `tries` until there is rest, `slowest_ms`, the slowest single decision.
+    ///
     /// Targets are printed below the table, not with --json. A missed target does not change the exit code.
     #[command(verbatim_doc_comment)]
     Engine(bench::engine::Options),

@@ -134,9 +134,10 @@ fn cluster_rules(version: Version) -> Vec<Value> {
     let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
     let mut rules = vec![
         rule("", &["pods"], &["get", "list", "watch", "delete"]),
-        rule("", &["pods/binding"], &["create"]),
+        rule("", &["pods/binding", "pods/eviction"], &["create"]),
         rule("", &["pods/status"], &["patch"]),
         rule("", &["nodes"], READ),
+        rule("policy", &["poddisruptionbudgets"], READ),
         // Also where they are not served: who may not ask is told 403, and cannot learn that there are none.
         rule("scheduling.k8s.io", &["podgroups", "priorityclasses", "workloads"], READ),
         rule("muster.dev", &["podgroups", "workloads"], READ),
@@ -380,9 +381,11 @@ mod tests {
         let common = [
             "create events.events.k8s.io",
             "create pods/binding.",
+            "create pods/eviction.",
             "delete pods.",
             "get pods.",
             "list nodes.",
+            "list poddisruptionbudgets.policy",
             "list podgroups.muster.dev",
             "list podgroups.scheduling.k8s.io",
             "list pods.",
@@ -394,6 +397,7 @@ mod tests {
             "patch pods/status.",
             "patch workloads/status.muster.dev",
             "watch nodes.",
+            "watch poddisruptionbudgets.policy",
             "watch podgroups.muster.dev",
             "watch podgroups.scheduling.k8s.io",
             "watch pods.",

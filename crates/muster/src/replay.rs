@@ -31,6 +31,9 @@ struct Summary {
     decisions: u64,
     binds: u64,
     take_backs: u64,
+    nominations: u64,
+    evictions: u64,
+    spared: u64,
     nominations_cleared: u64,
     reports: u64,
     /// The first and the last moment, in milliseconds since 1970.
@@ -119,6 +122,9 @@ impl Summary {
             match command {
                 Command::Bind { .. } => self.binds += 1,
                 Command::TakeBack { .. } => self.take_backs += 1,
+                Command::Nominate { .. } => self.nominations += 1,
+                Command::Evict { pods, .. } => self.evictions += pods.len() as u64,
+                Command::Spare { .. } => self.spared += 1,
                 Command::ClearNomination { .. } => self.nominations_cleared += 1,
                 Command::Report(_) => self.reports += 1,
             }
@@ -140,6 +146,9 @@ impl Summary {
             ("decisions", self.decisions),
             ("  binds", self.binds),
             ("  pods taken back", self.take_backs),
+            ("  pods nominated", self.nominations),
+            ("  pods evicted", self.evictions),
+            ("  pods spared", self.spared),
             ("  nominations cleared", self.nominations_cleared),
             ("  reports", self.reports),
         ] {

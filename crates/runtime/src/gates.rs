@@ -11,7 +11,10 @@ pub struct FeatureGates {
     pub generic_workload: bool,
     /// Gangs start whole; without it a gang is a basic group.
     pub gang_scheduling: bool,
-    /// Groups have a priority of their own; without it a group has the lowest of its members'.
+    /// Groups preempt only as a whole; without it their pods preempt one by one, whether or not the group fits.
+    pub delayed_preemption: bool,
+    /// Groups have a priority and a disruption mode of their own; without it a group has the lowest priority of its
+    /// members, and its pods are evicted one by one.
     pub workload_aware_preemption: bool,
     /// A basic group waits a moment for its `desiredCount`; without it that number means nothing.
     pub basic_policy_desired_count: bool,
@@ -24,6 +27,7 @@ impl Default for FeatureGates {
         Self {
             generic_workload: true,
             gang_scheduling: true,
+            delayed_preemption: true,
             workload_aware_preemption: true,
             basic_policy_desired_count: true,
             pod_group: true,
@@ -56,11 +60,17 @@ pub enum GateError {
     },
 }
 
-const NAMES: [&str; 5] =
-    ["GenericWorkload", "GangScheduling", "WorkloadAwarePreemption", "WorkloadBasicPolicyDesiredCount", "PodGroup"];
-const NOT_YET: [&str; 2] = ["DelayedPreemption", "PodGroupPerReplica"];
+const NAMES: [&str; 6] = [
+    "GenericWorkload",
+    "GangScheduling",
+    "WorkloadAwarePreemption",
+    "WorkloadBasicPolicyDesiredCount",
+    "PodGroup",
+    "DelayedPreemption",
+];
+const NOT_YET: [&str; 1] = ["PodGroupPerReplica"];
 /// Which gate needs which.
-const NEEDS: [(usize, usize); 5] = [(1, 0), (2, 0), (2, 1), (3, 0), (4, 0)];
+const NEEDS: [(usize, usize); 6] = [(1, 0), (2, 0), (2, 1), (3, 0), (4, 0), (5, 0)];
 
 impl FeatureGates {
     /// The default gates with these changes. A gate that needs one which is switched off goes off with it, unless it is
@@ -82,8 +92,22 @@ impl FeatureGates {
                 on[gate] = false;
             }
         }
-        let [generic_workload, gang_scheduling, workload_aware_preemption, basic_policy_desired_count, pod_group] = on;
-        Ok(Self { generic_workload, gang_scheduling, workload_aware_preemption, basic_policy_desired_count, pod_group })
+        let [
+            generic_workload,
+            gang_scheduling,
+            workload_aware_preemption,
+            basic_policy_desired_count,
+            pod_group,
+            delayed_preemption,
+        ] = on;
+        Ok(Self {
+            generic_workload,
+            gang_scheduling,
+            delayed_preemption,
+            workload_aware_preemption,
+            basic_policy_desired_count,
+            pod_group,
+        })
     }
 
     /// Each gate by its name.
@@ -94,6 +118,7 @@ impl FeatureGates {
             self.workload_aware_preemption,
             self.basic_policy_desired_count,
             self.pod_group,
+            self.delayed_preemption,
         ];
         std::array::from_fn(|index| (NAMES[index], on[index]))
     }
@@ -120,7 +145,7 @@ mod tests {
     fn nonsense_is_refused_by_name() {
         let text = |changes| with(changes).unwrap_err().to_string();
         assert!(text(&[("Gangs", true)]).starts_with("featureGates.Gangs: there is no such gate"));
-        assert!(text(&[("DelayedPreemption", false)]).contains("not supported by this version"));
+        assert!(text(&[("PodGroupPerReplica", false)]).contains("not supported by this version"));
         let needs = text(&[("GenericWorkload", false), ("PodGroup", true)]);
         assert_eq!(needs, "featureGates.PodGroup: true, but it needs GenericWorkload, which is off");
     }

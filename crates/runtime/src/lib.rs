@@ -19,6 +19,7 @@ mod kube_scheduler;
 mod lease;
 mod metrics;
 mod mind;
+mod orders;
 mod record;
 mod scheduler;
 mod scribe;

@@ -113,6 +113,9 @@ struct Inner {
     status_writes: Counters<1>,
     events_written: Counter,
     pods_taken_back: Counter,
+    preemption_attempts: Counter,
+    preemption_victims: Histogram,
+    pods_evicted: Counter,
     batch_seconds: Histogram,
 }
 
@@ -244,6 +247,19 @@ impl Inner {
                 "Pods that were deleted because their gang did not come together",
                 Counter::default(),
             ),
+            preemption_attempts: register(
+                r,
+                "scheduler_preemption_attempts",
+                "Plans to make room that were carried out",
+                Counter::default(),
+            ),
+            preemption_victims: register(
+                r,
+                "scheduler_preemption_victims",
+                "Pods that a plan evicts",
+                Histogram::new(exponential_buckets(1.0, 2.0, 14)),
+            ),
+            pods_evicted: register(r, "muster_pods_evicted", "Pods that were evicted for others", Counter::default()),
             batch_seconds: register(
                 r,
                 "muster_decision_batch_duration_seconds",
@@ -280,6 +296,17 @@ impl Metrics {
             Entity::Pod => self.inner.algorithm_seconds.observe(seconds(took)),
             Entity::Group => self.inner.group_algorithm_seconds.observe(seconds(took)),
         }
+    }
+
+    /// Room is made for somebody, by the eviction of so many pods.
+    pub fn preempted(&self, pods: usize) {
+        self.inner.preemption_attempts.inc();
+        self.inner.preemption_victims.observe(pods as f64);
+    }
+
+    /// A pod was evicted for somebody else.
+    pub fn pod_evicted(&self) {
+        self.inner.pods_evicted.inc();
     }
 
     /// So many pods wait in this queue.
@@ -385,6 +412,8 @@ mod tests {
         metrics.status_written("PodGroup");
         metrics.event_written();
         metrics.pod_taken_back();
+        metrics.preempted(3);
+        metrics.pod_evicted();
         metrics.batch(MS);
         let text = metrics.clone().render();
         for line in [
@@ -410,6 +439,9 @@ mod tests {
             r#"muster_status_writes_total{kind="PodGroup"} 1"#,
             "muster_events_written_total 1",
             "muster_pods_taken_back_total 1",
+            "scheduler_preemption_attempts_total 1",
+            "scheduler_preemption_victims_sum 3.0",
+            "muster_pods_evicted_total 1",
             "muster_decision_batch_duration_seconds_count 1",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");

@@ -4,17 +4,23 @@
 //! decides until nothing is left to decide, and sends what is due. Nothing is decided before every watch has delivered
 //! a whole list.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use muster_engine::{BindOutcome, Command, Engine, Observation};
+use muster_engine::model::group::GroupKey;
+use muster_engine::model::pod::PodName;
+use muster_engine::{BindOutcome, Command, Engine, Observation, Subject, TakeBackOutcome};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use crate::clock::Clock;
+use crate::hands::evict::Unit;
 use crate::hands::{Errand, Hands, Outcome, WriteOutcome};
 use crate::instruments::Instruments;
-use crate::intake::{Catch, Intake, News};
+use crate::intake::{Catch, Intake, MARK, News};
 use crate::metrics::{AttemptResult, Entity, Queue};
+use crate::orders::Orders;
 use crate::scribe::Scribe;
 
 /// What comes to the mind.
@@ -45,6 +51,7 @@ pub(crate) struct Mind {
     pub(crate) intake: Intake,
     pub(crate) scribe: Scribe,
     pub(crate) hands: Hands,
+    pub(crate) orders: Orders,
     pub(crate) clock: Clock,
     pub(crate) check_invariants: bool,
     /// The scheduler's name, as metrics have it.
@@ -52,6 +59,15 @@ pub(crate) struct Mind {
     pub(crate) instruments: Instruments,
     /// When the queue was last counted.
     pub(crate) counted: Instant,
+}
+
+/// What one decision has ordered.
+#[derive(Default)]
+struct Decided {
+    /// UIDs of pods that are nominated.
+    nominees: BTreeSet<Arc<str>>,
+    /// What is to be evicted, and for whom.
+    units: Vec<(Arc<Subject>, Arc<Unit>)>,
 }
 
 impl Mind {
@@ -143,6 +159,7 @@ impl Mind {
     fn take(&mut self, catch: Catch) {
         for pod in catch.settled {
             self.scribe.settled(&pod);
+            self.call_off(&pod.uid);
         }
         for pod in catch.newcomers {
             self.scribe.newcomer(&pod, &mut self.intake);
@@ -194,12 +211,30 @@ impl Mind {
                 self.observe(Observation::BindDone { pod, node, outcome });
             }
             Outcome::TakeBack { pod, outcome } => self.observe(Observation::TakeBackDone { pod, outcome }),
+            Outcome::Evict { unit, outcomes } => {
+                // Those that go first: what has begun to go whole is not left in part.
+                let is_going = |(_, outcome): &&(_, TakeBackOutcome)| *outcome == TakeBackOutcome::Deleted;
+                let (going, others): (Vec<_>, Vec<_>) = outcomes.iter().partition(is_going);
+                for (pod, outcome) in going.into_iter().chain(others) {
+                    if *outcome == TakeBackOutcome::Deleted {
+                        self.instruments.metrics.pod_evicted();
+                    }
+                    self.observe(Observation::EvictDone { pod: pod.clone(), outcome: outcome.clone() });
+                }
+                self.scribe.evicted(&unit, &outcomes, &self.intake);
+            }
+            Outcome::PodStatus { pod, outcome: WriteOutcome::Gone } => self.call_off(&pod.uid),
+            Outcome::PodStatus { pod, .. } if !self.scribe.is_nominating(&pod.uid) => {
+                for unit in self.orders.nominated(&pod.uid) {
+                    self.hands.send(Errand::Evict(unit));
+                }
+            }
             Outcome::GroupStatus { object, outcome: WriteOutcome::Written(Some(text)) } => {
                 for observation in self.intake.group_answer(object.dialect, &text) {
                     self.observe(observation);
                 }
             }
-            Outcome::PodStatus { .. } | Outcome::GroupStatus { .. } | Outcome::Event { .. } => {}
+            Outcome::Spare | Outcome::PodStatus { .. } | Outcome::GroupStatus { .. } | Outcome::Event { .. } => {}
         }
     }
 
@@ -220,9 +255,11 @@ impl Mind {
             let began = Instant::now();
             let commands = self.engine.decide(now_ms);
             self.count_attempt(began.elapsed());
+            let mut orders = Decided::default();
             for command in commands {
-                self.carry_out(command);
+                self.carry_out(command, &mut orders);
             }
+            self.order(orders);
             self.check();
         }
     }
@@ -235,10 +272,67 @@ impl Mind {
         self.instruments.metrics.decided(entity, took);
     }
 
-    fn carry_out(&mut self, command: Command) {
+    /// What is to be evicted goes once those are nominated for whom it goes. What is sent again does not wait.
+    fn order(&mut self, decided: Decided) {
+        let whose = |uid: &Arc<str>| {
+            let card = self.intake.card(uid)?;
+            Some(card.group.as_ref().map_or(Subject::Pod(card.id.clone()), |key| Subject::Group((**key).clone())))
+        };
+        let nominated: BTreeSet<Subject> = decided.nominees.iter().filter_map(whose).collect();
+        let (new, again): (Vec<_>, Vec<_>) = decided.units.into_iter().partition(|(by, _)| nominated.contains(by));
+        let [new, again]: [Vec<Arc<Unit>>; 2] =
+            [new, again].map(|part| part.into_iter().map(|(_, unit)| unit).collect());
+        if !new.is_empty() {
+            self.instruments.metrics.preempted(new.iter().map(|unit| unit.pods.len()).sum());
+        }
+        for unit in new.iter().chain(&again) {
+            self.scribe.eviction_ordered(unit, &mut self.intake);
+        }
+        for unit in self.orders.give(decided.nominees, new).into_iter().chain(again) {
+            self.hands.send(Errand::Evict(unit));
+        }
+    }
+
+    /// A pod is not nominated any more: what was not begun for it is for the engine to decide anew.
+    fn call_off(&mut self, uid: &str) {
+        for unit in self.orders.called_off(uid) {
+            for (pod, _) in &unit.pods {
+                let message = "whoever it was for does not need it any more".to_owned();
+                let outcome = TakeBackOutcome::Transient { message };
+                self.observe(Observation::EvictDone { pod: pod.clone(), outcome });
+            }
+        }
+    }
+
+    /// A unit as the hands need it.
+    fn unit(&self, pods: Vec<Arc<PodName>>, group: Option<GroupKey>, by: &Subject) -> Unit {
+        let cluster = self.engine.cluster();
+        let node = |pod: &PodName| {
+            let node = cluster.pod_id(&pod.uid).and_then(|id| cluster.pod(id).state.node());
+            node.map(|node| cluster.node(node).name.to_string()).unwrap_or_default()
+        };
+        let (word, by) = match by {
+            Subject::Pod(pod) => ("pod", Some(format!("pod {pod}"))),
+            // The rest of a unit: for whom it goes is not known here.
+            Subject::Group(key) if group.as_ref() == Some(key) => ("podgroup", None),
+            Subject::Group(key) => ("podgroup", Some(format!("podgroup {key}"))),
+        };
+        Unit {
+            pods: pods.into_iter().map(|pod| (pod.clone(), node(&pod))).collect(),
+            group,
+            by,
+            message: format!("{}{MARK}{word}", self.profile),
+            now: self.clock.now(),
+        }
+    }
+
+    fn carry_out(&mut self, command: Command, decided: &mut Decided) {
         match command {
             Command::Bind { pod, node } => {
                 tracing::info!(%pod, %node, "bind");
+                // Whoever has a place needs nobody to leave another.
+                self.scribe.forget_nomination(&pod.uid);
+                self.call_off(&pod.uid);
                 self.hands.send(Errand::Bind { pod, node });
             }
             Command::TakeBack { pod } => {
@@ -246,7 +340,26 @@ impl Mind {
                 self.instruments.metrics.pod_taken_back();
                 self.hands.send(Errand::TakeBack { pod });
             }
-            Command::ClearNomination { pod } => self.scribe.clear_nomination(&pod, &self.intake),
+            Command::Nominate { pod, node } => {
+                tracing::info!(%pod, %node, "nominate");
+                decided.nominees.insert(pod.uid.as_str().into());
+                self.scribe.nominate(&pod, &node, &self.intake);
+            }
+            Command::Evict { pods, group, by } => {
+                let unit = self.unit(pods, group, &by);
+                for (pod, node) in &unit.pods {
+                    tracing::info!(%pod, node, by = unit.by, "evict");
+                }
+                decided.units.push((by, Arc::new(unit)));
+            }
+            Command::Spare { pod } => {
+                tracing::info!(%pod, "spare");
+                self.hands.send(Errand::Spare { pod, now: self.clock.now() });
+            }
+            Command::ClearNomination { pod } => {
+                self.scribe.clear_nomination(&pod, &self.intake);
+                self.call_off(&pod.uid);
+            }
             Command::Report(report) => {
                 tracing::info!(subject = ?report.subject, text = %report.diagnosis, "report");
                 self.scribe.report(*report, &mut self.intake, &self.engine);

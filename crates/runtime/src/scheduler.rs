@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::Api;
 use kube::core::ApiResource;
-use muster_api::wire::{Node, Pod};
+use muster_api::wire::{Node, Pod, PodDisruptionBudget};
 use muster_engine::Engine;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -19,6 +19,7 @@ use crate::hands::{Hands, Reach};
 use crate::intake::raw::{Guarded, RawObject};
 use crate::intake::{Intake, News};
 use crate::mind::{Letter, Mind};
+use crate::orders::Orders;
 use crate::scribe::Scribe;
 use crate::settings::Settings;
 use crate::watch::watch;
@@ -129,6 +130,8 @@ impl Job {
         watches.spawn(watch("pods", pods, inbox.clone(), metrics.clone(), News::Pod));
         let classes = Api::<Guarded<PriorityClass>>::all(client.clone());
         watches.spawn(watch("priorityclasses", classes, inbox.clone(), metrics.clone(), News::Class));
+        let budgets = Api::<Guarded<PodDisruptionBudget>>::all(client.clone());
+        watches.spawn(watch("poddisruptionbudgets", budgets, inbox.clone(), metrics.clone(), News::Budget));
         for (number, (dialect, resource)) in dialects.iter().zip(resources).enumerate() {
             let objects = Api::<RawObject>::all_with(client.clone(), resource);
             let news = move |turn| News::Group(number, turn);
@@ -140,13 +143,14 @@ impl Job {
     fn mind(self, engine: Engine, dialects: Vec<Box<dyn Dialect>>, resources: Vec<Arc<ApiResource>>) -> Mind {
         let Self { client, settings, clock, fence, inbox } = self;
         let metrics = settings.instruments.metrics.clone();
-        let reach = Reach { client, fence, timeout: settings.request_timeout, metrics };
+        let reach = Reach { client, fence, timeout: settings.request_timeout, eviction: settings.eviction, metrics };
         let scheduler_name = settings.scheduler_names.first().map_or("muster", String::as_str);
         Mind {
             engine,
             intake: Intake::new(&settings.scheduler_names, settings.gates, dialects),
             scribe: Scribe::new(clock, scheduler_name, &settings.identity, resources),
             hands: Hands::new(reach, inbox, settings.binds_in_flight_max, settings.writes_in_flight_max),
+            orders: Orders::default(),
             clock,
             check_invariants: settings.check_invariants,
             profile: scheduler_name.to_owned(),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::config::Eviction;
 use crate::gates::FeatureGates;
 use crate::instruments::Instruments;
 
@@ -14,6 +15,8 @@ pub struct Settings {
     pub gates: FeatureGates,
     /// How decisions are made.
     pub engine: muster_engine::Config,
+    /// How pods are evicted.
+    pub eviction: Eviction,
     /// Who we are, in events and leases: unique to this process.
     pub identity: String,
     /// How many binds and deletes may be on their way at once.
@@ -36,6 +39,7 @@ impl Default for Settings {
             scheduler_names: vec![muster_api::keys::SCHEDULER_NAME.to_owned()],
             gates: FeatureGates::default(),
             engine: muster_engine::Config::default(),
+            eviction: Eviction::default(),
             identity: "muster".to_owned(),
             binds_in_flight_max: 64,
             writes_in_flight_max: 16,

@@ -20,6 +20,11 @@ pub(crate) fn cut_bytes(text: &str, bytes_max: usize) -> String {
     format!("{}…", &text[..end])
 }
 
+/// The first sentence, without its full stop.
+pub(crate) fn first_sentence(text: &str) -> &str {
+    text.split_once(". ").map_or(text, |(first, _)| first).trim_end_matches('.')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,7 +13,7 @@ pub mod node;
 pub mod pod;
 pub(crate) mod trial;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::model::Millis;
@@ -39,6 +39,8 @@ pub struct Cluster {
     nodes_present: usize,
     pods: Slab<Pod>,
     pods_by_uid: BTreeMap<Box<str>, PodId>,
+    /// Pods on nodes that are on their way out. A trial does not change it.
+    leaving: BTreeSet<PodId>,
     groups: Slab<Group>,
     groups_by_key: BTreeMap<GroupKey, GroupId>,
     /// By namespace and name.
@@ -98,6 +100,11 @@ impl Cluster {
     /// All pods in slot order.
     pub fn pods(&self) -> impl Iterator<Item = (PodId, &Pod)> {
         self.pods.iter().map(|(slot, pod)| (PodId(slot), pod))
+    }
+
+    /// The pods on nodes that are on their way out.
+    pub fn leaving(&self) -> impl Iterator<Item = PodId> {
+        self.leaving.iter().copied()
     }
 
     /// How many pods are known.
@@ -249,6 +256,7 @@ impl Cluster {
         let shared = group.and_then(|group| self.shared_priority(group));
         let id = PodId(self.pods.insert(pod));
         self.pods_by_uid.insert(uid, id);
+        self.list_if_leaving(id);
         if let Some(group_id) = group {
             let group = self.group_mut(group_id);
             group.members.insert((created_ms, id));
@@ -320,6 +328,7 @@ impl Cluster {
             }
         }
         self.pod_mut(id).state = state;
+        self.list_if_leaving(id);
         self.count_in(id);
         if let Some(node) = old.node().filter(|node| state.node() != Some(*node)) {
             self.tidy_node(node);
@@ -330,7 +339,17 @@ impl Cluster {
     pub(crate) fn change_pod(&mut self, id: PodId, change: impl FnOnce(&mut Pod)) {
         self.count_out(id);
         change(self.pod_mut(id));
+        self.list_if_leaving(id);
         self.count_in(id);
+    }
+
+    fn list_if_leaving(&mut self, id: PodId) {
+        let pod = self.pod(id);
+        if pod.is_leaving() && pod.state.node().is_some() {
+            self.leaving.insert(id);
+        } else {
+            self.leaving.remove(&id);
+        }
     }
 
     /// The pod, for fields that neither loads nor censuses depend on.

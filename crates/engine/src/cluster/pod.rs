@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::command::Subject;
 use crate::model::Millis;
 use crate::model::ids::{ClassId, GroupId, NodeId};
 use crate::model::labels::Labels;
@@ -79,8 +80,22 @@ pub struct Pod {
     pub started_ms: Option<Millis>,
     /// What its owner says that its loss would cost.
     pub preemption_cost: i32,
+    /// For whom it is being evicted.
+    pub evicted_for: Option<Arc<Subject>>,
+    /// It is evicted with the whole of its group.
+    pub evicted_whole: bool,
+    /// The request for its eviction is on its way.
+    pub eviction_sent: bool,
+    /// Others of its unit have gone: it follows them, whatever became of the plan.
+    pub must_go: bool,
     /// It is not taken for others before this time: somebody refused its eviction.
     pub spared_until: Millis,
+    /// Whether it may take no room from others, where no group decides that.
+    pub never_preempts: bool,
+    /// By when it has to be gone, if it is being deleted.
+    pub gone_by_ms: Option<Millis>,
+    /// Whether the API shows that it is evicted for others.
+    pub marked: bool,
     /// Whether a controller would make it again.
     pub controlled: bool,
     /// Whether it was ever seen running.
@@ -91,12 +106,30 @@ pub struct Pod {
     pub created_ms: Millis,
     /// Where it stands.
     pub state: PodState,
+    /// Whether there was no room for it in the plan of its group.
+    pub left_out: bool,
     /// The node that is kept free for it.
     pub nominated: Option<NodeId>,
+    /// Whether the API shows a nomination, or is to show one.
+    pub shows_nomination: bool,
+    /// What the API is to show of that before anybody else is believed.
+    pub awaited_nomination: Awaited,
     /// Its bind, while there is one to tell of.
     pub bind: Option<Box<Bind>>,
     /// Where its group counts it.
     pub counted: Counted,
+}
+
+/// What the API has yet to show of a nomination that was decided here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Awaited {
+    /// Nothing: what it shows is what others want.
+    #[default]
+    Nothing,
+    /// None at all.
+    Cleared,
+    /// This node.
+    Node(Arc<str>),
 }
 
 /// Where a group counts a pod.
@@ -152,7 +185,7 @@ pub enum Standing {
 impl Pod {
     /// Whether the pod is on its way out, by others or by us.
     pub fn is_leaving(&self) -> bool {
-        self.terminating || self.taking_back
+        self.terminating || self.taking_back || self.evicted_for.is_some()
     }
 
     /// What the pod is to its group.

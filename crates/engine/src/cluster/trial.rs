@@ -155,6 +155,7 @@ impl<'a> Trial<'a> {
         }
         for (pod, _) in &placed {
             self.cluster.count_out(*pod);
+            self.cluster.list_if_leaving(*pod);
             self.cluster.count_in(*pod);
         }
         placed
@@ -177,7 +178,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::cluster::pod::{Counted, Part, Pod};
+    use crate::cluster::pod::{Awaited, Counted, Part, Pod};
     use crate::invariants;
     use crate::model::class::ClassSpec;
     use crate::model::node::NodeSpec;
@@ -230,7 +231,15 @@ mod tests {
             labels: Arc::default(),
             started_ms: None,
             preemption_cost: 0,
+            evicted_for: None,
+            evicted_whole: false,
+            eviction_sent: false,
+            must_go: false,
+            left_out: false,
+            marked: false,
             spared_until: 0,
+            never_preempts: false,
+            gone_by_ms: None,
             taking_back: false,
             controlled: false,
             ran: false,
@@ -238,6 +247,8 @@ mod tests {
             created_ms: 0,
             state: PodState::Waiting,
             nominated: None,
+            shows_nomination: false,
+            awaited_nomination: Awaited::default(),
             bind: None,
             counted: Counted::Not,
         }

@@ -39,6 +39,8 @@ pub enum Diagnosis {
     },
     /// A group, or what is left of it, has no place.
     GroupUnschedulable(Shortfall),
+    /// A place is kept free, and those who are in the way there are leaving.
+    WaitingForVictims(Victims),
     /// The node or the API refused the bind.
     BindFailed {
         /// The node.
@@ -246,11 +248,75 @@ pub enum Proof {
     NodesLeftOut,
 }
 
+/// Who has to leave before somebody has a place.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Victims {
+    /// An earlier start of the group stands.
+    pub started: bool,
+    /// How many more members the group needs; none if it has its minimum, and for single pods.
+    pub needed: u32,
+    /// How many pods are evicted for it; none if it is enough that those leave who were leaving.
+    pub evicted: u32,
+    /// How many pods and whole groups these are.
+    pub units: u32,
+    /// How many whole groups are among them.
+    pub groups: u32,
+    /// The highest priority among them.
+    pub highest: Option<i32>,
+    /// How many of them are evicted against a disruption budget.
+    pub against_budgets: u32,
+    /// Some of them by name: groups, or pods of no group that goes whole.
+    pub examples: Vec<String>,
+    /// It is proven that nobody could be spared.
+    pub proven: bool,
+    /// When the last of them has to be gone, if that is known.
+    pub gone_by_ms: Option<u64>,
+    /// How long that was when it was first known.
+    pub within_ms: Option<u64>,
+    /// Those that should be gone by now and are not, some by name.
+    pub overdue: Vec<String>,
+}
+
+impl Victims {
+    /// Both together.
+    pub(crate) fn with(mut self, more: &Self) -> Self {
+        self.evicted += more.evicted;
+        self.units += more.units;
+        self.groups += more.groups;
+        self.highest = self.highest.max(more.highest);
+        self.against_budgets += more.against_budgets;
+        let room = EXAMPLES_MAX.saturating_sub(self.examples.len());
+        self.examples.extend(more.examples.iter().take(room).cloned());
+        self.proven &= more.proven;
+        self
+    }
+}
+
+/// No more victims than this are told by name.
+pub const EXAMPLES_MAX: usize = 3;
+
 /// Why nobody was preempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Preemption {
     /// Preemption was not considered.
     NotTried,
+    /// Its policy is to take no room from anybody.
+    Never,
+    /// Nobody of a lower priority is in the way.
+    NobodyBelow,
+    /// Even if everybody of a lower priority left, there would be too little room.
+    NotEnough,
+    /// No plan was found; there may be one.
+    NotFound,
+    /// It would go against a disruption budget.
+    Budgets,
+    /// Those who could be evicted are left alone for a while, since their eviction was refused.
+    Spared,
+    /// It waits a while first.
+    Delayed {
+        /// How long in all.
+        delay_ms: u64,
+    },
 }
 
 impl Diagnosis {
@@ -260,7 +326,8 @@ impl Diagnosis {
             // Of a group that has started, only later members can wait: the group itself stays what it is.
             Self::Scheduled { .. }
             | Self::Healthy { .. }
-            | Self::GroupUnschedulable(Shortfall { started: true, minimum: 0, .. }) => "Scheduled",
+            | Self::GroupUnschedulable(Shortfall { started: true, minimum: 0, .. })
+            | Self::WaitingForVictims(Victims { started: true, needed: 0, .. }) => "Scheduled",
             Self::Waiting(Waiting::Gates { .. }) => "Gated",
             Self::Waiting(Waiting::Unsupported { .. } | Waiting::PodRefused { kind: RefusalKind::Unsupported, .. }) => {
                 "Unsupported"
@@ -278,6 +345,7 @@ impl Diagnosis {
                 Proof::NeverFits => "NeverFits",
                 Proof::NotFound { .. } | Proof::NodesLeftOut => "NotFoundWithinBudget",
             },
+            Self::WaitingForVictims(_) => "WaitingForVictims",
             Self::BindFailed { .. } => "SchedulerError",
             Self::TimedOut { .. } => "ScheduleTimeout",
             Self::Degraded { .. } => "Degraded",

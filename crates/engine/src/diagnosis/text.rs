@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Closest, Diagnosis, FitError, KindShortfall, Preemption, Proof, Rejection, Shortfall, Waiting};
+use super::{Closest, Diagnosis, FitError, KindShortfall, Preemption, Proof, Rejection, Shortfall, Victims, Waiting};
 use crate::model::pod::RefusalKind;
 
 impl Display for Rejection {
@@ -146,10 +146,54 @@ impl Display for Shortfall {
     }
 }
 
+impl Display for Victims {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.evicted {
+            0 => f.write_str("A place is kept free; waiting for pods that are being deleted")?,
+            1 => f.write_str("A place is kept free; 1 pod is evicted for it")?,
+            pods => write!(f, "A place is kept free; {pods} pods are evicted for it")?,
+        }
+        if !self.examples.is_empty() {
+            let more = if self.units as usize > self.examples.len() { " and more" } else { "" };
+            write!(f, ": {}{more}", self.examples.join(", "))?;
+        }
+        if let Some(highest) = self.highest {
+            write!(f, ", of priority {highest} or lower")?;
+        }
+        f.write_str(".")?;
+        if self.against_budgets > 0 {
+            write!(f, " {} of them are evicted against a disruption budget.", self.against_budgets)?;
+        }
+        if self.proven && self.evicted > 0 {
+            f.write_str(" No cheaper choice exists.")?;
+        }
+        if let Some(within_ms) = self.within_ms.filter(|_| self.overdue.is_empty()) {
+            write!(f, " The last of them has to be gone within {} s.", within_ms.div_ceil(1000))?;
+        }
+        if !self.overdue.is_empty() {
+            write!(f, " They should be gone and are not: {}.", self.overdue.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
 impl Display for Preemption {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotTried => f.write_str(" Preemption was not tried."),
+            Self::Never => f.write_str(" It preempts nobody: its preemption policy is Never."),
+            Self::NobodyBelow => f.write_str(" Nobody of a lower priority could be preempted."),
+            Self::NotEnough => f.write_str(
+                " Preemption would not help: even without all pods of a lower priority there is too little room.",
+            ),
+            Self::NotFound => f.write_str(" No preemption was found that would help; that is not a proof."),
+            Self::Budgets => f.write_str(" Preemption would go against a disruption budget."),
+            Self::Spared => f.write_str(
+                " Pods that could be preempted are left alone for a while, since their eviction was refused.",
+            ),
+            Self::Delayed { delay_ms } => {
+                write!(f, " Others are preempted for it only after {} s.", delay_ms.div_ceil(1000))
+            }
         }
     }
 }
@@ -171,6 +215,7 @@ impl Display for Diagnosis {
                 write!(f, "{preemption}")
             }
             Self::GroupUnschedulable(shortfall) => shortfall.fmt(f),
+            Self::WaitingForVictims(victims) => victims.fmt(f),
             Self::BindFailed { node, message } => write!(f, "Binding to node {node} failed: {message}"),
             Self::TimedOut { minimum, secured, taken_back, kept } => {
                 write!(f, "The group did not start in time: {secured} of {minimum} pods were bound. ")?;

@@ -10,7 +10,7 @@ mod claims;
 mod node_affinity;
 mod node_name;
 mod ports;
-mod resources;
+pub(crate) mod resources;
 mod taints;
 mod unschedulable;
 

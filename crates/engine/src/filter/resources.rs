@@ -3,6 +3,8 @@
 //! A resource that the pod does not ask for is not looked at, so a node that is over-committed in one
 //! resource still takes pods that need none of it.
 
+use smallvec::SmallVec;
+
 use super::{Filter, Moving, Reason, View};
 use crate::cluster::node::Node;
 use crate::model::class::PodClass;
@@ -29,6 +31,20 @@ fn copies_max(class: &PodClass, node: &Node, view: &View<'_>) -> i64 {
         .iter()
         .map(|(resource, amount)| free(node, view, resource).max(0) / amount)
         .fold(pods_free(node, view), i64::min)
+}
+
+/// How much of each resource, and of the number of pods, is missing for so many copies, where it is.
+pub(crate) fn missing_for(
+    class: &PodClass,
+    node: &Node,
+    view: &View<'_>,
+    copies: i64,
+) -> SmallVec<[(Option<ResourceId>, i64); 4]> {
+    let pods = (None, copies.saturating_sub(pods_free(node, view)));
+    let amounts = class.requests.iter().map(|(resource, amount)| {
+        (Some(resource), amount.saturating_mul(copies).saturating_sub(free(node, view, resource)))
+    });
+    std::iter::once(pods).chain(amounts).filter(|(_, missing)| *missing > 0).collect()
 }
 
 fn reasons(class: &PodClass, node: &Node, view: &View<'_>, reasons: &mut Vec<Reason>) {

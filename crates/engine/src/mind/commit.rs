@@ -73,6 +73,7 @@ impl Engine {
         self.voice.forget(Entity::Pod(id));
         self.bound_member(id);
         self.concern(id);
+        self.prey_appeared(id);
     }
 
     /// A member has its place. If its start was given up meanwhile, the question is open again.
@@ -130,6 +131,7 @@ impl Engine {
             bind.avoid.push(name.clone());
         }
         self.cluster.set_state(id, PodState::Waiting);
+        self.show_no_nomination(id);
         self.say_pod(id, Diagnosis::BindFailed { node: name.to_string(), message: message.to_owned() });
         let group = self.cluster.pod(id).group;
         match group {
@@ -199,6 +201,8 @@ impl Engine {
         let node = self.cluster.pod(id).state.node();
         self.cluster.pod_mut(id).bind = None;
         self.cluster.set_state(id, PodState::Waiting);
+        // The bind would have cleared it.
+        self.show_no_nomination(id);
         self.review_refusal(id);
         if let Some(node) = node {
             self.room_appeared(node);

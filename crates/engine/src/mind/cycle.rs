@@ -7,16 +7,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Engine;
 use crate::cluster::Cluster;
-use crate::cluster::pod::{Counted, Part};
+use crate::cluster::pod::{Awaited, Counted, Part};
 use crate::cluster::trial::Trial;
 use crate::command::Command;
-use crate::diagnosis::{Diagnosis, Proof};
+use crate::diagnosis::{Diagnosis, Preemption, Proof};
 use crate::model::group::Policy;
 use crate::model::ids::{ClassId, GroupId, NodeId, PodId};
 use crate::placement::cache::Cache;
 use crate::placement::{self, Lot, Verdict, Want};
 use crate::queue::backoff::{doubled, pause_ms};
-use crate::queue::{Entity, Place};
+use crate::queue::{Entity, Line, Place};
 
 impl Engine {
     /// Tries to place one pod.
@@ -37,20 +37,25 @@ impl Engine {
             return;
         }
         drop(trial);
-        self.pod_refused(id, class, priority, &avoid);
+        match self.preempt_for_pod(id) {
+            Ok(victims) => self.wait_for_victims(Entity::Pod(id), vec![(class, priority)], victims),
+            Err(preemption) => self.pod_refused(id, (class, priority), &avoid, preemption),
+        }
     }
 
-    fn pod_refused(&mut self, id: PodId, class: ClassId, priority: i32, avoid: &[NodeId]) {
+    fn pod_refused(&mut self, id: PodId, (class, priority): Line, avoid: &[NodeId], preemption: Preemption) {
         self.clear_nomination(id);
-        let diagnosis = self.why_not_pod(class, priority, avoid);
+        let diagnosis = self.why_not_pod(class, priority, avoid, preemption);
         let entity = Entity::Pod(id);
+        self.queue.set_awaits(entity, None);
         let (initial, max) = (self.config.backoff_ms_initial, self.config.backoff_ms_max);
         self.queue.failed(entity, self.now, |failures| pause_ms(initial, max, failures, 1));
         // Nodes that refused the pod are open to it again at the next try.
         if let Some(bind) = &mut self.cluster.pod_mut(id).bind {
             bind.avoid.clear();
         }
-        let again_at = (!avoid.is_empty()).then(|| self.queue.entry(entity).map_or(self.now, |entry| entry.not_before));
+        let reopened = (!avoid.is_empty()).then(|| self.queue.entry(entity).map_or(self.now, |entry| entry.not_before));
+        let again_at = reopened.into_iter().chain(self.preempts_from(entity, preemption)).min();
         self.queue.put(entity, Place::Parked { lines: vec![(class, priority)], again_at });
         self.say_pod(id, diagnosis);
     }
@@ -60,7 +65,11 @@ impl Engine {
         let entity = Entity::Group(id);
         let want = self.want(id);
         if self.is_known_to_fail(id, &want) {
-            self.group_refused(id, &want, Verdict::Impossible);
+            self.preempt_or_refuse(id, &want, Verdict::Impossible);
+            return;
+        }
+        if let Some(placed) = self.take_kept_places(id, &want) {
+            self.group_placed(id, &placed);
             return;
         }
         let steps_max = self.steps_max(entity);
@@ -84,7 +93,14 @@ impl Engine {
             Verdict::Placed => Verdict::Impossible,
             other => other,
         };
-        self.group_refused(id, &want, verdict);
+        self.preempt_or_refuse(id, &want, verdict);
+    }
+
+    fn preempt_or_refuse(&mut self, id: GroupId, want: &Want, verdict: Verdict) {
+        match self.preempt_for_group(id, want) {
+            Ok(victims) => self.wait_for_victims(Entity::Group(id), lines(want), victims),
+            Err(preemption) => self.group_refused(id, want, verdict, preemption),
+        }
     }
 
     fn group_placed(&mut self, id: GroupId, placed: &[(PodId, NodeId)]) {
@@ -109,13 +125,15 @@ impl Engine {
         for (pod, _) in placed {
             self.cluster.pod_mut(*pod).part = part;
         }
+        self.queue.set_awaits(Entity::Group(id), None);
         self.decided(placed);
         self.review_group(id);
     }
 
-    fn group_refused(&mut self, id: GroupId, want: &Want, verdict: Verdict) {
+    fn group_refused(&mut self, id: GroupId, want: &Want, verdict: Verdict, preemption: Preemption) {
         let entity = Entity::Group(id);
-        let refused = self.how_far(id, want, verdict);
+        self.queue.set_awaits(entity, None);
+        let refused = self.how_far(id, want, verdict, preemption);
         let pods: Vec<PodId> = want.lots.iter().flat_map(|lot| lot.pods.iter().copied()).collect();
         for pod in &pods {
             self.clear_nomination(*pod);
@@ -128,15 +146,21 @@ impl Engine {
         let never = refused.shortfall.proof == Proof::NeverFits;
         let again_at = match verdict {
             Verdict::NotFound { .. } => Some(self.search_again_at(entity)),
+            // A plan that was not found may be found with more steps.
+            _ if preemption == Preemption::NotFound => Some(self.search_again_at(entity)),
             _ => self.starving_at(id, want, verdict, never),
         };
-        let classes: BTreeSet<ClassId> = want.lots.iter().map(|lot| lot.class).collect();
-        let lines = classes.into_iter().map(|class| (class, want.priority)).collect();
-        self.queue.put(entity, Place::Parked { lines, again_at });
+        let again_at = again_at.into_iter().chain(self.preempts_from(entity, preemption)).min();
+        self.queue.put(entity, Place::Parked { lines: lines(want), again_at });
+        self.parked(id, &want.needs);
+        self.say_group(id, Diagnosis::GroupUnschedulable(refused.shortfall), refused.members);
+    }
+
+    /// Remembers what a group was parked with: it is tried again when that changes.
+    pub(super) fn parked(&mut self, id: GroupId, needs: &[u32]) {
         let group = self.cluster.group_mut(id);
         group.stirred_when_parked = group.stirred;
-        group.needs_when_parked.clone_from(&want.needs);
-        self.say_group(id, Diagnosis::GroupUnschedulable(refused.shortfall), refused.members);
+        group.needs_when_parked = needs.to_vec();
     }
 
     /// What waits of a group, by class and subset, and how many of each subset it needs.
@@ -182,6 +206,7 @@ impl Engine {
 
     /// Clears the nominations of a group that may not be tried: no plan stands behind them.
     pub(super) fn clear_nominations(&mut self, id: GroupId) {
+        self.queue.set_awaits(Entity::Group(id), None);
         if self.cluster.group(id).nominations == 0 {
             return;
         }
@@ -193,12 +218,28 @@ impl Engine {
         }
     }
 
-    pub(super) fn clear_nomination(&mut self, id: PodId) {
-        if self.cluster.pod(id).nominated.is_some() {
-            self.renominate(id, None);
-            self.outbox.push(Command::ClearNomination { pod: self.cluster.pod(id).id.clone() });
+    /// Has the API show no nomination, if it shows one.
+    pub(super) fn show_no_nomination(&mut self, id: PodId) {
+        let pod = self.cluster.pod_mut(id);
+        if std::mem::take(&mut pod.shows_nomination) {
+            pod.awaited_nomination = Awaited::Cleared;
+            self.outbox.push(Command::ClearNomination { pod: pod.id.clone() });
         }
     }
+
+    pub(super) fn clear_nomination(&mut self, id: PodId) {
+        if self.cluster.pod(id).nominated.is_some() {
+            self.queue.set_awaits(Entity::Pod(id), None);
+            self.renominate(id, None);
+            self.show_no_nomination(id);
+        }
+    }
+}
+
+/// The lines that a group stands in: one for each class of its pods.
+fn lines(want: &Want) -> Vec<Line> {
+    let classes: BTreeSet<ClassId> = want.lots.iter().map(|lot| lot.class).collect();
+    classes.into_iter().map(|class| (class, want.priority)).collect()
 }
 
 /// The cluster as a group sees it when it is tried: its own nominations and its own claim are not in its way.

@@ -164,6 +164,7 @@ impl Engine {
             for node in self.cluster.touch_nominations(id) {
                 self.room_appeared(node);
             }
+            self.group_became_prey(id);
         }
     }
 

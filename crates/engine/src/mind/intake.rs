@@ -3,13 +3,16 @@
 //! What the API says is the truth, with two exceptions that late events make: a pod that is known to be bound does
 //! not become unbound, and one that is finished does not come back.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Engine;
-use crate::cluster::pod::{Counted, Part, Pod, PodState};
+use crate::cluster::pod::{Awaited, Counted, Part, Pod, PodState};
+use crate::command::Subject;
+use crate::model::budget::BudgetSpec;
 use crate::model::class::ClassSpec;
 use crate::model::group::{GroupKey, GroupSpec, History};
-use crate::model::ids::{GroupId, PodId};
+use crate::model::ids::{GroupId, NodeId, PodId};
 use crate::model::node::NodeSpec;
 use crate::model::pod::{Phase, PodSpec};
 use crate::model::resources::{AMOUNT_MAX, POD_NAMES_MAX, RESOURCE_NAMES_MAX};
@@ -23,7 +26,11 @@ impl Engine {
         match observation {
             Observation::NodeSeen(spec) => self.node_seen(&spec),
             Observation::NodeGone { name } => {
-                self.cluster.drop_node(&name);
+                if self.cluster.drop_node(&name)
+                    && let Some(node) = self.cluster.node_id(&name)
+                {
+                    self.plans_shaken(node);
+                }
                 Ok(())
             }
             Observation::PodSeen(spec) => self.pod_seen(&spec),
@@ -37,15 +44,21 @@ impl Engine {
                 Ok(())
             }
             Observation::BudgetSeen(spec) => {
-                self.cluster.budgets.insert((spec.namespace.clone(), spec.name.clone()), spec);
+                self.budget_seen(&spec);
                 Ok(())
             }
             Observation::BudgetGone { namespace, name } => {
-                self.cluster.budgets.remove(&(namespace, name));
+                if let Some(gone) = self.cluster.budgets.remove(&(namespace, name)) {
+                    self.budget_loosened(&gone);
+                }
                 Ok(())
             }
             Observation::BindDone { pod, node, outcome } => {
                 self.bind_done(&pod, &node, outcome);
+                Ok(())
+            }
+            Observation::EvictDone { pod, outcome } => {
+                self.evict_done(&pod, &outcome);
                 Ok(())
             }
             Observation::TakeBackDone { pod, outcome } => {
@@ -111,15 +124,26 @@ impl Engine {
     }
 
     fn take_pod(&mut self, spec: &PodSpec) -> Option<Refusal> {
-        let (id, refusal) = match self.cluster.pod_id(&spec.id.uid) {
+        let known = self.cluster.pod_id(&spec.id.uid);
+        let was_marked = known.is_some_and(|id| self.cluster.pod(id).marked);
+        let (id, refusal) = match known {
             Some(id) => (id, self.fixed_fields(id, spec)),
             None => (self.new_pod(spec), None),
         };
         self.update_class(id, spec);
+        let was_terminating = self.cluster.pod(id).terminating;
         self.update_flags(id, spec);
-        self.update_state(id, spec);
+        self.update_state(id, spec, was_terminating);
         self.update_nomination(id, spec);
         self.concern(id);
+        if spec.marked {
+            if !was_marked {
+                self.look_at_mark(id);
+            }
+            if let Some(group) = self.cluster.pod(id).group {
+                self.follow_up(group);
+            }
+        }
         refusal
     }
 
@@ -142,13 +166,23 @@ impl Engine {
             labels: spec.labels.clone(),
             started_ms: spec.started_ms,
             preemption_cost: spec.preemption_cost,
+            evicted_for: None,
+            evicted_whole: false,
+            eviction_sent: false,
+            must_go: false,
+            left_out: false,
+            marked: spec.marked,
             spared_until: 0,
+            never_preempts: spec.never_preempts,
+            gone_by_ms: spec.gone_by_ms,
             controlled: spec.controlled,
             ran: false,
             part: Part::None,
             created_ms: spec.created_ms,
             state: PodState::Waiting,
             nominated: None,
+            shows_nomination: false,
+            awaited_nomination: Awaited::default(),
             bind: None,
             counted: Counted::Not,
         })
@@ -219,12 +253,16 @@ impl Engine {
         pod.started_ms = spec.started_ms;
         pod.preemption_cost = spec.preemption_cost;
         pod.is_static = spec.is_static;
+        pod.never_preempts = spec.never_preempts;
+        pod.gone_by_ms = spec.gone_by_ms;
+        pod.marked = spec.marked;
         let same = pod.gated == spec.gated
             && pod.refused == spec.refused
             && pod.ours == spec.ours
             && pod.controlled == spec.controlled
             && (pod.terminating || !spec.terminating)
             && (pod.ran || !ran);
+        let was_terminating = pod.terminating;
         if same {
             // A group that is parked is not stirred by news that change nothing.
             return;
@@ -237,9 +275,94 @@ impl Engine {
             pod.terminating |= spec.terminating;
             pod.ran |= ran;
         });
+        // Whoever waits for it can tell now how long that may take.
+        let begins_to_leave = spec.terminating && !was_terminating;
+        if let Some(node) = self.cluster.pod(id).state.node().filter(|_| begins_to_leave) {
+            self.plans_shaken(node);
+            let pod = self.cluster.pod(id);
+            if pod.is_static || pod.spared_until > self.now {
+                // It may have been what kept its whole group from being taken.
+                self.prey_appeared(id);
+            } else if self.config.preemption.on {
+                self.noes.forget_plans();
+                self.room_appeared(node);
+            }
+        }
     }
 
-    fn update_state(&mut self, id: PodId, spec: &PodSpec) {
+    fn budget_seen(&mut self, spec: &BudgetSpec) {
+        let key = (spec.namespace.clone(), spec.name.clone());
+        let old = self.cluster.budgets.insert(key, spec.clone());
+        if let Some(old) = old.filter(|old| old != spec) {
+            self.budget_loosened(&old);
+            self.budget_loosened(spec);
+        }
+    }
+
+    /// The pods under a budget may be evicted now that could not be before, where budgets are always kept.
+    fn budget_loosened(&mut self, budget: &BudgetSpec) {
+        if !self.config.preemption.on || !self.config.preemption.keeps_budgets {
+            return;
+        }
+        let of_budget = |pod: &Pod| {
+            let counts = |pod: &Pod| budget.counts(&pod.id.name, &pod.labels);
+            pod.id.namespace == budget.namespace && pod.state.node().is_some() && counts(pod)
+        };
+        let (mut groups, mut singles) = (BTreeSet::new(), Vec::new());
+        for (id, pod) in self.cluster.pods().filter(|(_, pod)| of_budget(pod)) {
+            match pod.group.filter(|_| self.whole_group_of(id).is_some()) {
+                Some(group) => _ = groups.insert(group),
+                None => singles.push(id),
+            }
+        }
+        for group in groups {
+            self.group_became_prey(group);
+        }
+        for pod in singles {
+            self.prey_appeared(pod);
+        }
+    }
+
+    /// A pod can be counted as gone, or be evicted, that could not before; with it goes its group, if that goes whole.
+    pub(super) fn prey_appeared(&mut self, id: PodId) {
+        if !self.config.preemption.on {
+            return;
+        }
+        self.noes.forget_plans();
+        let Some(group) = self.cluster.pod(id).group.filter(|_| self.whole_group_of(id).is_some()) else {
+            if let Some(node) = self.cluster.pod(id).state.node() {
+                self.room_appeared(node);
+            }
+            return;
+        };
+        // As long as binds of it are on their way it cannot go.
+        if self.cluster.group(group).total().assumed == 0 {
+            self.group_became_prey(group);
+        }
+    }
+
+    /// The members of a group are something else to others than before.
+    pub(super) fn group_became_prey(&mut self, group: GroupId) {
+        if !self.config.preemption.on {
+            return;
+        }
+        self.noes.forget_plans();
+        let members = self.cluster.group_if_any(group).into_iter().flat_map(|group| &group.members);
+        let nodes = members.filter_map(|(_, member)| self.cluster.pod(*member).state.node());
+        for node in nodes.collect::<BTreeSet<NodeId>>() {
+            self.room_appeared(node);
+        }
+    }
+
+    /// Something changed on a node that may be kept free for somebody: the plan is looked at again.
+    pub(super) fn plans_shaken(&mut self, node: NodeId) {
+        for pod in self.cluster.node(node).nominated.clone() {
+            let entity = self.cluster.pod(pod).group.map_or(Entity::Pod(pod), Entity::Group);
+            self.queue.wake_parked(entity, self.now);
+        }
+    }
+
+    fn update_state(&mut self, id: PodId, spec: &PodSpec, was_terminating: bool) {
         let pod = self.cluster.pod(id);
         let (old, ran, group, part) = (pod.state, pod.ran, pod.group, pod.part);
         if matches!(old, PodState::Finished { .. }) {
@@ -259,10 +382,16 @@ impl Engine {
         if matches!((old, new), (PodState::Waiting | PodState::Assumed(_), PodState::Bound(_))) {
             self.bound_member(id);
         }
+        if let Some(node) = new.node().filter(|_| old != new) {
+            self.plans_shaken(node);
+            self.prey_appeared(id);
+        }
         if let Some(node) = old.node().filter(|node| new.node() != Some(*node)) {
             self.room_appeared(node);
         }
-        if let (Phase::Refused, false, Some(_), Some(group)) = (spec.phase, ran, old.node(), group) {
+        // One that was leaving before was lost then, and not by a refusal.
+        let refused = spec.phase == Phase::Refused && !ran && !was_terminating;
+        if let (true, Some(_), Some(group)) = (refused, old.node(), group) {
             self.refused_by_kubelet(group, part);
         }
     }
@@ -285,6 +414,12 @@ impl Engine {
 
     fn update_nomination(&mut self, id: PodId, spec: &PodSpec) {
         let waiting = self.cluster.pod(id).state == PodState::Waiting && !spec.terminating;
+        self.cluster.pod_mut(id).shows_nomination |= spec.nominated.is_some();
+        // What is awaited may come while a bind is on its way.
+        let news = self.is_news_of_nomination(id, spec);
+        if waiting && !news {
+            return;
+        }
         let named = spec.nominated.as_deref().filter(|_| waiting);
         let node = named.map(|name| self.cluster.node_for_pod(name));
         let new = node.is_some() && node != self.cluster.pod(id).nominated;
@@ -301,8 +436,23 @@ impl Engine {
         }
     }
 
+    /// Whether what the API shows of a nomination is somebody else's doing. What was decided here is not undone by what
+    /// it showed before that.
+    fn is_news_of_nomination(&mut self, id: PodId, spec: &PodSpec) -> bool {
+        let awaited = &mut self.cluster.pod_mut(id).awaited_nomination;
+        let come = match awaited {
+            Awaited::Nothing => return true,
+            Awaited::Cleared => spec.nominated.is_none(),
+            Awaited::Node(node) => spec.nominated.as_deref() == Some(&**node),
+        };
+        if come {
+            *awaited = Awaited::Nothing;
+        }
+        false
+    }
+
     /// Sets or clears a nomination; whoever it was in the way of is woken.
-    pub(super) fn renominate(&mut self, id: PodId, node: Option<crate::model::ids::NodeId>) {
+    pub(super) fn renominate(&mut self, id: PodId, node: Option<NodeId>) {
         let old = self.cluster.pod(id).nominated;
         self.cluster.set_nominated(id, node);
         if let Some(old) = old.filter(|old| Some(*old) != node) {
@@ -315,8 +465,12 @@ impl Engine {
         let entity = Entity::Pod(id);
         self.leave_queue(entity);
         self.voice.forget(entity);
+        self.evictions_due.remove(&id);
         let (nominated, node) = (self.cluster.pod(id).nominated, self.cluster.pod(id).state.node());
         let pod = self.cluster.remove_pod(id);
+        if pod.ours && node.is_none() {
+            self.spare_what_was_for(&Subject::Pod(pod.id.clone()));
+        }
         if let Some(group) = pod.group {
             self.review_group(group);
         }
@@ -337,8 +491,14 @@ impl Engine {
         if group.spec.is_none() && group.reached.is_empty() && group.attempt.is_none() {
             group.history = spec.history;
         }
+        let mode = self.cluster.group(id).spec.as_ref().map(|spec| spec.disruption_mode);
+        let other_mode = mode != Some(spec.disruption_mode);
         self.cluster.set_group(id, spec);
         self.review_group(id);
+        if other_mode {
+            self.group_became_prey(id);
+            self.follow_up(id);
+        }
         Ok(())
     }
 

@@ -7,9 +7,11 @@
 mod claim;
 mod commit;
 mod cycle;
+mod evict;
 mod gate;
 mod intake;
 mod noes;
+mod one_by_one;
 mod pending;
 mod preempt;
 mod start;
@@ -47,6 +49,12 @@ pub(crate) enum Timer {
     Rebind(PodId),
     /// A delete is sent again.
     TakeBack(PodId),
+    /// An eviction is sent again.
+    Evict(PodId),
+    /// A pod has shown for long enough that it is evicted.
+    Marked(PodId),
+    /// A pod whose eviction was refused may be evicted again.
+    Spared(PodId),
     /// Something waited long enough to be told.
     Voice(Entity),
     /// The claim of a starving gang ends.
@@ -64,6 +72,8 @@ pub struct Engine {
     pub(crate) voice: Voice,
     outbox: Vec<Command>,
     noes: Noes,
+    /// Evictions that failed in passing and are to be sent again, if the plans stand that they are for.
+    evictions_due: BTreeSet<PodId>,
     pub(crate) claim: Option<Claim>,
     /// Claims in a row that ended without a gang.
     claims_expired: u32,
@@ -97,6 +107,7 @@ impl Engine {
             voice,
             outbox: Vec::new(),
             noes: Noes::default(),
+            evictions_due: BTreeSet::new(),
             claim: None,
             claims_expired: 0,
             no_claim_before: 0,
@@ -172,6 +183,13 @@ impl Engine {
                 Timer::Desired(group) => self.desired_wait_over(group, due),
                 Timer::Rebind(pod) => self.rebind(pod, due),
                 Timer::TakeBack(pod) => self.take_back_again(pod, due),
+                Timer::Evict(pod) => self.evict_again(pod),
+                Timer::Marked(pod) => self.unmark(pod),
+                Timer::Spared(pod) => {
+                    if self.cluster.pod_if_any(pod).is_some() {
+                        self.prey_appeared(pod);
+                    }
+                }
                 Timer::Claim => self.claim_expired(due),
                 Timer::Voice(entity) => {
                     if let Some(report) = self.voice.due(entity, self.now) {
@@ -197,10 +215,13 @@ impl Engine {
         let helped: Vec<Line> = self
             .queue
             .lines()
+            // Somebody whose last pod of a class is just gone may still stand in its line.
+            .filter(|(class, _)| self.cluster.classes.contains(*class))
             .filter(|(class, priority)| {
                 let class = self.cluster.class(*class);
+                let view = filter::view(&self.cluster, node, *priority);
                 filter::node_would_do(class, place)
-                    && filter::has_room(class, place, &filter::view(&self.cluster, node, *priority))
+                    && (filter::has_room(class, place, &view) || self.has_room_by_force(class, node, *priority, view))
             })
             .collect();
         let claimed = place.claimed_at.is_some();

@@ -15,6 +15,7 @@ use crate::diagnosis::{Closest, Diagnosis, FitError, KINDS_MAX, KindShortfall, P
 use crate::model::ids::{ClassId, GroupId, NodeId};
 use crate::model::pod::PodName;
 use crate::placement::{self, Verdict, Want};
+use crate::preemption::NoPlan;
 use crate::queue::Line;
 
 /// What is known of a class for which there is not enough room.
@@ -34,6 +35,8 @@ struct No {
 pub(super) struct Noes {
     version: u64,
     by_line: BTreeMap<Line, No>,
+    /// How many of a kind could not be given a place even by preemption, and why.
+    no_plans: BTreeMap<Line, (u64, NoPlan)>,
 }
 
 impl Noes {
@@ -42,15 +45,41 @@ impl Noes {
     }
 
     fn put(&mut self, cluster: &Cluster, line: Line, no: No) {
+        self.begin(cluster);
+        self.by_line.insert(line, no);
+    }
+
+    fn begin(&mut self, cluster: &Cluster) {
         if self.version != cluster.version() {
             self.version = cluster.version();
             self.by_line.clear();
+            self.no_plans.clear();
         }
-        self.by_line.insert(line, no);
+    }
+
+    /// Why so many of a kind cannot be given a place by preemption, if that was just found out.
+    pub(super) fn no_plan(&self, cluster: &Cluster, line: Line, needed: u64) -> Option<NoPlan> {
+        let known = self.no_plans.get(&line).filter(|_| self.version == cluster.version());
+        known.filter(|(pods, _)| needed >= *pods).map(|(_, why)| *why)
+    }
+
+    /// Remembers that so many of a kind cannot be given a place by preemption.
+    pub(super) fn put_no_plan(&mut self, cluster: &Cluster, line: Line, needed: u64, why: NoPlan) {
+        self.begin(cluster);
+        let known = self.no_plans.entry(line).or_insert((needed, why));
+        if needed < known.0 {
+            *known = (needed, why);
+        }
+    }
+
+    /// Somebody can be evicted, or is leaving, who was not: plans may be found where there were none.
+    pub(super) fn forget_plans(&mut self) {
+        self.no_plans.clear();
     }
 
     pub(super) fn forget(&mut self, class: ClassId) {
         self.by_line.retain(|line, _| line.0 != class);
+        self.no_plans.retain(|line, _| line.0 != class);
     }
 }
 
@@ -63,7 +92,13 @@ pub(super) struct Refused {
 impl Engine {
     /// Why a single pod of this class has no place. If nodes were left out by our own wish, there may be room all the
     /// same, and nobody else is told this.
-    pub(super) fn why_not_pod(&mut self, class: ClassId, priority: i32, left_out: &[NodeId]) -> Diagnosis {
+    pub(super) fn why_not_pod(
+        &mut self,
+        class: ClassId,
+        priority: i32,
+        left_out: &[NodeId],
+        preemption: Preemption,
+    ) -> Diagnosis {
         let line = (class, priority);
         let sure = left_out.is_empty();
         let known = self.noes.get(&self.cluster, line).filter(|no| sure && no.room == 0).cloned();
@@ -77,7 +112,7 @@ impl Engine {
         if sure {
             self.noes.put(&self.cluster, line, no);
         }
-        Diagnosis::PodUnschedulable { fit, closest, never, preemption: Preemption::NotTried }
+        Diagnosis::PodUnschedulable { fit, closest, never, preemption }
     }
 
     /// Whether a group of like pods need not be tried: others of its kind were just told how much room there is.
@@ -96,7 +131,7 @@ impl Engine {
     }
 
     /// How far the group would go, and what stops the rest.
-    pub(super) fn how_far(&mut self, id: GroupId, want: &Want, verdict: Verdict) -> Refused {
+    pub(super) fn how_far(&mut self, id: GroupId, want: &Want, verdict: Verdict, preemption: Preemption) -> Refused {
         let (fits, kinds) = match self.known_no(id, want) {
             Some(no) => like_kinds(&self.cluster, id, want, no),
             None => self.look_how_far(id, want),
@@ -126,7 +161,7 @@ impl Engine {
             would_fit: fits.iter().sum::<usize>() as u32,
             kinds,
             proof,
-            preemption: Preemption::NotTried,
+            preemption,
         };
         Refused { shortfall, members }
     }

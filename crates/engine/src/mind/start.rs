@@ -9,6 +9,7 @@ use super::{Engine, Timer};
 use crate::cluster::group::{Attempt, sum_of};
 use crate::cluster::pod::Part;
 use crate::diagnosis::Diagnosis;
+use crate::model::Millis;
 use crate::model::group::History;
 use crate::model::ids::{GroupId, PodId};
 use crate::queue::Entity;
@@ -19,6 +20,14 @@ impl Engine {
         let group = self.cluster.group(id);
         let total = group.total();
         let placed = |member: &PodId| self.cluster.pod(*member).state.node().is_some();
+        let may_stay = |(_, member): &(Millis, PodId)| {
+            let pod = self.cluster.pod(*member);
+            pod.evicted_for.is_some() && !pod.terminating && pod.state.node().is_some()
+        };
+        if total.held() == 0 && group.members.iter().any(may_stay) {
+            // Its eviction is ordered and not begun: it may be spared yet, and be what it was.
+            return;
+        }
         if total.held() == 0 && !group.strays.keys().any(placed) {
             // Nothing of it is left: the next start is a new one.
             self.voice.take_back_degraded(Entity::Group(id));

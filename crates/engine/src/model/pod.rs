@@ -120,6 +120,15 @@ pub struct PodSpec {
     /// Whether its node runs it of its own accord: deleting it in the API does not make it leave.
     #[serde(skip_serializing_if = "is_false")]
     pub is_static: bool,
+    /// Whether it may take no room from others, where no group decides that.
+    #[serde(skip_serializing_if = "is_false")]
+    pub never_preempts: bool,
+    /// By when it has to be gone, if it is being deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gone_by_ms: Option<Millis>,
+    /// Whether it shows that we evict it for others. All of a unit show it before the first of them goes.
+    #[serde(skip_serializing_if = "is_false")]
+    pub marked: bool,
 }
 
 fn no_labels(labels: &Arc<Labels>) -> bool {

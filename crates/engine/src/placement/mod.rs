@@ -67,6 +67,12 @@ impl Want {
         self.lots.iter().any(|lot| !lot.avoid.is_empty())
     }
 
+    /// Whether there are too few pods to meet the needs, whatever room there is.
+    fn is_short(&self) -> bool {
+        let there = |subset| self.lots.iter().filter(|lot| lot.subset == subset).map(Lot::len).sum::<usize>();
+        self.needs.iter().enumerate().any(|(subset, need)| there(subset) < *need as usize)
+    }
+
     pub(crate) fn needs_total(&self) -> u64 {
         self.needs.iter().map(|need| u64::from(*need)).sum()
     }
@@ -89,6 +95,9 @@ pub(crate) enum Verdict {
 /// Places at least what is needed and whatever else fits. Without needs it is for the caller to see whether anything
 /// was placed; if nothing was, nothing can be.
 pub(crate) fn place(trial: &mut Trial<'_>, cache: &mut Cache, want: &Want, steps_max: u64) -> Verdict {
+    if want.is_short() {
+        return Verdict::Impossible;
+    }
     let order = bounds::hardest_first(trial, cache, want);
     if greedy::place(trial, cache, want, &order) {
         return Verdict::Placed;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use super::unit::Unit;
 use crate::cluster::Cluster;
+use crate::cluster::pod::Pod;
+use crate::model::budget::BudgetSpec;
 
 /// What is left of every budget.
 #[derive(Clone, Debug, Default)]
@@ -12,6 +14,10 @@ pub(crate) struct Budgets {
     allowed: Vec<i64>,
     /// For each unit that any budget covers: the budgets of each such pod of it.
     covered: BTreeMap<usize, Vec<Vec<usize>>>,
+}
+
+fn covers(budget: &BudgetSpec, pod: &Pod) -> bool {
+    budget.namespace == pod.id.namespace && budget.counts(&pod.id.name, &pod.labels)
 }
 
 impl Budgets {
@@ -23,13 +29,18 @@ impl Budgets {
         }
         let numbered: Vec<_> = cluster.budgets.values().collect();
         budgets.allowed = numbered.iter().map(|budget| i64::from(budget.allowed).max(0)).collect();
+        // What is ordered and does not show yet will be counted: it is spent.
+        let ordered = |pod: &&Pod| pod.evicted_for.is_some() && !pod.terminating;
+        for pod in cluster.leaving().map(|pod| cluster.pod(pod)).filter(ordered) {
+            for (budget, allowed) in numbered.iter().zip(&mut budgets.allowed) {
+                *allowed -= i64::from(covers(budget, pod));
+            }
+        }
         for (number, unit) in units.iter().enumerate() {
             for (pod, _) in &unit.pods {
                 let pod = cluster.pod(*pod);
-                let covers = numbered.iter().enumerate().filter(|(_, budget)| {
-                    budget.namespace == pod.id.namespace && budget.counts(&pod.id.name, &pod.labels)
-                });
-                let listed: Vec<usize> = covers.map(|(number, _)| number).collect();
+                let covering = numbered.iter().enumerate().filter(|(_, budget)| covers(budget, pod));
+                let listed: Vec<usize> = covering.map(|(number, _)| number).collect();
                 if !listed.is_empty() {
                     budgets.covered.entry(number).or_default().push(listed);
                 }
@@ -40,7 +51,7 @@ impl Budgets {
 
     /// How many pods of these units would be taken against a budget.
     pub(crate) fn broken(&self, taken: &[usize]) -> u32 {
-        self.too_many(taken).into_iter().sum()
+        if self.covered.is_empty() { 0 } else { self.too_many(taken).into_iter().sum() }
     }
 
     /// Which of these units, taken in this order, are taken against a budget.

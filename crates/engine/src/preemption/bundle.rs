@@ -7,9 +7,13 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
+use smallvec::SmallVec;
+
+use super::cost::Prices;
 use super::rooms::Rooms;
 use super::stage::Stage;
 use super::unit::{Kind, Unit};
+use crate::cluster::load::Load;
 use crate::model::ids::PodId;
 
 /// Units that make room together.
@@ -24,17 +28,19 @@ struct Bundle {
 struct Price {
     weight: i64,
     groups: i64,
+    asked: i64,
+    lost_ms: u64,
     copies: i64,
 }
 
 impl Price {
-    /// Cheaper for each copy first; fewer groups for each copy among equals; more copies among those.
+    /// Cheaper for each copy first, in the order of a plan's cost; more copies among equals.
     fn compare(&self, other: &Self) -> Ordering {
-        let cross = |own: i64, others: i64| {
-            (i128::from(own) * i128::from(other.copies)).cmp(&(i128::from(others) * i128::from(self.copies)))
-        };
-        cross(self.weight, other.weight)
-            .then_with(|| cross(self.groups, other.groups))
+        let cross = |own: i128, others: i128| (own * i128::from(other.copies)).cmp(&(others * i128::from(self.copies)));
+        cross(self.weight.into(), other.weight.into())
+            .then_with(|| cross(self.groups.into(), other.groups.into()))
+            .then_with(|| cross(self.asked.into(), other.asked.into()))
+            .then_with(|| cross(self.lost_ms.into(), other.lost_ms.into()))
             .then_with(|| other.copies.cmp(&self.copies))
     }
 }
@@ -70,13 +76,14 @@ impl Ord for Entry {
 #[derive(Clone, Debug)]
 struct Stake {
     unit: usize,
-    pods: Vec<PodId>,
+    pods: SmallVec<[PodId; 2]>,
 }
 
 /// Takes units away until there is room for all.
 pub(crate) struct Greedy<'g, 'a> {
     rooms: &'g mut Rooms<'a>,
     units: &'g [Unit],
+    prices: &'g Prices,
     /// Units that may be taken, by the place of a node, lightest first.
     stakes: Vec<Vec<Stake>>,
     taken: Vec<bool>,
@@ -88,21 +95,28 @@ pub(crate) struct Greedy<'g, 'a> {
 
 impl<'g, 'a> Greedy<'g, 'a> {
     /// `allowed` are the places of units that may be taken; all units are there.
-    pub(crate) fn new(rooms: &'g mut Rooms<'a>, units: &'g [Unit], allowed: impl Iterator<Item = usize>) -> Self {
+    pub(crate) fn new(
+        rooms: &'g mut Rooms<'a>,
+        (units, prices): (&'g [Unit], &'g Prices),
+        allowed: impl Iterator<Item = usize>,
+    ) -> Self {
         let mut stakes: Vec<Vec<Stake>> = vec![Vec::new(); rooms.len()];
         let mut lightest_first: Vec<usize> = allowed.collect();
-        lightest_first.sort_unstable_by_key(|unit| (units[*unit].weight(), units[*unit].kind, *unit));
+        lightest_first.sort_unstable_by_key(|unit| {
+            let price = prices.unit(*unit);
+            (price.weight, units[*unit].kind, price.asked, price.lost_ms, *unit)
+        });
         for unit in lightest_first {
             for (pod, node) in &units[unit].pods {
                 let Some(place) = rooms.place(*node) else { continue };
                 match stakes[place].last_mut().filter(|stake| stake.unit == unit) {
                     Some(stake) => stake.pods.push(*pod),
-                    None => stakes[place].push(Stake { unit, pods: vec![*pod] }),
+                    None => stakes[place].push(Stake { unit, pods: SmallVec::from_slice(&[*pod]) }),
                 }
             }
         }
         let (stamps, taken, alone) = (vec![0; stakes.len()], vec![false; units.len()], vec![None; units.len()]);
-        Self { rooms, units, stakes, taken, alone, stamps, heap: BinaryHeap::new() }
+        Self { rooms, units, prices, stakes, taken, alone, stamps, heap: BinaryHeap::new() }
     }
 
     /// Takes the best bundles until there is room for all. Answers the units that were taken, which stay away; `None`,
@@ -166,34 +180,14 @@ impl<'g, 'a> Greedy<'g, 'a> {
     /// The cheapest units found whose going makes room for one more at a place: one that is enough alone, or the
     /// lightest together.
     fn bundle(&mut self, place: usize) -> Option<Bundle> {
-        let there: Vec<&Stake> = self.stakes[place].iter().filter(|stake| !self.taken[stake.unit]).collect();
-        let alone = there.iter().find(|stake| self.makes_room(place, &[stake])).map(|stake| vec![stake.unit]);
-        let together = self.lightest_together(place, &there);
-        let bundles: Vec<Bundle> = alone.into_iter().chain(together).map(|units| self.priced(units)).collect();
+        let there: SmallVec<[&Stake; 8]> = self.stakes[place].iter().filter(|stake| !self.taken[stake.unit]).collect();
+        let mut desk = Desk { rooms: self.rooms, place, load: self.rooms.load(place).clone() };
+        let alone = desk.first_alone(&there).map(|unit| vec![unit]);
+        let together = desk.lightest_together(&there);
+        drop(there);
+        let bundles: SmallVec<[Bundle; 2]> =
+            alone.into_iter().chain(together).map(|units| self.priced(units)).collect();
         bundles.into_iter().min_by(|one, two| one.price.compare(&two.price))
-    }
-
-    fn lightest_together(&self, place: usize, there: &[&Stake]) -> Option<Vec<usize>> {
-        let enough = (2..=there.len()).find(|count| self.makes_room(place, &there[..*count]))?;
-        let mut stakes = there[..enough].to_vec();
-        // The heaviest that is not needed after all goes first.
-        for at in (0..enough).rev().filter(|_| enough > 1) {
-            let mut fewer = stakes.clone();
-            fewer.remove(at);
-            if !fewer.is_empty() && self.makes_room(place, &fewer) {
-                stakes = fewer;
-            }
-        }
-        Some(stakes.iter().map(|stake| stake.unit).collect())
-    }
-
-    /// Whether one more fits at a place without these units.
-    fn makes_room(&self, place: usize, stakes: &[&Stake]) -> bool {
-        let mut load = self.rooms.load(place).clone();
-        for pod in stakes.iter().flat_map(|stake| &stake.pods) {
-            load.sub(self.rooms.class_of(*pod));
-        }
-        self.rooms.copies_with(place, &load) > self.rooms.copies(place)
     }
 
     fn priced(&mut self, units: Vec<usize>) -> Bundle {
@@ -204,21 +198,90 @@ impl<'g, 'a> Greedy<'g, 'a> {
         if let [unit] = units[..] {
             self.alone[unit] = Some(copies);
         }
-        let weight = units.iter().map(|unit| self.units[*unit].weight()).sum();
-        let groups = units.iter().filter(|unit| self.units[**unit].kind > Kind::Single).count() as i64;
-        Bundle { units, price: Price { weight, groups, copies: copies.min(self.rooms.missing().max(1)) } }
+        let copies = copies.min(self.rooms.missing().max(1));
+        let mut price = Price { weight: 0, groups: 0, asked: 0, lost_ms: 0, copies };
+        for unit in &units {
+            let of_one = self.prices.unit(*unit);
+            price.weight += of_one.weight;
+            price.groups += i64::from(self.units[*unit].kind > Kind::Single);
+            price.asked += of_one.asked;
+            price.lost_ms = price.lost_ms.saturating_add(of_one.lost_ms);
+        }
+        Bundle { units, price }
     }
 
     /// How many more fit, on all nodes, without these units.
-    fn freed(&mut self, units: &[usize]) -> i64 {
-        let before = self.rooms.total();
-        for unit in units {
-            self.rooms.remove(&self.units[*unit]);
+    fn freed(&self, units: &[usize]) -> i64 {
+        let pods = units.iter().flat_map(|unit| &self.units[*unit].pods);
+        let mut gone: SmallVec<[(usize, PodId); 16]> =
+            pods.filter_map(|(pod, node)| Some((self.rooms.place(*node)?, *pod))).collect();
+        gone.sort_unstable();
+        gone.chunk_by(|one, two| one.0 == two.0)
+            .map(|gone| {
+                let place = gone[0].0;
+                let mut load = self.rooms.load(place).clone();
+                for (_, pod) in gone {
+                    load.sub(self.rooms.class_of(*pod));
+                }
+                self.rooms.copies_with(place, &load) - self.rooms.copies(place)
+            })
+            .sum()
+    }
+}
+
+/// One node, with its load as it would be without some units.
+struct Desk<'d, 'a> {
+    rooms: &'d Rooms<'a>,
+    place: usize,
+    load: Load,
+}
+
+impl Desk<'_, '_> {
+    /// The first unit whose going is enough for one more. Everybody is there, and is there again afterwards.
+    fn first_alone(&mut self, there: &[&Stake]) -> Option<usize> {
+        let enough = there.iter().find(|stake| {
+            self.take(stake);
+            let enough = self.has_more();
+            self.give_back(stake);
+            enough
+        });
+        enough.map(|stake| stake.unit)
+    }
+
+    /// The lightest units that are enough together, without those that are not needed after all.
+    fn lightest_together(&mut self, there: &[&Stake]) -> Option<Vec<usize>> {
+        let mut enough = 0;
+        while enough < 2 || !self.has_more() {
+            self.take(there.get(enough)?);
+            enough += 1;
         }
-        let freed = self.rooms.total() - before;
-        for unit in units {
-            self.rooms.restore(&self.units[*unit]);
+        let mut units: Vec<usize> = Vec::new();
+        // The heaviest is asked first whether it can stay.
+        for stake in there[..enough].iter().rev() {
+            self.give_back(stake);
+            if !self.has_more() {
+                self.take(stake);
+                units.push(stake.unit);
+            }
         }
-        freed
+        units.reverse();
+        Some(units)
+    }
+
+    fn take(&mut self, stake: &Stake) {
+        for pod in &stake.pods {
+            self.load.sub(self.rooms.class_of(*pod));
+        }
+    }
+
+    fn give_back(&mut self, stake: &Stake) {
+        for pod in &stake.pods {
+            self.load.add(self.rooms.class_of(*pod));
+        }
+    }
+
+    /// Whether one more fits than do now.
+    fn has_more(&self) -> bool {
+        self.rooms.copies_with(self.place, &self.load) > self.rooms.copies(self.place)
     }
 }

@@ -51,13 +51,14 @@ pub(crate) struct Prices {
 
 /// What one unit counts for.
 #[derive(Clone, Debug)]
-struct Price {
+pub(crate) struct Price {
     priority: i32,
-    weight: i64,
-    whole: bool,
-    pods: u32,
-    asked: i64,
-    lost_ms: Millis,
+    pub(crate) weight: i64,
+    /// It is a whole group.
+    pub(crate) whole: bool,
+    pub(crate) pods: u32,
+    pub(crate) asked: i64,
+    pub(crate) lost_ms: Millis,
     /// The gang that loses a member, and of which subset.
     member_of: Option<(GroupId, usize)>,
 }
@@ -89,6 +90,11 @@ impl Prices {
         });
         let priced = priced.collect();
         Self { units: priced, gangs, budgets: Budgets::of(cluster, units), loss }
+    }
+
+    /// What one unit counts for.
+    pub(crate) fn unit(&self, unit: usize) -> &Price {
+        &self.units[unit]
     }
 
     /// What it costs to take these units.

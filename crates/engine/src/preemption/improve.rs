@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 
 use super::bundle::Greedy;
 use super::cost::{Cost, Prices};
+use super::floor::Floor;
 use super::rooms::Rooms;
 use super::shrink;
 use super::stage::Stage;
@@ -14,7 +15,7 @@ use super::unit::Unit;
 /// How many units of a plan are tried to be swapped for cheaper ones, at most.
 const SWAPS_MAX: usize = 64;
 /// How many pods all swaps together may look at.
-const SWAP_PODS_MAX: usize = 200_000;
+const SWAP_PODS_MAX: usize = 40_000;
 
 /// What it takes to look for a cheaper plan. All units are there, and are there again afterwards.
 pub(crate) struct Improvement<'i, 'a> {
@@ -32,8 +33,13 @@ pub(crate) fn keep_cheaper(best: &mut (Cost, Vec<usize>), prices: &Prices, taken
     }
 }
 
-impl Improvement<'_, '_> {
-    pub(crate) fn run(&mut self, best: &mut (Cost, Vec<usize>)) {
+impl<'a> Improvement<'_, 'a> {
+    /// Makes the best cheaper if it can. Says whether it is proven to be the cheapest.
+    pub(crate) fn run(&mut self, best: &mut (Cost, Vec<usize>)) -> bool {
+        let mut floor = None;
+        if self.is_least(best, &mut floor) {
+            return true;
+        }
         for mild in [true, false] {
             if let Some(taken) = self.without(&[], best.0.highest, mild, None) {
                 keep_cheaper(best, self.prices, taken);
@@ -42,7 +48,22 @@ impl Improvement<'_, '_> {
                 break;
             }
         }
+        if self.is_least(best, &mut floor) {
+            return true;
+        }
         self.swap(best);
+        self.is_least(best, &mut floor)
+    }
+
+    /// Whether the best is proven to be the cheapest. What is found out on the way is kept.
+    fn is_least(&mut self, best: &(Cost, Vec<usize>), floor: &mut Option<Floor<'a>>) -> bool {
+        let (cost, taken) = best;
+        if taken.is_empty() {
+            return true;
+        }
+        let known = floor.take().filter(|floor| floor.is_for(cost));
+        let floor = floor.insert(known.unwrap_or_else(|| Floor::new(self.rooms, self.units, cost.highest)));
+        floor.is_least(self.rooms, self.units, self.prices, cost)
     }
 
     /// Tries to do without each of the dearest units, with others in its place.
@@ -82,7 +103,7 @@ impl Improvement<'_, '_> {
                 && Some(units[*unit].priority) <= highest
                 && !(mild && breaking[*unit])
         });
-        let more = Greedy::new(self.rooms, units, allowed).run();
+        let more = Greedy::new(self.rooms, (units, self.prices), allowed).run();
         let mut taken: Vec<usize> = first.iter().copied().chain(more.iter().flatten().copied()).collect();
         if more.is_some() {
             shrink::put_back(self.rooms, units, &mut taken);

@@ -5,13 +5,14 @@
 //!
 //! `unit` says what can be taken, `budgets` what should not be, `cost` what it costs. `node` plans for a single pod, node
 //! by node as kube-scheduler does. For a group `plain` is the document's algorithm; where pods are alike `improve` and
-//! `bundle` look for what hurts least on `rooms`, where they are not `mixed` places them; and `shrink` makes what was
+//! `bundle` look for what hurts least on `rooms` and `floor` says what must hurt, where they are not `mixed` places them; and `shrink` makes what was
 //! found smaller, or looks through all there is where that is little. The cheapest of what they find is the answer, so it
 //! is never worse than the document's.
 
 mod budgets;
 mod bundle;
 mod cost;
+mod floor;
 mod improve;
 mod mixed;
 mod node;
@@ -40,6 +41,7 @@ use plain::Plain;
 use rooms::Rooms;
 use shrink::Search;
 use stage::Stage;
+use unit::Below;
 pub(crate) use unit::{Rules, Unit};
 
 /// With more units than this, sets are not looked through one by one.
@@ -52,6 +54,8 @@ pub(crate) struct Limits {
     pub(crate) placement_steps: u64,
     /// Steps of the search through sets of units.
     pub(crate) search_steps: u64,
+    /// Whether anything is spent on finding a cheaper plan than the document's.
+    pub(crate) cheaper: bool,
 }
 
 /// Who goes where, and who has to leave for it.
@@ -113,6 +117,17 @@ pub enum NoPlan {
     NotEnough,
     /// None was found, if all of them left; there may be one.
     NotFound,
+    /// What was found goes against a disruption budget.
+    Budgets,
+    /// There is too little room as long as those are left alone whose eviction was refused.
+    Spared,
+}
+
+impl NoPlan {
+    /// There is too little room without those that can be taken.
+    fn of(nobody: bool, withheld: Option<Self>) -> Self {
+        withheld.unwrap_or(if nobody { Self::NobodyBelow } else { Self::NotEnough })
+    }
 }
 
 /// A plan for a group. The trial shows the cluster as the group sees it, without those who are leaving anyway, and is
@@ -124,18 +139,20 @@ pub(crate) fn for_group(
     rules: Rules,
     limits: Limits,
 ) -> Result<Plan, NoPlan> {
-    let units = unit::below(trial.cluster(), want.priority, rules);
-    let want = &most_that_fit(trial, cache, want, &units, limits)?;
+    let Below { units, withheld } = unit::below(trial.cluster(), want.priority, rules);
+    let want = &most_that_fit(trial, cache, want, &units, limits)?.ok_or(NoPlan::of(units.is_empty(), withheld))?;
     let prices = &Prices::new(trial.cluster(), &units, Loss::Sum, rules.now);
     let all: Vec<usize> = (0..units.len()).collect();
     let breaking = &prices.budgets.breaking(&all);
     let steps_max = limits.placement_steps;
     let plain = Plain { trial, cache, want, units: &units, breaking, steps_max }.run().ok_or(NoPlan::NotFound)?;
     let mut best = (prices.of(&plain), plain);
-    let proven = if want.is_like() {
+    let proven = if !limits.cheaper {
+        best.1.is_empty()
+    } else if want.is_like() {
         let mut rooms = Rooms::new(trial.cluster(), cache, want.lots[0].class, want.priority, want.needs_total());
-        Improvement { rooms: &mut rooms, units: &units, breaking, prices }.run(&mut best);
-        search(&mut rooms, &units, prices, limits, &mut best)
+        Improvement { rooms: &mut rooms, units: &units, breaking, prices }.run(&mut best)
+            || search(&mut rooms, &units, prices, limits, &mut best)
     } else {
         let mut mixed = Mixed::new(trial, cache, want, steps_max);
         let mut taken = best.1.clone();
@@ -148,6 +165,9 @@ pub(crate) fn for_group(
         search(&mut mixed, &units, prices, limits, &mut best)
     };
     let (cost, mut taken) = best;
+    if rules.keeps_budgets && cost.against_budgets > 0 {
+        return Err(NoPlan::Budgets);
+    }
     taken.sort_unstable();
     let units: Vec<Unit> = taken.iter().map(|unit| units[*unit].clone()).collect();
     let (verdict, places) = place_without(trial, cache, want, &units, limits);
@@ -157,14 +177,14 @@ pub(crate) fn for_group(
     Ok(Plan { places, units, cost, proven })
 }
 
-/// The same want, with a place for as many as could have one if everybody below left.
+/// The same want, with a place for as many as could have one if everybody below left; `None` if that is not enough.
 fn most_that_fit(
     trial: &mut Trial<'_>,
     cache: &mut Cache,
     want: &Want,
     units: &[Unit],
     limits: Limits,
-) -> Result<Want, NoPlan> {
+) -> Result<Option<Want>, NoPlan> {
     let (verdict, places) = place_without(trial, cache, want, units, limits);
     let placed: BTreeSet<PodId> = places.into_iter().map(|(pod, _)| pod).collect();
     let mut most = Want { needs: vec![0; want.needs.len()], ..want.clone() };
@@ -172,10 +192,9 @@ fn most_that_fit(
         most.needs[lot.subset] += lot.pods.iter().filter(|pod| placed.contains(pod)).count() as u32;
     }
     match verdict {
-        Verdict::Placed if most.needs_total() > 0 => Ok(most),
+        Verdict::Placed if most.needs_total() > 0 => Ok(Some(most)),
         Verdict::NotFound { .. } => Err(NoPlan::NotFound),
-        _ if units.is_empty() => Err(NoPlan::NobodyBelow),
-        _ => Err(NoPlan::NotEnough),
+        _ => Ok(None),
     }
 }
 
@@ -206,9 +225,7 @@ fn place_without(
     limits: Limits,
 ) -> (Verdict, Vec<(PodId, NodeId)>) {
     let mark = trial.mark();
-    for (pod, _) in units.iter().flat_map(|unit| &unit.pods) {
-        trial.remove(*pod);
-    }
+    unit::remove_all(trial, units.iter());
     let verdict = placement::place(trial, cache, want, limits.placement_steps);
     let places = trial.placed_since(mark).collect();
     trial.undo_to(mark);

@@ -4,11 +4,10 @@
 //! the most important first among them. The nodes are compared by cost. A unit that is also on other nodes counts whole.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 
 use super::budgets::Budgets;
 use super::cost::{Cost, Loss, Prices};
-use super::unit::{self, Rules, Unit};
+use super::unit::{self, Below, Rules, Unit};
 use super::{NoPlan, Plan};
 use crate::cluster::Cluster;
 use crate::cluster::load::Load;
@@ -24,7 +23,7 @@ pub(crate) fn for_pod(
     avoid: &[NodeId],
     rules: Rules,
 ) -> Result<Plan, NoPlan> {
-    let units = unit::below(cluster, priority, rules);
+    let Below { units, withheld } = unit::below(cluster, priority, rules);
     let prices = Prices::new(cluster, &units, Loss::LongestOfHighest, rules.now);
     let on_node = by_node(cluster, &units);
     let alone: Vec<Cost> = (0..units.len()).map(|unit| prices.of(&[unit])).collect();
@@ -47,8 +46,11 @@ pub(crate) fn for_pod(
         }
     }
     let Some((cost, node, taken)) = best else {
-        return Err(if units.is_empty() { NoPlan::NobodyBelow } else { NoPlan::NotEnough });
+        return Err(NoPlan::of(units.is_empty(), withheld));
     };
+    if rules.keeps_budgets && cost.against_budgets > 0 {
+        return Err(NoPlan::Budgets);
+    }
     let units = taken.into_iter().map(|unit| units[unit].clone()).collect();
     Ok(Plan { places: vec![(pod, node)], units, cost, proven: false })
 }
@@ -57,9 +59,11 @@ pub(crate) fn for_pod(
 fn by_node(cluster: &Cluster, units: &[Unit]) -> Vec<Vec<usize>> {
     let mut on_node: Vec<Vec<usize>> = vec![Vec::new(); cluster.node_slots()];
     for (number, unit) in units.iter().enumerate() {
-        let nodes: BTreeSet<NodeId> = unit.pods.iter().map(|(_, node)| *node).collect();
-        for node in nodes {
-            on_node[node.slot()].push(number);
+        for (_, node) in &unit.pods {
+            let there = &mut on_node[node.slot()];
+            if there.last() != Some(&number) {
+                there.push(number);
+            }
         }
     }
     on_node

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::unit::Unit;
+use super::unit::{self, Unit};
 use crate::cluster::trial::Trial;
 use crate::filter::{self, View};
 use crate::model::ids::{ClassId, NodeId};
@@ -60,13 +60,14 @@ impl Plain<'_, '_> {
         answer
     }
 
-    /// The lowest priority that has to be touched beside those that are taken already, or one below all of them.
+    /// The lowest priority that has to be touched beside those that are taken already, or one below all of them. With
+    /// all of them away there is room: that was found out before.
     fn lowest_priority(&mut self, taken: &[usize], others: &[usize]) -> Option<i64> {
         let mut steps: Vec<i64> = others.iter().map(|unit| i64::from(self.units[*unit].priority)).collect();
         steps.push(i64::MIN);
         steps.sort_unstable();
         steps.dedup();
-        let (mut low, mut high) = (0, steps.len());
+        let (mut low, mut high) = (0, steps.len() - 1);
         while low < high {
             let middle = usize::midpoint(low, high);
             let touched = others.iter().copied().filter(|unit| i64::from(self.units[*unit].priority) <= steps[middle]);
@@ -85,9 +86,7 @@ impl Plain<'_, '_> {
     }
 
     fn take(&mut self, away: &[usize]) {
-        for (pod, _) in away.iter().flat_map(|unit| &self.units[*unit].pods) {
-            self.trial.remove(*pod);
-        }
+        unit::remove_all(self.trial, away.iter().map(|unit| &self.units[*unit]));
     }
 
     fn place(&mut self) -> bool {

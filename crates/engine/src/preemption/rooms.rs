@@ -5,13 +5,15 @@
 
 use std::borrow::Cow;
 
+use smallvec::SmallVec;
+
 use super::stage::Stage;
 use super::unit::Unit;
 use crate::cluster::Cluster;
 use crate::cluster::load::Load;
 use crate::filter::{self, View};
 use crate::model::class::PodClass;
-use crate::model::ids::{ClassId, NodeId, PodId};
+use crate::model::ids::{ClassId, NodeId, PodId, ResourceId};
 use crate::placement::cache::Cache;
 
 /// Where there is no room of a node.
@@ -24,6 +26,20 @@ struct Room {
     load: Load,
     claimed: bool,
     copies: i64,
+}
+
+/// What a pod that could go holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held<'a> {
+    pub(crate) unit: usize,
+    pub(crate) class: &'a PodClass,
+}
+
+impl Held<'_> {
+    /// How much of a resource; a pod is one of the pods that a node may hold.
+    pub(crate) fn amount(&self, resource: Option<ResourceId>) -> i64 {
+        resource.map_or(1, |resource| self.class.requests.get(resource))
+    }
 }
 
 /// All nodes that would do.
@@ -61,11 +77,6 @@ impl<'a> Rooms<'a> {
         rooms
     }
 
-    /// How many fit.
-    pub(crate) fn total(&self) -> i64 {
-        self.total
-    }
-
     /// How many more have to fit.
     pub(crate) fn missing(&self) -> i64 {
         self.need - self.total
@@ -90,6 +101,24 @@ impl<'a> Rooms<'a> {
         let room = &self.nodes[place];
         let view = View { load: Cow::Borrowed(load), claimed: room.claimed };
         filter::copies_max(self.class, self.cluster.node(room.node), &view)
+    }
+
+    /// How many more would fit at a place without these pods.
+    pub(crate) fn more_without(&self, place: usize, gone: &[Held<'_>]) -> i64 {
+        let mut load = self.load(place).clone();
+        for held in gone {
+            load.sub(held.class);
+        }
+        self.copies_with(place, &load) - self.copies(place)
+    }
+
+    /// What has to be freed at a place for one more to fit: so much of each resource, and of the number of pods, if
+    /// there is too little.
+    pub(crate) fn missing_for_one_more(&self, place: usize) -> SmallVec<[(Option<ResourceId>, i64); 4]> {
+        let room = &self.nodes[place];
+        let node = self.cluster.node(room.node);
+        let view = View { load: Cow::Borrowed(&room.load), claimed: room.claimed };
+        filter::resources::missing_for(self.class, node, &view, room.copies + 1)
     }
 
     /// The load at a place.

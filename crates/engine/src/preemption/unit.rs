@@ -7,9 +7,12 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
+use super::NoPlan;
+use super::budgets::Budgets;
 use crate::cluster::Cluster;
 use crate::cluster::group::Group;
 use crate::cluster::pod::{Counted, Pod, PodState};
+use crate::cluster::trial::Trial;
 use crate::model::Millis;
 use crate::model::group::DisruptionMode;
 use crate::model::ids::{GroupId, NodeId, PodId};
@@ -45,6 +48,8 @@ pub(crate) struct Unit {
 pub(crate) struct Rules {
     /// Groups whose mode asks for it are units; if not, every pod is one.
     pub(crate) whole_groups: bool,
+    /// Nobody is taken against a disruption budget.
+    pub(crate) keeps_budgets: bool,
     pub(crate) now: Millis,
 }
 
@@ -75,8 +80,17 @@ impl Unit {
     }
 }
 
+/// Takes units off their nodes: node by node, so that each is looked up once and not as often as it has victims.
+pub(crate) fn remove_all<'u>(trial: &mut Trial<'_>, units: impl Iterator<Item = &'u Unit>) {
+    let mut pods: Vec<(NodeId, PodId)> = units.flat_map(|unit| &unit.pods).map(|(pod, node)| (*node, *pod)).collect();
+    pods.sort_unstable();
+    for (_, pod) in pods {
+        trial.remove(pod);
+    }
+}
+
 /// Every unit below a priority, the most important first.
-pub(crate) fn below(cluster: &Cluster, priority: i32, rules: Rules) -> Vec<Unit> {
+pub(crate) fn below(cluster: &Cluster, priority: i32, rules: Rules) -> Below {
     let mut kinds = Kinds::default();
     let mut units: Vec<Unit> = Vec::new();
     for (id, pod) in cluster.pods() {
@@ -93,7 +107,28 @@ pub(crate) fn below(cluster: &Cluster, priority: i32, rules: Rules) -> Vec<Unit>
         }
     }
     units.sort_unstable_by(Unit::by_importance);
-    units
+    let total = units.len();
+    if rules.keeps_budgets {
+        let budgets = Budgets::of(cluster, &units);
+        let mut breaks = (0..total).map(|unit| budgets.broken(&[unit]) > 0).collect::<Vec<_>>().into_iter();
+        units.retain(|_| breaks.next() == Some(false));
+    }
+    let spared =
+        cluster.pods().any(|(id, pod)| pod.spared_until > rules.now && cluster.effective_priority(id) < priority);
+    let withheld = match (units.len() < total, spared) {
+        (true, _) => Some(NoPlan::Budgets),
+        (false, true) => Some(NoPlan::Spared),
+        (false, false) => None,
+    };
+    Below { units, withheld }
+}
+
+/// What can be taken.
+pub(crate) struct Below {
+    /// The most important first.
+    pub(crate) units: Vec<Unit>,
+    /// Why there are not more, if others are below and cannot be taken now.
+    pub(crate) withheld: Option<NoPlan>,
 }
 
 fn is_whole(cluster: &Cluster, group: Option<GroupId>, rules: Rules) -> bool {

@@ -13,6 +13,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::diagnosis::Victims;
 use crate::model::Millis;
 use crate::model::ids::{ClassId, GroupId, PodId};
 
@@ -64,6 +65,8 @@ pub(crate) struct Entry {
     pub(crate) refused_since: Option<Millis>,
     /// Claims of its that were in vain.
     pub(crate) vain_claims: u32,
+    /// Whom it waits for, while a plan stands.
+    pub(crate) awaits: Option<Box<Victims>>,
     /// Whether it was last refused for want of room that could drain, so that a claim might help.
     pub(crate) may_claim: bool,
 }
@@ -112,6 +115,7 @@ impl Queue {
                     not_before: 0,
                     refused_since: None,
                     vain_claims: 0,
+                    awaits: None,
                     may_claim: false,
                 };
                 self.entries.insert(entity, entry);
@@ -144,6 +148,13 @@ impl Queue {
     pub(crate) fn set_may_claim(&mut self, entity: Entity, may_claim: bool) {
         if let Some(entry) = self.entries.get_mut(&entity) {
             entry.may_claim = may_claim;
+        }
+    }
+
+    /// Remembers whom a known entity waits for.
+    pub(crate) fn set_awaits(&mut self, entity: Entity, awaits: Option<Box<Victims>>) {
+        if let Some(entry) = self.entries.get_mut(&entity) {
+            entry.awaits = awaits;
         }
     }
 

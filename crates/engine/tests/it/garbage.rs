@@ -165,12 +165,16 @@ impl Fool {
             started_ms: self.0.chance(50).then(|| self.0.draw() >> self.0.below(64)),
             preemption_cost: self.0.draw() as i32,
             is_static: self.0.chance(5),
+            never_preempts: self.0.chance(10),
+            gone_by_ms: self.0.chance(20).then(|| self.0.draw() >> self.0.below(64)),
+            marked: self.0.chance(20),
         }
     }
 
     fn observation(&mut self) -> Observation {
         let message = String::new;
-        match self.0.below(22) {
+        match self.0.below(23) {
+            22 => Observation::EvictDone { pod: self.name(), outcome: TakeBackOutcome::Refused { message: message() } },
             20 => Observation::BudgetSeen(BudgetSpec {
                 namespace: "ns".into(),
                 name: self.word(),

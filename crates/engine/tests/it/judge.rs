@@ -2,17 +2,19 @@
 //! world when it has come to rest.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use muster_engine::cluster::pod::PodState;
-use muster_engine::diagnosis::Waiting;
+use muster_engine::diagnosis::{Preemption, Waiting};
 use muster_engine::model::class::ClassSpec;
+use muster_engine::model::group::GroupKey;
 use muster_engine::model::labels::Labels;
 use muster_engine::model::node::NodeSpec;
-use muster_engine::model::pod::{Phase, PodSpec};
+use muster_engine::model::pod::{Phase, PodName, PodSpec};
 use muster_engine::model::taint::Effect;
-use muster_engine::{Command, Diagnosis, Subject};
+use muster_engine::{Command, Diagnosis, Engine, Subject};
 
-use crate::story::is_live;
+use crate::story::{is_live, is_member};
 use crate::world::World;
 
 /// What is on a node.
@@ -47,7 +49,112 @@ pub(crate) fn command(world: &World, command: &Command) {
             assert!(truth.controlled, "{pod} would not be made again and must not be deleted");
             assert!(truth.membership.is_some(), "{pod} is in no group and must not be deleted");
         }
-        Command::ClearNomination { .. } | Command::Report(_) => {}
+        Command::Evict { pods, group, by } => {
+            let is_again = pods.iter().any(|pod| world.evicted().contains(&pod.name));
+            if let Some(group) = group {
+                if !is_again {
+                    goes_whole(world, group);
+                }
+                let begun = |pod: &PodSpec| pod.terminating && is_member(pod, group);
+                if world.pods.values().any(begun) || others_are_gone(world, pods) {
+                    // What has begun to go whole goes on, whatever became of the plan.
+                    return;
+                }
+            }
+            for pod in pods {
+                eviction_is_allowed(world, &pod.uid, by);
+            }
+            plan_stands(world, by);
+        }
+        Command::Spare { pod } => assert!(world.pods[&pod.uid].marked, "{pod} shows no mark"),
+        Command::Nominate { .. } | Command::ClearNomination { .. } | Command::Report(_) => {}
+    }
+}
+
+/// Whether others were evicted together with these, and are gone.
+fn others_are_gone(world: &World, pods: &[Arc<PodName>]) -> bool {
+    let mut together = world.acts.iter().filter_map(|act| match act {
+        Command::Evict { pods: all, .. } if pods.iter().any(|pod| all.contains(pod)) => Some(all),
+        _ => None,
+    });
+    together.any(|all| all.iter().any(|pod| !world.pods.contains_key(&pod.uid)))
+}
+
+/// Only whoever is bound, of a lower priority and not its node's own is evicted.
+fn eviction_is_allowed(world: &World, uid: &str, by: &Subject) {
+    let cluster = world.engine.engine().cluster();
+    let pod = cluster.pod_id(uid).expect("a pod that is evicted is known");
+    let truth = &world.pods[uid];
+    let by_priority = match by {
+        Subject::Pod(by) => cluster.effective_priority(cluster.pod_id(&by.uid).expect("whoever preempts is known")),
+        Subject::Group(key) => cluster.group_priority(cluster.group_id(key).expect("whoever preempts is known")),
+    };
+    assert!(cluster.effective_priority(pod) < by_priority, "{} is not below {by:?}", truth.id);
+    assert!(truth.node.is_some() && !truth.is_static, "{} cannot be evicted", truth.id);
+}
+
+/// Invariant 4: nobody of a group that goes whole is left behind, of those who are known to be bound. A bind that was
+/// said to have failed may have happened all the same; then nobody knows yet.
+fn goes_whole(world: &World, group: &GroupKey) {
+    let cluster = world.engine.engine().cluster();
+    let members = world.shown.values().filter(|pod| {
+        pod.node.is_some()
+            && is_live(pod)
+            && pod.membership.as_ref().is_some_and(|membership| membership.group == *group)
+    });
+    for member in members {
+        let known = cluster.pod_id(&member.id.uid).is_some_and(|id| cluster.pod(id).is_leaving());
+        assert!(known, "{} is left behind by its group", member.id);
+    }
+}
+
+/// Invariant 3: with everybody who is leaving gone, whoever preempts has room for his minimum on the places that are
+/// kept free for him. Where the pods of a group preempt one by one, each eviction is for one of them, who must have room
+/// beside the others that are nominated.
+fn plan_stands(world: &World, by: &Subject) {
+    let cluster = world.engine.engine().cluster();
+    let asks = |pod: &&PodSpec| match by {
+        Subject::Pod(by) => pod.id.uid == by.uid,
+        Subject::Group(key) => pod.membership.as_ref().is_some_and(|membership| membership.group == *key),
+    };
+    // The API may show nominations that mean nothing any more: of a pod whose bind is on its way, or that is leaving.
+    let kept = |pod: &PodSpec| cluster.pod_id(&pod.id.uid).and_then(|id| cluster.pod(id).nominated);
+    // What another scheduler hopes for a pod of its own is no place of ours.
+    let ours = world.pods.values().filter(|pod| pod.ours);
+    let nominated: Vec<&PodSpec> = ours.filter(asks).filter(|pod| kept(pod).is_some()).collect();
+    assert!(!nominated.is_empty(), "somebody is evicted for {by:?}, who has no place");
+    let mut beside: Vec<&PodSpec> = Vec::new();
+    if let (false, Some(group)) = (world.config.preemption.delayed, &nominated[0].membership) {
+        assert!(matches!(by, Subject::Pod(_)), "{by:?} preempts as a whole");
+        let is_other = |pod: &&PodSpec| pod.id.uid != nominated[0].id.uid && is_member(pod, &group.group);
+        beside.extend(world.pods.values().filter(|pod| pod.ours && kept(pod).is_some()).filter(is_other));
+    }
+    if let Subject::Group(key) = by {
+        let id = cluster.group_id(key).expect("whoever preempts is known");
+        let needs: u32 = cluster.group(id).needs().iter().sum();
+        assert!(nominated.len() >= needs as usize, "{by:?} has {} places and needs {needs}", nominated.len());
+    }
+    for node in world.nodes.values() {
+        let mut taken = Taken::default();
+        let id = cluster.node_id(&node.name);
+        for (_, pod) in cluster.pods().filter(|(_, pod)| pod.state.node().is_some() && pod.state.node() == id) {
+            if !pod.is_leaving() {
+                taken.add(&cluster.class(pod.class).spec);
+            }
+        }
+        for pod in beside.iter().filter(|pod| id.is_some() && kept(pod) == id) {
+            taken.add(&pod.class);
+        }
+        for pod in nominated.iter().filter(|pod| id.is_some() && kept(pod) == id) {
+            assert!(
+                would_do(node, &pod.class) && has_room(node, &taken, &pod.class),
+                "{} has no place on {node:?} beside {:?} {}",
+                pod.id,
+                taken.amounts,
+                taken.pods
+            );
+            taken.add(&pod.class);
+        }
     }
 }
 
@@ -130,8 +237,34 @@ pub(crate) fn at_rest(world: &World) {
             panic!("{broken}\n{known:#?}");
         }
     }
+    let mut engine = world.engine.engine().clone();
     for pod in world.pods.values() {
         nobody_waits_for_nothing(world, pod);
+        let waits = pod.ours && pod.node.is_none() && is_live(pod);
+        assert!(!waits || pod.nominated.is_none(), "a place is kept free for {} for nothing", pod.id);
+        if waits && !pod.gated && pod.refused.is_none() {
+            nobody_is_too_shy(world, &mut engine, pod);
+        }
+    }
+}
+
+/// Whoever waits at rest and may preempt has nobody whose going would help.
+fn nobody_is_too_shy(world: &World, engine: &mut Engine, pod: &PodSpec) {
+    if !world.config.preemption.on {
+        return;
+    }
+    let subject = match &pod.membership {
+        None => Subject::Pod(pod.id.clone()),
+        Some(membership) => Subject::Group(membership.group.clone()),
+    };
+    let preemption = match engine.explain(&subject) {
+        Some(Diagnosis::PodUnschedulable { preemption, .. }) => *preemption,
+        Some(Diagnosis::GroupUnschedulable(shortfall)) => shortfall.preemption,
+        _ => return,
+    };
+    if preemption != Preemption::Never {
+        let outlook = engine.preemption_outlook(&subject);
+        assert!(!matches!(outlook, Some(Ok(_))), "{} says {preemption:?}, and could: {outlook:?}", pod.id);
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use muster_engine::Command;
 use muster_engine::model::group::{GroupPriority, GroupSpec};
 use muster_engine::model::pod::PodSpec;
+use muster_engine::{BindOutcome, Command, Observation};
 
 use crate::world::{World, cpus, key};
 
@@ -82,4 +82,48 @@ fn whoever_was_held_back_is_woken_when_a_nomination_counts_for_less() {
     world.change(&uid, |pod| pod.class = Arc::new(cpus(1)));
     world.pass(HOUR_MS);
     assert_eq!(world.node_of("single").as_deref(), Some("n0"));
+}
+
+#[test]
+fn a_start_that_is_given_up_leaves_no_nomination_behind() {
+    let mut world = World::new();
+    world.node("n0", 2);
+    let mut spec = GroupSpec::gang(key("g"), 2);
+    spec.schedule_timeout_ms = Some(10_000);
+    world.put_group(spec);
+    let uid = world.pod("a", "g", 1);
+    world.pod("b", "g", 1);
+    world.decide_all();
+    // Somebody nominates it while its bind is on its way.
+    world.change(&uid, |pod| pod.nominated = Some("n0".into()));
+    assert_eq!(world.in_flight.len(), 2);
+    while world.now < 10_000 {
+        for command in std::mem::take(&mut world.in_flight) {
+            let Command::Bind { pod, node } = command else { panic!("{command:?}") };
+            let outcome = BindOutcome::Transient { message: "busy".into() };
+            world.show(Observation::BindDone { pod, node, outcome });
+        }
+        world.now = world.engine.engine().next_wakeup().expect("a bind is to be sent again");
+        world.decide();
+    }
+    assert_eq!(world.pods[&uid].nominated, None, "the bind that would have cleared it never came");
+}
+
+#[test]
+fn a_nomination_is_news_after_one_was_cleared_while_the_bind_was_on_its_way() {
+    let mut world = World::new();
+    world.node("n0", 2);
+    world.gang("g", 2);
+    // Below the quorum nothing stands behind it; with the quorum both are bound in the same decision.
+    let uid = world.pod_with("a", "g", 1, |pod| pod.nominated = Some("n0".into()));
+    world.pod("b", "g", 1);
+    world.decide_all();
+    world.node("n0", 0);
+    for command in std::mem::take(&mut world.in_flight) {
+        let Command::Bind { pod, node } = command else { panic!("{command:?}") };
+        world.show(Observation::BindDone { pod, node, outcome: BindOutcome::Refused { message: "no".into() } });
+    }
+    world.change(&uid, |pod| pod.nominated = Some("n0".into()));
+    world.pass(HOUR_MS);
+    assert_eq!(world.pods[&uid].nominated, None);
 }

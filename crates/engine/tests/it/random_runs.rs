@@ -6,14 +6,17 @@ use std::sync::Arc;
 
 use muster_engine::diagnosis::Waiting;
 use muster_engine::model::Millis;
+use muster_engine::model::budget::BudgetSpec;
 use muster_engine::model::class::ClassSpec;
-use muster_engine::model::group::{GroupPriority, GroupSpec, History, Policy, Subset};
+use muster_engine::model::group::{
+    DisruptionMode, GroupPriority, GroupSpec, History, Policy, PreemptionPolicy, Subset,
+};
 use muster_engine::model::node::NodeSpec;
-use muster_engine::model::pod::{Phase, PodRefusal, PodSpec, RefusalKind};
+use muster_engine::model::pod::{Phase, PodName, PodRefusal, PodSpec, RefusalKind};
 use muster_engine::model::port::{HostPort, Protocol};
 use muster_engine::model::taint::{Effect, Taint, Toleration};
 use muster_engine::record::replay;
-use muster_engine::{BindOutcome, Command, Config, Diagnosis, Observation, TakeBackOutcome};
+use muster_engine::{BindOutcome, Command, Config, Diagnosis, Observation, PreemptionRules, TakeBackOutcome};
 use muster_oracle::random::Random;
 use muster_oracle::seeds::{for_each_seed, one_seed_only};
 
@@ -23,18 +26,22 @@ use crate::world::{World, cpus, key};
 const GROUPS: usize = 4;
 const HOUR_MS: Millis = 3_600_000;
 
-struct Run {
-    world: World,
-    random: Random,
+pub(crate) struct Run {
+    pub(crate) world: World,
+    pub(crate) random: Random,
     names: u64,
+    /// Evictions meet all kinds of trouble.
+    rough: bool,
+    /// Nobody makes victims again: pods that preempt one by one for a gang that never fits would evict them for ever.
+    winds_down: bool,
     /// An earlier state of some pod, to be shown again late.
     stale: Option<PodSpec>,
-    seen: Seen,
+    pub(crate) seen: Seen,
 }
 
 /// What happened at least once, so that a run that tests nothing is noticed.
 #[derive(Default, Debug)]
-struct Seen {
+pub(crate) struct Seen {
     whole_gangs: usize,
     refused_groups: usize,
     refused_pods: usize,
@@ -43,22 +50,70 @@ struct Seen {
     restarts: usize,
     degraded: usize,
     claims: usize,
+    evicted: usize,
+    pub(crate) failed_evictions: usize,
+    pub(crate) late_deaths: usize,
+    pub(crate) preemptors_gone: usize,
+    pub(crate) kept_nodes_gone: usize,
+    pub(crate) restarts_in_plans: usize,
 }
 
-/// Some runs are quick to let a starving gang claim nodes.
-fn config(seed: u64) -> Config {
-    if seed.is_multiple_of(2) {
-        return Config::default();
+impl Seen {
+    fn add(&mut self, other: &Self) {
+        self.whole_gangs += other.whole_gangs;
+        self.refused_groups += other.refused_groups;
+        self.refused_pods += other.refused_pods;
+        self.repairs += other.repairs;
+        self.taken_back += other.taken_back;
+        self.restarts += other.restarts;
+        self.degraded += other.degraded;
+        self.claims += other.claims;
+        self.evicted += other.evicted;
+        self.failed_evictions += other.failed_evictions;
+        self.late_deaths += other.late_deaths;
+        self.preemptors_gone += other.preemptors_gone;
+        self.kept_nodes_gone += other.kept_nodes_gone;
+        self.restarts_in_plans += other.restarts_in_plans;
     }
-    Config { starving_after_ms: 15_000, claim_ms_max: 60_000, ..Config::default() }
+
+    /// What must not be rare.
+    fn troubles(&self) -> [usize; 8] {
+        [
+            self.whole_gangs,
+            self.refused_groups,
+            self.refused_pods,
+            self.repairs,
+            self.taken_back,
+            self.restarts,
+            self.claims,
+            self.evicted,
+        ]
+    }
+}
+
+/// Some runs are quick to let a starving gang claim nodes, and in most of them others may be evicted.
+fn config(seed: u64, rough: bool) -> Config {
+    let rules = PreemptionRules::default();
+    let delay_ms = if seed.is_multiple_of(5) { 10_000 } else { 0 };
+    let (whole_groups, delayed) = (!rough || seed % 8 != 2, !rough || seed % 4 != 1);
+    let on = rough || !seed.is_multiple_of(3);
+    let preemption = PreemptionRules { on, delay_ms, whole_groups, delayed, ..rules };
+    if seed.is_multiple_of(2) {
+        return Config { preemption, ..Config::default() };
+    }
+    Config { starving_after_ms: 15_000, claim_ms_max: 60_000, preemption, ..Config::default() }
 }
 
 impl Run {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, rough: bool) -> Self {
+        let mut world = World::with(config(seed, rough));
+        world.grace_ms = if seed.is_multiple_of(4) { 30_000 } else { 0 };
         Self {
-            world: World::with(config(seed)),
+            world,
             random: Random::new(seed),
             names: 0,
+            rough,
+            winds_down: false,
             stale: None,
             seen: Seen::default(),
         }
@@ -85,7 +140,7 @@ impl Run {
         class
     }
 
-    fn a_pod(&mut self, fits: impl Fn(&PodSpec) -> bool) -> Option<String> {
+    pub(crate) fn a_pod(&mut self, fits: impl Fn(&PodSpec) -> bool) -> Option<String> {
         let all: Vec<String> =
             self.world.pods.iter().filter(|(_, pod)| fits(pod)).map(|(uid, _)| uid.clone()).collect();
         one_of(&mut self.random, &all)
@@ -125,6 +180,8 @@ impl Run {
                     self.world.change(&uid, |pod| pod.refused = Some(refusal));
                 }
             }
+            // A budget comes, changes or goes.
+            95 => self.put_budget(),
             // A running pod is resized.
             92..=93 => {
                 let class = Arc::new(self.class());
@@ -138,8 +195,20 @@ impl Run {
             75..=84 => self.world.now += self.random.below(20_000) as u64,
             _ => self.world.decide_all(),
         }
+        if self.rough && self.random.chance(20) {
+            self.shake_a_plan();
+        }
         let claimed = self.world.engine.engine().cluster().nodes().any(|(_, node)| node.claimed_at.is_some());
         self.seen.claims += usize::from(claimed);
+    }
+
+    pub(crate) fn evict_in_truth(&mut self, pod: &Arc<PodName>) {
+        self.seen.evicted += 1;
+        let gone = self.world.pods.get(&pod.uid).cloned();
+        self.world.carry_out_eviction(pod);
+        if let Some(gone) = gone.filter(|gone| gone.controlled && !self.winds_down) {
+            self.recreate(&gone);
+        }
     }
 
     fn put_node(&mut self) {
@@ -159,6 +228,22 @@ impl Run {
             allocatable: allocatable.into(),
         };
         self.world.put_node(spec);
+    }
+
+    fn put_budget(&mut self) {
+        let name = format!("b{}", self.random.below(2));
+        if self.random.chance(30) {
+            self.world.remove_budget(&name);
+            return;
+        }
+        let allowed = self.random.below(4) as i32;
+        self.world.put_budget(BudgetSpec {
+            namespace: "ns".into(),
+            name,
+            selector: Some(Vec::new()),
+            allowed,
+            disrupted: [].into(),
+        });
     }
 
     fn put_group(&mut self) {
@@ -181,6 +266,12 @@ impl Run {
                 0 => GroupPriority::Own(self.random.below(3) as i32),
                 1 => GroupPriority::LowestMember,
                 _ => GroupPriority::SharedByMembers,
+            },
+            disruption_mode: if self.random.chance(40) { DisruptionMode::Group } else { DisruptionMode::Pod },
+            preemption_policy: if self.random.chance(10) {
+                PreemptionPolicy::Never
+            } else {
+                PreemptionPolicy::LowerPriority
             },
             schedule_timeout_ms: self.random.chance(50).then(|| 1_000 + self.random.below(60_000) as u64),
             ..GroupSpec::with_policy(key(&name), policy)
@@ -296,7 +387,7 @@ impl Run {
         };
         match phase {
             Phase::Failed => self.world.stories.lost(&pod),
-            Phase::Refused => self.world.stories.refused(&pod),
+            Phase::Refused => self.world.tell_refusal(&uid),
             _ => {}
         }
         self.world.change(&uid, |pod| pod.phase = phase);
@@ -326,15 +417,30 @@ impl Run {
         self.seen.restarts += 1;
         // Some of what was in flight took effect, some did not, and nobody was told.
         for command in std::mem::take(&mut self.world.in_flight) {
-            if let Command::Bind { pod, node } = command
-                && self.random.chance(50)
-                && self.world.pods.get(&pod.uid).is_some_and(|truth| truth.node.is_none() && !truth.terminating)
-            {
-                self.world.bind_in_truth(&pod.uid, &node);
+            match command {
+                Command::Bind { pod, node } if self.random.chance(50) && self.is_free(&pod.uid) => {
+                    self.world.bind_in_truth(&pod.uid, &node);
+                }
+                Command::Evict { pods, .. } if self.rough => {
+                    self.seen.restarts_in_plans += 1;
+                    for pod in pods.iter().filter(|_| self.random.chance(50)) {
+                        if let Some(truth) = self.world.pods.get_mut(&pod.uid) {
+                            truth.terminating = true;
+                            truth.gone_by_ms = Some(self.world.now + 30_000);
+                            self.world.stories.lost(&truth.clone());
+                        }
+                    }
+                }
+                _ => {}
             }
         }
         self.stale = None;
         self.world.restart();
+    }
+
+    /// Whether the API would bind this pod.
+    fn is_free(&self, uid: &str) -> bool {
+        self.world.pods.get(uid).is_some_and(|truth| truth.node.is_none() && !truth.terminating)
     }
 
     fn answer_one(&mut self) {
@@ -352,9 +458,7 @@ impl Run {
             }
             Command::Bind { pod, node } if luck < 30 => {
                 // In some of these cases it happened all the same.
-                let free =
-                    self.world.pods.get(&pod.uid).is_some_and(|truth| truth.node.is_none() && !truth.terminating);
-                if luck < 18 && free {
+                if luck < 18 && self.is_free(&pod.uid) {
                     self.world.bind_in_truth(&pod.uid, &node);
                 }
                 let outcome = BindOutcome::Transient { message: "later".into() };
@@ -374,6 +478,16 @@ impl Run {
                 let outcome = TakeBackOutcome::Transient { message: "later".into() };
                 self.world.show(Observation::TakeBackDone { pod, outcome });
             }
+            Command::Evict { pods, .. } if self.rough => self.evict_one_by_one(pods),
+            Command::Evict { pods, .. } if luck < 30 => {
+                for pod in pods {
+                    let outcome = match luck {
+                        0..10 => TakeBackOutcome::Refused { message: "forbidden".into() },
+                        _ => TakeBackOutcome::Transient { message: "later".into() },
+                    };
+                    self.world.show(Observation::EvictDone { pod, outcome });
+                }
+            }
             other => self.carry_out(other),
         }
     }
@@ -382,9 +496,19 @@ impl Run {
         if let Command::TakeBack { pod } = &command {
             self.seen.taken_back += 1;
             let truth = self.world.pods.get(&pod.uid).cloned();
+            if let Some(truth) = truth.as_ref().filter(|truth| truth.phase == Phase::Succeeded) {
+                // It finished while the order was on its way, and counted; now it is gone.
+                self.world.stories.lost(truth);
+            }
             self.world.carry_out(command);
             if let Some(truth) = truth {
                 self.recreate(&truth);
+            }
+            return;
+        }
+        if let Command::Evict { pods, .. } = &command {
+            for pod in pods {
+                self.evict_in_truth(pod);
             }
             return;
         }
@@ -393,6 +517,8 @@ impl Run {
 
     /// The trouble ends: everything is answered, nothing new happens, time passes.
     fn come_to_rest(&mut self) {
+        self.world.grace_ms = 0;
+        self.winds_down = !self.world.config.preemption.delayed;
         for uid in self.world.pods.keys().cloned().collect::<Vec<_>>() {
             if self.world.pods[&uid].terminating {
                 let pod = self.world.pods[&uid].clone();
@@ -445,47 +571,35 @@ fn one_of<T: Clone>(random: &mut Random, items: &[T]) -> Option<T> {
     if items.is_empty() { None } else { Some(random.pick(items).clone()) }
 }
 
+/// One run from its seed to its rest; what it saw is added.
+pub(crate) fn one_run(seed: u64, rough: bool, total: &mut Seen) {
+    let mut run = Run::new(seed, rough);
+    run.world.keep_answers = seed.is_multiple_of(10);
+    for _ in 0..3 {
+        run.put_node();
+        run.put_group();
+    }
+    for _ in 0..120 {
+        run.step();
+    }
+    run.come_to_rest();
+    if run.world.keep_answers && run.seen.restarts == 0 {
+        let lines = run.world.engine.take_lines();
+        let answers = replay(lines.iter().map(String::as_str)).unwrap();
+        assert_eq!(answers, run.world.answers, "a replay gives the same bytes");
+    }
+    run.count();
+    total.add(&run.seen);
+}
+
 #[test]
 fn invariants_hold_through_thousands_of_random_runs() {
     const RUNS: u64 = 3_000;
     let mut total = Seen::default();
-    for_each_seed(RUNS, |seed| {
-        let mut run = Run::new(seed);
-        run.world.keep_answers = seed.is_multiple_of(10);
-        for _ in 0..3 {
-            run.put_node();
-            run.put_group();
-        }
-        for _ in 0..120 {
-            run.step();
-        }
-        run.come_to_rest();
-        if run.world.keep_answers && run.seen.restarts == 0 {
-            let lines = run.world.engine.take_lines();
-            let answers = replay(lines.iter().map(String::as_str)).unwrap();
-            assert_eq!(answers, run.world.answers, "a replay gives the same bytes");
-        }
-        run.count();
-        total.whole_gangs += run.seen.whole_gangs;
-        total.refused_groups += run.seen.refused_groups;
-        total.refused_pods += run.seen.refused_pods;
-        total.repairs += run.seen.repairs;
-        total.taken_back += run.seen.taken_back;
-        total.restarts += run.seen.restarts;
-        total.degraded += run.seen.degraded;
-        total.claims += run.seen.claims;
-    });
+    for_each_seed(RUNS, |seed| one_run(seed, false, &mut total));
     println!("{total:?}");
     if !one_seed_only() {
-        let counts = [
-            total.whole_gangs,
-            total.refused_groups,
-            total.refused_pods,
-            total.repairs,
-            total.taken_back,
-            total.restarts,
-            total.claims,
-        ];
+        let counts = total.troubles();
         assert!(counts.iter().all(|count| *count > RUNS as usize / 20), "the runs must see trouble: {total:?}");
     }
 }

@@ -180,3 +180,32 @@ fn a_refusal_is_told_before_gates_and_instead_of_an_unknown_subset() {
     world.pass(6_000);
     assert_eq!(told(&world, "p").as_deref(), Some("The group ns/g has several subsets and the pod names none."));
 }
+
+#[test]
+fn a_start_that_lacks_a_refused_member_is_not_filled_up_with_others() {
+    let mut world = World::new();
+    world.node("n0", 4);
+    world.subsets("g", &[("x", 1), ("y", 2)]);
+    for (name, subset) in [("x0", "x"), ("y0", "y"), ("y1", "y")] {
+        world.pod_with(name, "g", 1, |pod| pod.membership.as_mut().expect("a member").subset = subset.into());
+    }
+    world.decide_all();
+    // One is bound, two are refused by the API, and one of those cannot be honoured any more.
+    for command in std::mem::take(&mut world.in_flight) {
+        let Command::Bind { pod, node } = command else { panic!("{command:?}") };
+        if pod.name == "y0" {
+            world.carry_out(Command::Bind { pod, node });
+        } else {
+            let outcome = BindOutcome::Refused { message: "no".into() };
+            world.show(Observation::BindDone { pod, node, outcome });
+        }
+    }
+    world.node("n1", 4);
+    let uid = world.uid("x0");
+    world.change(&uid, unsupported);
+    world.pass(60_000);
+    assert_eq!(world.bound(), ["y0"], "without a leader there is no start");
+    accept(&mut world, "x0");
+    world.pass(60_000);
+    assert_eq!(world.bound(), ["x0", "y0", "y1"]);
+}

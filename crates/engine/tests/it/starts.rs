@@ -360,3 +360,20 @@ fn what_was_decided_under_a_lowered_minimum_is_not_held_to_a_higher_one_later() 
     world.pass(HOUR_MS);
     assert_eq!(world.bound(), ["a-0", "a-1", "a-2"]);
 }
+
+#[test]
+fn a_kubelet_that_refuses_a_founder_that_was_leaving_opens_nothing() {
+    let mut world = World::new();
+    nodes_of_one(&mut world, 3);
+    world.gang("g", 2);
+    world.pods_of("w", "g", 3, 1);
+    world.settle();
+    assert_eq!(world.bound_count("w-"), 3);
+    // A user deletes two of them: the gang is degraded, and that is all.
+    let uid = world.uid("w-2");
+    world.change(&uid, |pod| pod.terminating = true);
+    world.remove("w-1");
+    world.phase("w-2", Phase::Refused);
+    world.pass(HOUR_MS);
+    assert_eq!(taken_back(&world), Vec::<String>::new());
+}

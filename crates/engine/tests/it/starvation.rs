@@ -1,9 +1,9 @@
 //! Small pods that take every bit of room must not starve a gang for ever, nor be held back for nothing.
 
-use muster_engine::Config;
 use muster_engine::model::Millis;
 use muster_engine::model::class::ClassSpec;
 use muster_engine::model::node::NodeSpec;
+use muster_engine::{Config, PreemptionRules};
 
 use crate::world::World;
 
@@ -148,7 +148,9 @@ fn bound_to(world: &mut World, name: &str, node: &str, cpu: i64, ours: bool) {
 
 /// One node that is full of old pods, and a gang that wants all of it and has claimed it.
 fn starving_gang(claim_ms_max: Millis) -> World {
-    let mut world = World::with(Config { starving_after_ms: MINUTE, claim_ms_max, ..Config::default() });
+    // Nobody is evicted, so that waiting is all there is.
+    let preemption = PreemptionRules { on: false, ..PreemptionRules::default() };
+    let mut world = World::with(Config { starving_after_ms: MINUTE, claim_ms_max, preemption, ..Config::default() });
     world.node("n0", 2);
     bound_to(&mut world, "old-0", "n0", 1, true);
     bound_to(&mut world, "old-1", "n0", 1, true);

@@ -21,8 +21,14 @@ pub(crate) struct Story {
     confirmed: Option<Minimums>,
     /// The minimums that were reached before those.
     confirmed_before: Option<Minimums>,
-    /// The pods that were there then.
+    /// The pods that were there then, and those that the same start had placed.
     founders: BTreeSet<String>,
+    /// The pods that the start placed that is not confirmed yet.
+    placed: BTreeSet<String>,
+    /// The minimums at the time when each pod was placed.
+    commits: BTreeMap<String, Minimums>,
+    /// The engine was told by the API that the gang had started, and cannot know who the founders are.
+    restarted: bool,
     /// Others took members away after the start was confirmed.
     lost: bool,
     /// The engine may not know of the confirmed start: it was restarted, or a kubelet refused a founder.
@@ -55,6 +61,14 @@ impl Story {
     }
 }
 
+/// What was ordered and has not come to its end.
+pub(crate) struct Orders {
+    /// The groups with binds on their way.
+    pub(crate) binds: BTreeSet<GroupKey>,
+    /// The pods that are to be evicted.
+    pub(crate) evictions: BTreeSet<String>,
+}
+
 /// The stories of all gangs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stories {
@@ -70,9 +84,16 @@ impl Stories {
     pub(crate) fn decided(&mut self, key: &GroupKey, uid: &str, minimums: Minimums, deadline: Millis) {
         if without_minimum(&minimums) {
             self.free.insert(uid.to_owned());
+        } else {
+            self.free.remove(uid);
         }
         let story = self.by_key.entry(key.clone()).or_default();
+        story.commits.insert(uid.to_owned(), minimums.clone());
+        // Whoever is placed again was not bound by the start that placed it before.
+        story.founders.remove(uid);
         if !story.covers(&minimums) {
+            story.placed.insert(uid.to_owned());
+            story.restarted = false;
             story.decided = Some(minimums);
             story.given_up = false;
             story.deadline = deadline;
@@ -80,8 +101,10 @@ impl Stories {
     }
 
     /// The start was given up; what of it is bound later is held against the minimums of that time.
-    pub(crate) fn given_up(&mut self, key: &GroupKey, minimums: Minimums) {
+    pub(crate) fn given_up(&mut self, key: &GroupKey, minimums: Minimums, pods: &BTreeMap<String, PodSpec>) {
         let story = self.by_key.entry(key.clone()).or_default();
+        story.placed.clear();
+        story.commits.retain(|uid, _| pods.get(uid).is_some_and(|pod| pod.node.is_some()));
         if !story.covers(&minimums) {
             story.decided = Some(minimums);
             story.given_up = true;
@@ -119,20 +142,23 @@ impl Stories {
         story.confirmed = story.confirmed.take().map(|confirmed| carried(&confirmed, Some(0)));
     }
 
-    /// Looks at the truth.
-    pub(crate) fn look(&mut self, pods: &BTreeMap<String, PodSpec>, now: Millis, on_their_way: &BTreeSet<GroupKey>) {
+    /// Looks at the truth. A pod whose eviction is ordered may stay yet, so its group is not at its end; but a start
+    /// cannot count on it.
+    pub(crate) fn look(&mut self, pods: &BTreeMap<String, PodSpec>, now: Millis, orders: &Orders) {
         for (key, story) in &mut self.by_key {
             let mut bound = bound(pods, key);
             bound.retain(|pod| !self.ordered_back.contains(&pod.id.uid));
             if bound.is_empty() && succeeded(pods, key).is_empty() {
-                // Nothing of it is left, unless more is on its way.
-                if !on_their_way.contains(key) {
-                    let (decided, given_up, deadline) = (story.decided.take(), story.given_up, story.deadline);
-                    let asked = std::mem::take(&mut story.asked);
-                    *story = Story { decided, asked, given_up, deadline, ..Story::default() };
+                // Nothing of it is left, unless more is on its way: what is bound after all is held against what is
+                // asked by then.
+                if !orders.binds.contains(key) {
+                    let (asked, deadline) = (std::mem::take(&mut story.asked), story.deadline);
+                    let decided = story.decided.take().map(|_| asked.clone());
+                    *story = Story { decided, asked, given_up: true, deadline, ..Story::default() };
                 }
                 continue;
             }
+            bound.retain(|pod| !orders.evictions.contains(&pod.id.uid));
             // The first of it that is bound after all is a start of its own, under the minimums of now.
             story.given_up = false;
             let Some(decided) = story.needed_now().filter(|decided| meets(&bound, pods, key, decided)) else {
@@ -140,7 +166,8 @@ impl Stories {
             };
             if !story.covers(&decided) {
                 story.confirmed_before = story.confirmed.replace(decided);
-                story.founders = bound.iter().map(|pod| pod.id.uid.clone()).collect();
+                story.founders = std::mem::take(&mut story.placed);
+                story.founders.extend(bound.iter().map(|pod| pod.id.uid.clone()));
                 // What came after the deadline may have been given up by then.
                 story.reopened = now >= story.deadline;
             }
@@ -155,8 +182,19 @@ impl Stories {
     }
 
     /// A kubelet refused a pod before it ran.
-    pub(crate) fn refused(&mut self, pod: &PodSpec) {
+    pub(crate) fn refused(&mut self, pod: &PodSpec, somebody_ran: bool) {
+        if pod.terminating {
+            // It was lost when somebody deleted it.
+            return;
+        }
+        let free = self.free.contains(&pod.id.uid);
         let Some(story) = self.of(pod).filter(|story| story.founders.contains(&pod.id.uid)) else { return };
+        if free || (story.restarted && somebody_ran) {
+            // Whoever was bound for no minimum is no part of a start; and once somebody has run, an engine that was
+            // restarted cannot tell a founder from one that joined later. Then it is a loss.
+            story.lost |= story.confirmed.is_some();
+            return;
+        }
         story.reopened = true;
         // Unless more was decided since, it has to come together for what it was confirmed for.
         let raised = story.decided.as_ref().is_some_and(|decided| !story.covers(decided));
@@ -187,10 +225,12 @@ impl Stories {
             // A refusal from before is not told from any other loss.
             story.lost |= story.reopened;
             story.reopened = true;
+            story.placed.clear();
             match groups.get(key) {
-                Some(group) if group.history != History::New => {}
+                Some(group) if group.history != History::New => story.restarted = true,
                 group => {
                     story.confirmed = None;
+                    story.commits.clear();
                     story.decided = group.map(minimums);
                     story.forgotten = group.is_none();
                 }
@@ -219,6 +259,14 @@ impl Stories {
         bound.retain(|pod| needed.keys().any(|subset| is_of(pod, subset, needed)));
         let bound_for_it = bound.iter().any(|pod| !self.free.contains(&pod.id.uid));
         let bare = bound.iter().any(|pod| !pod.controlled);
+        // "The minimum at commit": a pod that was placed for less than what is asked now, or was asked since, may stay.
+        let kept_word = |pod: &&PodSpec| {
+            let commit = story.commits.get(&pod.id.uid);
+            commit.is_some_and(|minimums| meets(&bound, pods, key, minimums))
+        };
+        if bound.iter().all(kept_word) {
+            return Ok(());
+        }
         if !bound_for_it || meets(&bound, pods, key, needed) || story.lost || story.kept || bare {
             return Ok(());
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use muster_engine::cluster::pod::PodState;
 use muster_engine::model::Millis;
+use muster_engine::model::budget::BudgetSpec;
 use muster_engine::model::class::ClassSpec;
 use muster_engine::model::group::{GroupKey, GroupSpec, History, Policy, Subset};
 use muster_engine::model::node::NodeSpec;
@@ -16,7 +17,7 @@ use muster_engine::{
 };
 
 use crate::judge;
-use crate::story::{Stories, minimums};
+use crate::story::{Orders, Stories, minimums};
 
 pub(crate) struct World {
     pub(crate) config: Config,
@@ -26,8 +27,10 @@ pub(crate) struct World {
     /// By UID.
     pub(crate) pods: BTreeMap<String, PodSpec>,
     pub(crate) groups: BTreeMap<GroupKey, GroupSpec>,
+    /// By name; all are in one namespace.
+    pub(crate) budgets: BTreeMap<String, BudgetSpec>,
     /// The pods as the engine was last shown them.
-    shown: BTreeMap<String, PodSpec>,
+    pub(crate) shown: BTreeMap<String, PodSpec>,
     /// Commands that are sent and not answered yet.
     pub(crate) in_flight: Vec<Command>,
     /// Everything that was ever said.
@@ -37,6 +40,8 @@ pub(crate) struct World {
     /// The answers of each decision, for comparison with a replay.
     pub(crate) answers: Vec<String>,
     pub(crate) keep_answers: bool,
+    /// How long a pod takes to leave when it is evicted; if it takes any time, somebody has to remove it.
+    pub(crate) grace_ms: Millis,
     pub(crate) stories: Stories,
     /// Everything that happened, to be printed if the test fails.
     log: Vec<String>,
@@ -70,12 +75,14 @@ impl World {
             nodes: BTreeMap::new(),
             pods: BTreeMap::new(),
             groups: BTreeMap::new(),
+            budgets: BTreeMap::new(),
             shown: BTreeMap::new(),
             in_flight: Vec::new(),
             reports: Vec::new(),
             acts: Vec::new(),
             answers: Vec::new(),
             keep_answers: false,
+            grace_ms: 0,
             stories: Stories::default(),
             log: Vec::new(),
             uids: 0,
@@ -89,6 +96,8 @@ impl World {
         self.log.push(format!("{:>9} see {text}", self.now));
         self.remember(&observation);
         self.engine.observe(self.now, observation).unwrap_or_else(|refusal| panic!("{refusal} for {text}"));
+        let orders = self.orders();
+        self.stories.look(&self.shown, self.now, &orders);
         self.check(&text);
     }
 
@@ -114,10 +123,18 @@ impl World {
             }
             _ => {}
         }
+        let orders = self.orders();
+        self.stories.look(&self.shown, self.now, &orders);
+    }
+
+    fn orders(&self) -> Orders {
         let cluster = self.engine.engine().cluster();
         let assumed = cluster.pods().filter(|(_, pod)| matches!(pod.state, PodState::Assumed(_)));
-        let on_their_way = assumed.filter_map(|(_, pod)| Some(cluster.group(pod.group?).key.clone())).collect();
-        self.stories.look(&self.shown, self.now, &on_their_way);
+        let evicted = cluster.pods().filter(|(_, pod)| pod.evicted_for.is_some());
+        Orders {
+            binds: assumed.filter_map(|(_, pod)| Some(cluster.group(pod.group?).key.clone())).collect(),
+            evictions: evicted.map(|(_, pod)| pod.id.uid.clone()).collect(),
+        }
     }
 
     pub(crate) fn check(&self, after: &str) {
@@ -145,6 +162,16 @@ impl World {
         self.groups.insert(spec.key.clone(), spec.clone());
         self.stories.asked(&spec.key, &minimums(&spec));
         self.show(Observation::GroupSeen(spec));
+    }
+
+    pub(crate) fn put_budget(&mut self, spec: BudgetSpec) {
+        self.budgets.insert(spec.name.clone(), spec.clone());
+        self.show(Observation::BudgetSeen(spec));
+    }
+
+    pub(crate) fn remove_budget(&mut self, name: &str) {
+        self.budgets.remove(name);
+        self.show(Observation::BudgetGone { namespace: "ns".into(), name: name.into() });
     }
 
     pub(crate) fn gang(&mut self, name: &str, min_count: u32) {
@@ -207,9 +234,17 @@ impl World {
     pub(crate) fn phase(&mut self, name: &str, phase: Phase) {
         let uid = self.uid(name);
         if phase == Phase::Refused {
-            self.stories.refused(&self.pods[&uid]);
+            self.tell_refusal(&uid);
         }
         self.change(&uid, |pod| pod.phase = phase);
+    }
+
+    /// A kubelet is about to refuse a pod.
+    pub(crate) fn tell_refusal(&mut self, uid: &str) {
+        let (pod, cluster) = (&self.pods[uid], self.engine.engine().cluster());
+        let group = cluster.pod_id(uid).and_then(|id| cluster.pod(id).group);
+        let somebody_ran = group.is_some() && cluster.pods().any(|(_, other)| other.group == group && other.ran);
+        self.stories.refused(pod, somebody_ran);
     }
 
     pub(crate) fn remove_pod(&mut self, uid: &str) {
@@ -239,19 +274,35 @@ impl World {
         self.check("a decision");
         self.tell_stories(&commands);
         let count = commands.len();
-        for command in commands {
+        for command in &commands {
             self.log.push(format!("{:>9} do  {command:?}", self.now));
-            judge::command(self, &command);
+        }
+        // They are judged by what was known when they were given, before the first of them changes anything.
+        for command in &commands {
+            judge::command(self, command);
+        }
+        // What is ordered in one decision is ordered before anything new is seen.
+        for command in &commands {
+            if let Command::TakeBack { pod } = command {
+                self.stories.ordered_back(&pod.uid);
+            }
+        }
+        for command in commands {
             match command {
                 Command::Report(report) => self.hear(*report),
                 Command::ClearNomination { pod } => {
                     self.acts.push(Command::ClearNomination { pod: pod.clone() });
                     self.change(&pod.uid.clone(), |pod| pod.nominated = None);
                 }
-                Command::Bind { .. } | Command::TakeBack { .. } => {
-                    if let Command::TakeBack { pod } = &command {
-                        self.stories.ordered_back(&pod.uid);
-                    }
+                Command::Spare { pod } => {
+                    self.acts.push(Command::Spare { pod: pod.clone() });
+                    self.change(&pod.uid.clone(), |pod| pod.marked = false);
+                }
+                Command::Nominate { pod, node } => {
+                    self.acts.push(Command::Nominate { pod: pod.clone(), node: node.clone() });
+                    self.change(&pod.uid.clone(), |pod| pod.nominated = Some(node.to_string()));
+                }
+                Command::Bind { .. } | Command::TakeBack { .. } | Command::Evict { .. } => {
                     self.acts.push(command.clone());
                     self.in_flight.push(command);
                 }
@@ -294,7 +345,7 @@ impl World {
         if let (Subject::Group(key), Diagnosis::TimedOut { .. }) = (&report.subject, &report.diagnosis)
             && let Some(group) = self.groups.get(key)
         {
-            self.stories.given_up(key, minimums(group));
+            self.stories.given_up(key, minimums(group), &self.shown);
         }
         self.reports.push(report);
     }
@@ -332,7 +383,25 @@ impl World {
                 self.change(&pod.uid.clone(), |pod| pod.terminating = true);
                 self.remove_pod(&pod.uid.clone());
             }
-            Command::ClearNomination { .. } | Command::Report(_) => {}
+            Command::Evict { pods, .. } => {
+                for pod in pods {
+                    self.carry_out_eviction(&pod);
+                }
+            }
+            Command::Nominate { .. } | Command::Spare { .. } | Command::ClearNomination { .. } | Command::Report(_) => {
+            }
+        }
+    }
+
+    pub(crate) fn carry_out_eviction(&mut self, pod: &Arc<PodName>) {
+        if let Some(truth) = self.pods.get(&pod.uid).cloned() {
+            self.stories.lost(&truth);
+        }
+        self.show(Observation::EvictDone { pod: pod.clone(), outcome: TakeBackOutcome::Deleted });
+        let gone_by_ms = Some(self.now + self.grace_ms);
+        self.change(&pod.uid, |pod| (pod.marked, pod.terminating, pod.gone_by_ms) = (true, true, gone_by_ms));
+        if self.grace_ms == 0 {
+            self.remove_pod(&pod.uid);
         }
     }
 
@@ -379,6 +448,9 @@ impl World {
         for group in self.groups.clone().into_values() {
             self.show(Observation::GroupSeen(group));
         }
+        for budget in self.budgets.clone().into_values() {
+            self.show(Observation::BudgetSeen(budget));
+        }
         for pod in self.pods.clone().into_values() {
             self.show(Observation::PodSeen(pod));
         }
@@ -388,6 +460,15 @@ impl World {
 
     pub(crate) fn node_of(&self, name: &str) -> Option<String> {
         self.pods[&self.uid(name)].node.clone()
+    }
+
+    /// The names of pods that were ever evicted, in order.
+    pub(crate) fn evicted(&self) -> Vec<String> {
+        let pods = self.acts.iter().filter_map(|act| match act {
+            Command::Evict { pods, .. } => Some(pods),
+            _ => None,
+        });
+        pods.flatten().map(|pod| pod.name.clone()).collect()
     }
 
     /// The names of bound pods, ordered.

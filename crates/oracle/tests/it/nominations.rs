@@ -5,7 +5,7 @@ use std::sync::Arc;
 use muster_engine::model::class::ClassSpec;
 use muster_engine::model::group::{GroupKey, GroupSpec};
 use muster_engine::model::pod::{Membership, PodSpec};
-use muster_engine::{Command, Config, Observation};
+use muster_engine::{Command, Config, Observation, PreemptionRules};
 use muster_oracle::brute::{Lot, placeable};
 use muster_oracle::random::Random;
 
@@ -15,6 +15,11 @@ use muster_oracle::seeds::{for_each_seed, one_seed_only};
 
 const CASES: u64 = 2000;
 
+/// The question is where there is room as it is.
+fn without_preemption() -> Config {
+    Config { preemption: PreemptionRules { on: false, ..PreemptionRules::default() }, ..Config::default() }
+}
+
 fn cpu(milli: i64) -> Arc<ClassSpec> {
     Arc::new(instance::plain_class([("cpu".to_owned(), milli)].into()))
 }
@@ -22,7 +27,7 @@ fn cpu(milli: i64) -> Arc<ClassSpec> {
 /// Whether a pod of priority 5 gets the only node, which is kept free for a pod of this priority.
 fn gets_the_node(nominated_priority: i32) -> bool {
     let nodes = [instance::plain_node(0, 1000, 1, 0, 110)];
-    let mut engine = engine(&nodes, &[], Config::default());
+    let mut engine = engine(&nodes, &[], without_preemption());
     let other = PodSpec { priority: nominated_priority, nominated: Some("n0".into()), ..pod("other", &cpu(600)) };
     see(&mut engine, Observation::PodSeen(other));
     see(&mut engine, Observation::PodSeen(PodSpec { priority: 5, ours: true, ..pod("own", &cpu(600)) }));
@@ -77,7 +82,7 @@ fn contested(random: &mut Random) -> (Gang, Vec<(i32, usize, ClassSpec)>) {
 }
 
 fn commands(gang: &Gang, nominations: &[(i32, usize, ClassSpec)]) -> Vec<Command> {
-    let mut engine = engine(&gang.nodes, &gang.occupied, Config::default());
+    let mut engine = engine(&gang.nodes, &gang.occupied, without_preemption());
     for (number, (priority, node, class)) in nominations.iter().enumerate() {
         let waits = pod(&format!("waits-{number}"), &Arc::new(class.clone()));
         let nominated = Some(gang.nodes[*node].name.clone());

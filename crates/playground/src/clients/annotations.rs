@@ -13,6 +13,9 @@ pub const READY_AFTER_SECONDS: &str = "playground.muster.dev/ready-after-seconds
 pub const RUN_SECONDS: &str = "playground.muster.dev/run-seconds";
 /// How long the containers take to stop, at most the grace period; 0.5 if it is left out.
 pub const STOP_SECONDS: &str = "playground.muster.dev/stop-seconds";
+/// How long containers that outlast the grace period take to end when they are killed, as a process does that hangs in
+/// the kernel; 0 if it is left out.
+pub const KILL_SECONDS: &str = "playground.muster.dev/kill-seconds";
 /// What the containers end with, 0 to 255; 0 if it is left out. By the pod's `restartPolicy` the pod then has
 /// succeeded or failed, or its containers start again.
 pub const EXIT_CODE: &str = "playground.muster.dev/exit-code";
@@ -22,4 +25,5 @@ pub const EXIT_CODE: &str = "playground.muster.dev/exit-code";
 pub const MEETS: &str = "playground.muster.dev/meets";
 
 /// All keys.
-pub const ALL: [&str; 6] = [START_SECONDS, READY_AFTER_SECONDS, RUN_SECONDS, STOP_SECONDS, EXIT_CODE, MEETS];
+pub const ALL: [&str; 7] =
+    [START_SECONDS, READY_AFTER_SECONDS, RUN_SECONDS, STOP_SECONDS, KILL_SECONDS, EXIT_CODE, MEETS];

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use muster_engine::{Config, Refusal, ShapePoint, Weighted};
+use muster_engine::{Config, PreemptionRules, Refusal, ShapePoint, Weighted};
 
 use super::ConfigError;
-use super::file::{File, LogFormat, LogLevel, Scoring, Strategy};
+use super::file::{Eviction, File, LogFormat, LogLevel, Scoring, Strategy};
 use super::span::Span;
 use crate::gates::FeatureGates;
 use crate::lease::LeaseSettings;
@@ -128,12 +128,13 @@ fn settings(file: &File, gates: FeatureGates) -> Result<Settings, ConfigError> {
             return Err(ConfigError::field(format!("timeouts.{field}"), "0s: must be more than nothing"));
         }
     }
-    let engine = engine(file)?;
+    let engine = engine(file, gates)?;
     engine.validate().map_err(in_words_of_the_file)?;
     Ok(Settings {
         scheduler_names: file.scheduler_names.clone(),
         gates,
         engine,
+        eviction: file.preemption.eviction,
         binds_in_flight_max: file.limits.binds_in_flight,
         writes_in_flight_max: file.limits.writes_in_flight,
         request_timeout: file.timeouts.request.as_duration(),
@@ -143,7 +144,7 @@ fn settings(file: &File, gates: FeatureGates) -> Result<Settings, ConfigError> {
 }
 
 /// Every setting of the engine, from the file. A new one does not compile until it has a field there.
-fn engine(file: &File) -> Result<Config, ConfigError> {
+fn engine(file: &File, gates: FeatureGates) -> Result<Config, ConfigError> {
     Ok(Config {
         scoring: scoring(&file.scoring)?,
         backoff_ms_initial: file.backoff.initial.as_millis(),
@@ -155,7 +156,17 @@ fn engine(file: &File) -> Result<Config, ConfigError> {
         starving_after_ms: file.claims.starving_after.as_millis(),
         claim_ms_max: file.claims.max.as_millis(),
         desired_wait_ms: file.waiting.desired_count.as_millis(),
-        preemption: muster_engine::PreemptionRules::default(),
+        preemption: PreemptionRules {
+            on: file.preemption.enabled,
+            delayed: gates.delayed_preemption,
+            delay_ms: file.preemption.delay.as_millis(),
+            spare_ms: file.preemption.spare_after_refusal.as_millis(),
+            keeps_budgets: file.preemption.eviction == Eviction::EvictionApi,
+            whole_groups: gates.workload_aware_preemption,
+            // The document's own algorithm alone is for comparison.
+            cheaper: true,
+            steps_max: file.preemption.steps_max,
+        },
         report_waiting_after_ms: file.waiting.report_after.as_millis(),
         schedule_timeout_ms: file.timeouts.schedule.as_millis(),
         bind_retry_ms_initial: file.bind_retry.initial.as_millis(),
@@ -205,7 +216,7 @@ fn record(file: &File) -> Result<Option<RecordSettings>, ConfigError> {
 }
 
 /// The engine's names for its settings, and users'.
-const FIELDS: [(&str, &str); 18] = [
+const FIELDS: [(&str, &str); 20] = [
     ("scoring.weight_taints", "scoring.weights.taints"),
     ("scoring.weight_node_affinity", "scoring.weights.nodeAffinity"),
     ("scoring.weight_fit", "scoring.weights.fit"),
@@ -224,6 +235,8 @@ const FIELDS: [(&str, &str); 18] = [
     ("bind_retry_ms_max", "bindRetry.max"),
     ("bind_timeout_ms", "timeouts.bind"),
     ("scoring.fit_resources", "scoring.resources"),
+    ("preemption.spare_ms", "preemption.spareAfterRefusal"),
+    ("preemption.steps_max", "preemption.stepsMax"),
 ];
 
 fn in_words_of_the_file(refusal: Refusal) -> ConfigError {
@@ -302,6 +315,8 @@ search: {stepsInitial: 15, stepsMax: 16, again: {initial: 17s, max: 18s}}
 claims: {starvingAfter: 19s, max: 20s}
 bindRetry: {initial: 21ms, max: 22ms}
 waiting: {desiredCount: 23s, reportAfter: 24s}
+preemption: {enabled: false, delay: 25s, eviction: EvictionAPI, spareAfterRefusal: 26s, stepsMax: 27}
+featureGates: {DelayedPreemption: false, WorkloadAwarePreemption: false}
 ";
         let made = from(body, Overrides::default()).unwrap().settings;
         let expected = Config {
@@ -325,7 +340,16 @@ waiting: {desiredCount: 23s, reportAfter: 24s}
             starving_after_ms: 19_000,
             claim_ms_max: 20_000,
             desired_wait_ms: 23_000,
-            preemption: muster_engine::PreemptionRules::default(),
+            preemption: PreemptionRules {
+                on: false,
+                delayed: false,
+                delay_ms: 25_000,
+                spare_ms: 26_000,
+                keeps_budgets: true,
+                whole_groups: false,
+                cheaper: true,
+                steps_max: 27,
+            },
             report_waiting_after_ms: 24_000,
             schedule_timeout_ms: 4_000,
             bind_retry_ms_initial: 21,

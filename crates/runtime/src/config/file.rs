@@ -39,6 +39,8 @@ pub struct File {
     pub search: Search,
     /// What is done against starvation.
     pub claims: Claims,
+    /// How room is taken from others.
+    pub preemption: Preemption,
     /// Pauses before a bind is sent again.
     pub bind_retry: Pauses,
     /// How long to wait before something is done or said.
@@ -177,6 +179,33 @@ pub struct Claims {
     pub max: Span,
 }
 
+/// How room is taken from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Preemption {
+    /// Whether anybody is evicted for others at all.
+    pub enabled: bool,
+    /// How long somebody waits as unschedulable before others are evicted, so that an autoscaler can act first.
+    pub delay: Span,
+    /// How pods are evicted.
+    pub eviction: Eviction,
+    /// How long a pod whose eviction was refused is left alone.
+    pub spare_after_refusal: Span,
+    /// How many sets of victims may be looked through for the cheapest.
+    pub steps_max: u64,
+}
+
+/// How pods are evicted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Eviction {
+    /// The pod is deleted, as kube-scheduler does: disruption budgets are kept where that is possible.
+    #[default]
+    Delete,
+    /// The eviction API is asked: nobody is evicted against a disruption budget.
+    #[serde(rename = "EvictionAPI")]
+    EvictionApi,
+}
+
 /// How long to wait before something is done or said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -250,6 +279,7 @@ impl Default for File {
             scoring: Scoring::default(),
             search: Search::default(),
             claims: Claims::default(),
+            preemption: Preemption::default(),
             bind_retry: Pauses { initial: ms(engine.bind_retry_ms_initial), max: ms(engine.bind_retry_ms_max) },
             waiting: Waiting::default(),
             leader_election: LeaderElection::default(),
@@ -333,6 +363,19 @@ impl Default for Claims {
     fn default() -> Self {
         let engine = muster_engine::Config::default();
         Self { starving_after: ms(engine.starving_after_ms), max: ms(engine.claim_ms_max) }
+    }
+}
+
+impl Default for Preemption {
+    fn default() -> Self {
+        let rules = muster_engine::PreemptionRules::default();
+        Self {
+            enabled: rules.on,
+            delay: ms(rules.delay_ms),
+            eviction: Eviction::default(),
+            spare_after_refusal: ms(rules.spare_ms),
+            steps_max: rules.steps_max,
+        }
     }
 }
 

@@ -10,7 +10,7 @@ mod span;
 use serde_json::Value;
 
 pub use effective::{Configuration, Overrides, RecordSettings};
-pub use file::{File, LogFormat, LogLevel};
+pub use file::{Eviction, File, LogFormat, LogLevel};
 pub use span::{Span, SpanError};
 
 /// A configuration that cannot be used.

@@ -1,12 +1,13 @@
 //! The conditions of native groups: upstream's own, and ours with a prefix beside it.
 //!
+//! `DisruptionTarget` is a type that upstream has and does not write; it is written as upstream names it.
 //! Upstream's condition never goes back once it is true, so what holds now stands in ours. Its type differs between
 //! versions and is given by the caller. It must not know any other field of the object.
 
-use muster_api::keys::conditions::{NATIVE_PREFIX, POD_GROUP_SCHEDULED};
+use muster_api::keys::conditions::{DISRUPTION_TARGET, NATIVE_PREFIX, POD_GROUP_SCHEDULED};
 use muster_api::keys::group_reasons::{
     INVALID, NEVER_FITS, NOT_FOUND_WITHIN_BUDGET, SCHEDULE_TIMEOUT, SCHEDULED, SCHEDULER_ERROR, UNSCHEDULABLE,
-    UNSUPPORTED,
+    UNSUPPORTED, WAITING_FOR_VICTIMS,
 };
 use muster_api::wire::condition::Condition;
 use serde_json::json;
@@ -19,7 +20,8 @@ use super::status::ObjectStatus;
 /// What a group's conditions show; `upstream` is the type of upstream's.
 pub(super) fn shown(conditions: &[Condition], upstream: &str) -> Shown {
     let ours = conditions.iter().filter_map(|one| {
-        let kind = one.kind.strip_prefix(NATIVE_PREFIX)?.to_owned();
+        let upstreams = Some(one.kind.as_str()).filter(|kind| *kind == DISRUPTION_TARGET);
+        let kind = one.kind.strip_prefix(NATIVE_PREFIX).or(upstreams)?.to_owned();
         Some(Condition { kind, ..one.clone() })
     });
     let instance = ShownInstance { conditions: ours.collect() };
@@ -45,7 +47,8 @@ pub(super) fn patch(object: &GroupObject, status: &ObjectStatus, upstream: &str)
 }
 
 fn written_by_us(conditions: &[Condition], upstream: &str) -> Vec<Condition> {
-    let ours = conditions.iter().filter(|one| one.kind.starts_with(NATIVE_PREFIX) || one.kind == upstream);
+    let is_ours = |kind: &str| kind.starts_with(NATIVE_PREFIX) || kind == upstream || kind == DISRUPTION_TARGET;
+    let ours = conditions.iter().filter(|one| is_ours(&one.kind));
     let mut list: Vec<Condition> = ours.cloned().collect();
     list.sort_by(|one, other| one.kind.cmp(&other.kind));
     list
@@ -54,7 +57,7 @@ fn written_by_us(conditions: &[Condition], upstream: &str) -> Vec<Condition> {
 /// Our conditions under their prefix, and upstream's beside them.
 fn with_upstream(shown: &[Condition], ours: &[Condition], upstream: &str) -> Vec<Condition> {
     let prefixed = |one: &Condition| Condition {
-        kind: format!("{NATIVE_PREFIX}{}", one.kind),
+        kind: if one.kind == DISRUPTION_TARGET { one.kind.clone() } else { format!("{NATIVE_PREFIX}{}", one.kind) },
         last_update_time: None,
         ..one.clone()
     };
@@ -76,7 +79,9 @@ fn since(old: Option<&Condition>, new: Condition) -> Condition {
 fn in_upstreams_words(ours: &Condition, upstream: &str) -> Option<Condition> {
     let (status, reason) = match ours.reason.as_str() {
         SCHEDULED => ("True", SCHEDULED),
-        UNSCHEDULABLE | NOT_FOUND_WITHIN_BUDGET | NEVER_FITS | SCHEDULE_TIMEOUT => ("False", UNSCHEDULABLE),
+        UNSCHEDULABLE | NOT_FOUND_WITHIN_BUDGET | NEVER_FITS | SCHEDULE_TIMEOUT | WAITING_FOR_VICTIMS => {
+            ("False", UNSCHEDULABLE)
+        }
         INVALID | UNSUPPORTED | SCHEDULER_ERROR => ("False", SCHEDULER_ERROR),
         _ => return None,
     };

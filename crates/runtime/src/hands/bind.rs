@@ -12,7 +12,7 @@ use tokio::time::timeout_at;
 use super::Reach;
 use super::outcome::Failure;
 
-const FENCED: &str = "this process may not write any more: it may have lost its lease";
+pub(super) const FENCED: &str = "this process may not write any more: it may have lost its lease";
 const NO_ANSWER: &str = "no answer in time";
 
 /// What a pod turned out to be.
@@ -93,6 +93,11 @@ impl Reach {
         }
     }
 
+    /// Whether the pod is not there any more.
+    pub(super) async fn is_gone(&self, pod: &PodName) -> bool {
+        matches!(self.truth(pod).await, Truth::Gone)
+    }
+
     pub(super) async fn take_back(&self, pod: &PodName) -> TakeBackOutcome {
         let Some(deadline) = self.deadline() else {
             return TakeBackOutcome::Transient { message: FENCED.to_owned() };
@@ -109,12 +114,11 @@ impl Reach {
         match failure {
             Failure::Missing(_) => TakeBackOutcome::Deleted,
             // Another pod of that name is there: ours is gone. Or somebody changed it in that moment.
-            Failure::Conflict(message) => match self.truth(pod).await {
-                Truth::Gone => TakeBackOutcome::Deleted,
-                _ => TakeBackOutcome::Transient { message },
-            },
+            Failure::Conflict(_) if self.is_gone(pod).await => TakeBackOutcome::Deleted,
             Failure::Refused(message) => TakeBackOutcome::Refused { message },
-            Failure::Busy(message, _) | Failure::Unknown(message) => TakeBackOutcome::Transient { message },
+            Failure::Conflict(message) | Failure::Busy(message, _) | Failure::Unknown(message) => {
+                TakeBackOutcome::Transient { message }
+            }
         }
     }
 }

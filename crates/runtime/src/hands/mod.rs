@@ -4,6 +4,7 @@
 //! says what is known, and whoever sent the errand decides. No errand begins once the fence is closed.
 
 mod bind;
+pub(crate) mod evict;
 mod outcome;
 #[cfg(test)]
 mod tests;
@@ -21,12 +22,14 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
+use crate::config::Eviction;
 use crate::dialect::StatusPatch;
 use crate::fence::Fence;
 use crate::intake::groups::ObjectKey;
 use crate::metrics::Metrics;
 use crate::mind::Letter;
 
+use evict::{Outcomes, Unit};
 use outcome::Failure;
 pub(crate) use outcome::WriteOutcome;
 
@@ -37,6 +40,10 @@ pub(crate) enum Errand {
     Bind { pod: Arc<PodName>, node: Arc<str> },
     /// Delete a pod that was bound in vain.
     TakeBack { pod: Arc<PodName> },
+    /// Evict a unit for somebody else.
+    Evict(Arc<Unit>),
+    /// Take the mark off a pod that is not evicted after all.
+    Spare { pod: Arc<PodName>, now: jiff::Timestamp },
     /// Say something in a pod's status.
     PodStatus { pod: Arc<PodName>, patch: Value },
     /// Say something in the status of a group's object.
@@ -48,11 +55,33 @@ pub(crate) enum Errand {
 /// What became of an errand.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
-    Bind { pod: Arc<PodName>, node: Arc<str>, outcome: BindOutcome },
-    TakeBack { pod: Arc<PodName>, outcome: TakeBackOutcome },
-    PodStatus { pod: Arc<PodName>, outcome: WriteOutcome },
-    GroupStatus { object: ObjectKey, outcome: WriteOutcome },
-    Event { key: u64, outcome: WriteOutcome },
+    Bind {
+        pod: Arc<PodName>,
+        node: Arc<str>,
+        outcome: BindOutcome,
+    },
+    TakeBack {
+        pod: Arc<PodName>,
+        outcome: TakeBackOutcome,
+    },
+    Evict {
+        unit: Arc<Unit>,
+        outcomes: Outcomes,
+    },
+    /// If it failed it is asked for again.
+    Spare,
+    PodStatus {
+        pod: Arc<PodName>,
+        outcome: WriteOutcome,
+    },
+    GroupStatus {
+        object: ObjectKey,
+        outcome: WriteOutcome,
+    },
+    Event {
+        key: u64,
+        outcome: WriteOutcome,
+    },
 }
 
 /// The hands.
@@ -70,6 +99,7 @@ pub(crate) struct Reach {
     pub(crate) client: kube::Client,
     pub(crate) fence: Fence,
     pub(crate) timeout: Duration,
+    pub(crate) eviction: Eviction,
     pub(crate) metrics: Metrics,
 }
 
@@ -99,7 +129,8 @@ impl Hands {
 
     /// An errand has come to its end: there is room for the next.
     pub(crate) fn back(&mut self, outcome: &Outcome) {
-        let deed = matches!(outcome, Outcome::Bind { .. } | Outcome::TakeBack { .. });
+        let deed =
+            matches!(outcome, Outcome::Bind { .. } | Outcome::TakeBack { .. } | Outcome::Evict { .. } | Outcome::Spare);
         let lane = self.lane(deed);
         lane.in_flight = lane.in_flight.saturating_sub(1);
         self.start(deed);
@@ -139,7 +170,7 @@ impl Hands {
 }
 
 fn is_deed(errand: &Errand) -> bool {
-    matches!(errand, Errand::Bind { .. } | Errand::TakeBack { .. })
+    matches!(errand, Errand::Bind { .. } | Errand::TakeBack { .. } | Errand::Evict(_) | Errand::Spare { .. })
 }
 
 impl Reach {
@@ -155,6 +186,14 @@ impl Reach {
             Errand::TakeBack { pod } => {
                 let outcome = self.take_back(&pod).await;
                 Outcome::TakeBack { pod, outcome }
+            }
+            Errand::Evict(unit) => {
+                let outcomes = self.evict(&unit).await;
+                Outcome::Evict { unit, outcomes }
+            }
+            Errand::Spare { pod, now } => {
+                self.spare(&pod, now).await;
+                Outcome::Spare
             }
             Errand::PodStatus { pod, patch } => {
                 let outcome = self.pod_status(&pod, &patch).await;

@@ -37,7 +37,7 @@ impl WriteOutcome {
 /// How a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// The server refused it and did nothing: 400, 403, 405, 415, 422.
+    /// The server refused it and did nothing: 400, 403, 405, 415, 422, and 429 for the sake of a disruption budget.
     Refused(String),
     /// No such object.
     Missing(String),
@@ -62,6 +62,8 @@ impl Failure {
         match status.code {
             404 => Self::Missing(message),
             409 => Self::Conflict(message),
+            // A budget does not say when it will allow it.
+            429 if is_kept_by_a_budget(status) => Self::Refused(message),
             429 | 500 | 502 | 503 => {
                 let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
                 Self::Busy(message, (seconds > 0).then(|| Duration::from_secs(u64::from(seconds))))
@@ -92,6 +94,11 @@ impl From<Failure> for WriteOutcome {
             Failure::Unknown(message) => Self::Later { message, after: None },
         }
     }
+}
+
+fn is_kept_by_a_budget(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.into_iter().any(|cause| cause.reason == "DisruptionBudget")
 }
 
 /// An error with all its causes.

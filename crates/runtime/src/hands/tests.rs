@@ -24,6 +24,7 @@ impl World {
             client: server.client_with(&faults),
             fence: Fence::open(),
             timeout: Duration::from_secs(4),
+            eviction: Eviction::Delete,
             metrics: Metrics::default(),
         };
         let nodes: Api<Node> = Api::all(server.client());
@@ -39,9 +40,14 @@ impl World {
     }
 
     async fn pod(&self) -> PodName {
-        let pod = json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        self.named("a").await
+    }
+
+    async fn named(&self, name: &str) -> PodName {
+        let metadata = json!({"name": name, "labels": {"app": "web"}});
+        let pod = json!({"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i"}]}});
         let made = self.pods().create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
-        PodName { namespace: "default".into(), name: "a".into(), uid: made.metadata.uid.unwrap() }
+        PodName { namespace: "default".into(), name: name.into(), uid: made.metadata.uid.unwrap() }
     }
 
     async fn node_of_pod(&self) -> Option<String> {
@@ -94,6 +100,115 @@ async fn a_pod_that_is_elsewhere_gone_or_another_is_refused() {
     assert!(world.pods().get_opt("a").await.unwrap().is_none_or(|pod| pod.metadata.deletion_timestamp.is_some()));
 }
 
+fn unit(pods: &[&PodName]) -> Unit {
+    Unit {
+        pods: pods.iter().map(|pod| (Arc::new((*pod).clone()), "n1".to_owned())).collect(),
+        group: None,
+        by: Some("pod default/high".to_owned()),
+        message: "muster: preempting to accommodate a higher priority pod".to_owned(),
+        now: jiff::Timestamp::UNIX_EPOCH,
+    }
+}
+
+impl World {
+    /// Two pods on nodes, so that they go with grace.
+    async fn bound_pair(&self) -> [PodName; 2] {
+        let pair = [self.named("a").await, self.named("b").await];
+        for pod in &pair {
+            assert_eq!(self.reach.bind(pod, "n1").await, BindOutcome::Bound);
+            let ready = json!([{"type": "Ready", "status": "True"}]);
+            let status = json!({"status": {"phase": "Running", "conditions": ready}});
+            let patch = kube::api::Patch::Strategic(&status);
+            self.pods().patch_status(&pod.name, &kube::api::PatchParams::default(), &patch).await.unwrap();
+        }
+        pair
+    }
+
+    /// Whether a pod shows that it is evicted, and whether it goes.
+    async fn marked_and_going(&self, name: &str) -> (bool, bool) {
+        let Some(pod) = self.pods().get_opt(name).await.unwrap() else { return (true, true) };
+        let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
+        let marked = conditions.iter().any(|one| one.type_ == "DisruptionTarget" && one.status == "True");
+        (marked, pod.metadata.deletion_timestamp.is_some())
+    }
+
+    /// A budget over all pods that lets so many go.
+    async fn budget(&self, allowed: i32) {
+        let budgets: Api<k8s_openapi::api::policy::v1::PodDisruptionBudget> =
+            Api::namespaced(self.server.client(), "default");
+        let budget = json!({"metadata": {"name": "keep"}, "spec": {
+            "minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
+        budgets.create(&PostParams::default(), &serde_json::from_value(budget).unwrap()).await.unwrap();
+        let status = json!({"status": {"disruptionsAllowed": allowed, "currentHealthy": 2, "desiredHealthy": 1,
+            "expectedPods": 2, "observedGeneration": 1}});
+        let patch = kube::api::Patch::Merge(&status);
+        budgets.patch_status("keep", &kube::api::PatchParams::default(), &patch).await.unwrap();
+    }
+}
+
+fn is_transient(outcomes: &Outcomes) -> bool {
+    outcomes.iter().all(|(_, outcome)| matches!(outcome, TakeBackOutcome::Transient { .. }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_is_marked_and_then_goes() {
+    for eviction in [Eviction::Delete, Eviction::EvictionApi] {
+        let world = World::new().await;
+        let reach = Reach { eviction, ..world.reach.clone() };
+        let pair = world.bound_pair().await;
+        let outcomes = reach.evict(&unit(&[&pair[0], &pair[1]])).await;
+        assert!(outcomes.iter().all(|(_, outcome)| *outcome == TakeBackOutcome::Deleted), "{outcomes:?}");
+        for name in ["a", "b"] {
+            assert_eq!(world.marked_and_going(name).await, (true, true), "{eviction:?}");
+        }
+        // What is gone is gone: a second time does no harm, not even to another pod of the name.
+        world.pods().delete("a", &DeleteParams::default().grace_period(0)).await.unwrap();
+        world.named("a").await;
+        let again = reach.evict(&unit(&[&pair[0]])).await;
+        assert_eq!(again[0].1, TakeBackOutcome::Deleted);
+        assert_eq!(world.marked_and_going("a").await, (false, false), "{eviction:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_long_as_one_cannot_be_marked_nobody_goes() {
+    let world = World::new().await;
+    let pair = world.bound_pair().await;
+    world.faults.order(Method::PATCH, "/b/status", Fault::Failed(ServerError::Unavailable));
+    assert!(is_transient(&world.reach.evict(&unit(&[&pair[0], &pair[1]])).await));
+    assert_eq!(world.faults.unmet(), 0);
+    for name in ["a", "b"] {
+        assert!(!world.marked_and_going(name).await.1);
+    }
+    assert!(world.marked_and_going("a").await.0);
+    world.reach.spare(&pair[0], jiff::Timestamp::UNIX_EPOCH).await;
+    assert!(!world.marked_and_going("a").await.0, "the mark can be taken off");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delete_that_failed_is_told_for_that_pod_alone() {
+    let world = World::new().await;
+    let pair = world.bound_pair().await;
+    world.faults.order(Method::DELETE, "/pods/b", Fault::Throttled { retry_after_seconds: 1 });
+    let outcomes = world.reach.evict(&unit(&[&pair[0], &pair[1]])).await;
+    assert_eq!(outcomes[0].1, TakeBackOutcome::Deleted);
+    assert!(matches!(outcomes[1].1, TakeBackOutcome::Transient { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_that_allows_nothing_leaves_the_whole_unit_alone() {
+    let world = World::new().await;
+    let reach = Reach { eviction: Eviction::EvictionApi, ..world.reach.clone() };
+    let pair = world.bound_pair().await;
+    world.budget(0).await;
+    let outcomes = reach.evict(&unit(&[&pair[0], &pair[1]])).await;
+    let refused = |outcome: &TakeBackOutcome| matches!(outcome, TakeBackOutcome::Refused { message } if message.contains("disruption budget"));
+    assert!(outcomes.iter().all(|(_, outcome)| refused(outcome)), "{outcomes:?}");
+    for name in ["a", "b"] {
+        assert_eq!(world.marked_and_going(name).await, (false, false));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn behind_a_closed_fence_nothing_is_sent() {
     let world = World::new().await;
@@ -102,6 +217,7 @@ async fn behind_a_closed_fence_nothing_is_sent() {
     let reach = Reach { fence, ..world.reach.clone() };
     assert!(matches!(reach.bind(&pod, "n1").await, BindOutcome::Transient { .. }));
     assert!(matches!(reach.take_back(&pod).await, TakeBackOutcome::Transient { .. }));
+    assert!(is_transient(&reach.evict(&unit(&[&pod])).await));
     let patch = json!({"status": {"nominatedNodeName": "n1"}});
     assert!(matches!(reach.pod_status(&pod, &patch).await, WriteOutcome::Later { .. }));
     assert_eq!(world.node_of_pod().await, None);

@@ -81,7 +81,7 @@ fn node_term(term: &WrittenTerm) -> NodeTerm {
     }
 }
 
-fn requirement(written: &WrittenRequirement) -> Requirement {
+pub(crate) fn requirement(written: &WrittenRequirement) -> Requirement {
     let list = |values: &std::collections::BTreeSet<String>| values.iter().cloned().collect();
     let demand = match &written.operator {
         Operator::In(values) => Demand::In(list(values)),

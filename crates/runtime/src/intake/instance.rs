@@ -37,6 +37,8 @@ pub(crate) struct Instance {
     pub(crate) grew_ms: u64,
     /// The engine said that it is scheduled, and none of its pods was seen on a node since.
     pub(crate) start_unseen: bool,
+    /// For whom it is being evicted, or was, as long as it is not back on nodes.
+    pub(crate) preempted_by: Option<String>,
     /// Our conditions of it as they are to be.
     pub(crate) conditions: Vec<Condition>,
 }
@@ -56,6 +58,7 @@ impl Instance {
             no_room: BTreeSet::new(),
             grew_ms: 0,
             start_unseen: false,
+            preempted_by: None,
             conditions: Vec::new(),
         }
     }

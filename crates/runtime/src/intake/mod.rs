@@ -3,6 +3,7 @@
 //! No object is kept: a pod leaves a card, a group object what it defines and shows. A list that starts anew is marked
 //! and swept, so that what went away unseen is found. Nothing here waits or sends.
 
+mod budget;
 pub(crate) mod card;
 mod class;
 pub(crate) mod groups;
@@ -21,8 +22,11 @@ use std::sync::Arc;
 
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use muster_api::invalid::{FieldPath, InvalidField};
+use muster_api::keys::conditions::DISRUPTION_TARGET;
 use muster_api::keys::events::{GROUP_REFERENCE_CHANGED, GROUP_REFERENCE_CONFLICT};
-use muster_api::wire::{Node, Pod};
+use muster_api::keys::group_reasons::PREEMPTION_BY_SCHEDULER;
+use muster_api::wire::condition::Condition;
+use muster_api::wire::{Node, Pod, PodDisruptionBudget};
 use muster_engine::Observation;
 use muster_engine::model::group::GroupKey;
 use muster_engine::model::pod::{Membership, PodName, PodSpec, RefusalKind};
@@ -39,6 +43,10 @@ use sweep::{Sweep, Turn};
 
 pub(crate) use sweep::Turn as WatchTurn;
 
+/// Stands between the scheduler's name and the word for whom, in the condition of a pod that is evicted for others.
+pub(crate) const MARK: &str = ": preempting to accommodate a higher priority ";
+/// The reason of the condition of a pod that goes by the eviction API.
+const EVICTION_BY_API: &str = "EvictionByEvictionAPI";
 /// The reason of an event about a pod that cannot be read.
 const UNREADABLE: &str = "Unreadable";
 
@@ -52,6 +60,8 @@ pub(crate) enum News {
     Node(Turn<Guarded<Node>>),
     /// Of priority classes.
     Class(Turn<Guarded<PriorityClass>>),
+    /// Of disruption budgets.
+    Budget(Turn<Guarded<PodDisruptionBudget>>),
     /// Of the objects of a dialect.
     Group(usize, Turn<RawObject>),
 }
@@ -77,11 +87,14 @@ pub(crate) struct Intake {
     gates: FeatureGates,
     pods: BTreeMap<Arc<str>, Card>,
     nodes: BTreeSet<String>,
+    /// By namespace and name.
+    budgets: BTreeSet<(String, String)>,
     priorities: Priorities,
     pub(crate) groups: GroupBook,
     pod_sweep: Sweep<Arc<str>>,
     node_sweep: Sweep<String>,
     class_sweep: Sweep<String>,
+    budget_sweep: Sweep<(String, String)>,
     group_sweeps: Vec<Sweep<ObjectKey>>,
 }
 
@@ -92,12 +105,14 @@ impl Intake {
             gates,
             pods: BTreeMap::new(),
             nodes: BTreeSet::new(),
+            budgets: BTreeSet::new(),
             priorities: Priorities::default(),
             group_sweeps: dialects.iter().map(|_| Sweep::default()).collect(),
             groups: GroupBook::new(dialects, gates),
             pod_sweep: Sweep::default(),
             node_sweep: Sweep::default(),
             class_sweep: Sweep::default(),
+            budget_sweep: Sweep::default(),
         }
     }
 
@@ -106,6 +121,7 @@ impl Intake {
         self.pod_sweep.is_done()
             && self.node_sweep.is_done()
             && self.class_sweep.is_done()
+            && self.budget_sweep.is_done()
             && self.group_sweeps.iter().all(Sweep::is_done)
     }
 
@@ -121,6 +137,7 @@ impl Intake {
             News::Pod(turn) => self.pod_turn(turn, now_ms, &mut catch),
             News::Node(turn) => self.node_turn(turn, &mut catch),
             News::Class(turn) => self.class_turn(turn, &mut catch),
+            News::Budget(turn) => self.budget_turn(turn, &mut catch),
             News::Group(dialect, turn) => self.group_turn(dialect, turn, &mut catch),
         }
         catch
@@ -184,6 +201,32 @@ impl Intake {
         }
         if changed {
             catch.observations.extend(self.groups.refresh_all(&self.priorities));
+        }
+    }
+
+    fn budget_turn(&mut self, turn: Turn<Guarded<PodDisruptionBudget>>, catch: &mut Catch) {
+        let key = |object: &Guarded<PodDisruptionBudget>| {
+            let meta = kube::Resource::meta(object);
+            (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
+        };
+        let known = || self.budgets.iter().cloned().collect();
+        let (object, gone) = self.budget_sweep.turn(turn, key, known);
+        for key in gone {
+            if self.budgets.remove(&key) {
+                let (namespace, name) = key;
+                catch.observations.push(Observation::BudgetGone { namespace, name });
+            }
+        }
+        match object.map(|object| object.0) {
+            Some(Ok(object)) => match budget::budget(&object) {
+                Ok(spec) => {
+                    self.budgets.insert((spec.namespace.clone(), spec.name.clone()));
+                    catch.observations.push(Observation::BudgetSeen(spec));
+                }
+                Err(error) => catch.complaints.push(error.on(object.object_name()).to_string()),
+            },
+            Some(Err(unreadable)) => catch.complaints.push(complaint("PodDisruptionBudget", &unreadable)),
+            None => {}
         }
     }
 
@@ -254,6 +297,7 @@ impl Intake {
         let Some(card) = self.pods.get(&uid) else { return };
         spec.membership =
             card.group.as_ref().map(|key| Membership { group: (**key).clone(), subset: card.subset.to_string() });
+        spec.marked = self.is_marked(pod);
         if let Some(broken) = card.broken.as_ref().filter(|_| ours) {
             spec.refused = Some(broken.clone());
         }
@@ -261,6 +305,18 @@ impl Intake {
             catch.settled.push(id);
         }
         catch.observations.push(Observation::PodSeen(spec));
+    }
+
+    /// Whether the pod shows that a Muster of one of our names evicts it for others.
+    fn is_marked(&self, pod: &Pod) -> bool {
+        let target = Condition::find(&pod.status.conditions, DISRUPTION_TARGET).filter(|one| one.is_true());
+        let by_us = |message: &str| {
+            let name = message.split_once(MARK).map(|(name, _)| name);
+            name.is_some_and(|name| self.scheduler_names.contains(name))
+        };
+        // The eviction API writes its own word over ours when a pod goes.
+        let goes_by_api = |one: &Condition| one.reason == EVICTION_BY_API && pod.metadata.deletion_timestamp.is_some();
+        target.is_some_and(|one| goes_by_api(one) || (one.reason == PREEMPTION_BY_SCHEDULER && by_us(&one.message)))
     }
 
     /// The group that the pod names now.

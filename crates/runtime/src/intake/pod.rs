@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use muster_api::invalid::InvalidField;
+use muster_api::invalid::{FieldPath, InvalidField};
+use muster_api::keys::annotations::PREEMPTION_COST;
 use muster_api::wire::Pod;
 use muster_engine::model::class::ClassSpec;
 use muster_engine::model::pod::{Phase, PodName, PodRefusal, PodSpec, RefusalKind};
@@ -27,6 +28,9 @@ const KUBELET_REFUSALS: [&str; 9] = [
     "InvalidNodeInfo",
     "AppArmor",
 ];
+
+/// The annotation of a pod that its node runs of its own accord, and only shows in the API.
+const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Who the pod is.
 pub(crate) fn pod_name(pod: &Pod) -> PodName {
@@ -64,16 +68,22 @@ pub(crate) fn stage(pod: &Pod) -> Stage {
     }
 }
 
-/// The pod that the engine is told of, and what is wrong with it if its requests cannot be reckoned: on a node it takes
-/// no room in our books then. Its membership is the caller's to add.
+/// The pod that the engine is told of, and what is wrong with it: on a node it takes no room in our books if its requests
+/// cannot be reckoned. Its membership and marks are the caller's to add.
 pub(crate) fn pod(pod: &Pod, id: Arc<PodName>, ours: bool) -> (PodSpec, Option<InvalidField>) {
     let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let (class, flaw) = match class(pod) {
         Ok(class) => (class, None),
         Err(error) => (ClassSpec::default(), Some(error)),
     };
+    let (preemption_cost, unpriced) = match preemption_cost(pod) {
+        Ok(cost) => (cost, None),
+        Err(error) => (0, Some(error)),
+    };
+    let flaw = flaw.or(unpriced);
     let invalid = flaw.clone().map(|error| refusal(RefusalKind::Invalid, error));
     let refused = invalid.or_else(|| unsupported(pod).map(|error| refusal(RefusalKind::Unsupported, error)));
+    let annotations = pod.metadata.annotations.as_ref();
     let owners = pod.metadata.owner_references.iter().flatten();
     let spec = PodSpec {
         id,
@@ -89,9 +99,26 @@ pub(crate) fn pod(pod: &Pod, id: Arc<PodName>, ours: bool) -> (PodSpec, Option<I
         terminating: pod.metadata.deletion_timestamp.is_some(),
         controlled: owners.clone().any(|owner| owner.controller == Some(true)),
         refused: refused.filter(|_| ours),
-        ..PodSpec::default()
+        labels: Arc::new(pod.metadata.labels.clone().unwrap_or_default()),
+        started_ms: pod.status.start_time.as_ref().map(|time| millis(time.0)),
+        preemption_cost,
+        is_static: annotations.is_some_and(|annotations| annotations.contains_key(MIRROR)),
+        never_preempts: pod.spec.preemption_policy.as_deref() == Some("Never"),
+        // What the server writes there is when it has to be gone, not when it was asked to go.
+        gone_by_ms: pod.metadata.deletion_timestamp.as_ref().map(|time| millis(time.0)),
+        marked: false,
     };
     (spec, flaw)
+}
+
+/// What the pod's owner says that its loss would cost.
+fn preemption_cost(pod: &Pod) -> Result<i32, InvalidField> {
+    let written = pod.metadata.annotations.as_ref().and_then(|annotations| annotations.get(PREEMPTION_COST));
+    let Some(written) = written else { return Ok(0) };
+    written.parse().map_err(|_| {
+        let (annotations, range) = (FieldPath::Root("metadata.annotations"), "must be a whole number of 32 bits");
+        annotations.key(PREEMPTION_COST).invalid(written, range)
+    })
 }
 
 /// A refusal in the engine's form.

@@ -268,8 +268,14 @@ fn a_new_list_sweeps_what_went_away_unseen() {
         intake.take(News::Group(dialect, Turn::Begin), 0);
         intake.take(News::Group(dialect, Turn::Complete), 0);
     }
-    assert!(!intake.is_synced());
     intake.take(News::Class(Turn::Complete), 0);
+    assert!(!intake.is_synced());
+    let budget = json!({"metadata": {"namespace": "ml", "name": "keep"}, "spec": {"selector": {}}});
+    let seen = intake.take(News::Budget(Turn::Seen(guarded(&budget))), 0).observations;
+    assert!(matches!(&seen[..], [Observation::BudgetSeen(spec)] if spec.name == "keep"), "{seen:?}");
+    intake.take(News::Budget(Turn::Begin), 0);
+    let swept = intake.take(News::Budget(Turn::Complete), 0).observations;
+    assert_eq!(swept, [Observation::BudgetGone { namespace: "ml".to_owned(), name: "keep".to_owned() }]);
     assert!(intake.is_synced());
 }
 

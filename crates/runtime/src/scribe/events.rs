@@ -40,7 +40,15 @@ pub(crate) struct Happening {
     /// Whether it is something to worry about.
     pub(crate) warning: bool,
     pub(crate) reason: &'static str,
+    pub(crate) action: Action,
     pub(crate) note: String,
+}
+
+/// What was being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Scheduling,
+    Preempting,
 }
 
 #[derive(Debug)]
@@ -120,7 +128,7 @@ impl EventNotes {
             "metadata": {"namespace": namespace, "name": name},
             "eventTime": micros(now),
             "reportingController": self.controller, "reportingInstance": self.instance,
-            "action": "Scheduling", "reason": what.reason, "note": cut_bytes(&what.note, NOTE_BYTES_MAX),
+            "action": format!("{:?}", what.action), "reason": what.reason, "note": cut_bytes(&what.note, NOTE_BYTES_MAX),
             "type": if what.warning { "Warning" } else { "Normal" },
             "regarding": {
                 "apiVersion": about.api_version, "kind": about.kind, "namespace": about.namespace,
@@ -153,7 +161,8 @@ mod tests {
     }
 
     fn tell(events: &mut EventNotes, note: &str, now_ms: u64) -> Option<Errand> {
-        let happening = Happening { warning: true, reason: "FailedScheduling", note: note.to_owned() };
+        let happening =
+            Happening { warning: true, reason: "FailedScheduling", action: Action::Scheduling, note: note.to_owned() };
         let now = Timestamp::from_millisecond(now_ms as i64).unwrap();
         events.tell(&about(), &happening, now_ms, now)
     }

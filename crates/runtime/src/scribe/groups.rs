@@ -9,10 +9,14 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use kube::core::ApiResource;
 use muster_api::keys::GROUP;
-use muster_api::keys::conditions::{COMPLETED, DEGRADED, POD_GROUP_SCHEDULED, PODS_NOT_MATCHING_PRIORITY, STARTED};
-use muster_api::keys::group_reasons::{INVALID, SCHEDULED, UNSCHEDULABLE, UNSUPPORTED, WAITING_FOR_MEMBERS};
+use muster_api::keys::conditions::{
+    COMPLETED, DEGRADED, DISRUPTION_TARGET, POD_GROUP_SCHEDULED, PODS_NOT_MATCHING_PRIORITY, STARTED,
+};
+use muster_api::keys::group_reasons::{
+    INVALID, PREEMPTION_BY_SCHEDULER, SCHEDULED, UNSCHEDULABLE, UNSUPPORTED, WAITING_FOR_MEMBERS,
+};
 use muster_api::wire::condition::Condition;
-use muster_engine::diagnosis::Shortfall;
+use muster_engine::diagnosis::{Shortfall, Victims};
 use muster_engine::model::group::{GroupKey, GroupPriority, GroupSpec, Policy, Subset, subset_of};
 use muster_engine::{Diagnosis, Engine};
 
@@ -113,16 +117,34 @@ impl GroupNotes {
     }
 }
 
-/// Whether a group is for other schedulers to speak of: they read its kind too, no pod of ours names it, and it shows no
-/// word of ours that would have to be kept true.
+/// Whether a group is for other schedulers to speak of: it is theirs, we evict nobody of it, and it shows no word of
+/// ours that would have to be kept true.
 pub(crate) fn is_left_to_others(intake: &Intake, key: &ObjectKey, resource: &ApiResource) -> bool {
+    let says = |object: &GroupObject| object.shown.instances.values().any(|shown| !shown.conditions.is_empty());
+    let mut instances = intake.groups.instances_of(key).filter_map(|group| intake.groups.instance(group));
+    is_of_others(intake, key, resource)
+        && !intake.groups.object(key).is_some_and(says)
+        && !instances.any(|instance| instance.preempted_by.is_some())
+}
+
+/// Whether a group belongs to other schedulers: they read its kind too, no pod of ours names it, and it shows nothing
+/// that we said of it when one did.
+pub(crate) fn is_of_others(intake: &Intake, key: &ObjectKey, resource: &ApiResource) -> bool {
     if resource.group == GROUP {
         return false;
     }
-    let says = |object: &GroupObject| object.shown.instances.values().any(|shown| !shown.conditions.is_empty());
+    let tells = |one: &Condition| one.kind != DISRUPTION_TARGET;
+    let says = |object: &GroupObject| object.shown.instances.values().flat_map(|shown| &shown.conditions).any(tells);
     let instances = intake.groups.instances_of(key).filter_map(|group| intake.groups.instance(group));
     let mut members = instances.flat_map(|instance| &instance.members);
     !intake.groups.object(key).is_some_and(says) && !members.any(|uid| intake.card(uid).is_some_and(|card| card.ours))
+}
+
+/// Leaves nothing but the word that the group is being evicted: the rest is for its own scheduler to say.
+pub(crate) fn say_only_of_disruption(status: &mut ObjectStatus) {
+    for instance in &mut status.instances {
+        instance.conditions.retain(|one| one.kind == DISRUPTION_TARGET);
+    }
 }
 
 /// Enters what the engine says of a group into its conditions.
@@ -145,12 +167,17 @@ pub(crate) fn report(instance: &mut Instance, diagnosis: &Diagnosis, generation:
         Diagnosis::Degraded { .. } => conditions.set(DEGRADED, true, "BelowMinimum", &text),
         Diagnosis::BindFailed { .. } => {}
         Diagnosis::Waiting(_)
+        | Diagnosis::WaitingForVictims(_)
         | Diagnosis::PodUnschedulable { .. }
         | Diagnosis::GroupUnschedulable(_)
         | Diagnosis::TimedOut { .. } => {
             let reason = diagnosis.group_reason();
             conditions.set(POD_GROUP_SCHEDULED, reason == SCHEDULED, reason, &text);
-            if matches!(diagnosis, Diagnosis::GroupUnschedulable(Shortfall { started: false, .. })) {
+            if matches!(
+                diagnosis,
+                Diagnosis::GroupUnschedulable(Shortfall { started: false, .. })
+                    | Diagnosis::WaitingForVictims(Victims { started: false, .. })
+            ) {
                 conditions.unset(STARTED, "StartsAnew", "Nothing is left of the earlier start.");
             }
         }
@@ -176,6 +203,9 @@ pub(crate) fn status(
         let held = instance.members.iter().filter_map(|uid| intake.card(uid)).any(holds_place);
         if let Some(instance) = intake.groups.instance_mut(&group) {
             instance.start_unseen &= !held;
+            if held && !known.is_evicted {
+                instance.preempted_by = None;
+            }
             instance.conditions.clone_from(&shown.conditions);
             if let Some(flaw) = &instance.flaw {
                 // It hides what holds otherwise, as long as it lasts.
@@ -220,6 +250,7 @@ fn instance_status(
         derive(&mut conditions, instance, object, (&counts, members), basic, now_ms);
     }
     set_mismatch(&mut conditions, instance, &cards);
+    set_disruption(&mut conditions, instance, known, &cards);
     set_completed(&mut conditions, &counts);
     if known.start_is_open {
         conditions.unset(STARTED, "StartsAnew", "The start did not hold: the group needs its minimum again.");
@@ -296,13 +327,31 @@ struct Known {
     whole: bool,
     /// Its start is not confirmed, or no longer is.
     start_is_open: bool,
+    /// Members of it are evicted for others.
+    is_evicted: bool,
 }
 
 impl Known {
     fn of(engine: &Engine, key: &GroupKey) -> Self {
         let cluster = engine.cluster();
         let group = cluster.group_id(key).map(|id| cluster.group(id)).filter(|group| group.spec.is_some());
-        group.map_or_else(Self::default, |group| Self { whole: !group.degraded, start_is_open: group.start_is_open() })
+        group.map_or_else(Self::default, |group| Self {
+            whole: !group.degraded,
+            start_is_open: group.start_is_open(),
+            is_evicted: group.members.iter().any(|(_, member)| cluster.pod(*member).evicted_for.is_some()),
+        })
+    }
+}
+
+/// A group that goes whole says so until it stays after all, or is back on nodes.
+fn set_disruption(conditions: &mut Conditions, instance: &Instance, known: Known, cards: &[(&str, &Card)]) {
+    let stays = !known.is_evicted && cards.iter().any(|(_, card)| holds_place(card));
+    match &instance.preempted_by {
+        Some(by) if !stays => {
+            conditions.set(DISRUPTION_TARGET, true, PREEMPTION_BY_SCHEDULER, &format!("Preempted by {by}."));
+        }
+        _ if stays => conditions.unset(DISRUPTION_TARGET, "NotEvicted", "It is not being evicted."),
+        _ => {}
     }
 }
 
@@ -329,7 +378,10 @@ fn derive(
     }
     if basic && counts.scheduled > 0 {
         let text = match told {
-            Some(diagnosis @ (Diagnosis::GroupUnschedulable(_) | Diagnosis::Waiting(_))) => diagnosis.to_string(),
+            Some(
+                diagnosis
+                @ (Diagnosis::GroupUnschedulable(_) | Diagnosis::WaitingForVictims(_) | Diagnosis::Waiting(_)),
+            ) => diagnosis.to_string(),
             _ => format!("{} pods are bound.", counts.scheduled),
         };
         // A basic group has its place as soon as one of its pods has.

@@ -4,6 +4,7 @@
 
 mod agenda;
 mod events;
+mod evictions;
 mod groups;
 mod pause;
 mod pods;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kube::core::ApiResource;
 use muster_api::keys::conditions::POD_GROUP_SCHEDULED;
+use muster_api::keys::pod_reasons::WAITING_FOR_VICTIMS;
 use muster_api::wire::condition::Condition;
 use muster_engine::diagnosis::Waiting;
 use muster_engine::model::group::GroupKey;
@@ -28,10 +30,10 @@ use crate::intake::Intake;
 use crate::intake::card::{Card, Said};
 use crate::intake::groups::ObjectKey;
 use crate::intake::instance::Instance;
-use crate::text::cut;
-use events::{EventNotes, Happening, Regarding};
+use crate::text::{cut, first_sentence};
+use events::{Action, EventNotes, Happening, Regarding};
 use groups::GroupNotes;
-use pods::PodNotes;
+use pods::{Nomination, PodNotes};
 
 /// The most characters of a pod's condition message.
 const MESSAGE_CHARS_MAX: usize = 2_000;
@@ -78,7 +80,23 @@ impl Scribe {
     /// The nomination of a pod no longer stands.
     pub(crate) fn clear_nomination(&mut self, pod: &Arc<PodName>, intake: &Intake) {
         let shown = intake.card(&pod.uid).and_then(|card| card.said.as_deref());
-        self.pods.clear_nomination(pod, shown, self.clock.now_ms());
+        self.pods.nominate(pod, Nomination::Cleared, shown, self.clock.now_ms());
+    }
+
+    /// A node is kept free for a pod.
+    pub(crate) fn nominate(&mut self, pod: &Arc<PodName>, node: &Arc<str>, intake: &Intake) {
+        let shown = intake.card(&pod.uid).and_then(|card| card.said.as_deref());
+        self.pods.nominate(pod, Nomination::Node(node.clone()), shown, self.clock.now_ms());
+    }
+
+    /// A nomination that was not sent yet is not needed any more.
+    pub(crate) fn forget_nomination(&mut self, uid: &str) {
+        self.pods.forget_nomination(uid);
+    }
+
+    /// Whether a nomination of the pod is still to be written.
+    pub(crate) fn is_nominating(&self, uid: &str) -> bool {
+        self.pods.is_nominating(uid)
     }
 
     /// A pod no longer waits, or is gone.
@@ -129,7 +147,7 @@ impl Scribe {
 
     /// Users are to be told something of a pod at once.
     pub(crate) fn note(&mut self, pod: &Arc<PodName>, reason: &'static str, note: String) {
-        self.tell(&regarding_pod(pod), &Happening { warning: true, reason, note });
+        self.tell(&regarding_pod(pod), &Happening { warning: true, reason, action: Action::Scheduling, note });
     }
 
     /// Looks at what changed in the books of groups.
@@ -169,10 +187,13 @@ impl Scribe {
             if groups::is_left_to_others(intake, &key, &resource) {
                 continue;
             }
-            let Some(status) = groups::status(intake, engine, &key, now_ms, now) else {
+            let Some(mut status) = groups::status(intake, engine, &key, now_ms, now) else {
                 self.groups.forget(&key);
                 continue;
             };
+            if groups::is_of_others(intake, &key, &resource) {
+                groups::say_only_of_disruption(&mut status);
+            }
             let Some(object) = intake.groups.object(&key) else { continue };
             // An empty group is only worth a word when it stays empty.
             let silent = |one: &InstanceStatus| {
@@ -213,7 +234,7 @@ impl Scribe {
                 complain("event", "", outcome);
                 self.events.done(*key, outcome);
             }
-            Outcome::Bind { .. } | Outcome::TakeBack { .. } => {}
+            Outcome::Bind { .. } | Outcome::TakeBack { .. } | Outcome::Evict { .. } | Outcome::Spare => {}
         }
     }
 
@@ -238,6 +259,7 @@ impl Scribe {
         let object_key = instance.object.clone();
         let generation = intake.groups.object(&object_key).map_or(0, |object| object.generation);
         let was = instance.told.as_ref().map(Diagnosis::group_reason);
+        let told = instance.told.as_ref().map(Diagnosis::to_string);
         let Some(instance) = intake.groups.instance_mut(key) else { return };
         instance.told = Some(diagnosis.clone());
         let uids = |wanted: MemberVerdict| {
@@ -249,7 +271,11 @@ impl Scribe {
         groups::report(instance, diagnosis, generation, now);
         self.groups.touch(&object_key, true, now_ms);
         self.tell_members(key, diagnosis, members, intake, engine);
-        if was != Some(diagnosis.group_reason()) {
+        // Other victims than before are news.
+        let whom = |text: &str| first_sentence(text).to_owned();
+        let other_victims = matches!(diagnosis, Diagnosis::WaitingForVictims(_))
+            && told.as_deref().map(whom) != Some(whom(&diagnosis.to_string()));
+        if was != Some(diagnosis.group_reason()) || other_victims {
             self.tell_group(&object_key, key, diagnosis, intake);
         }
     }
@@ -268,7 +294,9 @@ impl Scribe {
         let now_ms = self.clock.now_ms();
         let say = |scribe: &mut Self, pod: &Arc<PodName>, verdict| {
             if let Some(reason) = words::member_reason(diagnosis, verdict) {
-                scribe.say(pod, Said { reason: reason.to_owned(), message: message.clone() }, intake);
+                let own = words::without_place(diagnosis, verdict);
+                let message = own.map_or_else(|| message.clone(), |own| format!("{key}: {own}"));
+                scribe.say(pod, Said { reason: reason.to_owned(), message }, intake);
             }
         };
         for (pod, verdict) in members {
@@ -291,15 +319,28 @@ impl Scribe {
     fn say(&mut self, pod: &Arc<PodName>, said: Said, intake: &Intake) {
         let Some(card) = intake.card(&pod.uid).filter(|card| card.waits()) else { return };
         let note = said.message.clone();
+        // Whoever has a place that is being made free has not failed.
+        let (warning, reason, action) = match said.reason.as_str() {
+            WAITING_FOR_VICTIMS => (false, words::PREEMPTING, Action::Preempting),
+            _ => (true, FAILED_SCHEDULING, Action::Scheduling),
+        };
         if self.pods.say(pod, said, card.said.as_deref(), self.clock.now_ms()) {
-            self.tell(&regarding_pod(pod), &Happening { warning: true, reason: FAILED_SCHEDULING, note });
+            self.tell(&regarding_pod(pod), &Happening { warning, reason, action, note });
         }
     }
 
     fn tell_group(&mut self, object_key: &ObjectKey, key: &GroupKey, diagnosis: &Diagnosis, intake: &Intake) {
         let (reason, warning) = words::group_event(diagnosis);
-        let Some(object) = intake.groups.object(object_key) else { return };
-        let resource = &self.resources[object_key.dialect];
+        let Some((regarding, is_group)) = self.regarding_group(object_key, intake) else { return };
+        let note = if is_group { diagnosis.to_string() } else { format!("{key}: {diagnosis}") };
+        let action = if reason == words::PREEMPTING { Action::Preempting } else { Action::Scheduling };
+        self.tell(&regarding, &Happening { warning, reason, action, note });
+    }
+
+    /// The object of a group as events name it, and whether it is the group itself.
+    fn regarding_group(&self, key: &ObjectKey, intake: &Intake) -> Option<(Regarding, bool)> {
+        let object = intake.groups.object(key)?;
+        let resource = &self.resources[key.dialect];
         let regarding = Regarding {
             api_version: resource.api_version.clone(),
             kind: resource.kind.clone(),
@@ -307,8 +348,7 @@ impl Scribe {
             name: object.name.clone(),
             uid: object.uid.clone(),
         };
-        let note = if object.is_group { diagnosis.to_string() } else { format!("{key}: {diagnosis}") };
-        self.tell(&regarding, &Happening { warning, reason, note });
+        Some((regarding, object.is_group))
     }
 
     fn tell(&mut self, regarding: &Regarding, happening: &Happening) {

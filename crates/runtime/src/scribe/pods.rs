@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use muster_api::keys::conditions::POD_SCHEDULED;
+use muster_api::keys::pod_reasons::WAITING_FOR_VICTIMS;
 use muster_engine::model::pod::PodName;
 use serde_json::{Value, json};
 
@@ -16,6 +17,7 @@ use super::pause::pause_ms;
 use crate::hands::{Errand, WriteOutcome};
 use crate::intake::Intake;
 use crate::intake::card::{Card, Said};
+use crate::text::first_sentence;
 
 /// How long words stand before other words for the same reason take their place.
 const SAME_REASON_MS: u64 = 30_000;
@@ -33,23 +35,33 @@ pub(crate) struct PodNotes {
 struct Note {
     pod: Arc<PodName>,
     want: Option<Said>,
-    clear_nomination: bool,
+    /// What the nomination is to be, if it is to change.
+    nomination: Option<Nomination>,
     written: Option<Said>,
     written_ms: u64,
     /// What is on its way.
     sent: Option<Said>,
-    /// Whether the end of the nomination is on its way too.
-    sent_clear: bool,
+    /// The nomination that is on its way too.
+    sent_nomination: Option<Nomination>,
     in_flight: bool,
     failures: u32,
 }
 
+/// What a pod's nomination is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Nomination {
+    /// This node is kept free for it.
+    Node(Arc<str>),
+    /// There is none.
+    Cleared,
+}
+
 impl PodNotes {
-    /// The pod's condition is to say this. Gives whether the reason is a new one.
+    /// The pod's condition is to say this. Gives whether the reason is a new one, or is about others than before.
     pub(crate) fn say(&mut self, pod: &Arc<PodName>, said: Said, shown: Option<&Said>, now_ms: u64) -> bool {
         let note = self.note(pod, shown);
-        let new_reason = note.want.as_ref().or(note.written.as_ref()).is_none_or(|old| old.reason != said.reason);
-        let written_reason = note.written.as_ref().is_some_and(|old| old.reason == said.reason);
+        let new_reason = note.want.as_ref().or(note.written.as_ref()).is_none_or(|old| !is_like(old, &said));
+        let written_reason = note.written.as_ref().is_some_and(|old| is_like(old, &said));
         note.want = Some(said);
         let written_ms = note.written_ms;
         let stands_ms = SAME_REASON_MS.max(self.notes.len() as u64 * SAME_REASON_MS_PER_POD);
@@ -63,10 +75,22 @@ impl PodNotes {
         self.notes.get(uid).is_some_and(|note| note.want.is_some())
     }
 
-    /// The pod's nomination is to go.
-    pub(crate) fn clear_nomination(&mut self, pod: &Arc<PodName>, shown: Option<&Said>, now_ms: u64) {
-        self.note(pod, shown).clear_nomination = true;
+    /// The pod's nomination is to be this.
+    pub(crate) fn nominate(&mut self, pod: &Arc<PodName>, to: Nomination, shown: Option<&Said>, now_ms: u64) {
+        self.note(pod, shown).nomination = Some(to);
         self.set_due(&pod.uid, now_ms);
+    }
+
+    /// A nomination that was not sent yet is not needed any more.
+    pub(crate) fn forget_nomination(&mut self, uid: &str) {
+        if let Some(note) = self.notes.get_mut(uid) {
+            note.nomination = None;
+        }
+    }
+
+    /// Whether a nomination of the pod is still to be written.
+    pub(crate) fn is_nominating(&self, uid: &str) -> bool {
+        self.notes.get(uid).is_some_and(|note| note.nomination.is_some() || note.sent_nomination.is_some())
     }
 
     /// Nothing is to be said of the pod any more.
@@ -94,12 +118,12 @@ impl PodNotes {
             }
             let Some(card) = intake.card(&uid) else { continue };
             let said = note.want.clone().filter(|want| note.written.as_ref() != Some(want) && card.waits());
-            if said.is_none() && !note.clear_nomination {
+            if said.is_none() && note.nomination.is_none() {
                 continue;
             }
             note.in_flight = true;
-            note.sent_clear = std::mem::take(&mut note.clear_nomination);
-            let patch = patch(card, said.as_ref(), note.sent_clear, now);
+            note.sent_nomination = note.nomination.take();
+            let patch = patch(card, said.as_ref(), note.sent_nomination.as_ref(), now);
             note.sent = said;
             errands.push(Errand::PodStatus { pod: note.pod.clone(), patch });
         }
@@ -113,12 +137,13 @@ impl PodNotes {
         match outcome {
             WriteOutcome::Written(_) => {
                 note.failures = 0;
+                note.sent_nomination = None;
                 if let Some(sent) = note.sent.take() {
                     note.written = Some(sent);
                     note.written_ms = now_ms;
                 }
                 // Other words may have been wanted meanwhile.
-                let more = note.clear_nomination;
+                let more = note.nomination.is_some();
                 if let Some(want) = note.want.clone().filter(|want| note.written.as_ref() != Some(want)) {
                     self.say(pod, want, None, now_ms);
                 }
@@ -129,7 +154,8 @@ impl PodNotes {
             WriteOutcome::Gone => self.forget(&pod.uid),
             WriteOutcome::Conflict | WriteOutcome::Later { .. } | WriteOutcome::Refused(_) => {
                 note.failures += 1;
-                note.clear_nomination |= note.sent_clear;
+                let sent = note.sent_nomination.take();
+                note.nomination = note.nomination.take().or(sent);
                 let due_ms = now_ms + pause_ms(note.failures).max(outcome.asked_pause_ms());
                 self.set_due(&pod.uid, due_ms);
             }
@@ -140,11 +166,11 @@ impl PodNotes {
         self.notes.entry(pod.uid.as_str().into()).or_insert_with(|| Note {
             pod: pod.clone(),
             want: None,
-            clear_nomination: false,
+            nomination: None,
             written: shown.cloned(),
             written_ms: 0,
             sent: None,
-            sent_clear: false,
+            sent_nomination: None,
             in_flight: false,
             failures: 0,
         })
@@ -157,9 +183,15 @@ impl PodNotes {
     }
 }
 
+/// Whether both say about the same: of somebody who waits for others to leave, about the same others.
+fn is_like(old: &Said, new: &Said) -> bool {
+    let whom = |said: &Said| first_sentence(&said.message).to_owned();
+    old.reason == new.reason && (new.reason != WAITING_FOR_VICTIMS || whom(old) == whom(new))
+}
+
 /// The patch holds only for the pod as it was last seen: words about waiting must not land on a pod that is bound
 /// meanwhile.
-fn patch(card: &Card, said: Option<&Said>, clear_nomination: bool, now: Timestamp) -> Value {
+fn patch(card: &Card, said: Option<&Said>, nomination: Option<&Nomination>, now: Timestamp) -> Value {
     let mut status = json!({});
     if let Some(said) = said {
         let mut condition = json!({
@@ -172,8 +204,10 @@ fn patch(card: &Card, said: Option<&Said>, clear_nomination: bool, now: Timestam
         }
         status["conditions"] = json!([condition]);
     }
-    if clear_nomination {
-        status["nominatedNodeName"] = Value::Null;
+    match nomination {
+        Some(Nomination::Node(node)) => status["nominatedNodeName"] = json!(&**node),
+        Some(Nomination::Cleared) => status["nominatedNodeName"] = Value::Null,
+        None => {}
     }
     json!({"metadata": {"uid": card.id.uid, "resourceVersion": card.version}, "status": status})
 }
@@ -235,7 +269,7 @@ mod tests {
     #[test]
     fn nomination_and_condition_travel_in_one_patch() {
         let (mut notes, intake) = (PodNotes::default(), intake(&json!([])));
-        notes.clear_nomination(&pod(), None, 0);
+        notes.nominate(&pod(), Nomination::Cleared, None, 0);
         notes.say(&pod(), said("Unschedulable", "no room"), None, 0);
         let patches = due(&mut notes, 0, &intake);
         assert_eq!(patches.len(), 1);

@@ -7,11 +7,28 @@ use muster_engine::MemberVerdict;
 use muster_engine::diagnosis::{Diagnosis, Waiting};
 use muster_engine::model::pod::RefusalKind;
 
+/// What a member is told that has no part in the plan of its group.
+pub(crate) fn without_place(diagnosis: &Diagnosis, verdict: Option<MemberVerdict>) -> Option<&'static str> {
+    match (diagnosis, verdict?) {
+        (Diagnosis::WaitingForVictims(_), MemberVerdict::NoRoom) => {
+            Some("There is no room for this pod, not even beside what is made free for its group.")
+        }
+        (Diagnosis::WaitingForVictims(_), MemberVerdict::NotTried) => {
+            Some("Room is being made for others of its group; this pod is looked at after that.")
+        }
+        _ => None,
+    }
+}
+
+/// The reason of events about a place that is being made free.
+pub(crate) const PREEMPTING: &str = "Preempting";
+
 /// The reason of a pod that is scheduled alone, or that its group has no place for.
 pub(crate) fn pod_reason(diagnosis: &Diagnosis) -> &'static str {
     match diagnosis {
         Diagnosis::PodUnschedulable { .. } => pod_reasons::UNSCHEDULABLE,
         Diagnosis::Waiting(waiting) => waiting_reason(waiting),
+        Diagnosis::WaitingForVictims(_) => pod_reasons::WAITING_FOR_VICTIMS,
         _ => pod_reasons::SCHEDULER_ERROR,
     }
 }
@@ -19,10 +36,14 @@ pub(crate) fn pod_reason(diagnosis: &Diagnosis) -> &'static str {
 /// The reason of a waiting member of a group; `None` if what is said of the group is no reason for a pod to wait.
 pub(crate) fn member_reason(diagnosis: &Diagnosis, verdict: Option<MemberVerdict>) -> Option<&'static str> {
     Some(match (diagnosis, verdict) {
-        // It is another member that is refused.
-        (Diagnosis::Waiting(Waiting::PodRefused { .. }), _) => pod_reasons::WAITING_FOR_GROUP,
+        // It is another member that is refused, or that room is made for.
+        (Diagnosis::Waiting(Waiting::PodRefused { .. }), _)
+        | (Diagnosis::WaitingForVictims(_), Some(MemberVerdict::NotTried)) => pod_reasons::WAITING_FOR_GROUP,
         (Diagnosis::Waiting(waiting), _) => waiting_reason(waiting),
-        (Diagnosis::GroupUnschedulable(_), Some(MemberVerdict::NoRoom)) => pod_reasons::UNSCHEDULABLE,
+        (Diagnosis::GroupUnschedulable(_) | Diagnosis::WaitingForVictims(_), Some(MemberVerdict::NoRoom)) => {
+            pod_reasons::UNSCHEDULABLE
+        }
+        (Diagnosis::WaitingForVictims(_), _) => pod_reasons::WAITING_FOR_VICTIMS,
         (Diagnosis::GroupUnschedulable(_), Some(MemberVerdict::WouldFit)) => {
             pod_reasons::COSCHEDULING_NOT_MEET_MIN_MEMBER
         }
@@ -52,6 +73,7 @@ pub(crate) fn group_event(diagnosis: &Diagnosis) -> (&'static str, bool) {
         Diagnosis::Scheduled { .. } => (group_reasons::SCHEDULED, false),
         Diagnosis::Healthy { .. } => ("Healthy", false),
         Diagnosis::Degraded { .. } => ("Degraded", true),
+        Diagnosis::WaitingForVictims(_) => (PREEMPTING, false),
         Diagnosis::TimedOut { .. } => (group_reasons::SCHEDULE_TIMEOUT, true),
         Diagnosis::GroupUnschedulable(_) | Diagnosis::PodUnschedulable { .. } | Diagnosis::BindFailed { .. } => {
             ("FailedScheduling", true)
@@ -66,7 +88,7 @@ pub(crate) fn group_event(diagnosis: &Diagnosis) -> (&'static str, bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_engine::diagnosis::{FitError, Preemption, Proof, Shortfall};
+    use muster_engine::diagnosis::{FitError, Preemption, Proof, Shortfall, Victims};
 
     #[test]
     fn only_a_lack_of_room_looks_unschedulable() {
@@ -100,8 +122,8 @@ mod tests {
             Waiting::OtherPriority { own: 1, shared: 2, group: group() },
             Waiting::Unsupported { field: field(), value: group() },
         ];
-        for waiting in all {
-            let diagnosis = Diagnosis::Waiting(waiting);
+        let victims = [Diagnosis::WaitingForVictims(Victims::default())];
+        for diagnosis in all.map(Diagnosis::Waiting).into_iter().chain(victims) {
             assert_ne!(pod_reason(&diagnosis), "Unschedulable", "{diagnosis:?}");
             assert_ne!(member_reason(&diagnosis, None), Some("Unschedulable"), "{diagnosis:?}");
         }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::deeds::Stories;
 use super::room::Room;
 use super::tap::Actor;
-use super::truth::{Policy, Truth};
+use super::truth::{Pod, Policy, Truth};
 
 /// After so long everybody knows what another scheduler has done, whatever happened to the watches.
 const KNOWN_AFTER: Duration = Duration::from_secs(180);
@@ -68,6 +68,8 @@ pub(super) struct Book {
     fences: BTreeMap<Actor, (Fence, Option<Instant>)>,
     /// When others bound a pod, by UID.
     foreign_binds: BTreeMap<String, Instant>,
+    /// When somebody of this priority last waited for a place that was kept free.
+    nominated: BTreeMap<i64, Instant>,
 }
 
 impl Book {
@@ -86,6 +88,7 @@ impl Book {
             digest: std::collections::hash_map::DefaultHasher::new(),
             fences: BTreeMap::new(),
             foreign_binds: BTreeMap::new(),
+            nominated: BTreeMap::new(),
         }
     }
 
@@ -126,6 +129,8 @@ impl Book {
                     self.stories.pod_changed(change);
                 }
                 self.stories.look(&self.truth);
+                let nominated = self.truth.pods.values().filter(|pod| pod.waits() && !pod.nominated.is_empty());
+                self.nominated.extend(nominated.map(|pod| (pod.priority, Instant::now())));
             }
             Err(why) => self.wrong(&why),
         }
@@ -219,6 +224,18 @@ impl Book {
         }
     }
 
+    /// Nobody is evicted unless somebody more important waits for a place that is kept free.
+    fn judge_eviction(&mut self, pod: &Pod) {
+        let now = Instant::now();
+        let mut above = self.nominated.range(pod.priority + 1..);
+        if !above.any(|(_, at)| now - *at < KNOWN_AFTER) {
+            self.wrong(&format!("Muster evicts {}, and nobody more important is nominated", pod.name));
+        }
+        if pod.node.is_empty() {
+            self.wrong(&format!("Muster evicts {}, which is on no node", pod.name));
+        }
+    }
+
     /// Only bound members of a gang whose start is not confirmed are deleted, and only if they are made again.
     fn judge_delete(&mut self, path: &str, body: &Value) {
         let name = path.rsplit('/').next().unwrap_or_default();
@@ -228,6 +245,9 @@ impl Book {
             return;
         }
         let Some(pod) = self.truth.pods.get(uid) else { return };
+        if pod.marked {
+            return self.judge_eviction(&pod.clone());
+        }
         let gang = pod.group.as_ref().filter(|key| matches!(self.truth.policy(key), Some(Policy::Gang(_)) | None));
         let wrong = match gang {
             None => Some("it is no member of a gang".to_owned()),

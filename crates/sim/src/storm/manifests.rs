@@ -117,6 +117,29 @@ pub(super) enum GroupPlan {
     Subsets(Vec<(String, u64)>),
 }
 
+/// What a group is to others who want its room.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rank {
+    pub(super) class: Option<&'static str>,
+    /// It is evicted whole or not at all.
+    pub(super) whole: bool,
+}
+
+impl Rank {
+    fn write(self, kind: Kind, spec: &mut Value) {
+        let of_group = match kind {
+            Kind::Workload => &mut spec["podGroups"][0],
+            Kind::PodGroup | Kind::Native => spec,
+        };
+        if let Some(class) = self.class {
+            of_group["priorityClassName"] = class.into();
+        }
+        if self.whole {
+            of_group["disruptionMode"] = if kind == Kind::Native { json!({"all": {}}) } else { json!("PodGroup") };
+        }
+    }
+}
+
 /// Where objects of a kind are.
 pub(super) fn folder(kind: Kind) -> &'static str {
     match kind {
@@ -127,7 +150,7 @@ pub(super) fn folder(kind: Kind) -> &'static str {
 }
 
 /// The object of a group.
-pub(super) fn group(key: &GroupKey, plan: &GroupPlan, timeout_seconds: Option<u64>) -> Value {
+pub(super) fn group(key: &GroupKey, plan: &GroupPlan, timeout_seconds: Option<u64>, rank: Rank) -> Value {
     let (version, kind) = match key.kind {
         Kind::PodGroup => ("muster.dev/v1alpha1", "PodGroup"),
         Kind::Workload => ("muster.dev/v1alpha1", "Workload"),
@@ -138,6 +161,7 @@ pub(super) fn group(key: &GroupKey, plan: &GroupPlan, timeout_seconds: Option<u6
         Kind::Workload => json!({"podGroups": [{"name": key.group, "policy": policy(plan)}]}),
         Kind::PodGroup => group_spec(plan),
     };
+    rank.write(key.kind, &mut spec);
     if let (Kind::PodGroup, Some(seconds)) = (key.kind, timeout_seconds) {
         spec["scheduleTimeoutSeconds"] = seconds.into();
     }

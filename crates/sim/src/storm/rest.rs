@@ -26,7 +26,10 @@ pub(super) fn judge(truth: &Truth, stories: &Stories) -> Vec<String> {
 }
 
 fn judge_pod(truth: &Truth, pod: &Pod, wrongs: &mut Vec<String>) {
-    if !pod.nominated.is_empty() && pod.node.is_empty() {
+    if pod.marked && !pod.terminating && !pod.finished() {
+        wrongs.push(format!("{} shows that it is evicted, and stays", pod.name));
+    }
+    if !pod.nominated.is_empty() && pod.node.is_empty() && !waits_for_victims(truth, pod) {
         wrongs.push(format!("{} is nominated to {}, and nothing comes of it", pod.name, pod.nominated));
     }
     if !pod.waits() {
@@ -42,13 +45,24 @@ fn judge_pod(truth: &Truth, pod: &Pod, wrongs: &mut Vec<String>) {
     }
 }
 
+/// Whether a pod, or its group, waits for pods to leave that do not.
+fn waits_for_victims(truth: &Truth, pod: &Pod) -> bool {
+    let says_so = pod.said.as_ref().is_some_and(|(reason, _)| reason == "WaitingForVictims");
+    says_so && truth.pods.values().any(|other| other.terminating && !other.node.is_empty())
+}
+
 /// The reasons that are true of a pod that waits.
 fn why_it_waits(truth: &Truth, pod: &Pod) -> &'static [&'static str] {
     const NO_ROOM: &[&str] = &["Unschedulable"];
     if pod.flawed {
         return &["SchedulerError", "WaitingForGroup"];
     }
-    let fits = Room::of(truth, |_| true).place_for(pod).is_some();
+    if waits_for_victims(truth, pod) {
+        return &["WaitingForVictims"];
+    }
+    // Whoever is less important makes room, unless it is leaving already: who does not go cannot be made to.
+    let stays = |other: &Pod| other.terminating || other.priority >= pod.priority;
+    let fits = Room::of(truth, stays).place_for(pod).is_some();
     let Some(key) = &pod.group else {
         return if fits { &["to be bound: it fits"] } else { NO_ROOM };
     };
@@ -111,7 +125,8 @@ fn lacking(truth: &Truth, key: &GroupKey, minimums: &[(String, usize)]) -> Lacki
     } else if held_back(truth, key) {
         Lacking::Freedom
     } else {
-        Lacking::Room(Room::of(truth, |_| true).fits(&lots))
+        let priority = truth.members(key).map(|pod| pod.priority).min().unwrap_or(0);
+        Lacking::Room(Room::of(truth, |other| other.terminating || other.priority >= priority).fits(&lots))
     }
 }
 

@@ -78,6 +78,9 @@ pub(super) struct Pod {
     /// Something of it cannot be honoured, whatever room there is.
     pub(super) flawed: bool,
     pub(super) nominated: String,
+    pub(super) priority: i64,
+    /// It shows that Muster evicts it for others.
+    pub(super) marked: bool,
     /// Reason and message of `PodScheduled=False`.
     pub(super) said: Option<(String, String)>,
 }
@@ -344,6 +347,10 @@ fn pod(object: &Value) -> Pod {
         subset,
         flawed: flawed || !spec["affinity"]["podAffinity"].is_null(),
         nominated: text(&status["nominatedNodeName"]),
+        priority: spec["priority"].as_i64().unwrap_or(0),
+        marked: list(&status["conditions"]).iter().any(|one| {
+            one["type"] == "DisruptionTarget" && one["status"] == "True" && one["reason"] == "PreemptionByScheduler"
+        }),
         said: unscheduled.map(|one| (text(&one["reason"]), text(&one["message"]))),
     }
 }

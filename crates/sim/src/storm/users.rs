@@ -6,7 +6,7 @@ use http::Method;
 use muster_playground::random::Random;
 use serde_json::{Value, json};
 
-use super::manifests::{self, Flaw, GroupPlan, PodPlan};
+use super::manifests::{self, Flaw, GroupPlan, PodPlan, Rank};
 use super::rival;
 use super::tap::Tap;
 use super::truth::{Amounts, GroupKey, Kind, Truth};
@@ -27,6 +27,7 @@ struct Family {
     pool: Option<&'static str>,
     controlled: bool,
     members_made: u64,
+    rank: Rank,
 }
 
 /// The users.
@@ -105,7 +106,13 @@ impl Users {
         };
         let mixed = self.random.per_mille(250);
         let asks = (0..if mixed { 3 } else { 1 }).map(|_| self.asks()).collect();
+        let rank = Rank {
+            class: self.random.per_mille(450).then_some("high"),
+            // Our own basic groups have no such mode.
+            whole: self.random.per_mille(400) && (kind == Kind::Native || !matches!(plan, GroupPlan::Basic)),
+        };
         let family = Family {
+            rank,
             key: GroupKey {
                 kind,
                 group: if kind == Kind::Workload { "w".to_owned() } else { String::new() },
@@ -136,7 +143,7 @@ impl Users {
 
     async fn make_group(&self, number: usize) -> Result<(), String> {
         let family = &self.families[number];
-        let object = manifests::group(&family.key, &family.plan, family.timeout_seconds);
+        let object = manifests::group(&family.key, &family.plan, family.timeout_seconds, family.rank);
         self.send(Method::POST, manifests::folder(family.key.kind), &object).await
     }
 
@@ -174,7 +181,7 @@ impl Users {
             run_seconds: None,
             group: Some((key.clone(), subset.to_owned())),
             flaw: None,
-            priority_class: None,
+            priority_class: family.rank.class,
         };
         if family.controlled {
             let name = self.name("s");
@@ -212,7 +219,7 @@ impl Users {
                 run_seconds: self.random.per_mille(400).then(|| 1 + self.random.below(90)),
                 group: None,
                 flaw: None,
-                priority_class: self.random.per_mille(150).then_some("high"),
+                priority_class: self.random.per_mille(300).then_some("high"),
             };
             match self.random.below(25) {
                 0 => plan.asks.cpu = NEVER_FITS,

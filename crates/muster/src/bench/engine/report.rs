@@ -52,29 +52,38 @@ pub(crate) fn print_row(out: &mut impl Write, row: &Row) -> io::Result<()> {
     )
 }
 
-/// Says how the rows stand against what the engine is meant to reach on two shared cores.
-pub(crate) fn print_targets(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
+/// Says how things stand against what the engine is meant to reach on two shared cores. Answers how many are missed.
+pub(crate) fn print_targets(out: &mut impl Write, targets: &[Target]) -> io::Result<()> {
     writeln!(out)?;
-    let targets = targets(rows);
     if targets.is_empty() {
-        return writeln!(out, "No target applies to these shapes.");
+        writeln!(out, "No target applies to these shapes.")?;
     }
-    for Target { what, value, at_least, bound } in targets {
-        let met = if at_least { value >= bound } else { value <= bound };
-        let (word, relation) = (if met { "met   " } else { "MISSED" }, if at_least { "at least" } else { "at most" });
+    for target in targets {
+        let Target { what, value, at_least, bound } = target;
+        let word = if target.is_met() { "met   " } else { "MISSED" };
+        let relation = if *at_least { "at least" } else { "at most" };
         writeln!(out, "{word} {what}: {value:.1} ({relation} {bound})")?;
     }
     Ok(())
 }
 
-struct Target {
-    what: String,
-    value: f64,
-    at_least: bool,
-    bound: f64,
+/// What is to be reached.
+pub(crate) struct Target {
+    pub(crate) what: String,
+    pub(crate) value: f64,
+    /// The value must be at least the bound, or else at most.
+    pub(crate) at_least: bool,
+    pub(crate) bound: f64,
 }
 
-fn targets(rows: &[Row]) -> Vec<Target> {
+impl Target {
+    fn is_met(&self) -> bool {
+        if self.at_least { self.value >= self.bound } else { self.value <= self.bound }
+    }
+}
+
+/// The targets that apply to these rows.
+pub(crate) fn targets(rows: &[Row]) -> Vec<Target> {
     let of = |name: &str| rows.iter().find(|row| row.shape == name);
     let mut targets = Vec::new();
     let mut add = |what: &str, value: Option<f64>, at_least: bool, bound: f64| {

@@ -10,9 +10,10 @@ use std::time::Instant;
 use crate::bench::process::cpu_seconds;
 
 /// What a scheduler must watch before it may decide.
-pub(crate) const WATCHED: [&str; 6] = [
+pub(crate) const WATCHED: [&str; 7] = [
     "nodes",
     "pods",
+    "poddisruptionbudgets.policy",
     "podgroups.muster.dev",
     "podgroups.scheduling.k8s.io",
     "priorityclasses.scheduling.k8s.io",

@@ -244,6 +244,7 @@ mod tests {
             ready_after_ms: 0,
             run_ms: None,
             stop_ms: 500,
+            kill_ms: 0,
             exit_code: 0,
             restart: Restart::Never,
             deadline_ms: None,

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use crate::clients::annotations::{
-    ALL, EXIT_CODE, MEETS, PREFIX, READY_AFTER_SECONDS, RUN_SECONDS, START_SECONDS, STOP_SECONDS,
+    ALL, EXIT_CODE, KILL_SECONDS, MEETS, PREFIX, READY_AFTER_SECONDS, RUN_SECONDS, START_SECONDS, STOP_SECONDS,
 };
 use crate::clients::seen::SeenPod;
 
@@ -42,6 +42,8 @@ pub(super) struct Plan {
     /// How long it runs; for ever if there is no time.
     pub(super) run_ms: Option<i64>,
     pub(super) stop_ms: i64,
+    /// How long it outlasts its grace.
+    pub(super) kill_ms: i64,
     pub(super) exit_code: i32,
     pub(super) restart: Restart,
     /// How long the pod may be on its node in all.
@@ -62,6 +64,7 @@ impl Plan {
             ready_after_ms: faster(written.ready_after_ms),
             run_ms: written.run_ms.map(faster),
             stop_ms: faster(written.stop_ms),
+            kill_ms: faster(written.kill_ms),
             deadline_ms: written.deadline_ms.map(faster),
             speed,
             ..written
@@ -79,6 +82,7 @@ impl Plan {
             ready_after_ms: time_ms(pod, READY_AFTER_SECONDS)?.unwrap_or(0),
             run_ms: time_ms(pod, RUN_SECONDS)?.or(asleep_ms),
             stop_ms: time_ms(pod, STOP_SECONDS)?.unwrap_or(STOP_MS),
+            kill_ms: time_ms(pod, KILL_SECONDS)?.unwrap_or(0),
             exit_code: exit_code(pod)?,
             restart: match pod.spec["restartPolicy"].as_str() {
                 Some("Never") => Restart::Never,
@@ -102,7 +106,8 @@ impl Plan {
 
     /// How long a pod may take to stop that was given this long.
     pub(super) fn stop_within_ms(&self, grace_ms: i64) -> i64 {
-        self.stop_ms.min(hastened(grace_ms, self.speed))
+        let grace_ms = hastened(grace_ms, self.speed);
+        if self.stop_ms <= grace_ms { self.stop_ms } else { grace_ms.saturating_add(self.kill_ms) }
     }
 
     /// Whether containers that have ended start again.
@@ -223,6 +228,8 @@ mod tests {
         assert_eq!((read.start_ms, read.ready_after_ms, read.run_ms), (100, 0, Some(3000)));
         assert_eq!((read.stop_ms, read.deadline_ms), (50, Some(6000)));
         assert_eq!((read.stop_within_ms(200), read.stop_within_ms(30_000)), (20, 50));
+        let stubborn = Plan { kill_ms: 500, ..read.clone() };
+        assert_eq!((stubborn.stop_within_ms(200), stubborn.stop_within_ms(30_000)), (520, 50));
         assert_eq!((read.restart_wait_ms(0), read.restart_wait_ms(1), read.restart_wait_ms(99)), (0, 1000, 30_000));
     }
 
@@ -240,6 +247,7 @@ mod tests {
             ("run-seconds", "NaN"),
             ("start-seconds", "1e10"),
             ("stop-seconds", ""),
+            ("kill-seconds", "late"),
             ("exit-code", "256"),
             ("exit-code", "-1"),
             ("meets", "train"),

@@ -1,0 +1,289 @@
+//! Evictions from the command to their end.
+//!
+//! What was asked for is not asked for again once it succeeded. What failed in passing is tried again as long as the
+//! plan stands that it was for; a unit that must go whole and has begun to go is followed to its end in any case.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{Engine, Timer};
+use crate::cluster::pod::{Pod, PodState};
+use crate::command::{Command, Subject};
+use crate::model::group::{DisruptionMode, GroupKey};
+use crate::model::ids::{GroupId, NodeId, PodId};
+use crate::model::pod::PodName;
+use crate::observation::TakeBackOutcome;
+use crate::preemption::Unit;
+use crate::queue::Entity;
+
+impl Engine {
+    /// Sends a unit away.
+    pub(super) fn evict(&mut self, unit: &Unit, by: &Arc<Subject>) {
+        let pods = unit.pods.iter().map(|(pod, _)| self.cluster.pod(*pod).id.clone()).collect();
+        for (pod, _) in &unit.pods {
+            self.cluster.change_pod(*pod, |pod| {
+                pod.evicted_for = Some(by.clone());
+                pod.evicted_whole = unit.is_whole();
+                pod.eviction_sent = true;
+            });
+        }
+        let group = unit.group.filter(|_| unit.is_whole()).map(|group| self.cluster.group(group).key.clone());
+        self.noes.forget_plans();
+        self.outbox.push(Command::Evict { pods, group, by: by.clone() });
+        for (pod, _) in &unit.pods {
+            self.concern(*pod);
+        }
+    }
+
+    /// What became of an eviction. Of a unit those that go are told before those that do not.
+    pub(super) fn evict_done(&mut self, name: &PodName, outcome: &TakeBackOutcome) {
+        let evicted = |id: &PodId| self.cluster.pod(*id).evicted_for.is_some();
+        let Some(id) = self.cluster.pod_id(&name.uid).filter(evicted) else { return };
+        self.cluster.pod_mut(id).eviction_sent = false;
+        match outcome {
+            // The watch will show it going and gone.
+            TakeBackOutcome::Deleted => self.rest_must_go(id),
+            // Half a unit is worse than none: what has begun to go whole is not left in part for a refusal.
+            TakeBackOutcome::Refused { .. } if !self.has_begun_to_go(id) => {
+                self.spare(id, self.now.saturating_add(self.config.preemption.spare_ms));
+            }
+            TakeBackOutcome::Transient { .. } | TakeBackOutcome::Refused { .. } => {
+                let due = self.now.saturating_add(self.config.bind_retry_ms_max);
+                self.set_timer(due, Timer::Evict(id));
+            }
+        }
+    }
+
+    /// One of a unit goes: of a group that goes whole nobody stays, also when this one is long gone.
+    fn rest_must_go(&mut self, id: PodId) {
+        let Some(group) = self.cluster.pod(id).group.filter(|_| self.cluster.pod(id).evicted_whole) else { return };
+        let by = self.cluster.pod(id).evicted_for.clone();
+        let members: Vec<PodId> = self.cluster.group(group).members.iter().map(|(_, member)| *member).collect();
+        for member in members {
+            let pod = self.cluster.pod_mut(member);
+            pod.must_go |= pod.evicted_whole && pod.evicted_for == by;
+        }
+    }
+
+    /// The time to send an eviction again has come. Whoever it is for is tried first: he may have found room elsewhere.
+    pub(super) fn evict_again(&mut self, id: PodId) {
+        self.evictions_due.remove(&id);
+        let Some(pod) = self.cluster.pod_if_any(id).filter(|pod| !pod.terminating && pod.state.node().is_some()) else {
+            return;
+        };
+        let (Some(by), name) = (pod.evicted_for.clone(), pod.id.clone()) else { return };
+        if pod.eviction_sent {
+            // Its outcome will tell.
+            return;
+        }
+        if self.has_begun_to_go(id) {
+            self.cluster.pod_mut(id).eviction_sent = true;
+            self.outbox.push(Command::Evict { pods: vec![name], group: self.evicted_group(id), by });
+            return;
+        }
+        match self.entity(&by).filter(|entity| self.still_needs_room(*entity, &by)) {
+            Some(entity) => {
+                self.evictions_due.insert(id);
+                self.queue.wake_parked(entity, self.now);
+                self.set_timer(self.now.saturating_add(self.config.bind_retry_ms_max), Timer::Evict(id));
+            }
+            // Nobody needs it any more.
+            None => self.spare(id, self.now),
+        }
+    }
+
+    /// An earlier process marked members of a group that goes whole, and some of them are going: the rest follows.
+    pub(super) fn follow_up(&mut self, id: GroupId) {
+        let group = self.cluster.group(id);
+        let Some((_, first)) = group.members.first() else { return };
+        let members = || group.members.iter().map(|(_, member)| (*member, self.cluster.pod(*member)));
+        let has_begun = members().any(|(_, pod)| pod.terminating && pod.marked);
+        if has_begun && self.whole_group_of(*first).is_some() {
+            self.send_the_rest(id);
+        }
+    }
+
+    /// Whoever preempted is gone: what has not begun for it, and is not on its way, stays.
+    pub(super) fn spare_what_was_for(&mut self, subject: &Subject) {
+        let is_meant = |pod: &Pod| {
+            pod.evicted_for.as_deref() == Some(subject) && !pod.eviction_sent && !pod.must_go && !pod.terminating
+        };
+        let stay: Vec<PodId> = self.cluster.leaving().filter(|id| is_meant(self.cluster.pod(*id))).collect();
+        for pod in stay {
+            if self.cluster.pod(pod).evicted_for.is_some() && !self.has_begun_to_go(pod) {
+                self.spare(pod, self.now);
+            }
+        }
+    }
+
+    /// Evicts those of a group that goes whole whom an earlier process marked.
+    fn send_the_rest(&mut self, id: GroupId) {
+        let group = self.cluster.group(id);
+        let members = group.members.iter().map(|(_, member)| (*member, self.cluster.pod(*member)));
+        // What was spared by this process is not meant.
+        let is_left = |pod: &Pod| {
+            let is_bound = matches!(pod.state, PodState::Bound(_));
+            pod.marked && is_bound && !pod.is_leaving() && !pod.is_static && pod.spared_until == 0
+        };
+        let left: Vec<PodId> = members.filter(|(_, pod)| is_left(pod)).map(|(member, _)| member).collect();
+        let by = Arc::new(Subject::Group(group.key.clone()));
+        for pod in left {
+            self.cluster.change_pod(pod, |pod| {
+                pod.evicted_for = Some(by.clone());
+                (pod.evicted_whole, pod.must_go) = (true, true);
+            });
+            self.set_timer(self.now, Timer::Evict(pod));
+            self.concern(pod);
+        }
+    }
+
+    /// Leaves those where they are whose eviction failed in passing and who are no longer below whom it was for. His
+    /// plan cannot count on them, so this comes before the question whether it stands.
+    pub(super) fn spare_the_risen(&mut self, by: &Subject) {
+        let Some(priority) = self.entity(by).map(|entity| self.priority_of(entity)) else { return };
+        for id in self.due_for(by) {
+            if self.cluster.effective_priority(id) >= priority && !self.has_begun_to_go(id) {
+                self.evictions_due.remove(&id);
+                self.spare(id, self.now);
+            }
+        }
+    }
+
+    /// Sends the evictions again that failed in passing, for somebody whose plan stands now. What it does not need, since
+    /// an earlier plan was another one, stays.
+    pub(super) fn evict_the_due(&mut self, by: &Arc<Subject>, nodes: &BTreeSet<NodeId>) {
+        for id in self.due_for(by) {
+            if !self.evictions_due.contains(&id) {
+                // Its group went with another of its members.
+                continue;
+            }
+            let unit = self.rest_of_unit(id);
+            for pod in &unit {
+                self.evictions_due.remove(pod);
+            }
+            let is_in_the_way =
+                |pod: &PodId| self.cluster.pod(*pod).state.node().is_some_and(|node| nodes.contains(&node));
+            if !unit.iter().any(is_in_the_way) && !self.has_begun_to_go(id) {
+                for pod in unit {
+                    self.spare(pod, self.now);
+                }
+                continue;
+            }
+            for pod in &unit {
+                self.cluster.pod_mut(*pod).eviction_sent = true;
+            }
+            let pods = unit.iter().map(|pod| self.cluster.pod(*pod).id.clone()).collect();
+            self.outbox.push(Command::Evict { pods, group: self.evicted_group(id), by: by.clone() });
+        }
+    }
+
+    /// The pods that are evicted together with this one, as far as they do not go yet.
+    fn rest_of_unit(&self, id: PodId) -> Vec<PodId> {
+        let pod = self.cluster.pod(id);
+        let Some(group) = pod.group.filter(|_| pod.evicted_whole) else { return vec![id] };
+        let is_of_it = |other: &Pod| {
+            let stays = !other.terminating && other.state.node().is_some();
+            other.evicted_whole && other.evicted_for == pod.evicted_for && stays
+        };
+        let members = self.cluster.group(group).members.iter().map(|(_, member)| *member);
+        members.filter(|member| is_of_it(self.cluster.pod(*member))).collect()
+    }
+
+    fn due_for(&self, by: &Subject) -> Vec<PodId> {
+        let is_meant = |pod: &Pod| pod.evicted_for.as_deref() == Some(by) && !pod.terminating && !pod.eviction_sent;
+        let due = self.evictions_due.iter().copied();
+        due.filter(|id| self.cluster.pod_if_any(*id).is_some_and(is_meant)).collect()
+    }
+
+    /// Leaves a pod where it is, for a while at least.
+    fn spare(&mut self, id: PodId, until: u64) {
+        let by = self.cluster.pod(id).evicted_for.clone();
+        self.cluster.change_pod(id, |pod| {
+            pod.evicted_for = None;
+            pod.evicted_whole = false;
+            pod.eviction_sent = false;
+            pod.spared_until = until;
+        });
+        self.set_timer(until, Timer::Spared(id));
+        self.look_at_mark(id);
+        self.bound_member(id);
+        self.concern(id);
+        // No plan that counted on its going stands any more.
+        if let Some(node) = self.cluster.pod(id).state.node() {
+            self.plans_shaken(node);
+        }
+        if let Some(entity) = by.and_then(|by| self.entity(&by)) {
+            self.queue.wake_parked(entity, self.now);
+        }
+    }
+
+    /// A mark on a pod that stays is not true, and would be taken for a unit that has begun to go.
+    pub(super) fn look_at_mark(&mut self, id: PodId) {
+        let pod = self.cluster.pod(id);
+        if pod.marked && !pod.is_leaving() && pod.state.node().is_some() {
+            self.set_timer(self.now.saturating_add(self.config.bind_retry_ms_max), Timer::Marked(id));
+        }
+    }
+
+    /// The mark has had its time.
+    pub(super) fn unmark(&mut self, id: PodId) {
+        let stays = |pod: &&Pod| pod.marked && !pod.is_leaving() && pod.state.node().is_some();
+        if let Some(pod) = self.cluster.pod_if_any(id).filter(stays) {
+            let whole = pod.group.filter(|group| self.cluster.group(*group).degraded && pod.spared_until == 0);
+            if let Some(group) = whole.filter(|_| self.whole_group_of(id).is_some()) {
+                // It had its minimum and lost members, who are gone: an earlier process had begun.
+                return self.send_the_rest(group);
+            }
+            let pod = pod.id.clone();
+            self.outbox.push(Command::Spare { pod });
+            // The write may fail; a mark that is gone is seen.
+            self.set_timer(self.now.saturating_add(self.config.preemption.spare_ms), Timer::Marked(id));
+        }
+    }
+
+    /// Who is tried when this one is: members of a group preempt each for itself at times, and are tried with it.
+    fn entity(&self, subject: &Subject) -> Option<Entity> {
+        match subject {
+            Subject::Pod(pod) => {
+                let id = self.cluster.pod_id(&pod.uid)?;
+                Some(self.cluster.pod(id).group.map_or(Entity::Pod(id), Entity::Group))
+            }
+            Subject::Group(key) => self.cluster.group_id(key).map(Entity::Group),
+        }
+    }
+
+    /// Whether somebody waits for those who are evicted for him.
+    fn still_needs_room(&self, entity: Entity, by: &Subject) -> bool {
+        let has_place =
+            |pod: &PodName| self.cluster.pod_id(&pod.uid).is_some_and(|id| self.cluster.pod(id).nominated.is_some());
+        let awaits = self.queue.entry(entity).is_some_and(|entry| entry.awaits.is_some());
+        awaits
+            && match by {
+                Subject::Pod(pod) => has_place(pod),
+                Subject::Group(_) => true,
+            }
+    }
+
+    /// The group with which a pod is evicted whole.
+    fn evicted_group(&self, id: PodId) -> Option<GroupKey> {
+        let pod = self.cluster.pod(id);
+        pod.group.filter(|_| pod.evicted_whole).map(|group| self.cluster.group(group).key.clone())
+    }
+
+    pub(super) fn whole_group_of(&self, id: PodId) -> Option<GroupKey> {
+        let group = self.cluster.group(self.cluster.pod(id).group?);
+        let spec = group.spec.as_ref().filter(|spec| spec.disruption_mode == DisruptionMode::Group)?;
+        self.config.preemption.whole_groups.then(|| spec.key.clone())
+    }
+
+    /// Whether the pod belongs to a group that goes whole, and others of it are going already.
+    fn has_begun_to_go(&self, id: PodId) -> bool {
+        if self.cluster.pod(id).must_go || !self.cluster.pod(id).evicted_whole {
+            return self.cluster.pod(id).must_go;
+        }
+        let Some(group) = self.cluster.pod(id).group else { return false };
+        let by = &self.cluster.pod(id).evicted_for;
+        let others = self.cluster.group(group).members.iter().map(|(_, member)| self.cluster.pod(*member));
+        others.into_iter().any(|other| other.terminating && (other.evicted_for == *by || other.marked))
+    }
+}

@@ -1,0 +1,144 @@
+//! One shape, asked: from what is seen to the evictions that the engine orders.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use muster_engine::model::group::GroupKey;
+use muster_engine::model::pod::{PodName, PodSpec};
+use muster_engine::{Command, Config, Engine, Observation, PreemptionRules, TakeBackOutcome};
+
+use super::cluster;
+use super::report::Row;
+use super::shapes::{Asked, Shape};
+
+/// Each shape is run so often; the fastest counts, because a shared machine only ever makes it slower.
+const ROUNDS_MIN: usize = 3;
+/// What is quick is run more often: a short time is disturbed more easily.
+const ROUNDS_MAX: usize = 25;
+const ROUNDS_TOGETHER: Duration = Duration::from_secs(2);
+/// A victim leaves every so many milliseconds.
+const LEAVES_EACH_MS: u64 = 10;
+
+/// What one run showed.
+#[derive(Default)]
+struct Run {
+    /// Each decision that tried somebody, and how long it took.
+    tries: Vec<Duration>,
+    /// Showing and deciding together.
+    took: Duration,
+    groups: BTreeSet<GroupKey>,
+    evicted: Vec<Arc<PodName>>,
+    bound: usize,
+}
+
+/// Measures one shape.
+pub(crate) fn measure(shape: &Shape) -> Row {
+    let begin = Instant::now();
+    let mut best = run(shape);
+    for number in 1..ROUNDS_MAX {
+        if number >= ROUNDS_MIN && begin.elapsed() > ROUNDS_TOGETHER {
+            break;
+        }
+        let round = run(shape);
+        best.took = best.took.min(round.took);
+        // The same decisions, so each has its own fastest.
+        for (best, took) in best.tries.iter_mut().zip(round.tries) {
+            *best = took.min(*best);
+        }
+    }
+    let ms = |time: Duration| time.as_secs_f64() * 1000.0;
+    Row {
+        shape: shape.name.clone(),
+        nodes: shape.nodes,
+        pods: shape.pods,
+        bound: best.bound,
+        evicted_gangs: best.groups.len(),
+        gangs_at_least: shape.gangs_at_least(),
+        evicted_pods: best.evicted.len(),
+        tries: best.tries.len(),
+        decide_ms: ms(best.took),
+        slowest_ms: ms(best.tries.iter().copied().max().unwrap_or_default()),
+    }
+}
+
+fn run(shape: &Shape) -> Run {
+    let preemption = PreemptionRules { on: true, ..PreemptionRules::default() };
+    let mut engine = Engine::new(Config { preemption, ..Config::default() }).expect("a valid configuration");
+    let mut run = Run::default();
+    let running = cluster::running(shape);
+    let truth = pods(&running);
+    for observation in running {
+        engine.observe(0, observation).expect("a valid observation");
+    }
+    run.decide(&mut engine, 0);
+    run.tries.clear();
+    let mut asking = cluster::asking(shape);
+    let last = asking.pop().expect("somebody asks");
+    for observation in asking {
+        engine.observe(0, observation).expect("a valid observation");
+    }
+    let begin = Instant::now();
+    engine.observe(0, last).expect("a valid observation");
+    run.decide(&mut engine, 0);
+    if shape.asked == Asked::Bound {
+        run.lose_one_by_one(&mut engine, &truth);
+    }
+    run.took = begin.elapsed();
+    run
+}
+
+/// The pods that are seen, by UID.
+fn pods(seen: &[Observation]) -> BTreeMap<String, PodSpec> {
+    let pods = seen.iter().filter_map(|observation| match observation {
+        Observation::PodSeen(pod) => Some((pod.id.uid.clone(), pod.clone())),
+        _ => None,
+    });
+    pods.collect()
+}
+
+impl Run {
+    /// Decides as long as there is something to decide now.
+    fn decide(&mut self, engine: &mut Engine, now: u64) {
+        while engine.next_wakeup().is_some_and(|due| due <= now) {
+            let begin = Instant::now();
+            let commands = engine.decide(now);
+            if engine.tried().is_some() {
+                self.tries.push(begin.elapsed());
+            }
+            for command in commands {
+                match command {
+                    Command::Evict { pods, group, .. } => {
+                        self.groups.extend(group);
+                        self.evicted.extend(pods);
+                    }
+                    Command::Bind { .. } => self.bound += 1,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Every victim is seen to be leaving and then to be gone; the engine decides after each event, and once more when
+    /// nothing else happens.
+    fn lose_one_by_one(&mut self, engine: &mut Engine, truth: &BTreeMap<String, PodSpec>) {
+        let mut now = 0;
+        let victims = self.evicted.clone();
+        for pod in &victims {
+            let done = Observation::EvictDone { pod: pod.clone(), outcome: TakeBackOutcome::Deleted };
+            let leaves = PodSpec { terminating: true, gone_by_ms: Some(30_000), ..truth[&pod.uid].clone() };
+            for observation in [done, Observation::PodSeen(leaves)] {
+                engine.observe(now, observation).expect("a valid observation");
+                self.decide(engine, now);
+            }
+        }
+        for pod in &victims {
+            now += LEAVES_EACH_MS;
+            engine.observe(now, Observation::PodGone { uid: pod.uid.clone() }).expect("a pod may go");
+            self.decide(engine, now);
+        }
+        while let Some(due) = engine.next_wakeup().filter(|_| self.bound == 0) {
+            self.decide(engine, due);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What is asked: who runs where, and who wants the room.
+
+/// How gangs of ten that go whole lie on nodes of 8 GPUs, all of them full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// One pod of 8 GPUs on each node, each gang on ten neighbours.
+    Neighbours,
+    /// One pod of 8 GPUs on each node, each gang on any ten.
+    Scattered,
+    /// Four pods of 2 GPUs on each node, four gangs on each ten nodes.
+    Interleaved,
+    /// Four pods of 2 GPUs on each node, of any gangs.
+    Mingled,
+    /// Ten pods of a tenth of a node on each, of any gangs.
+    Crowded,
+    /// As `Mingled`, and somebody of a high priority holds a little of every node: nobody can have a whole one.
+    Hopeless,
+}
+
+/// Who asks, at a higher priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// One gang, until everybody who has to leave is told to.
+    Plan,
+    /// One gang, until it is bound: those who have to leave go one by one, and each event is decided upon.
+    Bound,
+    /// So many single pods, one after the other.
+    Singles,
+}
+
+/// One measurement.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) name: String,
+    pub(crate) nodes: usize,
+    /// Pods that ask, each for a whole node if they are a gang.
+    pub(crate) pods: usize,
+    pub(crate) layout: Layout,
+    pub(crate) asked: Asked,
+}
+
+impl Shape {
+    fn new(name: &str, nodes: usize, pods: usize, layout: Layout, asked: Asked) -> Self {
+        Self { name: format!("preempt-{name}"), nodes, pods, layout, asked }
+    }
+
+    /// No plan can hurt fewer gangs: each node that is needed must be empty, and a gang has ten pods.
+    pub(crate) fn gangs_at_least(&self) -> Option<usize> {
+        let whole_nodes = self.asked != Asked::Singles;
+        let pods_on_a_node = self.layout.pods_on_a_node();
+        whole_nodes.then(|| (self.pods * pods_on_a_node).div_ceil(GANG))
+    }
+}
+
+/// Pods in each gang that runs.
+pub(crate) const GANG: usize = 10;
+
+impl Layout {
+    pub(crate) fn pods_on_a_node(self) -> usize {
+        match self {
+            Self::Neighbours | Self::Scattered => 1,
+            Self::Interleaved | Self::Mingled | Self::Hopeless => 4,
+            Self::Crowded => 10,
+        }
+    }
+}
+
+/// All shapes, in the order in which they are run.
+pub(crate) fn all() -> Vec<Shape> {
+    let mut shapes = Vec::new();
+    let layouts = [
+        ("neighbours", Layout::Neighbours),
+        ("scattered", Layout::Scattered),
+        ("interleaved", Layout::Interleaved),
+        ("mingled", Layout::Mingled),
+    ];
+    for (word, layout) in layouts {
+        for (pods, nodes) in [(50, 500), (100, 1000), (500, 5000)] {
+            shapes.push(Shape::new(&format!("gang-{pods}-{word}"), nodes, pods, layout, Asked::Plan));
+        }
+    }
+    shapes.push(Shape::new("singles-100", 1000, 100, Layout::Crowded, Asked::Singles));
+    shapes.push(Shape::new("singles-1000-in-vain", 5000, 1000, Layout::Hopeless, Asked::Singles));
+    for nodes in [500, 5000] {
+        let name = format!("until-{}-gangs-left", nodes / GANG);
+        shapes.push(Shape::new(&name, nodes, nodes, Layout::Scattered, Asked::Bound));
+    }
+    shapes
+}
