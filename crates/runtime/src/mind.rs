@@ -18,6 +18,7 @@ use crate::clock::Clock;
 use crate::hands::evict::Unit;
 use crate::hands::{Errand, Hands, Outcome, WriteOutcome};
 use crate::instruments::Instruments;
+use crate::intake::card::Card;
 use crate::intake::{Catch, Intake, MARK, News};
 use crate::metrics::{AttemptResult, Entity, Queue};
 use crate::orders::Orders;
@@ -274,11 +275,13 @@ impl Mind {
 
     /// What is to be evicted goes once those are nominated for whom it goes. What is sent again does not wait.
     fn order(&mut self, decided: Decided) {
-        let whose = |uid: &Arc<str>| {
-            let card = self.intake.card(uid)?;
-            Some(card.group.as_ref().map_or(Subject::Pod(card.id.clone()), |key| Subject::Group((**key).clone())))
+        // A member of a group preempts with it or, without delayed preemption, for itself.
+        let whose = |card: &Card| {
+            let group = card.group.as_ref().map(|key| Subject::Group((**key).clone()));
+            group.into_iter().chain([Subject::Pod(card.id.clone())])
         };
-        let nominated: BTreeSet<Subject> = decided.nominees.iter().filter_map(whose).collect();
+        let cards = decided.nominees.iter().filter_map(|uid| self.intake.card(uid));
+        let nominated: BTreeSet<Subject> = cards.flat_map(whose).collect();
         let (new, again): (Vec<_>, Vec<_>) = decided.units.into_iter().partition(|(by, _)| nominated.contains(by));
         let [new, again]: [Vec<Arc<Unit>>; 2] =
             [new, again].map(|part| part.into_iter().map(|(_, unit)| unit).collect());

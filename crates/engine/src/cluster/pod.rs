@@ -80,14 +80,8 @@ pub struct Pod {
     pub started_ms: Option<Millis>,
     /// What its owner says that its loss would cost.
     pub preemption_cost: i32,
-    /// For whom it is being evicted.
-    pub evicted_for: Option<Arc<Subject>>,
-    /// It is evicted with the whole of its group.
-    pub evicted_whole: bool,
-    /// The request for its eviction is on its way.
-    pub eviction_sent: bool,
-    /// Others of its unit have gone: it follows them, whatever became of the plan.
-    pub must_go: bool,
+    /// Its eviction for others, from the order on.
+    pub eviction: Option<Eviction>,
     /// It is not taken for others before this time: somebody refused its eviction.
     pub spared_until: Millis,
     /// Whether it may take no room from others, where no group decides that.
@@ -118,6 +112,19 @@ pub struct Pod {
     pub bind: Option<Box<Bind>>,
     /// Where its group counts it.
     pub counted: Counted,
+}
+
+/// An eviction for others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// For whom.
+    pub by: Arc<Subject>,
+    /// The pod goes with the whole of its group.
+    pub whole: bool,
+    /// The request is on its way: its outcome will tell.
+    pub sent: bool,
+    /// Others of its unit have gone: it follows them, whatever became of the plan.
+    pub must_go: bool,
 }
 
 /// What the API has yet to show of a nomination that was decided here.
@@ -185,7 +192,7 @@ pub enum Standing {
 impl Pod {
     /// Whether the pod is on its way out, by others or by us.
     pub fn is_leaving(&self) -> bool {
-        self.terminating || self.taking_back || self.evicted_for.is_some()
+        self.terminating || self.taking_back || self.eviction.is_some()
     }
 
     /// What the pod is to its group.

@@ -7,25 +7,21 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Engine, Timer};
-use crate::cluster::pod::{Pod, PodState};
+use crate::cluster::pod::{Eviction, Pod, PodState};
 use crate::command::{Command, Subject};
-use crate::model::group::{DisruptionMode, GroupKey};
 use crate::model::ids::{GroupId, NodeId, PodId};
 use crate::model::pod::PodName;
 use crate::observation::TakeBackOutcome;
-use crate::preemption::Unit;
+use crate::preemption::{self, Unit};
 use crate::queue::Entity;
 
 impl Engine {
     /// Sends a unit away.
     pub(super) fn evict(&mut self, unit: &Unit, by: &Arc<Subject>) {
         let pods = unit.pods.iter().map(|(pod, _)| self.cluster.pod(*pod).id.clone()).collect();
+        let eviction = Eviction { by: by.clone(), whole: unit.is_whole(), sent: true, must_go: false };
         for (pod, _) in &unit.pods {
-            self.cluster.change_pod(*pod, |pod| {
-                pod.evicted_for = Some(by.clone());
-                pod.evicted_whole = unit.is_whole();
-                pod.eviction_sent = true;
-            });
+            self.cluster.change_pod(*pod, |pod| pod.eviction = Some(eviction.clone()));
         }
         let group = unit.group.filter(|_| unit.is_whole()).map(|group| self.cluster.group(group).key.clone());
         self.noes.forget_plans();
@@ -37,9 +33,9 @@ impl Engine {
 
     /// What became of an eviction. Of a unit those that go are told before those that do not.
     pub(super) fn evict_done(&mut self, name: &PodName, outcome: &TakeBackOutcome) {
-        let evicted = |id: &PodId| self.cluster.pod(*id).evicted_for.is_some();
-        let Some(id) = self.cluster.pod_id(&name.uid).filter(evicted) else { return };
-        self.cluster.pod_mut(id).eviction_sent = false;
+        let Some(id) = self.cluster.pod_id(&name.uid) else { return };
+        let Some(eviction) = &mut self.cluster.pod_mut(id).eviction else { return };
+        eviction.sent = false;
         match outcome {
             // The watch will show it going and gone.
             TakeBackOutcome::Deleted => self.rest_must_go(id),
@@ -56,12 +52,18 @@ impl Engine {
 
     /// One of a unit goes: of a group that goes whole nobody stays, also when this one is long gone.
     fn rest_must_go(&mut self, id: PodId) {
-        let Some(group) = self.cluster.pod(id).group.filter(|_| self.cluster.pod(id).evicted_whole) else { return };
-        let by = self.cluster.pod(id).evicted_for.clone();
+        let pod = self.cluster.pod(id);
+        let (Some(group), Some(eviction)) = (pod.group, pod.eviction.clone().filter(|one| one.whole)) else { return };
+        if eviction.must_go {
+            // The first of them said so for all.
+            return;
+        }
         let members: Vec<PodId> = self.cluster.group(group).members.iter().map(|(_, member)| *member).collect();
         for member in members {
-            let pod = self.cluster.pod_mut(member);
-            pod.must_go |= pod.evicted_whole && pod.evicted_for == by;
+            let other = self.cluster.pod_mut(member).eviction.as_mut();
+            if let Some(other) = other.filter(|other| other.whole && other.by == eviction.by) {
+                other.must_go = true;
+            }
         }
     }
 
@@ -71,15 +73,9 @@ impl Engine {
         let Some(pod) = self.cluster.pod_if_any(id).filter(|pod| !pod.terminating && pod.state.node().is_some()) else {
             return;
         };
-        let (Some(by), name) = (pod.evicted_for.clone(), pod.id.clone()) else { return };
-        if pod.eviction_sent {
-            // Its outcome will tell.
-            return;
-        }
+        let Some(by) = pod.eviction.as_ref().filter(|one| !one.sent).map(|one| one.by.clone()) else { return };
         if self.has_begun_to_go(id) {
-            self.cluster.pod_mut(id).eviction_sent = true;
-            self.outbox.push(Command::Evict { pods: vec![name], group: self.evicted_group(id), by });
-            return;
+            return self.send_eviction(&[id], &by);
         }
         match self.entity(&by).filter(|entity| self.still_needs_room(*entity, &by)) {
             Some(entity) => {
@@ -92,25 +88,33 @@ impl Engine {
         }
     }
 
+    /// Asks once more for the eviction of pods of one unit.
+    fn send_eviction(&mut self, unit: &[PodId], by: &Arc<Subject>) {
+        let Some(first) = unit.first().map(|pod| self.cluster.pod(*pod)) else { return };
+        let whole = first.group.filter(|_| first.eviction.as_ref().is_some_and(|one| one.whole));
+        let group = whole.map(|group| self.cluster.group(group).key.clone());
+        for pod in unit {
+            if let Some(eviction) = &mut self.cluster.pod_mut(*pod).eviction {
+                eviction.sent = true;
+            }
+        }
+        let pods = unit.iter().map(|pod| self.cluster.pod(*pod).id.clone()).collect();
+        self.outbox.push(Command::Evict { pods, group, by: by.clone() });
+    }
+
     /// An earlier process marked members of a group that goes whole, and some of them are going: the rest follows.
     pub(super) fn follow_up(&mut self, id: GroupId) {
-        let group = self.cluster.group(id);
-        let Some((_, first)) = group.members.first() else { return };
-        let members = || group.members.iter().map(|(_, member)| (*member, self.cluster.pod(*member)));
-        let has_begun = members().any(|(_, pod)| pod.terminating && pod.marked);
-        if has_begun && self.whole_group_of(*first).is_some() {
+        let mut members = self.cluster.group(id).members.iter().map(|(_, member)| self.cluster.pod(*member));
+        if self.goes_whole(id) && members.any(|pod| pod.terminating && pod.marked) {
             self.send_the_rest(id);
         }
     }
 
     /// Whoever preempted is gone: what has not begun for it, and is not on its way, stays.
     pub(super) fn spare_what_was_for(&mut self, subject: &Subject) {
-        let is_meant = |pod: &Pod| {
-            pod.evicted_for.as_deref() == Some(subject) && !pod.eviction_sent && !pod.must_go && !pod.terminating
-        };
-        let stay: Vec<PodId> = self.cluster.leaving().filter(|id| is_meant(self.cluster.pod(*id))).collect();
+        let stay: Vec<PodId> = self.cluster.leaving().filter(|id| failed_for(self.cluster.pod(*id), subject)).collect();
         for pod in stay {
-            if self.cluster.pod(pod).evicted_for.is_some() && !self.has_begun_to_go(pod) {
+            if !self.has_begun_to_go(pod) {
                 self.spare(pod, self.now);
             }
         }
@@ -127,11 +131,9 @@ impl Engine {
         };
         let left: Vec<PodId> = members.filter(|(_, pod)| is_left(pod)).map(|(member, _)| member).collect();
         let by = Arc::new(Subject::Group(group.key.clone()));
+        let eviction = Eviction { by, whole: true, sent: false, must_go: true };
         for pod in left {
-            self.cluster.change_pod(pod, |pod| {
-                pod.evicted_for = Some(by.clone());
-                (pod.evicted_whole, pod.must_go) = (true, true);
-            });
+            self.cluster.change_pod(pod, |pod| pod.eviction = Some(eviction.clone()));
             self.set_timer(self.now, Timer::Evict(pod));
             self.concern(pod);
         }
@@ -169,39 +171,34 @@ impl Engine {
                 }
                 continue;
             }
-            for pod in &unit {
-                self.cluster.pod_mut(*pod).eviction_sent = true;
-            }
-            let pods = unit.iter().map(|pod| self.cluster.pod(*pod).id.clone()).collect();
-            self.outbox.push(Command::Evict { pods, group: self.evicted_group(id), by: by.clone() });
+            self.send_eviction(&unit, by);
         }
     }
 
     /// The pods that are evicted together with this one, as far as they do not go yet.
     fn rest_of_unit(&self, id: PodId) -> Vec<PodId> {
         let pod = self.cluster.pod(id);
-        let Some(group) = pod.group.filter(|_| pod.evicted_whole) else { return vec![id] };
+        let (Some(group), Some(eviction)) = (pod.group, pod.eviction.as_ref().filter(|one| one.whole)) else {
+            return vec![id];
+        };
         let is_of_it = |other: &Pod| {
-            let stays = !other.terminating && other.state.node().is_some();
-            other.evicted_whole && other.evicted_for == pod.evicted_for && stays
+            let together = other.eviction.as_ref().is_some_and(|one| one.whole && one.by == eviction.by);
+            together && !other.terminating && other.state.node().is_some()
         };
         let members = self.cluster.group(group).members.iter().map(|(_, member)| *member);
         members.filter(|member| is_of_it(self.cluster.pod(*member))).collect()
     }
 
     fn due_for(&self, by: &Subject) -> Vec<PodId> {
-        let is_meant = |pod: &Pod| pod.evicted_for.as_deref() == Some(by) && !pod.terminating && !pod.eviction_sent;
         let due = self.evictions_due.iter().copied();
-        due.filter(|id| self.cluster.pod_if_any(*id).is_some_and(is_meant)).collect()
+        due.filter(|id| self.cluster.pod_if_any(*id).is_some_and(|pod| failed_for(pod, by))).collect()
     }
 
     /// Leaves a pod where it is, for a while at least.
     fn spare(&mut self, id: PodId, until: u64) {
-        let by = self.cluster.pod(id).evicted_for.clone();
+        let by = self.cluster.pod(id).eviction.as_ref().map(|eviction| eviction.by.clone());
         self.cluster.change_pod(id, |pod| {
-            pod.evicted_for = None;
-            pod.evicted_whole = false;
-            pod.eviction_sent = false;
+            pod.eviction = None;
             pod.spared_until = until;
         });
         self.set_timer(until, Timer::Spared(id));
@@ -230,7 +227,7 @@ impl Engine {
         let stays = |pod: &&Pod| pod.marked && !pod.is_leaving() && pod.state.node().is_some();
         if let Some(pod) = self.cluster.pod_if_any(id).filter(stays) {
             let whole = pod.group.filter(|group| self.cluster.group(*group).degraded && pod.spared_until == 0);
-            if let Some(group) = whole.filter(|_| self.whole_group_of(id).is_some()) {
+            if let Some(group) = whole.filter(|group| self.goes_whole(*group)) {
                 // It had its minimum and lost members, who are gone: an earlier process had begun.
                 return self.send_the_rest(group);
             }
@@ -264,26 +261,27 @@ impl Engine {
             }
     }
 
-    /// The group with which a pod is evicted whole.
-    fn evicted_group(&self, id: PodId) -> Option<GroupKey> {
-        let pod = self.cluster.pod(id);
-        pod.group.filter(|_| pod.evicted_whole).map(|group| self.cluster.group(group).key.clone())
-    }
-
-    pub(super) fn whole_group_of(&self, id: PodId) -> Option<GroupKey> {
-        let group = self.cluster.group(self.cluster.pod(id).group?);
-        let spec = group.spec.as_ref().filter(|spec| spec.disruption_mode == DisruptionMode::Group)?;
-        self.config.preemption.whole_groups.then(|| spec.key.clone())
+    /// Whether a group is evicted whole or not at all.
+    pub(super) fn goes_whole(&self, group: GroupId) -> bool {
+        preemption::goes_whole(&self.cluster, Some(group), self.rules())
     }
 
     /// Whether the pod belongs to a group that goes whole, and others of it are going already.
     fn has_begun_to_go(&self, id: PodId) -> bool {
-        if self.cluster.pod(id).must_go || !self.cluster.pod(id).evicted_whole {
-            return self.cluster.pod(id).must_go;
-        }
-        let Some(group) = self.cluster.pod(id).group else { return false };
-        let by = &self.cluster.pod(id).evicted_for;
-        let others = self.cluster.group(group).members.iter().map(|(_, member)| self.cluster.pod(*member));
-        others.into_iter().any(|other| other.terminating && (other.evicted_for == *by || other.marked))
+        let pod = self.cluster.pod(id);
+        let (Some(group), Some(eviction)) = (pod.group, pod.eviction.as_ref().filter(|one| one.whole)) else {
+            return false;
+        };
+        let is_going = |other: &Pod| {
+            let together = other.eviction.as_ref().is_some_and(|one| one.by == eviction.by);
+            other.terminating && (together || other.marked)
+        };
+        let mut others = self.cluster.group(group).members.iter().map(|(_, member)| self.cluster.pod(*member));
+        eviction.must_go || others.any(is_going)
     }
+}
+
+/// Whether a pod is to be evicted for somebody, does not go, and no request for it is on its way.
+fn failed_for(pod: &Pod, by: &Subject) -> bool {
+    pod.eviction.as_ref().is_some_and(|one| *one.by == *by && !one.sent) && !pod.terminating
 }

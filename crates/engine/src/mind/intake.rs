@@ -166,10 +166,7 @@ impl Engine {
             labels: spec.labels.clone(),
             started_ms: spec.started_ms,
             preemption_cost: spec.preemption_cost,
-            evicted_for: None,
-            evicted_whole: false,
-            eviction_sent: false,
-            must_go: false,
+            eviction: None,
             left_out: false,
             marked: spec.marked,
             spared_until: 0,
@@ -310,7 +307,7 @@ impl Engine {
         };
         let (mut groups, mut singles) = (BTreeSet::new(), Vec::new());
         for (id, pod) in self.cluster.pods().filter(|(_, pod)| of_budget(pod)) {
-            match pod.group.filter(|_| self.whole_group_of(id).is_some()) {
+            match pod.group.filter(|group| self.goes_whole(*group)) {
                 Some(group) => _ = groups.insert(group),
                 None => singles.push(id),
             }
@@ -329,7 +326,7 @@ impl Engine {
             return;
         }
         self.noes.forget_plans();
-        let Some(group) = self.cluster.pod(id).group.filter(|_| self.whole_group_of(id).is_some()) else {
+        let Some(group) = self.cluster.pod(id).group.filter(|group| self.goes_whole(*group)) else {
             if let Some(node) = self.cluster.pod(id).state.node() {
                 self.room_appeared(node);
             }

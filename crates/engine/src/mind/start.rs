@@ -22,7 +22,7 @@ impl Engine {
         let placed = |member: &PodId| self.cluster.pod(*member).state.node().is_some();
         let may_stay = |(_, member): &(Millis, PodId)| {
             let pod = self.cluster.pod(*member);
-            pod.evicted_for.is_some() && !pod.terminating && pod.state.node().is_some()
+            pod.eviction.is_some() && !pod.terminating && pod.state.node().is_some()
         };
         if total.held() == 0 && group.members.iter().any(may_stay) {
             // Its eviction is ordered and not begun: it may be spared yet, and be what it was.

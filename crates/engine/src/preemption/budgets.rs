@@ -30,7 +30,7 @@ impl Budgets {
         let numbered: Vec<_> = cluster.budgets.values().collect();
         budgets.allowed = numbered.iter().map(|budget| i64::from(budget.allowed).max(0)).collect();
         // What is ordered and does not show yet will be counted: it is spent.
-        let ordered = |pod: &&Pod| pod.evicted_for.is_some() && !pod.terminating;
+        let ordered = |pod: &&Pod| pod.eviction.is_some() && !pod.terminating;
         for pod in cluster.leaving().map(|pod| cluster.pod(pod)).filter(ordered) {
             for (budget, allowed) in numbered.iter().zip(&mut budgets.allowed) {
                 *allowed -= i64::from(covers(budget, pod));

@@ -94,7 +94,7 @@ pub(crate) fn below(cluster: &Cluster, priority: i32, rules: Rules) -> Below {
     let mut kinds = Kinds::default();
     let mut units: Vec<Unit> = Vec::new();
     for (id, pod) in cluster.pods() {
-        let Some(node) = can_be_taken(pod, rules).filter(|_| !is_whole(cluster, pod.group, rules)) else { continue };
+        let Some(node) = can_be_taken(pod, rules).filter(|_| !goes_whole(cluster, pod.group, rules)) else { continue };
         let own = cluster.effective_priority(id);
         if own < priority {
             let (kind, started_ms) = (kinds.of(cluster, id, pod), started(pod));
@@ -102,7 +102,7 @@ pub(crate) fn below(cluster: &Cluster, priority: i32, rules: Rules) -> Below {
         }
     }
     for (id, group) in cluster.groups() {
-        if is_whole(cluster, Some(id), rules) && cluster.group_priority(id) < priority {
+        if goes_whole(cluster, Some(id), rules) && cluster.group_priority(id) < priority {
             units.extend(whole(cluster, id, group, rules));
         }
     }
@@ -131,7 +131,8 @@ pub(crate) struct Below {
     pub(crate) withheld: Option<NoPlan>,
 }
 
-fn is_whole(cluster: &Cluster, group: Option<GroupId>, rules: Rules) -> bool {
+/// Whether a group is a unit.
+pub(crate) fn goes_whole(cluster: &Cluster, group: Option<GroupId>, rules: Rules) -> bool {
     let mode = group.and_then(|group| cluster.group(group).spec.as_ref()).map(|spec| spec.disruption_mode);
     rules.whole_groups && mode == Some(DisruptionMode::Group)
 }

@@ -130,7 +130,7 @@ impl World {
     fn orders(&self) -> Orders {
         let cluster = self.engine.engine().cluster();
         let assumed = cluster.pods().filter(|(_, pod)| matches!(pod.state, PodState::Assumed(_)));
-        let evicted = cluster.pods().filter(|(_, pod)| pod.evicted_for.is_some());
+        let evicted = cluster.pods().filter(|(_, pod)| pod.eviction.is_some());
         Orders {
             binds: assumed.filter_map(|(_, pod)| Some(cluster.group(pod.group?).key.clone())).collect(),
             evictions: evicted.map(|(_, pod)| pod.id.uid.clone()).collect(),

@@ -338,7 +338,7 @@ impl Known {
         group.map_or_else(Self::default, |group| Self {
             whole: !group.degraded,
             start_is_open: group.start_is_open(),
-            is_evicted: group.members.iter().any(|(_, member)| cluster.pod(*member).evicted_for.is_some()),
+            is_evicted: group.members.iter().any(|(_, member)| cluster.pod(*member).eviction.is_some()),
         })
     }
 }
