@@ -65,6 +65,10 @@ pub(crate) fn command(world: &World, command: &Command) {
                 eviction_is_allowed(world, &pod.uid, by);
             }
             plan_stands(world, by);
+            // The document's own plans, which are there for comparison, may take more than they need.
+            if world.config.preemption.cheaper {
+                is_in_the_way(world, pods, by);
+            }
         }
         Command::Spare { pod } => assert!(world.pods[&pod.uid].marked, "{pod} shows no mark"),
         Command::Nominate { .. } | Command::ClearNomination { .. } | Command::Report(_) => {}
@@ -156,6 +160,21 @@ fn plan_stands(world: &World, by: &Subject) {
             taken.add(&pod.class);
         }
     }
+}
+
+/// Invariant 3 too: the eviction is needed. At least one of the unit is where a place is kept for whoever preempts.
+fn is_in_the_way(world: &World, pods: &[Arc<PodName>], by: &Subject) {
+    let cluster = world.engine.engine().cluster();
+    let asks = |pod: &&PodSpec| match by {
+        Subject::Pod(by) => pod.id.uid == by.uid,
+        Subject::Group(key) => is_member(pod, key),
+    };
+    let id_of = |uid: &str| cluster.pod_id(uid).map(|id| cluster.pod(id));
+    let kept: Vec<_> =
+        world.pods.values().filter(asks).filter_map(|pod| id_of(&pod.id.uid).and_then(|pod| pod.nominated)).collect();
+    let stands_there =
+        |pod: &Arc<PodName>| id_of(&pod.uid).and_then(|pod| pod.state.node()).is_some_and(|node| kept.contains(&node));
+    assert!(pods.iter().any(stands_there), "{pods:?} are in nobody's way");
 }
 
 /// Whether the bind of this pod was sent before: then nothing was decided now.
