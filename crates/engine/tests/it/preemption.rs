@@ -5,6 +5,7 @@ use std::sync::Arc;
 use muster_engine::diagnosis::{Diagnosis, Preemption};
 use muster_engine::model::budget::BudgetSpec;
 use muster_engine::model::group::{DisruptionMode, GroupPriority, GroupSpec, PreemptionPolicy};
+use muster_engine::model::labels::{Demand, Requirement};
 use muster_engine::model::pod::Phase;
 use muster_engine::{Command, Config, Observation, PreemptionRules, TakeBackOutcome};
 
@@ -304,10 +305,7 @@ fn whom_a_budget_covers_is_spared_if_others_will_do() {
         let labels = Arc::clone(&labels);
         world.change(&uid, |pod| pod.labels = labels);
     }
-    let selector = muster_engine::model::labels::Requirement {
-        key: "app".into(),
-        demand: muster_engine::model::labels::Demand::Exists,
-    };
+    let selector = Requirement { key: "app".into(), demand: Demand::Exists };
     let budget = BudgetSpec {
         namespace: "ns".into(),
         name: "db".into(),
@@ -462,8 +460,9 @@ fn who_counted_on_a_group_that_stays_keeps_no_place() {
     gang(&mut world, "whole", 2, 0, DisruptionMode::Group);
     running(&mut world, "w0", "whole", 1, 2, "n0");
     running(&mut world, "w1", "whole", 1, 2, "n1");
-    for name in ["a", "b"] {
-        world.pod_with(name, "", 2, |pod| pod.priority = 100);
+    // They are not alike, so that waking one does not wake the other.
+    for (name, cpu) in [("a", 2), ("b", 1)] {
+        world.pod_with(name, "", cpu, |pod| pod.priority = 100);
     }
     world.decide_all();
     assert_eq!(nominated(&world).len(), 2, "the second waits for those who leave for the first");
@@ -476,4 +475,49 @@ fn who_counted_on_a_group_that_stays_keeps_no_place() {
     world.pass(20_000);
     assert_eq!(nominated(&world), []);
     assert_eq!(world.evicted().len(), 2, "and nobody is asked again so soon");
+}
+
+#[test]
+fn the_rest_of_a_group_goes_although_the_others_are_gone_and_nobody_needs_it() {
+    let mut world = world();
+    world.node("n0", 2);
+    world.node("n1", 2);
+    gang(&mut world, "whole", 2, 0, DisruptionMode::Group);
+    running(&mut world, "w0", "whole", 1, 2, "n0");
+    running(&mut world, "w1", "whole", 1, 2, "n1");
+    high(&mut world, 1, 2);
+    world.decide_all();
+    let [Command::Evict { pods, .. }] = &std::mem::take(&mut world.in_flight)[..] else { panic!("one unit goes") };
+    let is_going = |pod: &str| if pod == "w0-0" { TakeBackOutcome::Deleted } else { busy() };
+    for pod in pods {
+        world.show(Observation::EvictDone { pod: pod.clone(), outcome: is_going(&pod.name) });
+    }
+    world.remove("w0-0");
+    world.pass(20_000);
+    assert_eq!(world.evicted(), ["w0-0", "w1-0", "w1-0"], "the second is asked for again");
+    assert_eq!(world.bound(), ["h-0"]);
+}
+
+fn busy() -> TakeBackOutcome {
+    TakeBackOutcome::Transient { message: "busy".into() }
+}
+
+#[test]
+fn whom_a_budget_keeps_is_not_counted_on_for_members_beyond_the_minimum() {
+    let preemption = PreemptionRules { keeps_budgets: true, ..PreemptionRules::default() };
+    let mut world = World::with(Config { preemption, ..Config::default() });
+    world.node("n0", 2);
+    world.node("n1", 2);
+    running(&mut world, "free", "", 1, 2, "n0");
+    running(&mut world, "kept", "", 1, 2, "n1");
+    let kept = world.uid("kept-0");
+    world.change(&kept, |pod| pod.labels = Arc::new([("app".to_owned(), "db".to_owned())].into()));
+    let selector = Requirement { key: "app".into(), demand: Demand::Exists };
+    let (namespace, name) = ("ns".to_owned(), "db".to_owned());
+    let budget = BudgetSpec { namespace, name, selector: Some(vec![selector]), ..BudgetSpec::default() };
+    world.show(Observation::BudgetSeen(budget));
+    gang(&mut world, "high", 1, 100, DisruptionMode::Pod);
+    world.pods_of("h", "high", 2, 2);
+    world.pass(20_000);
+    assert_eq!(world.evicted(), ["free-0"]);
 }
