@@ -12,6 +12,7 @@ use crate::cluster::pod::{Bind, Part, PodState};
 use crate::command::Command;
 use crate::diagnosis::Diagnosis;
 use crate::model::Millis;
+use crate::model::group::History;
 use crate::model::ids::{GroupId, NodeId, PodId};
 use crate::model::pod::PodName;
 use crate::observation::{BindOutcome, TakeBackOutcome};
@@ -84,6 +85,12 @@ impl Engine {
         if part == Part::None && group.attempt.is_some() && group.reached.is_empty() {
             // Seen only now, as after a restart: it is part of the start that was found half done.
             self.cluster.pod_mut(id).part = Part::Tentative;
+            return;
+        }
+        let found = group.decisions == 0 && group.history == History::New && !group.founded.is_empty();
+        if part == Part::None && found && group.attempt.is_none() {
+            // Seen only after enough others of a start that this process had no hand in: it came with them.
+            self.cluster.pod_mut(id).part = Part::Founder;
             return;
         }
         if part == Part::Tentative && group.attempt.is_none() && group.is_gang() && !group.joins_singly() {

@@ -41,7 +41,7 @@ impl Engine {
             TakeBackOutcome::Deleted => self.rest_must_go(id),
             // Half a unit is worse than none: what has begun to go whole is not left in part for a refusal.
             TakeBackOutcome::Refused { .. } if !self.has_begun_to_go(id) => {
-                self.spare(id, self.now.saturating_add(self.config.preemption.spare_ms));
+                self.spare_unit(id, self.now.saturating_add(self.config.preemption.spare_ms));
             }
             TakeBackOutcome::Transient { .. } | TakeBackOutcome::Refused { .. } => {
                 let due = self.now.saturating_add(self.config.bind_retry_ms_max);
@@ -84,7 +84,7 @@ impl Engine {
                 self.set_timer(self.now.saturating_add(self.config.bind_retry_ms_max), Timer::Evict(id));
             }
             // Nobody needs it any more.
-            None => self.spare(id, self.now),
+            None => self.spare_unit(id, self.now),
         }
     }
 
@@ -145,8 +145,7 @@ impl Engine {
         let Some(priority) = self.entity(by).map(|entity| self.priority_of(entity)) else { return };
         for id in self.due_for(by) {
             if self.cluster.effective_priority(id) >= priority && !self.has_begun_to_go(id) {
-                self.evictions_due.remove(&id);
-                self.spare(id, self.now);
+                self.spare_unit(id, self.now);
             }
         }
     }
@@ -194,8 +193,18 @@ impl Engine {
         due.filter(|id| self.cluster.pod_if_any(*id).is_some_and(|pod| failed_for(pod, by))).collect()
     }
 
+    /// Leaves a pod where it is, and with it all of its unit: without the pod the rest would be half a unit.
+    fn spare_unit(&mut self, id: PodId, until: u64) {
+        let rest = self.rest_of_unit(id);
+        self.spare(id, until);
+        for other in rest.into_iter().filter(|other| *other != id) {
+            self.spare(other, self.now);
+        }
+    }
+
     /// Leaves a pod where it is, for a while at least.
     fn spare(&mut self, id: PodId, until: u64) {
+        self.evictions_due.remove(&id);
         let by = self.cluster.pod(id).eviction.as_ref().map(|eviction| eviction.by.clone());
         self.cluster.change_pod(id, |pod| {
             pod.eviction = None;

@@ -65,6 +65,10 @@ impl Engine {
         let quorum = group.quorum();
         let found = group.reached.is_empty() && total.secured() > 0;
         if group.secured_at_least(&quorum) || (found && group.history == History::Started) {
+            if found && group.history == History::New {
+                // Nobody has said that it started: whoever is there has just come together.
+                self.recast(id, |_| Part::Tentative);
+            }
             self.start_confirmed(id, quorum);
         } else if group.history == History::StartedOtherwise && group.decisions == 0 && total.secured() > 0 {
             // For which minimum it started is not known; for no more than what is there, once all of it was seen.

@@ -52,14 +52,12 @@ pub(crate) fn command(world: &World, command: &Command) {
         Command::Evict { pods, group, by } => {
             let is_again = pods.iter().any(|pod| world.evicted().contains(&pod.name));
             if let Some(group) = group {
-                if !is_again {
-                    goes_whole(world, group);
-                }
                 let begun = |pod: &PodSpec| pod.terminating && is_member(pod, group);
                 if world.pods.values().any(begun) || others_are_gone(world, pods) {
                     // What has begun to go whole goes on, whatever became of the plan.
                     return;
                 }
+                goes_whole(world, group, if is_again { pods } else { &[] });
             }
             for pod in pods {
                 eviction_is_allowed(world, &pod.uid, by);
@@ -98,15 +96,17 @@ fn eviction_is_allowed(world: &World, uid: &str, by: &Subject) {
 }
 
 /// Invariant 4: nobody of a group that goes whole is left behind, of those who are known to be bound. A bind that was
-/// said to have failed may have happened all the same; then nobody knows yet.
-fn goes_whole(world: &World, group: &GroupKey) {
+/// said to have failed may have happened all the same; then nobody knows yet. Of an eviction that is sent again, those are
+/// meant who were to go together.
+fn goes_whole(world: &World, group: &GroupKey, again: &[Arc<PodName>]) {
     let cluster = world.engine.engine().cluster();
-    let members = world.shown.values().filter(|pod| {
-        pod.node.is_some()
-            && is_live(pod)
-            && pod.membership.as_ref().is_some_and(|membership| membership.group == *group)
+    let last = world.acts.iter().rev().find_map(|act| match act {
+        Command::Evict { pods, .. } if again.iter().any(|pod| pods.contains(pod)) => Some(pods),
+        _ => None,
     });
-    for member in members {
+    let is_meant = |pod: &PodSpec| last.is_none_or(|last| last.contains(&pod.id));
+    let members = world.shown.values().filter(|pod| pod.node.is_some() && is_live(pod) && is_member(pod, group));
+    for member in members.filter(|pod| is_meant(pod)) {
         let known = cluster.pod_id(&member.id.uid).is_some_and(|id| cluster.pod(id).is_leaving());
         assert!(known, "{} is left behind by its group", member.id);
     }
@@ -246,9 +246,10 @@ fn has_room(node: &NodeSpec, taken: &Taken<'_>, class: &ClassSpec) -> bool {
     fits && ports_free && taken.pods < offers("pods")
 }
 
-/// At rest: nothing in flight, nothing due, the truth known. Checks invariants 1 and 7.
+/// At rest: nothing in flight, nothing due, the truth known. Checks invariants 1, 4 and 7.
 pub(crate) fn at_rest(world: &World) {
     assert!(world.in_flight.is_empty());
+    world.judge_units();
     for key in world.groups.keys() {
         if let Err(broken) = world.stories.may_rest(key, &world.pods) {
             let cluster = world.engine.engine().cluster();

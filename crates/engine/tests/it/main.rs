@@ -19,4 +19,5 @@ mod starts;
 mod starvation;
 mod story;
 mod telling;
+mod units;
 mod world;

@@ -521,3 +521,31 @@ fn whom_a_budget_keeps_is_not_counted_on_for_members_beyond_the_minimum() {
     world.pass(20_000);
     assert_eq!(world.evicted(), ["free-0"]);
 }
+
+#[test]
+fn of_a_group_that_goes_whole_nobody_goes_if_one_may_not() {
+    let mut world = world();
+    world.node("n0", 2);
+    world.node("n1", 2);
+    gang(&mut world, "whole", 2, 10, DisruptionMode::Group);
+    running(&mut world, "a", "whole", 1, 2, "n0");
+    running(&mut world, "b", "whole", 1, 2, "n1");
+    high(&mut world, 1, 2);
+    world.decide_all();
+    let [Command::Evict { pods, .. }] = &world.in_flight[..] else { panic!("{:?}", world.in_flight) };
+    let pods = pods.clone();
+    world.in_flight.clear();
+    // The one that may not go is not in the way of whoever wants the room of the other.
+    let place = nominated(&world)[0].1.clone();
+    for pod in pods {
+        let outcome = if world.node_of(&pod.name).as_deref() == Some(&*place) {
+            busy()
+        } else {
+            TakeBackOutcome::Refused { message: "forbidden".into() }
+        };
+        world.show(Observation::EvictDone { pod, outcome });
+    }
+    world.pass(30_000);
+    assert_eq!(world.bound(), ["a-0", "b-0"]);
+    assert_eq!((world.evicted().len(), nominated(&world)), (2, vec![]), "once, and not in part");
+}

@@ -421,16 +421,7 @@ impl Run {
                 Command::Bind { pod, node } if self.random.chance(50) && self.is_free(&pod.uid) => {
                     self.world.bind_in_truth(&pod.uid, &node);
                 }
-                Command::Evict { pods, .. } if self.rough => {
-                    self.seen.restarts_in_plans += 1;
-                    for pod in pods.iter().filter(|_| self.random.chance(50)) {
-                        if let Some(truth) = self.world.pods.get_mut(&pod.uid) {
-                            truth.terminating = true;
-                            truth.gone_by_ms = Some(self.world.now + 30_000);
-                            self.world.stories.lost(&truth.clone());
-                        }
-                    }
-                }
+                Command::Evict { pods, group, .. } if self.rough => self.evict_unseen(&pods, group.as_ref()),
                 _ => {}
             }
         }
@@ -478,7 +469,7 @@ impl Run {
                 let outcome = TakeBackOutcome::Transient { message: "later".into() };
                 self.world.show(Observation::TakeBackDone { pod, outcome });
             }
-            Command::Evict { pods, .. } if self.rough => self.evict_one_by_one(pods),
+            Command::Evict { pods, group, .. } if self.rough => self.evict_one_by_one(&pods, group.as_ref()),
             Command::Evict { pods, .. } if luck < 30 => {
                 for pod in pods {
                     let outcome = match luck {
@@ -506,7 +497,8 @@ impl Run {
             }
             return;
         }
-        if let Command::Evict { pods, .. } = &command {
+        if let Command::Evict { pods, group, .. } = &command {
+            self.world.unit_begins(pods, group.as_ref());
             for pod in pods {
                 self.evict_in_truth(pod);
             }

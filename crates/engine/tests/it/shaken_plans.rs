@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use muster_engine::model::group::GroupKey;
 use muster_engine::model::pod::{PodName, PodSpec};
 use muster_engine::{Observation, TakeBackOutcome};
 use muster_oracle::seeds::{for_each_seed, one_seed_only};
@@ -38,19 +39,39 @@ impl Run {
         }
     }
 
-    /// The API answers for each pod of a unit on its own.
-    pub(crate) fn evict_one_by_one(&mut self, pods: Vec<Arc<PodName>>) {
-        for pod in pods {
-            let outcome = match self.random.below(10) {
+    /// The API answers for each pod of a unit on its own; those that go are told before those that do not.
+    pub(crate) fn evict_one_by_one(&mut self, pods: &[Arc<PodName>], group: Option<&GroupKey>) {
+        let (go, stay): (Vec<_>, Vec<_>) =
+            pods.iter().map(|pod| (pod, self.random.below(10))).partition(|(_, luck)| *luck > 4);
+        if !go.is_empty() {
+            self.world.unit_begins(pods, group);
+        }
+        for (pod, _) in go {
+            self.evict_in_truth(pod);
+        }
+        for (pod, luck) in stay {
+            let outcome = match luck {
                 0..=1 => TakeBackOutcome::Refused { message: "forbidden".into() },
-                2..=4 => TakeBackOutcome::Transient { message: "later".into() },
-                _ => {
-                    self.evict_in_truth(&pod);
-                    continue;
-                }
+                _ => TakeBackOutcome::Transient { message: "later".into() },
             };
             self.seen.failed_evictions += 1;
-            self.world.show(Observation::EvictDone { pod, outcome });
+            self.world.show(Observation::EvictDone { pod: pod.clone(), outcome });
+        }
+    }
+
+    /// Some of a unit is deleted by an engine that does not live to see it.
+    pub(crate) fn evict_unseen(&mut self, pods: &[Arc<PodName>], group: Option<&GroupKey>) {
+        self.seen.restarts_in_plans += 1;
+        let deleted: Vec<&Arc<PodName>> = pods.iter().filter(|_| self.random.chance(50)).collect();
+        if !deleted.is_empty() {
+            self.world.unit_begins_unseen(pods, group);
+        }
+        for pod in deleted {
+            if let Some(truth) = self.world.pods.get_mut(&pod.uid) {
+                truth.terminating = true;
+                truth.gone_by_ms = Some(self.world.now + 30_000);
+                self.world.stories.lost(&truth.clone());
+            }
         }
     }
 }

@@ -377,3 +377,48 @@ fn a_kubelet_that_refuses_a_founder_that_was_leaving_opens_nothing() {
     world.pass(HOUR_MS);
     assert_eq!(taken_back(&world), Vec::<String>::new());
 }
+
+/// Three members of a gang of two run nowhere yet; an engine that begins now is shown them before or after their group.
+fn found_bound(pods_first: bool) -> World {
+    let mut world = World::new();
+    nodes_of_one(&mut world, 3);
+    let gang = GroupSpec::gang(key("g"), 2);
+    if !pods_first {
+        world.put_group(gang.clone());
+    }
+    for number in 0..3 {
+        let node = format!("n{number}");
+        world.pod_with(&format!("p-{number}"), "g", 1, |pod| pod.node = Some(node));
+    }
+    if pods_first {
+        world.put_group(gang);
+    }
+    world.settle();
+    world
+}
+
+#[test]
+fn a_start_that_is_found_complete_is_opened_again_by_kubelets_that_refuse_it() {
+    for pods_first in [false, true] {
+        for stays in 0..3 {
+            let mut world = found_bound(pods_first);
+            for number in (0..3).filter(|number| *number != stays) {
+                world.phase(&format!("p-{number}"), Phase::Refused);
+                world.remove_node(&format!("n{number}"));
+            }
+            world.pass(HOUR_MS);
+            assert_eq!(taken_back(&world), [format!("p-{stays}")], "pods first: {pods_first}");
+        }
+    }
+}
+
+#[test]
+fn a_start_that_is_found_complete_and_loses_members_otherwise_is_degraded() {
+    for pods_first in [false, true] {
+        let mut world = found_bound(pods_first);
+        world.remove("p-0");
+        world.remove("p-1");
+        world.pass(HOUR_MS);
+        assert_eq!((taken_back(&world), world.reasons("g").last()), (vec![], Some(&"Degraded")));
+    }
+}

@@ -18,6 +18,7 @@ use muster_engine::{
 
 use crate::judge;
 use crate::story::{Orders, Stories, minimums};
+use crate::units::BegunUnit;
 
 pub(crate) struct World {
     pub(crate) config: Config,
@@ -43,6 +44,8 @@ pub(crate) struct World {
     /// How long a pod takes to leave when it is evicted; if it takes any time, somebody has to remove it.
     pub(crate) grace_ms: Millis,
     pub(crate) stories: Stories,
+    /// The groups that go whole of which somebody was deleted.
+    pub(crate) units: Vec<BegunUnit>,
     /// Everything that happened, to be printed if the test fails.
     log: Vec<String>,
     uids: u64,
@@ -84,6 +87,7 @@ impl World {
             keep_answers: false,
             grace_ms: 0,
             stories: Stories::default(),
+            units: Vec::new(),
             log: Vec::new(),
             uids: 0,
         }
@@ -383,7 +387,8 @@ impl World {
                 self.change(&pod.uid.clone(), |pod| pod.terminating = true);
                 self.remove_pod(&pod.uid.clone());
             }
-            Command::Evict { pods, .. } => {
+            Command::Evict { pods, group, .. } => {
+                self.unit_begins(&pods, group.as_ref());
                 for pod in pods {
                     self.carry_out_eviction(&pod);
                 }
@@ -441,6 +446,7 @@ impl World {
         self.engine = Recorder::new(self.config.clone()).expect("a valid configuration");
         self.in_flight.clear();
         self.stories.restarted(&self.groups);
+        self.forget_units_that_cannot_be_seen();
         self.shown = self.pods.clone();
         for node in self.nodes.clone().into_values() {
             self.show(Observation::NodeSeen(node));
