@@ -268,10 +268,10 @@ impl Group {
     }
 
     /// The group's priority by its rule.
-    pub fn priority(&self, oldest_member: Option<i32>) -> i32 {
+    pub fn priority(&self, oldest_member: impl FnOnce() -> Option<i32>) -> i32 {
         match self.spec.as_ref().map(|spec| spec.priority) {
             Some(GroupPriority::Own(priority)) => priority,
-            Some(GroupPriority::SharedByMembers) => oldest_member.unwrap_or(0),
+            Some(GroupPriority::SharedByMembers) => oldest_member().unwrap_or(0),
             Some(GroupPriority::LowestMember) | None => self.priorities.keys().next().copied().unwrap_or(0),
         }
     }

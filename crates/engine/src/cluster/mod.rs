@@ -145,7 +145,7 @@ impl Cluster {
     /// The group's priority by its rule.
     pub fn group_priority(&self, id: GroupId) -> i32 {
         let group = self.group(id);
-        group.priority(group.members.first().map(|(_, oldest)| self.pod(*oldest).priority))
+        group.priority(|| group.members.first().map(|(_, oldest)| self.pod(*oldest).priority))
     }
 
     /// The priority that counts for a pod: its group's, or its own.

@@ -26,7 +26,8 @@ impl Engine {
         let group = unit.group.filter(|_| unit.is_whole()).map(|group| self.cluster.group(group).key.clone());
         self.noes.forget_plans();
         self.outbox.push(Command::Evict { pods, group, by: by.clone() });
-        for (pod, _) in &unit.pods {
+        // All of a unit are of one group, which is looked at once.
+        if let Some((pod, _)) = unit.pods.first() {
             self.concern(*pod);
         }
     }

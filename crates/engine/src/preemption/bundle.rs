@@ -6,8 +6,9 @@
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::cost::Prices;
 use super::rooms::Rooms;
@@ -19,7 +20,7 @@ use crate::model::ids::PodId;
 /// Units that make room together.
 #[derive(Clone, Debug)]
 struct Bundle {
-    units: Vec<usize>,
+    units: SmallVec<[usize; 4]>,
     price: Price,
 }
 
@@ -76,7 +77,54 @@ impl Ord for Entry {
 #[derive(Clone, Debug)]
 struct Stake {
     unit: usize,
-    pods: SmallVec<[PodId; 2]>,
+    pods: Range<usize>,
+}
+
+/// Who stands where. All nodes share two lists: one for each would be as many allocations as there are nodes.
+#[derive(Clone, Debug)]
+struct Stakes {
+    pods: Vec<PodId>,
+    /// Node by node, lightest first.
+    all: Vec<Stake>,
+    /// By the place of a node: where its stakes begin; those of the next end them.
+    begins: Vec<usize>,
+}
+
+impl Stakes {
+    /// Of these units, lightest first, on all nodes that would do.
+    fn new(rooms: &Rooms<'_>, units: &[Unit], lightest_first: &[usize]) -> Self {
+        let mut standing: Vec<(usize, usize, PodId)> = Vec::new();
+        for (rank, unit) in lightest_first.iter().enumerate() {
+            let pods = units[*unit].pods.iter();
+            standing.extend(pods.filter_map(|(pod, node)| Some((rooms.place(*node)?, rank, *pod))));
+        }
+        standing.sort_unstable();
+        let mut stakes =
+            Self { pods: standing.iter().map(|(.., pod)| *pod).collect(), all: Vec::new(), begins: Vec::new() };
+        let mut begin = 0;
+        for there in standing.chunk_by(|one, two| (one.0, one.1) == (two.0, two.1)) {
+            let (place, rank, _) = there[0];
+            stakes.begins.resize(place + 1, stakes.all.len());
+            stakes.all.push(Stake { unit: lightest_first[rank], pods: begin..begin + there.len() });
+            begin += there.len();
+        }
+        stakes.begins.resize(rooms.len() + 1, stakes.all.len());
+        stakes
+    }
+
+    /// Where those on a node stand in the list.
+    fn range(&self, place: usize) -> Range<usize> {
+        self.begins[place]..self.begins[place + 1]
+    }
+
+    /// Those on a node.
+    fn at(&self, place: usize) -> &[Stake] {
+        &self.all[self.range(place)]
+    }
+
+    fn pods(&self, stake: &Stake) -> &[PodId] {
+        &self.pods[stake.pods.clone()]
+    }
 }
 
 /// Takes units away until there is room for all.
@@ -84,11 +132,13 @@ pub(crate) struct Greedy<'g, 'a> {
     rooms: &'g mut Rooms<'a>,
     units: &'g [Unit],
     prices: &'g Prices,
-    /// Units that may be taken, by the place of a node, lightest first.
-    stakes: Vec<Vec<Stake>>,
+    /// Units that may be taken.
+    stakes: Stakes,
     taken: Vec<bool>,
-    /// How many copies a unit frees alone, as long as that is known.
-    alone: Vec<Option<i64>>,
+    /// How many more would fit on its node without a stake.
+    gains: Vec<i64>,
+    /// How many more would fit on all nodes without a unit: the sum of its gains.
+    alone: Vec<i64>,
     stamps: Vec<u32>,
     heap: BinaryHeap<Entry>,
 }
@@ -100,29 +150,24 @@ impl<'g, 'a> Greedy<'g, 'a> {
         (units, prices): (&'g [Unit], &'g Prices),
         allowed: impl Iterator<Item = usize>,
     ) -> Self {
-        let mut stakes: Vec<Vec<Stake>> = vec![Vec::new(); rooms.len()];
         let mut lightest_first: Vec<usize> = allowed.collect();
         lightest_first.sort_unstable_by_key(|unit| {
             let price = prices.unit(*unit);
             (price.weight, units[*unit].kind, price.asked, price.lost_ms, *unit)
         });
-        for unit in lightest_first {
-            for (pod, node) in &units[unit].pods {
-                let Some(place) = rooms.place(*node) else { continue };
-                match stakes[place].last_mut().filter(|stake| stake.unit == unit) {
-                    Some(stake) => stake.pods.push(*pod),
-                    None => stakes[place].push(Stake { unit, pods: SmallVec::from_slice(&[*pod]) }),
-                }
-            }
-        }
-        let (stamps, taken, alone) = (vec![0; stakes.len()], vec![false; units.len()], vec![None; units.len()]);
-        Self { rooms, units, prices, stakes, taken, alone, stamps, heap: BinaryHeap::new() }
+        let stakes = Stakes::new(rooms, units, &lightest_first);
+        let (gains, alone) = (vec![0; stakes.all.len()], vec![0; units.len()]);
+        let (stamps, taken) = (vec![0; rooms.len()], vec![false; units.len()]);
+        Self { rooms, units, prices, stakes, taken, gains, alone, stamps, heap: BinaryHeap::new() }
     }
 
     /// Takes the best bundles until there is room for all. Answers the units that were taken, which stay away; `None`,
     /// with everything put back, if there is never enough.
     pub(crate) fn run(&mut self) -> Option<Vec<usize>> {
-        for place in 0..self.stakes.len() {
+        for place in 0..self.rooms.len() {
+            self.weigh(place);
+        }
+        for place in 0..self.rooms.len() {
             self.look(place);
         }
         while self.rooms.missing() > 0 {
@@ -160,12 +205,25 @@ impl<'g, 'a> Greedy<'g, 'a> {
         touched.sort_unstable();
         touched.dedup();
         for place in &touched {
-            for stake in &self.stakes[*place] {
-                self.alone[stake.unit] = None;
-            }
+            self.weigh(*place);
         }
         for place in touched {
             self.look(place);
+        }
+    }
+
+    /// Finds out afresh how much each stake on a node holds back.
+    fn weigh(&mut self, place: usize) {
+        let there = self.stakes.range(place);
+        if there.is_empty() {
+            return;
+        }
+        let mut desk = Desk::new(self.rooms, &self.stakes, place);
+        for at in there {
+            let stake = &self.stakes.all[at];
+            let gain = if self.taken[stake.unit] { 0 } else { desk.gain(stake) };
+            self.alone[stake.unit] += gain - self.gains[at];
+            self.gains[at] = gain;
         }
     }
 
@@ -179,25 +237,23 @@ impl<'g, 'a> Greedy<'g, 'a> {
 
     /// The cheapest units found whose going makes room for one more at a place: one that is enough alone, or the
     /// lightest together.
-    fn bundle(&mut self, place: usize) -> Option<Bundle> {
-        let there: SmallVec<[&Stake; 8]> = self.stakes[place].iter().filter(|stake| !self.taken[stake.unit]).collect();
-        let mut desk = Desk { rooms: self.rooms, place, load: self.rooms.load(place).clone() };
-        let alone = desk.first_alone(&there).map(|unit| vec![unit]);
-        let together = desk.lightest_together(&there);
-        drop(there);
+    fn bundle(&self, place: usize) -> Option<Bundle> {
+        let mut there = self.stakes.range(place);
+        let alone = there.find(|at| self.gains[*at] > 0).map(|at| smallvec![self.stakes.all[at].unit]);
+        let there: SmallVec<[&Stake; 8]> =
+            self.stakes.at(place).iter().filter(|stake| !self.taken[stake.unit]).collect();
+        let desk = (there.len() > 1).then(|| Desk::new(self.rooms, &self.stakes, place));
+        let together = desk.and_then(|mut desk| desk.lightest_together(&there));
         let bundles: SmallVec<[Bundle; 2]> =
             alone.into_iter().chain(together).map(|units| self.priced(units)).collect();
         bundles.into_iter().min_by(|one, two| one.price.compare(&two.price))
     }
 
-    fn priced(&mut self, units: Vec<usize>) -> Bundle {
+    fn priced(&self, units: SmallVec<[usize; 4]>) -> Bundle {
         let copies = match units[..] {
-            [unit] => self.alone[unit].unwrap_or_else(|| self.freed(&units)),
+            [unit] => self.alone[unit],
             _ => self.freed(&units),
         };
-        if let [unit] = units[..] {
-            self.alone[unit] = Some(copies);
-        }
         let copies = copies.min(self.rooms.missing().max(1));
         let mut price = Price { weight: 0, groups: 0, asked: 0, lost_ms: 0, copies };
         for unit in &units {
@@ -232,34 +288,36 @@ impl<'g, 'a> Greedy<'g, 'a> {
 /// One node, with its load as it would be without some units.
 struct Desk<'d, 'a> {
     rooms: &'d Rooms<'a>,
+    stakes: &'d Stakes,
     place: usize,
     load: Load,
 }
 
-impl Desk<'_, '_> {
-    /// The first unit whose going is enough for one more. Everybody is there, and is there again afterwards.
-    fn first_alone(&mut self, there: &[&Stake]) -> Option<usize> {
-        let enough = there.iter().find(|stake| {
-            self.take(stake);
-            let enough = self.has_more();
-            self.give_back(stake);
-            enough
-        });
-        enough.map(|stake| stake.unit)
+impl<'d, 'a> Desk<'d, 'a> {
+    fn new(rooms: &'d Rooms<'a>, stakes: &'d Stakes, place: usize) -> Self {
+        Self { rooms, stakes, place, load: rooms.load(place).clone() }
+    }
+
+    /// How many more fit without this one. Everybody is there, and is there again afterwards.
+    fn gain(&mut self, stake: &Stake) -> i64 {
+        self.take(stake);
+        let gain = self.more();
+        self.give_back(stake);
+        gain
     }
 
     /// The lightest units that are enough together, without those that are not needed after all.
-    fn lightest_together(&mut self, there: &[&Stake]) -> Option<Vec<usize>> {
+    fn lightest_together(&mut self, there: &[&Stake]) -> Option<SmallVec<[usize; 4]>> {
         let mut enough = 0;
-        while enough < 2 || !self.has_more() {
+        while enough < 2 || self.more() <= 0 {
             self.take(there.get(enough)?);
             enough += 1;
         }
-        let mut units: Vec<usize> = Vec::new();
+        let mut units = SmallVec::new();
         // The heaviest is asked first whether it can stay.
         for stake in there[..enough].iter().rev() {
             self.give_back(stake);
-            if !self.has_more() {
+            if self.more() <= 0 {
                 self.take(stake);
                 units.push(stake.unit);
             }
@@ -269,19 +327,19 @@ impl Desk<'_, '_> {
     }
 
     fn take(&mut self, stake: &Stake) {
-        for pod in &stake.pods {
+        for pod in self.stakes.pods(stake) {
             self.load.sub(self.rooms.class_of(*pod));
         }
     }
 
     fn give_back(&mut self, stake: &Stake) {
-        for pod in &stake.pods {
+        for pod in self.stakes.pods(stake) {
             self.load.add(self.rooms.class_of(*pod));
         }
     }
 
-    /// Whether one more fits than do now.
-    fn has_more(&self) -> bool {
-        self.rooms.copies_with(self.place, &self.load) > self.rooms.copies(self.place)
+    /// How many more fit than do now.
+    fn more(&self) -> i64 {
+        self.rooms.copies_with(self.place, &self.load) - self.rooms.copies(self.place)
     }
 }

@@ -6,11 +6,13 @@
 //! on nodes are independent, so the cheapest of them, as many as are missing, cost no more than any plan.
 //! It must not be too high, ever; it may be too low.
 
+use std::ops::Range;
+
 use super::cost::{Cost, Price, Prices};
 use super::rooms::{Held, Rooms};
 use super::stage::Stage;
 use super::unit::Unit;
-use crate::model::ids::PodId;
+use crate::model::ids::{PodId, ResourceId};
 
 /// Shares are counted in parts this small, so that rounding them down loses nothing that could be seen.
 const PARTS: u32 = 32;
@@ -84,8 +86,20 @@ fn is_enough<'u>(rooms: &mut Rooms<'_>, units: impl Iterator<Item = &'u Unit> + 
 /// Who could go from which node, node by node.
 struct Nodes<'a> {
     held: Vec<Held<'a>>,
-    /// The places that would have more room then: where its pods stand in `held`, and how many more would fit.
-    places: Vec<(usize, std::ops::Range<usize>, i64)>,
+    /// What has to be freed for one more to fit.
+    missing: Vec<(Option<ResourceId>, i64)>,
+    /// The places that would have more room then.
+    places: Vec<Place>,
+}
+
+/// A node that would have more room if all went who could.
+struct Place {
+    /// Where they stand.
+    held: Range<usize>,
+    /// Where what is missing stands.
+    missing: Range<usize>,
+    /// How many more would fit.
+    more: i64,
 }
 
 impl<'a> Nodes<'a> {
@@ -97,17 +111,20 @@ impl<'a> Nodes<'a> {
         standing.sort_unstable();
         let held: Vec<Held<'a>> =
             standing.iter().map(|(_, unit, pod)| Held { unit: *unit, class: rooms.class_of(*pod) }).collect();
-        let mut places = Vec::new();
+        let (mut places, mut missing) = (Vec::new(), Vec::new());
         let mut begin = 0;
         for there in standing.chunk_by(|one, two| one.0 == two.0) {
             let range = begin..begin + there.len();
             begin = range.end;
-            let more = rooms.more_without(there[0].0, &held[range.clone()]);
+            let place = there[0].0;
+            let more = rooms.more_without(place, &held[range.clone()]);
             if more > 0 {
-                places.push((there[0].0, range, more));
+                let first = missing.len();
+                missing.extend(rooms.missing_for_one_more(place));
+                places.push(Place { held: range, missing: first..missing.len(), more });
             }
         }
-        Self { held, places }
+        Self { held, missing, places }
     }
 
     /// What a plan has of this at least; `None` if that cannot be told.
@@ -122,11 +139,18 @@ impl<'a> Nodes<'a> {
         }
         let mut holders = Vec::new();
         let mut offers: Vec<(i128, i64)> = Vec::with_capacity(self.places.len());
-        for (place, range, more) in &self.places {
-            offers.push((one_more(rooms, *place, &self.held[range.clone()], &shares, &mut holders), *more));
+        for Place { held, missing, more } in &self.places {
+            let (held, missing) = (&self.held[held.clone()], &self.missing[missing.clone()]);
+            offers.push((one_more(held, missing, &shares, &mut holders), *more));
+        }
+        let mut missing = rooms.missing();
+        // Every offer is of one place at least: no more of them are needed than are missing.
+        let needed = usize::try_from(missing).unwrap_or(0);
+        if needed < offers.len() {
+            offers.select_nth_unstable(needed);
+            offers.truncate(needed);
         }
         offers.sort_unstable();
-        let mut missing = rooms.missing();
         let mut total = 0;
         for (price, more) in offers {
             let taken = more.min(missing.max(0));
@@ -141,19 +165,18 @@ impl<'a> Nodes<'a> {
 /// What has to go for one more place on a node at least, in shares: the scarcest resource decides. `holders` is room to
 /// work in.
 fn one_more(
-    rooms: &Rooms<'_>,
-    place: usize,
     held: &[Held<'_>],
+    missing: &[(Option<ResourceId>, i64)],
     shares: &[i128],
     holders: &mut Vec<(i128, i128)>,
 ) -> i128 {
     let mut most = 0;
-    for (resource, missing) in rooms.missing_for_one_more(place) {
+    for (resource, missing) in missing {
         holders.clear();
-        let amounts = held.iter().map(|held| (shares[held.unit], i128::from(held.amount(resource))));
+        let amounts = held.iter().map(|held| (shares[held.unit], i128::from(held.amount(*resource))));
         holders.extend(amounts.filter(|(_, amount)| *amount > 0));
         holders.sort_unstable_by(|one, two| (one.0 * two.1).cmp(&(two.0 * one.1)));
-        let (mut left, mut sum) = (i128::from(missing), 0);
+        let (mut left, mut sum) = (i128::from(*missing), 0);
         for (share, amount) in holders.iter() {
             let part = left.min(*amount);
             sum += if part == *amount { *share } else { share * part / amount };

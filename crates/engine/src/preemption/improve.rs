@@ -34,6 +34,39 @@ pub(crate) fn keep_cheaper(best: &mut (Cost, Vec<usize>), prices: &Prices, taken
 }
 
 impl<'a> Improvement<'_, 'a> {
+    /// The cheapest plan, if it is found and proven at once.
+    pub(crate) fn outright(&mut self) -> Option<(Cost, Vec<usize>)> {
+        let highest = self.highest_to_touch();
+        let taken = self.without(&[], highest, true, None)?;
+        let best = (self.prices.of(&taken), taken);
+        self.is_least(&best, &mut None).then_some(best)
+    }
+
+    /// The lowest priority such that there is room if nobody up to it were there; the highest there is if all below
+    /// that are not enough, and none if there is room now.
+    fn highest_to_touch(&mut self) -> Option<i32> {
+        if self.rooms.fits() {
+            return None;
+        }
+        let mut highest = self.units.first().map(|unit| unit.priority);
+        let lower = self.units.partition_point(|unit| Some(unit.priority) == highest);
+        let mut away = self.units.len();
+        for alike in self.units[lower..].chunk_by(|one, two| one.priority == two.priority).rev() {
+            away -= alike.len();
+            for unit in alike {
+                self.rooms.remove(unit);
+            }
+            if self.rooms.fits() {
+                highest = alike.first().map(|unit| unit.priority);
+                break;
+            }
+        }
+        for unit in &self.units[away..] {
+            self.rooms.restore(unit);
+        }
+        highest
+    }
+
     /// Makes the best cheaper if it can. Says whether it is proven to be the cheapest.
     pub(crate) fn run(&mut self, best: &mut (Cost, Vec<usize>)) -> bool {
         let mut floor = None;

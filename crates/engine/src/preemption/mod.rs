@@ -140,29 +140,17 @@ pub(crate) fn for_group(
     limits: Limits,
 ) -> Result<Plan, NoPlan> {
     let Below { units, withheld } = unit::below(trial.cluster(), want.priority, rules);
-    let want = &most_that_fit(trial, cache, want, &units, limits)?.ok_or(NoPlan::of(units.is_empty(), withheld))?;
     let prices = &Prices::new(trial.cluster(), &units, Loss::Sum, rules.now);
     let all: Vec<usize> = (0..units.len()).collect();
     let breaking = &prices.budgets.breaking(&all);
-    let steps_max = limits.placement_steps;
-    let plain = Plain { trial, cache, want, units: &units, breaking, steps_max }.run().ok_or(NoPlan::NotFound)?;
-    let mut best = (prices.of(&plain), plain);
-    let proven = if !limits.cheaper {
-        best.1.is_empty()
-    } else if want.is_like() {
-        let mut rooms = Rooms::new(trial.cluster(), cache, want.lots[0].class, want.priority, want.needs_total());
-        Improvement { rooms: &mut rooms, units: &units, breaking, prices }.run(&mut best)
-            || search(&mut rooms, &units, prices, limits, &mut best)
+    let outright = if limits.cheaper { outright(trial.cluster(), cache, want, &units, breaking, prices) } else { None };
+    let (want, best, proven) = if let Some(best) = outright {
+        (want.clone(), best, true)
     } else {
-        let mut mixed = Mixed::new(trial, cache, want, steps_max);
-        let mut taken = best.1.clone();
-        for unit in &taken {
-            mixed.remove(&units[*unit]);
-        }
-        shrink::put_back(&mut mixed, &units, &mut taken);
-        mixed.give_back();
-        keep_cheaper(&mut best, prices, taken);
-        search(&mut mixed, &units, prices, limits, &mut best)
+        let most = most_that_fit(trial, cache, want, &units, limits)?;
+        let want = most.ok_or(NoPlan::of(units.is_empty(), withheld))?;
+        let (best, proven) = cheapest_found(trial, cache, &want, &units, breaking, prices, limits)?;
+        (want, best, proven)
     };
     let (cost, mut taken) = best;
     if rules.keeps_budgets && cost.against_budgets > 0 {
@@ -170,11 +158,62 @@ pub(crate) fn for_group(
     }
     taken.sort_unstable();
     let units: Vec<Unit> = taken.iter().map(|unit| units[*unit].clone()).collect();
-    let (verdict, places) = place_without(trial, cache, want, &units, limits);
+    let (verdict, places) = place_without(trial, cache, &want, &units, limits);
     if verdict != Verdict::Placed {
         return Err(NoPlan::NotFound);
     }
     Ok(Plan { places, units, cost, proven })
+}
+
+/// The cheapest plan for like pods where it is found and proven at once: nobody has to be placed for that. It is for all
+/// of them.
+fn outright(
+    cluster: &Cluster,
+    cache: &mut Cache,
+    want: &Want,
+    units: &[Unit],
+    breaking: &[bool],
+    prices: &Prices,
+) -> Option<(Cost, Vec<usize>)> {
+    if !want.is_like() || want.lots.iter().any(|lot| lot.expected > 0) {
+        return None;
+    }
+    let pods = want.lots.iter().map(|lot| lot.pods.len() as u64).sum();
+    let mut rooms = Rooms::new(cluster, cache, want.lots[0].class, want.priority, pods);
+    Improvement { rooms: &mut rooms, units, breaking, prices }.outright()
+}
+
+/// The cheapest of what the ways to a plan find, and whether it is proven that there is none cheaper.
+fn cheapest_found(
+    trial: &mut Trial<'_>,
+    cache: &mut Cache,
+    want: &Want,
+    units: &[Unit],
+    breaking: &[bool],
+    prices: &Prices,
+    limits: Limits,
+) -> Result<((Cost, Vec<usize>), bool), NoPlan> {
+    let steps_max = limits.placement_steps;
+    let plain = Plain { trial, cache, want, units, breaking, steps_max }.run().ok_or(NoPlan::NotFound)?;
+    let mut best = (prices.of(&plain), plain);
+    let proven = if !limits.cheaper {
+        best.1.is_empty()
+    } else if want.is_like() {
+        let mut rooms = Rooms::new(trial.cluster(), cache, want.lots[0].class, want.priority, want.needs_total());
+        Improvement { rooms: &mut rooms, units, breaking, prices }.run(&mut best)
+            || search(&mut rooms, units, prices, limits, &mut best)
+    } else {
+        let mut mixed = Mixed::new(trial, cache, want, steps_max);
+        let mut taken = best.1.clone();
+        for unit in &taken {
+            mixed.remove(&units[*unit]);
+        }
+        shrink::put_back(&mut mixed, units, &mut taken);
+        mixed.give_back();
+        keep_cheaper(&mut best, prices, taken);
+        search(&mut mixed, units, prices, limits, &mut best)
+    };
+    Ok((best, proven))
 }
 
 /// The same want, with a place for as many as could have one if everybody below left; `None` if that is not enough.

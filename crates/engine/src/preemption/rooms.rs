@@ -47,6 +47,8 @@ impl Held<'_> {
 pub(crate) struct Rooms<'a> {
     cluster: &'a Cluster,
     class: &'a PodClass,
+    /// By pod slot: its class. They are asked for so often that the pods themselves would take too long to reach.
+    classes: Vec<ClassId>,
     nodes: Vec<Room>,
     /// By node slot: its place in `nodes`.
     places: Vec<u32>,
@@ -59,9 +61,15 @@ pub(crate) struct Rooms<'a> {
 impl<'a> Rooms<'a> {
     /// The nodes as they are, to somebody of this priority who asks for places for so many like pods.
     pub(crate) fn new(cluster: &'a Cluster, cache: &mut Cache, class: ClassId, priority: i32, need: u64) -> Self {
+        let mut classes = Vec::new();
+        for (id, pod) in cluster.pods() {
+            classes.resize(id.slot(), class);
+            classes.push(pod.class);
+        }
         let mut rooms = Self {
             cluster,
             class: cluster.class(class),
+            classes,
             nodes: Vec::new(),
             places: vec![NOWHERE; cluster.node_slots()],
             total: 0,
@@ -128,7 +136,7 @@ impl<'a> Rooms<'a> {
 
     /// The class of a pod.
     pub(crate) fn class_of(&self, pod: PodId) -> &'a PodClass {
-        self.cluster.class(self.cluster.pod(pod).class)
+        self.cluster.class(self.classes[pod.slot()])
     }
 
     fn change(&mut self, unit: &Unit, add: bool) {

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use super::NoPlan;
 use super::budgets::Budgets;
 use crate::cluster::Cluster;
-use crate::cluster::group::Group;
 use crate::cluster::pod::{Counted, Pod, PodState};
 use crate::cluster::trial::Trial;
 use crate::model::Millis;
@@ -89,22 +88,30 @@ pub(crate) fn remove_all<'u>(trial: &mut Trial<'_>, units: impl Iterator<Item = 
     }
 }
 
-/// Every unit below a priority, the most important first.
+/// Every unit below a priority, the most important first. Pods are looked at once, in their order: there are many.
 pub(crate) fn below(cluster: &Cluster, priority: i32, rules: Rules) -> Below {
     let mut kinds = Kinds::default();
+    let mut herds = herds(cluster, rules);
     let mut units: Vec<Unit> = Vec::new();
+    let mut spared = false;
     for (id, pod) in cluster.pods() {
-        let Some(node) = can_be_taken(pod, rules).filter(|_| !goes_whole(cluster, pod.group, rules)) else { continue };
-        let own = cluster.effective_priority(id);
-        if own < priority {
-            let (kind, started_ms) = (kinds.of(cluster, id, pod), started(pod));
-            units.push(Unit { pods: vec![(id, node)], group: pod.group, kind, priority: own, started_ms });
+        let herd = pod.group.and_then(|group| herds[group.slot()].as_mut());
+        let own = herd.as_ref().map_or(pod.priority, |herd| herd.priority);
+        if own >= priority {
+            continue;
+        }
+        spared |= pod.spared_until > rules.now;
+        match (herd.filter(|herd| herd.whole), can_be_taken(pod, rules)) {
+            (Some(herd), node) => herd.count(id, pod, node),
+            (None, Some(node)) => {
+                let (kind, started_ms) = (kinds.of(cluster, id, pod), started(pod));
+                units.push(Unit { pods: vec![(id, node)], group: pod.group, kind, priority: own, started_ms });
+            }
+            (None, None) => {}
         }
     }
-    for (id, group) in cluster.groups() {
-        if goes_whole(cluster, Some(id), rules) && cluster.group_priority(id) < priority {
-            units.extend(whole(cluster, id, group, rules));
-        }
+    for (slot, herd) in herds.into_iter().enumerate() {
+        units.extend(herd.and_then(|herd| herd.unit(GroupId(slot as u32))));
     }
     units.sort_unstable_by(Unit::by_importance);
     let total = units.len();
@@ -113,14 +120,55 @@ pub(crate) fn below(cluster: &Cluster, priority: i32, rules: Rules) -> Below {
         let mut breaks = (0..total).map(|unit| budgets.broken(&[unit]) > 0).collect::<Vec<_>>().into_iter();
         units.retain(|_| breaks.next() == Some(false));
     }
-    let spared =
-        cluster.pods().any(|(id, pod)| pod.spared_until > rules.now && cluster.effective_priority(id) < priority);
     let withheld = match (units.len() < total, spared) {
         (true, _) => Some(NoPlan::Budgets),
         (false, true) => Some(NoPlan::Spared),
         (false, false) => None,
     };
     Below { units, withheld }
+}
+
+/// A group, as far as it matters to who takes its pods.
+struct Herd {
+    priority: i32,
+    /// Its pods are one unit.
+    whole: bool,
+    /// One of those that would have to go cannot be taken.
+    stays: bool,
+    pods: Vec<(PodId, NodeId)>,
+    started_ms: Millis,
+}
+
+/// All groups, by their slots.
+fn herds(cluster: &Cluster, rules: Rules) -> Vec<Option<Herd>> {
+    let mut herds = Vec::new();
+    for (id, group) in cluster.groups() {
+        herds.resize_with(id.slot(), || None);
+        let (priority, whole) = (cluster.group_priority(id), goes_whole(cluster, Some(id), rules));
+        let pods = Vec::with_capacity(if whole { group.members.len() } else { 0 });
+        herds.push(Some(Herd { priority, whole, stays: false, pods, started_ms: Millis::MAX }));
+    }
+    herds
+}
+
+impl Herd {
+    /// Counts a member of a group that goes whole.
+    fn count(&mut self, id: PodId, pod: &Pod, node: Option<NodeId>) {
+        match node {
+            Some(node) => {
+                self.pods.push((id, node));
+                self.started_ms = self.started_ms.min(started(pod));
+            }
+            None => self.stays |= pod.state.node().is_some() && !pod.is_leaving(),
+        }
+    }
+
+    /// All of the group that is on nodes; nothing if part of it cannot be taken.
+    fn unit(self, id: GroupId) -> Option<Unit> {
+        let Self { priority, whole, stays, pods, started_ms } = self;
+        let goes = whole && !stays && !pods.is_empty();
+        goes.then_some(Unit { pods, group: Some(id), kind: Kind::Whole, priority, started_ms })
+    }
 }
 
 /// What can be taken.
@@ -135,21 +183,6 @@ pub(crate) struct Below {
 pub(crate) fn goes_whole(cluster: &Cluster, group: Option<GroupId>, rules: Rules) -> bool {
     let mode = group.and_then(|group| cluster.group(group).spec.as_ref()).map(|spec| spec.disruption_mode);
     rules.whole_groups && mode == Some(DisruptionMode::Group)
-}
-
-/// All of a group that is on nodes; nothing if part of it cannot be taken.
-fn whole(cluster: &Cluster, id: GroupId, group: &Group, rules: Rules) -> Option<Unit> {
-    let members = group.members.iter().map(|(_, member)| (*member, cluster.pod(*member)));
-    let placed = members.filter(|(_, pod)| pod.state.node().is_some() && !pod.is_leaving());
-    let mut pods = Vec::new();
-    let mut started_ms = Millis::MAX;
-    for (member, pod) in placed {
-        pods.push((member, can_be_taken(pod, rules)?));
-        started_ms = started_ms.min(started(pod));
-    }
-    pods.sort_unstable();
-    let priority = cluster.group_priority(id);
-    (!pods.is_empty()).then_some(Unit { pods, group: Some(id), kind: Kind::Whole, priority, started_ms })
 }
 
 /// The node that a pod can be made to leave. One whose bind is on its way cannot be called back.

@@ -44,6 +44,13 @@ impl Shape {
         Self { name: format!("preempt-{name}"), nodes, pods, layout, asked }
     }
 
+    /// A tenth of it, for plans on a large cluster: how their time grows is of interest.
+    pub(crate) fn tenth(&self) -> Option<Self> {
+        let large = self.asked == Asked::Plan && self.nodes >= 5000;
+        let name = format!("{}-tenth", self.name);
+        large.then(|| Self { name, nodes: self.nodes / 10, pods: self.pods / 10, ..self.clone() })
+    }
+
     /// No plan can hurt fewer gangs: each node that is needed must be empty, and a gang has ten pods.
     pub(crate) fn gangs_at_least(&self) -> Option<usize> {
         let whole_nodes = self.asked != Asked::Singles;
