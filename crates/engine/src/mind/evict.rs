@@ -52,7 +52,7 @@ impl Engine {
     }
 
     /// One of a unit goes: of a group that goes whole nobody stays, also when this one is long gone.
-    fn rest_must_go(&mut self, id: PodId) {
+    pub(super) fn rest_must_go(&mut self, id: PodId) {
         let pod = self.cluster.pod(id);
         let (Some(group), Some(eviction)) = (pod.group, pod.eviction.clone().filter(|one| one.whole)) else { return };
         if eviction.must_go {

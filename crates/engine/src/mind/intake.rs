@@ -463,6 +463,10 @@ impl Engine {
         self.leave_queue(entity);
         self.voice.forget(entity);
         self.evictions_due.remove(&id);
+        if self.cluster.pod(id).eviction.as_ref().is_some_and(|eviction| eviction.sent) {
+            // The answer to its eviction comes too late to tell of it.
+            self.rest_must_go(id);
+        }
         let (nominated, node) = (self.cluster.pod(id).nominated, self.cluster.pod(id).state.node());
         let pod = self.cluster.remove_pod(id);
         if pod.ours && node.is_none() {

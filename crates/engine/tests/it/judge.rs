@@ -53,7 +53,7 @@ pub(crate) fn command(world: &World, command: &Command) {
             let is_again = pods.iter().any(|pod| world.evicted().contains(&pod.name));
             if let Some(group) = group {
                 let begun = |pod: &PodSpec| pod.terminating && is_member(pod, group);
-                if world.pods.values().any(begun) || others_are_gone(world, pods) {
+                if world.pods.values().any(begun) || others_are_gone(world, pods, group, by) {
                     // What has begun to go whole goes on, whatever became of the plan.
                     return;
                 }
@@ -73,10 +73,11 @@ pub(crate) fn command(world: &World, command: &Command) {
     }
 }
 
-/// Whether others were evicted together with these, and are gone.
-fn others_are_gone(world: &World, pods: &[Arc<PodName>]) -> bool {
+/// Whether others were evicted together with these, or of their group for the same one, and are gone.
+fn others_are_gone(world: &World, pods: &[Arc<PodName>], group: &GroupKey, by: &Subject) -> bool {
     let mut together = world.acts.iter().filter_map(|act| match act {
         Command::Evict { pods: all, .. } if pods.iter().any(|pod| all.contains(pod)) => Some(all),
+        Command::Evict { pods: all, group: Some(whole), by: whom } if whole == group && **whom == *by => Some(all),
         _ => None,
     });
     together.any(|all| all.iter().any(|pod| !world.pods.contains_key(&pod.uid)))

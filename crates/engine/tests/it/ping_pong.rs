@@ -169,22 +169,26 @@ impl Run {
         self.world.config.preemption = PreemptionRules { on: true, cheaper, ..PreemptionRules::default() };
         self.world.restart();
         self.let_pass(90_000);
-        self.arrive(&case.comes);
+        for workload in &case.come {
+            self.arrive(workload);
+            self.let_pass(case.apart_ms);
+        }
         self.let_pass(2 * HOUR_MS);
         let acts = self.world.acts.len();
         self.let_pass(2 * HOUR_MS);
         assert_eq!(self.world.acts.len(), acts, "the world comes to rest");
     }
 
-    /// Nobody evicts each other, and whoever lost nothing evicts nobody twice.
-    fn check(&self) {
+    /// Nobody evicts each other, and if only one came, whoever lost nothing evicts nobody twice.
+    fn check(&self, case: &Case) {
         for ((by, victim), times) in &self.occasions {
             let back = self.occasions.get(&(victim.clone(), workload_of(by))).copied().unwrap_or(0);
             assert_eq!(back, 0, "{by} and {victim} evict each other");
-            // Members that are made again one by one ask one by one.
+            // Members that are made again one by one ask one by one. One of several may lose the place that was kept
+            // for it to another, and then looks for a new one.
             let own_losses = self.lost.get(by).copied().unwrap_or(0);
             assert!(
-                *times <= 1 + own_losses,
+                case.come.len() > 1 || *times <= 1 + own_losses,
                 "{by} evicts {victim} {times} times, with {own_losses} losses of its own"
             );
         }
@@ -204,23 +208,25 @@ fn who(by: &Subject) -> String {
     }
 }
 
-/// A cluster, who is there, and who comes. It is only one: who takes more than it needs makes room for the next.
+/// A cluster, who is there, and who comes.
 #[derive(Debug)]
 struct Case {
     nodes: usize,
     grace_ms: Millis,
     there: Vec<Workload>,
-    comes: Workload,
+    come: Vec<Workload>,
+    /// The time between those that come.
+    apart_ms: Millis,
 }
 
-fn case(random: &mut Random) -> Case {
+fn case(random: &mut Random, newcomers: usize) -> Case {
     let (nodes, grace_ms) = (2 + random.below(5), if random.chance(50) { 30_000 } else { 0 });
     let mut there: Vec<Workload> =
         (0..4 + random.below(8)).map(|number| workload(number, random, &[0, 0, 10, 20])).collect();
     // The highest come first: nobody waits for room that somebody lower has.
     there.sort_by_key(|workload| Reverse(workload.priority));
-    let comes = workload(100, random, &[10, 20, 30]);
-    Case { nodes, grace_ms, there, comes }
+    let come = (0..newcomers).map(|number| workload(100 + number, random, &[10, 20, 30])).collect();
+    Case { nodes, grace_ms, there, come, apart_ms: if random.chance(50) { 90_000 } else { 0 } }
 }
 
 fn workload(number: usize, random: &mut Random, priorities: &[i32]) -> Workload {
@@ -230,32 +236,54 @@ fn workload(number: usize, random: &mut Random, priorities: &[i32]) -> Workload 
     Workload { name: format!("w{number}"), pods, cpus, priority: *random.pick(priorities), gang }
 }
 
-#[test]
-fn evicted_pods_that_are_made_again_do_not_make_evictions_go_round() {
-    let (mut cases, mut fewer, mut more) = (0_u64, 0_u64, 0_u64);
-    let (mut total, mut total_plain) = (0, 0);
-    for_each_seed(CASES, |seed| {
-        let case = case(&mut Random::new(seed));
+/// What was seen in all cases.
+#[derive(Debug, Default)]
+struct Tally {
+    cases: u64,
+    evicted: usize,
+    evicted_by_the_document: usize,
+    fewer: u64,
+    more: u64,
+}
+
+/// Plays all cases with our plans and with the document's.
+fn play_all(cases: u64, newcomers: usize) -> Tally {
+    let mut tally = Tally::default();
+    for_each_seed(cases, |seed| {
+        let case = case(&mut Random::new(seed), newcomers);
         let [ours, plain] = [true, false].map(|cheaper| {
             let mut run = Run::new(&case);
             run.play(&case, cheaper);
-            run.check();
+            run.check(&case);
             run
         });
-        cases += 1;
-        total += ours.evicted;
-        total_plain += plain.evicted;
-        fewer += u64::from(ours.evicted < plain.evicted);
-        more += u64::from(ours.evicted > plain.evicted);
-        if ours.evicted > plain.evicted {
+        tally.cases += 1;
+        tally.evicted += ours.evicted;
+        tally.evicted_by_the_document += plain.evicted;
+        tally.fewer += u64::from(ours.evicted < plain.evicted);
+        tally.more += u64::from(ours.evicted > plain.evicted);
+        if ours.evicted > plain.evicted && one_seed_only() {
             println!("seed {seed}: {case:#?}\n{:#?}\nby the document's algorithm: {:#?}", ours.told, plain.told);
         }
     });
-    println!(
-        "{cases} cases: {total} pods evicted, {total_plain} by the document's algorithm; fewer in {fewer}, more in {more}"
-    );
-    if !one_seed_only() {
-        assert!(total_plain > CASES as usize, "the cases must see evictions");
-        assert!(more * 100 <= cases, "more evictions than by the document's algorithm in {more} of {cases} cases");
+    println!("{newcomers} newcomers: {tally:?}");
+    assert!(one_seed_only() || tally.evicted_by_the_document > cases as usize, "the cases must see evictions");
+    tally
+}
+
+#[test]
+fn evicted_pods_that_are_made_again_do_not_make_evictions_go_round() {
+    let Tally { cases, more, .. } = play_all(CASES, 1);
+    assert!(one_seed_only() || more * 100 <= cases, "more than by the document's algorithm in {more} of {cases} cases");
+}
+
+/// Whoever takes more than it needs may by chance make room for the next, so a plan that takes less can cost more in the
+/// end. That stays rare, and on the whole less is evicted.
+#[test]
+fn evictions_for_several_newcomers_do_not_go_round_either() {
+    for newcomers in [2, 3] {
+        let tally = play_all(CASES / 3, newcomers);
+        assert!(one_seed_only() || tally.more * 20 <= tally.cases, "{tally:?}");
+        assert!(one_seed_only() || tally.evicted < tally.evicted_by_the_document, "{tally:?}");
     }
 }

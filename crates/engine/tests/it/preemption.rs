@@ -478,6 +478,26 @@ fn who_counted_on_a_group_that_stays_keeps_no_place() {
 }
 
 #[test]
+fn the_rest_of_a_group_goes_although_one_was_gone_before_the_answer_came() {
+    let mut world = world();
+    world.node("n0", 2);
+    world.node("n1", 2);
+    gang(&mut world, "whole", 2, 0, DisruptionMode::Group);
+    running(&mut world, "w0", "whole", 1, 2, "n0");
+    running(&mut world, "w1", "whole", 1, 2, "n1");
+    high(&mut world, 1, 2);
+    world.decide_all();
+    let [Command::Evict { pods, .. }] = &std::mem::take(&mut world.in_flight)[..] else { panic!("one unit goes") };
+    world.remove("w0-0");
+    for pod in pods {
+        let outcome = if pod.name == "w0-0" { TakeBackOutcome::Deleted } else { busy() };
+        world.show(Observation::EvictDone { pod: pod.clone(), outcome });
+    }
+    world.pass(20_000);
+    assert_eq!(world.evicted(), ["w0-0", "w1-0", "w1-0"], "the second is asked for again");
+}
+
+#[test]
 fn the_rest_of_a_group_goes_although_the_others_are_gone_and_nobody_needs_it() {
     let mut world = world();
     world.node("n0", 2);
