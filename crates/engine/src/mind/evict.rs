@@ -66,6 +66,7 @@ impl Engine {
                 other.must_go = true;
             }
         }
+        self.review_group(group);
     }
 
     /// The time to send an eviction again has come. Whoever it is for is tried first: he may have found room elsewhere.

@@ -91,6 +91,12 @@ impl Engine {
             self.clear_nominations(id);
             return;
         }
+        if group.is_gang() && self.may_all_go(id) {
+            // Whoever joined now would be left alone.
+            self.queue.put(entity, Place::Held);
+            self.clear_nominations(id);
+            return;
+        }
         let stirred = group.stirred != group.stirred_when_parked
             || needs != group.needs_when_parked
             || known != Some(rank.priority);

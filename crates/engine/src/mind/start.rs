@@ -7,9 +7,8 @@
 
 use super::{Engine, Timer};
 use crate::cluster::group::{Attempt, sum_of};
-use crate::cluster::pod::Part;
+use crate::cluster::pod::{Part, Pod};
 use crate::diagnosis::Diagnosis;
-use crate::model::Millis;
 use crate::model::group::History;
 use crate::model::ids::{GroupId, PodId};
 use crate::queue::Entity;
@@ -19,16 +18,16 @@ impl Engine {
     pub(super) fn review_start(&mut self, id: GroupId) {
         let group = self.cluster.group(id);
         let total = group.total();
-        let placed = |member: &PodId| self.cluster.pod(*member).state.node().is_some();
-        let may_stay = |(_, member): &(Millis, PodId)| {
+        let stays = |member: &PodId| {
             let pod = self.cluster.pod(*member);
-            pod.eviction.is_some() && !pod.terminating && pod.state.node().is_some()
+            let goes = pod.terminating || pod.eviction.as_ref().is_some_and(|eviction| eviction.must_go);
+            pod.state.node().is_some() && !goes
         };
-        if total.held() == 0 && group.members.iter().any(may_stay) {
-            // Its eviction is ordered and not begun: it may be spared yet, and be what it was.
+        if self.may_all_go(id) {
+            // It may be spared yet, and be what it was.
             return;
         }
-        if total.held() == 0 && !group.strays.keys().any(placed) {
+        if total.held() == 0 && !group.strays.keys().any(stays) {
             // Nothing of it is left: the next start is a new one.
             self.voice.take_back_degraded(Entity::Group(id));
             let group = self.cluster.group_mut(id);
@@ -80,6 +79,16 @@ impl Engine {
             // It was found half done: whoever is there is part of it.
             self.recast(id, |_| Part::Tentative);
         }
+    }
+
+    /// Whether all that is placed of a group is to be evicted, and has not begun to go.
+    pub(crate) fn may_all_go(&self, id: GroupId) -> bool {
+        let may_go = |pod: &Pod| {
+            let ordered = pod.eviction.as_ref().is_some_and(|eviction| !eviction.must_go);
+            ordered && !pod.terminating && pod.state.node().is_some()
+        };
+        let group = self.cluster.group(id);
+        group.total().held() == 0 && group.members.iter().any(|(_, member)| may_go(self.cluster.pod(*member)))
     }
 
     /// Begins to follow a start; it has until its deadline to be confirmed.

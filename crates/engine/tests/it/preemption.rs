@@ -472,9 +472,10 @@ fn who_counted_on_a_group_that_stays_keeps_no_place() {
             world.show(Observation::EvictDone { pod, outcome: TakeBackOutcome::Refused { message: "no".into() } });
         }
     }
-    world.pass(20_000);
-    assert_eq!(nominated(&world), []);
-    assert_eq!(world.evicted().len(), 2, "and nobody is asked again so soon");
+    world.pass(3_000);
+    assert_eq!(nominated(&world), [], "neither whom they were evicted for nor who came after");
+    world.pass(17_000);
+    assert_eq!((world.evicted().len(), nominated(&world)), (2, vec![]), "and nobody is asked again so soon");
 }
 
 #[test]
@@ -568,4 +569,30 @@ fn of_a_group_that_goes_whole_nobody_goes_if_one_may_not() {
     world.pass(30_000);
     assert_eq!(world.bound(), ["a-0", "b-0"]);
     assert_eq!((world.evicted().len(), nominated(&world)), (2, vec![]), "once, and not in part");
+}
+
+#[test]
+fn nobody_joins_a_gang_that_is_sent_away_whole() {
+    for answered in [false, true] {
+        let mut world = world();
+        world.grace_ms = 30_000;
+        world.node("n0", 2);
+        gang(&mut world, "whole", 2, 0, DisruptionMode::Group);
+        running(&mut world, "w", "whole", 2, 1, "n0");
+        world.pods_of("later", "whole", 1, 1);
+        world.decide_all();
+        high(&mut world, 1, 2);
+        world.decide_all();
+        let evictions = std::mem::take(&mut world.in_flight);
+        assert_eq!(evictions.len(), 1);
+        if answered {
+            for eviction in evictions {
+                world.carry_out(eviction);
+            }
+        }
+        // There is room for one more now, but the others are on their way out.
+        world.node("n1", 1);
+        world.pass(10_000);
+        assert_eq!(world.node_of("later-0"), None, "answered: {answered}");
+    }
 }

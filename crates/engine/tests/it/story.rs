@@ -125,10 +125,9 @@ impl Stories {
             return;
         }
         let carried = |old: &Minimums, unknown: Option<usize>| -> Minimums {
-            let carry = |(subset, asked): (&String, &usize)| {
-                (subset.clone(), old.get(subset).copied().or(unknown).unwrap_or(*asked))
-            };
-            minimums.iter().map(carry).collect()
+            // A subset that is new has to be filled with whatever is asked of it by the time that counts.
+            let carry = |subset: &String| old.get(subset).copied().or(unknown).unwrap_or(usize::MAX);
+            minimums.keys().map(|subset| (subset.clone(), carry(subset))).collect()
         };
         let renamed = story.decided.as_ref().is_some_and(|decided| !decided.keys().eq(minimums.keys()));
         // Whether the old start had been confirmed to the engine by then cannot be seen from here.
