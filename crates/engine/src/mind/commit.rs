@@ -147,6 +147,7 @@ impl Engine {
         }
         self.concern(id);
         self.room_appeared(node);
+        self.prey_appeared(id);
     }
 
     /// After a first refusal the members are placed again at once, after further ones with growing pauses.
@@ -214,6 +215,7 @@ impl Engine {
         if let Some(node) = node {
             self.room_appeared(node);
         }
+        self.prey_appeared(id);
     }
 
     fn take_back(&mut self, id: PodId) {

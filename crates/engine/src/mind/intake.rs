@@ -3,7 +3,6 @@
 //! What the API says is the truth, with two exceptions that late events make: a pod that is known to be bound does
 //! not become unbound, and one that is finished does not come back.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Engine;
@@ -296,72 +295,10 @@ impl Engine {
         }
     }
 
-    /// The pods under a budget may be evicted now that could not be before, where budgets are always kept.
-    fn budget_loosened(&mut self, budget: &BudgetSpec) {
-        if !self.config.preemption.on || !self.config.preemption.keeps_budgets {
-            return;
-        }
-        let of_budget = |pod: &Pod| {
-            let counts = |pod: &Pod| budget.counts(&pod.id.name, &pod.labels);
-            pod.id.namespace == budget.namespace && pod.state.node().is_some() && counts(pod)
-        };
-        let (mut groups, mut singles) = (BTreeSet::new(), Vec::new());
-        for (id, pod) in self.cluster.pods().filter(|(_, pod)| of_budget(pod)) {
-            match pod.group.filter(|group| self.goes_whole(*group)) {
-                Some(group) => _ = groups.insert(group),
-                None => singles.push(id),
-            }
-        }
-        for group in groups {
-            self.group_became_prey(group);
-        }
-        for pod in singles {
-            self.prey_appeared(pod);
-        }
-    }
-
-    /// A pod can be counted as gone, or be evicted, that could not before; with it goes its group, if that goes whole.
-    pub(super) fn prey_appeared(&mut self, id: PodId) {
-        if !self.config.preemption.on {
-            return;
-        }
-        self.noes.forget_plans();
-        let Some(group) = self.cluster.pod(id).group.filter(|group| self.goes_whole(*group)) else {
-            if let Some(node) = self.cluster.pod(id).state.node() {
-                self.room_appeared(node);
-            }
-            return;
-        };
-        // As long as binds of it are on their way it cannot go.
-        if self.cluster.group(group).total().assumed == 0 {
-            self.group_became_prey(group);
-        }
-    }
-
-    /// The members of a group are something else to others than before.
-    pub(super) fn group_became_prey(&mut self, group: GroupId) {
-        if !self.config.preemption.on {
-            return;
-        }
-        self.noes.forget_plans();
-        let members = self.cluster.group_if_any(group).into_iter().flat_map(|group| &group.members);
-        let nodes = members.filter_map(|(_, member)| self.cluster.pod(*member).state.node());
-        for node in nodes.collect::<BTreeSet<NodeId>>() {
-            self.room_appeared(node);
-        }
-    }
-
-    /// Something changed on a node that may be kept free for somebody: the plan is looked at again.
-    pub(super) fn plans_shaken(&mut self, node: NodeId) {
-        for pod in self.cluster.node(node).nominated.clone() {
-            let entity = self.cluster.pod(pod).group.map_or(Entity::Pod(pod), Entity::Group);
-            self.queue.wake_parked(entity, self.now);
-        }
-    }
-
     fn update_state(&mut self, id: PodId, spec: &PodSpec, was_terminating: bool) {
         let pod = self.cluster.pod(id);
         let (old, ran, group, part) = (pod.state, pod.ran, pod.group, pod.part);
+        let held_back = self.holds_back(pod);
         if matches!(old, PodState::Finished { .. }) {
             return;
         }
@@ -385,6 +322,9 @@ impl Engine {
         }
         if let Some(node) = old.node().filter(|node| new.node() != Some(*node)) {
             self.room_appeared(node);
+            if let Some(group) = group.filter(|_| held_back) {
+                self.rest_became_prey(group);
+            }
         }
         // One that was leaving before was lost then, and not by a refusal.
         let refused = spec.phase == Phase::Refused && !ran && !was_terminating;
@@ -469,6 +409,9 @@ impl Engine {
         }
         let (nominated, node) = (self.cluster.pod(id).nominated, self.cluster.pod(id).state.node());
         let pod = self.cluster.remove_pod(id);
+        if let Some(group) = pod.group.filter(|_| self.holds_back(&pod)) {
+            self.rest_became_prey(group);
+        }
         if pod.ours && node.is_none() {
             self.spare_what_was_for(&Subject::Pod(pod.id.clone()));
         }

@@ -14,6 +14,7 @@ mod noes;
 mod one_by_one;
 mod pending;
 mod preempt;
+mod prey;
 mod start;
 mod survey;
 pub(crate) mod voice;

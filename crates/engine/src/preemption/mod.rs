@@ -42,7 +42,7 @@ use rooms::Rooms;
 use shrink::Search;
 use stage::Stage;
 use unit::Below;
-pub(crate) use unit::{Rules, Unit, goes_whole};
+pub(crate) use unit::{Rules, Unit, can_be_taken, goes_whole};
 
 /// With more units than this, sets are not looked through one by one.
 const SEARCHED_UNITS_MAX: usize = 48;

@@ -186,7 +186,7 @@ pub(crate) fn goes_whole(cluster: &Cluster, group: Option<GroupId>, rules: Rules
 }
 
 /// The node that a pod can be made to leave. One whose bind is on its way cannot be called back.
-fn can_be_taken(pod: &Pod, rules: Rules) -> Option<NodeId> {
+pub(crate) fn can_be_taken(pod: &Pod, rules: Rules) -> Option<NodeId> {
     match pod.state {
         PodState::Bound(node) if !pod.is_leaving() && !pod.is_static && pod.spared_until <= rules.now => Some(node),
         _ => None,

@@ -20,4 +20,5 @@ mod starvation;
 mod story;
 mod telling;
 mod units;
+mod whole_groups;
 mod world;

@@ -15,7 +15,7 @@ fn config() -> Config {
     Config::default()
 }
 
-fn world() -> World {
+pub(crate) fn world() -> World {
     World::with(config())
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn nominated(world: &World) -> Vec<(String, String)> {
     names
 }
 
-fn high(world: &mut World, count: usize, cpu: i64) {
+pub(crate) fn high(world: &mut World, count: usize, cpu: i64) {
     gang(world, "high", count as u32, 100, DisruptionMode::Pod);
     world.pods_of("h", "high", count, cpu);
 }
@@ -453,77 +453,6 @@ fn who_has_risen_since_is_spared_and_so_are_those_who_were_to_go_with_him() {
 }
 
 #[test]
-fn who_counted_on_a_group_that_stays_keeps_no_place() {
-    let mut world = world();
-    world.node("n0", 2);
-    world.node("n1", 2);
-    gang(&mut world, "whole", 2, 0, DisruptionMode::Group);
-    running(&mut world, "w0", "whole", 1, 2, "n0");
-    running(&mut world, "w1", "whole", 1, 2, "n1");
-    // They are not alike, so that waking one does not wake the other.
-    for (name, cpu) in [("a", 2), ("b", 1)] {
-        world.pod_with(name, "", cpu, |pod| pod.priority = 100);
-    }
-    world.decide_all();
-    assert_eq!(nominated(&world).len(), 2, "the second waits for those who leave for the first");
-    for command in std::mem::take(&mut world.in_flight) {
-        let Command::Evict { pods, .. } = command else { panic!("{command:?}") };
-        for pod in pods {
-            world.show(Observation::EvictDone { pod, outcome: TakeBackOutcome::Refused { message: "no".into() } });
-        }
-    }
-    world.pass(3_000);
-    assert_eq!(nominated(&world), [], "neither whom they were evicted for nor who came after");
-    world.pass(17_000);
-    assert_eq!((world.evicted().len(), nominated(&world)), (2, vec![]), "and nobody is asked again so soon");
-}
-
-#[test]
-fn the_rest_of_a_group_goes_although_one_was_gone_before_the_answer_came() {
-    let mut world = world();
-    world.node("n0", 2);
-    world.node("n1", 2);
-    gang(&mut world, "whole", 2, 0, DisruptionMode::Group);
-    running(&mut world, "w0", "whole", 1, 2, "n0");
-    running(&mut world, "w1", "whole", 1, 2, "n1");
-    high(&mut world, 1, 2);
-    world.decide_all();
-    let [Command::Evict { pods, .. }] = &std::mem::take(&mut world.in_flight)[..] else { panic!("one unit goes") };
-    world.remove("w0-0");
-    for pod in pods {
-        let outcome = if pod.name == "w0-0" { TakeBackOutcome::Deleted } else { busy() };
-        world.show(Observation::EvictDone { pod: pod.clone(), outcome });
-    }
-    world.pass(20_000);
-    assert_eq!(world.evicted(), ["w0-0", "w1-0", "w1-0"], "the second is asked for again");
-}
-
-#[test]
-fn the_rest_of_a_group_goes_although_the_others_are_gone_and_nobody_needs_it() {
-    let mut world = world();
-    world.node("n0", 2);
-    world.node("n1", 2);
-    gang(&mut world, "whole", 2, 0, DisruptionMode::Group);
-    running(&mut world, "w0", "whole", 1, 2, "n0");
-    running(&mut world, "w1", "whole", 1, 2, "n1");
-    high(&mut world, 1, 2);
-    world.decide_all();
-    let [Command::Evict { pods, .. }] = &std::mem::take(&mut world.in_flight)[..] else { panic!("one unit goes") };
-    let is_going = |pod: &str| if pod == "w0-0" { TakeBackOutcome::Deleted } else { busy() };
-    for pod in pods {
-        world.show(Observation::EvictDone { pod: pod.clone(), outcome: is_going(&pod.name) });
-    }
-    world.remove("w0-0");
-    world.pass(20_000);
-    assert_eq!(world.evicted(), ["w0-0", "w1-0", "w1-0"], "the second is asked for again");
-    assert_eq!(world.bound(), ["h-0"]);
-}
-
-fn busy() -> TakeBackOutcome {
-    TakeBackOutcome::Transient { message: "busy".into() }
-}
-
-#[test]
 fn whom_a_budget_keeps_is_not_counted_on_for_members_beyond_the_minimum() {
     let preemption = PreemptionRules { keeps_budgets: true, ..PreemptionRules::default() };
     let mut world = World::with(Config { preemption, ..Config::default() });
@@ -541,58 +470,4 @@ fn whom_a_budget_keeps_is_not_counted_on_for_members_beyond_the_minimum() {
     world.pods_of("h", "high", 2, 2);
     world.pass(20_000);
     assert_eq!(world.evicted(), ["free-0"]);
-}
-
-#[test]
-fn of_a_group_that_goes_whole_nobody_goes_if_one_may_not() {
-    let mut world = world();
-    world.node("n0", 2);
-    world.node("n1", 2);
-    gang(&mut world, "whole", 2, 10, DisruptionMode::Group);
-    running(&mut world, "a", "whole", 1, 2, "n0");
-    running(&mut world, "b", "whole", 1, 2, "n1");
-    high(&mut world, 1, 2);
-    world.decide_all();
-    let [Command::Evict { pods, .. }] = &world.in_flight[..] else { panic!("{:?}", world.in_flight) };
-    let pods = pods.clone();
-    world.in_flight.clear();
-    // The one that may not go is not in the way of whoever wants the room of the other.
-    let place = nominated(&world)[0].1.clone();
-    for pod in pods {
-        let outcome = if world.node_of(&pod.name).as_deref() == Some(&*place) {
-            busy()
-        } else {
-            TakeBackOutcome::Refused { message: "forbidden".into() }
-        };
-        world.show(Observation::EvictDone { pod, outcome });
-    }
-    world.pass(30_000);
-    assert_eq!(world.bound(), ["a-0", "b-0"]);
-    assert_eq!((world.evicted().len(), nominated(&world)), (2, vec![]), "once, and not in part");
-}
-
-#[test]
-fn nobody_joins_a_gang_that_is_sent_away_whole() {
-    for answered in [false, true] {
-        let mut world = world();
-        world.grace_ms = 30_000;
-        world.node("n0", 2);
-        gang(&mut world, "whole", 2, 0, DisruptionMode::Group);
-        running(&mut world, "w", "whole", 2, 1, "n0");
-        world.pods_of("later", "whole", 1, 1);
-        world.decide_all();
-        high(&mut world, 1, 2);
-        world.decide_all();
-        let evictions = std::mem::take(&mut world.in_flight);
-        assert_eq!(evictions.len(), 1);
-        if answered {
-            for eviction in evictions {
-                world.carry_out(eviction);
-            }
-        }
-        // There is room for one more now, but the others are on their way out.
-        world.node("n1", 1);
-        world.pass(10_000);
-        assert_eq!(world.node_of("later-0"), None, "answered: {answered}");
-    }
 }
