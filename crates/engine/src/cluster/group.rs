@@ -256,9 +256,9 @@ impl Group {
             .collect()
     }
 
-    /// The minimum that an attempt has to confirm: what was decided, or less if the minimum was lowered since.
-    pub fn attempt_quorum(&self, attempt: &Attempt) -> Vec<u32> {
-        let decided = |position: usize| attempt.quorum.get(position).copied().unwrap_or(u32::MAX);
+    /// The minimum that a start has to confirm: what was decided, or less if the minimum was lowered since.
+    pub fn no_more_than_asked(&self, decided: &[u32]) -> Vec<u32> {
+        let decided = |position: usize| decided.get(position).copied().unwrap_or(u32::MAX);
         self.rules.iter().enumerate().map(|(position, rule)| rule.min_member.min(decided(position))).collect()
     }
 

@@ -93,7 +93,10 @@ impl Engine {
             self.cluster.pod_mut(id).part = Part::Founder;
             return;
         }
-        if part == Part::Tentative && group.attempt.is_none() && group.is_gang() && !group.joins_singly() {
+        if part == Part::Tentative && !group.is_gang() {
+            // Without a minimum whoever is bound has started, should it get one again.
+            self.cluster.pod_mut(id).part = Part::None;
+        } else if part == Part::Tentative && group.attempt.is_none() && !group.joins_singly() {
             let quorum = group.quorum();
             self.start_attempt(group_id, quorum);
         }
@@ -174,7 +177,7 @@ impl Engine {
     pub(super) fn deadline(&mut self, id: GroupId, due: Millis) {
         let Some(group) = self.cluster.group_if_any(id) else { return };
         let Some(attempt) = group.attempt.as_ref().filter(|attempt| attempt.deadline == due) else { return };
-        let minimum = sum_of(&group.attempt_quorum(attempt));
+        let minimum = sum_of(&group.no_more_than_asked(&attempt.quorum));
         let secured = group.total().secured();
         let first_start = group.reached.is_empty();
         let members: Vec<PodId> = group.members.iter().map(|(_, member)| *member).collect();

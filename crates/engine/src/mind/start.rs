@@ -42,9 +42,9 @@ impl Engine {
             return;
         }
         if let Some(attempt) = &group.attempt {
-            let quorum = group.attempt_quorum(attempt);
+            let (quorum, decided) = (group.no_more_than_asked(&attempt.quorum), attempt.quorum.clone());
             if group.secured_at_least(&quorum) {
-                self.cluster.group_mut(id).founded.clone_from(&quorum);
+                self.cluster.group_mut(id).founded = decided;
                 self.start_confirmed(id, quorum);
             }
             return;
@@ -123,7 +123,7 @@ impl Engine {
     /// The start is open again for all who came with it or after it; what was there before it is not part of it.
     pub(super) fn reopen_start(&mut self, id: GroupId) {
         let group = self.cluster.group(id);
-        if group.attempt.is_none() && group.secured_at_least(&group.founded) {
+        if group.attempt.is_none() && group.secured_at_least(&group.no_more_than_asked(&group.founded)) {
             // There are enough for what it was decided for: a loss, but no start that failed.
             return;
         }

@@ -362,6 +362,37 @@ fn what_was_decided_under_a_lowered_minimum_is_not_held_to_a_higher_one_later() 
 }
 
 #[test]
+fn a_start_that_is_opened_again_is_for_what_it_was_decided_for_and_not_for_a_minimum_that_was_lower_meanwhile() {
+    let mut world = World::new();
+    nodes_of_one(&mut world, 3);
+    world.gang("g", 3);
+    world.pods_of("a", "g", 3, 1);
+    world.decide_all();
+    world.gang("g", 1);
+    let mut binds = std::mem::take(&mut world.in_flight);
+    let bind_of = |binds: &mut Vec<Command>, name: &str| {
+        let at = binds.iter().position(|act| matches!(act, Command::Bind { pod, .. } if pod.name == name));
+        binds.remove(at.expect("all three are bound"))
+    };
+    let first = bind_of(&mut binds, "a-0");
+    world.carry_out(first);
+    world.decide_all();
+    assert_eq!(world.reasons("g").last(), Some(&"Scheduled"));
+    let refused_by = world.node_of("a-0").expect("it is bound");
+    world.phase("a-0", Phase::Refused);
+    world.remove_node(&refused_by);
+    world.gang("g", 2);
+    let third = bind_of(&mut binds, "a-2");
+    let Command::Bind { node, .. } = &third else { panic!("{third:?}") };
+    world.remove_node(&node.clone());
+    answer(&mut world, &third, BindOutcome::Refused { message: "no".into() });
+    let second = bind_of(&mut binds, "a-1");
+    world.carry_out(second);
+    world.pass(HOUR_MS);
+    assert_eq!(taken_back(&world), ["a-1"]);
+}
+
+#[test]
 fn a_kubelet_that_refuses_a_founder_that_was_leaving_opens_nothing() {
     let mut world = World::new();
     nodes_of_one(&mut world, 3);
