@@ -4,13 +4,13 @@
 
 use std::cmp::Reverse;
 
+use super::Offer;
 use super::bundle::Greedy;
 use super::cost::{Cost, Prices};
 use super::floor::Floor;
 use super::rooms::Rooms;
 use super::shrink;
 use super::stage::Stage;
-use super::unit::Unit;
 
 /// How many units of a plan are tried to be swapped for cheaper ones, at most.
 const SWAPS_MAX: usize = 64;
@@ -20,9 +20,7 @@ const SWAP_PODS_MAX: usize = 40_000;
 /// What it takes to look for a cheaper plan. All units are there, and are there again afterwards.
 pub(crate) struct Improvement<'i, 'a> {
     pub(crate) rooms: &'i mut Rooms<'a>,
-    pub(crate) units: &'i [Unit],
-    pub(crate) breaking: &'i [bool],
-    pub(crate) prices: &'i Prices,
+    pub(crate) offer: Offer<'i>,
 }
 
 /// Keeps the cheaper of two plans; the earlier one among equals.
@@ -38,7 +36,7 @@ impl<'a> Improvement<'_, 'a> {
     pub(crate) fn outright(&mut self) -> Option<(Cost, Vec<usize>)> {
         let highest = self.highest_to_touch();
         let taken = self.without(&[], highest, true, None)?;
-        let best = (self.prices.of(&taken), taken);
+        let best = (self.offer.prices.of(&taken), taken);
         self.is_least(&best, &mut None).then_some(best)
     }
 
@@ -48,10 +46,10 @@ impl<'a> Improvement<'_, 'a> {
         if self.rooms.fits() {
             return None;
         }
-        let mut highest = self.units.first().map(|unit| unit.priority);
-        let lower = self.units.partition_point(|unit| Some(unit.priority) == highest);
-        let mut away = self.units.len();
-        for alike in self.units[lower..].chunk_by(|one, two| one.priority == two.priority).rev() {
+        let mut highest = self.offer.units.first().map(|unit| unit.priority);
+        let lower = self.offer.units.partition_point(|unit| Some(unit.priority) == highest);
+        let mut away = self.offer.units.len();
+        for alike in self.offer.units[lower..].chunk_by(|one, two| one.priority == two.priority).rev() {
             away -= alike.len();
             for unit in alike {
                 self.rooms.remove(unit);
@@ -61,7 +59,7 @@ impl<'a> Improvement<'_, 'a> {
                 break;
             }
         }
-        for unit in &self.units[away..] {
+        for unit in &self.offer.units[away..] {
             self.rooms.restore(unit);
         }
         highest
@@ -75,7 +73,7 @@ impl<'a> Improvement<'_, 'a> {
         }
         for mild in [true, false] {
             if let Some(taken) = self.without(&[], best.0.highest, mild, None) {
-                keep_cheaper(best, self.prices, taken);
+                keep_cheaper(best, self.offer.prices, taken);
             }
             if best.0.against_budgets == 0 {
                 break;
@@ -95,22 +93,22 @@ impl<'a> Improvement<'_, 'a> {
             return true;
         }
         let known = floor.take().filter(|floor| floor.is_for(cost));
-        let floor = floor.insert(known.unwrap_or_else(|| Floor::new(self.rooms, self.units, cost.highest)));
-        floor.is_least(self.rooms, self.units, self.prices, cost)
+        let floor = floor.insert(known.unwrap_or_else(|| Floor::new(self.rooms, self.offer.units, cost.highest)));
+        floor.is_least(self.rooms, self.offer.units, self.offer.prices, cost)
     }
 
     /// Tries to do without each of the dearest units, with others in its place.
     fn swap(&mut self, best: &mut (Cost, Vec<usize>)) {
         let mut dearest = best.1.clone();
-        dearest.sort_by_key(|unit| (Reverse(self.units[*unit].weight()), *unit));
-        let pods: usize = self.units.iter().map(|unit| unit.pods.len()).sum();
+        dearest.sort_by_key(|unit| (Reverse(self.offer.units[*unit].weight()), *unit));
+        let pods: usize = self.offer.units.iter().map(|unit| unit.pods.len()).sum();
         for unit in dearest.into_iter().take(SWAPS_MAX.min(SWAP_PODS_MAX / pods.max(1))) {
             if !best.1.contains(&unit) {
                 continue;
             }
             let kept: Vec<usize> = best.1.iter().copied().filter(|kept| *kept != unit).collect();
             if let Some(taken) = self.without(&kept, best.0.highest, true, Some(unit)) {
-                keep_cheaper(best, self.prices, taken);
+                keep_cheaper(best, self.offer.prices, taken);
             }
         }
     }
@@ -124,19 +122,19 @@ impl<'a> Improvement<'_, 'a> {
         mild: bool,
         spared: Option<usize>,
     ) -> Option<Vec<usize>> {
-        let mut is_taken = vec![false; self.units.len()];
+        let mut is_taken = vec![false; self.offer.units.len()];
         for unit in first {
             is_taken[*unit] = true;
-            self.rooms.remove(&self.units[*unit]);
+            self.rooms.remove(&self.offer.units[*unit]);
         }
-        let (units, breaking) = (self.units, self.breaking);
+        let Offer { units, breaking, prices } = self.offer;
         let allowed = (0..units.len()).filter(|unit| {
             !is_taken[*unit]
                 && Some(*unit) != spared
                 && Some(units[*unit].priority) <= highest
                 && !(mild && breaking[*unit])
         });
-        let more = Greedy::new(self.rooms, (units, self.prices), allowed).run();
+        let more = Greedy::new(self.rooms, (units, prices), allowed).run();
         let mut taken: Vec<usize> = first.iter().copied().chain(more.iter().flatten().copied()).collect();
         if more.is_some() {
             shrink::put_back(self.rooms, units, &mut taken);

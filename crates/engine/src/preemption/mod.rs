@@ -58,6 +58,16 @@ pub(crate) struct Limits {
     pub(crate) cheaper: bool,
 }
 
+/// What could be taken, and at what price.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offer<'o> {
+    /// The most important first.
+    pub(crate) units: &'o [Unit],
+    /// The units that are taken against a budget, if all are taken.
+    pub(crate) breaking: &'o [bool],
+    pub(crate) prices: &'o Prices,
+}
+
 /// Who goes where, and who has to leave for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
@@ -140,16 +150,16 @@ pub(crate) fn for_group(
     limits: Limits,
 ) -> Result<Plan, NoPlan> {
     let Below { units, withheld } = unit::below(trial.cluster(), want.priority, rules);
-    let prices = &Prices::new(trial.cluster(), &units, Loss::Sum, rules.now);
+    let prices = Prices::new(trial.cluster(), &units, Loss::Sum, rules.now);
     let all: Vec<usize> = (0..units.len()).collect();
-    let breaking = &prices.budgets.breaking(&all);
-    let outright = if limits.cheaper { outright(trial.cluster(), cache, want, &units, breaking, prices) } else { None };
+    let offer = Offer { units: &units, breaking: &prices.budgets.breaking(&all), prices: &prices };
+    let outright = if limits.cheaper { outright(trial.cluster(), cache, want, offer) } else { None };
     let (want, best, proven) = if let Some(best) = outright {
         (want.clone(), best, true)
     } else {
         let most = most_that_fit(trial, cache, want, &units, limits)?;
         let want = most.ok_or(NoPlan::of(units.is_empty(), withheld))?;
-        let (best, proven) = cheapest_found(trial, cache, &want, &units, breaking, prices, limits)?;
+        let (best, proven) = cheapest_found(trial, cache, &want, offer, limits)?;
         (want, best, proven)
     };
     let (cost, mut taken) = best;
@@ -167,20 +177,14 @@ pub(crate) fn for_group(
 
 /// The cheapest plan for like pods where it is found and proven at once: nobody has to be placed for that. It is for all
 /// of them.
-fn outright(
-    cluster: &Cluster,
-    cache: &mut Cache,
-    want: &Want,
-    units: &[Unit],
-    breaking: &[bool],
-    prices: &Prices,
-) -> Option<(Cost, Vec<usize>)> {
+fn outright(cluster: &Cluster, cache: &mut Cache, want: &Want, offer: Offer<'_>) -> Option<(Cost, Vec<usize>)> {
     if !want.is_like() || want.lots.iter().any(|lot| lot.expected > 0) {
         return None;
     }
+    let class = want.lots.first()?.class;
     let pods = want.lots.iter().map(|lot| lot.pods.len() as u64).sum();
-    let mut rooms = Rooms::new(cluster, cache, want.lots[0].class, want.priority, pods);
-    Improvement { rooms: &mut rooms, units, breaking, prices }.outright()
+    let mut rooms = Rooms::new(cluster, cache, class, want.priority, pods);
+    Improvement { rooms: &mut rooms, offer }.outright()
 }
 
 /// The cheapest of what the ways to a plan find, and whether it is proven that there is none cheaper.
@@ -188,11 +192,10 @@ fn cheapest_found(
     trial: &mut Trial<'_>,
     cache: &mut Cache,
     want: &Want,
-    units: &[Unit],
-    breaking: &[bool],
-    prices: &Prices,
+    offer: Offer<'_>,
     limits: Limits,
 ) -> Result<((Cost, Vec<usize>), bool), NoPlan> {
+    let Offer { units, breaking, prices } = offer;
     let steps_max = limits.placement_steps;
     let plain = Plain { trial, cache, want, units, breaking, steps_max }.run().ok_or(NoPlan::NotFound)?;
     let mut best = (prices.of(&plain), plain);
@@ -200,8 +203,7 @@ fn cheapest_found(
         best.1.is_empty()
     } else if want.is_like() {
         let mut rooms = Rooms::new(trial.cluster(), cache, want.lots[0].class, want.priority, want.needs_total());
-        Improvement { rooms: &mut rooms, units, breaking, prices }.run(&mut best)
-            || search(&mut rooms, units, prices, limits, &mut best)
+        Improvement { rooms: &mut rooms, offer }.run(&mut best) || search(&mut rooms, offer, limits, &mut best)
     } else {
         let mut mixed = Mixed::new(trial, cache, want, steps_max);
         let mut taken = best.1.clone();
@@ -211,7 +213,7 @@ fn cheapest_found(
         shrink::put_back(&mut mixed, units, &mut taken);
         mixed.give_back();
         keep_cheaper(&mut best, prices, taken);
-        search(&mut mixed, units, prices, limits, &mut best)
+        search(&mut mixed, offer, limits, &mut best)
     };
     Ok((best, proven))
 }
@@ -238,13 +240,8 @@ fn most_that_fit(
 }
 
 /// Looks through all sets if there are few units. Says whether the best is proven to be the cheapest.
-fn search(
-    stage: &mut impl Stage,
-    units: &[Unit],
-    prices: &Prices,
-    limits: Limits,
-    best: &mut (Cost, Vec<usize>),
-) -> bool {
+fn search(stage: &mut impl Stage, offer: Offer<'_>, limits: Limits, best: &mut (Cost, Vec<usize>)) -> bool {
+    let Offer { units, prices, .. } = offer;
     if best.1.is_empty() {
         return true;
     }
