@@ -115,6 +115,8 @@ pub struct Group {
     pub kept_partial: bool,
     /// It had started and is below its minimum.
     pub degraded: bool,
+    /// How many were left when that was last said.
+    pub secured_when_told: u32,
     /// How many decisions were made for it; tells refusals of one decision from those of the next.
     pub decisions: u32,
     /// The last decision of which a bind was refused.
@@ -162,6 +164,7 @@ impl Group {
             refused_decision: 0,
             refusals_in_a_row: 0,
             repair_not_before: 0,
+            secured_when_told: 0,
             desired_until: None,
             stirred: 0,
             stirred_when_parked: 0,

@@ -123,6 +123,8 @@ pub struct Eviction {
     pub whole: bool,
     /// The request is on its way: its outcome will tell.
     pub sent: bool,
+    /// What was said when it last failed in passing.
+    pub failed: Option<Arc<str>>,
     /// Others of its unit have gone: it follows them, whatever became of the plan.
     pub must_go: bool,
 }

@@ -275,6 +275,8 @@ pub struct Victims {
     pub within_ms: Option<u64>,
     /// Those that should be gone by now and are not, some by name.
     pub overdue: Vec<String>,
+    /// One of them whose eviction does not succeed, and what was said.
+    pub failing: Option<String>,
 }
 
 impl Victims {

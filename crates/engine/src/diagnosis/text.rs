@@ -168,10 +168,13 @@ impl Display for Victims {
             f.write_str(" No cheaper choice exists.")?;
         }
         if let Some(within_ms) = self.within_ms.filter(|_| self.overdue.is_empty()) {
-            write!(f, " The last of them has to be gone within {} s.", within_ms.div_ceil(1000))?;
+            write!(f, " The last of them was given {} s to leave.", within_ms.div_ceil(1000))?;
         }
         if !self.overdue.is_empty() {
             write!(f, " They should be gone and are not: {}.", self.overdue.join(", "))?;
+        }
+        if let Some(failing) = &self.failing {
+            write!(f, " Evictions fail and are tried again, as that of {failing}.")?;
         }
         Ok(())
     }
@@ -192,7 +195,7 @@ impl Display for Preemption {
                 " Pods that could be preempted are left alone for a while, since their eviction was refused.",
             ),
             Self::Delayed { delay_ms } => {
-                write!(f, " Others are preempted for it only after {} s.", delay_ms.div_ceil(1000))
+                write!(f, " Others are preempted for it once it has waited {} s.", delay_ms.div_ceil(1000))
             }
         }
     }
@@ -201,8 +204,8 @@ impl Display for Preemption {
 impl Display for Diagnosis {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Scheduled { minimum: 0, secured } => write!(f, "{secured} pods are bound."),
-            Self::Scheduled { minimum, secured } => write!(f, "{secured} pods are bound, {minimum} are needed."),
+            Self::Scheduled { minimum: 0, secured } => write!(f, "{}.", bound(*secured)),
+            Self::Scheduled { minimum, secured } => write!(f, "{}, {}.", bound(*secured), needed(*minimum)),
             Self::Waiting(waiting) => waiting.fmt(f),
             Self::PodUnschedulable { fit, closest, never, preemption } => {
                 write!(f, "{fit}")?;
@@ -229,10 +232,18 @@ impl Display for Diagnosis {
                 write!(f, "The group lost members: {secured} of the {minimum} it needs are left.")
             }
             Self::Healthy { minimum, secured } => {
-                write!(f, "The group has what it needs again: {secured} pods are bound, {minimum} are needed.")
+                write!(f, "The group has what it needs again: {}, {}.", bound(*secured), needed(*minimum))
             }
         }
     }
+}
+
+fn bound(pods: u32) -> String {
+    if pods == 1 { "1 pod is bound".to_owned() } else { format!("{pods} pods are bound") }
+}
+
+fn needed(pods: u32) -> String {
+    if pods == 1 { "1 is needed".to_owned() } else { format!("{pods} are needed") }
 }
 
 #[cfg(test)]

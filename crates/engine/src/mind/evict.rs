@@ -19,7 +19,7 @@ impl Engine {
     /// Sends a unit away.
     pub(super) fn evict(&mut self, unit: &Unit, by: &Arc<Subject>) {
         let pods = unit.pods.iter().map(|(pod, _)| self.cluster.pod(*pod).id.clone()).collect();
-        let eviction = Eviction { by: by.clone(), whole: unit.is_whole(), sent: true, must_go: false };
+        let eviction = Eviction { by: by.clone(), whole: unit.is_whole(), sent: true, failed: None, must_go: false };
         for (pod, _) in &unit.pods {
             self.cluster.change_pod(*pod, |pod| pod.eviction = Some(eviction.clone()));
         }
@@ -37,6 +37,9 @@ impl Engine {
         let Some(id) = self.cluster.pod_id(&name.uid) else { return };
         let Some(eviction) = &mut self.cluster.pod_mut(id).eviction else { return };
         eviction.sent = false;
+        if let TakeBackOutcome::Transient { message } | TakeBackOutcome::Refused { message } = outcome {
+            eviction.failed = Some(message.as_str().into());
+        }
         match outcome {
             // The watch will show it going and gone.
             TakeBackOutcome::Deleted => self.rest_must_go(id),
@@ -133,7 +136,7 @@ impl Engine {
         };
         let left: Vec<PodId> = members.filter(|(_, pod)| is_left(pod)).map(|(member, _)| member).collect();
         let by = Arc::new(Subject::Group(group.key.clone()));
-        let eviction = Eviction { by, whole: true, sent: false, must_go: true };
+        let eviction = Eviction { by, whole: true, sent: false, failed: None, must_go: true };
         for pod in left {
             self.cluster.change_pod(pod, |pod| pod.eviction = Some(eviction.clone()));
             self.set_timer(self.now, Timer::Evict(pod));

@@ -231,9 +231,13 @@ impl Engine {
             self.queue.wake(line, self.now);
         }
         // The room that a node is kept free for is hidden from everybody's line but is for the nominated themselves.
-        for pod in nominated {
-            let entity = self.cluster.pod(pod).group.map_or(Entity::Pod(pod), Entity::Group);
-            self.queue.wake_parked(entity, self.now);
+        let entity = |pod: PodId| self.cluster.pod(pod).group.map_or(Entity::Pod(pod), Entity::Group);
+        for entity in nominated.into_iter().map(entity).collect::<BTreeSet<Entity>>() {
+            if self.places_are_free(entity) {
+                self.queue.hurry(entity, self.now);
+            } else {
+                self.queue.wake_parked(entity, self.now);
+            }
         }
         // Nobody else sees room on a claimed node, so it is nobody's line that wakes the claimant.
         if let Some(claim) = self.claim.as_ref().filter(|_| claimed) {

@@ -24,7 +24,6 @@ use crate::model::ids::{GroupId, NodeId, PodId};
 use crate::model::pod::PodName;
 use crate::placement::Want;
 use crate::preemption::{self, Limits, NoPlan, Outlook, Plan, Rules};
-use crate::queue::backoff::pause_ms;
 use crate::queue::{Entity, Line, Place};
 
 /// So long after its time a victim that is still there is told of.
@@ -324,6 +323,7 @@ impl Engine {
             gone_by_ms: None,
             within_ms: None,
             overdue: Vec::new(),
+            failing: None,
         }
     }
 
@@ -338,6 +338,7 @@ impl Engine {
         let late = |gone_by: &Millis| gone_by.saturating_add(OVERDUE_AFTER_MS) <= self.now;
         let overdue = leaving.iter().filter(|(_, gone_by)| gone_by.as_ref().is_some_and(late));
         victims.overdue = overdue.take(EXAMPLES_MAX).map(|(pod, _)| self.cluster.pod(*pod).id.to_string()).collect();
+        victims.failing = self.failing_for(entity, places);
         let last = leaving.iter().filter_map(|(_, gone_by)| *gone_by).max();
         if victims.gone_by_ms != last {
             victims.gone_by_ms = last;
@@ -349,6 +350,31 @@ impl Engine {
             self.evict_the_due(&by, &nodes);
         }
         victims
+    }
+
+    /// One whose eviction for this entity does not succeed, and what was said.
+    fn failing_for(&self, entity: Entity, places: &[(PodId, NodeId)]) -> Option<String> {
+        let by = self.asking(entity, places);
+        let failing = self.cluster.leaving().filter_map(|id| {
+            let pod = self.cluster.pod(id);
+            let eviction = pod.eviction.as_ref().filter(|eviction| !pod.terminating && by.contains(&eviction.by))?;
+            eviction.failed.as_ref().map(|message| format!("{}: {message}", pod.id))
+        });
+        failing.min()
+    }
+
+    /// Whether nobody is left who has to leave the places of somebody who waits for that.
+    pub(super) fn places_are_free(&self, entity: Entity) -> bool {
+        let is_free = |pod: &PodId| {
+            let node = self.cluster.pod(*pod).nominated;
+            node.is_none_or(|node| !self.cluster.node(node).pods.iter().any(|pod| self.cluster.pod(*pod).is_leaving()))
+        };
+        let awaits = self.queue.entry(entity).is_some_and(|entry| entry.awaits.is_some());
+        awaits
+            && match entity {
+                Entity::Pod(pod) => is_free(&pod),
+                Entity::Group(group) => self.cluster.group(group).waiting.iter().all(|(_, member)| is_free(member)),
+            }
     }
 
     /// Whom evictions are for that make room on these places: the entity, or each pod for itself.
@@ -370,8 +396,7 @@ impl Engine {
 
     /// Parks somebody whose places are kept free until those leave who are in the way.
     pub(super) fn wait_for_victims(&mut self, entity: Entity, lines: Vec<Line>, mut victims: Victims) {
-        let (initial, max) = (self.config.backoff_ms_initial, self.config.backoff_ms_max);
-        self.queue.failed(entity, self.now, |failures| pause_ms(initial, max, failures, 1));
+        self.queue.waits(entity, self.now, self.config.backoff_ms_initial);
         self.queue.set_may_claim(entity, false);
         // Those who do not leave in time are told of.
         let again_at = match (victims.overdue.is_empty(), victims.gone_by_ms) {

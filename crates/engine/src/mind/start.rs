@@ -6,7 +6,7 @@
 //! when the group is first seen.
 
 use super::{Engine, Timer};
-use crate::cluster::group::{Attempt, sum_of};
+use crate::cluster::group::{Attempt, Census, sum_of};
 use crate::cluster::pod::{Part, Pod};
 use crate::diagnosis::Diagnosis;
 use crate::model::group::History;
@@ -83,12 +83,19 @@ impl Engine {
 
     /// Whether all that is placed of a group is to be evicted, and has not begun to go.
     pub(crate) fn may_all_go(&self, id: GroupId) -> bool {
-        let may_go = |pod: &Pod| {
-            let ordered = pod.eviction.as_ref().is_some_and(|eviction| !eviction.must_go);
-            ordered && !pod.terminating && pod.state.node().is_some()
-        };
         let group = self.cluster.group(id);
-        group.total().held() == 0 && group.members.iter().any(|(_, member)| may_go(self.cluster.pod(*member)))
+        group.total().held() == 0 && group.members.iter().any(|(_, member)| may_stay(self.cluster.pod(*member)))
+    }
+
+    /// Counts those too, by subset, whose eviction is ordered and has not begun: they are not lost yet.
+    fn count_who_may_stay(&self, id: GroupId, there: &mut [u32]) {
+        let group = self.cluster.group(id);
+        let members = group.members.iter().map(|(_, member)| self.cluster.pod(*member));
+        for pod in members.filter(|pod| may_stay(pod)) {
+            if let Ok(subset) = group.subset_of(pod, None) {
+                there[subset] += 1;
+            }
+        }
     }
 
     /// Begins to follow a start; it has until its deadline to be confirmed.
@@ -173,16 +180,27 @@ impl Engine {
         }
         let quorum: Vec<u32> =
             group.rules.iter().zip(&group.reached).map(|(rule, reached)| rule.min_member.min(*reached)).collect();
-        let below = !group.secured_at_least(&quorum);
-        let (minimum, secured) = (sum_of(&quorum), group.total().secured());
-        if below == group.degraded {
+        let mut there: Vec<u32> = group.census.iter().map(Census::secured).collect();
+        if !group.secured_at_least(&quorum) {
+            self.count_who_may_stay(id, &mut there);
+        }
+        let below = there.iter().zip(&quorum).any(|(there, minimum)| there < minimum);
+        let (minimum, secured) = (sum_of(&quorum), there.iter().sum());
+        if below == group.degraded && (!below || secured == group.secured_when_told) {
             return;
         }
-        self.cluster.group_mut(id).degraded = below;
+        let group = self.cluster.group_mut(id);
+        (group.degraded, group.secured_when_told) = (below, secured);
         if below {
             self.say_group(id, Diagnosis::Degraded { minimum, secured }, Vec::new());
         } else if !self.voice.take_back_degraded(Entity::Group(id)) {
             self.say_group(id, Diagnosis::Healthy { minimum, secured }, Vec::new());
         }
     }
+}
+
+/// Whether a pod is to be evicted and may be spared yet.
+fn may_stay(pod: &Pod) -> bool {
+    let ordered = pod.eviction.as_ref().is_some_and(|eviction| !eviction.must_go);
+    ordered && !pod.terminating && pod.state.node().is_some()
 }

@@ -43,11 +43,13 @@ impl Voice {
     /// Takes news of an entity.
     pub(crate) fn say(&mut self, entity: Entity, now: Millis, report: Report) -> Said {
         let spoken = self.spoken.entry(entity).or_default();
-        // A loss that is not told yet is only ended by what puts it right.
-        let healed = matches!(report.diagnosis, Diagnosis::Scheduled { .. } | Diagnosis::Healthy { .. });
-        let loss_pending = spoken.pending.as_ref().is_some_and(|(_, pending)| {
-            matches!(pending.diagnosis, Diagnosis::Degraded { .. }) && !healed && pending.diagnosis != report.diagnosis
-        });
+        // A loss that is not told yet is only ended by what puts it right, or by a greater one.
+        let is_of_loss = matches!(
+            report.diagnosis,
+            Diagnosis::Scheduled { .. } | Diagnosis::Healthy { .. } | Diagnosis::Degraded { .. }
+        );
+        let pending = spoken.pending.as_ref().map(|(_, pending)| &pending.diagnosis);
+        let loss_pending = matches!(pending, Some(Diagnosis::Degraded { .. })) && !is_of_loss;
         if spoken.last.as_ref() == Some(&report) {
             spoken.pending.take_if(|_| !loss_pending);
             return Said::Nothing;

@@ -144,6 +144,22 @@ impl Queue {
         entry.refused_since.get_or_insert(now);
     }
 
+    /// An entity waits for others to leave, which is no failure: it is only not looked at again too soon.
+    pub(crate) fn waits(&mut self, entity: Entity, now: Millis, pause_ms: Millis) {
+        let entry = self.entries.get_mut(&entity).expect("only a known entity can wait");
+        entry.not_before = now.saturating_add(pause_ms);
+        entry.refused_since.get_or_insert(now);
+    }
+
+    /// Makes an entity ready whom those have left for that it waited for.
+    pub(crate) fn hurry(&mut self, entity: Entity, now: Millis) {
+        let Some(entry) = self.entries.get_mut(&entity) else { return };
+        if matches!(entry.place, Place::Parked { .. } | Place::Backoff(_)) {
+            entry.not_before = now;
+            self.put(entity, Place::Active);
+        }
+    }
+
     /// Says whether a claim might help a known entity.
     pub(crate) fn set_may_claim(&mut self, entity: Entity, may_claim: bool) {
         if let Some(entry) = self.entries.get_mut(&entity) {

@@ -168,3 +168,21 @@ fn a_no_that_is_our_own_wish_is_told_to_nobody_else() {
     world.settle();
     assert_eq!(world.node_of("like").as_deref(), Some("n0"));
 }
+
+#[test]
+fn a_loss_that_grows_is_told_as_it_is() {
+    let mut world = World::new();
+    for node in 0..4 {
+        world.node(&format!("n{node}"), 1);
+    }
+    world.gang("g", 4);
+    world.pods_of("w", "g", 4, 1);
+    world.settle();
+    world.remove("w-0");
+    world.remove("w-1");
+    world.pass(60_000);
+    assert_eq!(world.why_group("g"), Diagnosis::Degraded { minimum: 4, secured: 2 });
+    world.remove("w-2");
+    world.pass(60_000);
+    assert_eq!(world.why_group("g"), Diagnosis::Degraded { minimum: 4, secured: 1 });
+}

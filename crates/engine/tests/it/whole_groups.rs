@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use muster_engine::model::group::DisruptionMode;
+use muster_engine::model::pod::PodName;
 use muster_engine::{BindOutcome, Command, Observation, TakeBackOutcome};
 
 use crate::preemption::{gang, high, nominated, running, world};
+use crate::world::World;
 
 fn busy() -> TakeBackOutcome {
     TakeBackOutcome::Transient { message: "busy".into() }
@@ -160,5 +162,56 @@ fn nobody_joins_a_gang_that_is_sent_away_whole() {
         world.node("n1", 1);
         world.pass(10_000);
         assert_eq!(world.node_of("later-0"), None, "answered: {answered}");
+    }
+}
+
+/// A gang of two that goes whole is evicted for a pod that needs the room of one.
+fn one_unit_goes() -> (World, Vec<Arc<PodName>>) {
+    let mut world = world();
+    world.node("n0", 2);
+    world.node("n1", 2);
+    gang(&mut world, "whole", 2, 0, DisruptionMode::Group);
+    running(&mut world, "w0", "whole", 1, 2, "n0");
+    running(&mut world, "w1", "whole", 1, 2, "n1");
+    world.decide_all();
+    high(&mut world, 1, 2);
+    world.decide_all();
+    let [Command::Evict { pods, .. }] = &std::mem::take(&mut world.in_flight)[..] else { panic!("one unit goes") };
+    let pods = pods.clone();
+    (world, pods)
+}
+
+#[test]
+fn evictions_that_do_not_succeed_are_told_and_nobody_is_called_lost() {
+    let (mut world, pods) = one_unit_goes();
+    for _ in 0..20 {
+        for pod in &pods {
+            world.show(Observation::EvictDone { pod: pod.clone(), outcome: busy() });
+        }
+        world.now += 3_000;
+        world.decide_all();
+        world.in_flight.clear();
+    }
+    assert_eq!(world.reasons("whole"), ["Scheduled"], "all of it is where it was");
+    let told = world.why_group("high").to_string();
+    assert!(told.contains("Evictions fail and are tried again, as that of ns/w0-0: busy."), "{told}");
+}
+
+#[test]
+fn whoever_waits_is_bound_in_the_moment_when_the_last_has_left() {
+    let mut world = world();
+    world.node("n0", 4);
+    for number in 0..4 {
+        running(&mut world, &format!("low{number}"), "", 1, 1, "n0");
+    }
+    world.grace_ms = 30_000;
+    gang(&mut world, "high", 2, 100, DisruptionMode::Pod);
+    world.pods_of("h", "high", 2, 2);
+    world.settle();
+    assert_eq!(world.evicted().len(), 4);
+    for number in 0..4 {
+        world.remove(&format!("low{number}-0"));
+        world.settle();
+        assert_eq!(world.bound_count("h-"), if number == 3 { 2 } else { 0 }, "not before, and not a moment later");
     }
 }
