@@ -222,7 +222,7 @@ impl Mind {
                     }
                     self.observe(Observation::EvictDone { pod: pod.clone(), outcome: outcome.clone() });
                 }
-                self.scribe.evicted(&unit, &outcomes, &self.intake);
+                self.scribe.evicted(&unit, &outcomes, &mut self.intake);
             }
             Outcome::PodStatus { pod, outcome: WriteOutcome::Gone } => self.call_off(&pod.uid),
             Outcome::PodStatus { pod, .. } if !self.scribe.is_nominating(&pod.uid) => {
@@ -287,9 +287,6 @@ impl Mind {
             [new, again].map(|part| part.into_iter().map(|(_, unit)| unit).collect());
         if !new.is_empty() {
             self.instruments.metrics.preempted(new.iter().map(|unit| unit.pods.len()).sum());
-        }
-        for unit in new.iter().chain(&again) {
-            self.scribe.eviction_ordered(unit, &mut self.intake);
         }
         for unit in self.orders.give(decided.nominees, new).into_iter().chain(again) {
             self.hands.send(Errand::Evict(unit));

@@ -54,7 +54,11 @@ impl Priorities {
         };
         let value = class.map_or(0, |class| class.value);
         if field.mismatch == Mismatch::Refused && field.number.is_some_and(|number| number != value) {
-            let message = format!("spec.priority: {}: the class gives {value}", field.number.unwrap_or(0));
+            let why = field.class.as_ref().map_or_else(
+                || format!("without spec.priorityClassName it is {value}"),
+                |name| format!("the class {name} gives {value}"),
+            );
+            let message = format!("spec.priority: {}: {why}", field.number.unwrap_or(0));
             return Err(Flaw { kind: FlawKind::Invalid, message });
         }
         let priority = match (&field.class, field.without_class) {

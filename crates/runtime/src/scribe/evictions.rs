@@ -1,6 +1,6 @@
 //! What is said of evictions: an event on everybody who goes, and on the group that goes whole, naming for whom.
 //!
-//! The condition of a group that goes whole is set when it is ordered, and its events are told when it is done.
+//! Nothing is said before somebody really goes: an eviction that is ordered may be refused, or fail.
 
 use muster_engine::TakeBackOutcome;
 use muster_engine::model::group::GroupKey;
@@ -13,17 +13,8 @@ use crate::intake::Intake;
 const PREEMPTED: &str = "Preempted";
 
 impl Scribe {
-    /// A unit is to be evicted.
-    pub(crate) fn eviction_ordered(&mut self, unit: &Unit, intake: &mut Intake) {
-        let Some(instance) = unit.group.as_ref().and_then(|key| intake.groups.instance_mut(key)) else { return };
-        if unit.by.is_some() {
-            instance.preempted_by.clone_from(&unit.by);
-        }
-        self.groups.touch(&instance.object, true, self.clock.now_ms());
-    }
-
     /// The eviction of a unit came to its end.
-    pub(crate) fn evicted(&mut self, unit: &Unit, outcomes: &Outcomes, intake: &Intake) {
+    pub(crate) fn evicted(&mut self, unit: &Unit, outcomes: &Outcomes, intake: &mut Intake) {
         let mut gone = 0;
         for ((pod, node), (_, outcome)) in unit.pods.iter().zip(outcomes) {
             match outcome {
@@ -44,10 +35,11 @@ impl Scribe {
                 }
             }
         }
-        let Some((key, instance)) = unit.group.as_ref().and_then(|key| Some((key, intake.groups.instance(key)?)))
-        else {
-            return;
-        };
+        let Some(key) = &unit.group else { return };
+        let Some(instance) = intake.groups.instance_mut(key) else { return };
+        if gone > 0 && unit.by.is_some() {
+            instance.preempted_by.clone_from(&unit.by);
+        }
         // A refusal may have changed what is to be said.
         self.groups.touch(&instance.object, true, self.clock.now_ms());
         if gone > 0 {

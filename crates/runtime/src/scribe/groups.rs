@@ -33,7 +33,7 @@ use crate::intake::instance::Instance;
 const GATHER_MS: u64 = 100;
 /// How often counters are written at most.
 const COUNTERS_MS: u64 = 1_000;
-const NOTHING_LEFT: &str = "None of its pods is left on a node.";
+const NOTHING_LEFT: &str = "None of its pods stays on a node.";
 /// How long a group without any pod is left alone before that is told.
 pub(crate) const EMPTY_TOLD_MS: u64 = 5_000;
 
@@ -251,13 +251,14 @@ fn instance_status(
     }
     set_mismatch(&mut conditions, instance, &cards);
     set_disruption(&mut conditions, instance, known, &cards);
-    set_completed(&mut conditions, &counts);
+    set_completed(&mut conditions, &cards);
     if known.start_is_open {
         conditions.unset(STARTED, "StartsAnew", "The start did not hold: the group needs its minimum again.");
     } else if instance.flaw.is_none() && has_minimum(&rules, &cards) && !conditions.is_true(STARTED) {
         // The engine does not repeat itself when a group that was gone starts again as before.
         let minimum = minimum_of(&rules);
-        let text = format!("{} pods are bound, {minimum} are needed.", counts.scheduled);
+        let secured = u32::try_from(counts.scheduled).unwrap_or(u32::MAX);
+        let text = Diagnosis::Scheduled { minimum, secured }.to_string();
         conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
         conditions.set_started(minimum);
     }
@@ -419,13 +420,17 @@ fn set_mismatch(conditions: &mut Conditions, instance: &Instance, cards: &[(&str
     }
 }
 
-fn set_completed(conditions: &mut Conditions, counts: &Counts) {
-    if counts.total == 0 {
-        // What finished stays finished when its pods are cleaned up.
+/// A pod that is being deleted says nothing of that: it may have been made to end, and what finished before stays
+/// finished when its pods are cleaned up.
+fn set_completed(conditions: &mut Conditions, cards: &[(&str, &Card)]) {
+    let stays = || cards.iter().map(|(_, card)| card).filter(|card| !card.terminating);
+    let count = |stage: Stage| stays().filter(|card| card.stage == stage).count();
+    let (well, badly, total) = (count(Stage::Succeeded), count(Stage::Failed), stays().count());
+    if total == 0 {
         return;
     }
-    if counts.succeeded + counts.failed == counts.total {
-        let text = format!("All pods have finished: {} well, {} badly.", counts.succeeded, counts.failed);
+    if well + badly == total {
+        let text = format!("All pods have finished: {well} well, {badly} badly.");
         conditions.set(COMPLETED, true, "PodsFinished", &text);
     } else {
         conditions.unset(COMPLETED, "PodsLeft", "There are pods that have not finished.");

@@ -140,7 +140,7 @@ impl Scribe {
                     continue;
                 }
                 let message = member_message(key, instance, told);
-                self.say(&pod, Said { reason: reason.to_owned(), message }, intake);
+                self.say(&pod, told, Said { reason: reason.to_owned(), message }, intake);
             }
         }
     }
@@ -243,7 +243,7 @@ impl Scribe {
             reason: words::pod_reason(diagnosis).to_owned(),
             message: cut(&diagnosis.to_string(), MESSAGE_CHARS_MAX),
         };
-        self.say(pod, said, intake);
+        self.say(pod, diagnosis, said, intake);
     }
 
     fn report_group(
@@ -296,7 +296,7 @@ impl Scribe {
             if let Some(reason) = words::member_reason(diagnosis, verdict) {
                 let own = words::without_place(diagnosis, verdict);
                 let message = own.map_or_else(|| message.clone(), |own| format!("{key}: {own}"));
-                scribe.say(pod, Said { reason: reason.to_owned(), message }, intake);
+                scribe.say(pod, diagnosis, Said { reason: reason.to_owned(), message }, intake);
             }
         };
         for (pod, verdict) in members {
@@ -316,12 +316,15 @@ impl Scribe {
         }
     }
 
-    fn say(&mut self, pod: &Arc<PodName>, said: Said, intake: &Intake) {
+    fn say(&mut self, pod: &Arc<PodName>, diagnosis: &Diagnosis, said: Said, intake: &Intake) {
         let Some(card) = intake.card(&pod.uid).filter(|card| card.waits()) else { return };
         let note = said.message.clone();
-        // Whoever has a place that is being made free has not failed.
-        let (warning, reason, action) = match said.reason.as_str() {
-            WAITING_FOR_VICTIMS => (false, words::PREEMPTING, Action::Preempting),
+        // Whoever has a place that is being made free has not failed; and he preempts only if somebody goes for it.
+        let (warning, reason, action) = match (said.reason.as_str(), diagnosis) {
+            (WAITING_FOR_VICTIMS, Diagnosis::WaitingForVictims(victims)) if victims.evicted > 0 => {
+                (false, words::PREEMPTING, Action::Preempting)
+            }
+            (WAITING_FOR_VICTIMS, _) => (false, words::WAITING, Action::Scheduling),
             _ => (true, FAILED_SCHEDULING, Action::Scheduling),
         };
         if self.pods.say(pod, said, card.said.as_deref(), self.clock.now_ms()) {
@@ -330,6 +333,12 @@ impl Scribe {
     }
 
     fn tell_group(&mut self, object_key: &ObjectKey, key: &GroupKey, diagnosis: &Diagnosis, intake: &Intake) {
+        let is_flawed = intake.groups.instance(key).is_some_and(|instance| instance.flaw.is_some())
+            || intake.groups.object(object_key).is_some_and(|object| object.groups.is_err());
+        if is_flawed && matches!(diagnosis, Diagnosis::Waiting(Waiting::GroupMissing { .. })) {
+            // The object is there, and its condition and its pods tell what is wrong with it.
+            return;
+        }
         let (reason, warning) = words::group_event(diagnosis);
         let Some((regarding, is_group)) = self.regarding_group(object_key, intake) else { return };
         let note = if is_group { diagnosis.to_string() } else { format!("{key}: {diagnosis}") };

@@ -20,8 +20,10 @@ pub(crate) fn without_place(diagnosis: &Diagnosis, verdict: Option<MemberVerdict
     }
 }
 
-/// The reason of events about a place that is being made free.
+/// The reason of events about a place that others are evicted for.
 pub(crate) const PREEMPTING: &str = "Preempting";
+/// The reason of events about whoever has not failed and only has to wait.
+pub(crate) const WAITING: &str = "Waiting";
 
 /// The reason of a pod that is scheduled alone, or that its group has no place for.
 pub(crate) fn pod_reason(diagnosis: &Diagnosis) -> &'static str {
@@ -73,13 +75,14 @@ pub(crate) fn group_event(diagnosis: &Diagnosis) -> (&'static str, bool) {
         Diagnosis::Scheduled { .. } => (group_reasons::SCHEDULED, false),
         Diagnosis::Healthy { .. } => ("Healthy", false),
         Diagnosis::Degraded { .. } => ("Degraded", true),
-        Diagnosis::WaitingForVictims(_) => (PREEMPTING, false),
+        Diagnosis::WaitingForVictims(victims) if victims.evicted > 0 => (PREEMPTING, false),
+        Diagnosis::WaitingForVictims(_) => (WAITING, false),
         Diagnosis::TimedOut { .. } => (group_reasons::SCHEDULE_TIMEOUT, true),
         Diagnosis::GroupUnschedulable(_) | Diagnosis::PodUnschedulable { .. } | Diagnosis::BindFailed { .. } => {
             ("FailedScheduling", true)
         }
         Diagnosis::Waiting(waiting) => match waiting {
-            Waiting::Members { .. } | Waiting::DesiredCount { .. } | Waiting::Gates { .. } => ("Waiting", false),
+            Waiting::Members { .. } | Waiting::DesiredCount { .. } | Waiting::Gates { .. } => (WAITING, false),
             _ => ("FailedScheduling", true),
         },
     }
