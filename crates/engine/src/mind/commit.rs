@@ -79,7 +79,9 @@ impl Engine {
 
     /// A member has its place. If its start was given up meanwhile, the question is open again.
     pub(super) fn bound_member(&mut self, id: PodId) {
-        let (Some(group_id), part) = (self.cluster.pod(id).group, self.cluster.pod(id).part) else { return };
+        let pod = self.cluster.pod(id);
+        // What another scheduler bound is no part of any start of ours.
+        let (Some(group_id), part) = (pod.group.filter(|_| pod.ours), pod.part) else { return };
         let group = self.cluster.group_mut(group_id);
         group.refusals_in_a_row = 0;
         if part == Part::None && group.attempt.is_some() && group.reached.is_empty() {

@@ -153,11 +153,13 @@ impl Engine {
         self.recast(id, |part| if part == Part::Tentative { settled } else { part });
     }
 
-    /// Gives members other parts.
+    /// Gives members of ours other parts.
     fn recast(&mut self, id: GroupId, change: impl Fn(Part) -> Part) {
         for (_, member) in self.cluster.group(id).members.clone() {
             let pod = self.cluster.pod_mut(member);
-            pod.part = change(pod.part);
+            if pod.ours {
+                pod.part = change(pod.part);
+            }
         }
     }
 

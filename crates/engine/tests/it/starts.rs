@@ -393,6 +393,23 @@ fn a_start_that_is_opened_again_is_for_what_it_was_decided_for_and_not_for_a_min
 }
 
 #[test]
+fn a_kubelet_that_refuses_a_pod_of_another_scheduler_opens_nothing() {
+    let mut world = World::new();
+    nodes_of_one(&mut world, 4);
+    world.gang("g", 2);
+    world.pods_of("w", "g", 2, 1);
+    world.decide_all();
+    // It comes while the start is under way.
+    world.pod_with("other", "g", 1, |pod| (pod.ours, pod.node) = (false, Some("n3".into())));
+    world.settle();
+    assert_eq!(world.reasons("g").last(), Some(&"Scheduled"));
+    world.remove("w-0");
+    world.phase("other", Phase::Refused);
+    world.pass(HOUR_MS);
+    assert_eq!(taken_back(&world), Vec::<String>::new());
+}
+
+#[test]
 fn a_kubelet_that_refuses_a_founder_that_was_leaving_opens_nothing() {
     let mut world = World::new();
     nodes_of_one(&mut world, 3);

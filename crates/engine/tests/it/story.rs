@@ -67,6 +67,8 @@ pub(crate) struct Orders {
     pub(crate) binds: BTreeSet<GroupKey>,
     /// The pods that are to be evicted.
     pub(crate) evictions: BTreeSet<String>,
+    /// The groups that were just said to have their minimum: an order that was withdrawn may be given again at once.
+    pub(crate) scheduled: BTreeSet<GroupKey>,
 }
 
 /// The stories of all gangs.
@@ -157,7 +159,7 @@ impl Stories {
                 }
                 continue;
             }
-            bound.retain(|pod| !orders.evictions.contains(&pod.id.uid));
+            bound.retain(|pod| orders.scheduled.contains(key) || !orders.evictions.contains(&pod.id.uid));
             // The first of it that is bound after all is a start of its own, under the minimums of now.
             story.given_up = false;
             let Some(decided) = story.needed_now().filter(|decided| meets(&bound, pods, key, decided)) else {

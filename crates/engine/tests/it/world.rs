@@ -138,6 +138,7 @@ impl World {
         Orders {
             binds: assumed.filter_map(|(_, pod)| Some(cluster.group(pod.group?).key.clone())).collect(),
             evictions: evicted.map(|(_, pod)| pod.id.uid.clone()).collect(),
+            scheduled: BTreeSet::new(),
         }
     }
 
@@ -277,6 +278,15 @@ impl World {
         }
         self.check("a decision");
         self.tell_stories(&commands);
+        let scheduled = |command: &Command| match command {
+            Command::Report(report) => match (&report.subject, &report.diagnosis) {
+                (Subject::Group(key), Diagnosis::Scheduled { .. }) => Some(key.clone()),
+                _ => None,
+            },
+            _ => None,
+        };
+        let orders = Orders { scheduled: commands.iter().filter_map(scheduled).collect(), ..self.orders() };
+        self.stories.look(&self.shown, self.now, &orders);
         let count = commands.len();
         for command in &commands {
             self.log.push(format!("{:>9} do  {command:?}", self.now));
