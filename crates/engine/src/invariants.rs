@@ -214,8 +214,7 @@ fn held_for_a_reason(engine: &Engine, id: GroupId) -> Result<(), String> {
     // A wait for desired members that ended just now is looked at when its timer fires.
     let timer_due = group.desired_until.is_some() && engine.next_wakeup().is_some_and(|due| due <= engine.now());
     let starting = group.attempt.is_some() && group.total().assumed > 0;
-    let leaving = group.is_gang() && engine.may_all_go(id);
-    ensure(starting || leaving || timer_due, || format!("group {}: held for nothing", group.key))
+    ensure(starting || timer_due, || format!("group {}: held for nothing", group.key))
 }
 
 /// The nodes that are claimed are those of the one claim, and its group waits for room.

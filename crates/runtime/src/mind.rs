@@ -288,6 +288,9 @@ impl Mind {
         if !new.is_empty() {
             self.instruments.metrics.preempted(new.iter().map(|unit| unit.pods.len()).sum());
         }
+        for unit in new.iter().chain(&again) {
+            self.scribe.eviction_ordered(unit, &mut self.intake);
+        }
         for unit in self.orders.give(decided.nominees, new).into_iter().chain(again) {
             self.hands.send(Errand::Evict(unit));
         }

@@ -94,6 +94,8 @@ pub enum Waiting {
         /// Members needed.
         need: u32,
     },
+    /// All that is placed of the group is to be evicted: whoever joined it now would be left alone.
+    Leaving,
     /// Members are held back by scheduling gates.
     Gates {
         /// How many.
@@ -329,7 +331,8 @@ impl Diagnosis {
             Self::Scheduled { .. }
             | Self::Healthy { .. }
             | Self::GroupUnschedulable(Shortfall { started: true, minimum: 0, .. })
-            | Self::WaitingForVictims(Victims { started: true, needed: 0, .. }) => "Scheduled",
+            | Self::WaitingForVictims(Victims { started: true, needed: 0, .. })
+            | Self::Waiting(Waiting::Leaving) => "Scheduled",
             Self::Waiting(Waiting::Gates { .. }) => "Gated",
             Self::Waiting(Waiting::Unsupported { .. } | Waiting::PodRefused { kind: RefusalKind::Unsupported, .. }) => {
                 "Unsupported"

@@ -69,6 +69,7 @@ impl Display for Waiting {
             Self::Members { subset, have, need } => {
                 write!(f, "Waiting for members of subset {subset}: {have} of {need} are there.")
             }
+            Self::Leaving => f.write_str("The group is to be evicted for others; who waits is looked at after that."),
             Self::Gates { gated: 1, example } => write!(f, "Waiting for the scheduling gates of pod {example}."),
             Self::Gates { gated, example } => {
                 write!(f, "Waiting for the scheduling gates of {gated} pods, {example} among them.")

@@ -34,15 +34,30 @@ impl Engine {
 
     /// What became of an eviction. Of a unit those that go are told before those that do not.
     pub(super) fn evict_done(&mut self, name: &PodName, outcome: &TakeBackOutcome) {
-        let Some(id) = self.cluster.pod_id(&name.uid) else { return };
-        let Some(eviction) = &mut self.cluster.pod_mut(id).eviction else { return };
-        eviction.sent = false;
-        if let TakeBackOutcome::Transient { message } | TakeBackOutcome::Refused { message } = outcome {
-            eviction.failed = Some(message.as_str().into());
+        if let Some((group, by)) = self.gone_unanswered.remove(&name.uid)
+            && *outcome == TakeBackOutcome::Deleted
+        {
+            self.rest_must_go(group, &by);
         }
+        let Some(id) = self.cluster.pod_id(&name.uid) else { return };
+        let pod = self.cluster.pod_mut(id);
+        let Some(eviction) = &mut pod.eviction else { return };
+        eviction.sent = false;
+        eviction.failed = match outcome {
+            TakeBackOutcome::Deleted => None,
+            TakeBackOutcome::Transient { message } | TakeBackOutcome::Refused { message } => {
+                Some(message.as_str().into())
+            }
+        };
+        let unit = pod.group.filter(|_| eviction.whole && !eviction.must_go).map(|group| (group, eviction.by.clone()));
         match outcome {
             // The watch will show it going and gone.
-            TakeBackOutcome::Deleted => self.rest_must_go(id),
+            TakeBackOutcome::Deleted => {
+                // If it has to go already, the first of them said so for all.
+                if let Some((group, by)) = unit {
+                    self.rest_must_go(group, &by);
+                }
+            }
             // Half a unit is worse than none: what has begun to go whole is not left in part for a refusal.
             TakeBackOutcome::Refused { .. } if !self.has_begun_to_go(id) => {
                 self.spare_unit(id, self.now.saturating_add(self.config.preemption.spare_ms));
@@ -55,21 +70,27 @@ impl Engine {
     }
 
     /// One of a unit goes: of a group that goes whole nobody stays, also when this one is long gone.
-    pub(super) fn rest_must_go(&mut self, id: PodId) {
-        let pod = self.cluster.pod(id);
-        let (Some(group), Some(eviction)) = (pod.group, pod.eviction.clone().filter(|one| one.whole)) else { return };
-        if eviction.must_go {
-            // The first of them said so for all.
-            return;
-        }
-        let members: Vec<PodId> = self.cluster.group(group).members.iter().map(|(_, member)| *member).collect();
-        for member in members {
+    fn rest_must_go(&mut self, group: GroupId, by: &Subject) {
+        let members = self.cluster.group_if_any(group).into_iter().flat_map(|group| &group.members);
+        for member in members.map(|(_, member)| *member).collect::<Vec<PodId>>() {
             let other = self.cluster.pod_mut(member).eviction.as_mut();
-            if let Some(other) = other.filter(|other| other.whole && other.by == eviction.by) {
+            if let Some(other) = other.filter(|other| other.whole && *other.by == *by) {
                 other.must_go = true;
             }
         }
-        self.review_group(group);
+        if self.cluster.group_if_any(group).is_some() {
+            self.review_group(group);
+        }
+    }
+
+    /// A pod is gone whose eviction was ordered: whether that was its eviction, and so the beginning for all of its unit,
+    /// is told by the answer that is still to come.
+    pub(super) fn gone_before_answer(&mut self, id: PodId) {
+        let pod = self.cluster.pod(id);
+        let sent = pod.eviction.as_ref().filter(|eviction| eviction.sent && eviction.whole);
+        if let (Some(group), Some(eviction)) = (pod.group, sent) {
+            self.gone_unanswered.insert(pod.id.uid.clone(), (group, eviction.by.clone()));
+        }
     }
 
     /// The time to send an eviction again has come. Whoever it is for is tried first: he may have found room elsewhere.
@@ -80,6 +101,10 @@ impl Engine {
         };
         let Some(by) = pod.eviction.as_ref().filter(|one| !one.sent).map(|one| one.by.clone()) else { return };
         if self.has_begun_to_go(id) {
+            // Whoever waits for it tells that it fails.
+            if let Some(entity) = self.entity(&by) {
+                self.queue.wake_parked(entity, self.now);
+            }
             return self.send_eviction(&[id], &by);
         }
         match self.entity(&by).filter(|entity| self.still_needs_room(*entity, &by)) {

@@ -91,12 +91,6 @@ impl Engine {
             self.clear_nominations(id);
             return;
         }
-        if group.is_gang() && self.may_all_go(id) {
-            // Whoever joined now would be left alone.
-            self.queue.put(entity, Place::Held);
-            self.clear_nominations(id);
-            return;
-        }
         let stirred = group.stirred != group.stirred_when_parked
             || needs != group.needs_when_parked
             || known != Some(rank.priority);
@@ -123,6 +117,10 @@ impl Engine {
         };
         if let Some((field, value)) = unsupported(group) {
             return Some(Waiting::Unsupported { field, value });
+        }
+        if group.is_gang() && self.may_all_go(id) {
+            // Whoever joined now would be left alone.
+            return Some(Waiting::Leaving);
         }
         if let Some(refused) = group.refused.first().filter(|_| group.waits_for_everyone()) {
             return self.why_refused(*refused, group.refused.len() as u32);

@@ -403,10 +403,7 @@ impl Engine {
         self.leave_queue(entity);
         self.voice.forget(entity);
         self.evictions_due.remove(&id);
-        if self.cluster.pod(id).eviction.as_ref().is_some_and(|eviction| eviction.sent) {
-            // The answer to its eviction comes too late to tell of it.
-            self.rest_must_go(id);
-        }
+        self.gone_before_answer(id);
         let (nominated, node) = (self.cluster.pod(id).nominated, self.cluster.pod(id).state.node());
         let pod = self.cluster.remove_pod(id);
         if let Some(group) = pod.group.filter(|_| self.holds_back(&pod)) {

@@ -19,7 +19,8 @@ mod start;
 mod survey;
 pub(crate) mod voice;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::cluster::Cluster;
 use crate::command::{Command, Subject};
@@ -75,6 +76,9 @@ pub struct Engine {
     noes: Noes,
     /// Evictions that failed in passing and are to be sent again, if the plans stand that they are for.
     evictions_due: BTreeSet<PodId>,
+    /// By UID: pods that were gone before the answer to their eviction came, with the group that goes whole with them and
+    /// for whom. The answer tells whether the unit has begun to go.
+    gone_unanswered: BTreeMap<String, (GroupId, Arc<Subject>)>,
     pub(crate) claim: Option<Claim>,
     /// Claims in a row that ended without a gang.
     claims_expired: u32,
@@ -109,6 +113,7 @@ impl Engine {
             outbox: Vec::new(),
             noes: Noes::default(),
             evictions_due: BTreeSet::new(),
+            gone_unanswered: BTreeMap::new(),
             claim: None,
             claims_expired: 0,
             no_claim_before: 0,

@@ -363,14 +363,15 @@ impl Engine {
         failing.min()
     }
 
-    /// Whether nobody is left who has to leave the places of somebody who waits for that.
+    /// Whether nobody is left who has to leave the places of somebody for whom others were evicted. Whoever only waits for
+    /// what leaves anyway has no right to be earlier than others.
     pub(super) fn places_are_free(&self, entity: Entity) -> bool {
         let is_free = |pod: &PodId| {
             let node = self.cluster.pod(*pod).nominated;
             node.is_none_or(|node| !self.cluster.node(node).pods.iter().any(|pod| self.cluster.pod(*pod).is_leaving()))
         };
-        let awaits = self.queue.entry(entity).is_some_and(|entry| entry.awaits.is_some());
-        awaits
+        let awaits = self.queue.entry(entity).and_then(|entry| entry.awaits.as_ref());
+        awaits.is_some_and(|victims| victims.evicted > 0)
             && match entity {
                 Entity::Pod(pod) => is_free(&pod),
                 Entity::Group(group) => self.cluster.group(group).waiting.iter().all(|(_, member)| is_free(member)),

@@ -82,7 +82,7 @@ impl Engine {
     }
 
     /// Whether all that is placed of a group is to be evicted, and has not begun to go.
-    pub(crate) fn may_all_go(&self, id: GroupId) -> bool {
+    pub(super) fn may_all_go(&self, id: GroupId) -> bool {
         let group = self.cluster.group(id);
         group.total().held() == 0 && group.members.iter().any(|(_, member)| may_stay(self.cluster.pod(*member)))
     }
@@ -201,8 +201,8 @@ impl Engine {
     }
 }
 
-/// Whether a pod is to be evicted and may be spared yet.
+/// Whether a pod of ours is to be evicted and may be spared yet.
 fn may_stay(pod: &Pod) -> bool {
     let ordered = pod.eviction.as_ref().is_some_and(|eviction| !eviction.must_go);
-    ordered && !pod.terminating && pod.state.node().is_some()
+    pod.ours && ordered && !pod.terminating && pod.state.node().is_some()
 }

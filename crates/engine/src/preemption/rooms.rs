@@ -120,13 +120,18 @@ impl<'a> Rooms<'a> {
         self.copies_with(place, &load) - self.copies(place)
     }
 
-    /// What has to be freed at a place for one more to fit: so much of each resource, and of the number of pods, if
-    /// there is too little.
+    /// What has to be freed at a place for each one more to fit at least: so much of each resource, and of the number of
+    /// pods, if there is too little. What is missing beyond what one asks for, where a node holds more than it has, is
+    /// missing once and not for each.
     pub(crate) fn missing_for_one_more(&self, place: usize) -> SmallVec<[(Option<ResourceId>, i64); 4]> {
         let room = &self.nodes[place];
         let node = self.cluster.node(room.node);
         let view = View { load: Cow::Borrowed(&room.load), claimed: room.claimed };
-        filter::resources::missing_for(self.class, node, &view, room.copies + 1)
+        let mut missing = filter::resources::missing_for(self.class, node, &view, room.copies + 1);
+        for (resource, amount) in &mut missing {
+            *amount = (*amount).min(resource.map_or(1, |resource| self.class.requests.get(resource)));
+        }
+        missing
     }
 
     /// The load at a place.

@@ -39,6 +39,8 @@ pub(crate) struct Instance {
     pub(crate) start_unseen: bool,
     /// For whom it is being evicted, or was, as long as it is not back on nodes.
     pub(crate) preempted_by: Option<String>,
+    /// For whom it is to be evicted whole, as long as nobody of it goes.
+    pub(crate) to_go_for: Option<String>,
     /// Our conditions of it as they are to be.
     pub(crate) conditions: Vec<Condition>,
 }
@@ -59,6 +61,7 @@ impl Instance {
             grew_ms: 0,
             start_unseen: false,
             preempted_by: None,
+            to_go_for: None,
             conditions: Vec::new(),
         }
     }

@@ -13,6 +13,15 @@ use crate::intake::Intake;
 const PREEMPTED: &str = "Preempted";
 
 impl Scribe {
+    /// A unit is to be evicted.
+    pub(crate) fn eviction_ordered(&mut self, unit: &Unit, intake: &mut Intake) {
+        let Some(instance) = unit.group.as_ref().and_then(|key| intake.groups.instance_mut(key)) else { return };
+        if unit.by.is_some() {
+            instance.to_go_for.clone_from(&unit.by);
+        }
+        self.groups.touch(&instance.object, true, self.clock.now_ms());
+    }
+
     /// The eviction of a unit came to its end.
     pub(crate) fn evicted(&mut self, unit: &Unit, outcomes: &Outcomes, intake: &mut Intake) {
         let mut gone = 0;
@@ -39,6 +48,7 @@ impl Scribe {
         let Some(instance) = intake.groups.instance_mut(key) else { return };
         if gone > 0 && unit.by.is_some() {
             instance.preempted_by.clone_from(&unit.by);
+            instance.to_go_for = None;
         }
         // A refusal may have changed what is to be said.
         self.groups.touch(&instance.object, true, self.clock.now_ms());
@@ -50,7 +60,8 @@ impl Scribe {
     fn group_evicted(&mut self, key: &GroupKey, unit: &Unit, gone: usize, intake: &Intake) {
         let Some(instance) = intake.groups.instance(key) else { return };
         let Some((regarding, is_group)) = self.regarding_group(&instance.object, intake) else { return };
-        let text = format!("{}: {gone} pods are evicted", unit.fate());
+        let pods = if gone == 1 { "1 pod is" } else { &format!("{gone} pods are") };
+        let text = format!("{}: {pods} evicted", unit.fate());
         let note = if is_group { text } else { format!("{key}: {text}") };
         self.tell(&regarding, &Happening { warning: false, reason: PREEMPTED, action: Action::Preempting, note });
     }

@@ -197,6 +197,15 @@ pub(crate) fn status(
     let groups: Vec<_> = intake.groups.instances_of(key).cloned().collect();
     let mut instances = Vec::new();
     for group in groups {
+        let is_going = |instance: &Instance| {
+            let mut cards = instance.members.iter().filter_map(|uid| intake.card(uid));
+            cards.any(|card| card.terminating && card.stage != Stage::Waiting)
+        };
+        let begun = intake.groups.instance(&group).is_some_and(is_going);
+        if let Some(instance) = intake.groups.instance_mut(&group).filter(|_| begun) {
+            // The answers that would have told may be lost.
+            instance.preempted_by = instance.to_go_for.take().or(instance.preempted_by.take());
+        }
         let Some(instance) = intake.groups.instance(&group) else { continue };
         let known = Known::of(engine, &group);
         let mut shown = instance_status(intake, instance, &object, known, now_ms, now);
@@ -204,7 +213,7 @@ pub(crate) fn status(
         if let Some(instance) = intake.groups.instance_mut(&group) {
             instance.start_unseen &= !held;
             if held && !known.is_evicted {
-                instance.preempted_by = None;
+                (instance.preempted_by, instance.to_go_for) = (None, None);
             }
             instance.conditions.clone_from(&shown.conditions);
             if let Some(flaw) = &instance.flaw {
@@ -383,7 +392,7 @@ fn derive(
                 diagnosis
                 @ (Diagnosis::GroupUnschedulable(_) | Diagnosis::WaitingForVictims(_) | Diagnosis::Waiting(_)),
             ) => diagnosis.to_string(),
-            _ => format!("{} pods are bound.", counts.scheduled),
+            _ => Diagnosis::Scheduled { minimum: 0, secured: u32::try_from(counts.scheduled).unwrap_or(0) }.to_string(),
         };
         // A basic group has its place as soon as one of its pods has.
         conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
@@ -420,16 +429,15 @@ fn set_mismatch(conditions: &mut Conditions, instance: &Instance, cards: &[(&str
     }
 }
 
-/// A pod that is being deleted says nothing of that: it may have been made to end, and what finished before stays
-/// finished when its pods are cleaned up.
+/// As long as pods are being deleted that did not end well nothing is known: they may have been made to end. What
+/// finished before stays finished when its pods are cleaned up.
 fn set_completed(conditions: &mut Conditions, cards: &[(&str, &Card)]) {
-    let stays = || cards.iter().map(|(_, card)| card).filter(|card| !card.terminating);
-    let count = |stage: Stage| stays().filter(|card| card.stage == stage).count();
-    let (well, badly, total) = (count(Stage::Succeeded), count(Stage::Failed), stays().count());
-    if total == 0 {
+    let count = |stage: Stage| cards.iter().filter(|(_, card)| card.stage == stage).count();
+    let (well, badly) = (count(Stage::Succeeded), count(Stage::Failed));
+    if cards.is_empty() || cards.iter().any(|(_, card)| card.terminating && card.stage != Stage::Succeeded) {
         return;
     }
-    if well + badly == total {
+    if well + badly == cards.len() {
         let text = format!("All pods have finished: {well} well, {badly} badly.");
         conditions.set(COMPLETED, true, "PodsFinished", &text);
     } else {

@@ -63,6 +63,7 @@ fn waiting_reason(waiting: &Waiting) -> &'static str {
         Waiting::PodRefused { kind: RefusalKind::Reference, .. }
         | Waiting::GroupMissing { .. }
         | Waiting::Gates { .. }
+        | Waiting::Leaving
         | Waiting::UnknownSubset { .. }
         | Waiting::OtherPriority { .. }
         | Waiting::Unsupported { .. } => pod_reasons::WAITING_FOR_GROUP,
@@ -82,7 +83,9 @@ pub(crate) fn group_event(diagnosis: &Diagnosis) -> (&'static str, bool) {
             ("FailedScheduling", true)
         }
         Diagnosis::Waiting(waiting) => match waiting {
-            Waiting::Members { .. } | Waiting::DesiredCount { .. } | Waiting::Gates { .. } => (WAITING, false),
+            Waiting::Members { .. } | Waiting::DesiredCount { .. } | Waiting::Gates { .. } | Waiting::Leaving => {
+                (WAITING, false)
+            }
             _ => ("FailedScheduling", true),
         },
     }
