@@ -24,6 +24,7 @@ use crate::model::ids::{GroupId, NodeId, PodId};
 use crate::model::pod::PodName;
 use crate::placement::Want;
 use crate::preemption::{self, Limits, NoPlan, Outlook, Plan, Rules};
+use crate::queue::backoff::pause_ms;
 use crate::queue::{Entity, Line, Place};
 
 /// So long after its time a victim that is still there is told of.
@@ -397,7 +398,13 @@ impl Engine {
 
     /// Parks somebody whose places are kept free until those leave who are in the way.
     pub(super) fn wait_for_victims(&mut self, entity: Entity, lines: Vec<Line>, mut victims: Victims) {
-        self.queue.waits(entity, self.now, self.config.backoff_ms_initial);
+        let (initial, max) = (self.config.backoff_ms_initial, self.config.backoff_ms_max);
+        if victims.evicted > 0 {
+            self.queue.waits(entity, self.now, initial);
+        } else {
+            // Whoever waits for what leaves anyway is no better than others who wait for it.
+            self.queue.failed(entity, self.now, |failures| pause_ms(initial, max, failures, 1));
+        }
         self.queue.set_may_claim(entity, false);
         // Those who do not leave in time are told of.
         let again_at = match (victims.overdue.is_empty(), victims.gone_by_ms) {
