@@ -215,3 +215,16 @@ fn whoever_waits_is_bound_in_the_moment_when_the_last_has_left() {
         assert_eq!(world.bound_count("h-"), if number == 3 { 2 } else { 0 }, "not before, and not a moment later");
     }
 }
+
+#[test]
+fn a_refusal_stands_although_a_user_deleted_one_of_the_unit_meanwhile() {
+    let (mut world, pods) = one_unit_goes();
+    world.remove("w0-0");
+    for pod in pods {
+        let outcome = TakeBackOutcome::Refused { message: "forbidden".into() };
+        world.show(Observation::EvictDone { pod, outcome });
+    }
+    world.pass(30_000);
+    assert_eq!(world.evicted(), ["w0-0", "w1-0"], "nobody is asked again");
+    assert_eq!(world.node_of("w1-0").as_deref(), Some("n1"));
+}
