@@ -13,6 +13,22 @@ fn busy() -> TakeBackOutcome {
     TakeBackOutcome::Transient { message: "busy".into() }
 }
 
+/// A gang of two that goes whole is evicted for a pod that needs the room of one.
+fn one_unit_goes() -> (World, Vec<Arc<PodName>>) {
+    let mut world = world();
+    world.node("n0", 2);
+    world.node("n1", 2);
+    gang(&mut world, "whole", 2, 0, DisruptionMode::Group);
+    running(&mut world, "w0", "whole", 1, 2, "n0");
+    running(&mut world, "w1", "whole", 1, 2, "n1");
+    world.decide_all();
+    high(&mut world, 1, 2);
+    world.decide_all();
+    let [Command::Evict { pods, .. }] = &std::mem::take(&mut world.in_flight)[..] else { panic!("one unit goes") };
+    let pods = pods.clone();
+    (world, pods)
+}
+
 #[test]
 fn who_counted_on_a_group_that_stays_keeps_no_place() {
     let mut world = world();
@@ -44,15 +60,7 @@ fn who_counted_on_a_group_that_stays_keeps_no_place() {
 
 #[test]
 fn the_rest_of_a_group_goes_although_one_was_gone_before_the_answer_came() {
-    let mut world = world();
-    world.node("n0", 2);
-    world.node("n1", 2);
-    gang(&mut world, "whole", 2, 0, DisruptionMode::Group);
-    running(&mut world, "w0", "whole", 1, 2, "n0");
-    running(&mut world, "w1", "whole", 1, 2, "n1");
-    high(&mut world, 1, 2);
-    world.decide_all();
-    let [Command::Evict { pods, .. }] = &std::mem::take(&mut world.in_flight)[..] else { panic!("one unit goes") };
+    let (mut world, pods) = one_unit_goes();
     world.remove("w0-0");
     for pod in pods {
         let outcome = if pod.name == "w0-0" { TakeBackOutcome::Deleted } else { busy() };
@@ -64,15 +72,7 @@ fn the_rest_of_a_group_goes_although_one_was_gone_before_the_answer_came() {
 
 #[test]
 fn the_rest_of_a_group_goes_although_the_others_are_gone_and_nobody_needs_it() {
-    let mut world = world();
-    world.node("n0", 2);
-    world.node("n1", 2);
-    gang(&mut world, "whole", 2, 0, DisruptionMode::Group);
-    running(&mut world, "w0", "whole", 1, 2, "n0");
-    running(&mut world, "w1", "whole", 1, 2, "n1");
-    high(&mut world, 1, 2);
-    world.decide_all();
-    let [Command::Evict { pods, .. }] = &std::mem::take(&mut world.in_flight)[..] else { panic!("one unit goes") };
+    let (mut world, pods) = one_unit_goes();
     let is_going = |pod: &str| if pod == "w0-0" { TakeBackOutcome::Deleted } else { busy() };
     for pod in pods {
         world.show(Observation::EvictDone { pod: pod.clone(), outcome: is_going(&pod.name) });
@@ -163,22 +163,6 @@ fn nobody_joins_a_gang_that_is_sent_away_whole() {
         world.pass(10_000);
         assert_eq!(world.node_of("later-0"), None, "answered: {answered}");
     }
-}
-
-/// A gang of two that goes whole is evicted for a pod that needs the room of one.
-fn one_unit_goes() -> (World, Vec<Arc<PodName>>) {
-    let mut world = world();
-    world.node("n0", 2);
-    world.node("n1", 2);
-    gang(&mut world, "whole", 2, 0, DisruptionMode::Group);
-    running(&mut world, "w0", "whole", 1, 2, "n0");
-    running(&mut world, "w1", "whole", 1, 2, "n1");
-    world.decide_all();
-    high(&mut world, 1, 2);
-    world.decide_all();
-    let [Command::Evict { pods, .. }] = &std::mem::take(&mut world.in_flight)[..] else { panic!("one unit goes") };
-    let pods = pods.clone();
-    (world, pods)
 }
 
 #[test]
