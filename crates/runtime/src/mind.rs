@@ -222,7 +222,7 @@ impl Mind {
                     }
                     self.observe(Observation::EvictDone { pod: pod.clone(), outcome: outcome.clone() });
                 }
-                self.scribe.evicted(&unit, &outcomes, &mut self.intake);
+                self.scribe.evicted(&unit, &outcomes, &self.intake);
             }
             Outcome::PodStatus { pod, outcome: WriteOutcome::Gone } => self.call_off(&pod.uid),
             Outcome::PodStatus { pod, .. } if !self.scribe.is_nominating(&pod.uid) => {

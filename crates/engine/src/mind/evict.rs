@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::{Engine, Timer};
 use crate::cluster::pod::{Eviction, Pod, PodState};
 use crate::command::{Command, Subject};
+use crate::model::Millis;
 use crate::model::ids::{GroupId, NodeId, PodId};
 use crate::model::pod::PodName;
 use crate::observation::TakeBackOutcome;
@@ -144,8 +145,9 @@ impl Engine {
     pub(super) fn spare_what_was_for(&mut self, subject: &Subject) {
         let stay: Vec<PodId> = self.cluster.leaving().filter(|id| failed_for(self.cluster.pod(*id), subject)).collect();
         for pod in stay {
-            if !self.has_begun_to_go(pod) {
-                self.spare(pod, self.now);
+            // With the first of a unit the others are spared.
+            if self.cluster.pod(pod).eviction.is_some() && !self.has_begun_to_go(pod) {
+                self.spare_unit(pod, self.now);
             }
         }
     }
@@ -195,9 +197,7 @@ impl Engine {
             let is_in_the_way =
                 |pod: &PodId| self.cluster.pod(*pod).state.node().is_some_and(|node| nodes.contains(&node));
             if !unit.iter().any(is_in_the_way) && !self.has_begun_to_go(id) {
-                for pod in unit {
-                    self.spare(pod, self.now);
-                }
+                self.spare_unit(id, self.now);
                 continue;
             }
             self.send_eviction(&unit, by);
@@ -223,33 +223,36 @@ impl Engine {
         due.filter(|id| self.cluster.pod_if_any(*id).is_some_and(|pod| failed_for(pod, by))).collect()
     }
 
-    /// Leaves a pod where it is, and with it all of its unit: without the pod the rest would be half a unit.
-    fn spare_unit(&mut self, id: PodId, until: u64) {
-        let rest = self.rest_of_unit(id);
-        self.spare(id, until);
-        for other in rest.into_iter().filter(|other| *other != id) {
+    /// Leaves a pod where it is, for a while at least, and with it all of its unit: without the pod the rest would be half
+    /// a unit. Its group is looked at once.
+    fn spare_unit(&mut self, id: PodId, until: Millis) {
+        let by = self.cluster.pod(id).eviction.as_ref().map(|eviction| eviction.by.clone());
+        for other in self.rest_of_unit(id).into_iter().filter(|other| *other != id) {
             self.spare(other, self.now);
+        }
+        self.spare(id, until);
+        self.concern(id);
+        if until > self.now {
+            self.set_timer(until, Timer::Spared(id));
+        } else {
+            self.prey_appeared(id);
+        }
+        if let Some(entity) = by.and_then(|by| self.entity(&by)) {
+            self.queue.wake_parked(entity, self.now);
         }
     }
 
-    /// Leaves a pod where it is, for a while at least.
-    fn spare(&mut self, id: PodId, until: u64) {
+    fn spare(&mut self, id: PodId, until: Millis) {
         self.evictions_due.remove(&id);
-        let by = self.cluster.pod(id).eviction.as_ref().map(|eviction| eviction.by.clone());
         self.cluster.change_pod(id, |pod| {
             pod.eviction = None;
             pod.spared_until = until;
         });
-        self.set_timer(until, Timer::Spared(id));
         self.look_at_mark(id);
         self.bound_member(id);
-        self.concern(id);
         // No plan that counted on its going stands any more.
         if let Some(node) = self.cluster.pod(id).state.node() {
             self.plans_shaken(node);
-        }
-        if let Some(entity) = by.and_then(|by| self.entity(&by)) {
-            self.queue.wake_parked(entity, self.now);
         }
     }
 

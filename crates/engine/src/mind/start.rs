@@ -84,7 +84,10 @@ impl Engine {
     /// Whether all that is placed of a group is to be evicted, and has not begun to go.
     pub(super) fn may_all_go(&self, id: GroupId) -> bool {
         let group = self.cluster.group(id);
-        group.total().held() == 0 && group.members.iter().any(|(_, member)| may_stay(self.cluster.pod(*member)))
+        // Large groups come pod by pod, and are asked this for each: before a start nobody has to be looked at.
+        let started = !group.reached.is_empty() || group.attempt.is_some() || group.kept_partial;
+        let mut members = group.members.iter().map(|(_, member)| self.cluster.pod(*member));
+        started && group.total().held() == 0 && members.any(may_stay)
     }
 
     /// Counts those too, by subset, whose eviction is ordered and has not begun: they are not lost yet.

@@ -43,7 +43,7 @@ impl Voice {
     /// Takes news of an entity.
     pub(crate) fn say(&mut self, entity: Entity, now: Millis, report: Report) -> Said {
         let spoken = self.spoken.entry(entity).or_default();
-        // A loss that is not told yet is only ended by what puts it right, or by a greater one.
+        // A loss that is not told yet is only ended by what puts it right, or by later news of it.
         let is_of_loss = matches!(
             report.diagnosis,
             Diagnosis::Scheduled { .. } | Diagnosis::Healthy { .. } | Diagnosis::Degraded { .. }

@@ -4,10 +4,10 @@
 //! it is for; whoever carries it out nominates them and evicts its units, all or none.
 //!
 //! `unit` says what can be taken, `budgets` what should not be, `cost` what it costs. `node` plans for a single pod, node
-//! by node as kube-scheduler does. For a group `plain` is the document's algorithm; where pods are alike `improve` and
-//! `bundle` look for what hurts least on `rooms` and `floor` says what must hurt, where they are not `mixed` places them; and `shrink` makes what was
-//! found smaller, or looks through all there is where that is little. The cheapest of what they find is the answer, so it
-//! is never worse than the document's.
+//! by node as kube-scheduler does. For a group of like pods `improve` and `bundle` look on `rooms` for what hurts least, and
+//! `floor` says what must hurt: mostly that proves the plan at once. Where it does not, `plain` is the document's algorithm,
+//! `mixed` places pods that are not alike, and `shrink` makes what was found smaller, or looks through all there is where
+//! that is little. The cheapest of what they find is the answer, so it is never worse than the document's.
 
 mod budgets;
 mod bundle;

@@ -37,10 +37,8 @@ pub(crate) struct Instance {
     pub(crate) grew_ms: u64,
     /// The engine said that it is scheduled, and none of its pods was seen on a node since.
     pub(crate) start_unseen: bool,
-    /// For whom it is being evicted, or was, as long as it is not back on nodes.
+    /// For whom it is to be evicted whole, or was, as long as it is not spared or back on nodes.
     pub(crate) preempted_by: Option<String>,
-    /// For whom it is to be evicted whole, as long as nobody of it goes.
-    pub(crate) to_go_for: Option<String>,
     /// Our conditions of it as they are to be.
     pub(crate) conditions: Vec<Condition>,
 }
@@ -61,7 +59,6 @@ impl Instance {
             grew_ms: 0,
             start_unseen: false,
             preempted_by: None,
-            to_go_for: None,
             conditions: Vec::new(),
         }
     }

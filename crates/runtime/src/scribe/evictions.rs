@@ -1,6 +1,7 @@
 //! What is said of evictions: an event on everybody who goes, and on the group that goes whole, naming for whom.
 //!
-//! Nothing is said before somebody really goes: an eviction that is ordered may be refused, or fail.
+//! Nothing is said before somebody really goes: an eviction that is ordered may be refused, or fail. The condition of a
+//! group follows from who is seen going, as the answers that would tell may be lost.
 
 use muster_engine::TakeBackOutcome;
 use muster_engine::model::group::GroupKey;
@@ -17,13 +18,13 @@ impl Scribe {
     pub(crate) fn eviction_ordered(&mut self, unit: &Unit, intake: &mut Intake) {
         let Some(instance) = unit.group.as_ref().and_then(|key| intake.groups.instance_mut(key)) else { return };
         if unit.by.is_some() {
-            instance.to_go_for.clone_from(&unit.by);
+            instance.preempted_by.clone_from(&unit.by);
         }
         self.groups.touch(&instance.object, true, self.clock.now_ms());
     }
 
     /// The eviction of a unit came to its end.
-    pub(crate) fn evicted(&mut self, unit: &Unit, outcomes: &Outcomes, intake: &mut Intake) {
+    pub(crate) fn evicted(&mut self, unit: &Unit, outcomes: &Outcomes, intake: &Intake) {
         let mut gone = 0;
         for ((pod, node), (_, outcome)) in unit.pods.iter().zip(outcomes) {
             match outcome {
@@ -45,11 +46,7 @@ impl Scribe {
             }
         }
         let Some(key) = &unit.group else { return };
-        let Some(instance) = intake.groups.instance_mut(key) else { return };
-        if gone > 0 && unit.by.is_some() {
-            instance.preempted_by.clone_from(&unit.by);
-            instance.to_go_for = None;
-        }
+        let Some(instance) = intake.groups.instance(key) else { return };
         // A refusal may have changed what is to be said.
         self.groups.touch(&instance.object, true, self.clock.now_ms());
         if gone > 0 {

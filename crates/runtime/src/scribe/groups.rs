@@ -197,15 +197,6 @@ pub(crate) fn status(
     let groups: Vec<_> = intake.groups.instances_of(key).cloned().collect();
     let mut instances = Vec::new();
     for group in groups {
-        let is_going = |instance: &Instance| {
-            let mut cards = instance.members.iter().filter_map(|uid| intake.card(uid));
-            cards.any(|card| card.terminating && card.stage != Stage::Waiting)
-        };
-        let begun = intake.groups.instance(&group).is_some_and(is_going);
-        if let Some(instance) = intake.groups.instance_mut(&group).filter(|_| begun) {
-            // The answers that would have told may be lost.
-            instance.preempted_by = instance.to_go_for.take().or(instance.preempted_by.take());
-        }
         let Some(instance) = intake.groups.instance(&group) else { continue };
         let known = Known::of(engine, &group);
         let mut shown = instance_status(intake, instance, &object, known, now_ms, now);
@@ -213,7 +204,7 @@ pub(crate) fn status(
         if let Some(instance) = intake.groups.instance_mut(&group) {
             instance.start_unseen &= !held;
             if held && !known.is_evicted {
-                (instance.preempted_by, instance.to_go_for) = (None, None);
+                instance.preempted_by = None;
             }
             instance.conditions.clone_from(&shown.conditions);
             if let Some(flaw) = &instance.flaw {
@@ -353,9 +344,11 @@ impl Known {
     }
 }
 
-/// A group that goes whole says so until it stays after all, or is back on nodes.
+/// A group that goes whole says so from when the first of it goes until it stays after all, or is back on nodes. What is
+/// only ordered may be refused, or fail.
 fn set_disruption(conditions: &mut Conditions, instance: &Instance, known: Known, cards: &[(&str, &Card)]) {
-    let stays = !known.is_evicted && cards.iter().any(|(_, card)| holds_place(card));
+    let goes = known.is_evicted && cards.iter().any(|(_, card)| card.terminating && card.stage != Stage::Waiting);
+    let stays = !goes && cards.iter().any(|(_, card)| holds_place(card));
     match &instance.preempted_by {
         Some(by) if !stays => {
             conditions.set(DISRUPTION_TARGET, true, PREEMPTION_BY_SCHEDULER, &format!("Preempted by {by}."));
