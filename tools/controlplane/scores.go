@@ -39,7 +39,8 @@ func init() {
 
 // scoresCase is a small cluster and a pod that wants a place in it.
 type scoresCase struct {
-	Nodes []*v1.Node `json:"nodes"`
+	Namespaces []*v1.Namespace `json:"namespaces"`
+	Nodes      []*v1.Node      `json:"nodes"`
 	// Pods that are on nodes, and pods that wait for the node that they are nominated to.
 	Pods []*v1.Pod `json:"pods"`
 	Pod  *v1.Pod   `json:"pod"`

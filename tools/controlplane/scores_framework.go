@@ -1,7 +1,7 @@
 // kube-scheduler's default profile over a cluster that was given, without a scheduler around it.
 //
 // The plugins, their order, weights and arguments are the default configuration's, the snapshot is made by the
-// scheduler's cache package. Listers for other kinds are there and empty.
+// scheduler's cache package. Listers for other kinds are there; all but that of namespaces are empty.
 package main
 
 import (
@@ -82,6 +82,11 @@ func (stick *measuringStick) cluster(ctx context.Context, one *scoresCase) (*clu
 	)
 	if err != nil {
 		return nil, err
+	}
+	for _, namespace := range one.Namespaces {
+		if err := factory.Core().V1().Namespaces().Informer().GetIndexer().Add(namespace); err != nil {
+			return nil, err
+		}
 	}
 	return &cluster{plugins: plugins, nodes: snapshot.NodeInfos()}, nil
 }

@@ -122,6 +122,10 @@ pub struct Scoring {
     pub weight_fit: i64,
     /// The weight of even use.
     pub weight_balanced: i64,
+    /// The weight of welcome company.
+    pub weight_pod_affinity: i64,
+    /// What those are worth, as company, who insist on a pod like the one that is placed.
+    pub hard_pod_affinity_weight: i64,
 }
 
 impl Default for Scoring {
@@ -135,6 +139,8 @@ impl Default for Scoring {
             weight_node_affinity: 2,
             weight_fit: 1,
             weight_balanced: 1,
+            weight_pod_affinity: 2,
+            hard_pod_affinity_weight: 1,
         }
     }
 }
@@ -183,10 +189,15 @@ impl Config {
             ("scoring.weight_node_affinity", scoring.weight_node_affinity),
             ("scoring.weight_fit", scoring.weight_fit),
             ("scoring.weight_balanced", scoring.weight_balanced),
+            ("scoring.weight_pod_affinity", scoring.weight_pod_affinity),
         ] {
             if !(0..=100_000).contains(&weight) {
                 return refuse(field, &weight, "a weight is from 0 to 100000");
             }
+        }
+        if !(0..=100).contains(&scoring.hard_pod_affinity_weight) {
+            let (field, weight) = ("scoring.hard_pod_affinity_weight", scoring.hard_pod_affinity_weight);
+            return refuse(field, &weight, "it is from 0 to 100");
         }
         for resource in &scoring.fit_resources {
             if !(1..=100).contains(&resource.weight) {

@@ -17,6 +17,7 @@ use crate::queue::{Entity, Place};
 /// Checks everything that can be seen from inside; says what is wrong first.
 pub fn check(engine: &Engine) -> Result<(), String> {
     ledger(engine.cluster())?;
+    neighbours(engine.cluster())?;
     census(engine.cluster())?;
     nominations(engine.cluster())?;
     starts(engine.cluster())?;
@@ -52,6 +53,21 @@ pub(crate) fn ledger(cluster: &Cluster) -> Result<(), String> {
     let leaving = cluster.pods().filter(|(_, pod)| pod.is_leaving() && pod.state.node().is_some()).map(|(id, _)| id);
     ensure(leaving.eq(cluster.leaving()), || "those who leave are not those who are listed".to_owned())?;
     ensure(loads.is_empty(), || format!("pods on nodes that do not exist: {loads:?}"))
+}
+
+/// Who is near whom is what a recount by labels gives, and every pod is of the class that its labels make it.
+pub(crate) fn neighbours(cluster: &Cluster) -> Result<(), String> {
+    for (_, pod) in cluster.pods() {
+        let tags = cluster.neighbours.tags_of(&pod.id.namespace, &pod.labels);
+        ensure(cluster.class(pod.class).tags == tags, || format!("{}: others have opinions about it unheard", pod.id))?;
+    }
+    let near = cluster.pods().flat_map(|(_, pod)| {
+        let own = cluster.class(pod.class).own.as_ref();
+        let places =
+            pod.state.node().map(|node| (node, true)).into_iter().chain(pod.nominated.map(|node| (node, false)));
+        places.map(move |(node, is_there)| (node, is_there, pod.id.namespace.as_str(), &*pod.labels, own))
+    });
+    ensure(cluster.neighbours.audit(near), || "who is near whom is not what a recount gives".to_owned())
 }
 
 /// What groups count is what their members are.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::budget::BudgetSpec;
 use crate::model::group::{GroupKey, GroupSpec};
+use crate::model::labels::Labels;
 use crate::model::node::NodeSpec;
 use crate::model::pod::{PodName, PodSpec};
 
@@ -39,6 +40,18 @@ pub enum Observation {
     BudgetGone {
         /// Its namespace.
         namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// A namespace is there, new or changed.
+    NamespaceSeen {
+        /// Its name.
+        name: String,
+        /// Its labels: what selectors over namespaces look at.
+        labels: Labels,
+    },
+    /// A namespace is gone.
+    NamespaceGone {
         /// Its name.
         name: String,
     },

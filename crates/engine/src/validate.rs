@@ -4,6 +4,7 @@
 //! to doubt its numbers. It looks at one object at a time and must not know the state of the cluster.
 
 use crate::model::class::ClassSpec;
+use crate::model::company::Company;
 use crate::model::group::{GroupSpec, Policy, Subset};
 use crate::model::labels::{Demand, NodeTerm};
 use crate::model::node::NodeSpec;
@@ -67,6 +68,9 @@ fn class(spec: &ClassSpec, object: &dyn Fn() -> String) -> Result<(), Refusal> {
         }
         node_term(&preferred.term, "preferred_terms", object)?;
     }
+    if let Some(company) = &spec.company {
+        self::company(company, object)?;
+    }
     for port in &spec.host_ports {
         if port.port == 0 {
             return Err(Refusal::new(object(), "host_ports.port", 0, "a port is from 1 to 65535"));
@@ -74,6 +78,22 @@ fn class(spec: &ClassSpec, object: &dyn Fn() -> String) -> Result<(), Refusal> {
         if matches!(port.address.as_deref(), Some("" | "0.0.0.0")) {
             let reason = "every address is said by leaving the address out";
             return Err(Refusal::new(object(), "host_ports.address", port.address.as_deref().unwrap_or(""), reason));
+        }
+    }
+    Ok(())
+}
+
+fn company(company: &Company, object: &dyn Fn() -> String) -> Result<(), Refusal> {
+    for preferred in &company.prefers {
+        if preferred.weight == 0 || !(-100..=100).contains(&preferred.weight) {
+            let reason = "a weight is from 1 to 100, or from -100 to -1";
+            return Err(Refusal::new(object(), "company.prefers.weight", preferred.weight, reason));
+        }
+    }
+    let preferred = company.prefers.iter().map(|preferred| &preferred.term);
+    for term in company.seeks.iter().chain(&company.shuns).chain(preferred) {
+        if term.topology_key.is_empty() {
+            return Err(Refusal::new(object(), "company.topology_key", "", "a term needs a label of nodes"));
         }
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::Api;
 use kube::core::ApiResource;
@@ -130,6 +131,8 @@ impl Job {
         watches.spawn(watch("pods", pods, inbox.clone(), metrics.clone(), News::Pod));
         let classes = Api::<Guarded<PriorityClass>>::all(client.clone());
         watches.spawn(watch("priorityclasses", classes, inbox.clone(), metrics.clone(), News::Class));
+        let namespaces = Api::<Guarded<Namespace>>::all(client.clone());
+        watches.spawn(watch("namespaces", namespaces, inbox.clone(), metrics.clone(), News::Namespace));
         let budgets = Api::<Guarded<PodDisruptionBudget>>::all(client.clone());
         watches.spawn(watch("poddisruptionbudgets", budgets, inbox.clone(), metrics.clone(), News::Budget));
         for (number, (dialect, resource)) in dialects.iter().zip(resources).enumerate() {

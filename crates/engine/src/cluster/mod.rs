@@ -6,9 +6,11 @@
 //! This module must not know why anything is changed.
 
 pub(crate) mod classes;
+mod company;
 pub mod group;
 pub(crate) mod journal;
 pub mod load;
+pub(crate) mod neighbours;
 pub mod node;
 pub mod pod;
 pub(crate) mod trial;
@@ -18,7 +20,7 @@ use std::sync::Arc;
 
 use crate::model::Millis;
 use crate::model::budget::BudgetSpec;
-use crate::model::class::{ClassSpec, PodClass};
+use crate::model::class::PodClass;
 use crate::model::group::{GroupKey, GroupPriority, GroupSpec};
 use crate::model::ids::{ClassId, GroupId, NodeId, PodId, Slab};
 use crate::model::node::NodeSpec;
@@ -26,6 +28,7 @@ use crate::model::resources::{PODS, ResourceNames, ResourceVec};
 use classes::Classes;
 use group::{Census, Group};
 use journal::{Journal, Touch};
+use neighbours::Neighbours;
 use node::{Node, Reserved};
 use pod::{Counted, Pod, PodState};
 
@@ -45,6 +48,9 @@ pub struct Cluster {
     groups_by_key: BTreeMap<GroupKey, GroupId>,
     /// By namespace and name.
     pub(crate) budgets: BTreeMap<(String, String), BudgetSpec>,
+    pub(crate) neighbours: Neighbours,
+    /// What a pod is worth to those who insist on its company, in scores.
+    pub(crate) weight_sought: i64,
     pub(crate) journal: Journal,
     version: u64,
 }
@@ -182,12 +188,15 @@ impl Cluster {
             node.present = true;
             self.nodes_present += 1;
         }
+        self.count_all(id, false);
         let node = self.nodes.get_mut(id.0).expect("just ensured");
         node.labels.clone_from(&spec.labels);
         node.taints.clone_from(&spec.taints);
         node.unschedulable = spec.unschedulable;
         node.allocatable = allocatable;
         node.pods_max = pods_max;
+        self.neighbours.settle(id, self.nodes.get(id.0));
+        self.count_all(id, true);
         self.touch(id, true);
         (id, true)
     }
@@ -199,6 +208,9 @@ impl Cluster {
         if !node.present {
             return false;
         }
+        self.count_all(id, false);
+        self.neighbours.settle(id, None);
+        let node = self.nodes.get_mut(id.0).expect("a listed node exists");
         let kept = Node {
             name: node.name.clone(),
             load: std::mem::take(&mut node.load),
@@ -254,7 +266,9 @@ impl Cluster {
         let uid: Box<str> = pod.id.uid.as_str().into();
         let (group, created_ms, priority) = (pod.group, pod.created_ms, pod.priority);
         let shared = group.and_then(|group| self.shared_priority(group));
+        let (name, labels) = (pod.id.clone(), pod.labels.clone());
         let id = PodId(self.pods.insert(pod));
+        self.neighbours.kin.add(&name.namespace, &labels, id);
         self.pods_by_uid.insert(uid, id);
         self.list_if_leaving(id);
         if let Some(group_id) = group {
@@ -275,6 +289,7 @@ impl Cluster {
         self.count_out(id);
         let pod = self.pods.remove(id.0).expect("a removed pod exists");
         self.pods_by_uid.remove(pod.id.uid.as_str());
+        self.neighbours.kin.remove(&pod.id.namespace, &pod.labels, id);
         if let Some(group_id) = pod.group {
             let group = self.group_mut(group_id);
             group.members.remove(&(pod.created_ms, id));
@@ -287,13 +302,8 @@ impl Cluster {
             }
             self.recount_if_shared_priority_was_not(group_id, shared);
         }
-        self.classes.release(pod.class);
+        self.release_class(pod.class);
         pod
-    }
-
-    /// The class of this form; the caller gives it to a pod or releases it.
-    pub(crate) fn acquire_class(&mut self, spec: &Arc<ClassSpec>) -> ClassId {
-        self.classes.acquire(spec, &mut self.resources)
     }
 
     /// Gives a pod another class, on its node too.
@@ -302,14 +312,20 @@ impl Cluster {
         let (old, node) = (pod.class, pod.state.node());
         if let Some(node_id) = node {
             self.change_load(node_id, old, false);
+            self.change_company(node_id, old, false);
             self.change_load(node_id, class, true);
+            self.change_company(node_id, class, true);
+        }
+        let nominated = self.pod(id).nominated;
+        if let Some(node_id) = nominated {
+            self.change_expected(node_id, old, false);
+            self.change_expected(node_id, class, true);
         }
         self.change_pod(id, |pod| pod.class = class);
-        let nominated = self.pod(id).nominated;
         if let Some(node_id) = nominated {
             self.reserve(node_id);
         }
-        self.classes.release(old);
+        self.release_class(old);
     }
 
     /// Moves a pod to another state, with the load of its node and the census of its group.
@@ -425,6 +441,7 @@ impl Cluster {
         let list = &mut self.nodes.get_mut(node.0).expect("a nominated node exists").nominated;
         let place = list.partition_point(|other| *other < id);
         list.insert(place, id);
+        self.change_expected(node, self.pod(id).class, true);
         if let Some(group) = self.pod(id).group {
             self.group_mut(group).nominations += 1;
         }
@@ -434,6 +451,7 @@ impl Cluster {
     fn unlist_nomination(&mut self, id: PodId, node: NodeId) {
         let list = &mut self.nodes.get_mut(node.0).expect("a nominated node exists").nominated;
         list.retain(|other| *other != id);
+        self.change_expected(node, self.pod(id).class, false);
         if let Some(group) = self.pod(id).group {
             self.group_mut(group).nominations -= 1;
         }
@@ -442,12 +460,14 @@ impl Cluster {
 
     fn put(&mut self, id: PodId, node: NodeId) {
         self.change_load(node, self.pod(id).class, true);
+        self.change_company(node, self.pod(id).class, true);
         self.nodes.get_mut(node.0).expect("a pod's node exists").pods.push(id);
     }
 
     /// Takes a pod off its node and says where in the node's list it stood.
     fn lift(&mut self, id: PodId, node: NodeId) -> usize {
         self.change_load(node, self.pod(id).class, false);
+        self.change_company(node, self.pod(id).class, false);
         let pods = &mut self.nodes.get_mut(node.0).expect("a pod's node exists").pods;
         let place = pods.iter().rposition(|other| *other == id).expect("a pod is listed on its node");
         pods.remove(place);
@@ -564,5 +584,6 @@ impl Cluster {
             && self.groups_by_key == other.groups_by_key
             && self.nodes_present == other.nodes_present
             && self.budgets == other.budgets
+            && self.neighbours == other.neighbours
     }
 }

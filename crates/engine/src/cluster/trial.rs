@@ -17,6 +17,7 @@ enum Undo {
     PutBack { pod: PodId, node: NodeId },
     Released { pod: PodId, node: NodeId },
     Opened { node: NodeId, priority: i32 },
+    Lured { class: ClassId, node: NodeId },
 }
 
 /// A point in a trial to come back to.
@@ -52,7 +53,7 @@ impl<'a> Trial<'a> {
         self.log.push(Undo::Placed { pod, node });
     }
 
-    /// Takes the room of one pod of a class on a node, for a pod that is only expected.
+    /// Takes the room of one pod of a class on a node, for a pod that is only expected: it is nobody's company.
     pub(crate) fn occupy(&mut self, class: ClassId, node: NodeId) {
         self.cluster.change_load(node, class, true);
         self.log.push(Undo::Occupied { class, node });
@@ -92,6 +93,12 @@ impl<'a> Trial<'a> {
         }
     }
 
+    /// Makes those who insist on each other's company believe that one of them is there, so that the next come, too.
+    pub(crate) fn lure(&mut self, class: ClassId, node: NodeId) {
+        self.cluster.lure(class, node, true);
+        self.log.push(Undo::Lured { class, node });
+    }
+
     /// Whether nothing was changed so far.
     pub(crate) fn is_unchanged(&self) -> bool {
         self.log.is_empty()
@@ -119,6 +126,7 @@ impl<'a> Trial<'a> {
                     self.cluster.pod_mut(pod).state = state;
                 }
                 Undo::Opened { node, priority } => self.cluster.set_claim(node, Some(priority)),
+                Undo::Lured { class, node } => self.cluster.lure(class, node, false),
                 Undo::Released { pod, node } => {
                     self.cluster.list_nomination(pod, node);
                     self.cluster.pod_mut(pod).nominated = Some(node);
@@ -204,7 +212,7 @@ mod tests {
                 let requests = [("example.com/gpu".to_owned(), 3), ("memory".to_owned(), 7)].into();
                 ClassSpec { requests, scoring_cpu_milli: 100, ..ClassSpec::default() }
             };
-            let class = cluster.acquire_class(&Arc::new(spec));
+            let (class, _) = cluster.acquire_class(&Arc::new(spec), "", &crate::model::labels::Labels::new());
             let id = cluster.add_pod(pod(number, class));
             match number {
                 0..=1 => cluster.set_state(id, PodState::Bound(NodeId(number))),

@@ -1,5 +1,6 @@
 //! Looking at a cluster to say why a class of pods found no place in it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::{Closest, FitError, Rejection};
@@ -43,10 +44,11 @@ pub(crate) fn why_no_place(
 /// How many pods of a class a cluster without any pods would hold, counted up to `enough`.
 pub(crate) fn room_when_empty(cluster: &Cluster, class: ClassId, enough: u64) -> u64 {
     let pod_class = cluster.class(class);
-    let empty = View::empty();
+    let nothing = Load::default();
     let mut room = 0_u64;
-    for (_, node) in cluster.nodes() {
+    for (id, node) in cluster.nodes() {
         if filter::node_would_do(pod_class, node) {
+            let empty = View::deserted(cluster, id, Cow::Borrowed(&nothing));
             room = room.saturating_add(filter::copies_max(pod_class, node, &empty) as u64);
             if room >= enough {
                 break;
@@ -63,8 +65,14 @@ fn distance(cluster: &Cluster, class: &PodClass, id: NodeId, load: &Load, reason
     let mut sum = 0_i64;
     for reason in reasons {
         sum = sum.saturating_add(match reason {
-            Reason::NodeName | Reason::Unschedulable | Reason::Taints | Reason::NodeAffinity => return None,
-            Reason::Ports | Reason::TooManyPods | Reason::Claimed => 1000,
+            Reason::NodeName | Reason::Unschedulable | Reason::Taints | Reason::NodeAffinity | Reason::PodAffinity => {
+                return None;
+            }
+            Reason::Ports
+            | Reason::TooManyPods
+            | Reason::PodAntiAffinity
+            | Reason::ExistingPodAntiAffinity
+            | Reason::Claimed => 1000,
             Reason::Insufficient(resource) => {
                 let asked = class.requests.get(*resource).max(1);
                 let free = node.allocatable.get(*resource).saturating_sub(load.used.get(*resource));
@@ -101,6 +109,9 @@ pub(crate) fn by_name(cluster: &Cluster, reason: Reason) -> Rejection {
         Reason::NodeAffinity => Rejection::NodeAffinity,
         Reason::Ports => Rejection::Ports,
         Reason::TooManyPods => Rejection::TooManyPods,
+        Reason::PodAffinity => Rejection::PodAffinity,
+        Reason::PodAntiAffinity => Rejection::PodAntiAffinity,
+        Reason::ExistingPodAntiAffinity => Rejection::ExistingPodAntiAffinity,
         Reason::Claimed => Rejection::Claimed,
         Reason::Insufficient(resource) => {
             Rejection::Insufficient { resource: cluster.resource_names().name(resource).to_owned() }

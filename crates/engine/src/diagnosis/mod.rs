@@ -179,6 +179,12 @@ pub enum Rejection {
         /// The resource.
         resource: String,
     },
+    /// Nobody is near whom the pod insists on.
+    PodAffinity,
+    /// Somebody is near whom the pod shuns.
+    PodAntiAffinity,
+    /// Somebody is near who shuns the pod.
+    ExistingPodAntiAffinity,
     /// The node is claimed for a group that has waited too long.
     Claimed,
     /// The bind to this node was refused a moment ago.

@@ -7,6 +7,7 @@
 //! Filters must not know who asks or why: priorities, nominations and claims are in the view they are shown.
 
 mod claims;
+mod company;
 mod node_affinity;
 mod node_name;
 mod ports;
@@ -39,6 +40,12 @@ pub(crate) enum Reason {
     TooManyPods,
     /// There is too little of a resource.
     Insufficient(ResourceId),
+    /// Nobody is near whom the pod insists on.
+    PodAffinity,
+    /// Somebody is near whom the pod shuns.
+    PodAntiAffinity,
+    /// Somebody is near who shuns the pod.
+    ExistingPodAntiAffinity,
     /// The node is claimed for a group that has waited too long.
     Claimed,
 }
@@ -62,16 +69,19 @@ pub(crate) struct Moving {
 pub(crate) enum Filter {
     Fixed(Fixed),
     Moving(Moving),
+    /// A moving one that depends on who is on other nodes, too.
+    Near(Moving),
 }
 
 /// All filters, in the order in which they are asked.
-pub(crate) static FILTERS: [Filter; 7] = [
+pub(crate) static FILTERS: [Filter; 8] = [
     node_name::FILTER,
     unschedulable::FILTER,
     taints::FILTER,
     node_affinity::FILTER,
     ports::FILTER,
     resources::FILTER,
+    company::FILTER,
     claims::FILTER,
 ];
 
@@ -80,16 +90,30 @@ pub(crate) fn node_would_do(class: &PodClass, node: &Node) -> bool {
     node.present
         && FILTERS.iter().all(|filter| match filter {
             Filter::Fixed(fixed) => (fixed.passes)(class, node),
-            Filter::Moving(_) => true,
+            Filter::Moving(_) | Filter::Near(_) => true,
         })
 }
 
 /// Whether a node that would do has room for one more pod.
 pub(crate) fn has_room(class: &PodClass, node: &Node, view: &View<'_>) -> bool {
+    has_room_alone(class, node, view) && is_welcome(class, node, view)
+}
+
+/// The same, without regard to who is near.
+pub(crate) fn has_room_alone(class: &PodClass, node: &Node, view: &View<'_>) -> bool {
     FILTERS.iter().all(|filter| match filter {
-        Filter::Fixed(_) => true,
+        Filter::Fixed(_) | Filter::Near(_) => true,
         Filter::Moving(moving) => (moving.passes)(class, node, view),
     })
+}
+
+/// Whether nobody who is near, or is not, keeps the pod from a node.
+pub(crate) fn is_welcome(class: &PodClass, node: &Node, view: &View<'_>) -> bool {
+    !class.minds_others()
+        || FILTERS.iter().all(|filter| match filter {
+            Filter::Fixed(_) | Filter::Moving(_) => true,
+            Filter::Near(near) => (near.passes)(class, node, view),
+        })
 }
 
 /// How many more pods of the class a node that would do has room for.
@@ -98,7 +122,7 @@ pub(crate) fn copies_max(class: &PodClass, node: &Node, view: &View<'_>) -> i64 
         .iter()
         .filter_map(|filter| match filter {
             Filter::Fixed(_) => None,
-            Filter::Moving(moving) => Some((moving.copies_max)(class, node, view)),
+            Filter::Moving(moving) | Filter::Near(moving) => Some((moving.copies_max)(class, node, view)),
         })
         .min()
         .unwrap_or(i64::MAX)
@@ -112,7 +136,7 @@ pub(crate) fn why_not(class: &PodClass, node: &Node, view: &View<'_>) -> Vec<Rea
         match filter {
             Filter::Fixed(fixed) if !(fixed.passes)(class, node) => reasons.push(fixed.reason),
             Filter::Fixed(_) => {}
-            Filter::Moving(moving) => (moving.reasons)(class, node, view, &mut reasons),
+            Filter::Moving(moving) | Filter::Near(moving) => (moving.reasons)(class, node, view, &mut reasons),
         }
         if !reasons.is_empty() {
             break;
@@ -128,12 +152,24 @@ pub(crate) struct View<'a> {
     pub(crate) load: Cow<'a, Load>,
     /// The node is claimed by a group of the same or a higher priority.
     pub(crate) claimed: bool,
+    /// Who is near; `None` is not looked at.
+    pub(crate) near: Option<Near<'a>>,
 }
 
-impl View<'_> {
-    /// A node without any pods.
-    pub(crate) fn empty() -> Self {
-        View { load: Cow::Owned(Load::default()), claimed: false }
+/// A node among the others, as somebody of a certain priority sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Near<'a> {
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) node: NodeId,
+    pub(crate) priority: i32,
+    /// As if there were no pods anywhere.
+    pub(crate) deserted: bool,
+}
+
+impl<'a> View<'a> {
+    /// A node of a cluster without any pods, but for this load.
+    pub(crate) fn deserted(cluster: &'a Cluster, node: NodeId, load: Cow<'a, Load>) -> Self {
+        View { load, claimed: false, near: Some(Near { cluster, node, priority: i32::MAX, deserted: true }) }
     }
 }
 
@@ -145,7 +181,8 @@ pub(crate) fn view(cluster: &Cluster, id: NodeId, priority: i32) -> View<'_> {
         Some(reserved) if priority <= reserved.lowest_priority => Cow::Borrowed(&reserved.load),
         Some(_) => Cow::Owned(nominated_at_least(cluster, id, priority)),
     };
-    View { load, claimed: node.claimed_at.is_some_and(|claim| priority <= claim) }
+    let claimed = node.claimed_at.is_some_and(|claim| priority <= claim);
+    View { load, claimed, near: Some(Near { cluster, node: id, priority, deserted: false }) }
 }
 
 fn nominated_at_least(cluster: &Cluster, id: NodeId, priority: i32) -> Load {

@@ -175,7 +175,7 @@ fn fill(cluster: &Cluster, class: ClassId, id: NodeId, load: &mut Load, pods: us
     if !filter::node_would_do(pod_class, node) {
         return 0;
     }
-    let view = View { load: Cow::Borrowed(&*load), claimed: false };
+    let view = View::deserted(cluster, id, Cow::Borrowed(&*load));
     let copies = usize::try_from(filter::copies_max(pod_class, node, &view)).unwrap_or(0).min(pods);
     for _ in 0..copies {
         load.add(pod_class);

@@ -30,6 +30,7 @@ impl Engine {
             let bind = Bind { tries: 0, in_flight: false, retry_at: None, deadline, avoid };
             self.cluster.pod_mut(*pod).bind = Some(Box::new(bind));
             self.send_bind(*pod, *node);
+            self.company_came(*pod);
         }
     }
 

@@ -3,6 +3,7 @@
 //! What the API says is the truth, with two exceptions that late events make: a pod that is known to be bound does
 //! not become unbound, and one that is finished does not come back.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Engine;
@@ -11,7 +12,8 @@ use crate::command::Subject;
 use crate::model::budget::BudgetSpec;
 use crate::model::class::ClassSpec;
 use crate::model::group::{GroupKey, GroupSpec, History};
-use crate::model::ids::{GroupId, NodeId, PodId};
+use crate::model::ids::{ClassId, GroupId, NodeId, PodId};
+use crate::model::labels::Labels;
 use crate::model::node::NodeSpec;
 use crate::model::pod::{Phase, PodSpec};
 use crate::model::resources::{AMOUNT_MAX, POD_NAMES_MAX, RESOURCE_NAMES_MAX};
@@ -50,6 +52,14 @@ impl Engine {
                 if let Some(gone) = self.cluster.budgets.remove(&(namespace, name)) {
                     self.budget_loosened(&gone);
                 }
+                Ok(())
+            }
+            Observation::NamespaceSeen { name, labels } => {
+                self.namespace_seen(&name, Some(labels));
+                Ok(())
+            }
+            Observation::NamespaceGone { name } => {
+                self.namespace_seen(&name, None);
                 Ok(())
             }
             Observation::BindDone { pod, node, outcome } => {
@@ -149,7 +159,7 @@ impl Engine {
     fn new_pod(&mut self, spec: &PodSpec) -> PodId {
         let group = spec.membership.as_ref().map(|membership| self.cluster.ensure_group(&membership.group));
         let subset = spec.membership.as_ref().map_or("", |membership| &membership.subset).into();
-        let class = self.cluster.acquire_class(&spec.class);
+        let class = self.acquire_class(spec);
         self.cluster.add_pod(Pod {
             id: spec.id.clone(),
             class,
@@ -219,11 +229,44 @@ impl Engine {
         None
     }
 
+    /// The class of a pod; others are classified again whom nobody had an opinion about before.
+    fn acquire_class(&mut self, spec: &PodSpec) -> ClassId {
+        let (class, others) = self.cluster.acquire_class(&spec.class, &spec.id.namespace, &spec.labels);
+        self.classify_again(others);
+        class
+    }
+
+    /// Gives pods the classes that are theirs by now: selectors of others tell them apart that did not before.
+    fn classify_again(&mut self, pods: BTreeSet<PodId>) {
+        for id in pods {
+            let old = self.cluster.pod(id).class;
+            self.leave_queue(Entity::Pod(id));
+            self.cluster.classify_again(id);
+            self.forget_class(old);
+            if let Some(group) = self.cluster.pod(id).group {
+                self.unpark(group);
+            }
+            self.concern(id);
+        }
+    }
+
+    fn namespace_seen(&mut self, name: &str, labels: Option<Labels>) {
+        let pods = self.cluster.set_namespace(name, labels);
+        let nodes: BTreeSet<NodeId> = pods.iter().filter_map(|pod| self.cluster.pod(*pod).state.node()).collect();
+        self.classify_again(pods);
+        for node in nodes {
+            self.room_appeared(node);
+        }
+    }
+
     fn update_class(&mut self, id: PodId, spec: &PodSpec) {
+        if self.cluster.pod(id).labels != spec.labels {
+            self.cluster.set_labels(id, &spec.labels);
+        }
+        let new = self.acquire_class(spec);
         let old = self.cluster.pod(id).class;
-        let new = self.cluster.acquire_class(&spec.class);
         if new == old {
-            self.cluster.classes.release(new);
+            self.cluster.release_class(new);
             return;
         }
         let entity = Entity::Pod(id);
@@ -243,9 +286,6 @@ impl Engine {
     fn update_flags(&mut self, id: PodId, spec: &PodSpec) {
         let ran = spec.phase == Phase::Running;
         let pod = self.cluster.pod_mut(id);
-        if pod.labels != spec.labels {
-            pod.labels.clone_from(&spec.labels);
-        }
         pod.started_ms = spec.started_ms;
         pod.preemption_cost = spec.preemption_cost;
         pod.is_static = spec.is_static;
@@ -319,6 +359,7 @@ impl Engine {
         if let Some(node) = new.node().filter(|_| old != new) {
             self.plans_shaken(node);
             self.prey_appeared(id);
+            self.company_came(id);
         }
         if let Some(node) = old.node().filter(|node| new.node() != Some(*node)) {
             self.room_appeared(node);
@@ -489,7 +530,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn line_of(&self, id: PodId) -> (crate::model::ids::ClassId, i32) {
+    pub(super) fn line_of(&self, id: PodId) -> (ClassId, i32) {
         (self.cluster.pod(id).class, self.cluster.effective_priority(id))
     }
 

@@ -101,6 +101,7 @@ impl Engine {
     pub fn new(config: Config) -> Result<Self, Refusal> {
         config.validate()?;
         let mut cluster = Cluster::default();
+        cluster.weight_sought = config.scoring.hard_pod_affinity_weight;
         let scorer = Scorer::new(&config.scoring, &mut cluster.resources);
         let voice = Voice::new(config.report_waiting_after_ms);
         Ok(Self {
@@ -218,22 +219,15 @@ impl Engine {
     /// There may be more room on a node: wakes whoever a pod of that class would now fit there for.
     fn room_appeared(&mut self, node: NodeId) {
         let Some(place) = self.cluster.node_if_any(node).filter(|place| place.present) else { return };
-        let helped: Vec<Line> = self
-            .queue
-            .lines()
-            // Somebody whose last pod of a class is just gone may still stand in its line.
-            .filter(|(class, _)| self.cluster.classes.contains(*class))
-            .filter(|(class, priority)| {
-                let class = self.cluster.class(*class);
-                let view = filter::view(&self.cluster, node, *priority);
-                filter::node_would_do(class, place)
-                    && (filter::has_room(class, place, &view) || self.has_room_by_force(class, node, *priority, view))
-            })
-            .collect();
         let claimed = place.claimed_at.is_some();
         let nominated = place.nominated.clone();
-        for line in helped {
-            self.queue.wake(line, self.now);
+        for line in self.lines() {
+            if self.room_helps(node, line) {
+                self.queue.wake(line, self.now);
+            } else if self.cluster.class(line.0).has_demands() {
+                // Who left may have been in the way of places elsewhere that are kept free.
+                self.queue.wake_those_who_await(line, self.now);
+            }
         }
         // The room that a node is kept free for is hidden from everybody's line but is for the nominated themselves.
         let entity = |pod: PodId| self.cluster.pod(pod).group.map_or(Entity::Pod(pod), Entity::Group);
@@ -247,6 +241,38 @@ impl Engine {
         // Nobody else sees room on a claimed node, so it is nobody's line that wakes the claimant.
         if let Some(claim) = self.claim.as_ref().filter(|_| claimed) {
             self.queue.wake_parked(Entity::Group(claim.group), self.now);
+        }
+    }
+
+    /// The lines of those who wait. Somebody whose last pod of a class is just gone may still stand in its line.
+    fn lines(&self) -> Vec<Line> {
+        self.queue.lines().filter(|(class, _)| self.cluster.classes.contains(*class)).collect()
+    }
+
+    /// Whether there may be a place now for whoever waits in a line, since this node changed.
+    fn room_helps(&mut self, node: NodeId, (class, priority): Line) -> bool {
+        // Who leaves a node may have been in the way on all nodes near it.
+        if self.cluster.class(class).has_demands()
+            && self.cache.candidates(&self.cluster, class, priority).best().is_some()
+        {
+            return true;
+        }
+        let (class, place) = (self.cluster.class(class), self.cluster.node(node));
+        let view = filter::view(&self.cluster, node, priority);
+        filter::node_would_do(class, place)
+            && (filter::has_room(class, place, &view) || self.has_room_by_force(class, node, priority, view))
+    }
+
+    /// A pod has come to a node: wakes whoever insists on its company.
+    fn company_came(&mut self, pod: PodId) {
+        if self.cluster.class(self.cluster.pod(pod).class).tags.is_empty() {
+            return;
+        }
+        for (class, priority) in self.lines() {
+            let insists = self.cluster.class(class).rules.as_ref().is_some_and(|rules| !rules.seeks.is_empty());
+            if insists && self.cache.candidates(&self.cluster, class, priority).best().is_some() {
+                self.queue.wake((class, priority), self.now);
+            }
         }
     }
 }

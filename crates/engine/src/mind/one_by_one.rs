@@ -99,7 +99,7 @@ impl Engine {
                 continue;
             }
             let asks = (pod, lot.class, want.priority);
-            match preemption::for_pod(trial.cluster(), &mut self.cache, asks, &lot.avoid, rules) {
+            match preemption::for_pod(&mut trial, &mut self.cache, asks, &lot.avoid, rules) {
                 Ok(plan) => {
                     for (victim, _) in plan.units.iter().flat_map(|unit| &unit.pods) {
                         trial.remove(*victim);

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::Engine;
 use super::cycle::own_view;
+use crate::cluster::Cluster;
 use crate::cluster::pod::{Awaited, Pod};
 use crate::cluster::trial::Trial;
 use crate::command::{Command, MemberVerdict, Subject};
@@ -206,7 +207,7 @@ impl Engine {
         let mut trial = Trial::new(&mut self.cluster);
         trial.release(id);
         without_the_leaving(&mut trial);
-        preemption::for_pod(trial.cluster(), &mut self.cache, (id, class, priority), &avoid, rules)
+        preemption::for_pod(&mut trial, &mut self.cache, (id, class, priority), &avoid, rules)
     }
 
     fn plan_for_group(&mut self, id: GroupId, want: &Want) -> Result<Plan, NoPlan> {
@@ -231,7 +232,7 @@ impl Engine {
         if !self.config.preemption.on {
             return false;
         }
-        let View { load, claimed } = view;
+        let View { load, claimed, .. } = view;
         let mut load = load.into_owned();
         let there = self.cluster.node(node);
         for id in &there.pods {
@@ -240,7 +241,8 @@ impl Engine {
                 load.sub(self.cluster.class(pod.class));
             }
         }
-        filter::has_room(class, there, &View { load: Cow::Owned(load), claimed })
+        // Who would be near is not looked at: in doubt somebody is tried.
+        filter::has_room_alone(class, there, &View { load: Cow::Owned(load), claimed, near: None })
     }
 
     /// Nominates everybody and evicts all units of a plan. Says whom the entity waits for.
@@ -346,7 +348,7 @@ impl Engine {
             victims.within_ms = last.map(|last| last.saturating_sub(self.now)).filter(|within| *within > 0);
         }
         self.queue.set_awaits(entity, Some(Box::new(victims.clone())));
-        let nodes = places.iter().map(|(_, node)| *node).collect();
+        let nodes = self.nodes_around(places);
         for by in self.asking(entity, places) {
             self.evict_the_due(&by, &nodes);
         }
@@ -387,9 +389,30 @@ impl Engine {
         places.iter().map(|(pod, _)| Arc::new(self.subject(Entity::Pod(*pod)))).collect()
     }
 
-    /// Who is leaving the nodes of these places, and by when.
+    /// The nodes on which somebody can be in the way of these places: where they are, where those stand whom somebody
+    /// shuns or who shun him, and where those leave whom he would have to follow as long as they are there.
+    pub(super) fn nodes_around(&self, places: &[(PodId, NodeId)]) -> BTreeSet<NodeId> {
+        let mut nodes: BTreeSet<NodeId> = places.iter().map(|(_, node)| *node).collect();
+        let neighbours = &self.cluster.neighbours;
+        for (pod, node) in places {
+            let Some(rules) = &self.cluster.class(self.cluster.pod(*pod).class).rules else { continue };
+            for tally in rules.shuns.iter().chain(&rules.shunned_by) {
+                let axis = neighbours.axis(neighbours.tally(*tally).axis);
+                nodes.extend(axis.domain(*node).map(|domain| axis.nodes(domain)).into_iter().flatten());
+            }
+            let is_sought = |pod: &&Pod| {
+                let counts = self.cluster.class(pod.class).rules.as_ref().map(|rules| &rules.counts_in);
+                counts.is_some_and(|counts| rules.seeks.iter().any(|tally| counts.contains(tally)))
+            };
+            let leaving = self.cluster.leaving().filter(|_| !rules.seeks.is_empty()).map(|pod| self.cluster.pod(pod));
+            nodes.extend(leaving.filter(is_sought).filter_map(|pod| pod.state.node()));
+        }
+        nodes
+    }
+
+    /// Who is leaving these places, or what is near them where that matters, and by when.
     pub(super) fn leaving_from(&self, places: &[(PodId, NodeId)]) -> Vec<(PodId, Option<Millis>)> {
-        let nodes: BTreeSet<NodeId> = places.iter().map(|(_, node)| *node).collect();
+        let nodes = self.nodes_around(places);
         let pods = nodes.iter().flat_map(|node| &self.cluster.node(*node).pods);
         pods.filter(|pod| self.cluster.pod(**pod).is_leaving())
             .map(|pod| (*pod, self.cluster.pod(*pod).gone_by_ms))
@@ -442,17 +465,28 @@ impl Engine {
 
 /// Places everybody where he is meant to go, if all of them fit there. If not, what was placed is for the caller to undo.
 pub(super) fn place_all(trial: &mut Trial<'_>, places: &[(PodId, NodeId)], priority: i32) -> bool {
-    places.iter().all(|(pod, node)| {
-        let cluster = trial.cluster();
-        let class = cluster.class(cluster.pod(*pod).class);
-        let fits = cluster.node_if_any(*node).is_some_and(|there| {
-            filter::node_would_do(class, there)
-                && filter::has_room(class, there, &filter::view(cluster, *node, priority))
+    let mut left = places.to_vec();
+    while !left.is_empty() {
+        let before = left.len();
+        left.retain(|(pod, node)| {
+            let fits = fits(trial.cluster(), *pod, *node, priority);
+            if fits {
+                trial.place(*pod, *node);
+            }
+            !fits
         });
-        if fits {
-            trial.place(*pod, *node);
+        // Whoever insists on the company of one who comes after him fits in a later round.
+        if left.len() == before {
+            return false;
         }
-        fits
+    }
+    true
+}
+
+fn fits(cluster: &Cluster, pod: PodId, node: NodeId, priority: i32) -> bool {
+    let class = cluster.class(cluster.pod(pod).class);
+    cluster.node_if_any(node).is_some_and(|there| {
+        filter::node_would_do(class, there) && filter::has_room(class, there, &filter::view(cluster, node, priority))
     })
 }
 

@@ -46,7 +46,7 @@ impl Engine {
         let present = cluster.nodes().filter(|(_, node)| node.present);
         let nodes = present.map(|(id, node)| {
             let verdict = if let Some(total) = candidates.total(id) {
-                let scores = self.cache.scorer().parts(pod_class, node, candidates.scaled_by());
+                let scores = self.cache.scorer().parts(pod_class, node, candidates.company(id), candidates.scaled_by());
                 NodeVerdict::Scored { scores, total }
             } else {
                 let reasons = filter::why_not(pod_class, node, &filter::view(cluster, id, priority));
@@ -95,8 +95,13 @@ mod tests {
         let lacking = Rejection::Insufficient { resource: "cpu".to_owned() };
         assert_eq!((survey[0].node.as_str(), &survey[0].verdict), ("small", &NodeVerdict::Refused(vec![lacking])));
         let NodeVerdict::Scored { scores, total } = &survey[1].verdict else { panic!("{survey:?}") };
-        let expected =
-            [(ScoreName::Taints, 300), (ScoreName::NodeAffinity, 0), (ScoreName::Fit, 50), (ScoreName::Balanced, 75)];
+        let expected = [
+            (ScoreName::Taints, 300),
+            (ScoreName::NodeAffinity, 0),
+            (ScoreName::Fit, 50),
+            (ScoreName::Balanced, 75),
+            (ScoreName::PodAffinity, 0),
+        ];
         assert_eq!((scores.as_slice(), *total), (expected.as_slice(), 425));
         assert!(matches!(&engine.decide(0)[..], [Command::Bind { node, .. }] if **node == *"large"));
     }

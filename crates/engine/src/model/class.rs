@@ -8,10 +8,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::company::Company;
 use super::labels::{Labels, NodeTerm, PreferredTerm};
 use super::port::HostPort;
 use super::resources::Requests;
 use super::taint::Toleration;
+use crate::cluster::neighbours::{Own, Rules, TagSet};
 
 /// A class as it is observed: names are text, amounts are base units.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -38,6 +40,9 @@ pub struct ClassSpec {
     pub tolerations: Vec<Toleration>,
     /// Ports that it takes on its host.
     pub host_ports: Vec<HostPort>,
+    /// The company that it keeps, if it cares.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub company: Option<Arc<Company>>,
 }
 
 /// The requests that scores count.
@@ -57,11 +62,34 @@ impl ClassSpec {
     }
 }
 
-/// A class ready for use: the observed form with its resource names interned.
+/// A class ready for use: the observed form with its names taken in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodClass {
     /// The observed form.
     pub spec: Arc<ClassSpec>,
     /// The requests by resource id.
     pub requests: Requests,
+    /// The selectors of others that are about its pods.
+    pub(crate) tags: TagSet,
+    /// Its own terms about others.
+    pub(crate) own: Option<Own>,
+    /// What it has to mind of others, and where its pods count; `None` if nothing.
+    pub(crate) rules: Option<Arc<Rules>>,
+}
+
+impl PodClass {
+    /// A class that nobody minds and that minds nobody.
+    pub(crate) fn alone(spec: Arc<ClassSpec>, requests: Requests) -> Self {
+        Self { spec, requests, tags: TagSet::new(), own: None, rules: None }
+    }
+
+    /// Whether it matters to a pod of the class who else is near.
+    pub(crate) fn minds_others(&self) -> bool {
+        self.rules.as_ref().is_some_and(|rules| !rules.minds_nothing())
+    }
+
+    /// Whether others can keep a pod of the class from a node, beside taking its room.
+    pub(crate) fn has_demands(&self) -> bool {
+        self.rules.as_ref().is_some_and(|rules| !rules.has_no_demands())
+    }
 }

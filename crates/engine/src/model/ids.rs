@@ -41,6 +41,23 @@ dense_id!(
     ResourceId
 );
 
+dense_id!(
+    /// Pods that some selector is about.
+    TagId
+);
+dense_id!(
+    /// A wish for company, or against it, that pods hold.
+    StanceId
+);
+dense_id!(
+    /// A label of nodes whose values are domains.
+    AxisId
+);
+dense_id!(
+    /// A count of pods by domain.
+    TallyId
+);
+
 /// A slab: values in numbered slots, the lowest free slot is filled first.
 ///
 /// Filling the lowest free slot keeps ids independent of anything but the order of events.

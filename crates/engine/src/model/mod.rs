@@ -6,6 +6,7 @@
 
 pub mod budget;
 pub mod class;
+pub mod company;
 pub mod group;
 pub mod ids;
 pub mod labels;

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::cache::Cache;
-use super::{Lot, Want};
+use super::{Lot, Want, near};
 use crate::cluster::Cluster;
 use crate::cluster::trial::Trial;
 use crate::filter;
@@ -68,7 +68,10 @@ pub(super) fn too_little_room(trial: &Trial<'_>, cache: &mut Cache, want: &Want)
     let mut reachable = vec![0_i64; want.needs.len()];
     for lot in &want.lots {
         let units = lot.len() as i64;
-        reachable[lot.subset] += room_for_lot(trial, cache, want, lot, units).min(units);
+        // Whoever insists on company may be given it by the others.
+        let insists = near::insists(trial.cluster(), lot.class);
+        let room = if insists { units } else { room_for_lot(trial, cache, want, lot, units).min(units) };
+        reachable[lot.subset] += room;
     }
     let by_lot = reachable.iter().zip(&want.needs).any(|(room, need)| *room < i64::from(*need));
     by_lot || resources_asked(trial, want).into_iter().any(|resource| too_little_of(trial, cache, want, resource))

@@ -6,18 +6,21 @@
 //! found within the budget.
 //!
 //! For like pods the first greedy pass is exact: what fits on one node does not depend on the others, so it
-//! places as many as anybody could.
+//! places as many as anybody could. Where they mind who is near, `near` says whether that still holds.
 
 mod bounds;
 pub(crate) mod cache;
 mod candidates;
 mod greedy;
+mod near;
 mod search;
+mod surroundings;
 mod tournament;
 
 use crate::cluster::trial::Trial;
 use crate::model::ids::{ClassId, NodeId, PodId};
 use cache::Cache;
+pub(crate) use near::insists;
 
 /// Like pods of one subset.
 #[derive(Clone, Debug)]
@@ -99,14 +102,14 @@ pub(crate) fn place(trial: &mut Trial<'_>, cache: &mut Cache, want: &Want, steps
         return Verdict::Impossible;
     }
     let order = bounds::hardest_first(trial, cache, want);
-    if greedy::place(trial, cache, want, &order) {
+    if greedy::place(trial, cache, want, &order) || near::place_together(trial, cache, want, &order) {
         return Verdict::Placed;
     }
-    if want.is_like() || bounds::too_little_room(trial, cache, want) {
+    if (want.is_like() && near::greedy_is_exact(trial.cluster(), want)) || bounds::too_little_room(trial, cache, want) {
         return Verdict::Impossible;
     }
     let easiest_first: Vec<usize> = order.iter().rev().copied().collect();
-    if greedy::place(trial, cache, want, &easiest_first) {
+    if greedy::place(trial, cache, want, &easiest_first) || near::place_together(trial, cache, want, &easiest_first) {
         return Verdict::Placed;
     }
     let outcome = search::search(trial, cache, want, &order, steps_max);

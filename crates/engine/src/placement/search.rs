@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use super::cache::Cache;
-use super::{Verdict, Want};
+use super::{Verdict, Want, near};
 use crate::cluster::trial::Trial;
 use crate::filter;
 use crate::model::ids::{NodeId, ResourceId};
@@ -52,7 +52,9 @@ pub(super) fn search(
         .collect();
     resources.sort_unstable();
     resources.dedup();
+    let minds_others = want.lots.iter().any(|lot| trial.cluster().class(lot.class).has_demands());
     let mut search = Search {
+        minds_others,
         trial,
         want,
         order,
@@ -66,7 +68,7 @@ pub(super) fn search(
     let steps = steps_max - search.steps_left;
     match outcome {
         Outcome::Found => Verdict::Placed,
-        Outcome::Exhausted if !want.avoids() => Verdict::Impossible,
+        Outcome::Exhausted if !want.avoids() && near::only_shuns(trial.cluster(), want) => Verdict::Impossible,
         Outcome::Exhausted | Outcome::OutOfSteps => {
             trial.undo_to(mark);
             Verdict::NotFound { steps }
@@ -84,6 +86,8 @@ struct Search<'s, 'c> {
     resources: Vec<ResourceId>,
     /// What each subset still needs; at most zero when it has enough.
     missing: Vec<i64>,
+    /// Whether it matters to some of them who is near.
+    minds_others: bool,
     steps_left: u64,
 }
 
@@ -165,6 +169,10 @@ impl Search<'_, '_> {
                 }
                 room += self.copies_max(position, self.eligible[position][index]);
             }
+            if room < units && near::insists(self.trial.cluster(), lot.class) {
+                // Whoever is placed before may be the company that makes room.
+                room = units;
+            }
             missing[lot.subset] -= room.min(units);
         }
         Some(missing.iter().all(|missing| *missing <= 0))
@@ -200,6 +208,10 @@ impl Search<'_, '_> {
         let mut numbers: Vec<i64> = free.collect();
         numbers.push(node.pods_max - load.pods as i64);
         numbers.push(i64::from(view.claimed));
+        if self.minds_others {
+            // Who is near may be all the difference.
+            numbers.push(i64::from(id.0));
+        }
         numbers.extend(self.eligible.iter().map(|nodes| i64::from(nodes.binary_search(&id).is_ok())));
         Likeness { numbers, ports: load.ports.clone() }
     }

@@ -178,13 +178,18 @@ pub(crate) fn for_group(
 /// The cheapest plan for like pods where it is found and proven at once: nobody has to be placed for that. It is for all
 /// of them.
 fn outright(cluster: &Cluster, cache: &mut Cache, want: &Want, offer: Offer<'_>) -> Option<(Cost, Vec<usize>)> {
-    if !want.is_like() || want.lots.iter().any(|lot| lot.expected > 0) {
+    if !adds_up(cluster, want) || want.lots.iter().any(|lot| lot.expected > 0) {
         return None;
     }
     let class = want.lots.first()?.class;
     let pods = want.lots.iter().map(|lot| lot.pods.len() as u64).sum();
     let mut rooms = Rooms::new(cluster, cache, class, want.priority, pods);
     Improvement { rooms: &mut rooms, offer }.outright()
+}
+
+/// Whether the room on each node is all that matters: like pods who do not mind who is near.
+fn adds_up(cluster: &Cluster, want: &Want) -> bool {
+    want.is_like() && !want.lots.iter().any(|lot| cluster.class(lot.class).has_demands())
 }
 
 /// The cheapest of what the ways to a plan find, and whether it is proven that there is none cheaper.
@@ -201,7 +206,7 @@ fn cheapest_found(
     let mut best = (prices.of(&plain), plain);
     let proven = if !limits.cheaper {
         best.1.is_empty()
-    } else if want.is_like() {
+    } else if adds_up(trial.cluster(), want) {
         let mut rooms = Rooms::new(trial.cluster(), cache, want.lots[0].class, want.priority, want.needs_total());
         Improvement { rooms: &mut rooms, offer }.run(&mut best) || search(&mut rooms, offer, limits, &mut best)
     } else {

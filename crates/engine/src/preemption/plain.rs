@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::unit::{self, Unit};
 use crate::cluster::trial::Trial;
 use crate::filter::{self, View};
-use crate::model::ids::{ClassId, NodeId};
+use crate::model::ids::{ClassId, NodeId, PodId};
 use crate::placement::cache::Cache;
 use crate::placement::{self, Verdict, Want};
 
@@ -116,18 +116,37 @@ impl Plain<'_, '_> {
         let fits = nodes
             .filter_map(|node| Some((node, placed.get(&node)?)))
             .all(|(node, classes)| classes.iter().all(|class| self.still_fits(node, *class)));
-        if !fits {
+        if !fits || !self.all_are_still_welcome() {
             self.trial.undo_to(mark);
+            return false;
         }
-        fits
+        true
+    }
+
+    /// Whether nobody who is near, wherever he is, keeps any of the group from where it is.
+    fn all_are_still_welcome(&mut self) -> bool {
+        let cluster = self.trial.cluster();
+        let minds = |pod: &PodId| cluster.class(cluster.pod(*pod).class).has_demands();
+        let placed: Vec<(PodId, NodeId)> = self.trial.placed().filter(|(pod, _)| minds(pod)).collect();
+        placed.into_iter().all(|(pod, node)| {
+            let mark = self.trial.mark();
+            self.trial.remove(pod);
+            let cluster = self.trial.cluster();
+            let (class, view) =
+                (cluster.class(cluster.pod(pod).class), filter::view(cluster, node, self.want.priority));
+            let welcome = filter::is_welcome(class, cluster.node(node), &view);
+            self.trial.undo_to(mark);
+            welcome
+        })
     }
 
     /// Whether a node may hold a pod of the group that it holds.
     fn still_fits(&self, node: NodeId, class: ClassId) -> bool {
         let cluster = self.trial.cluster();
-        let View { load, claimed } = filter::view(cluster, node, self.want.priority);
+        let View { load, claimed, .. } = filter::view(cluster, node, self.want.priority);
         let mut load = load.into_owned();
         load.sub(cluster.class(class));
-        filter::has_room(cluster.class(class), cluster.node(node), &View { load: Cow::Owned(load), claimed })
+        let view = View { load: Cow::Owned(load), claimed, near: None };
+        filter::has_room_alone(cluster.class(class), cluster.node(node), &view)
     }
 }

@@ -1,7 +1,8 @@
 //! The nodes as they would be without some units, for like pods: how many of them fit where.
 //!
 //! For like pods what fits on one node does not depend on the others, so a sum over nodes is an exact answer, and
-//! taking a unit away or putting it back costs one look at each of its nodes.
+//! taking a unit away or putting it back costs one look at each of its nodes. That holds for pods that do not mind who is
+//! near; no others are brought here.
 
 use std::borrow::Cow;
 
@@ -107,7 +108,7 @@ impl<'a> Rooms<'a> {
     /// How many would fit at a place with a load that differs.
     pub(crate) fn copies_with(&self, place: usize, load: &Load) -> i64 {
         let room = &self.nodes[place];
-        let view = View { load: Cow::Borrowed(load), claimed: room.claimed };
+        let view = View { load: Cow::Borrowed(load), claimed: room.claimed, near: None };
         filter::copies_max(self.class, self.cluster.node(room.node), &view)
     }
 
@@ -126,7 +127,7 @@ impl<'a> Rooms<'a> {
     pub(crate) fn missing_for_one_more(&self, place: usize) -> SmallVec<[(Option<ResourceId>, i64); 4]> {
         let room = &self.nodes[place];
         let node = self.cluster.node(room.node);
-        let view = View { load: Cow::Borrowed(&room.load), claimed: room.claimed };
+        let view = View { load: Cow::Borrowed(&room.load), claimed: room.claimed, near: None };
         let mut missing = filter::resources::missing_for(self.class, node, &view, room.copies + 1);
         for (resource, amount) in &mut missing {
             *amount = (*amount).min(resource.map_or(1, |resource| self.class.requests.get(resource)));

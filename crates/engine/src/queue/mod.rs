@@ -243,6 +243,17 @@ impl Queue {
         }
     }
 
+    /// Wakes those in a line who wait for others to leave.
+    pub(crate) fn wake_those_who_await(&mut self, line: Line, now: Millis) {
+        let Some(parked) = self.parked.get(&line) else { return };
+        let pods = parked.pods.iter().map(|(_, pod)| Entity::Pod(*pod));
+        let all = pods.chain(parked.groups.iter().map(|group| Entity::Group(*group)));
+        let who: Vec<Entity> = all.filter(|entity| self.entries[entity].awaits.is_some()).collect();
+        for entity in who {
+            self.ready(entity, now);
+        }
+    }
+
     /// Wakes the first single pod of a line.
     pub(crate) fn wake_next_pod(&mut self, line: Line, now: Millis) {
         let first = self.parked.get(&line).and_then(|parked| parked.pods.first()).map(|(_, pod)| *pod);

@@ -75,7 +75,7 @@ mod tests {
         node.load.used.set(CPU, used.0);
         node.load.used.set(MEMORY, used.1);
         let requests = Requests::new([(CPU, request.0), (MEMORY, request.1)]);
-        let class = PodClass { spec: Arc::new(ClassSpec::default()), requests };
+        let class = PodClass::alone(Arc::new(ClassSpec::default()), requests);
         let names = &mut ResourceNames::default();
         Balanced::new(&["cpu".to_owned(), "memory".to_owned()], names).score(&class, &node)
     }

@@ -103,7 +103,7 @@ mod tests {
 
     fn class(cpu: i64, memory: i64) -> PodClass {
         let spec = ClassSpec { scoring_cpu_milli: cpu, scoring_memory_bytes: memory, ..ClassSpec::default() };
-        PodClass { spec: Arc::new(spec), requests: Requests::new([(CPU, cpu), (MEMORY, memory)]) }
+        PodClass::alone(Arc::new(spec), Requests::new([(CPU, cpu), (MEMORY, memory)]))
     }
 
     fn fit(strategy: &Strategy, weights: &[(&str, i64)]) -> Fit {

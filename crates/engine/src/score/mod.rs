@@ -1,13 +1,16 @@
 //! Scores: which of the nodes that will do is best? One file per score.
 //!
-//! The numbers are kube-scheduler's: each score is 0 to 100, the total is their weighted sum. Two of them
-//! are raw counts that are set in proportion to the best node; those only depend on the node itself.
+//! The numbers are kube-scheduler's: each score is 0 to 100, the total is their weighted sum. Some of them
+//! are raw numbers that are set in proportion to the best node.
 //! Nominations do not count here, only what is on a node.
 
 mod balanced;
+pub(crate) mod company;
 mod fit;
 mod node_affinity;
 mod taints;
+
+use company::Span;
 
 use crate::cluster::node::Node;
 use crate::config::Scoring;
@@ -37,13 +40,16 @@ pub enum ScoreName {
     Fit,
     /// How evenly its resources would be used.
     Balanced,
+    /// How welcome those are who are near.
+    PodAffinity,
 }
 
-/// The largest raw scores among the nodes that will do.
+/// What relative scores are set in proportion to: the largest raw scores among the nodes that will do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Best {
     pub(crate) taints: i64,
     pub(crate) affinity: i64,
+    pub(crate) company: Span,
 }
 
 /// Scoring with resource names resolved.
@@ -55,6 +61,7 @@ pub(crate) struct Scorer {
     weight_node_affinity: i64,
     weight_fit: i64,
     weight_balanced: i64,
+    weight_company: i64,
 }
 
 impl Scorer {
@@ -66,6 +73,7 @@ impl Scorer {
             weight_node_affinity: config.weight_node_affinity,
             weight_fit: config.weight_fit,
             weight_balanced: config.weight_balanced,
+            weight_company: config.weight_pod_affinity,
         }
     }
 
@@ -79,14 +87,15 @@ impl Scorer {
         self.weight_fit * self.fit.score(class, node) + self.weight_balanced * self.balanced.score(class, node)
     }
 
-    /// The weighted scores of the node itself, in proportion to the best node.
-    pub(crate) fn proportional(&self, raw: FixedScore, best: Best) -> i64 {
+    /// The weighted scores of the node itself and of who is near, in proportion to the best node.
+    pub(crate) fn proportional(&self, raw: FixedScore, company: i64, best: Best) -> i64 {
         self.weight_taints * taints::normalized(raw.taints, best.taints)
             + self.weight_node_affinity * node_affinity::normalized(raw.affinity, best.affinity)
+            + self.weight_company * company::normalized(company, best.company)
     }
 
     /// Each weighted score by itself; their sum is what decides.
-    pub(crate) fn parts(&self, class: &PodClass, node: &Node, best: Best) -> Vec<(ScoreName, i64)> {
+    pub(crate) fn parts(&self, class: &PodClass, node: &Node, company: i64, best: Best) -> Vec<(ScoreName, i64)> {
         let raw = Self::fixed(class, node);
         vec![
             (ScoreName::Taints, self.weight_taints * taints::normalized(raw.taints, best.taints)),
@@ -96,6 +105,7 @@ impl Scorer {
             ),
             (ScoreName::Fit, self.weight_fit * self.fit.score(class, node)),
             (ScoreName::Balanced, self.weight_balanced * self.balanced.score(class, node)),
+            (ScoreName::PodAffinity, self.weight_company * company::normalized(company, best.company)),
         ]
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use muster_engine::model::budget::BudgetSpec;
 use muster_engine::model::class::{ClassSpec, ScoringRequest};
+use muster_engine::model::company::{Company, PodSelector, PodTerm, PreferredPodTerm};
 use muster_engine::model::group::{GroupKey, GroupPriority, GroupSpec, History, Policy, Subset, TopologyConstraint};
 use muster_engine::model::labels::{Demand, NameDemand, NodeTerm, PreferredTerm, Requirement};
 use muster_engine::model::node::NodeSpec;
@@ -90,7 +91,24 @@ impl Fool {
                 .map(|_| Toleration { key: Some(self.word()), value: None, effect: Some(self.effect()) })
                 .collect(),
             host_ports: (0..if rare { self.0.below(3) } else { 0 }).map(|_| port(self)).collect(),
+            company: rare.then(|| Arc::new(self.company())),
         }
+    }
+
+    fn company(&mut self) -> Company {
+        let some = |fool: &mut Self| (0..fool.0.below(3)).map(|_| fool.pod_term()).collect();
+        let (seeks, shuns) = (some(self), some(self));
+        let prefers = (0..self.0.below(2))
+            .map(|_| PreferredPodTerm { weight: self.0.below(250) as i32 - 120, term: self.pod_term() })
+            .collect();
+        Company { seeks, shuns, prefers }
+    }
+
+    fn pod_term(&mut self) -> PodTerm {
+        let namespaces = (0..self.0.below(3)).map(|_| self.word()).collect();
+        let namespaces_like = self.0.chance(30).then(|| self.term().labels);
+        let pods = PodSelector { namespaces, namespaces_like, labels: self.term().labels };
+        PodTerm { pods, topology_key: self.word() }
     }
 
     fn group_key(&mut self) -> GroupKey {

@@ -14,6 +14,7 @@ use muster_engine::model::pod::{Phase, PodName, PodSpec};
 use muster_engine::model::taint::Effect;
 use muster_engine::{Command, Diagnosis, Engine, Subject};
 
+use crate::company_judge;
 use crate::story::{is_live, is_member};
 use crate::world::World;
 
@@ -151,6 +152,14 @@ fn plan_stands(world: &World, by: &Subject) {
             taken.add(&pod.class);
         }
         for pod in nominated.iter().filter(|pod| id.is_some() && kept(pod) == id) {
+            let (uid, node_id) =
+                (cluster.pod_id(&pod.id.uid).expect("a nominated pod is known"), kept(pod).expect("just seen"));
+            // Those who are meant to come together are each other's company, wherever they stand in the order. Where pods
+            // preempt one by one, that may be others who need nobody's going.
+            let stands = company_judge::stands(world, uid, node_id, &nominated);
+            if let (true, Err(broken)) = (world.config.preemption.delayed, stands) {
+                panic!("{} has no place on {}: {broken}", pod.id, node.name);
+            }
             assert!(
                 would_do(node, &pod.class) && has_room(node, &taken, &pod.class),
                 "{} has no place on {node:?} beside {:?} {}",
@@ -171,6 +180,10 @@ fn is_in_the_way(world: &World, pods: &[Arc<PodName>], by: &Subject) {
         Subject::Group(key) => is_member(pod, key),
     };
     let id_of = |uid: &str| cluster.pod_id(uid).map(|id| cluster.pod(id));
+    // Whom somebody shuns may stand elsewhere.
+    if world.pods.values().filter(asks).any(|pod| company_judge::is_picky(world, pod)) {
+        return;
+    }
     let kept: Vec<_> =
         world.pods.values().filter(asks).filter_map(|pod| id_of(&pod.id.uid).and_then(|pod| pod.nominated)).collect();
     let stands_there =
@@ -214,6 +227,9 @@ fn bind_has_room(world: &World, uid: &str, node: &str) {
     // What was decided together counts together: the others of the batch are on the node already, and this one must
     // fit beside all of them.
     assert!(has_room(spec, &taken, class), "{uid} does not fit on {node}");
+    if let Err(broken) = company_judge::allows(world, id, node_id, |_| true) {
+        panic!("{uid} may not go to {node}: {broken}");
+    }
 }
 
 fn would_do(node: &NodeSpec, class: &ClassSpec) -> bool {
@@ -299,6 +315,19 @@ fn nobody_waits_for_nothing(world: &World, pod: &PodSpec) {
         assert!(matches!(said, Some(Diagnosis::Waiting(Waiting::PodRefused { .. }))), "{} is told {said:?}", pod.id);
         return;
     }
+    if company_judge::is_picky(world, pod) {
+        // Whether there is a place for one of them is judged where they are alone.
+        if pod.membership.is_none() {
+            let cluster = world.engine.engine().cluster();
+            let id = cluster.pod_id(&pod.id.uid).expect("a pod that waits is known");
+            for node in world.nodes.values().filter(|node| copies(world, node, &pod.class) > 0) {
+                let node_id = cluster.node_id(&node.name).expect("a node that is there is known");
+                let allowed = company_judge::allows(world, id, node_id, |_| true);
+                assert!(allowed.is_err(), "{} waits, and {} would do", pod.id, node.name);
+            }
+        }
+        return;
+    }
     let room = |class: &ClassSpec| -> usize { world.nodes.values().map(|node| copies(world, node, class)).sum() };
     let Some(membership) = &pod.membership else {
         assert_eq!(room(&pod.class), 0, "{} waits, and there is room", pod.id);
@@ -312,6 +341,10 @@ fn nobody_waits_for_nothing(world: &World, pod: &PodSpec) {
     // Members that are left out of their group, and mixed groups, are not judged here.
     let classes = group.waiting.iter().map(|(_, member)| &cluster.class(cluster.pod(*member).class).spec);
     let like = classes.clone().count() > 0 && classes.clone().all(|class| *class == pod.class);
+    let mut waiting = group.waiting.iter().filter_map(|(_, member)| world.pods.get(&cluster.pod(*member).id.uid));
+    if waiting.any(|member| company_judge::is_picky(world, member)) {
+        return;
+    }
     if !like || group.rules.len() > 1 || group.spec.is_none() {
         return;
     }

@@ -1,6 +1,8 @@
 //! Behaviour tests of the engine through its public face: one binary, a module per idea.
 
 mod commits;
+mod company;
+mod company_judge;
 mod gangs;
 mod garbage;
 mod groups_change;

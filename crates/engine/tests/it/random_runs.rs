@@ -8,9 +8,11 @@ use muster_engine::diagnosis::Waiting;
 use muster_engine::model::Millis;
 use muster_engine::model::budget::BudgetSpec;
 use muster_engine::model::class::ClassSpec;
+use muster_engine::model::company::{Company, PreferredPodTerm};
 use muster_engine::model::group::{
     DisruptionMode, GroupPriority, GroupSpec, History, Policy, PreemptionPolicy, Subset,
 };
+use muster_engine::model::labels::Labels;
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::{Phase, PodName, PodRefusal, PodSpec, RefusalKind};
 use muster_engine::model::port::{HostPort, Protocol};
@@ -20,6 +22,7 @@ use muster_engine::{BindOutcome, Command, Config, Diagnosis, Observation, Preemp
 use muster_oracle::random::Random;
 use muster_oracle::seeds::{for_each_seed, one_seed_only};
 
+use crate::company;
 use crate::judge;
 use crate::world::{World, cpus, key};
 
@@ -137,7 +140,30 @@ impl Run {
         if self.random.chance(10) {
             class.node_selector = [("zone".to_owned(), "a".to_owned())].into();
         }
+        if self.random.chance(15) {
+            class.company = Some(Arc::new(self.company()));
+        }
         class
+    }
+
+    fn company(&mut self) -> Company {
+        let mut company = Company::default();
+        let key = if self.random.chance(60) { "host" } else { "zone" };
+        let term = company::app(["x", "y"][self.random.below(2)], key);
+        match self.random.below(10) {
+            0..=5 => company.shuns.push(term),
+            6..=7 => company.seeks.push(term),
+            _ => {
+                let weight = [-30, 30][self.random.below(2)];
+                company.prefers.push(PreferredPodTerm { weight, term });
+            }
+        }
+        company
+    }
+
+    fn labels(&mut self) -> Arc<Labels> {
+        let app = ["x", "y", "z"][self.random.below(3)];
+        Arc::new(if self.random.chance(60) { company::labels(&[("app", app)]) } else { Labels::new() })
     }
 
     pub(crate) fn a_pod(&mut self, fits: impl Fn(&PodSpec) -> bool) -> Option<String> {
@@ -189,6 +215,13 @@ impl Run {
                     self.world.change(&uid, |pod| pod.class = class);
                 }
             }
+            // A pod is labelled anew.
+            96 => {
+                let labels = self.labels();
+                if let Some(uid) = self.a_pod(|_| true) {
+                    self.world.change(&uid, |pod| pod.labels = labels);
+                }
+            }
             52..=53 => self.repeat_the_past(),
             54 if self.random.chance(30) => self.restart(),
             55..=74 => self.answer_one(),
@@ -220,9 +253,15 @@ impl Run {
             ("pods".to_owned(), 3 + self.random.below(8) as i64),
         ];
         let taint = Taint { key: "t".into(), value: String::new(), effect: Effect::NoSchedule };
+        let zone = ["a", "b"][self.random.below(2)];
+        let labels = match self.random.below(10) {
+            0..=7 => company::labels(&[("zone", zone), ("host", &name)]),
+            8 => company::labels(&[("host", &name)]),
+            _ => Labels::new(),
+        };
         let spec = NodeSpec {
             name,
-            labels: if self.random.chance(50) { [("zone".to_owned(), "a".to_owned())].into() } else { [].into() },
+            labels,
             taints: if self.random.chance(15) { vec![taint] } else { vec![] },
             unschedulable: self.random.chance(8),
             allocatable: allocatable.into(),
@@ -294,6 +333,7 @@ impl Run {
         let (gated, controlled) = (self.random.chance(7), self.random.chance(85));
         let priority = self.random.below(2) as i32;
         let refused = self.random.chance(4).then(|| self.refusal());
+        let labels = self.labels();
         self.names += 1;
         let name = format!("p{}", self.names);
         if foreign {
@@ -303,11 +343,13 @@ impl Run {
             self.world.pod_with(&name, &group, 1, |pod| {
                 pod.ours = false;
                 pod.node = Some(node);
+                pod.labels = labels;
             });
             return;
         }
         self.world.pod_with(&name, &group, 1, |pod| {
             pod.class = Arc::new(class);
+            pod.labels = labels;
             pod.gated = gated;
             pod.refused = refused;
             pod.controlled = controlled;
@@ -330,13 +372,14 @@ impl Run {
     /// Several like members at once, so that gangs really start.
     fn add_gang(&mut self) {
         let group = self.group_name();
-        let class = Arc::new(self.class());
+        let (class, labels) = (Arc::new(self.class()), self.labels());
         let has_subsets = self.has_subsets(&group);
         for number in 0..2 + self.random.below(4) {
             self.names += 1;
             let name = format!("p{}", self.names);
             self.world.pod_with(&name, &group, 1, |pod| {
                 pod.class = class.clone();
+                pod.labels.clone_from(&labels);
                 if let Some(membership) = pod.membership.as_mut().filter(|_| has_subsets) {
                     if number.is_multiple_of(2) { "x" } else { "y" }.clone_into(&mut membership.subset);
                 }

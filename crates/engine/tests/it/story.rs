@@ -220,8 +220,11 @@ impl Stories {
 
     /// The engine knows nothing any more but what the API shows: a start that nobody told of is held against the
     /// minimums of now.
-    pub(crate) fn restarted(&mut self, groups: &BTreeMap<GroupKey, GroupSpec>) {
+    pub(crate) fn restarted(&mut self, groups: &BTreeMap<GroupKey, GroupSpec>, pods: &BTreeMap<String, PodSpec>) {
         self.ordered_back.clear();
+        // That somebody was bound for no minimum can only be told as long as his group shows that it has none.
+        let group = |uid: &String| groups.get(&pods.get(uid)?.membership.as_ref()?.group);
+        self.free.retain(|uid| group(uid).is_some_and(|group| matches!(group.policy, Policy::Basic { .. })));
         for (key, story) in &mut self.by_key {
             // A refusal from before is not told from any other loss.
             story.lost |= story.reopened;

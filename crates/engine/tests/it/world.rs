@@ -9,6 +9,7 @@ use muster_engine::model::Millis;
 use muster_engine::model::budget::BudgetSpec;
 use muster_engine::model::class::ClassSpec;
 use muster_engine::model::group::{GroupKey, GroupSpec, History, Policy, Subset};
+use muster_engine::model::labels::Labels;
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::{Membership, Phase, PodName, PodSpec};
 use muster_engine::record::Recorder;
@@ -28,6 +29,8 @@ pub(crate) struct World {
     /// By UID.
     pub(crate) pods: BTreeMap<String, PodSpec>,
     pub(crate) groups: BTreeMap<GroupKey, GroupSpec>,
+    /// The labels of namespaces.
+    pub(crate) namespaces: BTreeMap<String, Labels>,
     /// By name; all are in one namespace.
     pub(crate) budgets: BTreeMap<String, BudgetSpec>,
     /// The pods as the engine was last shown them.
@@ -78,6 +81,7 @@ impl World {
             nodes: BTreeMap::new(),
             pods: BTreeMap::new(),
             groups: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
             budgets: BTreeMap::new(),
             shown: BTreeMap::new(),
             in_flight: Vec::new(),
@@ -167,6 +171,11 @@ impl World {
         self.groups.insert(spec.key.clone(), spec.clone());
         self.stories.asked(&spec.key, &minimums(&spec));
         self.show(Observation::GroupSeen(spec));
+    }
+
+    pub(crate) fn put_namespace(&mut self, name: &str, labels: Labels) {
+        self.namespaces.insert(name.to_owned(), labels.clone());
+        self.show(Observation::NamespaceSeen { name: name.to_owned(), labels });
     }
 
     pub(crate) fn put_budget(&mut self, spec: BudgetSpec) {
@@ -455,9 +464,12 @@ impl World {
     pub(crate) fn restart(&mut self) {
         self.engine = Recorder::new(self.config.clone()).expect("a valid configuration");
         self.in_flight.clear();
-        self.stories.restarted(&self.groups);
+        self.stories.restarted(&self.groups, &self.pods);
         self.forget_units_that_cannot_be_seen();
         self.shown = self.pods.clone();
+        for (name, labels) in self.namespaces.clone() {
+            self.show(Observation::NamespaceSeen { name, labels });
+        }
         for node in self.nodes.clone().into_values() {
             self.show(Observation::NodeSeen(node));
         }

@@ -201,6 +201,8 @@ fn scoring(scoring: &Scoring) -> Result<muster_engine::Scoring, ConfigError> {
         weight_node_affinity: scoring.weights.node_affinity,
         weight_fit: scoring.weights.fit,
         weight_balanced: scoring.weights.balanced,
+        weight_pod_affinity: scoring.weights.pod_affinity,
+        hard_pod_affinity_weight: scoring.hard_pod_affinity_weight,
     })
 }
 
@@ -216,10 +218,12 @@ fn record(file: &File) -> Result<Option<RecordSettings>, ConfigError> {
 }
 
 /// The engine's names for its settings, and users'.
-const FIELDS: [(&str, &str); 20] = [
+const FIELDS: [(&str, &str); 22] = [
     ("scoring.weight_taints", "scoring.weights.taints"),
     ("scoring.weight_node_affinity", "scoring.weights.nodeAffinity"),
     ("scoring.weight_fit", "scoring.weights.fit"),
+    ("scoring.weight_pod_affinity", "scoring.weights.podAffinity"),
+    ("scoring.hard_pod_affinity_weight", "scoring.hardPodAffinityWeight"),
     ("scoring.weight_balanced", "scoring.weights.balanced"),
     ("scoring.strategy.shape", "scoring.shape"),
     ("backoff_ms_initial", "backoff.initial"),
@@ -310,7 +314,8 @@ scoring:
   shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]
   resources: [{name: nvidia.com/gpu, weight: 10}]
   balancedResources: [nvidia.com/gpu]
-  weights: {taints: 11, nodeAffinity: 12, fit: 13, balanced: 14}
+  hardPodAffinityWeight: 28
+  weights: {taints: 11, nodeAffinity: 12, fit: 13, balanced: 14, podAffinity: 29}
 search: {stepsInitial: 15, stepsMax: 16, again: {initial: 17s, max: 18s}}
 claims: {starvingAfter: 19s, max: 20s}
 bindRetry: {initial: 21ms, max: 22ms}
@@ -330,6 +335,8 @@ featureGates: {DelayedPreemption: false, WorkloadAwarePreemption: false}
                 weight_node_affinity: 12,
                 weight_fit: 13,
                 weight_balanced: 14,
+                weight_pod_affinity: 29,
+                hard_pod_affinity_weight: 28,
             },
             backoff_ms_initial: 2_000,
             backoff_ms_max: 3_000,

@@ -107,6 +107,8 @@ pub struct Scoring {
     pub resources: Vec<Resource>,
     /// The resources that should be used evenly.
     pub balanced_resources: Vec<String>,
+    /// What those are worth, as company, who insist on a pod like the one that is placed: 0 to 100.
+    pub hard_pod_affinity_weight: i64,
     /// What each score counts for.
     pub weights: Weights,
 }
@@ -155,6 +157,8 @@ pub struct Weights {
     pub fit: i64,
     /// Even use.
     pub balanced: i64,
+    /// Welcome company.
+    pub pod_affinity: i64,
 }
 
 /// The search for a place for mixed groups.
@@ -331,6 +335,7 @@ impl Default for Scoring {
             shape,
             resources: scoring.fit_resources.into_iter().map(resource).collect(),
             balanced_resources: scoring.balanced_resources,
+            hard_pod_affinity_weight: scoring.hard_pod_affinity_weight,
             weights: Weights::default(),
         }
     }
@@ -344,6 +349,7 @@ impl Default for Weights {
             node_affinity: scoring.weight_node_affinity,
             fit: scoring.weight_fit,
             balanced: scoring.weight_balanced,
+            pod_affinity: scoring.weight_pod_affinity,
         }
     }
 }

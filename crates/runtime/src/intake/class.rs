@@ -2,6 +2,8 @@
 //!
 //! Everything is exact: a field that cannot be read is an error with its path. It must not know groups.
 
+use std::sync::Arc;
+
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::node_selector::{NameRequirement as WrittenName, NodeTerm as WrittenTerm, WrittenPreferredTerm};
 use muster_api::pod_requests::pod_requests;
@@ -13,6 +15,8 @@ use muster_engine::model::class::{ClassSpec, ScoringRequest};
 use muster_engine::model::labels::{Demand, NameDemand, NodeTerm, PreferredTerm, Requirement};
 use muster_engine::model::port::{HostPort, Protocol};
 use muster_engine::model::taint::{Effect, Toleration};
+
+use super::company::company;
 
 /// The class of a pod. What is on a node counts by what the node reports, too.
 pub(crate) fn class(pod: &Pod) -> Result<ClassSpec, InvalidField> {
@@ -64,6 +68,7 @@ fn places(pod: &Pod, class: &mut ClassSpec) -> Result<(), InvalidField> {
     }
     let tolerations = WrittenToleration::validate_all(&pod.spec.tolerations, &spec.child("tolerations"))?;
     class.tolerations = tolerations.into_iter().map(engine_toleration).collect();
+    class.company = company(pod)?.map(Arc::new);
     Ok(())
 }
 

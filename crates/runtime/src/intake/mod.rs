@@ -6,6 +6,7 @@
 mod budget;
 pub(crate) mod card;
 mod class;
+mod company;
 pub(crate) mod groups;
 pub(crate) mod instance;
 mod node;
@@ -20,6 +21,7 @@ mod unsupported;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::keys::conditions::DISRUPTION_TARGET;
@@ -60,6 +62,8 @@ pub(crate) enum News {
     Node(Turn<Guarded<Node>>),
     /// Of priority classes.
     Class(Turn<Guarded<PriorityClass>>),
+    /// Of namespaces.
+    Namespace(Turn<Guarded<Namespace>>),
     /// Of disruption budgets.
     Budget(Turn<Guarded<PodDisruptionBudget>>),
     /// Of the objects of a dialect.
@@ -87,12 +91,14 @@ pub(crate) struct Intake {
     gates: FeatureGates,
     pods: BTreeMap<Arc<str>, Card>,
     nodes: BTreeSet<String>,
+    namespaces: BTreeSet<String>,
     /// By namespace and name.
     budgets: BTreeSet<(String, String)>,
     priorities: Priorities,
     pub(crate) groups: GroupBook,
     pod_sweep: Sweep<Arc<str>>,
     node_sweep: Sweep<String>,
+    namespace_sweep: Sweep<String>,
     class_sweep: Sweep<String>,
     budget_sweep: Sweep<(String, String)>,
     group_sweeps: Vec<Sweep<ObjectKey>>,
@@ -105,12 +111,14 @@ impl Intake {
             gates,
             pods: BTreeMap::new(),
             nodes: BTreeSet::new(),
+            namespaces: BTreeSet::new(),
             budgets: BTreeSet::new(),
             priorities: Priorities::default(),
             group_sweeps: dialects.iter().map(|_| Sweep::default()).collect(),
             groups: GroupBook::new(dialects, gates),
             pod_sweep: Sweep::default(),
             node_sweep: Sweep::default(),
+            namespace_sweep: Sweep::default(),
             class_sweep: Sweep::default(),
             budget_sweep: Sweep::default(),
         }
@@ -120,6 +128,7 @@ impl Intake {
     pub(crate) fn is_synced(&self) -> bool {
         self.pod_sweep.is_done()
             && self.node_sweep.is_done()
+            && self.namespace_sweep.is_done()
             && self.class_sweep.is_done()
             && self.budget_sweep.is_done()
             && self.group_sweeps.iter().all(Sweep::is_done)
@@ -137,6 +146,7 @@ impl Intake {
             News::Pod(turn) => self.pod_turn(turn, now_ms, &mut catch),
             News::Node(turn) => self.node_turn(turn, &mut catch),
             News::Class(turn) => self.class_turn(turn, &mut catch),
+            News::Namespace(turn) => self.namespace_turn(turn, &mut catch),
             News::Budget(turn) => self.budget_turn(turn, &mut catch),
             News::Group(dialect, turn) => self.group_turn(dialect, turn, &mut catch),
         }
@@ -201,6 +211,27 @@ impl Intake {
         }
         if changed {
             catch.observations.extend(self.groups.refresh_all(&self.priorities));
+        }
+    }
+
+    fn namespace_turn(&mut self, turn: Turn<Guarded<Namespace>>, catch: &mut Catch) {
+        let name = |object: &Guarded<Namespace>| kube::Resource::meta(object).name.clone().unwrap_or_default();
+        let known = || self.namespaces.iter().cloned().collect();
+        let (object, gone) = self.namespace_sweep.turn(turn, name, known);
+        for name in gone {
+            if self.namespaces.remove(&name) {
+                catch.observations.push(Observation::NamespaceGone { name });
+            }
+        }
+        match object.map(|object| object.0) {
+            Some(Ok(namespace)) => {
+                let (name, labels) = (namespace.metadata.name.unwrap_or_default(), namespace.metadata.labels);
+                self.namespaces.insert(name.clone());
+                let labels = labels.unwrap_or_default();
+                catch.observations.push(Observation::NamespaceSeen { name, labels });
+            }
+            Some(Err(unreadable)) => catch.complaints.push(complaint("Namespace", &unreadable)),
+            None => {}
         }
     }
 

@@ -185,13 +185,7 @@ fn a_broken_or_contradicting_reference_holds_the_pod_for_ever() {
 
 #[test]
 fn what_cannot_be_honoured_is_refused_by_field() {
-    let term = json!([{"topologyKey": "zone"}]);
-    let required = "requiredDuringSchedulingIgnoredDuringExecution";
-    let weighted = json!([{"weight": 1, "podAffinityTerm": {"topologyKey": "zone"}}]);
-    let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
     for (field, value, expected) in [
-        ("affinity", json!({"podAffinity": {required: term}}), "spec.affinity.podAffinity"),
-        ("affinity", json!({"podAntiAffinity": {preferred: weighted}}), "spec.affinity.podAntiAffinity"),
         (
             "topologySpreadConstraints",
             json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}]),
@@ -276,6 +270,14 @@ fn a_new_list_sweeps_what_went_away_unseen() {
     intake.take(News::Budget(Turn::Begin), 0);
     let swept = intake.take(News::Budget(Turn::Complete), 0).observations;
     assert_eq!(swept, [Observation::BudgetGone { namespace: "ml".to_owned(), name: "keep".to_owned() }]);
+    assert!(!intake.is_synced());
+    let namespace = json!({"metadata": {"name": "ml", "labels": {"team": "a"}}});
+    let seen = intake.take(News::Namespace(Turn::Seen(guarded(&namespace))), 0).observations;
+    let labels = [("team".to_owned(), "a".to_owned())].into();
+    assert_eq!(seen, [Observation::NamespaceSeen { name: "ml".to_owned(), labels }]);
+    intake.take(News::Namespace(Turn::Begin), 0);
+    let swept = intake.take(News::Namespace(Turn::Complete), 0).observations;
+    assert_eq!(swept, [Observation::NamespaceGone { name: "ml".to_owned() }]);
     assert!(intake.is_synced());
 }
 

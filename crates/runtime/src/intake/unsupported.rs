@@ -8,16 +8,6 @@ use muster_api::wire::volume::Volume;
 pub(crate) fn unsupported(pod: &Pod) -> Option<InvalidField> {
     let spec = &pod.spec;
     let not_yet = |field: &str, value: &str| Some(FieldPath::Root(field).invalid(value, ""));
-    if let Some(affinity) = &spec.affinity {
-        for (name, rules) in [("podAffinity", &affinity.pod_affinity), ("podAntiAffinity", &affinity.pod_anti_affinity)]
-        {
-            let Some(rules) = rules else { continue };
-            let keys = rules.required.iter().chain(rules.preferred.iter().map(|one| &one.pod_affinity_term));
-            if let Some(term) = keys.clone().next() {
-                return not_yet(&format!("spec.affinity.{name}"), &term.topology_key);
-            }
-        }
-    }
     if let Some(constraint) = spec.topology_spread_constraints.first() {
         return not_yet("spec.topologySpreadConstraints[0].topologyKey", &constraint.topology_key);
     }

@@ -5,7 +5,7 @@
 use muster_oracle::random::Random;
 use serde_json::{Map, Value, json};
 
-use super::pods;
+use super::{company, pods};
 
 /// Labels of nodes, with the values that they take.
 pub(super) const LABELS: &[(&str, &[&str])] = &[
@@ -50,7 +50,8 @@ pub(super) fn case(random: &mut Random) -> Value {
         nodes.push(node);
     }
     let pods: Vec<Value> = (0..random.below(2 * count)).map(|number| pods::other(random, number, count)).collect();
-    json!({"nodes": nodes, "pods": pods, "pod": pods::waiting(random, count)})
+    let pod = pods::waiting(random, count);
+    json!({"namespaces": company::namespaces(), "nodes": nodes, "pods": pods, "pod": pod})
 }
 
 /// The name of a node; some are longer than a label.

@@ -17,15 +17,14 @@ use crate::settings::Settings;
 /// The filters that we have too, in the order in which they are asked. `NodeName` is for pods that name their node,
 /// and such pods do not wait.
 pub(super) const FILTERS: &[&str] =
-    &["NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit"];
+    &["NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit", "InterPodAffinity"];
 
 /// The scores that must be equal.
 pub(super) const COMPARED: &[&str] =
-    &["TaintToleration", "NodeAffinity", "NodeResourcesFit", "NodeResourcesBalancedAllocation"];
+    &["TaintToleration", "NodeAffinity", "NodeResourcesFit", "NodeResourcesBalancedAllocation", "InterPodAffinity"];
 
 /// Scores that we do not have yet.
-pub(super) const NOT_YET: &[&str] =
-    &["ImageLocality", "InterPodAffinity", "PodTopologySpread", "VolumeBinding", "DynamicResources"];
+pub(super) const NOT_YET: &[&str] = &["ImageLocality", "PodTopologySpread", "VolumeBinding", "DynamicResources"];
 
 fn plugin(score: ScoreName) -> &'static str {
     match score {
@@ -33,6 +32,7 @@ fn plugin(score: ScoreName) -> &'static str {
         ScoreName::NodeAffinity => "NodeAffinity",
         ScoreName::Fit => "NodeResourcesFit",
         ScoreName::Balanced => "NodeResourcesBalancedAllocation",
+        ScoreName::PodAffinity => "InterPodAffinity",
     }
 }
 
@@ -46,6 +46,11 @@ fn reason(rejection: &Rejection) -> (&'static str, String) {
         Rejection::Ports => ("NodePorts", "node(s) didn't have free ports for the requested pod ports"),
         Rejection::TooManyPods => ("NodeResourcesFit", "Too many pods"),
         Rejection::Insufficient { resource } => return ("NodeResourcesFit", format!("Insufficient {resource}")),
+        Rejection::PodAffinity => ("InterPodAffinity", "node(s) didn't match pod affinity rules"),
+        Rejection::PodAntiAffinity => ("InterPodAffinity", "node(s) didn't match pod anti-affinity rules"),
+        Rejection::ExistingPodAntiAffinity => {
+            ("InterPodAffinity", "node(s) didn't satisfy existing pods anti-affinity rules")
+        }
         Rejection::Claimed | Rejection::RefusedBind => ("Muster", "a reason that kube-scheduler does not have"),
     };
     (plugin, reason.to_owned())
@@ -54,6 +59,9 @@ fn reason(rejection: &Rejection) -> (&'static str, String) {
 /// What every node looks like to us, and which one we choose; or why there is no answer.
 pub(super) fn answer(case: &Value) -> Result<(Vec<NodeAnswer>, Option<String>), String> {
     let mut road = Road::new();
+    for namespace in case["namespaces"].as_array().into_iter().flatten() {
+        road.take(News::Namespace(WatchTurn::Seen(guarded(namespace))))?;
+    }
     for node in case["nodes"].as_array().into_iter().flatten() {
         road.take(News::Node(WatchTurn::Seen(guarded(node))))?;
     }

@@ -4,6 +4,7 @@ use muster_oracle::random::Random;
 use serde_json::{Map, Value, json};
 
 use super::cases::{EFFECTS, IMAGES, LABELS, TAINT_VALUES, TAINTED, node_name};
+use super::company;
 
 /// What containers ask for: the resource, how often, how much, from little to much, and whether it may be overcommitted.
 const REQUESTS: &[(&str, u64, &[&str], bool)] = &[
@@ -19,6 +20,7 @@ pub(super) fn waiting(random: &mut Random, nodes: usize) -> Value {
     let mut pod = pod(random, "pod", 35);
     pod["spec"]["schedulerName"] = json!("muster");
     add_demands(random, nodes, &mut pod["spec"]);
+    company::add(random, &mut pod, 25);
     pod
 }
 
@@ -26,6 +28,7 @@ pub(super) fn waiting(random: &mut Random, nodes: usize) -> Value {
 pub(super) fn other(random: &mut Random, number: usize, nodes: usize) -> Value {
     let mut pod = pod(random, &format!("other-{number}"), 20);
     pod["spec"]["schedulerName"] = json!("default-scheduler");
+    company::add(random, &mut pod, 15);
     let node = if random.chance(95) { node_name(random.below(nodes)) } else { "gone".to_owned() };
     if random.chance(12) {
         pod["status"] = json!({"phase": "Pending", "nominatedNodeName": node});

@@ -24,7 +24,7 @@ pub(super) struct PodPlan {
 /// What can be wrong with a pod.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Flaw {
-    PodAffinity,
+    Spread,
     TwoGroups,
 }
 
@@ -66,10 +66,11 @@ impl PodPlan {
                 notes["muster.dev/pod-group"] = "here".into();
                 spec["schedulingGroup"] = json!({"podGroupName": "there"});
             }
-            Some(Flaw::PodAffinity) => {
-                let term =
-                    json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}});
-                spec["affinity"] = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+            Some(Flaw::Spread) => {
+                let labels = json!({"matchLabels": {"a": "b"}});
+                spec["topologySpreadConstraints"] = json!([{
+                    "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": labels,
+                }]);
             }
         }
         (json!({"annotations": notes}), spec)

@@ -10,7 +10,8 @@ use std::time::Instant;
 use crate::bench::process::cpu_seconds;
 
 /// What a scheduler must watch before it may decide.
-pub(crate) const WATCHED: [&str; 7] = [
+pub(crate) const WATCHED: [&str; 8] = [
+    "namespaces",
     "nodes",
     "pods",
     "poddisruptionbudgets.policy",

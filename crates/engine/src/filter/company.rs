@@ -1,0 +1,85 @@
+//! Others who are near, or are not, keep the pod from a node: pods that it insists on or shuns, and pods that shun it.
+//!
+//! "Near" is in the same domain of a label of nodes. Pods for which a node is kept free count as if they were there where
+//! they would be in the way, and not where they would help: they may never come. kube-scheduler only counts those for
+//! which the node itself is kept free; then one who was evicted comes back near whom it had to make way for, is evicted
+//! again, and so on.
+
+use super::{Filter, Moving, Near, Reason, View};
+use crate::cluster::neighbours::Rules;
+use crate::cluster::node::Node;
+use crate::model::class::PodClass;
+use crate::model::ids::{NodeId, PodId, TallyId};
+
+pub(super) const FILTER: Filter = Filter::Near(Moving { passes, copies_max, reasons });
+
+fn passes(class: &PodClass, node: &Node, view: &View<'_>) -> bool {
+    why_not(class, node, view).is_none()
+}
+
+/// How many of them there could be side by side, as long as nobody else comes.
+fn copies_max(class: &PodClass, node: &Node, view: &View<'_>) -> i64 {
+    if why_not(class, node, view).is_some() {
+        return 0;
+    }
+    let (Some(rules), Some(near)) = (&class.rules, &view.near) else { return i64::MAX };
+    // Where the node is in no domain they do not mind each other.
+    if rules.shuns_itself.iter().any(|tally| near.count(*tally).is_some()) { 1 } else { i64::MAX }
+}
+
+fn reasons(class: &PodClass, node: &Node, view: &View<'_>, reasons: &mut Vec<Reason>) {
+    reasons.extend(why_not(class, node, view));
+}
+
+fn why_not(class: &PodClass, node: &Node, view: &View<'_>) -> Option<Reason> {
+    let company = class.spec.company.as_ref();
+    let lacks_label = |key: &String| !node.labels.contains_key(key);
+    if company.is_some_and(|company| company.seeks.iter().any(|term| lacks_label(&term.topology_key))) {
+        return Some(Reason::PodAffinity);
+    }
+    let (rules, near) = (class.rules.as_ref()?, view.near.as_ref()?);
+    if !near.has_sought(rules) {
+        return Some(Reason::PodAffinity);
+    }
+    if rules.shuns.iter().any(|tally| near.has_or_expects(*tally)) {
+        return Some(Reason::PodAntiAffinity);
+    }
+    if rules.shunned_by.iter().any(|tally| near.has_or_expects(*tally)) {
+        return Some(Reason::ExistingPodAntiAffinity);
+    }
+    None
+}
+
+impl Near<'_> {
+    /// How many of a tally are near; `None` if the node is in no domain.
+    fn count(&self, tally: TallyId) -> Option<u32> {
+        let count = self.cluster.neighbours.count_near(tally, self.node);
+        if self.deserted { count.map(|_| 0) } else { count }
+    }
+
+    /// Whether somebody is near of each whom the pod insists on, or it is the first of those who insist on each other.
+    fn has_sought(&self, rules: &Rules) -> bool {
+        let is_near = |tally: &TallyId| self.count(*tally).is_some_and(|count| count > 0);
+        rules.seeks.iter().all(is_near) || (rules.seeks_itself && self.nobody_sought_anywhere(rules))
+    }
+
+    fn nobody_sought_anywhere(&self, rules: &Rules) -> bool {
+        self.deserted || rules.seeks.iter().all(|tally| self.cluster.neighbours.tally(*tally).is_empty())
+    }
+
+    /// Whether somebody of a tally is near, or a node near is kept free for one who is not less important.
+    fn has_or_expects(&self, id: TallyId) -> bool {
+        let neighbours = &self.cluster.neighbours;
+        let tally = neighbours.tally(id);
+        let axis = neighbours.axis(tally.axis);
+        let Some(domain) = axis.domain(self.node).filter(|_| !self.deserted) else { return false };
+        let expects = |node: &NodeId| self.cluster.node(*node).nominated.iter().any(|pod| self.is_expected(*pod, id));
+        tally.count(domain) > 0 || (tally.expected(domain) > 0 && axis.nodes(domain).iter().any(expects))
+    }
+
+    fn is_expected(&self, pod: PodId, tally: TallyId) -> bool {
+        let class = self.cluster.class(self.cluster.pod(pod).class);
+        let counts = class.rules.as_ref().is_some_and(|rules| rules.counts_in.binary_search(&tally).is_ok());
+        counts && self.cluster.effective_priority(pod) >= self.priority
+    }
+}
