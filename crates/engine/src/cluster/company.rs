@@ -9,8 +9,8 @@ use crate::model::ids::{ClassId, NodeId, PodId, TagId, TallyId};
 use crate::model::labels::Labels;
 
 impl Cluster {
-    /// The class of a pod, and the pods that have to be classified again, since nobody had an
-    /// opinion about them before. The caller gives the class to a pod or releases it.
+    /// The class of a pod, and the pods that have to be classified again, since nobody had an opinion about them before.
+    /// The caller gives the class to a pod or releases it.
     pub(crate) fn acquire_class(
         &mut self,
         spec: &Arc<ClassSpec>,
@@ -102,13 +102,17 @@ impl Cluster {
         }
     }
 
-    /// Takes the labels of a namespace, none if it is gone. Says which pods have to be looked at again.
+    /// Takes the labels of a namespace, none if it is gone. Says which pods have to be classified again: those about whom
+    /// somebody has an opinion now who had none, or the other way round.
     pub(crate) fn set_namespace(&mut self, name: &str, labels: Option<Labels>) -> BTreeSet<PodId> {
+        let mut to_look_at = BTreeSet::new();
         if self.neighbours.set_namespace(name, labels) {
-            self.neighbours.kin.of_namespace(name)
-        } else {
-            BTreeSet::new()
+            for (labels, pods) in self.neighbours.kin.of_namespace(name) {
+                let tags = self.neighbours.tags_of(name, labels);
+                to_look_at.extend(pods.iter().filter(|pod| self.class(self.pod(**pod).class).tags != tags));
+            }
         }
+        to_look_at
     }
 
     /// Takes a pod's labels; its class is for the caller to look at.

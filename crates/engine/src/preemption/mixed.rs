@@ -30,15 +30,11 @@ impl<'m, 'c> Mixed<'m, 'c> {
 
 impl Stage for Mixed<'_, '_> {
     fn remove(&mut self, unit: &Unit) {
-        for (pod, _) in &unit.pods {
-            self.trial.remove(*pod);
-        }
+        unit.leave(self.trial);
     }
 
     fn restore(&mut self, unit: &Unit) {
-        for (pod, node) in &unit.pods {
-            self.trial.put_back(*pod, *node);
-        }
+        unit.come_back(self.trial);
     }
 
     fn fits(&mut self) -> bool {

@@ -109,9 +109,7 @@ impl Plain<'_, '_> {
     /// Puts a unit back if the group still fits beside it, where it is.
     fn comes_back(&mut self, placed: &BTreeMap<NodeId, Vec<ClassId>>, unit: usize) -> bool {
         let mark = self.trial.mark();
-        for (pod, node) in &self.units[unit].pods {
-            self.trial.put_back(*pod, *node);
-        }
+        self.units[unit].come_back(self.trial);
         let nodes = self.units[unit].pods.iter().map(|(_, node)| *node);
         let fits = nodes
             .filter_map(|node| Some((node, placed.get(&node)?)))

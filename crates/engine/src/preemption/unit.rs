@@ -53,6 +53,20 @@ pub(crate) struct Rules {
 }
 
 impl Unit {
+    /// Takes its pods off their nodes.
+    pub(crate) fn leave(&self, trial: &mut Trial<'_>) {
+        for (pod, _) in &self.pods {
+            trial.remove(*pod);
+        }
+    }
+
+    /// Puts its pods back where they were.
+    pub(crate) fn come_back(&self, trial: &mut Trial<'_>) {
+        for (pod, node) in &self.pods {
+            trial.put_back(*pod, *node);
+        }
+    }
+
     /// How much it counts in the sum of priorities: every pod counts for something, however low its priority.
     pub(crate) fn weight(&self) -> i64 {
         let of_one = i64::from(self.priority) - i64::from(i32::MIN);

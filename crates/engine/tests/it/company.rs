@@ -178,6 +178,17 @@ fn a_namespace_that_gets_a_label_is_meant_from_then_on() {
 }
 
 #[test]
+fn a_label_of_a_namespace_that_nobody_asks_about_wakes_nobody() {
+    let mut world = World::new();
+    node(&mut world, "n0", "a", 1);
+    world.pod_with("large", "", 2, |pod| keeps(pod, "web", Some(shuns(app("web", HOST)))));
+    world.settle();
+    let before = world.engine.engine().next_wakeup();
+    world.put_namespace("ns", labels(&[("team", "x")]));
+    assert_eq!(world.engine.engine().next_wakeup(), before, "its turn and its backoff are as they were");
+}
+
+#[test]
 fn welcome_company_decides_among_nodes_that_will_do() {
     for (weight, expected) in [(50, "n1"), (-50, "n0")] {
         let mut world = World::new();

@@ -42,8 +42,8 @@ impl Kin {
         meant.flat_map(|(_, (_, pods))| pods.iter().copied()).collect()
     }
 
-    /// The pods of a namespace, in slot order.
-    pub(crate) fn of_namespace(&self, namespace: &str) -> BTreeSet<PodId> {
-        self.0.get(namespace).into_iter().flatten().flat_map(|(_, pods)| pods.iter().copied()).collect()
+    /// The sorts of pods in a namespace.
+    pub(crate) fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = (&Labels, &BTreeSet<PodId>)> {
+        self.0.get(namespace).into_iter().flatten().map(|(labels, pods)| (&**labels, pods))
     }
 }
