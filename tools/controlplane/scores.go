@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -41,6 +42,11 @@ func init() {
 type scoresCase struct {
 	Namespaces []*v1.Namespace `json:"namespaces"`
 	Nodes      []*v1.Node      `json:"nodes"`
+	// Those who select pods: for pods that do not say how they are to be spread.
+	Services               []*v1.Service               `json:"services"`
+	ReplicationControllers []*v1.ReplicationController `json:"replicationControllers"`
+	ReplicaSets            []*appsv1.ReplicaSet        `json:"replicaSets"`
+	StatefulSets           []*appsv1.StatefulSet       `json:"statefulSets"`
 	// Pods that are on nodes, and pods that wait for the node that they are nominated to.
 	Pods []*v1.Pod `json:"pods"`
 	Pod  *v1.Pod   `json:"pod"`

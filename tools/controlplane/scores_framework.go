@@ -1,17 +1,19 @@
 // kube-scheduler's default profile over a cluster that was given, without a scheduler around it.
 //
 // The plugins, their order, weights and arguments are the default configuration's, the snapshot is made by the
-// scheduler's cache package. Listers for other kinds are there; all but that of namespaces are empty.
+// scheduler's cache package. Listers for other kinds are there, and hold what the case has of them.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/dynamic-resource-allocation/resourceslice/tracker"
 	"k8s.io/klog/v2"
 	configv1 "k8s.io/kube-scheduler/config/v1"
@@ -83,12 +85,31 @@ func (stick *measuringStick) cluster(ctx context.Context, one *scoresCase) (*clu
 	if err != nil {
 		return nil, err
 	}
-	for _, namespace := range one.Namespaces {
-		if err := factory.Core().V1().Namespaces().Informer().GetIndexer().Add(namespace); err != nil {
-			return nil, err
-		}
+	if err := one.list(factory); err != nil {
+		return nil, err
 	}
 	return &cluster{plugins: plugins, nodes: snapshot.NodeInfos()}, nil
+}
+
+// list puts the objects of the case that are neither nodes nor pods where the plugins look for them.
+func (one *scoresCase) list(factory informers.SharedInformerFactory) error {
+	core, apps := factory.Core().V1(), factory.Apps().V1()
+	return errors.Join(
+		enter(core.Namespaces().Informer(), one.Namespaces),
+		enter(core.Services().Informer(), one.Services),
+		enter(core.ReplicationControllers().Informer(), one.ReplicationControllers),
+		enter(apps.ReplicaSets().Informer(), one.ReplicaSets),
+		enter(apps.StatefulSets().Informer(), one.StatefulSets),
+	)
+}
+
+func enter[T any](informer cache.SharedIndexInformer, objects []T) error {
+	for _, object := range objects {
+		if err := informer.GetIndexer().Add(object); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // resourceClaims are the devices that pods may claim: none, but resources are asked about as if there were some.

@@ -124,6 +124,10 @@ pub struct Scoring {
     pub weight_balanced: i64,
     /// The weight of welcome company.
     pub weight_pod_affinity: i64,
+    /// The weight of how evenly a pod and its like would be spread.
+    pub weight_topology_spread: i64,
+    /// The weight of how much of the pod's images is on a node.
+    pub weight_image_locality: i64,
     /// What those are worth, as company, who insist on a pod like the one that is placed.
     pub hard_pod_affinity_weight: i64,
 }
@@ -140,6 +144,8 @@ impl Default for Scoring {
             weight_fit: 1,
             weight_balanced: 1,
             weight_pod_affinity: 2,
+            weight_topology_spread: 2,
+            weight_image_locality: 1,
             hard_pod_affinity_weight: 1,
         }
     }
@@ -190,6 +196,8 @@ impl Config {
             ("scoring.weight_fit", scoring.weight_fit),
             ("scoring.weight_balanced", scoring.weight_balanced),
             ("scoring.weight_pod_affinity", scoring.weight_pod_affinity),
+            ("scoring.weight_topology_spread", scoring.weight_topology_spread),
+            ("scoring.weight_image_locality", scoring.weight_image_locality),
         ] {
             if !(0..=100_000).contains(&weight) {
                 return refuse(field, &weight, "a weight is from 0 to 100000");

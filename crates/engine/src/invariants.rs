@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use crate::cluster::Cluster;
 use crate::cluster::group::Census;
 use crate::cluster::load::Load;
+use crate::cluster::neighbours::{Neighbour, Presence};
 use crate::cluster::pod::{Counted, Part, PodState, Standing};
 use crate::diagnosis::{Diagnosis, Waiting};
 use crate::mind::Engine;
@@ -63,11 +64,14 @@ pub(crate) fn neighbours(cluster: &Cluster) -> Result<(), String> {
     }
     let near = cluster.pods().flat_map(|(_, pod)| {
         let own = cluster.class(pod.class).own.as_ref();
-        let places =
-            pod.state.node().map(|node| (node, true)).into_iter().chain(pod.nominated.map(|node| (node, false)));
-        places.map(move |(node, is_there)| (node, is_there, pod.id.namespace.as_str(), &*pod.labels, own))
+        let places = [(pod.state.node(), Presence::There), (pod.nominated, Presence::Expected)];
+        places.into_iter().filter_map(move |(node, presence)| {
+            let (namespace, labels) = (pod.id.namespace.as_str(), &*pod.labels);
+            Some(Neighbour { node: node?, presence, namespace, labels, own, leaves: pod.terminating })
+        })
     });
-    ensure(cluster.neighbours.audit(near), || "who is near whom is not what a recount gives".to_owned())
+    ensure(cluster.images_are_counted(), || "images are not on as many nodes as are counted".to_owned())?;
+    ensure(cluster.audit_neighbours(near), || "who is near whom is not what a recount gives".to_owned())
 }
 
 /// What groups count is what their members are.

@@ -25,6 +25,9 @@ pub fn node(spec: &NodeSpec) -> Result<(), Refusal> {
     if spec.name.is_empty() {
         return Err(Refusal::new("Node", "name", "", "a node needs a name"));
     }
+    for (name, size) in &spec.images {
+        amount_in_range(&format!("images[{name}]"), *size, &object)?;
+    }
     amounts(&spec.allocatable, "allocatable", &object)
 }
 
@@ -88,6 +91,14 @@ fn company(company: &Company, object: &dyn Fn() -> String) -> Result<(), Refusal
         if preferred.weight == 0 || !(-100..=100).contains(&preferred.weight) {
             let reason = "a weight is from 1 to 100, or from -100 to -1";
             return Err(Refusal::new(object(), "company.prefers.weight", preferred.weight, reason));
+        }
+    }
+    for term in company.spread.must.iter().chain(&company.spread.should) {
+        if term.topology_key.is_empty() {
+            return Err(Refusal::new(object(), "company.spread.topology_key", "", "a term needs a label of nodes"));
+        }
+        if term.skew_max == 0 {
+            return Err(Refusal::new(object(), "company.spread.skew_max", 0, "a skew is at least 1"));
         }
     }
     let preferred = company.prefers.iter().map(|preferred| &preferred.term);

@@ -18,6 +18,7 @@ use crate::discovery::native_dialects;
 use crate::fence::Fence;
 use crate::hands::{Hands, Reach};
 use crate::intake::raw::{Guarded, RawObject};
+use crate::intake::selectors::Selecting;
 use crate::intake::{Intake, News};
 use crate::mind::{Letter, Mind};
 use crate::orders::Orders;
@@ -135,6 +136,11 @@ impl Job {
         watches.spawn(watch("namespaces", namespaces, inbox.clone(), metrics.clone(), News::Namespace));
         let budgets = Api::<Guarded<PodDisruptionBudget>>::all(client.clone());
         watches.spawn(watch("poddisruptionbudgets", budgets, inbox.clone(), metrics.clone(), News::Budget));
+        for kind in Selecting::ALL.into_iter().filter(|_| !self.settings.spread_defaults.is_empty()) {
+            let objects = Api::<RawObject>::all_with(client.clone(), &kind.resource());
+            let news = move |turn| News::Selector(kind, turn);
+            watches.spawn(watch(kind.plural(), objects, inbox.clone(), metrics.clone(), news));
+        }
         for (number, (dialect, resource)) in dialects.iter().zip(resources).enumerate() {
             let objects = Api::<RawObject>::all_with(client.clone(), resource);
             let news = move |turn| News::Group(number, turn);
@@ -150,7 +156,7 @@ impl Job {
         let scheduler_name = settings.scheduler_names.first().map_or("muster", String::as_str);
         Mind {
             engine,
-            intake: Intake::new(&settings.scheduler_names, settings.gates, dialects),
+            intake: Intake::new(&settings.scheduler_names, settings.gates, settings.spread_defaults.clone(), dialects),
             scribe: Scribe::new(clock, scheduler_name, &settings.identity, resources),
             hands: Hands::new(reach, inbox, settings.binds_in_flight_max, settings.writes_in_flight_max),
             orders: Orders::default(),

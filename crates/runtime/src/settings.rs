@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use crate::config::Eviction;
+use muster_engine::model::company::Spread;
+
 use crate::gates::FeatureGates;
 use crate::instruments::Instruments;
 
@@ -13,6 +15,8 @@ pub struct Settings {
     pub scheduler_names: Vec<String>,
     /// Which features are on.
     pub gates: FeatureGates,
+    /// How pods are spread that do not say, among those that their service or set selects.
+    pub spread_defaults: Spread,
     /// How decisions are made.
     pub engine: muster_engine::Config,
     /// How pods are evicted.
@@ -38,6 +42,7 @@ impl Default for Settings {
         Self {
             scheduler_names: vec![muster_api::keys::SCHEDULER_NAME.to_owned()],
             gates: FeatureGates::default(),
+            spread_defaults: crate::intake::spread::system_defaults(),
             engine: muster_engine::Config::default(),
             eviction: Eviction::default(),
             identity: "muster".to_owned(),

@@ -27,6 +27,33 @@ pub struct Container {
     /// `Always` makes an init container a sidecar.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart_policy: Option<String>,
+    /// What follows when it ends in a certain way.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub restart_policy_rules: Vec<RestartRule>,
+    /// Volumes that it mounts, as far as a node may not know how.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub volume_mounts: Vec<VolumeMount>,
+}
+
+/// What follows when a container ends in a certain way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RestartRule {
+    /// `Restart` or `RestartAllContainers`.
+    #[serde(deserialize_with = "null_is_default")]
+    pub action: String,
+}
+
+/// A volume that a container mounts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VolumeMount {
+    /// The volume.
+    #[serde(deserialize_with = "null_is_default")]
+    pub name: String,
+    /// How the mount is made.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub bind_mount_options: Vec<String>,
 }
 
 impl Container {

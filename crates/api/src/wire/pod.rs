@@ -65,6 +65,9 @@ pub struct PodSpec {
     /// The containers that run before them, one after the other, and sidecars.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub init_containers: Vec<Container>,
+    /// The containers that were added to look into it.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub ephemeral_containers: Vec<Container>,
     /// Resources for the pod as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<Requirements>,
@@ -95,6 +98,9 @@ pub struct PodSpec {
     /// Whether it uses the node's network, and so the node's ports.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub host_network: bool,
+    /// Whether its users are the node's: so it is if this is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_users: Option<bool>,
     /// How long it may take to end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub termination_grace_period_seconds: Option<i64>,

@@ -23,6 +23,9 @@ pub struct Volume {
     /// A claim of the pod's own, called `<pod>-<volume>`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ephemeral: Option<Present>,
+    /// An image that is mounted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageVolume>,
     /// An inline volume of a driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub csi: Option<Present>,
@@ -44,6 +47,15 @@ pub struct Volume {
     /// A disk of Ceph.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rbd: Option<Present>,
+}
+
+/// An image that is mounted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ImageVolume {
+    /// The image; nodes that have it are preferred.
+    #[serde(deserialize_with = "null_is_default")]
+    pub reference: String,
 }
 
 /// A claim that a volume uses.

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Cluster, neighbours};
+use super::Cluster;
+use super::neighbours::{self, Presence};
 use crate::model::class::ClassSpec;
 use crate::model::ids::{ClassId, NodeId, PodId, TagId, TallyId};
 use crate::model::labels::Labels;
@@ -20,7 +21,7 @@ impl Cluster {
         let mut to_look_at = BTreeSet::new();
         let company = spec.company.as_ref().filter(|company| !company.is_empty());
         let own = company.map(|company| {
-            let (own, brought) = self.neighbours.acquire_terms(company, &self.nodes);
+            let (own, brought) = self.neighbours.acquire_terms(spec, company, &self.nodes);
             for tally in brought.tallies {
                 self.fill(tally, &brought.tags);
             }
@@ -73,14 +74,17 @@ impl Cluster {
     /// Counts those who are there in a new tally. Those whose tag is new are counted when they are given it.
     pub(super) fn fill(&mut self, tally: TallyId, new: &[TagId]) {
         let Some(tag) = self.neighbours.tag_counted(tally).filter(|tag| !new.contains(tag)) else { return };
+        let stays = self.neighbours.counts_who_stays(tally);
         for pod in self.neighbours.about(tag) {
             let pod = self.pod(pod);
-            let (there, kept) = (pod.state.node(), pod.nominated);
-            if let Some(node) = there {
-                self.neighbours.count(&[tally], node, true);
+            if pod.terminating && stays {
+                continue;
             }
-            if let Some(node) = kept {
-                self.neighbours.expect(&[tally], node, true);
+            let places = [(pod.state.node(), Presence::There), (pod.nominated, Presence::Expected)];
+            for (node, presence) in places {
+                if let Some(node) = node {
+                    self.neighbours.count(std::iter::once(tally), node, presence, true);
+                }
             }
         }
     }
@@ -96,7 +100,7 @@ impl Cluster {
         if class.tags.is_empty() && class.own.is_none() {
             return;
         }
-        let rules = self.neighbours.rules(class.own.as_ref(), &class.tags, self.weight_sought);
+        let rules = self.neighbours.rules(&class.spec, class.own.as_ref(), &class.tags, self.weight_sought);
         if class.rules.as_deref() != Some(&rules) {
             class.rules = Some(Arc::new(rules));
         }
@@ -125,39 +129,62 @@ impl Cluster {
 
     /// Counts everybody on a node with their neighbours, or nobody.
     pub(super) fn count_all(&mut self, id: NodeId, add: bool) {
-        for pod in &self.nodes.get(id.0).expect("a node in use exists").pods {
-            let pod = self.pods.get(pod.0).expect("a pod on a node exists");
-            if let Some(rules) = &self.classes.get(pod.class).rules {
-                self.neighbours.count(&rules.counts_in, id, add);
-            }
+        let node = self.nodes.get(id.0).expect("a node in use exists");
+        let there = node.pods.iter().map(|pod| (*pod, Presence::There));
+        let kept = node.nominated.iter().map(|pod| (*pod, Presence::Expected));
+        for (pod, presence) in there.chain(kept).collect::<Vec<_>>() {
+            self.change_company(pod, id, presence, add);
         }
-        for pod in &self.nodes.get(id.0).expect("a node in use exists").nominated {
-            let pod = self.pods.get(pod.0).expect("a nominated pod exists");
-            if let Some(rules) = &self.classes.get(pod.class).rules {
-                self.neighbours.expect(&rules.counts_in, id, add);
+    }
+
+    /// Counts a pod near a node, or no longer.
+    pub(super) fn change_company(&mut self, pod: PodId, node: NodeId, presence: Presence, add: bool) {
+        let pod = self.pods.get(pod.0).expect("a pod near a node exists");
+        if let Some(rules) = &self.classes.get(pod.class).rules {
+            self.neighbours.count(rules.counted_in(pod.terminating), node, presence, add);
+        }
+    }
+
+    /// Counts a pod near where it is and where it is expected, or no longer.
+    pub(super) fn count_pod(&mut self, id: PodId, add: bool) {
+        let pod = self.pod(id);
+        for (node, presence) in [(pod.state.node(), Presence::There), (pod.nominated, Presence::Expected)] {
+            if let Some(node) = node {
+                self.change_company(id, node, presence, add);
             }
         }
     }
 
-    /// Counts one pod of a class near a node, or one less.
-    pub(super) fn change_company(&mut self, id: NodeId, class: ClassId, add: bool) {
-        if let Some(rules) = &self.classes.get(class).rules {
-            self.neighbours.count(&rules.counts_in, id, add);
-        }
+    /// Whether somebody is to be spread who is like this pod.
+    pub(crate) fn is_spread(&self, id: PodId) -> bool {
+        self.class(self.pod(id).class).rules.as_ref().is_some_and(|rules| !rules.counts_in_spread.is_empty())
     }
 
-    /// Counts one pod of a class for which a node is kept free, or one less.
-    pub(super) fn change_expected(&mut self, id: NodeId, class: ClassId, add: bool) {
-        if let Some(rules) = &self.classes.get(class).rules {
-            self.neighbours.expect(&rules.counts_in, id, add);
+    /// A pod is on its way out, or is no longer: then it does not count among those who are to be spread.
+    pub(super) fn change_who_stays(&mut self, id: PodId) {
+        if !self.is_spread(id) {
+            return;
+        }
+        let pod = self.pod(id);
+        let (rules, add) = (self.class(pod.class).rules.clone(), !pod.terminating);
+        for (node, presence) in [(pod.state.node(), Presence::There), (pod.nominated, Presence::Expected)] {
+            if let (Some(node), Some(rules)) = (node, &rules) {
+                self.neighbours.count(rules.counts_in_spread.iter().copied(), node, presence, add);
+                self.touch(node, false);
+            }
         }
     }
 
     /// Counts one whom a class insists on near a node, or no longer.
     pub(crate) fn lure(&mut self, class: ClassId, node: NodeId, add: bool) {
         if let Some(rules) = self.classes.get(class).rules.clone() {
-            self.neighbours.count(&rules.seeks, node, add);
+            self.neighbours.count(rules.seeks.iter().copied(), node, Presence::There, add);
         }
         self.touch(node, false);
+    }
+
+    /// Whether who is near whom is what a recount gives.
+    pub(crate) fn audit_neighbours<'p>(&self, near: impl Iterator<Item = neighbours::Neighbour<'p>>) -> bool {
+        self.neighbours.audit(near, &self.nodes)
     }
 }

@@ -8,6 +8,7 @@
 pub(crate) mod classes;
 mod company;
 pub mod group;
+pub(crate) mod images;
 pub(crate) mod journal;
 pub mod load;
 pub(crate) mod neighbours;
@@ -27,8 +28,9 @@ use crate::model::node::NodeSpec;
 use crate::model::resources::{PODS, ResourceNames, ResourceVec};
 use classes::Classes;
 use group::{Census, Group};
+use images::Images;
 use journal::{Journal, Touch};
-use neighbours::Neighbours;
+use neighbours::{Neighbours, Presence};
 use node::{Node, Reserved};
 use pod::{Counted, Pod, PodState};
 
@@ -49,6 +51,7 @@ pub struct Cluster {
     /// By namespace and name.
     pub(crate) budgets: BTreeMap<(String, String), BudgetSpec>,
     pub(crate) neighbours: Neighbours,
+    pub(crate) images: Images,
     /// What a pod is worth to those who insist on its company, in scores.
     pub(crate) weight_sought: i64,
     pub(crate) journal: Journal,
@@ -180,10 +183,13 @@ impl Cluster {
             && node.taints == spec.taints
             && node.unschedulable == spec.unschedulable
             && node.allocatable == allocatable
-            && node.pods_max == pods_max;
+            && node.pods_max == pods_max
+            && node.features == spec.features;
+        self.set_images(id, &spec.images);
         if same {
             return (id, false);
         }
+        let node = self.nodes.get_mut(id.0).expect("just ensured");
         if !node.present {
             node.present = true;
             self.nodes_present += 1;
@@ -195,6 +201,7 @@ impl Cluster {
         node.unschedulable = spec.unschedulable;
         node.allocatable = allocatable;
         node.pods_max = pods_max;
+        node.features.clone_from(&spec.features);
         self.neighbours.settle(id, self.nodes.get(id.0));
         self.count_all(id, true);
         self.touch(id, true);
@@ -208,6 +215,7 @@ impl Cluster {
         if !node.present {
             return false;
         }
+        self.set_images(id, &BTreeMap::new());
         self.count_all(id, false);
         self.neighbours.settle(id, None);
         let node = self.nodes.get_mut(id.0).expect("a listed node exists");
@@ -312,16 +320,12 @@ impl Cluster {
         let (old, node) = (pod.class, pod.state.node());
         if let Some(node_id) = node {
             self.change_load(node_id, old, false);
-            self.change_company(node_id, old, false);
             self.change_load(node_id, class, true);
-            self.change_company(node_id, class, true);
         }
         let nominated = self.pod(id).nominated;
-        if let Some(node_id) = nominated {
-            self.change_expected(node_id, old, false);
-            self.change_expected(node_id, class, true);
-        }
+        self.count_pod(id, false);
         self.change_pod(id, |pod| pod.class = class);
+        self.count_pod(id, true);
         if let Some(node_id) = nominated {
             self.reserve(node_id);
         }
@@ -354,7 +358,11 @@ impl Cluster {
     /// Changes what does not touch a node: flags and the like. Census follows.
     pub(crate) fn change_pod(&mut self, id: PodId, change: impl FnOnce(&mut Pod)) {
         self.count_out(id);
+        let was_leaving = self.pod(id).terminating;
         change(self.pod_mut(id));
+        if self.pod(id).terminating != was_leaving {
+            self.change_who_stays(id);
+        }
         self.list_if_leaving(id);
         self.count_in(id);
     }
@@ -441,7 +449,7 @@ impl Cluster {
         let list = &mut self.nodes.get_mut(node.0).expect("a nominated node exists").nominated;
         let place = list.partition_point(|other| *other < id);
         list.insert(place, id);
-        self.change_expected(node, self.pod(id).class, true);
+        self.change_company(id, node, Presence::Expected, true);
         if let Some(group) = self.pod(id).group {
             self.group_mut(group).nominations += 1;
         }
@@ -451,7 +459,7 @@ impl Cluster {
     fn unlist_nomination(&mut self, id: PodId, node: NodeId) {
         let list = &mut self.nodes.get_mut(node.0).expect("a nominated node exists").nominated;
         list.retain(|other| *other != id);
-        self.change_expected(node, self.pod(id).class, false);
+        self.change_company(id, node, Presence::Expected, false);
         if let Some(group) = self.pod(id).group {
             self.group_mut(group).nominations -= 1;
         }
@@ -460,14 +468,14 @@ impl Cluster {
 
     fn put(&mut self, id: PodId, node: NodeId) {
         self.change_load(node, self.pod(id).class, true);
-        self.change_company(node, self.pod(id).class, true);
+        self.change_company(id, node, Presence::There, true);
         self.nodes.get_mut(node.0).expect("a pod's node exists").pods.push(id);
     }
 
     /// Takes a pod off its node and says where in the node's list it stood.
     fn lift(&mut self, id: PodId, node: NodeId) -> usize {
         self.change_load(node, self.pod(id).class, false);
-        self.change_company(node, self.pod(id).class, false);
+        self.change_company(id, node, Presence::There, false);
         let pods = &mut self.nodes.get_mut(node.0).expect("a pod's node exists").pods;
         let place = pods.iter().rposition(|other| *other == id).expect("a pod is listed on its node");
         pods.remove(place);

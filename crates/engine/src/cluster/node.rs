@@ -1,12 +1,13 @@
 //! A node as the engine keeps it: what it is, and what is on it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::load::Load;
 use crate::model::ids::PodId;
-use crate::model::labels::Labels;
+use crate::model::labels::{Labels, NodeTerm};
 use crate::model::resources::ResourceVec;
-use crate::model::taint::Taint;
+use crate::model::taint::{Effect, Taint, Toleration, tolerated};
 
 /// A node. One that pods name but that was not seen yet, or is gone, is kept with `present` unset:
 /// nothing is placed there.
@@ -24,6 +25,10 @@ pub struct Node {
     pub unschedulable: bool,
     /// What it offers.
     pub allocatable: ResourceVec,
+    /// Features that it declares.
+    pub features: BTreeSet<String>,
+    /// The images that are there, with their sizes in bytes.
+    pub images: BTreeMap<Arc<str>, i64>,
     /// How many pods it may hold.
     pub pods_max: i64,
     /// What the pods on it take.
@@ -36,6 +41,20 @@ pub struct Node {
     pub claimed_at: Option<i32>,
     /// What is on it and what it is kept free for; only while it is kept free for somebody.
     pub reserved: Option<Box<Reserved>>,
+}
+
+impl Node {
+    /// Whether the node has these labels and meets one of these terms.
+    pub(crate) fn suits(&self, selector: &Labels, terms: Option<&[NodeTerm]>) -> bool {
+        selector.iter().all(|(key, value)| self.labels.get(key) == Some(value))
+            && terms.is_none_or(|terms| terms.iter().any(|term| term.matches(&self.name, &self.labels)))
+    }
+
+    /// Whether no taint keeps away who has these tolerations.
+    pub(crate) fn lets_in(&self, tolerations: &[Toleration]) -> bool {
+        let mut keeping_away = self.taints.iter().filter(|taint| taint.effect != Effect::PreferNoSchedule);
+        keeping_away.all(|taint| tolerated(tolerations, taint))
+    }
 }
 
 /// A node's load with all its nominations.

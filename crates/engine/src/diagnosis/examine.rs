@@ -65,11 +65,17 @@ fn distance(cluster: &Cluster, class: &PodClass, id: NodeId, load: &Load, reason
     let mut sum = 0_i64;
     for reason in reasons {
         sum = sum.saturating_add(match reason {
-            Reason::NodeName | Reason::Unschedulable | Reason::Taints | Reason::NodeAffinity | Reason::PodAffinity => {
-                return None;
-            }
+            Reason::NodeName
+            | Reason::Unschedulable
+            | Reason::Taints
+            | Reason::EnforcedAffinity
+            | Reason::NodeAffinity
+            | Reason::Features
+            | Reason::SpreadLabel
+            | Reason::PodAffinity => return None,
             Reason::Ports
             | Reason::TooManyPods
+            | Reason::Spread
             | Reason::PodAntiAffinity
             | Reason::ExistingPodAntiAffinity
             | Reason::Claimed => 1000,
@@ -106,12 +112,16 @@ pub(crate) fn by_name(cluster: &Cluster, reason: Reason) -> Rejection {
         Reason::NodeName => Rejection::NodeName,
         Reason::Unschedulable => Rejection::Unschedulable,
         Reason::Taints => Rejection::Taints,
+        Reason::EnforcedAffinity => Rejection::EnforcedAffinity,
         Reason::NodeAffinity => Rejection::NodeAffinity,
         Reason::Ports => Rejection::Ports,
         Reason::TooManyPods => Rejection::TooManyPods,
+        Reason::Spread => Rejection::Spread,
+        Reason::SpreadLabel => Rejection::SpreadLabel,
         Reason::PodAffinity => Rejection::PodAffinity,
         Reason::PodAntiAffinity => Rejection::PodAntiAffinity,
         Reason::ExistingPodAntiAffinity => Rejection::ExistingPodAntiAffinity,
+        Reason::Features => Rejection::Features,
         Reason::Claimed => Rejection::Claimed,
         Reason::Insufficient(resource) => {
             Rejection::Insufficient { resource: cluster.resource_names().name(resource).to_owned() }

@@ -168,6 +168,8 @@ pub enum Rejection {
     Unschedulable,
     /// The node has a taint that the pod does not tolerate.
     Taints,
+    /// The node does not match the affinity that the scheduler asks for.
+    EnforcedAffinity,
     /// The node does not match the pod's selector or required affinity.
     NodeAffinity,
     /// A host port is taken.
@@ -179,12 +181,18 @@ pub enum Rejection {
         /// The resource.
         resource: String,
     },
+    /// Too many of those are near among whom the pod is to be spread.
+    Spread,
+    /// The node lacks a label over which the pod is to be spread.
+    SpreadLabel,
     /// Nobody is near whom the pod insists on.
     PodAffinity,
     /// Somebody is near whom the pod shuns.
     PodAntiAffinity,
     /// Somebody is near who shuns the pod.
     ExistingPodAntiAffinity,
+    /// The node does not declare a feature that the pod needs.
+    Features,
     /// The node is claimed for a group that has waited too long.
     Claimed,
     /// The bind to this node was refused a moment ago.

@@ -11,11 +11,17 @@ impl Display for Rejection {
             Self::NodeName => f.write_str("node(s) didn't match the requested node name"),
             Self::Unschedulable => f.write_str("node(s) were unschedulable"),
             Self::Taints => f.write_str("node(s) had untolerated taint(s)"),
+            Self::EnforcedAffinity => f.write_str("node(s) didn't match scheduler-enforced node affinity"),
             Self::NodeAffinity => f.write_str("node(s) didn't match Pod's node affinity/selector"),
             Self::Ports => f.write_str("node(s) didn't have free ports for the requested pod ports"),
+            Self::Spread => f.write_str("node(s) didn't match pod topology spread constraints"),
+            Self::SpreadLabel => {
+                f.write_str("node(s) didn't match pod topology spread constraints (missing required label)")
+            }
             Self::PodAffinity => f.write_str("node(s) didn't match pod affinity rules"),
             Self::PodAntiAffinity => f.write_str("node(s) didn't match pod anti-affinity rules"),
             Self::ExistingPodAntiAffinity => f.write_str("node(s) didn't satisfy existing pods anti-affinity rules"),
+            Self::Features => f.write_str("node(s) didn't match Pod's required features"),
             Self::Claimed => f.write_str("node(s) were claimed for a group that has waited too long"),
             Self::RefusedBind => f.write_str("node(s) refused the bind a moment ago"),
             Self::TooManyPods => f.write_str("Too many pods"),

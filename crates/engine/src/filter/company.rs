@@ -9,7 +9,7 @@ use super::{Filter, Moving, Near, Reason, View};
 use crate::cluster::neighbours::Rules;
 use crate::cluster::node::Node;
 use crate::model::class::PodClass;
-use crate::model::ids::{NodeId, PodId, TallyId};
+use crate::model::ids::{PodId, TallyId};
 
 pub(super) const FILTER: Filter = Filter::Near(Moving { passes, copies_max, reasons });
 
@@ -68,18 +68,31 @@ impl Near<'_> {
     }
 
     /// Whether somebody of a tally is near, or a node near is kept free for one who is not less important.
-    fn has_or_expects(&self, id: TallyId) -> bool {
+    pub(crate) fn has_or_expects(&self, id: TallyId) -> bool {
         let neighbours = &self.cluster.neighbours;
         let tally = neighbours.tally(id);
-        let axis = neighbours.axis(tally.axis);
-        let Some(domain) = axis.domain(self.node).filter(|_| !self.deserted) else { return false };
-        let expects = |node: &NodeId| self.cluster.node(*node).nominated.iter().any(|pod| self.is_expected(*pod, id));
-        tally.count(domain) > 0 || (tally.expected(domain) > 0 && axis.nodes(domain).iter().any(expects))
+        let Some(domain) = neighbours.axis(tally.axis).domain(self.node).filter(|_| !self.deserted) else {
+            return false;
+        };
+        tally.count(domain) > 0 || self.expected(id, domain) > 0
+    }
+
+    /// For how many of a tally who are not less important nodes of a domain are kept free.
+    pub(crate) fn expected(&self, id: TallyId, domain: u32) -> u32 {
+        let neighbours = &self.cluster.neighbours;
+        let tally = neighbours.tally(id);
+        if tally.expected(domain) == 0 {
+            return 0;
+        }
+        let nodes = neighbours.axis(tally.axis).nodes(domain).iter();
+        let nominated =
+            nodes.filter(|node| neighbours.counts_on(id, **node)).flat_map(|node| &self.cluster.node(*node).nominated);
+        nominated.filter(|pod| self.is_expected(**pod, id)).count() as u32
     }
 
     fn is_expected(&self, pod: PodId, tally: TallyId) -> bool {
         let class = self.cluster.class(self.cluster.pod(pod).class);
-        let counts = class.rules.as_ref().is_some_and(|rules| rules.counts_in.binary_search(&tally).is_ok());
+        let counts = class.rules.as_ref().is_some_and(|rules| rules.counts_in(tally));
         counts && self.cluster.effective_priority(pod) >= self.priority
     }
 }

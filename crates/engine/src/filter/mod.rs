@@ -8,10 +8,13 @@
 
 mod claims;
 mod company;
+mod enforced_affinity;
+mod features;
 mod node_affinity;
 mod node_name;
 mod ports;
 pub(crate) mod resources;
+mod spread;
 mod taints;
 mod unschedulable;
 
@@ -32,6 +35,8 @@ pub(crate) enum Reason {
     Unschedulable,
     /// The node has a taint that the pod does not tolerate.
     Taints,
+    /// The node does not match the affinity that the scheduler asks for.
+    EnforcedAffinity,
     /// The node does not match the pod's selector or required affinity.
     NodeAffinity,
     /// A host port is taken.
@@ -40,12 +45,18 @@ pub(crate) enum Reason {
     TooManyPods,
     /// There is too little of a resource.
     Insufficient(ResourceId),
+    /// Too many of those are near among whom the pod is to be spread.
+    Spread,
+    /// The node lacks a label over which the pod is to be spread.
+    SpreadLabel,
     /// Nobody is near whom the pod insists on.
     PodAffinity,
     /// Somebody is near whom the pod shuns.
     PodAntiAffinity,
     /// Somebody is near who shuns the pod.
     ExistingPodAntiAffinity,
+    /// The node does not declare a feature that the pod needs.
+    Features,
     /// The node is claimed for a group that has waited too long.
     Claimed,
 }
@@ -74,14 +85,17 @@ pub(crate) enum Filter {
 }
 
 /// All filters, in the order in which they are asked.
-pub(crate) static FILTERS: [Filter; 8] = [
+pub(crate) static FILTERS: [Filter; 11] = [
     node_name::FILTER,
     unschedulable::FILTER,
     taints::FILTER,
+    enforced_affinity::FILTER,
     node_affinity::FILTER,
     ports::FILTER,
     resources::FILTER,
+    spread::FILTER,
     company::FILTER,
+    features::FILTER,
     claims::FILTER,
 ];
 
@@ -114,6 +128,15 @@ pub(crate) fn is_welcome(class: &PodClass, node: &Node, view: &View<'_>) -> bool
             Filter::Fixed(_) | Filter::Moving(_) => true,
             Filter::Near(near) => (near.passes)(class, node, view),
         })
+}
+
+/// How many more pods of the class a node that would do has room for, without regard to who is near.
+pub(crate) fn copies_max_alone(class: &PodClass, node: &Node, view: &View<'_>) -> i64 {
+    let alone = FILTERS.iter().filter_map(|filter| match filter {
+        Filter::Fixed(_) | Filter::Near(_) => None,
+        Filter::Moving(moving) => Some((moving.copies_max)(class, node, view)),
+    });
+    alone.min().unwrap_or(i64::MAX).max(0)
 }
 
 /// How many more pods of the class a node that would do has room for.

@@ -3,11 +3,9 @@
 use super::{Filter, Fixed, Reason};
 use crate::cluster::node::Node;
 use crate::model::class::PodClass;
-use crate::model::taint::{Effect, tolerated};
 
 pub(super) const FILTER: Filter = Filter::Fixed(Fixed { passes, reason: Reason::Taints });
 
 fn passes(class: &PodClass, node: &Node) -> bool {
-    let mut keeping_away = node.taints.iter().filter(|taint| taint.effect != Effect::PreferNoSchedule);
-    keeping_away.all(|taint| tolerated(&class.spec.tolerations, taint))
+    node.lets_in(&class.spec.tolerations)
 }

@@ -27,10 +27,11 @@ impl Engine {
         match observation {
             Observation::NodeSeen(spec) => self.node_seen(&spec),
             Observation::NodeGone { name } => {
-                if self.cluster.drop_node(&name)
-                    && let Some(node) = self.cluster.node_id(&name)
-                {
-                    self.plans_shaken(node);
+                if self.cluster.drop_node(&name) {
+                    if let Some(node) = self.cluster.node_id(&name) {
+                        self.plans_shaken(node);
+                    }
+                    self.domains_changed();
                 }
                 Ok(())
             }
@@ -315,6 +316,10 @@ impl Engine {
         let begins_to_leave = spec.terminating && !was_terminating;
         if let Some(node) = self.cluster.pod(id).state.node().filter(|_| begins_to_leave) {
             self.plans_shaken(node);
+            if self.cluster.is_spread(id) {
+                // It does not count any more among those who are ahead.
+                self.room_appeared(node);
+            }
             let pod = self.cluster.pod(id);
             if pod.is_static || pod.spared_until > self.now {
                 // It may have been what kept its whole group from being taken.

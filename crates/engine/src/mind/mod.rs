@@ -30,7 +30,7 @@ use crate::filter;
 use crate::model::Millis;
 use crate::model::ids::{GroupId, NodeId, PodId};
 use crate::observation::Observation;
-use crate::placement::cache::Cache;
+use crate::placement::{self, cache::Cache};
 use crate::queue::{Entity, Line, Queue};
 use crate::refusal::Refusal;
 use crate::score::Scorer;
@@ -263,14 +263,25 @@ impl Engine {
             && (filter::has_room(class, place, &view) || self.has_room_by_force(class, node, priority, view))
     }
 
-    /// A pod has come to a node: wakes whoever insists on its company.
+    /// A domain may have lost its last node, or those who were in the way there: wakes whoever finds a place now.
+    fn domains_changed(&mut self) {
+        for (class, priority) in self.lines() {
+            if self.cluster.class(class).has_demands()
+                && self.cache.candidates(&self.cluster, class, priority).best().is_some()
+            {
+                self.queue.wake((class, priority), self.now);
+            }
+        }
+    }
+
+    /// A pod has come to a node: wakes whoever insists on its company, or was too far ahead of it.
     fn company_came(&mut self, pod: PodId) {
         if self.cluster.class(self.cluster.pod(pod).class).tags.is_empty() {
             return;
         }
         for (class, priority) in self.lines() {
-            let insists = self.cluster.class(class).rules.as_ref().is_some_and(|rules| !rules.seeks.is_empty());
-            if insists && self.cache.candidates(&self.cluster, class, priority).best().is_some() {
+            let gains = placement::may_gain_places(&self.cluster, class);
+            if gains && self.cache.candidates(&self.cluster, class, priority).best().is_some() {
                 self.queue.wake((class, priority), self.now);
             }
         }

@@ -125,7 +125,11 @@ impl Engine {
         // Its own nominations and its own claim would not be in its way.
         let favoured = want.lots.iter().flat_map(|lot| &lot.pods).any(|pod| self.cluster.pod(*pod).nominated.is_some());
         // How many of those find a place who insist on each other depends on where the first goes.
-        if !want.is_like() || favoured || placement::insists(&self.cluster, class) || !self.claimed_by(id).is_empty() {
+        if !want.is_like()
+            || favoured
+            || placement::may_gain_places(&self.cluster, class)
+            || !self.claimed_by(id).is_empty()
+        {
             return None;
         }
         self.noes.get(&self.cluster, (class, want.priority))

@@ -396,7 +396,8 @@ impl Engine {
         let neighbours = &self.cluster.neighbours;
         for (pod, node) in places {
             let Some(rules) = &self.cluster.class(self.cluster.pod(*pod).class).rules else { continue };
-            for tally in rules.shuns.iter().chain(&rules.shunned_by) {
+            let spread = rules.spread.iter().map(|even| &even.tally);
+            for tally in rules.shuns.iter().chain(&rules.shunned_by).chain(spread) {
                 let axis = neighbours.axis(neighbours.tally(*tally).axis);
                 nodes.extend(axis.domain(*node).map(|domain| axis.nodes(domain)).into_iter().flatten());
             }

@@ -46,7 +46,8 @@ impl Engine {
         let present = cluster.nodes().filter(|(_, node)| node.present);
         let nodes = present.map(|(id, node)| {
             let verdict = if let Some(total) = candidates.total(id) {
-                let scores = self.cache.scorer().parts(pod_class, node, candidates.company(id), candidates.scaled_by());
+                let scores =
+                    self.cache.scorer().parts(pod_class, node, cluster, candidates.near(id), candidates.scaled_by());
                 NodeVerdict::Scored { scores, total }
             } else {
                 let reasons = filter::why_not(pod_class, node, &filter::view(cluster, id, priority));
@@ -101,6 +102,8 @@ mod tests {
             (ScoreName::Fit, 50),
             (ScoreName::Balanced, 75),
             (ScoreName::PodAffinity, 0),
+            (ScoreName::Spread, 0),
+            (ScoreName::Images, 0),
         ];
         assert_eq!((scores.as_slice(), *total), (expected.as_slice(), 425));
         assert!(matches!(&engine.decide(0)[..], [Command::Bind { node, .. }] if **node == *"large"));

@@ -3,7 +3,7 @@
 //! Ten thousand identical pods share one class, and work is done per class wherever a class will do.
 //! Priority is not part of it: a group's priority overrides its members', so it belongs to whoever asks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -40,9 +40,40 @@ pub struct ClassSpec {
     pub tolerations: Vec<Toleration>,
     /// Ports that it takes on its host.
     pub host_ports: Vec<HostPort>,
+    /// Terms of which the node must meet one, by the word of whoever runs the scheduler; `None` is no demand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enforced_terms: Option<Vec<NodeTerm>>,
+    /// Where its volumes are that are somewhere already.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<VolumePlace>,
+    /// The images of its containers and volumes, each as often as it is used.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Arc<str>>,
+    /// Features that the node must declare.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub features: BTreeSet<String>,
     /// The company that it keeps, if it cares.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub company: Option<Arc<Company>>,
+}
+
+/// Where a volume is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(default)]
+pub struct VolumePlace {
+    /// Terms of which the node must meet one; `None` is no demand.
+    pub required_terms: Option<Vec<NodeTerm>>,
+    /// Labels of which a node that has zones must have one of these values, by any of the label's names.
+    pub zones: Vec<ZoneDemand>,
+}
+
+/// A zone or region in which a volume is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ZoneDemand {
+    /// The label, by its present and its former name.
+    pub keys: Vec<String>,
+    /// The values of which the node must have one.
+    pub values: BTreeSet<String>,
 }
 
 /// The requests that scores count.

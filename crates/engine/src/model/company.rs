@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::labels::{Labels, Requirement};
+use super::labels::{Demand, Labels, Requirement};
 
 /// Pods by namespace and labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -20,6 +20,12 @@ pub struct PodSelector {
 }
 
 impl PodSelector {
+    /// No pod at all.
+    pub fn nobody() -> Self {
+        let never = Requirement { key: String::new(), demand: Demand::In(Vec::new()) };
+        Self { labels: vec![never], ..Self::default() }
+    }
+
     /// Whether a pod is meant, of a namespace with these labels.
     pub fn matches(&self, namespace: &str, of_namespace: &Labels, labels: &Labels) -> bool {
         let meets = |requirements: &[Requirement], labels: &Labels| requirements.iter().all(|one| one.matches(labels));
@@ -47,6 +53,42 @@ pub struct PreferredPodTerm {
     pub term: PodTerm,
 }
 
+/// Pods that are to be spread evenly over the domains of a label.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SpreadTerm {
+    /// Which pods.
+    pub pods: PodSelector,
+    /// The label of nodes whose values are the domains.
+    pub topology_key: String,
+    /// By how many a domain may be ahead of the last.
+    pub skew_max: u32,
+    /// With fewer domains than this, the last counts as empty.
+    pub domains_min: u32,
+    /// Nodes that the pod's own selector and affinity rule out do not count.
+    pub minds_affinity: bool,
+    /// Nodes with taints that the pod does not tolerate do not count.
+    pub minds_taints: bool,
+}
+
+/// How a pod and its like are to be spread.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Spread {
+    /// The pod waits rather than be ahead.
+    pub must: Vec<SpreadTerm>,
+    /// The pod would rather not be ahead.
+    pub should: Vec<SpreadTerm>,
+    /// A node that lacks one of the labels in `should` is still judged by the others.
+    pub bears_missing_labels: bool,
+}
+
+impl Spread {
+    /// Whether the pod may be anywhere.
+    pub fn is_empty(&self) -> bool {
+        self.must.is_empty() && self.should.is_empty()
+    }
+}
+
 /// The company that a pod keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
@@ -58,19 +100,20 @@ pub struct Company {
     pub shuns: Vec<PodTerm>,
     /// Welcome and unwelcome company.
     pub prefers: Vec<PreferredPodTerm>,
+    /// How evenly those like it are to be spread.
+    pub spread: Spread,
 }
 
 impl Company {
     /// Whether the pod does not care.
     pub fn is_empty(&self) -> bool {
-        self.seeks.is_empty() && self.shuns.is_empty() && self.prefers.is_empty()
+        self.seeks.is_empty() && self.shuns.is_empty() && self.prefers.is_empty() && self.spread.is_empty()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::labels::Demand;
 
     #[test]
     fn namespaces_are_named_or_alike() {

@@ -57,6 +57,10 @@ dense_id!(
     /// A count of pods by domain.
     TallyId
 );
+dense_id!(
+    /// The nodes on which pods count that are to be spread.
+    ScopeId
+);
 
 /// A slab: values in numbered slots, the lowest free slot is filled first.
 ///

@@ -1,6 +1,7 @@
 //! Nodes as they are observed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -21,4 +22,10 @@ pub struct NodeSpec {
     pub unschedulable: bool,
     /// What it offers, in base units; `pods` is the number of pods that it may hold.
     pub allocatable: BTreeMap<String, i64>,
+    /// The images that are there, by each of their names, with their sizes in bytes.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub images: BTreeMap<Arc<str>, i64>,
+    /// Features that it declares.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub features: BTreeSet<String>,
 }

@@ -30,7 +30,7 @@ fn largest_share(cluster: &Cluster, class: ClassId) -> i64 {
     cluster.class(class).requests.iter().map(share).max().unwrap_or(0)
 }
 
-/// How many pods of a class would fit if they were alone, counted up to `enough`.
+/// How many pods of a class would fit at best if they were alone, counted up to `enough`.
 pub(super) fn room_for(
     cluster: &Cluster,
     cache: &mut Cache,
@@ -40,13 +40,15 @@ pub(super) fn room_for(
     enough: i64,
 ) -> i64 {
     let pod_class = cluster.class(class);
+    // Whoever gains places by others may be given them.
+    let copies = if near::may_gain_places(cluster, class) { filter::copies_max_alone } else { filter::copies_max };
     let mut room = 0_i64;
     for node in cache.candidates(cluster, class, priority).nodes_that_would_do() {
         if avoid.contains(&node) {
             continue;
         }
         let view = filter::view(cluster, node, priority);
-        room = room.saturating_add(filter::copies_max(pod_class, cluster.node(node), &view));
+        room = room.saturating_add(copies(pod_class, cluster.node(node), &view));
         if room >= enough {
             break;
         }
@@ -68,10 +70,7 @@ pub(super) fn too_little_room(trial: &Trial<'_>, cache: &mut Cache, want: &Want)
     let mut reachable = vec![0_i64; want.needs.len()];
     for lot in &want.lots {
         let units = lot.len() as i64;
-        // Whoever insists on company may be given it by the others.
-        let insists = near::insists(trial.cluster(), lot.class);
-        let room = if insists { units } else { room_for_lot(trial, cache, want, lot, units).min(units) };
-        reachable[lot.subset] += room;
+        reachable[lot.subset] += room_for_lot(trial, cache, want, lot, units).min(units);
     }
     let by_lot = reachable.iter().zip(&want.needs).any(|(room, need)| *room < i64::from(*need));
     by_lot || resources_asked(trial, want).into_iter().any(|resource| too_little_of(trial, cache, want, resource))

@@ -2,40 +2,26 @@
 //!
 //! Building costs one look at every node; afterwards a change of a node costs one look at that node. So a
 //! group of n like pods on m nodes costs about m + n log m, and the next group of the same class costs only
-//! n log m. Where it matters who is near, a change of a node may also concern others: `surroundings` knows which.
+//! n log m. How nodes are ranked depends on whether it matters to the class who is near: `alone` or `cells`.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use super::surroundings::{Concerned, Surroundings};
-use super::tournament::Tournament;
+use super::alone::Alone;
+use super::cells::Cells;
 use crate::cluster::Cluster;
 use crate::cluster::journal::Touch;
 use crate::filter;
 use crate::model::ids::{ClassId, NodeId};
-use crate::score::company::Span;
-use crate::score::{Best, FixedScore, Scorer};
+use crate::score::{Best, FixedScore, NearScore, Scorer};
 
 /// What is known of one node for this class.
 #[derive(Clone, Copy, Debug, Default)]
-struct Candidate {
-    raw: FixedScore,
+pub(super) struct Candidate {
+    pub(super) raw: FixedScore,
     /// The scores of what is on the node.
-    moving: i64,
+    pub(super) moving: i64,
     /// The node itself would do.
     would_do: bool,
-    /// It also has room for one more.
-    has_room: bool,
-    /// Nobody who is near, or is not, keeps the class away.
-    is_welcome: bool,
-    /// How welcome those are who are near.
-    company: i64,
-}
-
-impl Candidate {
-    fn is_in_the_running(self) -> bool {
-        self.has_room && self.is_welcome
-    }
+    /// It also has room for one more, without regard to who is near.
+    pub(super) has_room: bool,
 }
 
 /// The nodes for one class and priority.
@@ -45,37 +31,41 @@ pub(crate) struct Candidates {
     priority: i32,
     /// The journal's position up to which everything is taken in.
     seen: u64,
+    /// The state of its images that the scores are of.
+    images: ImageState,
     nodes: Vec<Candidate>,
-    /// The raw scores above zero among nodes with room, and how many nodes have each: the best of them
-    /// scales all the others.
-    taints: Tally,
-    affinity: Tally,
-    company: Tally,
-    tree: Tournament,
-    scaled_by: Best,
-    /// Who is near, if that matters.
-    surroundings: Option<Box<Surroundings>>,
+    ranking: Ranking,
+}
+
+/// When the images of a class last came to a node or went, and how many nodes there are.
+type ImageState = (u64, usize);
+
+/// The nodes that have room, best first.
+#[derive(Clone, Debug)]
+enum Ranking {
+    /// It does not matter who is near.
+    Alone(Alone),
+    /// It does.
+    Among(Box<Cells>),
 }
 
 impl Candidates {
     pub(crate) fn new(cluster: &Cluster, scorer: &Scorer, class: ClassId, priority: i32) -> Self {
         let rules = cluster.class(class).rules.as_ref().filter(|rules| !rules.minds_nothing());
-        let mut candidates = Self {
-            class,
-            priority,
-            seen: cluster.journal.end(),
-            nodes: vec![Candidate::default(); cluster.node_slots()],
-            taints: Tally::default(),
-            affinity: Tally::default(),
-            company: Tally::default(),
-            tree: Tournament::default(),
-            scaled_by: Best::default(),
-            surroundings: rules.map(|rules| Box::new(Surroundings::new(cluster, rules))),
+        let ranking = match rules {
+            None => Ranking::Alone(Alone::default()),
+            Some(rules) => Ranking::Among(Box::new(Cells::new(cluster, rules, priority))),
         };
+        let nodes = vec![Candidate::default(); cluster.node_slots()];
+        let (seen, images) = (cluster.journal.end(), image_state(cluster, class));
+        let mut candidates = Self { class, priority, seen, images, nodes, ranking };
         for slot in 0..candidates.nodes.len() {
             candidates.look(cluster, scorer, slot, true);
         }
-        candidates.rescale(scorer);
+        match &mut candidates.ranking {
+            Ranking::Alone(alone) => alone.rescale(scorer, &candidates.nodes),
+            Ranking::Among(cells) => cells.rescale(cluster, scorer, class),
+        }
         candidates
     }
 
@@ -92,14 +82,12 @@ impl Candidates {
         for touch in touches {
             self.look(cluster, scorer, touch.node.slot(), touch.itself);
         }
-        let others = self.look_around(cluster, touches);
         self.seen = cluster.journal.end();
-        if self.scaled_by != self.best_raw() || others.len() > self.nodes.len() / 8 {
-            self.rescale(scorer);
-            return;
-        }
-        for slot in touches.iter().map(|touch| touch.node.slot()).chain(others) {
-            self.tree.set(slot, self.key(scorer, slot));
+        match &mut self.ranking {
+            Ranking::Alone(alone) => {
+                alone.refresh(scorer, &self.nodes, touches.iter().map(|touch| touch.node.slot()));
+            }
+            Ranking::Among(cells) => cells.rescale(cluster, scorer, self.class),
         }
     }
 
@@ -107,84 +95,68 @@ impl Candidates {
     fn can_repair(&self, cluster: &Cluster, touches: &[Touch]) -> bool {
         let grown = cluster.node_slots() != self.nodes.len();
         // Domains may have changed with a node.
-        let moved = self.surroundings.is_some() && touches.iter().any(|touch| touch.itself);
-        !grown && !moved && touches.len() < 2 * self.nodes.len() + 64 && self.minds_the_same(cluster)
+        let moved = matches!(self.ranking, Ranking::Among(_)) && touches.iter().any(|touch| touch.itself);
+        let same_images = self.images == image_state(cluster, self.class);
+        !grown && !moved && same_images && touches.len() < 2 * self.nodes.len() + 64 && self.minds_the_same(cluster)
     }
 
     fn minds_the_same(&self, cluster: &Cluster) -> bool {
         let rules = cluster.class(self.class).rules.as_ref().filter(|rules| !rules.minds_nothing());
-        match (&self.surroundings, rules) {
-            (None, None) => true,
-            (Some(surroundings), Some(rules)) => Arc::ptr_eq(&surroundings.rules, rules),
+        match (&self.ranking, rules) {
+            (Ranking::Alone(_), None) => true,
+            (Ranking::Among(cells), Some(rules)) => cells.are_of(rules),
             _ => false,
         }
     }
 
-    /// Looks at the neighbours of nodes that changed. Says which nodes are something else now.
-    fn look_around(&mut self, cluster: &Cluster, touches: &[Touch]) -> Vec<usize> {
-        let Some(surroundings) = &mut self.surroundings else { return Vec::new() };
-        let concerned = surroundings.look_again(cluster, &touches.iter().map(|touch| touch.node));
-        let mut slots = Vec::new();
-        for (slot, concerned) in concerned {
-            let Some(node) = cluster.node_if_any(NodeId(slot as u32)) else { continue };
-            let old = self.nodes[slot];
-            let mut new = old;
-            match concerned {
-                Concerned::Welcome => {
-                    let view = filter::view(cluster, NodeId(slot as u32), self.priority);
-                    new.is_welcome = new.has_room && filter::is_welcome(cluster.class(self.class), node, &view);
-                }
-                Concerned::Company(difference) => new.company += difference,
-            }
-            self.replace(slot, new);
-            slots.push(slot);
-        }
-        slots
-    }
-
     /// The best node; the lowest slot among equals.
     pub(crate) fn best(&self) -> Option<NodeId> {
-        self.tree.best().map(|slot| NodeId(slot as u32))
+        match &self.ranking {
+            Ranking::Alone(alone) => alone.best(),
+            Ranking::Among(cells) => cells.best_except(&[]),
+        }
     }
 
     /// The best node but these few.
     pub(crate) fn best_except(&mut self, except: &[NodeId]) -> Option<NodeId> {
-        if except.is_empty() {
-            return self.best();
+        match &mut self.ranking {
+            Ranking::Alone(alone) => alone.best_except(except, self.nodes.len()),
+            Ranking::Among(cells) => cells.best_except(except),
         }
-        let listed: Vec<usize> =
-            except.iter().map(|node| node.slot()).filter(|slot| *slot < self.nodes.len()).collect();
-        let keys: Vec<u32> = listed.iter().map(|slot| self.tree.key(*slot)).collect();
-        for slot in &listed {
-            self.tree.set(*slot, 0);
-        }
-        let best = self.best();
-        for (slot, key) in listed.iter().zip(keys) {
-            if key > 0 {
-                self.tree.set(*slot, key);
-            }
-        }
-        best
     }
 
     /// Whether the node would do and has room for one more.
     pub(crate) fn has_room(&self, node: NodeId) -> bool {
-        self.nodes.get(node.slot()).is_some_and(|candidate| candidate.is_in_the_running())
+        let has_room = self.nodes.get(node.slot()).is_some_and(|candidate| candidate.has_room);
+        match &self.ranking {
+            Ranking::Alone(_) => has_room,
+            Ranking::Among(cells) => has_room && cells.welcomes(node),
+        }
     }
 
-    /// How welcome those are who are near a node.
-    pub(crate) fn company(&self, node: NodeId) -> i64 {
-        self.nodes.get(node.slot()).map_or(0, |candidate| candidate.company)
+    /// The raw scores of who is near a node.
+    pub(crate) fn near(&self, node: NodeId) -> NearScore {
+        match &self.ranking {
+            Ranking::Alone(_) => NearScore::default(),
+            Ranking::Among(cells) => cells.near(node),
+        }
     }
 
     /// The total by which the node is compared, if it is in the running.
     pub(crate) fn total(&self, node: NodeId) -> Option<i64> {
-        self.has_room(node).then(|| i64::from(self.tree.key(node.slot())) - 1)
+        let candidate = self.nodes.get(node.slot()).filter(|_| self.has_room(node))?;
+        Some(match &self.ranking {
+            Ranking::Alone(alone) => alone.total(node),
+            Ranking::Among(cells) => cells.total(node) + candidate.moving,
+        })
     }
 
     /// What relative scores are set in proportion to.
-    pub(crate) fn scaled_by(&self) -> Best {
-        self.scaled_by
+    pub(crate) fn scaled_by(&self) -> &Best {
+        match &self.ranking {
+            Ranking::Alone(alone) => &alone.scaled_by,
+            Ranking::Among(cells) => &cells.scaled_by,
+        }
     }
 
     /// The nodes that would do, in slot order.
@@ -216,95 +188,22 @@ impl Candidates {
                 if itself {
                     new.would_do = filter::node_would_do(class, node);
                     new.raw = if new.would_do { Scorer::fixed(class, node) } else { FixedScore::default() };
-                    new.company = self.surroundings.as_ref().map_or(0, |near| near.company(cluster, id));
                 }
                 let view = filter::view(cluster, id, self.priority);
                 new.has_room = new.would_do && filter::has_room_alone(class, node, &view);
-                new.is_welcome = new.has_room && filter::is_welcome(class, node, &view);
-                new.moving = if new.has_room { scorer.moving(class, node) } else { 0 };
+                new.moving = if new.has_room { scorer.moving(class, node, cluster) } else { 0 };
             }
         }
-        self.replace(slot, new);
-    }
-
-    fn replace(&mut self, slot: usize, new: Candidate) {
         let old = std::mem::replace(&mut self.nodes[slot], new);
-        let minds_company = self.surroundings.is_some();
-        if old.is_in_the_running() {
-            self.taints.remove(old.raw.taints);
-            self.affinity.remove(old.raw.affinity);
-            if minds_company {
-                self.company.remove(old.company);
-            }
+        match &mut self.ranking {
+            Ranking::Alone(alone) => alone.replace(old, new),
+            Ranking::Among(cells) => cells.put(cluster, id, new),
         }
-        if new.is_in_the_running() {
-            self.taints.add(new.raw.taints);
-            self.affinity.add(new.raw.affinity);
-            if minds_company {
-                self.company.add(new.company);
-            }
-        }
-    }
-
-    fn best_raw(&self) -> Best {
-        Best { taints: self.taints.max(), affinity: self.affinity.max(), company: self.company.span() }
-    }
-
-    fn rescale(&mut self, scorer: &Scorer) {
-        self.scaled_by = self.best_raw();
-        let keys: Vec<u32> = (0..self.nodes.len()).map(|slot| self.key(scorer, slot)).collect();
-        self.tree = Tournament::new(&keys);
-    }
-
-    /// The total score plus one, or zero for a node without room.
-    fn key(&self, scorer: &Scorer, slot: usize) -> u32 {
-        let candidate = self.nodes[slot];
-        if !candidate.is_in_the_running() {
-            return 0;
-        }
-        let total = candidate.moving + scorer.proportional(candidate.raw, candidate.company, self.scaled_by);
-        u32::try_from(total + 1).expect("weights are bounded, so is the total")
     }
 }
 
-/// How many nodes have which raw score; nothing is not listed.
-#[derive(Clone, Debug, Default)]
-struct Tally {
-    by_raw: BTreeMap<i64, u32>,
-    nothing: u32,
-}
-
-impl Tally {
-    fn add(&mut self, raw: i64) {
-        if raw == 0 {
-            self.nothing += 1;
-        } else {
-            *self.by_raw.entry(raw).or_default() += 1;
-        }
-    }
-
-    fn remove(&mut self, raw: i64) {
-        if raw == 0 {
-            self.nothing -= 1;
-            return;
-        }
-        let count = self.by_raw.get_mut(&raw).expect("what is removed was added");
-        *count -= 1;
-        if *count == 0 {
-            self.by_raw.remove(&raw);
-        }
-    }
-
-    /// The most, at least nothing.
-    fn max(&self) -> i64 {
-        self.by_raw.keys().next_back().copied().unwrap_or(0).max(0)
-    }
-
-    /// From the least to the most.
-    fn span(&self) -> Span {
-        let nothing = (self.nothing > 0).then_some(0);
-        let least = self.by_raw.keys().next().copied().into_iter().chain(nothing).min().unwrap_or(0);
-        let most = self.by_raw.keys().next_back().copied().into_iter().chain(nothing).max().unwrap_or(0);
-        Span { least, most }
-    }
+fn image_state(cluster: &Cluster, class: ClassId) -> ImageState {
+    let changed = cluster.images.changed(&cluster.class(class).spec.images);
+    // If no node has any of them, it does not matter how many nodes there are.
+    if changed == 0 { (0, 0) } else { (changed, cluster.nodes_present()) }
 }

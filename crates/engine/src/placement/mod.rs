@@ -8,19 +8,20 @@
 //! For like pods the first greedy pass is exact: what fits on one node does not depend on the others, so it
 //! places as many as anybody could. Where they mind who is near, `near` says whether that still holds.
 
+mod alone;
 mod bounds;
 pub(crate) mod cache;
 mod candidates;
+mod cells;
 mod greedy;
 mod near;
 mod search;
-mod surroundings;
 mod tournament;
 
 use crate::cluster::trial::Trial;
 use crate::model::ids::{ClassId, NodeId, PodId};
 use cache::Cache;
-pub(crate) use near::insists;
+pub(crate) use near::may_gain_places;
 
 /// Like pods of one subset.
 #[derive(Clone, Debug)]

@@ -2,7 +2,8 @@
 //!
 //! Shunning only ever takes places away, so what holds for room holds for it. Insisting is another matter: each of those
 //! who insist on each other's company may go only where the first went, and the first may have gone to the wrong domain.
-//! So if they do not all fit where scores would put them, every domain that might hold them is tried.
+//! So if they do not all fit where scores would put them, every domain that might hold them is tried. Those who are to be
+//! spread take from their own domain and give to all others.
 
 use super::cache::Cache;
 use super::{Lot, Want, greedy};
@@ -11,14 +12,16 @@ use crate::cluster::trial::Trial;
 use crate::filter;
 use crate::model::ids::{ClassId, NodeId};
 
-/// Whether a class insists on somebody's company.
-pub(crate) fn insists(cluster: &Cluster, class: ClassId) -> bool {
-    cluster.class(class).rules.as_ref().is_some_and(|rules| !rules.seeks.is_empty())
+/// Whether places may come up for a class because of somebody who is placed: one on whose company it insists, or one who
+/// makes up for how far others are ahead.
+pub(crate) fn may_gain_places(cluster: &Cluster, class: ClassId) -> bool {
+    let rules = cluster.class(class).rules.as_ref();
+    rules.is_some_and(|rules| !rules.seeks.is_empty() || !rules.spread.is_empty())
 }
 
-/// Whether nobody insists on company: then whoever is placed only ever takes places away.
-pub(super) fn only_shuns(cluster: &Cluster, want: &Want) -> bool {
-    !want.lots.iter().any(|lot| insists(cluster, lot.class))
+/// Whether whoever is placed only ever takes places away.
+pub(super) fn only_takes_places(cluster: &Cluster, want: &Want) -> bool {
+    !want.lots.iter().any(|lot| may_gain_places(cluster, lot.class))
 }
 
 /// Whether filling the nodes best first places as many like pods as anybody could, domain by domain where they insist on
@@ -32,9 +35,12 @@ pub(super) fn greedy_is_exact(cluster: &Cluster, want: &Want) -> bool {
     if rules.seeks_itself {
         wide.extend(rules.seeks.iter().map(|tally| axis(*tally)));
     }
+    // Who is placed only ever takes from its own domain and gives to the others. So if some order places one more in a
+    // domain than filling did, filling could have done that, too.
+    wide.extend(rules.spread.iter().filter(|even| even.counts_itself).map(|even| axis(even.tally)));
     wide.sort_unstable();
     wide.dedup();
-    // One of each domain: any of its nodes will do. With domains across each other it would matter which.
+    // Any node of a domain will do as well as another. With domains across each other it would matter which.
     wide.len() <= 1
 }
 

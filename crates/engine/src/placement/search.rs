@@ -1,8 +1,8 @@
 //! A search for mixed groups: deterministic, exact if it comes to its end, and limited in steps.
 //!
 //! Depth first over the lots, hardest first; the units of a lot go to nodes in an order that is fixed when the
-//! lot begins, tightest first, never backwards (like pods are interchangeable), and of nodes that are alike
-//! only the first is tried. A branch ends as soon as what is left cannot meet the needs. Where the needs are
+//! lot begins, tightest first, never backwards (like pods are interchangeable) unless they can make places for each
+//! other, and of nodes that are alike only the first is tried. A branch ends as soon as what is left cannot meet the needs. Where the needs are
 //! fewer than the pods, the rest of a lot may be left out.
 
 use std::collections::BTreeSet;
@@ -68,7 +68,7 @@ pub(super) fn search(
     let steps = steps_max - search.steps_left;
     match outcome {
         Outcome::Found => Verdict::Placed,
-        Outcome::Exhausted if !want.avoids() && near::only_shuns(trial.cluster(), want) => Verdict::Impossible,
+        Outcome::Exhausted if !want.avoids() && near::only_takes_places(trial.cluster(), want) => Verdict::Impossible,
         Outcome::Exhausted | Outcome::OutOfSteps => {
             trial.undo_to(mark);
             Verdict::NotFound { steps }
@@ -136,7 +136,9 @@ impl Search<'_, '_> {
             let mark = self.trial.mark();
             lot.place(unit, *node, self.trial);
             self.missing[lot.subset] -= 1;
-            let outcome = self.next_unit(at, unit + 1, nodes, place);
+            // Where who is placed makes places elsewhere, the way may lead back.
+            let next = if near::may_gain_places(self.trial.cluster(), lot.class) { 0 } else { place };
+            let outcome = self.next_unit(at, unit + 1, nodes, next);
             if outcome == Outcome::Found {
                 return outcome;
             }
@@ -167,11 +169,7 @@ impl Search<'_, '_> {
                 if !self.spend(1) {
                     return None;
                 }
-                room += self.copies_max(position, self.eligible[position][index]);
-            }
-            if room < units && near::insists(self.trial.cluster(), lot.class) {
-                // Whoever is placed before may be the company that makes room.
-                room = units;
+                room += self.room_to_hope_for(position, self.eligible[position][index]);
             }
             missing[lot.subset] -= room.min(units);
         }
@@ -182,6 +180,16 @@ impl Search<'_, '_> {
         let cluster = self.trial.cluster();
         let view = filter::view(cluster, node, self.want.priority);
         filter::copies_max(cluster.class(self.want.lots[lot].class), cluster.node(node), &view)
+    }
+
+    /// How many could go to a node at best, whoever else is placed.
+    fn room_to_hope_for(&self, lot: usize, node: NodeId) -> i64 {
+        let (cluster, class) = (self.trial.cluster(), self.want.lots[lot].class);
+        if !near::may_gain_places(cluster, class) {
+            return self.copies_max(lot, node);
+        }
+        let view = filter::view(cluster, node, self.want.priority);
+        filter::copies_max_alone(cluster.class(class), cluster.node(node), &view)
     }
 
     /// How much of what the group asks for would be left unused, in thousandths: less is tighter.

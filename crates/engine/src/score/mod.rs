@@ -7,11 +7,14 @@
 mod balanced;
 pub(crate) mod company;
 mod fit;
+mod images;
 mod node_affinity;
+pub(crate) mod spread;
 mod taints;
 
 use company::Span;
 
+use crate::cluster::Cluster;
 use crate::cluster::node::Node;
 use crate::config::Scoring;
 use crate::model::class::PodClass;
@@ -42,14 +45,29 @@ pub enum ScoreName {
     Balanced,
     /// How welcome those are who are near.
     PodAffinity,
+    /// How evenly the pod and its like would be spread.
+    Spread,
+    /// How much of the pod's images is there.
+    Images,
+}
+
+/// The raw scores of who is near.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NearScore {
+    /// The weights of those who are near.
+    pub(crate) company: i64,
+    /// How many are near of those among whom the pod should be spread; `None` if the node is not judged.
+    pub(crate) spread: Option<i64>,
 }
 
 /// What relative scores are set in proportion to: the largest raw scores among the nodes that will do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Best {
     pub(crate) taints: i64,
     pub(crate) affinity: i64,
     pub(crate) company: Span,
+    /// Only if the pod should be spread.
+    pub(crate) spread: Option<spread::Scale>,
 }
 
 /// Scoring with resource names resolved.
@@ -62,6 +80,8 @@ pub(crate) struct Scorer {
     weight_fit: i64,
     weight_balanced: i64,
     weight_company: i64,
+    weight_spread: i64,
+    weight_images: i64,
 }
 
 impl Scorer {
@@ -74,6 +94,8 @@ impl Scorer {
             weight_fit: config.weight_fit,
             weight_balanced: config.weight_balanced,
             weight_company: config.weight_pod_affinity,
+            weight_spread: config.weight_topology_spread,
+            weight_images: config.weight_image_locality,
         }
     }
 
@@ -83,20 +105,32 @@ impl Scorer {
     }
 
     /// The weighted scores of what is on the node.
-    pub(crate) fn moving(&self, class: &PodClass, node: &Node) -> i64 {
-        self.weight_fit * self.fit.score(class, node) + self.weight_balanced * self.balanced.score(class, node)
+    pub(crate) fn moving(&self, class: &PodClass, node: &Node, cluster: &Cluster) -> i64 {
+        self.weight_fit * self.fit.score(class, node)
+            + self.weight_balanced * self.balanced.score(class, node)
+            + self.weight_images * images::score(class, node, &cluster.images, cluster.nodes_present())
     }
 
     /// The weighted scores of the node itself and of who is near, in proportion to the best node.
-    pub(crate) fn proportional(&self, raw: FixedScore, company: i64, best: Best) -> i64 {
+    pub(crate) fn proportional(&self, raw: FixedScore, near: NearScore, best: &Best) -> i64 {
         self.weight_taints * taints::normalized(raw.taints, best.taints)
             + self.weight_node_affinity * node_affinity::normalized(raw.affinity, best.affinity)
-            + self.weight_company * company::normalized(company, best.company)
+            + self.weight_company * company::normalized(near.company, best.company)
+            + self.weight_spread * best.spread.as_ref().map_or(0, |scale| spread::normalized(near.spread, scale))
     }
 
     /// Each weighted score by itself; their sum is what decides.
-    pub(crate) fn parts(&self, class: &PodClass, node: &Node, company: i64, best: Best) -> Vec<(ScoreName, i64)> {
+    pub(crate) fn parts(
+        &self,
+        class: &PodClass,
+        node: &Node,
+        cluster: &Cluster,
+        near: NearScore,
+        best: &Best,
+    ) -> Vec<(ScoreName, i64)> {
+        let images = images::score(class, node, &cluster.images, cluster.nodes_present());
         let raw = Self::fixed(class, node);
+        let spread = best.spread.as_ref().map_or(0, |scale| spread::normalized(near.spread, scale));
         vec![
             (ScoreName::Taints, self.weight_taints * taints::normalized(raw.taints, best.taints)),
             (
@@ -105,7 +139,9 @@ impl Scorer {
             ),
             (ScoreName::Fit, self.weight_fit * self.fit.score(class, node)),
             (ScoreName::Balanced, self.weight_balanced * self.balanced.score(class, node)),
-            (ScoreName::PodAffinity, self.weight_company * company::normalized(company, best.company)),
+            (ScoreName::PodAffinity, self.weight_company * company::normalized(near.company, best.company)),
+            (ScoreName::Spread, self.weight_spread * spread),
+            (ScoreName::Images, self.weight_images * images),
         ]
     }
 }

@@ -14,8 +14,8 @@ use muster_oracle::seeds::for_each_seed;
 
 use crate::world::{World, cpus};
 
-const HOST: &str = "host";
-const ZONE: &str = "zone";
+pub(crate) const HOST: &str = "host";
+pub(crate) const ZONE: &str = "zone";
 
 pub(crate) fn labels(pairs: &[(&str, &str)]) -> Labels {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
@@ -37,30 +37,30 @@ fn seeks(term: PodTerm) -> Company {
 }
 
 /// Gives a pod a label and company.
-fn keeps(pod: &mut PodSpec, app: &str, company: Option<Company>) {
+pub(crate) fn keeps(pod: &mut PodSpec, app: &str, company: Option<Company>) {
     pod.labels = Arc::new(labels(&[("app", app)]));
     let class = (*pod.class).clone();
     pod.class = Arc::new(muster_engine::model::class::ClassSpec { company: company.map(Arc::new), ..class });
 }
 
-fn node(world: &mut World, name: &str, zone: &str, cpu: i64) {
+pub(crate) fn node(world: &mut World, name: &str, zone: &str, cpu: i64) {
     let allocatable = [("cpu".to_owned(), cpu * 1000), ("memory".to_owned(), 64 << 30), ("pods".to_owned(), 110)];
     let labels = labels(&[(HOST, name), (ZONE, zone)]);
     world.put_node(NodeSpec { name: name.into(), labels, allocatable: allocatable.into(), ..NodeSpec::default() });
 }
 
-fn gang_of(world: &mut World, name: &str, count: u32, company: &Company) {
+pub(crate) fn gang_of(world: &mut World, name: &str, count: u32, company: &Company) {
     world.gang(name, count);
     for number in 0..count {
         world.pod_with(&format!("{name}-{number}"), name, 1, |pod| keeps(pod, name, Some(company.clone())));
     }
 }
 
-fn where_is(world: &World, prefix: &str, count: u32) -> Vec<String> {
+pub(crate) fn where_is(world: &World, prefix: &str, count: u32) -> Vec<String> {
     (0..count).filter_map(|number| world.node_of(&format!("{prefix}-{number}"))).collect()
 }
 
-fn zone_of(world: &World, node: &str) -> String {
+pub(crate) fn zone_of(world: &World, node: &str) -> String {
     world.nodes[node].labels[ZONE].clone()
 }
 
@@ -209,7 +209,7 @@ fn welcome_company_decides_among_nodes_that_will_do() {
     }
 }
 
-fn preempting() -> World {
+pub(crate) fn preempting() -> World {
     let preemption = PreemptionRules { on: true, ..PreemptionRules::default() };
     World::with(muster_engine::Config { preemption, ..muster_engine::Config::default() })
 }
@@ -290,7 +290,7 @@ fn like_pods_are_placed_whenever_there_is_a_way() {
         let company = Company {
             shuns: if apart { vec![app("g", if together { HOST } else { key })] } else { Vec::new() },
             seeks: if together { vec![app("g", ZONE)] } else { Vec::new() },
-            prefers: Vec::new(),
+            ..Company::default()
         };
         gang_of(&mut world, "g", pods as u32, &company);
         world.settle();

@@ -1,11 +1,14 @@
 //! A plain reading of the rules about company, pod by pod, without the engine's counts.
 
+use std::collections::BTreeMap;
+
 use muster_engine::cluster::Cluster;
 use muster_engine::cluster::pod::Pod;
-use muster_engine::model::company::{Company, PodTerm};
+use muster_engine::model::company::{Company, PodTerm, SpreadTerm};
 use muster_engine::model::ids::{NodeId, PodId};
 use muster_engine::model::labels::Labels;
 use muster_engine::model::pod::PodSpec;
+use muster_engine::model::taint::{Effect, tolerated};
 
 use crate::world::World;
 
@@ -70,6 +73,9 @@ fn judge(world: &World, pod: &Pod, node: NodeId, others: &[(&Pod, NodeId)]) -> R
             }
         }
     }
+    for term in company(cluster, pod).iter().flat_map(|company| &company.spread.must) {
+        is_even(world, pod, node, others, term)?;
+    }
     let Some(seeks) = company(cluster, pod).map(|company| &company.seeks).filter(|seeks| !seeks.is_empty()) else {
         return Ok(());
     };
@@ -86,4 +92,42 @@ fn judge(world: &World, pod: &Pod, node: NodeId, others: &[(&Pod, NodeId)]) -> R
     let somewhere = before.into_iter().any(|(_, there)| seeks.iter().any(|term| domain(*there, term).is_some()));
     let is_first = !somewhere && seeks.iter().all(|term| meets(world, term, pod));
     if is_first { Ok(()) } else { Err("nobody is near whom it seeks".to_owned()) }
+}
+
+/// Whether a pod may be on a node as far as it is to be spread.
+fn is_even(world: &World, pod: &Pod, node: NodeId, others: &[(&Pod, NodeId)], term: &SpreadTerm) -> Result<(), String> {
+    let cluster = world.engine.engine().cluster();
+    let class = &cluster.class(pod.class).spec;
+    let must = &class.company.as_ref().expect("the term is from there").spread.must;
+    let domain = |node: NodeId| cluster.node(node).labels.get(&term.topology_key);
+    let Some(own) = domain(node) else { return Err(format!("the node has no {}", term.topology_key)) };
+    let meant = |pod: &Pod| term.pods.matches(&pod.id.namespace, namespace(world, &pod.id.namespace), &pod.labels);
+    let counted: Vec<&(&Pod, NodeId)> = others.iter().filter(|(other, _)| meant(other) && !other.terminating).collect();
+    let fellow = |other: &Pod| pod.group.is_some() && other.group == pod.group;
+    if counted.iter().any(|(other, _)| fellow(other) && cluster.class(other.class).spec.company != class.company) {
+        // It came before one of its fellows who is spread by no rule, or by another.
+        return Ok(());
+    }
+    let mut domains: BTreeMap<&String, u32> = BTreeMap::new();
+    for (id, there) in cluster.nodes().filter(|(_, node)| node.present) {
+        let named = |key: &str| there.labels.contains_key(key);
+        let suits = || class.node_selector.iter().all(|(key, value)| there.labels.get(key) == Some(value));
+        let lets_in = || {
+            let mut taints = there.taints.iter().filter(|taint| taint.effect != Effect::PreferNoSchedule);
+            taints.all(|taint| tolerated(&class.tolerations, taint))
+        };
+        if must.iter().all(|term| named(&term.topology_key))
+            && (!term.minds_affinity || suits())
+            && (!term.minds_taints || lets_in())
+        {
+            let there = counted.iter().filter(|(_, there)| *there == id).count() as u32;
+            *domains.entry(domain(id).expect("just seen")).or_default() += there;
+        }
+    }
+    let least = domains.values().min().copied().filter(|_| domains.len() >= term.domains_min as usize).unwrap_or(0);
+    let there = domains.get(own).copied().unwrap_or(0) + u32::from(meant(pod));
+    if there > least + term.skew_max {
+        return Err(format!("{there} are in {own} and {least} in the emptiest of {domains:?}"));
+    }
+    Ok(())
 }

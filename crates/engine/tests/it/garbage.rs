@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use muster_engine::model::budget::BudgetSpec;
 use muster_engine::model::class::{ClassSpec, ScoringRequest};
-use muster_engine::model::company::{Company, PodSelector, PodTerm, PreferredPodTerm};
+use muster_engine::model::company::{Company, PodSelector, PodTerm, PreferredPodTerm, Spread, SpreadTerm};
 use muster_engine::model::group::{GroupKey, GroupPriority, GroupSpec, History, Policy, Subset, TopologyConstraint};
 use muster_engine::model::labels::{Demand, NameDemand, NodeTerm, PreferredTerm, Requirement};
 use muster_engine::model::node::NodeSpec;
@@ -91,7 +91,11 @@ impl Fool {
                 .map(|_| Toleration { key: Some(self.word()), value: None, effect: Some(self.effect()) })
                 .collect(),
             host_ports: (0..if rare { self.0.below(3) } else { 0 }).map(|_| port(self)).collect(),
+            enforced_terms: (rare && self.0.chance(20)).then(|| vec![self.term()]),
+            images: (0..self.0.below(3)).map(|_| self.word().into()).collect(),
+            features: if rare && self.0.chance(20) { [self.word()].into() } else { [].into() },
             company: rare.then(|| Arc::new(self.company())),
+            ..ClassSpec::default()
         }
     }
 
@@ -101,7 +105,21 @@ impl Fool {
         let prefers = (0..self.0.below(2))
             .map(|_| PreferredPodTerm { weight: self.0.below(250) as i32 - 120, term: self.pod_term() })
             .collect();
-        Company { seeks, shuns, prefers }
+        let evenly = |fool: &mut Self| (0..fool.0.below(3)).map(|_| fool.spread_term()).collect();
+        let spread = Spread { must: evenly(self), should: evenly(self), bears_missing_labels: self.0.chance(30) };
+        Company { seeks, shuns, prefers, spread }
+    }
+
+    fn spread_term(&mut self) -> SpreadTerm {
+        let PodTerm { pods, topology_key } = self.pod_term();
+        SpreadTerm {
+            pods,
+            topology_key,
+            skew_max: self.0.below(3) as u32,
+            domains_min: self.0.below(4) as u32,
+            minds_affinity: self.0.chance(50),
+            minds_taints: self.0.chance(50),
+        }
     }
 
     fn pod_term(&mut self) -> PodTerm {
@@ -209,6 +227,8 @@ impl Fool {
                     .collect(),
                 unschedulable: self.0.chance(10),
                 allocatable: self.amounts(),
+                images: (0..self.0.below(3)).map(|_| (self.word().into(), self.amount())).collect(),
+                features: (0..self.0.below(3)).map(|_| self.word()).collect(),
             }),
             3 => Observation::NodeGone { name: self.node_name() },
             4..=11 => Observation::PodSeen(self.pod()),

@@ -17,6 +17,7 @@ mod random_runs;
 mod refused_pods;
 mod replays;
 mod shaken_plans;
+mod spread;
 mod starts;
 mod starvation;
 mod story;

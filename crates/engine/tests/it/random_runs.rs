@@ -8,7 +8,7 @@ use muster_engine::diagnosis::Waiting;
 use muster_engine::model::Millis;
 use muster_engine::model::budget::BudgetSpec;
 use muster_engine::model::class::ClassSpec;
-use muster_engine::model::company::{Company, PreferredPodTerm};
+use muster_engine::model::company::{Company, PodTerm, PreferredPodTerm, SpreadTerm};
 use muster_engine::model::group::{
     DisruptionMode, GroupPriority, GroupSpec, History, Policy, PreemptionPolicy, Subset,
 };
@@ -140,6 +140,9 @@ impl Run {
         if self.random.chance(10) {
             class.node_selector = [("zone".to_owned(), "a".to_owned())].into();
         }
+        if self.random.chance(30) {
+            class.images = vec!["image".into()];
+        }
         if self.random.chance(15) {
             class.company = Some(Arc::new(self.company()));
         }
@@ -150,15 +153,28 @@ impl Run {
         let mut company = Company::default();
         let key = if self.random.chance(60) { "host" } else { "zone" };
         let term = company::app(["x", "y"][self.random.below(2)], key);
-        match self.random.below(10) {
+        match self.random.below(14) {
             0..=5 => company.shuns.push(term),
             6..=7 => company.seeks.push(term),
+            8..=10 => company.spread.must.push(self.evenly(term)),
+            11 => company.spread.should.push(self.evenly(term)),
             _ => {
                 let weight = [-30, 30][self.random.below(2)];
                 company.prefers.push(PreferredPodTerm { weight, term });
             }
         }
         company
+    }
+
+    fn evenly(&mut self, PodTerm { pods, topology_key }: PodTerm) -> SpreadTerm {
+        SpreadTerm {
+            pods,
+            topology_key,
+            skew_max: 1 + self.random.below(2) as u32,
+            domains_min: 1 + self.random.below(2) as u32,
+            minds_affinity: self.random.chance(80),
+            minds_taints: self.random.chance(30),
+        }
     }
 
     fn labels(&mut self) -> Arc<Labels> {
@@ -265,6 +281,8 @@ impl Run {
             taints: if self.random.chance(15) { vec![taint] } else { vec![] },
             unschedulable: self.random.chance(8),
             allocatable: allocatable.into(),
+            images: if self.random.chance(30) { [("image".into(), 500 << 20)].into() } else { [].into() },
+            ..NodeSpec::default()
         };
         self.world.put_node(spec);
     }

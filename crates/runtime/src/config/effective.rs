@@ -202,6 +202,8 @@ fn scoring(scoring: &Scoring) -> Result<muster_engine::Scoring, ConfigError> {
         weight_fit: scoring.weights.fit,
         weight_balanced: scoring.weights.balanced,
         weight_pod_affinity: scoring.weights.pod_affinity,
+        weight_topology_spread: scoring.weights.topology_spread,
+        weight_image_locality: scoring.weights.image_locality,
         hard_pod_affinity_weight: scoring.hard_pod_affinity_weight,
     })
 }
@@ -218,11 +220,13 @@ fn record(file: &File) -> Result<Option<RecordSettings>, ConfigError> {
 }
 
 /// The engine's names for its settings, and users'.
-const FIELDS: [(&str, &str); 22] = [
+const FIELDS: [(&str, &str); 24] = [
     ("scoring.weight_taints", "scoring.weights.taints"),
     ("scoring.weight_node_affinity", "scoring.weights.nodeAffinity"),
     ("scoring.weight_fit", "scoring.weights.fit"),
     ("scoring.weight_pod_affinity", "scoring.weights.podAffinity"),
+    ("scoring.weight_topology_spread", "scoring.weights.topologySpread"),
+    ("scoring.weight_image_locality", "scoring.weights.imageLocality"),
     ("scoring.hard_pod_affinity_weight", "scoring.hardPodAffinityWeight"),
     ("scoring.weight_balanced", "scoring.weights.balanced"),
     ("scoring.strategy.shape", "scoring.shape"),
@@ -315,7 +319,7 @@ scoring:
   resources: [{name: nvidia.com/gpu, weight: 10}]
   balancedResources: [nvidia.com/gpu]
   hardPodAffinityWeight: 28
-  weights: {taints: 11, nodeAffinity: 12, fit: 13, balanced: 14, podAffinity: 29}
+  weights: {taints: 11, nodeAffinity: 12, fit: 13, balanced: 14, podAffinity: 29, topologySpread: 30, imageLocality: 31}
 search: {stepsInitial: 15, stepsMax: 16, again: {initial: 17s, max: 18s}}
 claims: {starvingAfter: 19s, max: 20s}
 bindRetry: {initial: 21ms, max: 22ms}
@@ -336,6 +340,8 @@ featureGates: {DelayedPreemption: false, WorkloadAwarePreemption: false}
                 weight_fit: 13,
                 weight_balanced: 14,
                 weight_pod_affinity: 29,
+                weight_topology_spread: 30,
+                weight_image_locality: 31,
                 hard_pod_affinity_weight: 28,
             },
             backoff_ms_initial: 2_000,

@@ -159,6 +159,10 @@ pub struct Weights {
     pub balanced: i64,
     /// Welcome company.
     pub pod_affinity: i64,
+    /// Even spread.
+    pub topology_spread: i64,
+    /// Images that are there already.
+    pub image_locality: i64,
 }
 
 /// The search for a place for mixed groups.
@@ -350,6 +354,8 @@ impl Default for Weights {
             fit: scoring.weight_fit,
             balanced: scoring.weight_balanced,
             pod_affinity: scoring.weight_pod_affinity,
+            topology_spread: scoring.weight_topology_spread,
+            image_locality: scoring.weight_image_locality,
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Everything is exact: a field that cannot be read is an error with its path. It must not know groups.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use muster_api::invalid::{FieldPath, InvalidField};
@@ -12,14 +13,17 @@ use muster_api::toleration::{self, Tolerated, WrittenToleration};
 use muster_api::wire::Pod;
 use muster_api::wire::container::{Container, ContainerPort};
 use muster_engine::model::class::{ClassSpec, ScoringRequest};
+use muster_engine::model::company::{Company, Spread};
 use muster_engine::model::labels::{Demand, NameDemand, NodeTerm, PreferredTerm, Requirement};
 use muster_engine::model::port::{HostPort, Protocol};
 use muster_engine::model::taint::{Effect, Toleration};
 
 use super::company::company;
+use super::features::features;
 
-/// The class of a pod. What is on a node counts by what the node reports, too.
-pub(crate) fn class(pod: &Pod) -> Result<ClassSpec, InvalidField> {
+/// The class of a pod. What is on a node counts by what the node reports, too. How a pod of another scheduler is to be
+/// spread is nobody's business here.
+pub(crate) fn class(pod: &Pod, ours: bool) -> Result<ClassSpec, InvalidField> {
     let placed = !pod.spec.node_name.is_empty();
     let requests = pod_requests(pod, placed).map_err(|error| InvalidField {
         field: error.field,
@@ -37,6 +41,8 @@ pub(crate) fn class(pod: &Pod) -> Result<ClassSpec, InvalidField> {
         scoring_memory_bytes: scoring.memory_bytes,
         placed_scoring: (placed_scoring != scoring).then_some(placed_scoring),
         host_ports: host_ports(pod)?,
+        images: images(pod),
+        features: features(pod),
         ..ClassSpec::default()
     };
     match places(pod, &mut class) {
@@ -44,7 +50,24 @@ pub(crate) fn class(pod: &Pod) -> Result<ClassSpec, InvalidField> {
         Err(_) if placed => {}
         outcome => outcome?,
     }
+    if let Some(company) = class.company.take() {
+        let company =
+            if ours { company } else { Arc::new(Company { spread: Spread::default(), ..(*company).clone() }) };
+        class.company = Some(company).filter(|company| !company.is_empty());
+    }
     Ok(class)
+}
+
+/// The images of a pod, as nodes name them.
+fn images(pod: &Pod) -> Vec<Arc<str>> {
+    let containers = pod.spec.init_containers.iter().chain(&pod.spec.containers).map(|container| &container.image);
+    let volumes = pod.spec.volumes.iter().filter_map(|volume| volume.image.as_ref()).map(|image| &image.reference);
+    containers.chain(volumes).map(|name| tagged(name).into()).collect()
+}
+
+/// The name of an image with its tag.
+fn tagged(name: &str) -> Cow<'_, str> {
+    if name.rfind(':') > name.rfind('/') { Cow::Borrowed(name) } else { Cow::Owned(format!("{name}:latest")) }
 }
 
 /// Fills in where the pod may go.

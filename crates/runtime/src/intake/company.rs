@@ -10,18 +10,18 @@ use muster_engine::model::company::{Company, PodSelector, PodTerm, PreferredPodT
 use muster_engine::model::labels::{Demand, Requirement};
 
 use super::class::requirement;
+use super::spread::spread;
 
 /// The company that a pod keeps; `None` if it does not care.
 pub(super) fn company(pod: &Pod) -> Result<Option<Company>, InvalidField> {
-    let Some(affinity) = &pod.spec.affinity else { return Ok(None) };
-    let mut company = Company::default();
+    let mut company = Company { spread: spread(pod)?, ..Company::default() };
     let path = FieldPath::Root("spec.affinity");
-    if let Some(near) = &affinity.pod_affinity {
+    if let Some(near) = pod.spec.affinity.as_ref().and_then(|affinity| affinity.pod_affinity.as_ref()) {
         let path = path.child("podAffinity");
         company.seeks = required(near, pod, &path)?;
         company.prefers.extend(preferred(near, pod, 1, &path)?);
     }
-    if let Some(apart) = &affinity.pod_anti_affinity {
+    if let Some(apart) = pod.spec.affinity.as_ref().and_then(|affinity| affinity.pod_anti_affinity.as_ref()) {
         let path = path.child("podAntiAffinity");
         company.shuns = required(apart, pod, &path)?;
         company.prefers.extend(preferred(apart, pod, -1, &path)?);
@@ -82,7 +82,7 @@ fn term(written: &PodAffinityTerm, pod: &Pod, path: &FieldPath<'_>) -> Result<Po
 /// What pods must meet. A selector that was left out matches nobody.
 fn pods(selector: &LabelSelector) -> Vec<Requirement> {
     match selector {
-        LabelSelector::Nothing => vec![Requirement { key: String::new(), demand: Demand::In(Vec::new()) }],
+        LabelSelector::Nothing => PodSelector::nobody().labels,
         LabelSelector::All(requirements) => requirements.iter().map(requirement).collect(),
     }
 }

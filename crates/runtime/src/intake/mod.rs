@@ -7,12 +7,15 @@ mod budget;
 pub(crate) mod card;
 mod class;
 mod company;
+mod features;
 pub(crate) mod groups;
 pub(crate) mod instance;
 mod node;
 mod pod;
 mod priorities;
 pub(crate) mod raw;
+pub(crate) mod selectors;
+pub(crate) mod spread;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -30,6 +33,7 @@ use muster_api::keys::group_reasons::PREEMPTION_BY_SCHEDULER;
 use muster_api::wire::condition::Condition;
 use muster_api::wire::{Node, Pod, PodDisruptionBudget};
 use muster_engine::Observation;
+use muster_engine::model::company::Spread;
 use muster_engine::model::group::GroupKey;
 use muster_engine::model::pod::{Membership, PodName, PodSpec, RefusalKind};
 
@@ -41,6 +45,7 @@ use groups::{GroupBook, ObjectKey};
 use pod::{pod_name, refusal, stage};
 use priorities::Priorities;
 use raw::{Guarded, RawObject, Unreadable};
+use selectors::{Owner, Selecting, Selectors};
 use sweep::{Sweep, Turn};
 
 pub(crate) use sweep::Turn as WatchTurn;
@@ -66,6 +71,8 @@ pub(crate) enum News {
     Namespace(Turn<Guarded<Namespace>>),
     /// Of disruption budgets.
     Budget(Turn<Guarded<PodDisruptionBudget>>),
+    /// Of objects that select pods.
+    Selector(Selecting, Turn<RawObject>),
     /// Of the objects of a dialect.
     Group(usize, Turn<RawObject>),
 }
@@ -85,6 +92,12 @@ pub(crate) struct Catch {
     pub(crate) complaints: Vec<String>,
 }
 
+/// A pod that does not say how it is to be spread, as it says everything else.
+struct Unsaid {
+    spec: PodSpec,
+    owner: Option<Owner>,
+}
+
 /// The books that news is entered in.
 pub(crate) struct Intake {
     scheduler_names: BTreeSet<String>,
@@ -95,18 +108,35 @@ pub(crate) struct Intake {
     /// By namespace and name.
     budgets: BTreeSet<(String, String)>,
     priorities: Priorities,
+    selectors: Selectors,
+    /// How pods are spread that do not say.
+    spread_defaults: Spread,
+    /// The pods of ours that wait and do not say how they are to be spread, by namespace and UID.
+    spread_by_default: BTreeMap<String, BTreeMap<Arc<str>, Unsaid>>,
     pub(crate) groups: GroupBook,
     pod_sweep: Sweep<Arc<str>>,
     node_sweep: Sweep<String>,
     namespace_sweep: Sweep<String>,
     class_sweep: Sweep<String>,
     budget_sweep: Sweep<(String, String)>,
+    selector_sweeps: BTreeMap<Selecting, Sweep<selectors::Key>>,
     group_sweeps: Vec<Sweep<ObjectKey>>,
 }
 
 impl Intake {
-    pub(crate) fn new(scheduler_names: &[String], gates: FeatureGates, dialects: Vec<Box<dyn Dialect>>) -> Self {
+    pub(crate) fn new(
+        scheduler_names: &[String],
+        gates: FeatureGates,
+        spread_defaults: Spread,
+        dialects: Vec<Box<dyn Dialect>>,
+    ) -> Self {
+        // Who asks for nothing need not know who selects pods.
+        let selecting = Selecting::ALL.into_iter().filter(|_| !spread_defaults.is_empty());
         Self {
+            selector_sweeps: selecting.map(|kind| (kind, Sweep::default())).collect(),
+            selectors: Selectors::default(),
+            spread_defaults,
+            spread_by_default: BTreeMap::new(),
             scheduler_names: scheduler_names.iter().cloned().collect(),
             gates,
             pods: BTreeMap::new(),
@@ -131,6 +161,7 @@ impl Intake {
             && self.namespace_sweep.is_done()
             && self.class_sweep.is_done()
             && self.budget_sweep.is_done()
+            && self.selector_sweeps.values().all(Sweep::is_done)
             && self.group_sweeps.iter().all(Sweep::is_done)
     }
 
@@ -148,6 +179,7 @@ impl Intake {
             News::Class(turn) => self.class_turn(turn, &mut catch),
             News::Namespace(turn) => self.namespace_turn(turn, &mut catch),
             News::Budget(turn) => self.budget_turn(turn, &mut catch),
+            News::Selector(kind, turn) => self.selector_turn(kind, turn, &mut catch),
             News::Group(dialect, turn) => self.group_turn(dialect, turn, &mut catch),
         }
         catch
@@ -261,6 +293,73 @@ impl Intake {
         }
     }
 
+    fn selector_turn(&mut self, kind: Selecting, turn: Turn<RawObject>, catch: &mut Catch) {
+        let Some(sweep) = self.selector_sweeps.get_mut(&kind) else { return };
+        let key = |object: &RawObject| {
+            let (namespace, name) = selectors::names(object);
+            (kind, namespace, name)
+        };
+        let (object, gone) = sweep.turn(turn, key, || self.selectors.known(kind));
+        let mut changed = BTreeSet::new();
+        for key in gone {
+            if self.selectors.gone(&key) {
+                changed.insert(key.1);
+            }
+        }
+        if let Some(object) = object {
+            match self.selectors.seen(kind, &object) {
+                Ok(news) => changed.extend(news.then(|| selectors::names(&object).0)),
+                Err(complaint) => catch.complaints.push(complaint),
+            }
+        }
+        for namespace in changed {
+            for unsaid in self.spread_by_default.get(&namespace).into_iter().flat_map(BTreeMap::values) {
+                catch
+                    .observations
+                    .push(Observation::PodSeen(self.with_defaults(unsaid.spec.clone(), unsaid.owner.as_ref())));
+            }
+        }
+    }
+
+    /// A pod that does not say how it is to be spread, as it is spread by default.
+    fn with_defaults(&self, mut spec: PodSpec, owner: Option<&Owner>) -> PodSpec {
+        let selector = self.selectors.of_pod(&spec.id.namespace, &spec.labels, owner);
+        if !selector.is_empty() {
+            let mut class = (*spec.class).clone();
+            let mut company = class.company.as_deref().cloned().unwrap_or_default();
+            company.spread = spread::among(&self.spread_defaults, &spec.id.namespace, &selector);
+            class.company = Some(Arc::new(company));
+            spec.class = Arc::new(class);
+        }
+        spec
+    }
+
+    /// Spreads a pod of ours by default if it does not say how, and remembers it while it waits.
+    fn spread(&mut self, uid: &Arc<str>, pod: &Pod, spec: PodSpec) -> PodSpec {
+        let says = !pod.spec.topology_spread_constraints.is_empty();
+        if says || !spec.ours || self.selector_sweeps.is_empty() {
+            return spec;
+        }
+        let owner = selectors::owner(pod);
+        let spread = self.with_defaults(spec.clone(), owner.as_ref());
+        if spec.node.is_none() {
+            let of_namespace = self.spread_by_default.entry(spec.id.namespace.clone()).or_default();
+            of_namespace.insert(uid.clone(), Unsaid { spec, owner });
+        } else {
+            self.forget_unsaid(&spec.id.namespace, uid);
+        }
+        spread
+    }
+
+    fn forget_unsaid(&mut self, namespace: &str, uid: &str) {
+        if let Some(of_namespace) = self.spread_by_default.get_mut(namespace) {
+            of_namespace.remove(uid);
+            if of_namespace.is_empty() {
+                self.spread_by_default.remove(namespace);
+            }
+        }
+    }
+
     fn group_turn(&mut self, dialect: usize, turn: Turn<RawObject>, catch: &mut Catch) {
         let key = |object: &RawObject| ObjectKey {
             dialect,
@@ -300,6 +399,7 @@ impl Intake {
 
     fn pod_gone(&mut self, uid: &Arc<str>, catch: &mut Catch) {
         let Some(card) = self.pods.remove(uid) else { return };
+        self.forget_unsaid(&card.id.namespace, uid);
         catch.observations.push(Observation::PodGone { uid: uid.to_string() });
         if let Some(group) = &card.group {
             catch.observations.extend(self.groups.leave(group, uid));
@@ -335,6 +435,7 @@ impl Intake {
         if !card.waits() {
             catch.settled.push(id);
         }
+        let spec = self.spread(&uid, pod, spec);
         catch.observations.push(Observation::PodSeen(spec));
     }
 

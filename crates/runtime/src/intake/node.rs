@@ -13,6 +13,9 @@ use super::class::effect;
 pub(crate) fn node(node: &Node) -> Result<NodeSpec, InvalidField> {
     let path = FieldPath::Root("status.allocatable");
     let allocatable = validate(&node.status.allocatable, Place::Node, &path)?;
+    let images = node.status.images.iter();
+    let images =
+        images.flat_map(|image| image.names.iter().map(|name| (name.as_str().into(), image.size_bytes.max(0))));
     let taints = WrittenTaint::validate_all(&node.spec.taints, &FieldPath::Root("spec.taints"))?;
     Ok(NodeSpec {
         name: node.metadata.name.clone().unwrap_or_default(),
@@ -22,6 +25,8 @@ pub(crate) fn node(node: &Node) -> Result<NodeSpec, InvalidField> {
             .map(|taint| Taint { key: taint.key, value: taint.value, effect: effect(taint.effect) })
             .collect(),
         unschedulable: node.spec.unschedulable,
+        images: images.collect(),
+        features: node.status.declared_features.iter().cloned().collect(),
         allocatable: list_in_base_units(&allocatable, &path)?.into_iter().collect(),
     })
 }

@@ -72,7 +72,7 @@ pub(crate) fn stage(pod: &Pod) -> Stage {
 /// cannot be reckoned. Its membership and marks are the caller's to add.
 pub(crate) fn pod(pod: &Pod, id: Arc<PodName>, ours: bool) -> (PodSpec, Option<InvalidField>) {
     let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-    let (class, flaw) = match class(pod) {
+    let (class, flaw) = match class(pod, ours) {
         Ok(class) => (class, None),
         Err(error) => (ClassSpec::default(), Some(error)),
     };

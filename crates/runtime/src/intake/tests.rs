@@ -19,7 +19,7 @@ fn intake_with(gates: FeatureGates) -> Intake {
 fn intake_of(gates: FeatureGates, native: Box<dyn Dialect>) -> Intake {
     let dialects: Vec<Box<dyn Dialect>> =
         vec![Box::new(MusterWorkload), Box::new(MusterPodGroup), native, Box::new(NativeWorkload)];
-    Intake::new(&["muster".to_owned()], gates, dialects)
+    Intake::new(&["muster".to_owned()], gates, Spread::default(), dialects)
 }
 
 fn intake() -> Intake {
@@ -186,11 +186,6 @@ fn a_broken_or_contradicting_reference_holds_the_pod_for_ever() {
 #[test]
 fn what_cannot_be_honoured_is_refused_by_field() {
     for (field, value, expected) in [
-        (
-            "topologySpreadConstraints",
-            json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}]),
-            "spec.topologySpreadConstraints[0].topologyKey",
-        ),
         (
             "volumes",
             json!([{"name": "tmp", "emptyDir": {}}, {"name": "data", "persistentVolumeClaim": {"claimName": "d"}}]),

@@ -8,9 +8,6 @@ use muster_api::wire::volume::Volume;
 pub(crate) fn unsupported(pod: &Pod) -> Option<InvalidField> {
     let spec = &pod.spec;
     let not_yet = |field: &str, value: &str| Some(FieldPath::Root(field).invalid(value, ""));
-    if let Some(constraint) = spec.topology_spread_constraints.first() {
-        return not_yet("spec.topologySpreadConstraints[0].topologyKey", &constraint.topology_key);
-    }
     for (index, volume) in spec.volumes.iter().enumerate() {
         if let Some(source) = volume_source(volume) {
             let path = FieldPath::Root("spec.volumes");

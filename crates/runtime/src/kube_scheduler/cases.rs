@@ -5,7 +5,7 @@
 use muster_oracle::random::Random;
 use serde_json::{Map, Value, json};
 
-use super::{company, pods};
+use super::{company, pods, spread};
 
 /// Labels of nodes, with the values that they take.
 pub(super) const LABELS: &[(&str, &[&str])] = &[
@@ -25,6 +25,9 @@ pub(super) const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecu
 
 /// Images, which are on some nodes.
 pub(super) const IMAGES: &[&str] = &["registry.example/app:1", "registry.example/tool", "busybox"];
+
+/// Features that nodes declare.
+const FEATURES: &[&str] = &["RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"];
 
 /// What nodes offer: the resource, how often it is there at all, and how much of it there may be.
 const OFFERS: &[(&str, u64, &[&str])] = &[
@@ -51,7 +54,9 @@ pub(super) fn case(random: &mut Random) -> Value {
     }
     let pods: Vec<Value> = (0..random.below(2 * count)).map(|number| pods::other(random, number, count)).collect();
     let pod = pods::waiting(random, count);
-    json!({"namespaces": company::namespaces(), "nodes": nodes, "pods": pods, "pod": pod})
+    let mut case = json!({"namespaces": company::namespaces(), "nodes": nodes, "pods": pods, "pod": pod});
+    spread::add_owners(random, &mut case);
+    case
 }
 
 /// The name of a node; some are longer than a label.
@@ -79,6 +84,10 @@ fn node(random: &mut Random, number: usize) -> Value {
         "spec": {"taints": taints(random)},
         "status": {"allocatable": allocatable, "capacity": allocatable, "images": images(random)},
     });
+    let features: Vec<&str> = FEATURES.iter().copied().filter(|_| random.chance(85)).collect();
+    if !features.is_empty() {
+        node["status"]["declaredFeatures"] = json!(features);
+    }
     if random.chance(6) {
         node["spec"]["unschedulable"] = json!(true);
     }
@@ -113,7 +122,8 @@ fn images(random: &mut Random) -> Vec<Value> {
     let mut images = Vec::new();
     for image in IMAGES {
         if random.chance(30) {
-            images.push(json!({"names": [image], "sizeBytes": random.between(1, 2000) << 20}));
+            let names = if image.contains(':') { json!([image]) } else { json!([format!("{image}:latest"), "x"]) };
+            images.push(json!({"names": names, "sizeBytes": random.between(1, 2000) << 20}));
         }
     }
     images

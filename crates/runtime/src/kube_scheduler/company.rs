@@ -8,11 +8,11 @@ pub(super) const NAMESPACES: &[(&str, &[(&str, &str)])] =
     &[("ml", &[("team", "a")]), ("web", &[("team", "b")]), ("bare", &[])];
 
 /// Labels of pods, with the values that they take.
-const LABELS: &[(&str, &[&str])] =
+pub(super) const LABELS: &[(&str, &[&str])] =
     &[("app", &["a", "b"]), ("tier", &["x", "y", ""]), ("pod-template-hash", &["1", "2"])];
 
 /// The labels of nodes that are asked about; not every node has each.
-const KEYS: &[&str] = &["kubernetes.io/hostname", "topology.kubernetes.io/zone", "disk", "none"];
+pub(super) const KEYS: &[&str] = &["kubernetes.io/hostname", "topology.kubernetes.io/zone", "disk", "none"];
 
 /// The namespaces of a case: all of them, since no pod is in one that is not there.
 pub(super) fn namespaces() -> Vec<Value> {
@@ -68,7 +68,7 @@ fn term(random: &mut Random) -> Value {
 }
 
 /// A selector over labels; it may be empty.
-fn selector(random: &mut Random, labels: &[(&str, &[&str])]) -> Value {
+pub(super) fn selector(random: &mut Random, labels: &[(&str, &[&str])]) -> Value {
     let mut selector = json!({});
     if random.chance(60) {
         // The key that says which revision a pod is of must not be both here and in `matchLabelKeys`.

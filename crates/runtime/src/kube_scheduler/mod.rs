@@ -11,6 +11,7 @@ mod company;
 mod ours;
 mod pods;
 mod shrink;
+mod spread;
 mod stick;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,8 +53,10 @@ fn with_plugins(mut case: Value) -> Value {
 
 enum Outcome {
     Same(Answer),
+    /// One of two known differences, both about pods for which a place is kept free; without such pods there is none.
     /// We refuse a node near which a place is kept free for a pod that minds the one that waits, or is minded by it:
-    /// kube-scheduler only looks at the node itself. Without such pods there is no difference.
+    /// kube-scheduler only looks at the node itself. And kube-scheduler counts such a pod, and no other, where a pod is to
+    /// be spread among those whom a selector that asks for nothing selects.
     Excepted,
     Different(String),
     /// We refuse what Kubernetes lets in.
@@ -76,7 +79,7 @@ impl Outcome {
 
 fn compare(stick: &mut Stick, case: &Value) -> Outcome {
     match compare_all(stick, case) {
-        Outcome::Different(what) if what.contains(NEAR_A_KEPT_PLACE) => {
+        Outcome::Different(what) if what.contains(NEAR_A_KEPT_PLACE) || asks_for_nothing(case, &what) => {
             let mut bare = case.clone();
             bare["pods"]
                 .as_array_mut()
@@ -91,13 +94,31 @@ fn compare(stick: &mut Stick, case: &Value) -> Outcome {
     }
 }
 
+/// Whether the pod is to be spread among those whom a selector that asks for nothing selects, and is refused for that.
+fn asks_for_nothing(case: &Value, what: &str) -> bool {
+    let nothing = |constraint: &Value| {
+        let selector = &constraint["labelSelector"];
+        selector
+            .as_object()
+            .is_some_and(|said| said.values().all(|part| part.as_object().is_some_and(|part| part.is_empty())))
+    };
+    let constraints = &case["pod"]["spec"]["topologySpreadConstraints"];
+    constraints.as_array().into_iter().flatten().any(nothing)
+        && what.contains("kube-scheduler refuses it (PodTopologySpread)")
+}
+
 /// Stands behind a difference that may be the one that is meant.
 const NEAR_A_KEPT_PLACE: &str = "we refuse a node for those who are near, kube-scheduler does not";
 
 fn refuses_company(theirs: &Answer, ours: &[NodeAnswer]) -> bool {
-    let by_company =
-        |node: &NodeAnswer| node.refused.as_ref().is_some_and(|refused| refused.plugin == "InterPodAffinity");
-    theirs.nodes.iter().zip(ours).any(|(their, our)| their.refused.is_none() && by_company(our))
+    let by_company = |our: &Refused| ["InterPodAffinity", "PodTopologySpread"].contains(&our.plugin.as_str());
+    let otherwise = |their: &NodeAnswer, our: &Refused| {
+        their.refused.as_ref().is_none_or(|their| refused_otherwise(their, our).is_some())
+    };
+    let pairs = theirs.nodes.iter().zip(ours);
+    pairs
+        .filter_map(|(their, our)| Some((their, our.refused.as_ref()?)))
+        .any(|(their, our)| by_company(our) && otherwise(their, our))
 }
 
 fn compare_all(stick: &mut Stick, case: &Value) -> Outcome {

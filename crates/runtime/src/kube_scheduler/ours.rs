@@ -11,20 +11,36 @@ use serde_json::Value;
 
 use super::answer::{NodeAnswer, Refused};
 use crate::intake::raw::Guarded;
+use crate::intake::selectors::Selecting;
 use crate::intake::{Intake, News, WatchTurn};
 use crate::settings::Settings;
 
 /// The filters that we have too, in the order in which they are asked. `NodeName` is for pods that name their node,
 /// and such pods do not wait.
-pub(super) const FILTERS: &[&str] =
-    &["NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit", "InterPodAffinity"];
+pub(super) const FILTERS: &[&str] = &[
+    "NodeUnschedulable",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    "PodTopologySpread",
+    "InterPodAffinity",
+    "NodeDeclaredFeatures",
+];
 
 /// The scores that must be equal.
-pub(super) const COMPARED: &[&str] =
-    &["TaintToleration", "NodeAffinity", "NodeResourcesFit", "NodeResourcesBalancedAllocation", "InterPodAffinity"];
+pub(super) const COMPARED: &[&str] = &[
+    "TaintToleration",
+    "NodeAffinity",
+    "NodeResourcesFit",
+    "NodeResourcesBalancedAllocation",
+    "InterPodAffinity",
+    "PodTopologySpread",
+    "ImageLocality",
+];
 
 /// Scores that we do not have yet.
-pub(super) const NOT_YET: &[&str] = &["ImageLocality", "PodTopologySpread", "VolumeBinding", "DynamicResources"];
+pub(super) const NOT_YET: &[&str] = &["VolumeBinding", "DynamicResources"];
 
 fn plugin(score: ScoreName) -> &'static str {
     match score {
@@ -33,6 +49,8 @@ fn plugin(score: ScoreName) -> &'static str {
         ScoreName::Fit => "NodeResourcesFit",
         ScoreName::Balanced => "NodeResourcesBalancedAllocation",
         ScoreName::PodAffinity => "InterPodAffinity",
+        ScoreName::Spread => "PodTopologySpread",
+        ScoreName::Images => "ImageLocality",
     }
 }
 
@@ -46,6 +64,12 @@ fn reason(rejection: &Rejection) -> (&'static str, String) {
         Rejection::Ports => ("NodePorts", "node(s) didn't have free ports for the requested pod ports"),
         Rejection::TooManyPods => ("NodeResourcesFit", "Too many pods"),
         Rejection::Insufficient { resource } => return ("NodeResourcesFit", format!("Insufficient {resource}")),
+        Rejection::Spread => ("PodTopologySpread", "node(s) didn't match pod topology spread constraints"),
+        Rejection::SpreadLabel => {
+            ("PodTopologySpread", "node(s) didn't match pod topology spread constraints (missing required label)")
+        }
+        Rejection::EnforcedAffinity => ("NodeAffinity", "node(s) didn't match scheduler-enforced node affinity"),
+        Rejection::Features => ("NodeDeclaredFeatures", "node(s) didn't match Pod's required features"),
         Rejection::PodAffinity => ("InterPodAffinity", "node(s) didn't match pod affinity rules"),
         Rejection::PodAntiAffinity => ("InterPodAffinity", "node(s) didn't match pod anti-affinity rules"),
         Rejection::ExistingPodAntiAffinity => {
@@ -58,11 +82,26 @@ fn reason(rejection: &Rejection) -> (&'static str, String) {
 
 /// What every node looks like to us, and which one we choose; or why there is no answer.
 pub(super) fn answer(case: &Value) -> Result<(Vec<NodeAnswer>, Option<String>), String> {
+    if case["pod"]["spec"]["schedulerName"] != "muster" {
+        return Err("the pod is not ours".to_owned());
+    }
+    let nodes = || case["nodes"].as_array().into_iter().flatten();
+    if nodes().any(|node| node["status"]["allocatable"].is_null() && !node["status"]["capacity"].is_null()) {
+        return Err("the API server would have filled in what can be allocated".to_owned());
+    }
     let mut road = Road::new();
     for namespace in case["namespaces"].as_array().into_iter().flatten() {
         road.take(News::Namespace(WatchTurn::Seen(guarded(namespace))))?;
     }
-    for node in case["nodes"].as_array().into_iter().flatten() {
+    for kind in Selecting::ALL {
+        let mut list = kind.resource().kind + "s";
+        list[..1].make_ascii_lowercase();
+        for object in case[list.as_str()].as_array().into_iter().flatten() {
+            let object = serde_json::from_str(&object.to_string()).expect("any JSON is an object");
+            road.take(News::Selector(kind, WatchTurn::Seen(object)))?;
+        }
+    }
+    for node in nodes() {
         road.take(News::Node(WatchTurn::Seen(guarded(node))))?;
     }
     for pod in case["pods"].as_array().into_iter().flatten().chain([&case["pod"]]) {
@@ -82,7 +121,7 @@ struct Road {
 impl Road {
     fn new() -> Self {
         let settings = Settings::default();
-        let intake = Intake::new(&settings.scheduler_names, settings.gates, Vec::new());
+        let intake = Intake::new(&settings.scheduler_names, settings.gates, settings.spread_defaults, Vec::new());
         Self { intake, engine: Engine::new(settings.engine).expect("the defaults are valid") }
     }
 

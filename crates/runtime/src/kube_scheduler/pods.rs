@@ -4,7 +4,7 @@ use muster_oracle::random::Random;
 use serde_json::{Map, Value, json};
 
 use super::cases::{EFFECTS, IMAGES, LABELS, TAINT_VALUES, TAINTED, node_name};
-use super::company;
+use super::{company, spread};
 
 /// What containers ask for: the resource, how often, how much, from little to much, and whether it may be overcommitted.
 const REQUESTS: &[(&str, u64, &[&str], bool)] = &[
@@ -21,6 +21,16 @@ pub(super) fn waiting(random: &mut Random, nodes: usize) -> Value {
     pod["spec"]["schedulerName"] = json!("muster");
     add_demands(random, nodes, &mut pod["spec"]);
     company::add(random, &mut pod, 25);
+    spread::add(random, &mut pod);
+    if random.chance(8) {
+        let container = &mut pod["spec"]["containers"][0];
+        container["restartPolicy"] = json!("Never");
+        container["restartPolicyRules"] =
+            json!([{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}]);
+    }
+    if random.chance(10) {
+        pod["spec"]["volumes"] = json!([{"name": "model", "image": {"reference": random.pick(IMAGES)}}]);
+    }
     pod
 }
 

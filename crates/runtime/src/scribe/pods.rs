@@ -227,7 +227,12 @@ mod tests {
     }
 
     fn intake(gates: &Value) -> Intake {
-        let mut intake = Intake::new(&["muster".to_owned()], FeatureGates::default(), Vec::new());
+        let mut intake = Intake::new(
+            &["muster".to_owned()],
+            FeatureGates::default(),
+            muster_engine::model::company::Spread::default(),
+            Vec::new(),
+        );
         let pod = json!({
             "metadata": {"namespace": "ml", "name": "a", "uid": "u"},
             "spec": {"schedulerName": "muster", "schedulingGates": gates, "containers": []},

@@ -24,7 +24,7 @@ pub(super) struct PodPlan {
 /// What can be wrong with a pod.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Flaw {
-    Spread,
+    Claim,
     TwoGroups,
 }
 
@@ -66,11 +66,8 @@ impl PodPlan {
                 notes["muster.dev/pod-group"] = "here".into();
                 spec["schedulingGroup"] = json!({"podGroupName": "there"});
             }
-            Some(Flaw::Spread) => {
-                let labels = json!({"matchLabels": {"a": "b"}});
-                spec["topologySpreadConstraints"] = json!([{
-                    "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": labels,
-                }]);
+            Some(Flaw::Claim) => {
+                spec["resourceClaims"] = json!([{"name": "device", "resourceClaimName": "device"}]);
             }
         }
         (json!({"annotations": notes}), spec)

@@ -345,7 +345,7 @@ fn pod(object: &Value) -> Pod {
             .collect(),
         group,
         subset,
-        flawed: flawed || !spec["topologySpreadConstraints"].is_null(),
+        flawed: flawed || !spec["resourceClaims"].is_null(),
         nominated: text(&status["nominatedNodeName"]),
         priority: spec["priority"].as_i64().unwrap_or(0),
         marked: list(&status["conditions"]).iter().any(|one| {

@@ -193,7 +193,7 @@ impl Users {
             plan.asks = family.asks[made as usize % family.asks.len()];
             plan.gated = self.random.per_mille(60);
             plan.run_seconds = self.random.per_mille(250).then(|| 1 + self.random.below(60));
-            plan.flaw = self.random.per_mille(15).then_some(Flaw::Spread);
+            plan.flaw = self.random.per_mille(15).then_some(Flaw::Claim);
             let name = self.name(&format!("{}-p", key.object));
             self.send(Method::POST, PODS, &plan.pod(&name)).await?;
         }
@@ -223,7 +223,7 @@ impl Users {
             };
             match self.random.below(25) {
                 0 => plan.asks.cpu = NEVER_FITS,
-                1 => plan.flaw = Some(Flaw::Spread),
+                1 => plan.flaw = Some(Flaw::Claim),
                 2 => plan.flaw = Some(Flaw::TwoGroups),
                 _ => {}
             }

@@ -33,6 +33,11 @@ impl Axis {
         self.of.get(node.slot()).copied().filter(|domain| *domain != NOWHERE)
     }
 
+    /// One past the highest node slot that is known.
+    pub(super) fn node_slots(&self) -> usize {
+        self.of.len()
+    }
+
     /// The nodes of a domain.
     pub(crate) fn nodes(&self, domain: u32) -> &[NodeId] {
         self.domains.get(domain as usize).map_or(&[], |(_, nodes)| nodes.as_slice())

@@ -2,7 +2,7 @@
 //!
 //! A *tag* stands for the pods that a selector is about, an *axis* for a label of nodes and its domains, a *stance* for a
 //! wish that pods hold about the pods of a tag on an axis, and a *tally* counts pods of a tag, or holders of a stance, by
-//! domain. All are held once, and only as long as a pod is there whom they matter to: pods that do not care about others,
+//! domain. A *scope* is the nodes on which pods count that are to be spread. All are held once, and only as long as a pod is there whom they matter to: pods that do not care about others,
 //! and whom nobody cares about, cost nothing. The tallies follow every change of a node's load, in a trial too.
 //!
 //! It must not know what follows from the numbers: that is for filters and scores.
@@ -10,6 +10,7 @@
 mod axis;
 mod kin;
 pub(crate) mod rules;
+mod scope;
 mod tags;
 mod tally;
 
@@ -17,13 +18,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use axis::Axis;
 pub(crate) use kin::Kin;
-pub(crate) use rules::{Own, Rules};
+pub(crate) use rules::{Evenness, Own, Rules};
+use scope::Scopes;
 pub(crate) use tags::TagSet;
 use tags::{Form, Tags};
 use tally::{Sort, Tally};
 
 use super::node::Node;
-use crate::model::company::{Company, PodTerm};
+use crate::model::class::ClassSpec;
+use crate::model::company::{Company, PodTerm, SpreadTerm};
 use crate::model::ids::{AxisId, ClassId, NodeId, PodId, Slab, StanceId, TagId, TallyId};
 use crate::model::labels::Labels;
 
@@ -57,10 +60,20 @@ pub(crate) struct Neighbours {
     tags: Tags,
     axes: Slab<Axis>,
     axes_by_key: BTreeMap<String, AxisId>,
+    scopes: Scopes,
     stances: Slab<Stance>,
     stances_by_form: BTreeMap<(Wish, TagId, AxisId), StanceId>,
     tallies: Slab<Tally>,
     tallies_by_form: BTreeMap<(Sort, AxisId), TallyId>,
+}
+
+/// How somebody counts near a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// On the node.
+    There,
+    /// The node is kept free for it.
+    Expected,
 }
 
 /// What a class's terms brought that was not there before.
@@ -116,9 +129,25 @@ impl Neighbours {
     /// Which pods a tally counts by their tag; none if it counts holders.
     pub(super) fn tag_counted(&self, tally: TallyId) -> Option<TagId> {
         match self.tally(tally).sort {
-            Sort::Tagged(tag) => Some(tag),
+            Sort::Tagged(tag) | Sort::Spread(tag, _) => Some(tag),
             Sort::Holding(_) => None,
         }
+    }
+
+    /// Whether a tally leaves out those who are on their way out.
+    pub(super) fn counts_who_stays(&self, tally: TallyId) -> bool {
+        self.tally(tally).scope().is_some()
+    }
+
+    /// Whether pods on a node count in a tally.
+    pub(crate) fn counts_on(&self, tally: TallyId, node: NodeId) -> bool {
+        self.domain_counted(self.tally(tally), node).is_some()
+    }
+
+    /// The domain in which a pod on a node counts, if it does.
+    fn domain_counted(&self, tally: &Tally, node: NodeId) -> Option<u32> {
+        let counts = tally.scope().is_none_or(|scope| self.scopes.includes(scope, node));
+        self.axis(tally.axis).domain(node).filter(|_| counts)
     }
 
     // Namespaces and nodes.
@@ -135,30 +164,39 @@ impl Neighbours {
 
     /// Puts a node into its domains. Nobody is counted on it meanwhile.
     pub(super) fn settle(&mut self, id: NodeId, node: Option<&Node>) {
+        self.settle_levels(id, false);
         for axis in self.axes_by_key.values() {
             let axis = self.axes.get_mut(axis.0).expect("a listed axis exists");
             axis.settle(id, node.and_then(|node| node.labels.get(&axis.key)).map(String::as_str));
         }
+        self.scopes.settle(id, node);
+        self.settle_levels(id, true);
     }
 
-    /// Counts a pod on a node, or no longer, in these tallies.
-    pub(super) fn count(&mut self, tallies: &[TallyId], node: NodeId, add: bool) {
-        for id in tallies {
-            let tally = self.tallies.get_mut(id.0).expect("a tally in use exists");
-            let axis = self.axes.get(tally.axis.0).expect("an axis in use exists");
-            if let Some(domain) = axis.domain(node) {
-                tally.change(domain, add);
+    /// Has a node's domains taken note of it where somebody is to be spread, or no longer.
+    fn settle_levels(&mut self, id: NodeId, add: bool) {
+        let spread = self.tallies_by_form.iter().filter(|((sort, _), _)| matches!(sort, Sort::Spread(..)));
+        for tally in spread.map(|(_, tally)| *tally).collect::<Vec<_>>() {
+            if let Some(domain) = self.domain_counted(self.tally(tally), id) {
+                self.tallies.get_mut(tally.0).expect("a listed tally exists").settle(domain, add);
             }
         }
     }
 
-    /// Counts a pod for which a node is kept free, or no longer, in these tallies.
-    pub(super) fn expect(&mut self, tallies: &[TallyId], node: NodeId, add: bool) {
+    /// Counts a pod near a node, or no longer, in these tallies.
+    pub(super) fn count(
+        &mut self,
+        tallies: impl Iterator<Item = TallyId>,
+        node: NodeId,
+        presence: Presence,
+        add: bool,
+    ) {
         for id in tallies {
+            let Some(domain) = self.domain_counted(self.tally(id), node) else { continue };
             let tally = self.tallies.get_mut(id.0).expect("a tally in use exists");
-            let axis = self.axes.get(tally.axis.0).expect("an axis in use exists");
-            if let Some(domain) = axis.domain(node) {
-                tally.change_expected(domain, add);
+            match presence {
+                Presence::There => tally.change(domain, add),
+                Presence::Expected => tally.change_expected(domain, add),
             }
         }
     }
@@ -166,7 +204,7 @@ impl Neighbours {
     // Classes.
 
     /// Takes in the terms of a class; the caller owes one `release_terms`.
-    pub(super) fn acquire_terms(&mut self, company: &Company, nodes: &Slab<Node>) -> (Own, Brought) {
+    pub(super) fn acquire_terms(&mut self, spec: &ClassSpec, company: &Company, nodes: &Slab<Node>) -> (Own, Brought) {
         let mut brought = Brought::default();
         let mut own = Own::default();
         if !company.seeks.is_empty() {
@@ -181,7 +219,37 @@ impl Neighbours {
         for (wish, term) in seeks.chain(shuns).chain(prefers) {
             self.acquire_term(wish, term, &mut own, nodes, &mut brought);
         }
+        let spread = &company.spread;
+        own.spread_must = self.acquire_spread(spec, &spread.must, true, &mut own, nodes, &mut brought);
+        let should =
+            self.acquire_spread(spec, &spread.should, !spread.bears_missing_labels, &mut own, nodes, &mut brought);
+        own.spread_should = should.into_iter().map(|(tally, _)| tally).collect();
         (own, brought)
+    }
+
+    /// Takes in terms by which pods are spread, on nodes that have all their labels if that is asked for.
+    fn acquire_spread(
+        &mut self,
+        spec: &ClassSpec,
+        terms: &[SpreadTerm],
+        all_labels: bool,
+        own: &mut Own,
+        nodes: &Slab<Node>,
+        brought: &mut Brought,
+    ) -> Vec<(TallyId, TagId)> {
+        let keys: BTreeSet<String> = terms.iter().map(|term| term.topology_key.clone()).collect();
+        let keys: Vec<String> = keys.into_iter().filter(|_| all_labels).collect();
+        let mut taken = Vec::new();
+        for term in terms {
+            let tag = self.acquire_tag(vec![term.pods.clone()], brought);
+            own.tags.push(tag);
+            let axis = self.axis_of(&term.topology_key, nodes);
+            let scope = self.scopes.of(scope::Form::new(spec, term, &keys), nodes);
+            let tally = self.acquire_tally(Sort::Spread(tag, scope), axis, brought);
+            own.tallies.push(tally);
+            taken.push((tally, tag));
+        }
+        taken
     }
 
     fn acquire_term(&mut self, wish: Wish, term: &PodTerm, own: &mut Own, nodes: &Slab<Node>, brought: &mut Brought) {
@@ -245,12 +313,27 @@ impl Neighbours {
         let id = TallyId(self.tallies.insert(Tally::new(sort, axis)));
         self.tallies_by_form.insert((sort, axis), id);
         self.axes.get_mut(axis.0).expect("an axis in use exists").users += 1;
-        if let Sort::Tagged(tag) = sort {
+        if let Sort::Tagged(tag) | Sort::Spread(tag, _) = sort {
             self.tags.get_mut(tag).tallies.push(id);
             brought.tallies.push(id);
             brought.stirred.push(tag);
         }
+        if let Sort::Spread(_, scope) = sort {
+            self.scopes.hold(scope);
+            self.level(id);
+        }
         id
+    }
+
+    /// Has a tally of those who are to be spread take note of all nodes that count.
+    fn level(&mut self, id: TallyId) {
+        let tally = self.tally(id);
+        let nodes = (0..self.axis(tally.axis).node_slots()).map(|slot| NodeId(slot as u32));
+        let domains: Vec<u32> = nodes.filter_map(|node| self.domain_counted(tally, node)).collect();
+        let tally = self.tallies.get_mut(id.0).expect("a tally in use exists");
+        for domain in domains {
+            tally.settle(domain, true);
+        }
     }
 
     /// Gives up the terms of a class that is gone. Says which tags are about classes that have to mind something else.
@@ -294,7 +377,10 @@ impl Neighbours {
             let axis = self.axes.remove(tally.axis.0).expect("an axis in use exists");
             self.axes_by_key.remove(&axis.key);
         }
-        let Sort::Tagged(tag) = tally.sort else { return None };
+        if let Some(scope) = tally.scope() {
+            self.scopes.release(scope);
+        }
+        let (Sort::Tagged(tag) | Sort::Spread(tag, _)) = tally.sort else { return None };
         self.tags.get_mut(tag).tallies.retain(|other| *other != id);
         Some(tag)
     }
@@ -317,30 +403,35 @@ impl Neighbours {
 
     // Checking.
 
-    /// Counts everybody afresh, pods by their own labels, and compares. `pods` are those on nodes, or for whom they are
-    /// kept free, with the stances that they hold.
-    pub(crate) fn audit<'p>(
-        &self,
-        pods: impl Iterator<Item = (NodeId, bool, &'p str, &'p Labels, Option<&'p Own>)>,
-    ) -> bool {
-        let mut fresh: Slab<Tally> = self.tallies.clone();
+    /// Counts everybody afresh, pods by their own labels, and compares.
+    pub(crate) fn audit<'p>(&self, pods: impl Iterator<Item = Neighbour<'p>>, nodes: &Slab<Node>) -> bool {
+        let mut fresh = self.clone();
         for tally in self.tallies_by_form.values() {
-            fresh.get_mut(tally.0).expect("a listed tally exists").clear();
-        }
-        for (node, is_there, namespace, labels, own) in pods {
-            let tags = self.tags_of(namespace, labels);
-            let tagged = tags.iter().flat_map(|tag| &self.tags.get(*tag).tallies);
-            let held = own.into_iter().flat_map(|own| &own.stances);
-            let held = held.map(|id| &self.stances.get(id.0).expect("a stance in use exists").tally);
-            for id in tagged.chain(held) {
-                let tally = fresh.get_mut(id.0).expect("a tally in use exists");
-                match self.axis(tally.axis).domain(node) {
-                    Some(domain) if is_there => tally.change(domain, true),
-                    Some(domain) => tally.change_expected(domain, true),
-                    None => {}
-                }
+            fresh.tallies.get_mut(tally.0).expect("a listed tally exists").clear();
+            if self.counts_who_stays(*tally) {
+                fresh.level(*tally);
             }
         }
-        fresh == self.tallies
+        for pod in pods {
+            let tags = self.tags_of(pod.namespace, pod.labels);
+            let tagged = tags.iter().flat_map(|tag| &self.tags.get(*tag).tallies).copied();
+            let tagged = tagged.filter(|tally| !(pod.leaves && self.counts_who_stays(*tally)));
+            let held = pod.own.into_iter().flat_map(|own| &own.stances);
+            let held = held.map(|id| self.stances.get(id.0).expect("a stance in use exists").tally);
+            fresh.count(tagged.chain(held), pod.node, pod.presence, true);
+        }
+        fresh.tallies == self.tallies && self.scopes.are_true_of(nodes)
     }
+}
+
+/// Somebody on a node, or for whom one is kept free.
+#[derive(Debug)]
+pub(crate) struct Neighbour<'p> {
+    pub(crate) node: NodeId,
+    pub(crate) presence: Presence,
+    pub(crate) namespace: &'p str,
+    pub(crate) labels: &'p Labels,
+    /// The terms of its class.
+    pub(crate) own: Option<&'p Own>,
+    pub(crate) leaves: bool,
 }

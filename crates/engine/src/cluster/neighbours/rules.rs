@@ -2,6 +2,7 @@
 //! it.
 
 use super::{Neighbours, TagSet, Wish};
+use crate::model::class::ClassSpec;
 use crate::model::ids::{StanceId, TagId, TallyId};
 
 /// A class's own terms, taken in.
@@ -12,6 +13,8 @@ pub(crate) struct Own {
     pub(super) seeks: Vec<TallyId>,
     pub(super) shuns: Vec<TallyId>,
     pub(super) prefers: Vec<(TallyId, i32)>,
+    pub(super) spread_must: Vec<(TallyId, TagId)>,
+    pub(super) spread_should: Vec<TallyId>,
     /// What is held, to be given up: with repetitions.
     pub(super) tags: Vec<TagId>,
     pub(super) tallies: Vec<TallyId>,
@@ -33,25 +36,52 @@ pub(crate) struct Rules {
     pub(crate) shuns_itself: Vec<TallyId>,
     /// How much each of these who is near is worth.
     pub(crate) prefers: Vec<(TallyId, i64)>,
+    /// How evenly it must be spread.
+    pub(crate) spread: Vec<Evenness>,
+    /// How evenly it should be spread: the counts of its own terms, in their order.
+    pub(crate) should_spread: Vec<TallyId>,
     /// Its pods count here.
     pub(crate) counts_in: Vec<TallyId>,
+    /// Its pods count here as long as they are not on their way out.
+    pub(crate) counts_in_spread: Vec<TallyId>,
+}
+
+/// A limit to how far a domain may be ahead.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Evenness {
+    pub(crate) tally: TallyId,
+    pub(crate) skew_max: u32,
+    pub(crate) domains_min: u32,
+    /// The class is one of those who are counted.
+    pub(crate) counts_itself: bool,
 }
 
 impl Rules {
     /// Whether it can go anywhere, as far as others are concerned.
     pub(crate) fn has_no_demands(&self) -> bool {
-        self.seeks.is_empty() && self.shuns.is_empty() && self.shunned_by.is_empty()
+        self.seeks.is_empty() && self.shuns.is_empty() && self.shunned_by.is_empty() && self.spread.is_empty()
     }
 
     /// Whether it has to mind nothing at all.
     pub(crate) fn minds_nothing(&self) -> bool {
-        self.has_no_demands() && self.prefers.is_empty()
+        self.has_no_demands() && self.prefers.is_empty() && self.should_spread.is_empty()
+    }
+
+    /// Where its pods count, if they are there to stay or not.
+    pub(crate) fn counted_in(&self, leaves: bool) -> impl Iterator<Item = TallyId> + '_ {
+        let spread: &[TallyId] = if leaves { &[] } else { &self.counts_in_spread };
+        self.counts_in.iter().chain(spread).copied()
+    }
+
+    /// Whether its pods count in a tally.
+    pub(crate) fn counts_in(&self, tally: TallyId) -> bool {
+        self.counts_in.binary_search(&tally).is_ok() || self.counts_in_spread.binary_search(&tally).is_ok()
     }
 }
 
 impl Neighbours {
     /// The rules of a class.
-    pub(crate) fn rules(&self, own: Option<&Own>, tags: &TagSet, weight_sought: i64) -> Rules {
+    pub(crate) fn rules(&self, spec: &ClassSpec, own: Option<&Own>, tags: &TagSet, weight_sought: i64) -> Rules {
         let mut rules = Rules::default();
         if let Some(own) = own {
             rules.seeks.clone_from(&own.seeks);
@@ -59,9 +89,24 @@ impl Neighbours {
             rules.prefers = own.prefers.iter().map(|(tally, weight)| (*tally, i64::from(*weight))).collect();
             rules.seeks_itself = own.seeks_tag.is_some_and(|tag| tags.contains(&tag));
             rules.counts_in = own.stances.iter().map(|id| self.stances.get(id.0).expect("in use").tally).collect();
+            rules.should_spread.clone_from(&own.spread_should);
+        }
+        if let (Some(own), Some(company)) = (own, &spec.company) {
+            let terms = own.spread_must.iter().zip(&company.spread.must);
+            rules.spread = terms
+                .map(|((tally, tag), term)| Evenness {
+                    tally: *tally,
+                    skew_max: term.skew_max,
+                    domains_min: term.domains_min,
+                    counts_itself: tags.contains(tag),
+                })
+                .collect();
         }
         for tag in tags.iter().map(|tag| self.tags.get(*tag)) {
-            rules.counts_in.extend(&tag.tallies);
+            let is_spread = |tally: &TallyId| self.counts_who_stays(*tally);
+            let (spread, there): (Vec<TallyId>, Vec<TallyId>) = tag.tallies.iter().copied().partition(is_spread);
+            rules.counts_in.extend(there);
+            rules.counts_in_spread.extend(spread);
             for stance in tag.stances.iter().map(|id| self.stances.get(id.0).expect("a listed stance exists")) {
                 match stance.wish {
                     Wish::Shuns => rules.shunned_by.push(stance.tally),
@@ -72,6 +117,7 @@ impl Neighbours {
             }
         }
         rules.counts_in.sort_unstable();
+        rules.counts_in_spread.sort_unstable();
         let barred = rules.shuns.iter().chain(&rules.shunned_by);
         rules.shuns_itself = barred.filter(|tally| rules.counts_in.contains(tally)).copied().collect();
         rules

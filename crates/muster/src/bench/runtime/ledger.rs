@@ -10,7 +10,7 @@ use std::time::Instant;
 use crate::bench::process::cpu_seconds;
 
 /// What a scheduler must watch before it may decide.
-pub(crate) const WATCHED: [&str; 8] = [
+pub(crate) const WATCHED: [&str; 12] = [
     "namespaces",
     "nodes",
     "pods",
@@ -18,6 +18,10 @@ pub(crate) const WATCHED: [&str; 8] = [
     "podgroups.muster.dev",
     "podgroups.scheduling.k8s.io",
     "priorityclasses.scheduling.k8s.io",
+    "replicasets.apps",
+    "replicationcontrollers",
+    "services",
+    "statefulsets.apps",
     "workloads.muster.dev",
 ];
 

@@ -1,0 +1,76 @@
+//! On how many nodes each image is.
+//!
+//! What an image is worth on a node depends on how many others have it, so whoever keeps scores by image has to know
+//! when that changes: every image has a version, and so has the number of nodes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Cluster;
+use crate::model::ids::NodeId;
+
+/// The images of nodes, by name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Images {
+    by_name: BTreeMap<Arc<str>, Image>,
+    changes: u64,
+    /// When an image last went from its last node.
+    emptied: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Image {
+    nodes: u32,
+    changed: u64,
+}
+
+impl Images {
+    /// On how many nodes an image is.
+    pub(crate) fn nodes(&self, name: &str) -> u32 {
+        self.by_name.get(name).map_or(0, |image| image.nodes)
+    }
+
+    /// When any of these images last came to a node, or went; zero if they are on no node.
+    pub(crate) fn changed(&self, names: &[Arc<str>]) -> u64 {
+        let known = names.iter().filter_map(|name| self.by_name.get(name));
+        known.map(|image| image.changed.max(self.emptied)).max().unwrap_or(0)
+    }
+
+    fn change(&mut self, name: &Arc<str>, add: bool) {
+        self.changes += 1;
+        let image = self.by_name.entry(name.clone()).or_default();
+        image.changed = self.changes;
+        image.nodes = if add { image.nodes + 1 } else { image.nodes - 1 };
+        if image.nodes == 0 {
+            self.by_name.remove(name);
+            self.emptied = self.changes;
+        }
+    }
+}
+
+impl Cluster {
+    /// Takes the images of a node. Nobody's place depends on them.
+    pub(super) fn set_images(&mut self, id: NodeId, images: &BTreeMap<Arc<str>, i64>) {
+        let node = self.nodes.get_mut(id.0).expect("a node in use exists");
+        if node.images == *images {
+            return;
+        }
+        let old = std::mem::replace(&mut node.images, images.clone());
+        for name in old.keys().filter(|name| !images.contains_key(*name)) {
+            self.images.change(name, false);
+        }
+        for name in images.keys().filter(|name| !old.contains_key(*name)) {
+            self.images.change(name, true);
+        }
+        self.touch(id, false);
+    }
+
+    /// On how many nodes an image is, by a recount.
+    pub(crate) fn images_are_counted(&self) -> bool {
+        let mut fresh: BTreeMap<&Arc<str>, u32> = BTreeMap::new();
+        for name in self.nodes.iter().flat_map(|(_, node)| node.images.keys()) {
+            *fresh.entry(name).or_default() += 1;
+        }
+        fresh.into_iter().eq(self.images.by_name.iter().map(|(name, image)| (name, image.nodes)))
+    }
+}

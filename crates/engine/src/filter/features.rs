@@ -1,0 +1,11 @@
+//! The node does not declare a feature that the pod needs.
+
+use super::{Filter, Fixed, Reason};
+use crate::cluster::node::Node;
+use crate::model::class::PodClass;
+
+pub(super) const FILTER: Filter = Filter::Fixed(Fixed { passes, reason: Reason::Features });
+
+fn passes(class: &PodClass, node: &Node) -> bool {
+    class.spec.features.is_subset(&node.features)
+}

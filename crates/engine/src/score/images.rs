@@ -1,0 +1,30 @@
+//! Nodes that have the pod's images already are better, the more so the larger they are.
+//!
+//! An image counts by the share of nodes that have it, so that one node with a rare image does not draw everybody.
+
+use super::SCORE_MAX;
+use crate::cluster::images::Images;
+use crate::cluster::node::Node;
+use crate::model::class::PodClass;
+
+const MIB: i64 = 1 << 20;
+/// Less than this is not worth a detour.
+const BYTES_MIN: i64 = 23 * MIB;
+/// More than this, for each image that is used, makes no difference.
+const BYTES_MAX: i64 = 1000 * MIB;
+
+#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "sizes of images are far below 2^53")]
+pub(super) fn score(class: &PodClass, node: &Node, images: &Images, nodes: usize) -> i64 {
+    let used = &class.spec.images;
+    if used.is_empty() {
+        return 0;
+    }
+    let worth = |name: &str| {
+        let size = node.images.get(name)?;
+        let share = f64::from(images.nodes(name)) / nodes.max(1) as f64;
+        Some((*size as f64 * share) as i64)
+    };
+    let sum = used.iter().filter_map(|name| worth(name)).fold(0_i64, i64::saturating_add);
+    let most = BYTES_MAX.saturating_mul(used.len() as i64);
+    SCORE_MAX * (sum.clamp(BYTES_MIN, most) - BYTES_MIN) / (most - BYTES_MIN)
+}

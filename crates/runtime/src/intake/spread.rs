@@ -1,0 +1,199 @@
+//! How evenly a pod and its like are to be spread, in the engine's words.
+//!
+//! A pod that says nothing is spread by the defaults, among the pods that its service or its set selects.
+
+use muster_api::invalid::{FieldPath, InvalidField};
+use muster_api::selector::{LabelSelector, Labels, WrittenLabelSelector};
+use muster_api::wire::Pod;
+use muster_api::wire::topology_spread::TopologySpreadConstraint;
+use muster_engine::model::company::{PodSelector, Spread, SpreadTerm};
+use muster_engine::model::labels::{Demand, Requirement};
+
+use super::class::requirement;
+
+/// How a pod is to be spread by its own word.
+pub(super) fn spread(pod: &Pod) -> Result<Spread, InvalidField> {
+    let mut spread = Spread::default();
+    let path = FieldPath::Root("spec.topologySpreadConstraints");
+    let (namespace, labels) = (pod.metadata.namespace.as_deref().unwrap_or_default(), pod.metadata.labels.as_ref());
+    for (index, written) in pod.spec.topology_spread_constraints.iter().enumerate() {
+        let path = path.index(index);
+        let mut term = term(written, &path)?;
+        let selector = WrittenLabelSelector::validate(written.label_selector.as_ref(), &path.child("labelSelector"))?;
+        term.pods = pods(&selector, &written.match_label_keys, namespace, labels);
+        if is_must(written, &path)? {
+            spread.must.push(term);
+        } else {
+            spread.should.push(term);
+        }
+    }
+    Ok(spread)
+}
+
+/// How kube-scheduler spreads pods that do not say: over hosts and zones, but not for any price.
+pub(crate) fn system_defaults() -> Spread {
+    let over = |topology_key: &str, skew_max| SpreadTerm {
+        pods: PodSelector::nobody(),
+        topology_key: topology_key.to_owned(),
+        skew_max,
+        domains_min: 1,
+        minds_affinity: true,
+        minds_taints: false,
+    };
+    let should = vec![over("kubernetes.io/hostname", 3), over("topology.kubernetes.io/zone", 5)];
+    Spread { should, bears_missing_labels: true, ..Spread::default() }
+}
+
+/// How pods are to be spread that do not say, from a configuration. Among whom depends on the pod.
+pub(crate) fn defaults(constraints: &[TopologySpreadConstraint], path: &FieldPath<'_>) -> Result<Spread, InvalidField> {
+    let mut spread = Spread::default();
+    for (index, written) in constraints.iter().enumerate() {
+        let path = path.index(index);
+        if written.label_selector.is_some() || !written.match_label_keys.is_empty() {
+            let reason = "must not be set: pods are spread among those that their service or set selects";
+            return Err(path.child("labelSelector").invalid("", reason));
+        }
+        let term = term(written, &path)?;
+        if is_must(written, &path)? {
+            spread.must.push(term);
+        } else {
+            spread.should.push(term);
+        }
+    }
+    Ok(spread)
+}
+
+/// The same for the pods that a selector of a namespace is about.
+pub(super) fn among(defaults: &Spread, namespace: &str, selector: &[Requirement]) -> Spread {
+    let pods =
+        PodSelector { namespaces: [namespace.to_owned()].into(), namespaces_like: None, labels: selector.to_vec() };
+    let mut spread = defaults.clone();
+    for term in spread.must.iter_mut().chain(&mut spread.should) {
+        term.pods = pods.clone();
+    }
+    spread
+}
+
+/// A term about nobody yet.
+fn term(written: &TopologySpreadConstraint, path: &FieldPath<'_>) -> Result<SpreadTerm, InvalidField> {
+    if written.topology_key.is_empty() {
+        return Err(path.child("topologyKey").invalid("", "must be set"));
+    }
+    let above_zero = |field: &'static str, number: i32| {
+        u32::try_from(number)
+            .ok()
+            .filter(|number| *number > 0)
+            .ok_or_else(|| path.child(field).invalid(&number, "must be at least 1"))
+    };
+    let honours = |field: &'static str, policy: Option<&String>, default: bool| match policy.map(String::as_str) {
+        None => Ok(default),
+        Some("Honor") => Ok(true),
+        Some("Ignore") => Ok(false),
+        Some(other) => Err(path.child(field).invalid(other, "must be \"Honor\" or \"Ignore\"")),
+    };
+    Ok(SpreadTerm {
+        pods: PodSelector::nobody(),
+        topology_key: written.topology_key.clone(),
+        skew_max: above_zero("maxSkew", written.max_skew)?,
+        domains_min: above_zero("minDomains", written.min_domains.unwrap_or(1))?,
+        minds_affinity: honours("nodeAffinityPolicy", written.node_affinity_policy.as_ref(), true)?,
+        minds_taints: honours("nodeTaintsPolicy", written.node_taints_policy.as_ref(), false)?,
+    })
+}
+
+fn is_must(written: &TopologySpreadConstraint, path: &FieldPath<'_>) -> Result<bool, InvalidField> {
+    match written.when_unsatisfiable.as_str() {
+        "DoNotSchedule" => Ok(true),
+        "ScheduleAnyway" if written.min_domains.is_some() => {
+            let reason = "can only be set with whenUnsatisfiable: DoNotSchedule";
+            Err(path.child("minDomains").invalid(&written.min_domains, reason))
+        }
+        "ScheduleAnyway" => Ok(false),
+        other => {
+            let reason = "must be \"DoNotSchedule\" or \"ScheduleAnyway\"";
+            Err(path.child("whenUnsatisfiable").invalid(other, reason))
+        }
+    }
+}
+
+/// The pods that count: of the same namespace, and like the pod itself in these labels. A selector that asks for nothing
+/// counts nobody, as in kube-scheduler.
+fn pods(selector: &LabelSelector, like: &[String], namespace: &str, own: Option<&Labels>) -> PodSelector {
+    let LabelSelector::All(requirements) = selector else { return PodSelector::nobody() };
+    let mut labels: Vec<Requirement> = requirements.iter().map(requirement).collect();
+    let values = like.iter().filter_map(|key| Some((key, own?.get(key)?)));
+    labels.extend(values.map(|(key, value)| Requirement { key: key.clone(), demand: Demand::In(vec![value.clone()]) }));
+    if labels.is_empty() {
+        return PodSelector::nobody();
+    }
+    PodSelector { namespaces: [namespace.to_owned()].into(), namespaces_like: None, labels }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn read(constraint: &Value) -> Result<Spread, InvalidField> {
+        let pod = json!({
+            "metadata": {"namespace": "ml", "name": "a", "labels": {"app": "web", "hash": "7"}},
+            "spec": {"containers": [], "topologySpreadConstraints": [constraint]},
+        });
+        spread(&serde_json::from_value(pod).unwrap())
+    }
+
+    fn is(key: &str, value: &str) -> Requirement {
+        Requirement { key: key.to_owned(), demand: Demand::In(vec![value.to_owned()]) }
+    }
+
+    #[test]
+    fn what_is_left_out_is_as_kubernetes_has_it() {
+        let written = json!({"topologyKey": "zone", "maxSkew": 2, "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "web"}}, "matchLabelKeys": ["hash", "none"]});
+        let read = read(&written).unwrap();
+        let pods = PodSelector {
+            namespaces: ["ml".to_owned()].into(),
+            namespaces_like: None,
+            labels: vec![is("app", "web"), is("hash", "7")],
+        };
+        let term = SpreadTerm {
+            pods,
+            topology_key: "zone".to_owned(),
+            skew_max: 2,
+            domains_min: 1,
+            minds_affinity: true,
+            minds_taints: false,
+        };
+        assert_eq!(read, Spread { must: vec![term], ..Spread::default() });
+    }
+
+    #[test]
+    fn a_selector_that_asks_for_nothing_counts_nobody() {
+        let of = |more: Value| {
+            let mut written = json!({"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"});
+            written.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            read(&written).unwrap().should.remove(0).pods
+        };
+        assert_eq!(of(json!({})), PodSelector::nobody());
+        assert_eq!(of(json!({"labelSelector": {}})), PodSelector::nobody());
+        assert_eq!(of(json!({"matchLabelKeys": ["hash"]})), PodSelector::nobody());
+        assert_eq!(of(json!({"labelSelector": {}, "matchLabelKeys": ["hash"]})).labels, [is("hash", "7")]);
+    }
+
+    #[test]
+    fn nonsense_is_told_by_its_field() {
+        let good = json!({"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"});
+        for (field, value) in [
+            ("topologyKey", json!("")),
+            ("maxSkew", json!(0)),
+            ("whenUnsatisfiable", json!("Maybe")),
+            ("minDomains", json!(2)),
+            ("nodeAffinityPolicy", json!("Sometimes")),
+            ("nodeTaintsPolicy", json!("")),
+        ] {
+            let mut bad = good.clone();
+            bad[field] = value;
+            assert_eq!(read(&bad).unwrap_err().field, format!("spec.topologySpreadConstraints[0].{field}"));
+        }
+    }
+}
