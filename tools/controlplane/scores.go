@@ -47,9 +47,14 @@ type scoresCase struct {
 	ReplicationControllers []*v1.ReplicationController `json:"replicationControllers"`
 	ReplicaSets            []*appsv1.ReplicaSet        `json:"replicaSets"`
 	StatefulSets           []*appsv1.StatefulSet       `json:"statefulSets"`
+	// Where the volumes of pods are.
+	Claims  []*v1.PersistentVolumeClaim `json:"persistentVolumeClaims"`
+	Volumes []*v1.PersistentVolume      `json:"persistentVolumes"`
 	// Pods that are on nodes, and pods that wait for the node that they are nominated to.
 	Pods []*v1.Pod `json:"pods"`
 	Pod  *v1.Pod   `json:"pod"`
+	// Configuration is a KubeSchedulerConfiguration whose first profile is used; the default profile if there is none.
+	Configuration json.RawMessage `json:"configuration"`
 	// Plugins are the score plugins that count in the totals; all of them if there are none here.
 	Plugins []string `json:"plugins"`
 }

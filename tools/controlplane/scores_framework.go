@@ -74,7 +74,11 @@ func (stick *measuringStick) cluster(ctx context.Context, one *scoresCase) (*clu
 	if err != nil {
 		return nil, err
 	}
-	plugins, err := frameworkruntime.NewFramework(ctx, stick.registry, stick.profile,
+	profile, err := stick.profileOf(one)
+	if err != nil {
+		return nil, err
+	}
+	plugins, err := frameworkruntime.NewFramework(ctx, stick.registry, profile,
 		frameworkruntime.WithClientSet(client),
 		frameworkruntime.WithInformerFactory(factory),
 		frameworkruntime.WithSharedDRAManager(claims),
@@ -91,11 +95,29 @@ func (stick *measuringStick) cluster(ctx context.Context, one *scoresCase) (*clu
 	return &cluster{plugins: plugins, nodes: snapshot.NodeInfos()}, nil
 }
 
+// profileOf is the profile that a case is judged by.
+func (stick *measuringStick) profileOf(one *scoresCase) (*config.KubeSchedulerProfile, error) {
+	if len(one.Configuration) == 0 {
+		return stick.profile, nil
+	}
+	object, _, err := scheme.Codecs.UniversalDecoder().Decode(one.Configuration, nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("the configuration is not valid: %w", err)
+	}
+	configuration, ok := object.(*config.KubeSchedulerConfiguration)
+	if !ok || len(configuration.Profiles) == 0 {
+		return nil, errors.New("the configuration is not valid: it has no profile")
+	}
+	return &configuration.Profiles[0], nil
+}
+
 // list puts the objects of the case that are neither nodes nor pods where the plugins look for them.
 func (one *scoresCase) list(factory informers.SharedInformerFactory) error {
 	core, apps := factory.Core().V1(), factory.Apps().V1()
 	return errors.Join(
 		enter(core.Namespaces().Informer(), one.Namespaces),
+		enter(core.PersistentVolumeClaims().Informer(), one.Claims),
+		enter(core.PersistentVolumes().Informer(), one.Volumes),
 		enter(core.Services().Informer(), one.Services),
 		enter(core.ReplicationControllers().Informer(), one.ReplicationControllers),
 		enter(apps.ReplicaSets().Informer(), one.ReplicaSets),

@@ -1,6 +1,10 @@
 //! Everything about the engine that its host may set. The defaults are kube-scheduler's where it has one.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
+
+use crate::filter::FilterName;
 
 use crate::model::Millis;
 use crate::refusal::Refusal;
@@ -9,8 +13,8 @@ use crate::refusal::Refusal;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// How nodes are scored.
-    pub scoring: Scoring,
+    /// What classes of pods are judged by, by their number; at least one.
+    pub profiles: Vec<Profile>,
     /// The pause after a first failure; it doubles with every further one.
     pub backoff_ms_initial: Millis,
     /// The longest pause of a single pod; a group's is longer by the square root of its size.
@@ -47,7 +51,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            scoring: Scoring::default(),
+            profiles: vec![Profile::default()],
             backoff_ms_initial: 1_000,
             backoff_ms_max: 10_000,
             search_steps_initial: 50_000,
@@ -104,6 +108,16 @@ impl Default for PreemptionRules {
     }
 }
 
+/// What pods are judged by.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Profile {
+    /// How nodes are scored.
+    pub scoring: Scoring,
+    /// Filters that are not asked.
+    pub without: BTreeSet<FilterName>,
+}
+
 /// How nodes are scored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -130,6 +144,8 @@ pub struct Scoring {
     pub weight_image_locality: i64,
     /// What those are worth, as company, who insist on a pod like the one that is placed.
     pub hard_pod_affinity_weight: i64,
+    /// For a pod that likes and dislikes nobody it does not count who likes it.
+    pub ignores_likes_of_others: bool,
 }
 
 impl Default for Scoring {
@@ -147,6 +163,7 @@ impl Default for Scoring {
             weight_topology_spread: 2,
             weight_image_locality: 1,
             hard_pod_affinity_weight: 1,
+            ignores_likes_of_others: false,
         }
     }
 }
@@ -189,32 +206,11 @@ impl Config {
         let refuse = |field: &str, value: &dyn std::fmt::Display, reason: &str| {
             Err(Refusal::new("configuration", field, value, reason))
         };
-        let scoring = &self.scoring;
-        for (field, weight) in [
-            ("scoring.weight_taints", scoring.weight_taints),
-            ("scoring.weight_node_affinity", scoring.weight_node_affinity),
-            ("scoring.weight_fit", scoring.weight_fit),
-            ("scoring.weight_balanced", scoring.weight_balanced),
-            ("scoring.weight_pod_affinity", scoring.weight_pod_affinity),
-            ("scoring.weight_topology_spread", scoring.weight_topology_spread),
-            ("scoring.weight_image_locality", scoring.weight_image_locality),
-        ] {
-            if !(0..=100_000).contains(&weight) {
-                return refuse(field, &weight, "a weight is from 0 to 100000");
-            }
+        if self.profiles.is_empty() {
+            return refuse("profiles", &"[]", "at least one is needed");
         }
-        if !(0..=100).contains(&scoring.hard_pod_affinity_weight) {
-            let (field, weight) = ("scoring.hard_pod_affinity_weight", scoring.hard_pod_affinity_weight);
-            return refuse(field, &weight, "it is from 0 to 100");
-        }
-        for resource in &scoring.fit_resources {
-            if !(1..=100).contains(&resource.weight) {
-                let field = format!("scoring.fit_resources[{}].weight", resource.name);
-                return refuse(&field, &resource.weight, "a resource's weight is from 1 to 100");
-            }
-        }
-        if let Strategy::RequestedToCapacityRatio { shape } = &scoring.strategy {
-            validate_shape(shape)?;
+        for profile in &self.profiles {
+            profile.scoring.validate()?;
         }
         for (field, pause_ms) in [
             ("backoff_ms_initial", self.backoff_ms_initial),
@@ -242,6 +238,42 @@ impl Config {
             if last < first {
                 return refuse(field, &last, "must not be less than the initial value");
             }
+        }
+        Ok(())
+    }
+}
+
+impl Scoring {
+    /// Checks how nodes are scored.
+    pub fn validate(&self) -> Result<(), Refusal> {
+        let refuse = |field: &str, value: &dyn std::fmt::Display, reason: &str| {
+            Err(Refusal::new("configuration", field, value, reason))
+        };
+        for (field, weight) in [
+            ("scoring.weight_taints", self.weight_taints),
+            ("scoring.weight_node_affinity", self.weight_node_affinity),
+            ("scoring.weight_fit", self.weight_fit),
+            ("scoring.weight_balanced", self.weight_balanced),
+            ("scoring.weight_pod_affinity", self.weight_pod_affinity),
+            ("scoring.weight_topology_spread", self.weight_topology_spread),
+            ("scoring.weight_image_locality", self.weight_image_locality),
+        ] {
+            if !(0..=100_000).contains(&weight) {
+                return refuse(field, &weight, "a weight is from 0 to 100000");
+            }
+        }
+        if !(0..=100).contains(&self.hard_pod_affinity_weight) {
+            let (field, weight) = ("scoring.hard_pod_affinity_weight", self.hard_pod_affinity_weight);
+            return refuse(field, &weight, "it is from 0 to 100");
+        }
+        for resource in &self.fit_resources {
+            if !(1..=100).contains(&resource.weight) {
+                let field = format!("scoring.fit_resources[{}].weight", resource.name);
+                return refuse(&field, &resource.weight, "a resource's weight is from 1 to 100");
+            }
+        }
+        if let Strategy::RequestedToCapacityRatio { shape } = &self.strategy {
+            validate_shape(shape)?;
         }
         Ok(())
     }
@@ -290,15 +322,19 @@ mod tests {
             config
         };
         let mut cases = vec![
-            (with(|config| config.scoring.weight_fit = -1), "scoring.weight_fit"),
-            (with(|config| config.scoring.fit_resources[0].weight = 0), "scoring.fit_resources[cpu].weight"),
+            (with(|config| config.profiles[0].scoring.weight_fit = -1), "scoring.weight_fit"),
+            (
+                with(|config| config.profiles[0].scoring.fit_resources[0].weight = 0),
+                "scoring.fit_resources[cpu].weight",
+            ),
             (with(|config| config.backoff_ms_initial = 0), "backoff_ms_initial"),
             (with(|config| config.backoff_ms_max = 10), "backoff_ms_max"),
             (with(|config| config.claim_ms_max = 0), "claim_ms_max"),
         ];
         for points in [&[][..], &[(50, 11)], &[(101, 1)], &[(50, 1), (50, 2)]] {
             let scoring = Scoring { strategy: shape(points), ..Scoring::default() };
-            cases.push((Config { scoring, ..Config::default() }, "scoring.strategy.shape"));
+            let profiles = vec![Profile { scoring, ..Profile::default() }];
+            cases.push((Config { profiles, ..Config::default() }, "scoring.strategy.shape"));
         }
         for (config, field) in cases {
             let text = config.validate().unwrap_err().to_string();

@@ -54,8 +54,9 @@ mod score;
 pub mod validate;
 
 pub use command::{Command, MemberVerdict, Report, Subject};
-pub use config::{Config, PreemptionRules, Scoring, ShapePoint, Strategy, Weighted};
+pub use config::{Config, PreemptionRules, Profile, Scoring, ShapePoint, Strategy, Weighted};
 pub use diagnosis::Diagnosis;
+pub use filter::FilterName;
 pub use mind::{Engine, NodeSurvey, NodeVerdict, Pending, Waiters};
 pub use observation::{BindOutcome, Observation, TakeBackOutcome};
 pub use refusal::Refusal;

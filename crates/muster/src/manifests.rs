@@ -136,7 +136,8 @@ fn cluster_rules(version: Version) -> Vec<Value> {
         rule("", &["pods"], &["get", "list", "watch", "delete"]),
         rule("", &["pods/binding", "pods/eviction"], &["create"]),
         rule("", &["pods/status"], &["patch"]),
-        rule("", &["namespaces", "nodes", "replicationcontrollers", "services"], READ),
+        rule("", &["namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes"], READ),
+        rule("", &["replicationcontrollers", "services"], READ),
         rule("apps", &["replicasets", "statefulsets"], READ),
         rule("policy", &["poddisruptionbudgets"], READ),
         // Also where they are not served: who may not ask is told 403, and cannot learn that there are none.
@@ -387,6 +388,8 @@ mod tests {
             "get pods.",
             "list namespaces.",
             "list nodes.",
+            "list persistentvolumeclaims.",
+            "list persistentvolumes.",
             "list poddisruptionbudgets.policy",
             "list podgroups.muster.dev",
             "list podgroups.scheduling.k8s.io",
@@ -404,6 +407,8 @@ mod tests {
             "patch workloads/status.muster.dev",
             "watch namespaces.",
             "watch nodes.",
+            "watch persistentvolumeclaims.",
+            "watch persistentvolumes.",
             "watch poddisruptionbudgets.policy",
             "watch podgroups.muster.dev",
             "watch podgroups.scheduling.k8s.io",
@@ -438,7 +443,7 @@ mod tests {
         let documents = documents(Version::V1_37);
         let text = find(&documents, "ConfigMap")["data"]["config.yaml"].as_str().unwrap();
         let made = Configuration::new(File::read(text).unwrap(), Overrides::default()).unwrap();
-        assert_eq!(made.settings.scheduler_names, ["muster", "gang"]);
+        assert_eq!(made.settings.scheduler_names().collect::<Vec<_>>(), ["muster", "gang"]);
         let lease = made.lease.unwrap();
         assert_eq!((lease.namespace.as_str(), lease.name.as_str()), ("gangs", NAME));
         assert_eq!(made.listen.port(), PORT);

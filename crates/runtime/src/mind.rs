@@ -55,8 +55,8 @@ pub(crate) struct Mind {
     pub(crate) orders: Orders,
     pub(crate) clock: Clock,
     pub(crate) check_invariants: bool,
-    /// The scheduler's name, as metrics have it.
-    pub(crate) profile: String,
+    /// The scheduler's names, one for each profile, as metrics have them.
+    pub(crate) profiles: Vec<String>,
     pub(crate) instruments: Instruments,
     /// When the queue was last counted.
     pub(crate) counted: Instant,
@@ -269,7 +269,8 @@ impl Mind {
         let Some(tried) = self.engine.tried() else { return };
         let entity = if tried.group { Entity::Group } else { Entity::Pod };
         let result = if tried.placed { AttemptResult::Scheduled } else { AttemptResult::Unschedulable };
-        self.instruments.metrics.attempt(entity, result, &self.profile, took);
+        let profile = &self.profiles[usize::from(tried.profile)];
+        self.instruments.metrics.attempt(entity, result, profile, took);
         self.instruments.metrics.decided(entity, took);
     }
 
@@ -324,7 +325,7 @@ impl Mind {
             pods: pods.into_iter().map(|pod| (pod.clone(), node(&pod))).collect(),
             group,
             by,
-            message: format!("{}{MARK}{word}", self.profile),
+            message: format!("{}{MARK}{word}", self.profiles[0]),
             now: self.clock.now(),
         }
     }

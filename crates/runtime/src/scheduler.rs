@@ -19,11 +19,12 @@ use crate::fence::Fence;
 use crate::hands::{Hands, Reach};
 use crate::intake::raw::{Guarded, RawObject};
 use crate::intake::selectors::Selecting;
+use crate::intake::storage::Storage;
 use crate::intake::{Intake, News};
 use crate::mind::{Letter, Mind};
 use crate::orders::Orders;
 use crate::scribe::Scribe;
-use crate::settings::Settings;
+use crate::settings::{Settings, spreads_by_default};
 use crate::watch::watch;
 
 /// How many letters may wait for the mind before those who write wait too.
@@ -136,9 +137,15 @@ impl Job {
         watches.spawn(watch("namespaces", namespaces, inbox.clone(), metrics.clone(), News::Namespace));
         let budgets = Api::<Guarded<PodDisruptionBudget>>::all(client.clone());
         watches.spawn(watch("poddisruptionbudgets", budgets, inbox.clone(), metrics.clone(), News::Budget));
-        for kind in Selecting::ALL.into_iter().filter(|_| !self.settings.spread_defaults.is_empty()) {
+        let spreads = spreads_by_default(&self.settings.profiles);
+        for kind in Selecting::ALL.into_iter().filter(|_| spreads) {
             let objects = Api::<RawObject>::all_with(client.clone(), &kind.resource());
             let news = move |turn| News::Selector(kind, turn);
+            watches.spawn(watch(kind.plural(), objects, inbox.clone(), metrics.clone(), news));
+        }
+        for kind in Storage::ALL {
+            let objects = Api::<RawObject>::all_with(client.clone(), &kind.resource());
+            let news = move |turn| News::Storage(kind, turn);
             watches.spawn(watch(kind.plural(), objects, inbox.clone(), metrics.clone(), news));
         }
         for (number, (dialect, resource)) in dialects.iter().zip(resources).enumerate() {
@@ -153,16 +160,16 @@ impl Job {
         let Self { client, settings, clock, fence, inbox } = self;
         let metrics = settings.instruments.metrics.clone();
         let reach = Reach { client, fence, timeout: settings.request_timeout, eviction: settings.eviction, metrics };
-        let scheduler_name = settings.scheduler_names.first().map_or("muster", String::as_str);
+        let scheduler_name = settings.name();
         Mind {
             engine,
-            intake: Intake::new(&settings.scheduler_names, settings.gates, settings.spread_defaults.clone(), dialects),
+            intake: Intake::new(settings.profiles.clone(), settings.gates, dialects),
             scribe: Scribe::new(clock, scheduler_name, &settings.identity, resources),
             hands: Hands::new(reach, inbox, settings.binds_in_flight_max, settings.writes_in_flight_max),
             orders: Orders::default(),
             clock,
             check_invariants: settings.check_invariants,
-            profile: scheduler_name.to_owned(),
+            profiles: settings.profile_names(),
             instruments: settings.instruments.clone(),
             counted: Instant::now(),
         }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::config::Eviction;
 use muster_engine::model::company::Spread;
+use muster_engine::model::labels::{NodeTerm, PreferredTerm};
 
 use crate::gates::FeatureGates;
 use crate::instruments::Instruments;
@@ -11,12 +12,10 @@ use crate::instruments::Instruments;
 /// How a scheduler works.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Pods with one of these in `spec.schedulerName` are ours.
-    pub scheduler_names: Vec<String>,
+    /// Whose pods are ours, and what they are judged by: as many as the engine has profiles.
+    pub profiles: Vec<Profile>,
     /// Which features are on.
     pub gates: FeatureGates,
-    /// How pods are spread that do not say, among those that their service or set selects.
-    pub spread_defaults: Spread,
     /// How decisions are made.
     pub engine: muster_engine::Config,
     /// How pods are evicted.
@@ -40,9 +39,8 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            scheduler_names: vec![muster_api::keys::SCHEDULER_NAME.to_owned()],
+            profiles: vec![Profile::default()],
             gates: FeatureGates::default(),
-            spread_defaults: crate::intake::spread::system_defaults(),
             engine: muster_engine::Config::default(),
             eviction: Eviction::default(),
             identity: "muster".to_owned(),
@@ -52,6 +50,54 @@ impl Default for Settings {
             stop_timeout: Duration::from_secs(5),
             check_invariants: false,
             instruments: Instruments::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// The name that we go by: the first of all.
+    pub fn name(&self) -> &str {
+        let first = self.profiles.first().and_then(|profile| profile.scheduler_names.first());
+        first.map_or(muster_api::keys::SCHEDULER_NAME, String::as_str)
+    }
+
+    /// The first name of each profile.
+    pub(crate) fn profile_names(&self) -> Vec<String> {
+        let first = |profile: &Profile| profile.scheduler_names.first().cloned().unwrap_or_default();
+        self.profiles.iter().map(first).collect()
+    }
+
+    /// Every name in `spec.schedulerName` whose pods are ours.
+    pub fn scheduler_names(&self) -> impl Iterator<Item = &str> {
+        self.profiles.iter().flat_map(|profile| &profile.scheduler_names).map(String::as_str)
+    }
+}
+
+/// Whether pods of any profile are spread that do not say how.
+pub(crate) fn spreads_by_default(profiles: &[Profile]) -> bool {
+    profiles.iter().any(|profile| !profile.spread_defaults.is_empty())
+}
+
+/// Pods with certain names in `spec.schedulerName`, and what is added to what they say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// Pods with one of these in `spec.schedulerName` are meant.
+    pub scheduler_names: Vec<String>,
+    /// How they are spread if they do not say, among those that their service or set selects.
+    pub spread_defaults: Spread,
+    /// Terms of which a node must meet one, whatever the pod says.
+    pub enforced_terms: Option<Vec<NodeTerm>>,
+    /// Terms that are liked beside those of the pod.
+    pub preferred_terms: Vec<PreferredTerm>,
+}
+
+impl Default for Profile {
+    fn default() -> Self {
+        Self {
+            scheduler_names: vec![muster_api::keys::SCHEDULER_NAME.to_owned()],
+            spread_defaults: crate::intake::spread::system_defaults(),
+            enforced_terms: None,
+            preferred_terms: Vec::new(),
         }
     }
 }

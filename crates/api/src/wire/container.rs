@@ -3,7 +3,7 @@
 //! Fields that are not listed are ignored; `null` is the same as left out.
 //! It must not know how requests are reckoned (`pod_requests`).
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::null::{is_default, null_is_default};
 use crate::resources::WrittenResources;
@@ -30,8 +30,8 @@ pub struct Container {
     /// What follows when it ends in a certain way.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub restart_policy_rules: Vec<RestartRule>,
-    /// Volumes that it mounts, as far as a node may not know how.
-    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    /// Volumes that it mounts in ways that a node may not know: all others are left out.
+    #[serde(deserialize_with = "with_options", skip_serializing_if = "is_default")]
     pub volume_mounts: Vec<VolumeMount>,
 }
 
@@ -42,6 +42,11 @@ pub struct RestartRule {
     /// `Restart` or `RestartAllContainers`.
     #[serde(deserialize_with = "null_is_default")]
     pub action: String,
+}
+
+fn with_options<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<VolumeMount>, D::Error> {
+    let all = Option::<Vec<VolumeMount>>::deserialize(deserializer)?;
+    Ok(all.into_iter().flatten().filter(|mount| !mount.bind_mount_options.is_empty()).collect())
 }
 
 /// A volume that a container mounts.

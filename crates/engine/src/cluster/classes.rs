@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::neighbours::{Own, TagSet};
+use crate::filter::Skipped;
 use crate::model::class::{ClassSpec, PodClass};
 use crate::model::ids::{ClassId, Slab};
 use crate::model::resources::{Requests, ResourceNames};
@@ -31,11 +32,12 @@ impl Classes {
         spec: &Arc<ClassSpec>,
         tags: TagSet,
         own: Option<Own>,
+        skipped: Skipped,
         names: &mut ResourceNames,
     ) -> ClassId {
         let requests =
             Requests::new(spec.requests.iter().filter_map(|(name, amount)| Some((names.intern(name)?, *amount))));
-        let class = PodClass { tags: tags.clone(), own, ..PodClass::alone(spec.clone(), requests) };
+        let class = PodClass { tags: tags.clone(), own, skipped, ..PodClass::alone(spec.clone(), requests) };
         let id = ClassId(self.slab.insert((class, 1)));
         self.ids.insert((spec.clone(), tags), id);
         id

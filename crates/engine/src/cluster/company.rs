@@ -40,7 +40,8 @@ impl Cluster {
             }
             return (id, to_look_at);
         }
-        let id = self.classes.add(spec, tags.clone(), own, &mut self.resources);
+        let skipped = self.profile(spec).skipped;
+        let id = self.classes.add(spec, tags.clone(), own, skipped, &mut self.resources);
         self.neighbours.bear(&tags, id);
         self.renew_rules_of(id);
         (id, to_look_at)
@@ -77,7 +78,8 @@ impl Cluster {
         let stays = self.neighbours.counts_who_stays(tally);
         for pod in self.neighbours.about(tag) {
             let pod = self.pod(pod);
-            if pod.terminating && stays {
+            // Who is about to get the tag is counted when its class says so.
+            if (pod.terminating && stays) || !self.class(pod.class).tags.contains(&tag) {
                 continue;
             }
             let places = [(pod.state.node(), Presence::There), (pod.nominated, Presence::Expected)];
@@ -96,11 +98,12 @@ impl Cluster {
     }
 
     pub(super) fn renew_rules_of(&mut self, id: ClassId) {
+        let profile = self.profile(&self.classes.get(id).spec);
         let class = self.classes.get_mut(id);
         if class.tags.is_empty() && class.own.is_none() {
             return;
         }
-        let rules = self.neighbours.rules(&class.spec, class.own.as_ref(), &class.tags, self.weight_sought);
+        let rules = self.neighbours.rules(&class.spec, class.own.as_ref(), &class.tags, profile);
         if class.rules.as_deref() != Some(&rules) {
             class.rules = Some(Arc::new(rules));
         }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Cluster;
+use super::journal::Touch;
 use crate::model::ids::NodeId;
 
 /// The images of nodes, by name.
@@ -62,7 +63,8 @@ impl Cluster {
         for name in images.keys().filter(|name| !old.contains_key(*name)) {
             self.images.change(name, true);
         }
-        self.touch(id, false);
+        // Scores change, and nobody's place: what was found out about places still holds.
+        self.journal.touch(Touch { node: id, itself: false }, self.nodes.bound());
     }
 
     /// On how many nodes an image is, by a recount.

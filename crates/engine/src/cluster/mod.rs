@@ -19,9 +19,11 @@ pub(crate) mod trial;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::config::Profile;
+use crate::filter::Skipped;
 use crate::model::Millis;
 use crate::model::budget::BudgetSpec;
-use crate::model::class::PodClass;
+use crate::model::class::{ClassSpec, PodClass};
 use crate::model::group::{GroupKey, GroupPriority, GroupSpec};
 use crate::model::ids::{ClassId, GroupId, NodeId, PodId, Slab};
 use crate::model::node::NodeSpec;
@@ -33,6 +35,26 @@ use journal::{Journal, Touch};
 use neighbours::{Neighbours, Presence};
 use node::{Node, Reserved};
 use pod::{Counted, Pod, PodState};
+
+/// What the pods of a profile are judged by, beside their scores.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ProfileRules {
+    /// What a pod is worth to those who insist on its company, in scores.
+    pub(crate) weight_sought: i64,
+    /// For one who likes nobody it does not count who likes it.
+    pub(crate) ignores_likes_of_others: bool,
+    skipped: Skipped,
+}
+
+impl ProfileRules {
+    pub(crate) fn new(profile: &Profile) -> Self {
+        Self {
+            weight_sought: profile.scoring.hard_pod_affinity_weight,
+            ignores_likes_of_others: profile.scoring.ignores_likes_of_others,
+            skipped: Skipped::new(profile.without.iter().copied()),
+        }
+    }
+}
 
 /// The picture.
 #[derive(Clone, Debug, Default)]
@@ -52,8 +74,8 @@ pub struct Cluster {
     pub(crate) budgets: BTreeMap<(String, String), BudgetSpec>,
     pub(crate) neighbours: Neighbours,
     pub(crate) images: Images,
-    /// What a pod is worth to those who insist on its company, in scores.
-    pub(crate) weight_sought: i64,
+    /// What classes are judged by, by their number.
+    pub(crate) profiles: Vec<ProfileRules>,
     pub(crate) journal: Journal,
     version: u64,
 }
@@ -161,6 +183,11 @@ impl Cluster {
     pub fn effective_priority(&self, id: PodId) -> i32 {
         let pod = self.pod(id);
         pod.group.map_or(pod.priority, |group| self.group_priority(group))
+    }
+
+    /// What a class is judged by.
+    pub(crate) fn profile(&self, class: &ClassSpec) -> ProfileRules {
+        self.profiles.get(usize::from(class.profile)).copied().unwrap_or_default()
     }
 
     // Nodes.

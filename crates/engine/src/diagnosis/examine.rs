@@ -71,6 +71,8 @@ fn distance(cluster: &Cluster, class: &PodClass, id: NodeId, load: &Load, reason
             | Reason::EnforcedAffinity
             | Reason::NodeAffinity
             | Reason::Features
+            | Reason::VolumeAffinity
+            | Reason::VolumeZone
             | Reason::SpreadLabel
             | Reason::PodAffinity => return None,
             Reason::Ports
@@ -116,6 +118,8 @@ pub(crate) fn by_name(cluster: &Cluster, reason: Reason) -> Rejection {
         Reason::NodeAffinity => Rejection::NodeAffinity,
         Reason::Ports => Rejection::Ports,
         Reason::TooManyPods => Rejection::TooManyPods,
+        Reason::VolumeAffinity => Rejection::VolumeAffinity,
+        Reason::VolumeZone => Rejection::VolumeZone,
         Reason::Spread => Rejection::Spread,
         Reason::SpreadLabel => Rejection::SpreadLabel,
         Reason::PodAffinity => Rejection::PodAffinity,

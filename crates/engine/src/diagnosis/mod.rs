@@ -181,6 +181,10 @@ pub enum Rejection {
         /// The resource.
         resource: String,
     },
+    /// The node is none from which a volume of the pod can be reached.
+    VolumeAffinity,
+    /// A volume of the pod is in another zone.
+    VolumeZone,
     /// Too many of those are near among whom the pod is to be spread.
     Spread,
     /// The node lacks a label over which the pod is to be spread.

@@ -14,6 +14,8 @@ impl Display for Rejection {
             Self::EnforcedAffinity => f.write_str("node(s) didn't match scheduler-enforced node affinity"),
             Self::NodeAffinity => f.write_str("node(s) didn't match Pod's node affinity/selector"),
             Self::Ports => f.write_str("node(s) didn't have free ports for the requested pod ports"),
+            Self::VolumeAffinity => f.write_str("node(s) didn't match PersistentVolume's node affinity"),
+            Self::VolumeZone => f.write_str("node(s) had no available volume zone"),
             Self::Spread => f.write_str("node(s) didn't match pod topology spread constraints"),
             Self::SpreadLabel => {
                 f.write_str("node(s) didn't match pod topology spread constraints (missing required label)")

@@ -60,11 +60,12 @@ impl Near<'_> {
     /// Whether somebody is near of each whom the pod insists on, or it is the first of those who insist on each other.
     fn has_sought(&self, rules: &Rules) -> bool {
         let is_near = |tally: &TallyId| self.count(*tally).is_some_and(|count| count > 0);
-        rules.seeks.iter().all(is_near) || (rules.seeks_itself && self.nobody_sought_anywhere(rules))
+        // In a cluster without pods, those whom it insists on may still come.
+        self.deserted || rules.seeks.iter().all(is_near) || (rules.seeks_itself && self.nobody_sought_anywhere(rules))
     }
 
     fn nobody_sought_anywhere(&self, rules: &Rules) -> bool {
-        self.deserted || rules.seeks.iter().all(|tally| self.cluster.neighbours.tally(*tally).is_empty())
+        rules.seeks.iter().all(|tally| self.cluster.neighbours.tally(*tally).is_empty())
     }
 
     /// Whether somebody of a tally is near, or a node near is kept free for one who is not less important.

@@ -17,8 +17,11 @@ pub(crate) mod resources;
 mod spread;
 mod taints;
 mod unschedulable;
+mod volumes;
 
 use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 use crate::cluster::Cluster;
 use crate::cluster::load::Load;
@@ -45,6 +48,10 @@ pub(crate) enum Reason {
     TooManyPods,
     /// There is too little of a resource.
     Insufficient(ResourceId),
+    /// The node is none from which a volume of the pod can be reached.
+    VolumeAffinity,
+    /// A volume of the pod is in another zone.
+    VolumeZone,
     /// Too many of those are near among whom the pod is to be spread.
     Spread,
     /// The node lacks a label over which the pod is to be spread.
@@ -84,25 +91,91 @@ pub(crate) enum Filter {
     Near(Moving),
 }
 
-/// All filters, in the order in which they are asked.
-pub(crate) static FILTERS: [Filter; 11] = [
-    node_name::FILTER,
-    unschedulable::FILTER,
-    taints::FILTER,
-    enforced_affinity::FILTER,
-    node_affinity::FILTER,
-    ports::FILTER,
-    resources::FILTER,
-    spread::FILTER,
-    company::FILTER,
-    features::FILTER,
-    claims::FILTER,
+/// Which filter: what a profile may go without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum FilterName {
+    /// The node that a pod names.
+    NodeName,
+    /// Cordons.
+    NodeUnschedulable,
+    /// Taints and tolerations.
+    TaintToleration,
+    /// Selectors and affinity, the pod's and the scheduler's own.
+    NodeAffinity,
+    /// Host ports.
+    NodePorts,
+    /// Room.
+    NodeResourcesFit,
+    /// The nodes from which volumes can be reached.
+    VolumeBinding,
+    /// The zones of volumes.
+    VolumeZone,
+    /// Even spread.
+    PodTopologySpread,
+    /// The company of other pods.
+    InterPodAffinity,
+    /// Features that nodes declare.
+    NodeDeclaredFeatures,
+}
+
+impl FilterName {
+    /// Everything that a profile may go without.
+    pub const ALL: [Self; 11] = [
+        Self::NodeName,
+        Self::NodeUnschedulable,
+        Self::TaintToleration,
+        Self::NodeAffinity,
+        Self::NodePorts,
+        Self::NodeResourcesFit,
+        Self::VolumeBinding,
+        Self::VolumeZone,
+        Self::PodTopologySpread,
+        Self::InterPodAffinity,
+        Self::NodeDeclaredFeatures,
+    ];
+}
+
+/// Filters that a class goes without.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Skipped(u16);
+
+impl Skipped {
+    pub(crate) fn new(names: impl IntoIterator<Item = FilterName>) -> Self {
+        Self(names.into_iter().fold(0, |all, name| all | 1 << name as u16))
+    }
+
+    pub(crate) fn has(self, name: FilterName) -> bool {
+        self.0 & (1 << name as u16) != 0
+    }
+}
+
+/// All filters, in the order in which they are asked. One without a name is always asked.
+static FILTERS: [(Option<FilterName>, Filter); 13] = [
+    (Some(FilterName::NodeName), node_name::FILTER),
+    (Some(FilterName::NodeUnschedulable), unschedulable::FILTER),
+    (Some(FilterName::TaintToleration), taints::FILTER),
+    (Some(FilterName::NodeAffinity), enforced_affinity::FILTER),
+    (Some(FilterName::NodeAffinity), node_affinity::FILTER),
+    (Some(FilterName::NodePorts), ports::FILTER),
+    (Some(FilterName::NodeResourcesFit), resources::FILTER),
+    (Some(FilterName::VolumeBinding), volumes::REACH),
+    (Some(FilterName::VolumeZone), volumes::ZONE),
+    (Some(FilterName::PodTopologySpread), spread::FILTER),
+    (Some(FilterName::InterPodAffinity), company::FILTER),
+    (Some(FilterName::NodeDeclaredFeatures), features::FILTER),
+    (None, claims::FILTER),
 ];
+
+/// The filters that a class is held against, in order.
+fn filters(class: &PodClass) -> impl Iterator<Item = &'static Filter> {
+    let skipped = class.skipped;
+    FILTERS.iter().filter(move |(name, _)| !name.is_some_and(|name| skipped.has(name))).map(|(_, filter)| filter)
+}
 
 /// Whether the node itself would do.
 pub(crate) fn node_would_do(class: &PodClass, node: &Node) -> bool {
     node.present
-        && FILTERS.iter().all(|filter| match filter {
+        && filters(class).all(|filter| match filter {
             Filter::Fixed(fixed) => (fixed.passes)(class, node),
             Filter::Moving(_) | Filter::Near(_) => true,
         })
@@ -115,7 +188,7 @@ pub(crate) fn has_room(class: &PodClass, node: &Node, view: &View<'_>) -> bool {
 
 /// The same, without regard to who is near.
 pub(crate) fn has_room_alone(class: &PodClass, node: &Node, view: &View<'_>) -> bool {
-    FILTERS.iter().all(|filter| match filter {
+    filters(class).all(|filter| match filter {
         Filter::Fixed(_) | Filter::Near(_) => true,
         Filter::Moving(moving) => (moving.passes)(class, node, view),
     })
@@ -124,7 +197,7 @@ pub(crate) fn has_room_alone(class: &PodClass, node: &Node, view: &View<'_>) -> 
 /// Whether nobody who is near, or is not, keeps the pod from a node.
 pub(crate) fn is_welcome(class: &PodClass, node: &Node, view: &View<'_>) -> bool {
     !class.minds_others()
-        || FILTERS.iter().all(|filter| match filter {
+        || filters(class).all(|filter| match filter {
             Filter::Fixed(_) | Filter::Moving(_) => true,
             Filter::Near(near) => (near.passes)(class, node, view),
         })
@@ -132,7 +205,7 @@ pub(crate) fn is_welcome(class: &PodClass, node: &Node, view: &View<'_>) -> bool
 
 /// How many more pods of the class a node that would do has room for, without regard to who is near.
 pub(crate) fn copies_max_alone(class: &PodClass, node: &Node, view: &View<'_>) -> i64 {
-    let alone = FILTERS.iter().filter_map(|filter| match filter {
+    let alone = filters(class).filter_map(|filter| match filter {
         Filter::Fixed(_) | Filter::Near(_) => None,
         Filter::Moving(moving) => Some((moving.copies_max)(class, node, view)),
     });
@@ -141,21 +214,17 @@ pub(crate) fn copies_max_alone(class: &PodClass, node: &Node, view: &View<'_>) -
 
 /// How many more pods of the class a node that would do has room for.
 pub(crate) fn copies_max(class: &PodClass, node: &Node, view: &View<'_>) -> i64 {
-    FILTERS
-        .iter()
-        .filter_map(|filter| match filter {
-            Filter::Fixed(_) => None,
-            Filter::Moving(moving) | Filter::Near(moving) => Some((moving.copies_max)(class, node, view)),
-        })
-        .min()
-        .unwrap_or(i64::MAX)
-        .max(0)
+    let all = filters(class).filter_map(|filter| match filter {
+        Filter::Fixed(_) => None,
+        Filter::Moving(moving) | Filter::Near(moving) => Some((moving.copies_max)(class, node, view)),
+    });
+    all.min().unwrap_or(i64::MAX).max(0)
 }
 
 /// Why not: all reasons of the first filter that says no; none if every filter says yes.
 pub(crate) fn why_not(class: &PodClass, node: &Node, view: &View<'_>) -> Vec<Reason> {
     let mut reasons = Vec::new();
-    for filter in &FILTERS {
+    for filter in filters(class) {
         match filter {
             Filter::Fixed(fixed) if !(fixed.passes)(class, node) => reasons.push(fixed.reason),
             Filter::Fixed(_) => {}

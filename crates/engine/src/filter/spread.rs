@@ -48,12 +48,13 @@ impl Near<'_> {
         let tally = neighbours.tally(even.tally);
         let domain = neighbours.axis(tally.axis).domain(self.node)?;
         let skew_max = i64::from(even.skew_max);
+        let too_few_domains = tally.domains_in_scope() < even.domains_min as usize;
         if self.deserted {
-            // The last domain is empty, or is this one.
-            return (tally.domains_in_scope() > 1 || even.domains_min > 1).then_some(skew_max);
+            // The others may be filled, too, unless the last counts as empty whoever comes.
+            return too_few_domains.then_some(skew_max);
         }
         let there = i64::from(tally.count(domain) + self.expected(even.tally, domain));
-        if tally.domains_in_scope() < even.domains_min as usize {
+        if too_few_domains {
             return Some(skew_max - there);
         }
         Some(skew_max + i64::from(tally.least_elsewhere(domain)?) - there)

@@ -104,8 +104,17 @@ impl Engine {
         Err(Refusal::new(object, field, list.join(", "), reason))
     }
 
+    fn has_profile(&self, spec: &PodSpec) -> Result<(), Refusal> {
+        let (profile, known) = (spec.class.profile, self.config.profiles.len());
+        if usize::from(profile) < known {
+            return Ok(());
+        }
+        let reason = format!("there are {known} profiles, and numbers begin at 0");
+        Err(Refusal::new(format!("Pod {}", spec.id), "class.profile", profile, reason))
+    }
+
     fn pod_seen(&mut self, spec: &PodSpec) -> Result<(), Refusal> {
-        let verdict = validate::pod(spec).and_then(|()| {
+        let verdict = validate::pod(spec).and_then(|()| self.has_profile(spec)).and_then(|()| {
             self.names_fit(&format!("Pod {}", spec.id), "requests", spec.class.requests.keys(), POD_NAMES_MAX)
         });
         if let Err(refusal) = verdict {

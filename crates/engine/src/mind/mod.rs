@@ -22,7 +22,7 @@ pub(crate) mod voice;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, ProfileRules};
 use crate::command::{Command, Subject};
 use crate::config::Config;
 use crate::diagnosis::Diagnosis;
@@ -92,6 +92,8 @@ pub struct Engine {
 pub struct Tried {
     /// A group, or else a single pod.
     pub group: bool,
+    /// The number of the profile that it is judged by.
+    pub profile: u16,
     /// Whether any pod was given a place.
     pub placed: bool,
 }
@@ -101,14 +103,15 @@ impl Engine {
     pub fn new(config: Config) -> Result<Self, Refusal> {
         config.validate()?;
         let mut cluster = Cluster::default();
-        cluster.weight_sought = config.scoring.hard_pod_affinity_weight;
-        let scorer = Scorer::new(&config.scoring, &mut cluster.resources);
+        cluster.profiles = config.profiles.iter().map(ProfileRules::new).collect();
+        let scorers =
+            config.profiles.iter().map(|profile| Scorer::new(&profile.scoring, &mut cluster.resources)).collect();
         let voice = Voice::new(config.report_waiting_after_ms);
         Ok(Self {
             config,
             cluster,
             queue: Queue::default(),
-            cache: Cache::new(scorer),
+            cache: Cache::new(scorers),
             timers: BTreeSet::new(),
             voice,
             outbox: Vec::new(),
@@ -136,15 +139,24 @@ impl Engine {
         self.fire_timers();
         self.tried = None;
         if let Some(entity) = self.queue.pop() {
-            let told = self.outbox.len();
+            let (told, profile) = (self.outbox.len(), self.profile_of(entity));
             match entity {
                 Entity::Pod(pod) => self.try_pod(pod),
                 Entity::Group(group) => self.try_group(group),
             }
             let placed = self.outbox[told..].iter().any(|command| matches!(command, Command::Bind { .. }));
-            self.tried = Some(Tried { group: matches!(entity, Entity::Group(_)), placed });
+            self.tried = Some(Tried { group: matches!(entity, Entity::Group(_)), profile, placed });
         }
         std::mem::take(&mut self.outbox)
+    }
+
+    /// The number of the profile that somebody is judged by: of a group, that of its first member that waits.
+    fn profile_of(&self, entity: Entity) -> u16 {
+        let pod = match entity {
+            Entity::Pod(pod) => Some(pod),
+            Entity::Group(group) => self.cluster.group(group).waiting.first().map(|(_, member)| *member),
+        };
+        pod.map_or(0, |pod| self.cluster.class(self.cluster.pod(pod).class).spec.profile)
     }
 
     /// When `decide` would do something; not later than now if it would at once, `None` if only an observation

@@ -46,8 +46,13 @@ impl Engine {
         let present = cluster.nodes().filter(|(_, node)| node.present);
         let nodes = present.map(|(id, node)| {
             let verdict = if let Some(total) = candidates.total(id) {
-                let scores =
-                    self.cache.scorer().parts(pod_class, node, cluster, candidates.near(id), candidates.scaled_by());
+                let scores = self.cache.scorer(cluster, class).parts(
+                    pod_class,
+                    node,
+                    cluster,
+                    candidates.near(id),
+                    candidates.scaled_by(),
+                );
                 NodeVerdict::Scored { scores, total }
             } else {
                 let reasons = filter::why_not(pod_class, node, &filter::view(cluster, id, priority));

@@ -14,6 +14,7 @@ use super::port::HostPort;
 use super::resources::Requests;
 use super::taint::Toleration;
 use crate::cluster::neighbours::{Own, Rules, TagSet};
+use crate::filter::{FilterName, Skipped};
 
 /// A class as it is observed: names are text, amounts are base units.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -40,6 +41,9 @@ pub struct ClassSpec {
     pub tolerations: Vec<Toleration>,
     /// Ports that it takes on its host.
     pub host_ports: Vec<HostPort>,
+    /// The number of the profile that it is judged by.
+    #[serde(skip_serializing_if = "is_first")]
+    pub profile: u16,
     /// Terms of which the node must meet one, by the word of whoever runs the scheduler; `None` is no demand.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enforced_terms: Option<Vec<NodeTerm>>,
@@ -55,6 +59,11 @@ pub struct ClassSpec {
     /// The company that it keeps, if it cares.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub company: Option<Arc<Company>>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_first(profile: &u16) -> bool {
+    *profile == 0
 }
 
 /// Where a volume is.
@@ -106,12 +115,19 @@ pub struct PodClass {
     pub(crate) own: Option<Own>,
     /// What it has to mind of others, and where its pods count; `None` if nothing.
     pub(crate) rules: Option<Arc<Rules>>,
+    /// Filters that it is not held against.
+    pub(crate) skipped: Skipped,
 }
 
 impl PodClass {
     /// A class that nobody minds and that minds nobody.
     pub(crate) fn alone(spec: Arc<ClassSpec>, requests: Requests) -> Self {
-        Self { spec, requests, tags: TagSet::new(), own: None, rules: None }
+        Self { spec, requests, tags: TagSet::new(), own: None, rules: None, skipped: Skipped::default() }
+    }
+
+    /// Whether a filter is asked about it.
+    pub(crate) fn is_held_against(&self, filter: FilterName) -> bool {
+        !self.skipped.has(filter)
     }
 
     /// Whether it matters to a pod of the class who else is near.

@@ -7,7 +7,7 @@ use super::cache::Cache;
 use super::{Lot, Want, near};
 use crate::cluster::Cluster;
 use crate::cluster::trial::Trial;
-use crate::filter;
+use crate::filter::{self, FilterName};
 use crate::model::ids::{ClassId, NodeId, ResourceId};
 
 /// The lots, those with the least room first; the largest share of a node is hardest among equals.
@@ -72,8 +72,12 @@ pub(super) fn too_little_room(trial: &Trial<'_>, cache: &mut Cache, want: &Want)
         let units = lot.len() as i64;
         reachable[lot.subset] += room_for_lot(trial, cache, want, lot, units).min(units);
     }
+    let counts_room =
+        want.lots.iter().all(|lot| trial.cluster().class(lot.class).is_held_against(FilterName::NodeResourcesFit));
     let by_lot = reachable.iter().zip(&want.needs).any(|(room, need)| *room < i64::from(*need));
-    by_lot || resources_asked(trial, want).into_iter().any(|resource| too_little_of(trial, cache, want, resource))
+    by_lot
+        || counts_room
+            && resources_asked(trial, want).into_iter().any(|resource| too_little_of(trial, cache, want, resource))
 }
 
 fn resources_asked(trial: &Trial<'_>, want: &Want) -> BTreeSet<ResourceId> {

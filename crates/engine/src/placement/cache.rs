@@ -5,7 +5,7 @@ use crate::cluster::Cluster;
 use crate::model::ids::ClassId;
 use crate::score::Scorer;
 
-/// The most node entries kept over all classes: about 40 MB.
+/// The most node entries kept over all classes: 40 to 100 MB.
 const ENTRIES_MAX: usize = 1_000_000;
 /// So many classes are kept whatever the size of the cluster.
 const CLASSES_MIN: usize = 8;
@@ -15,13 +15,14 @@ const CLASSES_MAX: usize = 256;
 /// Candidates by class, least recently used first.
 #[derive(Clone, Debug)]
 pub(crate) struct Cache {
-    scorer: Scorer,
+    /// By profile.
+    scorers: Vec<Scorer>,
     kept: Vec<Candidates>,
 }
 
 impl Cache {
-    pub(crate) fn new(scorer: Scorer) -> Self {
-        Self { scorer, kept: Vec::new() }
+    pub(crate) fn new(scorers: Vec<Scorer>) -> Self {
+        Self { scorers, kept: Vec::new() }
     }
 
     /// The candidates of a class, up to date.
@@ -34,17 +35,19 @@ impl Cache {
             }
             None => {
                 self.make_room(cluster);
-                self.kept.push(Candidates::new(cluster, &self.scorer, class, priority));
+                let candidates = Candidates::new(cluster, self.scorer(cluster, class), class, priority);
+                self.kept.push(candidates);
             }
         }
+        let scorer = &self.scorers[usize::from(cluster.class(class).spec.profile)];
         let last = self.kept.last_mut().expect("just put there");
-        last.refresh(cluster, &self.scorer);
+        last.refresh(cluster, scorer);
         last
     }
 
-    /// How nodes are scored.
-    pub(crate) fn scorer(&self) -> &Scorer {
-        &self.scorer
+    /// How nodes are scored for a class.
+    pub(crate) fn scorer(&self, cluster: &Cluster, class: ClassId) -> &Scorer {
+        &self.scorers[usize::from(cluster.class(class).spec.profile)]
     }
 
     /// Forgets a class.

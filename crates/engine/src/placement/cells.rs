@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use super::candidates::Candidate;
 use crate::cluster::Cluster;
-use crate::cluster::neighbours::Rules;
+use crate::cluster::neighbours::{Evenness, Rules};
 use crate::filter::{self, Near};
 use crate::model::class::PodClass;
 use crate::model::ids::{AxisId, ClassId, NodeId, Slab, TallyId};
@@ -22,6 +22,10 @@ use crate::score::{Best, FixedScore, NearScore, Scorer, spread};
 
 /// The number of a domain, or of pods, where a node is in no domain.
 const NOWHERE: i64 = -1;
+/// The number of every domain that is one node.
+const SINGLE: i64 = -2;
+/// The label that tells hosts apart.
+const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The cell of a node that is in none.
 const NO_CELL: u32 = u32::MAX;
 
@@ -40,16 +44,31 @@ struct Cell {
     total: i64,
 }
 
+impl Cell {
+    /// A node that stands for all of them.
+    fn first(&self) -> NodeId {
+        self.nodes.first().expect("a cell has nodes").1
+    }
+}
+
+/// How many domains a label has among the nodes that are judged.
+#[derive(Clone, Debug, Default)]
+struct Size {
+    nodes: usize,
+    /// Domains of one node.
+    single: usize,
+    /// The others; nodes without the label are together in one.
+    domains: BTreeSet<Option<u32>>,
+}
+
 /// Nodes by cell.
 #[derive(Clone, Debug)]
 pub(super) struct Cells {
     rules: Arc<Rules>,
     priority: i32,
-    /// The labels whose domains are more than single nodes.
-    wide: Vec<AxisId>,
-    /// Whether a tally is of a label whose domains are single nodes.
-    narrow: BTreeSet<TallyId>,
-    cells: Slab<Cell>,
+    /// The labels that matter.
+    axes: Vec<AxisId>,
+    slab: Slab<Cell>,
     by_likeness: BTreeMap<Likeness, u32>,
     /// By node slot: its cell, and the score by which it stands there.
     of: Vec<(u32, i64)>,
@@ -61,21 +80,12 @@ impl Cells {
         let demands = rules.seeks.iter().chain(&rules.shuns).chain(&rules.shunned_by).copied();
         let spread = rules.spread.iter().map(|even| even.tally).chain(rules.should_spread.iter().copied());
         let tallies = demands.chain(spread).chain(rules.prefers.iter().map(|(tally, _)| *tally));
-        let (mut wide, mut narrow) = (BTreeSet::new(), BTreeSet::new());
-        for tally in tallies {
-            let axis = cluster.neighbours.tally(tally).axis;
-            if cluster.neighbours.axis(axis).is_of_single_nodes() {
-                narrow.insert(tally);
-            } else {
-                wide.insert(axis);
-            }
-        }
+        let axes: BTreeSet<AxisId> = tallies.map(|tally| cluster.neighbours.tally(tally).axis).collect();
         Self {
             rules: rules.clone(),
             priority,
-            wide: wide.into_iter().collect(),
-            narrow,
-            cells: Slab::default(),
+            axes: axes.into_iter().collect(),
+            slab: Slab::default(),
             by_likeness: BTreeMap::new(),
             of: vec![(NO_CELL, 0); cluster.node_slots()],
             scaled_by: Best::default(),
@@ -89,7 +99,7 @@ impl Cells {
     /// Puts a node into the cell where it belongs by now. What follows is for `rescale` to see.
     pub(super) fn put(&mut self, cluster: &Cluster, id: NodeId, candidate: Candidate) {
         let (old, moving) = self.of[id.slot()];
-        if let Some(cell) = self.cells.get_mut(old) {
+        if let Some(cell) = self.slab.get_mut(old) {
             cell.nodes.remove(&(Reverse(moving), id));
         }
         let new = if candidate.has_room {
@@ -98,11 +108,11 @@ impl Cells {
             NO_CELL
         };
         self.of[id.slot()] = (new, candidate.moving);
-        if let Some(cell) = self.cells.get_mut(new) {
+        if let Some(cell) = self.slab.get_mut(new) {
             cell.nodes.insert((Reverse(candidate.moving), id));
         }
-        if self.cells.get(old).is_some_and(|cell| cell.nodes.is_empty()) {
-            let cell = self.cells.remove(old).expect("just seen");
+        if self.slab.get(old).is_some_and(|cell| cell.nodes.is_empty()) {
+            let cell = self.slab.remove(old).expect("just seen");
             self.by_likeness.remove(&cell.likeness);
         }
     }
@@ -113,7 +123,7 @@ impl Cells {
         }
         let near = NearScore::default();
         let cell = Cell { likeness: likeness.clone(), raw, nodes: BTreeSet::new(), welcome: false, near, total: 0 };
-        let cell = self.cells.insert(cell);
+        let cell = self.slab.insert(cell);
         self.by_likeness.insert(likeness, cell);
         cell
     }
@@ -122,20 +132,26 @@ impl Cells {
         let neighbours = &cluster.neighbours;
         let near = Near { cluster, node, priority: self.priority, deserted: false };
         let mut likeness: Likeness = [raw.taints, raw.affinity].into_iter().collect();
-        likeness.extend(self.wide.iter().map(|axis| neighbours.axis(*axis).domain(node).map_or(NOWHERE, i64::from)));
-        let count = |tally: TallyId| neighbours.count_near(tally, node).map_or(NOWHERE, i64::from);
-        let is_narrow = |tally: &&TallyId| self.narrow.contains(*tally);
-        likeness.extend(self.rules.seeks.iter().filter(is_narrow).map(|tally| count(*tally).min(1)));
-        let shuns = self.rules.shuns.iter().chain(&self.rules.shunned_by).filter(is_narrow);
-        likeness.extend(shuns.map(|tally| i64::from(near.has_or_expects(*tally))));
-        for even in self.rules.spread.iter().filter(|even| self.narrow.contains(&even.tally)) {
-            let axis = neighbours.axis(neighbours.tally(even.tally).axis);
-            let expected = axis.domain(node).map_or(0, |domain| near.expected(even.tally, domain));
-            likeness.extend([count(even.tally), i64::from(expected)]);
+        likeness.extend(self.axes.iter().map(|axis| match neighbours.axis(*axis).domain(node) {
+            None => NOWHERE,
+            Some(domain) if neighbours.axis(*axis).nodes(domain).len() == 1 => SINGLE,
+            Some(domain) => i64::from(domain),
+        }));
+        // Where a domain is a node of its own, what counts is who is there; where it is more, that is the domain's.
+        let alone = |tally: &TallyId| domain_of_one(cluster, *tally, node);
+        let count = |tally: &TallyId, domain| i64::from(neighbours.tally(*tally).count(domain));
+        let of = |tally: &TallyId, number: &dyn Fn(u32) -> i64| alone(tally).map_or(0, number);
+        let rules = &self.rules;
+        likeness.extend(rules.seeks.iter().map(|tally| of(tally, &|domain| count(tally, domain).min(1))));
+        let shuns = rules.shuns.iter().chain(&rules.shunned_by);
+        likeness.extend(shuns.map(|tally| of(tally, &|_| i64::from(near.has_or_expects(*tally)))));
+        for Evenness { tally, .. } in &rules.spread {
+            let expected = of(tally, &|domain| i64::from(near.expected(*tally, domain)));
+            likeness.extend([of(tally, &|domain| count(tally, domain)), expected]);
         }
-        likeness.extend(self.rules.should_spread.iter().filter(is_narrow).map(|tally| count(*tally)));
-        let prefers = self.rules.prefers.iter().filter(|(tally, _)| self.narrow.contains(tally));
-        likeness.push(prefers.map(|(tally, weight)| count(*tally).max(0) * weight).sum());
+        likeness.extend(rules.should_spread.iter().map(|tally| of(tally, &|domain| count(tally, domain))));
+        let likes = rules.prefers.iter().map(|(tally, weight)| of(tally, &|domain| count(tally, domain) * weight));
+        likeness.push(likes.sum());
         likeness
     }
 
@@ -143,8 +159,8 @@ impl Cells {
     pub(super) fn rescale(&mut self, cluster: &Cluster, scorer: &Scorer, class: ClassId) {
         let class = cluster.class(class);
         for cell in self.by_likeness.values() {
-            let cell = self.cells.get_mut(*cell).expect("a listed cell exists");
-            let (_, node) = *cell.nodes.first().expect("a cell has nodes");
+            let cell = self.slab.get_mut(*cell).expect("a listed cell exists");
+            let node = cell.first();
             let view = filter::view(cluster, node, self.priority);
             cell.welcome = filter::is_welcome(class, cluster.node(node), &view);
             cell.near.company = company(cluster, &self.rules, node);
@@ -152,13 +168,13 @@ impl Cells {
         let spread = self.scale_spread(cluster, class);
         self.scaled_by = Best { spread, ..self.best_raw() };
         for cell in self.by_likeness.values() {
-            let cell = self.cells.get_mut(*cell).expect("a listed cell exists");
+            let cell = self.slab.get_mut(*cell).expect("a listed cell exists");
             cell.total = scorer.proportional(cell.raw, cell.near, &self.scaled_by);
         }
     }
 
     fn welcoming(&self) -> impl Iterator<Item = &Cell> {
-        self.cells.iter().map(|(_, cell)| cell).filter(|cell| cell.welcome)
+        self.slab.iter().map(|(_, cell)| cell).filter(|cell| cell.welcome)
     }
 
     fn best_raw(&self) -> Best {
@@ -179,23 +195,30 @@ impl Cells {
     fn scale_spread(&mut self, cluster: &Cluster, class: &PodClass) -> Option<spread::Scale> {
         let should = &class.spec.company.as_ref().filter(|_| !self.rules.should_spread.is_empty())?.spread;
         let bears = should.bears_missing_labels;
-        let mut domains: Vec<BTreeSet<Option<u32>>> = vec![BTreeSet::new(); should.should.len()];
-        let mut nodes = 0;
+        let mut sizes: Vec<Size> = vec![Size::default(); should.should.len()];
         for cell in self.welcoming() {
             let near = counts(cluster, &self.rules, cell);
             if !bears && near.iter().any(Option::is_none) {
                 continue;
             }
-            nodes += cell.nodes.len();
-            for (domains, near) in domains.iter_mut().zip(near) {
-                domains.insert(near.map(|(domain, _)| domain));
+            let one =
+                self.rules.should_spread.iter().map(|tally| domain_of_one(cluster, *tally, cell.first()).is_some());
+            for ((size, near), is_one) in sizes.iter_mut().zip(near).zip(one) {
+                size.nodes += cell.nodes.len();
+                if is_one {
+                    size.single += cell.nodes.len();
+                } else {
+                    size.domains.insert(near.map(|(domain, _)| domain));
+                }
             }
         }
-        let sizes = self.rules.should_spread.iter().zip(domains);
-        let sizes = sizes.map(|(tally, domains)| if self.narrow.contains(tally) { nodes } else { domains.len() });
+        // Of hosts, kube-scheduler counts the nodes, whatever their labels say.
+        let sizes = should.should.iter().zip(sizes).map(|(term, size)| {
+            if term.topology_key == HOSTNAME { size.nodes } else { size.single + size.domains.len() }
+        });
         let mut scale = spread::Scale { weights: sizes.map(spread::weight).collect(), least: i64::MAX, most: 0 };
         for cell in self.by_likeness.values() {
-            let cell = self.cells.get_mut(*cell).expect("a listed cell exists");
+            let cell = self.slab.get_mut(*cell).expect("a listed cell exists");
             let near = counts(cluster, &self.rules, cell);
             cell.near.spread = (bears || near.iter().all(Option::is_some)).then(|| {
                 let terms = near.iter().zip(&scale.weights).zip(&should.should);
@@ -218,7 +241,7 @@ impl Cells {
     }
 
     fn cell(&self, node: NodeId) -> Option<&Cell> {
-        self.of.get(node.slot()).and_then(|(cell, _)| self.cells.get(*cell))
+        self.of.get(node.slot()).and_then(|(cell, _)| self.slab.get(*cell))
     }
 
     pub(super) fn welcomes(&self, node: NodeId) -> bool {
@@ -235,6 +258,12 @@ impl Cells {
     }
 }
 
+/// The domain of a node in a tally, if it is the node alone.
+fn domain_of_one(cluster: &Cluster, tally: TallyId, node: NodeId) -> Option<u32> {
+    let axis = cluster.neighbours.axis(cluster.neighbours.tally(tally).axis);
+    axis.domain(node).filter(|domain| axis.nodes(*domain).len() == 1)
+}
+
 /// What the company near a node is worth.
 fn company(cluster: &Cluster, rules: &Rules, node: NodeId) -> i64 {
     let near = |tally| cluster.neighbours.count_near(tally, node).map_or(0, i64::from);
@@ -243,7 +272,7 @@ fn company(cluster: &Cluster, rules: &Rules, node: NodeId) -> i64 {
 
 /// By term: the domain of a cell, and how many are there among whom the class should be spread.
 fn counts(cluster: &Cluster, rules: &Rules, cell: &Cell) -> SmallVec<[Option<(u32, u32)>; 2]> {
-    let (_, node) = *cell.nodes.first().expect("a cell has nodes");
+    let node = cell.first();
     let near = |tally: &TallyId| {
         let tally = cluster.neighbours.tally(*tally);
         let domain = cluster.neighbours.axis(tally.axis).domain(node)?;

@@ -5,7 +5,7 @@
 //! mixed groups within a budget of steps. The answer is always one of three: placed, impossible, or not
 //! found within the budget.
 //!
-//! For like pods the first greedy pass is exact: what fits on one node does not depend on the others, so it
+//! For like pods (`likeness`) the first greedy pass is exact: what fits on one node does not depend on the others, so it
 //! places as many as anybody could. Where they mind who is near, `near` says whether that still holds.
 
 mod alone;
@@ -14,6 +14,7 @@ pub(crate) mod cache;
 mod candidates;
 mod cells;
 mod greedy;
+mod likeness;
 mod near;
 mod search;
 mod tournament;
@@ -106,7 +107,8 @@ pub(crate) fn place(trial: &mut Trial<'_>, cache: &mut Cache, want: &Want, steps
     if greedy::place(trial, cache, want, &order) || near::place_together(trial, cache, want, &order) {
         return Verdict::Placed;
     }
-    if (want.is_like() && near::greedy_is_exact(trial.cluster(), want)) || bounds::too_little_room(trial, cache, want) {
+    let alike = !want.avoids() && likeness::all_demand_the_same(trial.cluster(), want);
+    if (alike && near::greedy_is_exact(trial.cluster(), want)) || bounds::too_little_room(trial, cache, want) {
         return Verdict::Impossible;
     }
     let easiest_first: Vec<usize> = order.iter().rev().copied().collect();

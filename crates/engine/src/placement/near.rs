@@ -76,11 +76,14 @@ fn domains(cluster: &Cluster, want: &Want, lot: &Lot) -> Vec<NodeId> {
     let axis = cluster.neighbours.axis(cluster.neighbours.tally(*tally).axis);
     let others: usize = want.lots.iter().filter(|other| other.subset == lot.subset).map(Lot::len).sum();
     let needed = (want.needs[lot.subset] as usize).saturating_sub(others - lot.len()).max(1) as i64;
+    // Who is spread may gain places, so only room counts.
+    let spreads = class.rules.as_ref().is_some_and(|rules| !rules.spread.is_empty());
+    let copies = if spreads { filter::copies_max_alone } else { filter::copies_max };
     let room = |domain: u32| {
         let nodes = axis.nodes(domain).iter().filter(|node| filter::node_would_do(class, cluster.node(**node)));
         nodes.fold(0_i64, |sum, node| {
             let view = filter::view(cluster, *node, want.priority);
-            sum.saturating_add(filter::copies_max(class, cluster.node(*node), &view))
+            sum.saturating_add(copies(class, cluster.node(*node), &view))
         })
     };
     let mut domains: Vec<(i64, NodeId)> = axis

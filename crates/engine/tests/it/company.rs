@@ -123,6 +123,7 @@ fn whoever_insists_on_company_waits_for_it() {
     assert_eq!(world.node_of("w"), None);
     let text = world.why_pod("w").to_string();
     assert!(text.contains("2 node(s) didn't match pod affinity rules"), "{text}");
+    assert!(!text.contains("empty nodes"), "its company may come: {text}");
     world.pod_with("d", "", 1, |pod| {
         keeps(pod, "db", None);
         pod.class = Arc::new(muster_engine::model::class::ClassSpec {

@@ -58,7 +58,7 @@ fn a_gang_is_spread_over_zones_or_waits_whole() {
     world.pass(2_000);
     assert_eq!(world.bound_count("g"), 0, "zone c holds one, so the others hold two each");
     let Diagnosis::GroupUnschedulable(shortfall) = world.why_group("g") else { panic!("not refused") };
-    assert_eq!((shortfall.would_fit, shortfall.proof), (5, Proof::NeverFits));
+    assert_eq!((shortfall.would_fit, shortfall.proof), (5, Proof::Impossible));
     let text = shortfall.to_string();
     assert!(text.contains("3 node(s) didn't match pod topology spread constraints"), "{text}");
     node(&mut world, "n4", "c", 1);
@@ -238,7 +238,7 @@ fn most(zones: &BTreeMap<&str, (usize, usize)>, skew: usize, domains_min: usize)
         let now: Vec<usize> = placed.iter().zip(zones.values()).map(|(more, (there, _))| more + there).collect();
         let least = if zones.len() < domains_min { 0 } else { *now.iter().min().expect("there are zones") };
         for (zone, (_, room)) in zones.values().enumerate() {
-            if placed[zone] < *room && now[zone] + 1 <= least + skew {
+            if placed[zone] < *room && now[zone] < least + skew {
                 let mut next = placed.clone();
                 next[zone] += 1;
                 if seen.insert(next.clone()) {
@@ -287,4 +287,52 @@ fn like_pods_that_are_spread_are_placed_whenever_there_is_a_way() {
         *(if possible { &mut placed } else { &mut refused }) += 1;
     });
     assert!(placed + refused < 100 || (placed > 50 && refused > 50), "{placed} placed, {refused} refused");
+}
+
+#[test]
+fn a_gang_that_full_zones_keep_out_would_fit_if_they_were_empty() {
+    let mut world = World::new();
+    for (name, zone) in [("n0", "a"), ("n1", "b"), ("n2", "c")] {
+        node(&mut world, name, zone, 8);
+        world.pod_with(&format!("full-{name}"), "", 8, |pod| pod.node = Some(name.to_owned()));
+    }
+    gang_of(&mut world, "g", 12, &must(evenly("g", ZONE, 1)));
+    world.pass(2_000);
+    let Diagnosis::GroupUnschedulable(shortfall) = world.why_group("g") else { panic!("not refused") };
+    assert_eq!(shortfall.proof, Proof::Impossible, "four in each zone are no more than one ahead");
+}
+
+#[test]
+fn a_pod_that_gets_labels_and_terms_at_once_is_counted_once() {
+    let mut world = World::new();
+    node(&mut world, "n0", "a", 8);
+    node(&mut world, "n1", "b", 8);
+    // Somebody asks about the new label already, by host.
+    world.pod_with("q", "", 1, |pod| keeps(pod, "other", Some(must(evenly("new", HOST, 1)))));
+    there(&mut world, "x", "old", "n0");
+    world.pass(2_000);
+    let x = world.uid("x");
+    world.change(&x, |pod| keeps(pod, "new", Some(must(evenly("new", ZONE, 1)))));
+    world.check("labels and terms changed at once");
+    world.pod_with("p", "", 1, |pod| keeps(pod, "new", Some(must(evenly("new", ZONE, 1)))));
+    world.pass(2_000);
+    assert_eq!(world.node_of("p").as_deref(), Some("n1"));
+}
+
+#[test]
+fn pods_that_only_like_different_things_are_alike() {
+    let mut world = World::new();
+    node(&mut world, "n0", "a", 3);
+    world.gang("g", 4);
+    for number in 0..4 {
+        world.pod_with(&format!("g-{number}"), "g", 1, |pod| {
+            let image = format!("image-{number}").as_str().into();
+            let company = should(evenly(&format!("s{number}"), ZONE, 1));
+            pod.class = Arc::new(ClassSpec { images: vec![image], ..cpus(1) });
+            keeps(pod, &format!("s{number}"), Some(company));
+        });
+    }
+    world.pass(2_000);
+    let Diagnosis::GroupUnschedulable(shortfall) = world.why_group("g") else { panic!("not refused") };
+    assert!(matches!(shortfall.proof, Proof::Impossible | Proof::NeverFits), "{:?}", shortfall.proof);
 }

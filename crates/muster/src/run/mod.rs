@@ -33,12 +33,20 @@ const FAILED: u8 = 2;
 
 /// Runs until a signal comes or the lease is lost.
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
-    let configuration = options.configuration()?;
+    let (configuration, statement) = options.configuration()?;
     if options.print_config {
+        if let Some(statement) = statement {
+            eprint!("{statement}");
+        }
         print!("{}", configuration.file.to_yaml());
         return Ok(ExitCode::SUCCESS);
     }
     crate::logs::start(configuration.log_level, configuration.log_format)?;
+    for line in
+        statement.iter().flat_map(|statement| statement.to_string().lines().map(str::to_owned).collect::<Vec<_>>())
+    {
+        tracing::info!("KubeSchedulerConfiguration: {line}");
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // The last word goes where the others went.
     Ok(runtime.block_on(work(options, configuration)).unwrap_or_else(|error| {

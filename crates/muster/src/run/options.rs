@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
-use muster_runtime::config::{Configuration, File, LogFormat, LogLevel, Overrides};
+use muster_runtime::config::{Configuration, File, LogFormat, LogLevel, Overrides, Statement};
 
 /// Where to find the configuration and what to change in it.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The configuration file (YAML, kind MusterConfiguration). Without it everything has its default.
+    /// The configuration file (YAML, kind MusterConfiguration, or kube-scheduler's KubeSchedulerConfiguration v1, of which
+    /// is said what is honoured). Without it everything has its default.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The cluster; without it $KUBECONFIG, ~/.kube/config or the pod's service account.
@@ -43,7 +44,8 @@ pub(crate) struct Options {
     /// Record all decisions to a new file in this folder, for `muster replay`.
     #[arg(long, value_name = "FOLDER")]
     record_dir: Option<String>,
-    /// Print the configuration that these flags and the file come to, and do nothing else.
+    /// Print the configuration that these flags and the file come to, and do nothing else. What became of the fields of
+    /// kube-scheduler's file is told on the standard error.
     #[arg(long)]
     pub(crate) print_config: bool,
 }
@@ -64,17 +66,17 @@ enum Format {
 }
 
 impl Options {
-    /// What the file and the flags come to.
-    pub(crate) fn configuration(&self) -> anyhow::Result<Configuration> {
-        let file = match &self.config {
-            None => File::default(),
+    /// What the file and the flags come to, and what became of the fields of a kube-scheduler's file.
+    pub(crate) fn configuration(&self) -> anyhow::Result<(Configuration, Option<Statement>)> {
+        let (file, statement) = match &self.config {
+            None => (File::default(), None),
             Some(path) => {
                 let name = path.display();
                 let text = std::fs::read_to_string(path).with_context(|| format!("--config {name}"))?;
-                File::read(&text).with_context(|| format!("--config {name}"))?
+                File::read_any(&text).with_context(|| format!("--config {name}"))?
             }
         };
-        Ok(Configuration::new(file, self.overrides()?)?)
+        Ok((Configuration::new(file, self.overrides()?)?, statement))
     }
 
     fn overrides(&self) -> anyhow::Result<Overrides> {

@@ -8,8 +8,8 @@ use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::PodSpec;
 use muster_engine::model::taint::{Effect, Taint};
 use muster_engine::{
-    BindOutcome, Command, Config, Diagnosis, Engine, Observation, Report, Scoring, ShapePoint, Strategy, Subject,
-    Weighted,
+    BindOutcome, Command, Config, Diagnosis, Engine, Observation, Profile, Report, Scoring, ShapePoint, Strategy,
+    Subject, Weighted,
 };
 use muster_oracle::naive::Naive;
 use muster_oracle::random::Random;
@@ -84,7 +84,11 @@ impl Run {
         let occupied = instance::occupied(random, count);
         let scoring = scoring(random);
         let naive = Naive::new(&nodes, &scoring);
-        let engine = engine(&nodes, &occupied, Config { scoring: scoring.clone(), ..Config::default() });
+        let engine = engine(
+            &nodes,
+            &occupied,
+            Config { profiles: vec![Profile { scoring: scoring.clone(), ..Profile::default() }], ..Config::default() },
+        );
         let classes: Vec<_> = (0..3).map(|_| small_class(random, count)).collect();
         let mut run =
             Self { random: random.clone(), nodes, occupied, classes, scoring, naive, engine, placed: Vec::new() };

@@ -10,6 +10,7 @@ use muster_engine::{Config, PreemptionRules, Refusal, ShapePoint, Weighted};
 
 use super::ConfigError;
 use super::file::{Eviction, File, LogFormat, LogLevel, Scoring, Strategy};
+use super::profile;
 use super::span::Span;
 use crate::gates::FeatureGates;
 use crate::lease::LeaseSettings;
@@ -112,10 +113,6 @@ impl Configuration {
 }
 
 fn settings(file: &File, gates: FeatureGates) -> Result<Settings, ConfigError> {
-    if file.scheduler_names.is_empty() {
-        return Err(ConfigError::field("schedulerNames", "[]: at least one name is needed, or no pod is ours"));
-    }
-    require_distinct("schedulerNames", &file.scheduler_names)?;
     for (field, number) in
         [("bindsInFlight", file.limits.binds_in_flight), ("writesInFlight", file.limits.writes_in_flight)]
     {
@@ -128,10 +125,11 @@ fn settings(file: &File, gates: FeatureGates) -> Result<Settings, ConfigError> {
             return Err(ConfigError::field(format!("timeouts.{field}"), "0s: must be more than nothing"));
         }
     }
-    let engine = engine(file, gates)?;
+    let (profiles, of_engine) = profile::of_file(file)?;
+    let engine = engine(file, of_engine, gates);
     engine.validate().map_err(in_words_of_the_file)?;
     Ok(Settings {
-        scheduler_names: file.scheduler_names.clone(),
+        profiles,
         gates,
         engine,
         eviction: file.preemption.eviction,
@@ -144,9 +142,9 @@ fn settings(file: &File, gates: FeatureGates) -> Result<Settings, ConfigError> {
 }
 
 /// Every setting of the engine, from the file. A new one does not compile until it has a field there.
-fn engine(file: &File, gates: FeatureGates) -> Result<Config, ConfigError> {
-    Ok(Config {
-        scoring: scoring(&file.scoring)?,
+fn engine(file: &File, profiles: Vec<muster_engine::Profile>, gates: FeatureGates) -> Config {
+    Config {
+        profiles,
         backoff_ms_initial: file.backoff.initial.as_millis(),
         backoff_ms_max: file.backoff.max.as_millis(),
         search_steps_initial: file.search.steps_initial,
@@ -172,10 +170,10 @@ fn engine(file: &File, gates: FeatureGates) -> Result<Config, ConfigError> {
         bind_retry_ms_initial: file.bind_retry.initial.as_millis(),
         bind_retry_ms_max: file.bind_retry.max.as_millis(),
         bind_timeout_ms: file.timeouts.bind.as_millis(),
-    })
+    }
 }
 
-fn scoring(scoring: &Scoring) -> Result<muster_engine::Scoring, ConfigError> {
+pub(super) fn scoring(scoring: &Scoring) -> Result<muster_engine::Scoring, ConfigError> {
     if scoring.strategy != Strategy::RequestedToCapacityRatio && !scoring.shape.is_empty() {
         let reason = format!("only RequestedToCapacityRatio has a shape, and strategy is {:?}", scoring.strategy);
         return Err(ConfigError::field("scoring.shape", reason));
@@ -205,6 +203,7 @@ fn scoring(scoring: &Scoring) -> Result<muster_engine::Scoring, ConfigError> {
         weight_topology_spread: scoring.weights.topology_spread,
         weight_image_locality: scoring.weights.image_locality,
         hard_pod_affinity_weight: scoring.hard_pod_affinity_weight,
+        ignores_likes_of_others: scoring.ignore_preferred_terms_of_existing_pods,
     })
 }
 
@@ -247,7 +246,7 @@ const FIELDS: [(&str, &str); 24] = [
     ("preemption.steps_max", "preemption.stepsMax"),
 ];
 
-fn in_words_of_the_file(refusal: Refusal) -> ConfigError {
+pub(super) fn in_words_of_the_file(refusal: Refusal) -> ConfigError {
     let Refusal { field, value, reason, .. } = refusal;
     let known = FIELDS.iter().find(|(ours, _)| field.strip_prefix(ours).is_some_and(|rest| !rest.starts_with('_')));
     let named = known.map_or(field.clone(), |(ours, theirs)| field.replacen(ours, theirs, 1));
@@ -258,7 +257,7 @@ fn in_words_of_the_file(refusal: Refusal) -> ConfigError {
     ConfigError::field(named, format!("{shown}: {reason}"))
 }
 
-fn require_distinct(field: &str, names: &[String]) -> Result<(), ConfigError> {
+pub(super) fn require_distinct(field: &str, names: &[String]) -> Result<(), ConfigError> {
     let mut known = BTreeSet::new();
     for name in names {
         if name.is_empty() {
@@ -299,7 +298,7 @@ mod tests {
         let made = from("", Overrides::default()).unwrap();
         let (settings, default) = (made.settings, Settings::default());
         assert_eq!(settings.engine, default.engine);
-        assert_eq!((settings.scheduler_names, settings.gates), (default.scheduler_names, default.gates));
+        assert_eq!((settings.profiles, settings.gates), (default.profiles, default.gates));
         assert_eq!(settings.binds_in_flight_max, default.binds_in_flight_max);
         assert_eq!(settings.writes_in_flight_max, default.writes_in_flight_max);
         assert_eq!((settings.request_timeout, settings.stop_timeout), (default.request_timeout, default.stop_timeout));
@@ -313,12 +312,14 @@ mod tests {
 backoff: {initial: 2s, max: 3s}
 timeouts: {schedule: 4s, bind: 5s, request: 6s, stop: 7s}
 limits: {bindsInFlight: 8, writesInFlight: 9}
+withoutFilters: [NodePorts]
 scoring:
   strategy: RequestedToCapacityRatio
   shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]
   resources: [{name: nvidia.com/gpu, weight: 10}]
   balancedResources: [nvidia.com/gpu]
   hardPodAffinityWeight: 28
+  ignorePreferredTermsOfExistingPods: true
   weights: {taints: 11, nodeAffinity: 12, fit: 13, balanced: 14, podAffinity: 29, topologySpread: 30, imageLocality: 31}
 search: {stepsInitial: 15, stepsMax: 16, again: {initial: 17s, max: 18s}}
 claims: {starvingAfter: 19s, max: 20s}
@@ -329,21 +330,28 @@ featureGates: {DelayedPreemption: false, WorkloadAwarePreemption: false}
 ";
         let made = from(body, Overrides::default()).unwrap().settings;
         let expected = Config {
-            scoring: muster_engine::Scoring {
-                strategy: muster_engine::Strategy::RequestedToCapacityRatio {
-                    shape: vec![ShapePoint { utilization: 0, score: 0 }, ShapePoint { utilization: 100, score: 10 }],
+            profiles: vec![muster_engine::Profile {
+                scoring: muster_engine::Scoring {
+                    strategy: muster_engine::Strategy::RequestedToCapacityRatio {
+                        shape: vec![
+                            ShapePoint { utilization: 0, score: 0 },
+                            ShapePoint { utilization: 100, score: 10 },
+                        ],
+                    },
+                    fit_resources: vec![Weighted { name: "nvidia.com/gpu".to_owned(), weight: 10 }],
+                    balanced_resources: vec!["nvidia.com/gpu".to_owned()],
+                    weight_taints: 11,
+                    weight_node_affinity: 12,
+                    weight_fit: 13,
+                    weight_balanced: 14,
+                    weight_pod_affinity: 29,
+                    weight_topology_spread: 30,
+                    weight_image_locality: 31,
+                    hard_pod_affinity_weight: 28,
+                    ignores_likes_of_others: true,
                 },
-                fit_resources: vec![Weighted { name: "nvidia.com/gpu".to_owned(), weight: 10 }],
-                balanced_resources: vec!["nvidia.com/gpu".to_owned()],
-                weight_taints: 11,
-                weight_node_affinity: 12,
-                weight_fit: 13,
-                weight_balanced: 14,
-                weight_pod_affinity: 29,
-                weight_topology_spread: 30,
-                weight_image_locality: 31,
-                hard_pod_affinity_weight: 28,
-            },
+                without: [muster_engine::FilterName::NodePorts].into(),
+            }],
             backoff_ms_initial: 2_000,
             backoff_ms_max: 3_000,
             search_steps_initial: 15,
@@ -388,7 +396,7 @@ featureGates: {DelayedPreemption: false, WorkloadAwarePreemption: false}
         };
         let body = "schedulerNames: [x]\nfeatureGates: {PodGroup: false, GangScheduling: false}\nlogLevel: debug\n";
         let made = from(body, overrides).unwrap();
-        assert_eq!(made.settings.scheduler_names, ["a", "b"]);
+        assert_eq!(made.settings.scheduler_names().collect::<Vec<_>>(), ["a", "b"]);
         assert!(made.settings.gates.pod_group && !made.settings.gates.gang_scheduling);
         assert_eq!((made.lease.clone(), made.log_level, made.log_format), (None, LogLevel::Debug, LogFormat::Text));
         assert_eq!(made.record.as_ref().unwrap().size_max_bytes, 4 << 30);

@@ -2,10 +2,12 @@
 //!
 //! Names are users' names; `effective` turns them into what the code uses. It must not know what a value does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use muster_engine::FilterName;
 use serde::{Deserialize, Serialize};
 
+use super::profile::{AddedAffinity, Profile, SpreadDefaults};
 use super::span::Span;
 use crate::lease::LeaseSettings;
 use crate::settings::Settings;
@@ -35,6 +37,17 @@ pub struct File {
     pub limits: Limits,
     /// How nodes are compared.
     pub scoring: Scoring,
+    /// How pods are spread that do not say.
+    pub spread_defaults: SpreadDefaults,
+    /// What is asked of nodes beside what pods ask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub added_affinity: Option<AddedAffinity>,
+    /// Filters that are not asked.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub without_filters: BTreeSet<FilterName>,
+    /// Further profiles, with names of their own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<Profile>,
     /// The search for a place for mixed groups.
     pub search: Search,
     /// What is done against starvation.
@@ -109,6 +122,8 @@ pub struct Scoring {
     pub balanced_resources: Vec<String>,
     /// What those are worth, as company, who insist on a pod like the one that is placed: 0 to 100.
     pub hard_pod_affinity_weight: i64,
+    /// For a pod without preferred terms of its own, those of the pods that are there do not count.
+    pub ignore_preferred_terms_of_existing_pods: bool,
     /// What each score counts for.
     pub weights: Weights,
 }
@@ -279,12 +294,16 @@ impl Default for File {
         Self {
             api_version: API_VERSION.to_owned(),
             kind: KIND.to_owned(),
-            scheduler_names: settings.scheduler_names.clone(),
+            scheduler_names: settings.scheduler_names().map(ToOwned::to_owned).collect(),
             feature_gates: BTreeMap::new(),
             backoff: Pauses { initial: ms(engine.backoff_ms_initial), max: ms(engine.backoff_ms_max) },
             timeouts: Timeouts::default(),
             limits: Limits::default(),
             scoring: Scoring::default(),
+            spread_defaults: SpreadDefaults::default(),
+            added_affinity: None,
+            without_filters: BTreeSet::new(),
+            profiles: Vec::new(),
             search: Search::default(),
             claims: Claims::default(),
             preemption: Preemption::default(),
@@ -340,6 +359,7 @@ impl Default for Scoring {
             resources: scoring.fit_resources.into_iter().map(resource).collect(),
             balanced_resources: scoring.balanced_resources,
             hard_pod_affinity_weight: scoring.hard_pod_affinity_weight,
+            ignore_preferred_terms_of_existing_pods: scoring.ignores_likes_of_others,
             weights: Weights::default(),
         }
     }

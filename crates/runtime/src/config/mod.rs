@@ -5,12 +5,16 @@
 
 mod effective;
 mod file;
+mod kube_scheduler;
+mod kube_scheduler_plugins;
+mod profile;
 mod span;
 
 use serde_json::Value;
 
 pub use effective::{Configuration, Overrides, RecordSettings};
 pub use file::{Eviction, File, LogFormat, LogLevel};
+pub use kube_scheduler::Statement;
 pub use span::{Span, SpanError};
 
 /// A configuration that cannot be used.
@@ -40,6 +44,9 @@ pub enum ConfigError {
     /// A gate.
     #[error(transparent)]
     Gate(#[from] crate::gates::GateError),
+    /// A kube-scheduler's file with fields that would change decisions and cannot be honoured.
+    #[error("not all of this KubeSchedulerConfiguration can be honoured, so nothing of it is:\n{0}")]
+    NotHonoured(Statement),
     /// The times of the lease.
     #[error(transparent)]
     Lease(#[from] crate::lease::LeaseError),
@@ -49,15 +56,41 @@ impl ConfigError {
     fn field(field: impl Into<String>, reason: impl Into<String>) -> Self {
         ConfigError::Field { field: field.into(), reason: reason.into() }
     }
+
+    /// The same, of a field further down.
+    fn under(self, prefix: &str) -> Self {
+        match self {
+            ConfigError::Field { field, reason } => ConfigError::Field { field: format!("{prefix}{field}"), reason },
+            other => other,
+        }
+    }
 }
 
 impl File {
+    /// Reads a file of ours, or kube-scheduler's: then with a statement about each of its fields.
+    pub fn read_any(text: &str) -> Result<(Self, Option<Statement>), ConfigError> {
+        let value = map(text)?;
+        let (version, kind) = (&value["apiVersion"], &value["kind"]);
+        if *version == kube_scheduler::KUBE_API_VERSION && *kind != kube_scheduler::KUBE_KIND {
+            return Err(ConfigError::Kind {
+                field: "kind",
+                value: kind.to_string(),
+                expected: kube_scheduler::KUBE_KIND,
+            });
+        }
+        if *kind == kube_scheduler::KUBE_KIND && *version != kube_scheduler::KUBE_API_VERSION {
+            let expected = kube_scheduler::KUBE_API_VERSION;
+            return Err(ConfigError::Kind { field: "apiVersion", value: version.to_string(), expected });
+        }
+        if *kind == kube_scheduler::KUBE_KIND {
+            return kube_scheduler::read(&value).map(|(file, statement)| (file, Some(statement)));
+        }
+        Self::read(text).map(|file| (file, None))
+    }
+
     /// Reads a file.
     pub fn read(text: &str) -> Result<Self, ConfigError> {
-        let value: Value = serde_saphyr::from_str(text).map_err(|error| ConfigError::Yaml(error.to_string()))?;
-        if !value.is_object() {
-            return Err(ConfigError::Yaml("it should be a map of fields".to_owned()));
-        }
+        let value = map(text)?;
         for (field, expected) in [("apiVersion", file::API_VERSION), ("kind", file::KIND)] {
             let found = value.get(field).unwrap_or(&Value::Null);
             if *found != expected {
@@ -74,6 +107,11 @@ impl File {
     pub fn to_yaml(&self) -> String {
         serde_saphyr::to_string(self).expect("plain data can always be written as YAML")
     }
+}
+
+fn map(text: &str) -> Result<Value, ConfigError> {
+    let value: Value = serde_saphyr::from_str(text).map_err(|error| ConfigError::Yaml(error.to_string()))?;
+    if value.is_object() { Ok(value) } else { Err(ConfigError::Yaml("it should be a map of fields".to_owned())) }
 }
 
 #[cfg(test)]

@@ -6,7 +6,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use muster_api::invalid::{FieldPath, InvalidField};
-use muster_api::node_selector::{NameRequirement as WrittenName, NodeTerm as WrittenTerm, WrittenPreferredTerm};
+use muster_api::node_selector::{
+    NameRequirement as WrittenName, NodeTerm as WrittenTerm, PreferredTerm as WrittenPreferred, WrittenPreferredTerm,
+};
 use muster_api::pod_requests::pod_requests;
 use muster_api::selector::{Operator, Requirement as WrittenRequirement, validate_match_labels};
 use muster_api::toleration::{self, Tolerated, WrittenToleration};
@@ -20,10 +22,11 @@ use muster_engine::model::taint::{Effect, Toleration};
 
 use super::company::company;
 use super::features::features;
+use crate::settings::Profile;
 
-/// The class of a pod. What is on a node counts by what the node reports, too. How a pod of another scheduler is to be
-/// spread is nobody's business here.
-pub(crate) fn class(pod: &Pod, ours: bool) -> Result<ClassSpec, InvalidField> {
+/// The class of a pod, of ours by its profile. What is on a node counts by what the node reports, too. How a pod of
+/// another scheduler is to be spread, and what it likes of its node, is nobody's business here.
+pub(crate) fn class(pod: &Pod, profile: Option<(u16, &Profile)>) -> Result<ClassSpec, InvalidField> {
     let placed = !pod.spec.node_name.is_empty();
     let requests = pod_requests(pod, placed).map_err(|error| InvalidField {
         field: error.field,
@@ -41,8 +44,6 @@ pub(crate) fn class(pod: &Pod, ours: bool) -> Result<ClassSpec, InvalidField> {
         scoring_memory_bytes: scoring.memory_bytes,
         placed_scoring: (placed_scoring != scoring).then_some(placed_scoring),
         host_ports: host_ports(pod)?,
-        images: images(pod),
-        features: features(pod),
         ..ClassSpec::default()
     };
     match places(pod, &mut class) {
@@ -51,9 +52,16 @@ pub(crate) fn class(pod: &Pod, ours: bool) -> Result<ClassSpec, InvalidField> {
         outcome => outcome?,
     }
     if let Some(company) = class.company.take() {
-        let company =
-            if ours { company } else { Arc::new(Company { spread: Spread::default(), ..(*company).clone() }) };
-        class.company = Some(company).filter(|company| !company.is_empty());
+        let unspread = || Arc::new(Company { spread: Spread::default(), ..(*company).clone() });
+        class.company =
+            Some(if profile.is_some() { company.clone() } else { unspread() }).filter(|company| !company.is_empty());
+    }
+    if let Some((number, profile)) = profile {
+        class.images = images(pod);
+        class.features = features(pod);
+        class.profile = number;
+        class.enforced_terms.clone_from(&profile.enforced_terms);
+        class.preferred_terms.extend(profile.preferred_terms.iter().cloned());
     }
     Ok(class)
 }
@@ -84,10 +92,7 @@ fn places(pod: &Pod, class: &mut ClassSpec) -> Result<(), InvalidField> {
         }
         let path = path.child("preferredDuringSchedulingIgnoredDuringExecution");
         let preferred = WrittenPreferredTerm::validate_all(&affinity.preferred, &path)?;
-        class.preferred_terms = preferred
-            .iter()
-            .map(|one| PreferredTerm { weight: one.weight.into(), term: node_term(&one.term) })
-            .collect();
+        class.preferred_terms = preferred.iter().map(preferred_term).collect();
     }
     let tolerations = WrittenToleration::validate_all(&pod.spec.tolerations, &spec.child("tolerations"))?;
     class.tolerations = tolerations.into_iter().map(engine_toleration).collect();
@@ -95,7 +100,11 @@ fn places(pod: &Pod, class: &mut ClassSpec) -> Result<(), InvalidField> {
     Ok(())
 }
 
-fn node_term(term: &WrittenTerm) -> NodeTerm {
+pub(crate) fn preferred_term(written: &WrittenPreferred) -> PreferredTerm {
+    PreferredTerm { weight: written.weight.into(), term: node_term(&written.term) }
+}
+
+pub(crate) fn node_term(term: &WrittenTerm) -> NodeTerm {
     NodeTerm {
         labels: term.labels().iter().map(requirement).collect(),
         names: term

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn of(spec: Value) -> Vec<String> {
+    fn of(spec: &Value) -> Vec<String> {
         features(&serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap()).into_iter().collect()
     }
 
@@ -34,13 +34,13 @@ mod tests {
     fn what_needs_a_feature_asks_for_it() {
         let rule = |action: &str| json!([{"action": action, "exitCodes": {"operator": "In", "values": [1]}}]);
         let with = |action: &str| json!({"containers": [{"name": "a", "restartPolicyRules": rule(action)}]});
-        assert_eq!(of(with("RestartAllContainers")), ["RestartAllContainersOnContainerExits"]);
-        assert!(of(with("Restart")).is_empty());
-        assert!(of(json!({"containers": [], "hostNetwork": true})).is_empty());
+        assert_eq!(of(&with("RestartAllContainers")), ["RestartAllContainersOnContainerExits"]);
+        assert!(of(&with("Restart")).is_empty());
+        assert!(of(&json!({"containers": [], "hostNetwork": true})).is_empty());
         let own = json!({"containers": [], "hostNetwork": true, "hostUsers": false});
-        assert_eq!(of(own), ["UserNamespacesHostNetworkSupport"]);
+        assert_eq!(of(&own), ["UserNamespacesHostNetworkSupport"]);
         let mount = json!([{"name": "v", "bindMountOptions": ["noexec"]}]);
         let late = json!({"containers": [], "ephemeralContainers": [{"name": "a", "volumeMounts": mount}]});
-        assert_eq!(of(late), ["VolumeBindMountOptions"]);
+        assert_eq!(of(&late), ["VolumeBindMountOptions"]);
     }
 }

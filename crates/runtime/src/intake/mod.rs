@@ -3,9 +3,10 @@
 //! No object is kept: a pod leaves a card, a group object what it defines and shows. A list that starts anew is marked
 //! and swept, so that what went away unseen is found. Nothing here waits or sends.
 
+mod beside;
 mod budget;
 pub(crate) mod card;
-mod class;
+pub(crate) mod class;
 mod company;
 mod features;
 pub(crate) mod groups;
@@ -16,6 +17,7 @@ mod priorities;
 pub(crate) mod raw;
 pub(crate) mod selectors;
 pub(crate) mod spread;
+pub(crate) mod storage;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -33,19 +35,21 @@ use muster_api::keys::group_reasons::PREEMPTION_BY_SCHEDULER;
 use muster_api::wire::condition::Condition;
 use muster_api::wire::{Node, Pod, PodDisruptionBudget};
 use muster_engine::Observation;
-use muster_engine::model::company::Spread;
 use muster_engine::model::group::GroupKey;
 use muster_engine::model::pod::{Membership, PodName, PodSpec, RefusalKind};
 
 use crate::clock::millis;
 use crate::dialect::{Dialect, GroupObject, Reference};
 use crate::gates::FeatureGates;
+use crate::settings::Profile;
+use beside::Beside;
 use card::{Card, said};
 use groups::{GroupBook, ObjectKey};
 use pod::{pod_name, refusal, stage};
 use priorities::Priorities;
 use raw::{Guarded, RawObject, Unreadable};
-use selectors::{Owner, Selecting, Selectors};
+use selectors::Selecting;
+use storage::Storage;
 use sweep::{Sweep, Turn};
 
 pub(crate) use sweep::Turn as WatchTurn;
@@ -73,6 +77,8 @@ pub(crate) enum News {
     Budget(Turn<Guarded<PodDisruptionBudget>>),
     /// Of objects that select pods.
     Selector(Selecting, Turn<RawObject>),
+    /// Of claims and volumes.
+    Storage(Storage, Turn<RawObject>),
     /// Of the objects of a dialect.
     Group(usize, Turn<RawObject>),
 }
@@ -92,15 +98,11 @@ pub(crate) struct Catch {
     pub(crate) complaints: Vec<String>,
 }
 
-/// A pod that does not say how it is to be spread, as it says everything else.
-struct Unsaid {
-    spec: PodSpec,
-    owner: Option<Owner>,
-}
-
 /// The books that news is entered in.
 pub(crate) struct Intake {
-    scheduler_names: BTreeSet<String>,
+    profiles: Vec<Profile>,
+    /// By the name that pods go by.
+    profiles_by_name: BTreeMap<String, u16>,
     gates: FeatureGates,
     pods: BTreeMap<Arc<str>, Card>,
     nodes: BTreeSet<String>,
@@ -108,36 +110,27 @@ pub(crate) struct Intake {
     /// By namespace and name.
     budgets: BTreeSet<(String, String)>,
     priorities: Priorities,
-    selectors: Selectors,
-    /// How pods are spread that do not say.
-    spread_defaults: Spread,
-    /// The pods of ours that wait and do not say how they are to be spread, by namespace and UID.
-    spread_by_default: BTreeMap<String, BTreeMap<Arc<str>, Unsaid>>,
+    beside: Beside,
     pub(crate) groups: GroupBook,
     pod_sweep: Sweep<Arc<str>>,
     node_sweep: Sweep<String>,
     namespace_sweep: Sweep<String>,
     class_sweep: Sweep<String>,
     budget_sweep: Sweep<(String, String)>,
-    selector_sweeps: BTreeMap<Selecting, Sweep<selectors::Key>>,
     group_sweeps: Vec<Sweep<ObjectKey>>,
 }
 
 impl Intake {
-    pub(crate) fn new(
-        scheduler_names: &[String],
-        gates: FeatureGates,
-        spread_defaults: Spread,
-        dialects: Vec<Box<dyn Dialect>>,
-    ) -> Self {
-        // Who asks for nothing need not know who selects pods.
-        let selecting = Selecting::ALL.into_iter().filter(|_| !spread_defaults.is_empty());
+    pub(crate) fn new(profiles: Vec<Profile>, gates: FeatureGates, dialects: Vec<Box<dyn Dialect>>) -> Self {
+        let names = profiles
+            .iter()
+            .zip(0_u16..)
+            .flat_map(|(profile, number)| profile.scheduler_names.iter().map(move |name| (name.clone(), number)));
+        let profiles_by_name = names.collect();
         Self {
-            selector_sweeps: selecting.map(|kind| (kind, Sweep::default())).collect(),
-            selectors: Selectors::default(),
-            spread_defaults,
-            spread_by_default: BTreeMap::new(),
-            scheduler_names: scheduler_names.iter().cloned().collect(),
+            beside: Beside::new(&profiles),
+            profiles,
+            profiles_by_name,
             gates,
             pods: BTreeMap::new(),
             nodes: BTreeSet::new(),
@@ -161,7 +154,7 @@ impl Intake {
             && self.namespace_sweep.is_done()
             && self.class_sweep.is_done()
             && self.budget_sweep.is_done()
-            && self.selector_sweeps.values().all(Sweep::is_done)
+            && self.beside.is_synced()
             && self.group_sweeps.iter().all(Sweep::is_done)
     }
 
@@ -179,7 +172,14 @@ impl Intake {
             News::Class(turn) => self.class_turn(turn, &mut catch),
             News::Namespace(turn) => self.namespace_turn(turn, &mut catch),
             News::Budget(turn) => self.budget_turn(turn, &mut catch),
-            News::Selector(kind, turn) => self.selector_turn(kind, turn, &mut catch),
+            News::Selector(kind, turn) => {
+                let news = self.beside.selector_turn(kind, turn);
+                self.renewed(news, &mut catch);
+            }
+            News::Storage(kind, turn) => {
+                let news = self.beside.storage_turn(kind, turn);
+                self.renewed(news, &mut catch);
+            }
             News::Group(dialect, turn) => self.group_turn(dialect, turn, &mut catch),
         }
         catch
@@ -293,71 +293,15 @@ impl Intake {
         }
     }
 
-    fn selector_turn(&mut self, kind: Selecting, turn: Turn<RawObject>, catch: &mut Catch) {
-        let Some(sweep) = self.selector_sweeps.get_mut(&kind) else { return };
-        let key = |object: &RawObject| {
-            let (namespace, name) = selectors::names(object);
-            (kind, namespace, name)
-        };
-        let (object, gone) = sweep.turn(turn, key, || self.selectors.known(kind));
-        let mut changed = BTreeSet::new();
-        for key in gone {
-            if self.selectors.gone(&key) {
-                changed.insert(key.1);
+    /// Tells anew of pods of which other objects say something else now.
+    fn renewed(&mut self, (pods, complaint): beside::News, catch: &mut Catch) {
+        for spec in pods {
+            if let Some(card) = self.pods.get_mut(spec.id.uid.as_str()) {
+                card.refused = spec.refused.is_some();
             }
+            catch.observations.push(Observation::PodSeen(spec));
         }
-        if let Some(object) = object {
-            match self.selectors.seen(kind, &object) {
-                Ok(news) => changed.extend(news.then(|| selectors::names(&object).0)),
-                Err(complaint) => catch.complaints.push(complaint),
-            }
-        }
-        for namespace in changed {
-            for unsaid in self.spread_by_default.get(&namespace).into_iter().flat_map(BTreeMap::values) {
-                catch
-                    .observations
-                    .push(Observation::PodSeen(self.with_defaults(unsaid.spec.clone(), unsaid.owner.as_ref())));
-            }
-        }
-    }
-
-    /// A pod that does not say how it is to be spread, as it is spread by default.
-    fn with_defaults(&self, mut spec: PodSpec, owner: Option<&Owner>) -> PodSpec {
-        let selector = self.selectors.of_pod(&spec.id.namespace, &spec.labels, owner);
-        if !selector.is_empty() {
-            let mut class = (*spec.class).clone();
-            let mut company = class.company.as_deref().cloned().unwrap_or_default();
-            company.spread = spread::among(&self.spread_defaults, &spec.id.namespace, &selector);
-            class.company = Some(Arc::new(company));
-            spec.class = Arc::new(class);
-        }
-        spec
-    }
-
-    /// Spreads a pod of ours by default if it does not say how, and remembers it while it waits.
-    fn spread(&mut self, uid: &Arc<str>, pod: &Pod, spec: PodSpec) -> PodSpec {
-        let says = !pod.spec.topology_spread_constraints.is_empty();
-        if says || !spec.ours || self.selector_sweeps.is_empty() {
-            return spec;
-        }
-        let owner = selectors::owner(pod);
-        let spread = self.with_defaults(spec.clone(), owner.as_ref());
-        if spec.node.is_none() {
-            let of_namespace = self.spread_by_default.entry(spec.id.namespace.clone()).or_default();
-            of_namespace.insert(uid.clone(), Unsaid { spec, owner });
-        } else {
-            self.forget_unsaid(&spec.id.namespace, uid);
-        }
-        spread
-    }
-
-    fn forget_unsaid(&mut self, namespace: &str, uid: &str) {
-        if let Some(of_namespace) = self.spread_by_default.get_mut(namespace) {
-            of_namespace.remove(uid);
-            if of_namespace.is_empty() {
-                self.spread_by_default.remove(namespace);
-            }
-        }
+        catch.complaints.extend(complaint);
     }
 
     fn group_turn(&mut self, dialect: usize, turn: Turn<RawObject>, catch: &mut Catch) {
@@ -399,7 +343,7 @@ impl Intake {
 
     fn pod_gone(&mut self, uid: &Arc<str>, catch: &mut Catch) {
         let Some(card) = self.pods.remove(uid) else { return };
-        self.forget_unsaid(&card.id.namespace, uid);
+        self.beside.forget(&card.id.namespace, uid);
         catch.observations.push(Observation::PodGone { uid: uid.to_string() });
         if let Some(group) = &card.group {
             catch.observations.extend(self.groups.leave(group, uid));
@@ -416,10 +360,16 @@ impl Intake {
         let named = self.named_group(pod);
         let known = self.pods.get(&uid).map(|card| card.id.clone());
         let id = known.clone().unwrap_or_else(|| Arc::new(id));
-        let ours = self.scheduler_names.contains(&pod.spec.scheduler_name);
-        let (mut spec, flaw) = pod::pod(pod, id.clone(), ours);
+        let profile = self.profiles_by_name.get(&pod.spec.scheduler_name).copied();
+        let ours = profile.is_some();
+        let profile = profile.map(|number| (number, &self.profiles[usize::from(number)]));
+        let (mut spec, flaw) = pod::pod(pod, id.clone(), profile);
         if let Some(flaw) = flaw.filter(|_| spec.node.is_some()) {
             catch.complaints.push(flaw.on(pod.object_name()).to_string());
+        }
+        let own = ours.then(|| spec.clone());
+        if ours {
+            spec = self.beside.add_to(pod, spec);
         }
         if known.is_none() {
             self.new_card(&uid, id.clone(), &named, pod, catch);
@@ -435,7 +385,11 @@ impl Intake {
         if !card.waits() {
             catch.settled.push(id);
         }
-        let spec = self.spread(&uid, pod, spec);
+        if let Some(mut own) = own {
+            (own.membership, own.marked) = (spec.membership.clone(), spec.marked);
+            own.refused = card.broken.clone().or(own.refused);
+            self.beside.remember(&uid, pod, own, &spec);
+        }
         catch.observations.push(Observation::PodSeen(spec));
     }
 
@@ -444,7 +398,7 @@ impl Intake {
         let target = Condition::find(&pod.status.conditions, DISRUPTION_TARGET).filter(|one| one.is_true());
         let by_us = |message: &str| {
             let name = message.split_once(MARK).map(|(name, _)| name);
-            name.is_some_and(|name| self.scheduler_names.contains(name))
+            name.is_some_and(|name| self.profiles_by_name.contains_key(name))
         };
         // The eviction API writes its own word over ours when a pod goes.
         let goes_by_api = |one: &Condition| one.reason == EVICTION_BY_API && pod.metadata.deletion_timestamp.is_some();

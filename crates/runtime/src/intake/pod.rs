@@ -15,6 +15,7 @@ use super::card::Stage;
 use super::class::class;
 use super::unsupported::unsupported;
 use crate::clock::millis;
+use crate::settings::Profile;
 
 /// Reasons by which a kubelet says that it does not take a pod, before anything of it ran.
 const KUBELET_REFUSALS: [&str; 9] = [
@@ -70,9 +71,10 @@ pub(crate) fn stage(pod: &Pod) -> Stage {
 
 /// The pod that the engine is told of, and what is wrong with it: on a node it takes no room in our books if its requests
 /// cannot be reckoned. Its membership and marks are the caller's to add.
-pub(crate) fn pod(pod: &Pod, id: Arc<PodName>, ours: bool) -> (PodSpec, Option<InvalidField>) {
+pub(crate) fn pod(pod: &Pod, id: Arc<PodName>, profile: Option<(u16, &Profile)>) -> (PodSpec, Option<InvalidField>) {
+    let ours = profile.is_some();
     let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-    let (class, flaw) = match class(pod, ours) {
+    let (class, flaw) = match class(pod, profile) {
         Ok(class) => (class, None),
         Err(error) => (ClassSpec::default(), Some(error)),
     };

@@ -48,6 +48,12 @@ pub(crate) fn metadata_of(text: &str) -> ObjectMeta {
     serde_json::from_str::<OnlyMetadata>(text).unwrap_or_default().metadata
 }
 
+/// The namespace and the name of an object.
+pub(crate) fn names(object: &RawObject) -> (String, String) {
+    let metadata = &object.metadata;
+    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
+
 /// The value of a pod's annotation.
 pub(crate) fn annotation<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
     pod.metadata.annotations.as_ref()?.get(key).map(String::as_str)

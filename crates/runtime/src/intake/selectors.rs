@@ -3,7 +3,7 @@
 //!
 //! Of an object only its selector is kept. It must not know pods beyond their labels and their owner.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube::core::ApiResource;
 use muster_api::invalid::FieldPath;
@@ -13,7 +13,7 @@ use muster_engine::model::labels::{Demand, Requirement};
 use serde::Deserialize;
 
 use super::class::requirement;
-use super::raw::RawObject;
+use super::raw::{RawObject, names};
 
 /// A kind that selects pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,9 +79,56 @@ pub(crate) type Key = (Selecting, String, String);
 /// Selectors of objects.
 #[derive(Debug, Default)]
 pub(crate) struct Selectors {
-    /// By namespace and name.
-    services: BTreeMap<String, BTreeMap<String, Labels>>,
+    /// By namespace.
+    services: BTreeMap<String, Services>,
     sets: BTreeMap<Key, Vec<Requirement>>,
+}
+
+/// The services of a namespace.
+#[derive(Debug, Default)]
+struct Services {
+    by_name: BTreeMap<String, Labels>,
+    /// The names of those that ask for a label with a value, each under the first that it asks for.
+    by_label: BTreeMap<(String, String), BTreeSet<String>>,
+}
+
+impl Services {
+    /// Takes in a service's selector, none if it is gone or selects nobody. Says whether that is news.
+    fn set(&mut self, name: &str, selector: Option<Labels>) -> bool {
+        if self.by_name.get(name) == selector.as_ref() {
+            return false;
+        }
+        if let Some(old) = self.by_name.remove(name)
+            && let Some(label) = anchor(&old)
+            && let Some(names) = self.by_label.get_mut(&label)
+        {
+            names.remove(name);
+            if names.is_empty() {
+                self.by_label.remove(&label);
+            }
+        }
+        if let Some(new) = selector {
+            if let Some(label) = anchor(&new) {
+                self.by_label.entry(label).or_default().insert(name.to_owned());
+            }
+            self.by_name.insert(name.to_owned(), new);
+        }
+        true
+    }
+
+    /// The selectors that select a pod with these labels.
+    fn of(&self, labels: &Labels) -> impl Iterator<Item = &Labels> {
+        let anchored = labels.iter().filter_map(|(key, value)| self.by_label.get(&(key.clone(), value.clone())));
+        anchored.flatten().filter_map(|name| self.by_name.get(name)).filter(move |selector| selects(selector, labels))
+    }
+}
+
+fn anchor(selector: &Labels) -> Option<(String, String)> {
+    selector.first_key_value().map(|(key, value)| (key.clone(), value.clone()))
+}
+
+fn selects(selector: &Labels, labels: &Labels) -> bool {
+    selector.iter().all(|(key, value)| labels.get(key) == Some(value))
 }
 
 #[derive(Deserialize)]
@@ -105,7 +152,7 @@ fn none<S>() -> Option<S> {
 }
 
 impl Selectors {
-    /// Takes in an object. Says whether it selects other pods than before; what cannot be read selects nobody.
+    /// Takes in an object. Says whether it selects other pods than before; one that cannot be read stays what it was.
     pub(crate) fn seen(&mut self, kind: Selecting, object: &RawObject) -> Result<bool, String> {
         let (namespace, name) = names(object);
         let told = |error: &dyn std::fmt::Display| format!("{} {namespace}/{name}: {error}", kind.name().1);
@@ -114,8 +161,7 @@ impl Selectors {
             let read = serde_json::from_str::<Selected<Labels>>(text).map_err(|error| told(&error))?;
             let Some(selector) = read.spec.selector else { return Ok(self.gone(&(kind, namespace, name))) };
             if kind == Selecting::Service {
-                let services = self.services.entry(namespace).or_default();
-                return Ok(services.insert(name, selector.clone()) != Some(selector));
+                return Ok(self.services.entry(namespace).or_default().set(&name, Some(selector)));
             }
             return Ok(self.set_seen((kind, namespace, name), selector.iter().map(is).collect()));
         }
@@ -138,8 +184,8 @@ impl Selectors {
             return self.sets.remove(&(*kind, namespace.clone(), name.clone())).is_some();
         }
         let Some(services) = self.services.get_mut(namespace) else { return false };
-        let known = services.remove(name).is_some();
-        if services.is_empty() {
+        let known = services.set(name, None);
+        if services.by_name.is_empty() {
             self.services.remove(namespace);
         }
         known
@@ -147,16 +193,26 @@ impl Selectors {
 
     /// The objects of a kind that are known.
     pub(crate) fn known(&self, kind: Selecting) -> Vec<Key> {
-        let services =
-            self.services.iter().flat_map(|(namespace, services)| services.keys().map(move |name| (namespace, name)));
+        let services = self
+            .services
+            .iter()
+            .flat_map(|(namespace, services)| services.by_name.keys().map(move |name| (namespace, name)));
         let services = services.map(|(namespace, name)| (Selecting::Service, namespace.clone(), name.clone()));
         services.chain(self.sets.keys().cloned()).filter(|key| key.0 == kind).collect()
     }
 
+    /// Whether an object has a say in how a pod is spread.
+    pub(crate) fn concerns(&self, (kind, namespace, name): &Key, labels: &Labels, owner: Option<&Owner>) -> bool {
+        if *kind != Selecting::Service {
+            return owner.is_some_and(|(of, owner)| of == kind && owner == name);
+        }
+        let selector = self.services.get(namespace).and_then(|services| services.by_name.get(name));
+        selector.is_some_and(|selector| selects(selector, labels))
+    }
+
     /// What those have in common among whom a pod is spread by default; empty if nobody selects it.
     pub(crate) fn of_pod(&self, namespace: &str, labels: &Labels, owner: Option<&Owner>) -> Vec<Requirement> {
-        let services = self.services.get(namespace).into_iter().flat_map(BTreeMap::values);
-        let meant = services.filter(|selector| selector.iter().all(|(key, value)| labels.get(key) == Some(value)));
+        let meant = self.services.get(namespace).into_iter().flat_map(|services| services.of(labels));
         let mut said: Labels = meant.flatten().map(|(key, value)| (key.clone(), value.clone())).collect();
         let set = owner.and_then(|(kind, name)| self.sets.get(&(*kind, namespace.to_owned(), name.clone())));
         let mut more = Vec::new();
@@ -176,12 +232,6 @@ impl Selectors {
 
 fn is((key, value): (&String, &String)) -> Requirement {
     Requirement { key: key.clone(), demand: Demand::In(vec![value.clone()]) }
-}
-
-/// The namespace and the name of an object.
-pub(crate) fn names(object: &RawObject) -> (String, String) {
-    let metadata = &object.metadata;
-    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -233,11 +283,8 @@ mod tests {
             let owner =
                 json!({"apiVersion": api_version, "kind": kind, "name": "o", "uid": "1", "controller": controller});
             let pod = json!({"metadata": {"ownerReferences": [owner]}, "spec": {"containers": []}});
-            owner_of(&pod)
+            super::owner(&serde_json::from_value(pod).unwrap())
         };
-        fn owner_of(pod: &Value) -> Option<Owner> {
-            owner(&serde_json::from_value(pod.clone()).unwrap())
-        }
         assert_eq!(pod("apps/v1", "ReplicaSet", true), Some((Selecting::ReplicaSet, "o".to_owned())));
         assert_eq!(pod("apps/v1", "ReplicaSet", false), None);
         assert_eq!(pod("batch/v1", "Job", true), None);

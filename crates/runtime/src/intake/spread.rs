@@ -54,11 +54,11 @@ pub(crate) fn defaults(constraints: &[TopologySpreadConstraint], path: &FieldPat
             return Err(path.child("labelSelector").invalid("", reason));
         }
         let term = term(written, &path)?;
-        if is_must(written, &path)? {
-            spread.must.push(term);
-        } else {
-            spread.should.push(term);
+        let terms = if is_must(written, &path)? { &mut spread.must } else { &mut spread.should };
+        if terms.iter().any(|other| other.topology_key == term.topology_key) {
+            return Err(path.child("topologyKey").invalid(&term.topology_key, "is there twice"));
         }
+        terms.push(term);
     }
     Ok(spread)
 }

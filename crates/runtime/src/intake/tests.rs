@@ -1,5 +1,6 @@
 //! Objects in, observations out: what pods and groups become, and what is told of those that make no sense.
 
+use muster_engine::model::company::Spread;
 use muster_engine::model::group::{GroupPriority, GroupSpec, History, Policy};
 use muster_engine::model::pod::{Phase, PodSpec, RefusalKind};
 use serde_json::{Value, json};
@@ -19,7 +20,7 @@ fn intake_with(gates: FeatureGates) -> Intake {
 fn intake_of(gates: FeatureGates, native: Box<dyn Dialect>) -> Intake {
     let dialects: Vec<Box<dyn Dialect>> =
         vec![Box::new(MusterWorkload), Box::new(MusterPodGroup), native, Box::new(NativeWorkload)];
-    Intake::new(&["muster".to_owned()], gates, Spread::default(), dialects)
+    Intake::new(vec![Profile { spread_defaults: Spread::default(), ..Profile::default() }], gates, dialects)
 }
 
 fn intake() -> Intake {
@@ -188,8 +189,8 @@ fn what_cannot_be_honoured_is_refused_by_field() {
     for (field, value, expected) in [
         (
             "volumes",
-            json!([{"name": "tmp", "emptyDir": {}}, {"name": "data", "persistentVolumeClaim": {"claimName": "d"}}]),
-            "spec.volumes[1].persistentVolumeClaim",
+            json!([{"name": "tmp", "emptyDir": {}}, {"name": "data", "csi": {"driver": "d"}}]),
+            "spec.volumes[1].csi",
         ),
         ("volumes", json!([{"name": "v", "ephemeral": {}}]), "spec.volumes[0].ephemeral"),
         ("resourceClaims", json!([{"name": "gpu", "resourceClaimName": "c"}]), "spec.resourceClaims[0].name"),
@@ -273,6 +274,11 @@ fn a_new_list_sweeps_what_went_away_unseen() {
     intake.take(News::Namespace(Turn::Begin), 0);
     let swept = intake.take(News::Namespace(Turn::Complete), 0).observations;
     assert_eq!(swept, [Observation::NamespaceGone { name: "ml".to_owned() }]);
+    assert!(!intake.is_synced());
+    for kind in Storage::ALL {
+        intake.take(News::Storage(kind, Turn::Begin), 0);
+        intake.take(News::Storage(kind, Turn::Complete), 0);
+    }
     assert!(intake.is_synced());
 }
 

@@ -21,7 +21,6 @@ pub(crate) fn unsupported(pod: &Pod) -> Option<InvalidField> {
 /// The source of a volume that has a say in where the pod may run.
 fn volume_source(volume: &Volume) -> Option<&'static str> {
     let sources = [
-        ("persistentVolumeClaim", volume.persistent_volume_claim.is_some()),
         ("ephemeral", volume.ephemeral.is_some()),
         ("csi", volume.csi.is_some()),
         ("awsElasticBlockStore", volume.aws_elastic_block_store.is_some()),

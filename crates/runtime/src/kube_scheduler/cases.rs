@@ -5,7 +5,7 @@
 use muster_oracle::random::Random;
 use serde_json::{Map, Value, json};
 
-use super::{company, pods, spread};
+use super::{company, configuration, pods, spread, volumes};
 
 /// Labels of nodes, with the values that they take.
 pub(super) const LABELS: &[(&str, &[&str])] = &[
@@ -31,9 +31,9 @@ const FEATURES: &[&str] = &["RestartAllContainersOnContainerExits", "UserNamespa
 
 /// What nodes offer: the resource, how often it is there at all, and how much of it there may be.
 const OFFERS: &[(&str, u64, &[&str])] = &[
-    ("cpu", 98, &["0", "500m", "1500m", "4", "4", "8", "8", "16"]),
-    ("memory", 98, &["0", "512Mi", "3.5Gi", "4Gi", "8589934592", "16e9", "16Gi", "32Gi"]),
-    ("pods", 98, &["0", "2", "5", "10", "110", "110", "110", "110"]),
+    ("cpu", 98, &["0", "500m", "1500m", "4", "8", "8", "16", "16", "32"]),
+    ("memory", 98, &["0", "512Mi", "3.5Gi", "4Gi", "8589934592", "16e9", "16Gi", "32Gi", "32Gi", "64Gi"]),
+    ("pods", 98, &["0", "2", "5", "10", "110", "110", "110", "110", "110", "110"]),
     ("ephemeral-storage", 70, &["0", "1Gi", "10G", "100Gi"]),
     ("nvidia.com/gpu", 50, &["0", "1", "2", "8"]),
     ("example.com/dongle", 20, &["1", "3"]),
@@ -56,6 +56,8 @@ pub(super) fn case(random: &mut Random) -> Value {
     let pod = pods::waiting(random, count);
     let mut case = json!({"namespaces": company::namespaces(), "nodes": nodes, "pods": pods, "pod": pod});
     spread::add_owners(random, &mut case);
+    volumes::add(random, &mut case);
+    configuration::add(random, &mut case);
     case
 }
 
@@ -109,7 +111,7 @@ fn taints(random: &mut Random) -> Vec<Value> {
     let mut taints = Vec::new();
     for key in TAINTED {
         for effect in EFFECTS {
-            let often = if *effect == "PreferNoSchedule" { 20 } else { 3 };
+            let often = if *effect == "PreferNoSchedule" { 20 } else { 2 };
             if random.chance(often) {
                 taints.push(json!({"key": key, "value": random.pick(TAINT_VALUES), "effect": effect}));
             }

@@ -8,17 +8,19 @@
 mod answer;
 mod cases;
 mod company;
+mod configuration;
 mod ours;
 mod pods;
 mod shrink;
 mod spread;
 mod stick;
+mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_oracle::random::Random;
 use muster_oracle::seeds::{for_each_seed, one_seed_only};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use answer::{Answer, NodeAnswer, Refused};
 use ours::{COMPARED, FILTERS, NOT_YET};
@@ -98,9 +100,7 @@ fn compare(stick: &mut Stick, case: &Value) -> Outcome {
 fn asks_for_nothing(case: &Value, what: &str) -> bool {
     let nothing = |constraint: &Value| {
         let selector = &constraint["labelSelector"];
-        selector
-            .as_object()
-            .is_some_and(|said| said.values().all(|part| part.as_object().is_some_and(|part| part.is_empty())))
+        selector.as_object().is_some_and(|said| said.values().all(|part| part.as_object().is_some_and(Map::is_empty)))
     };
     let constraints = &case["pod"]["spec"]["topologySpreadConstraints"];
     constraints.as_array().into_iter().flatten().any(nothing)

@@ -10,8 +10,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::answer::{NodeAnswer, Refused};
+use crate::config::{Configuration, File, Overrides};
 use crate::intake::raw::Guarded;
 use crate::intake::selectors::Selecting;
+use crate::intake::storage::Storage;
 use crate::intake::{Intake, News, WatchTurn};
 use crate::settings::Settings;
 
@@ -23,6 +25,8 @@ pub(super) const FILTERS: &[&str] = &[
     "NodeAffinity",
     "NodePorts",
     "NodeResourcesFit",
+    "VolumeBinding",
+    "VolumeZone",
     "PodTopologySpread",
     "InterPodAffinity",
     "NodeDeclaredFeatures",
@@ -68,6 +72,8 @@ fn reason(rejection: &Rejection) -> (&'static str, String) {
         Rejection::SpreadLabel => {
             ("PodTopologySpread", "node(s) didn't match pod topology spread constraints (missing required label)")
         }
+        Rejection::VolumeAffinity => ("VolumeBinding", "node(s) didn't match PersistentVolume's node affinity"),
+        Rejection::VolumeZone => ("VolumeZone", "node(s) had no available volume zone"),
         Rejection::EnforcedAffinity => ("NodeAffinity", "node(s) didn't match scheduler-enforced node affinity"),
         Rejection::Features => ("NodeDeclaredFeatures", "node(s) didn't match Pod's required features"),
         Rejection::PodAffinity => ("InterPodAffinity", "node(s) didn't match pod affinity rules"),
@@ -89,7 +95,7 @@ pub(super) fn answer(case: &Value) -> Result<(Vec<NodeAnswer>, Option<String>), 
     if nodes().any(|node| node["status"]["allocatable"].is_null() && !node["status"]["capacity"].is_null()) {
         return Err("the API server would have filled in what can be allocated".to_owned());
     }
-    let mut road = Road::new();
+    let mut road = Road::new(&case["configuration"])?;
     for namespace in case["namespaces"].as_array().into_iter().flatten() {
         road.take(News::Namespace(WatchTurn::Seen(guarded(namespace))))?;
     }
@@ -99,6 +105,12 @@ pub(super) fn answer(case: &Value) -> Result<(Vec<NodeAnswer>, Option<String>), 
         for object in case[list.as_str()].as_array().into_iter().flatten() {
             let object = serde_json::from_str(&object.to_string()).expect("any JSON is an object");
             road.take(News::Selector(kind, WatchTurn::Seen(object)))?;
+        }
+    }
+    for (kind, list) in [(Storage::Claim, "persistentVolumeClaims"), (Storage::Volume, "persistentVolumes")] {
+        for object in case[list].as_array().into_iter().flatten() {
+            let object = serde_json::from_str(&object.to_string()).expect("any JSON is an object");
+            road.take(News::Storage(kind, WatchTurn::Seen(object)))?;
         }
     }
     for node in nodes() {
@@ -119,10 +131,16 @@ struct Road {
 }
 
 impl Road {
-    fn new() -> Self {
-        let settings = Settings::default();
-        let intake = Intake::new(&settings.scheduler_names, settings.gates, settings.spread_defaults, Vec::new());
-        Self { intake, engine: Engine::new(settings.engine).expect("the defaults are valid") }
+    fn new(configuration: &Value) -> Result<Self, String> {
+        let settings = if configuration.is_null() {
+            Settings::default()
+        } else {
+            // JSON is YAML.
+            let (file, _) = File::read_any(&configuration.to_string()).map_err(|error| error.to_string())?;
+            Configuration::new(file, Overrides::default()).map_err(|error| error.to_string())?.settings
+        };
+        let intake = Intake::new(settings.profiles, settings.gates, Vec::new());
+        Ok(Self { intake, engine: Engine::new(settings.engine).expect("checked") })
     }
 
     /// Nothing that Kubernetes lets in may be refused on the way.

@@ -167,11 +167,11 @@ fn size(random: &mut Random) -> Value {
 
 /// Where the pod may go, and would like to go.
 fn add_demands(random: &mut Random, nodes: usize, spec: &mut Value) {
-    if random.chance(8) {
+    if random.chance(5) {
         let (key, values) = random.pick(LABELS);
         spec["nodeSelector"] = json!({*key: random.pick(values)});
     }
-    if random.chance(20) {
+    if random.chance(10) {
         let terms: Vec<Value> = (0..=random.below(2)).map(|_| term(random, nodes)).collect();
         spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
             json!({"nodeSelectorTerms": terms});

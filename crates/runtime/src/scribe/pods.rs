@@ -217,6 +217,7 @@ mod tests {
     use super::*;
     use crate::gates::FeatureGates;
     use crate::intake::{News, WatchTurn};
+    use crate::settings::Profile;
 
     fn pod() -> Arc<PodName> {
         Arc::new(PodName { namespace: "ml".into(), name: "a".into(), uid: "u".into() })
@@ -227,12 +228,7 @@ mod tests {
     }
 
     fn intake(gates: &Value) -> Intake {
-        let mut intake = Intake::new(
-            &["muster".to_owned()],
-            FeatureGates::default(),
-            muster_engine::model::company::Spread::default(),
-            Vec::new(),
-        );
+        let mut intake = Intake::new(vec![Profile::default()], FeatureGates::default(), Vec::new());
         let pod = json!({
             "metadata": {"namespace": "ml", "name": "a", "uid": "u"},
             "spec": {"schedulerName": "muster", "schedulingGates": gates, "containers": []},

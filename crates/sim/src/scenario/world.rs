@@ -332,7 +332,7 @@ impl World {
             let written = metadata["namespace"].as_str().unwrap_or(DEFAULT).to_owned();
             metadata["namespace"] = self.real_namespace(&written).into();
         }
-        let scheduler_name = self.settings.scheduler_names.first().map_or("", String::as_str);
+        let scheduler_name = self.settings.name();
         manifest::complete(document, scheduler_name)
     }
 }

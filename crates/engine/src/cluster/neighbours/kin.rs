@@ -42,6 +42,18 @@ impl Kin {
         meant.flat_map(|(_, (_, pods))| pods.iter().copied()).collect()
     }
 
+    /// The same, of pods in these namespaces alone.
+    pub(crate) fn matching_in(
+        &self,
+        namespaces: &BTreeSet<String>,
+        matches: impl Fn(&str, &Labels) -> bool,
+    ) -> BTreeSet<PodId> {
+        let sorts =
+            namespaces.iter().flat_map(|namespace| self.of_namespace(namespace).map(move |sort| (namespace, sort)));
+        let meant = sorts.filter(|(namespace, (labels, _))| matches(namespace, labels));
+        meant.flat_map(|(_, (_, pods))| pods.iter().copied()).collect()
+    }
+
     /// The sorts of pods in a namespace.
     pub(crate) fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = (&Labels, &BTreeSet<PodId>)> {
         self.0.get(namespace).into_iter().flatten().map(|(labels, pods)| (&**labels, pods))

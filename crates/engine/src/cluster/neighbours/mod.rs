@@ -118,7 +118,12 @@ impl Neighbours {
 
     /// The pods that a tag is about.
     pub(super) fn about(&self, tag: TagId) -> BTreeSet<PodId> {
-        self.kin.matching(|namespace, labels| self.tags.is_about(tag, namespace, self.labels_of(namespace), labels))
+        let is_about =
+            |namespace: &str, labels: &Labels| self.tags.is_about(tag, namespace, self.labels_of(namespace), labels);
+        match self.tags.namespaces(tag) {
+            Some(names) => self.kin.matching_in(names, is_about),
+            None => self.kin.matching(is_about),
+        }
     }
 
     fn labels_of(&self, namespace: &str) -> &Labels {
@@ -129,7 +134,7 @@ impl Neighbours {
     /// Which pods a tally counts by their tag; none if it counts holders.
     pub(super) fn tag_counted(&self, tally: TallyId) -> Option<TagId> {
         match self.tally(tally).sort {
-            Sort::Tagged(tag) | Sort::Spread(tag, _) => Some(tag),
+            Sort::Tagged(tag) | Sort::Spread { tag, .. } => Some(tag),
             Sort::Holding(_) => None,
         }
     }
@@ -175,7 +180,8 @@ impl Neighbours {
 
     /// Has a node's domains taken note of it where somebody is to be spread, or no longer.
     fn settle_levels(&mut self, id: NodeId, add: bool) {
-        let spread = self.tallies_by_form.iter().filter(|((sort, _), _)| matches!(sort, Sort::Spread(..)));
+        let spread =
+            self.tallies_by_form.iter().filter(|((sort, _), _)| matches!(sort, Sort::Spread { levels: true, .. }));
         for tally in spread.map(|(_, tally)| *tally).collect::<Vec<_>>() {
             if let Some(domain) = self.domain_counted(self.tally(tally), id) {
                 self.tallies.get_mut(tally.0).expect("a listed tally exists").settle(domain, add);
@@ -220,9 +226,15 @@ impl Neighbours {
             self.acquire_term(wish, term, &mut own, nodes, &mut brought);
         }
         let spread = &company.spread;
-        own.spread_must = self.acquire_spread(spec, &spread.must, true, &mut own, nodes, &mut brought);
-        let should =
-            self.acquire_spread(spec, &spread.should, !spread.bears_missing_labels, &mut own, nodes, &mut brought);
+        own.spread_must = self.acquire_spread(spec, (&spread.must, true), true, &mut own, nodes, &mut brought);
+        let should = self.acquire_spread(
+            spec,
+            (&spread.should, false),
+            !spread.bears_missing_labels,
+            &mut own,
+            nodes,
+            &mut brought,
+        );
         own.spread_should = should.into_iter().map(|(tally, _)| tally).collect();
         (own, brought)
     }
@@ -231,7 +243,7 @@ impl Neighbours {
     fn acquire_spread(
         &mut self,
         spec: &ClassSpec,
-        terms: &[SpreadTerm],
+        (terms, levels): (&[SpreadTerm], bool),
         all_labels: bool,
         own: &mut Own,
         nodes: &Slab<Node>,
@@ -245,7 +257,7 @@ impl Neighbours {
             own.tags.push(tag);
             let axis = self.axis_of(&term.topology_key, nodes);
             let scope = self.scopes.of(scope::Form::new(spec, term, &keys), nodes);
-            let tally = self.acquire_tally(Sort::Spread(tag, scope), axis, brought);
+            let tally = self.acquire_tally(Sort::Spread { tag, scope, levels }, axis, brought);
             own.tallies.push(tally);
             taken.push((tally, tag));
         }
@@ -313,14 +325,16 @@ impl Neighbours {
         let id = TallyId(self.tallies.insert(Tally::new(sort, axis)));
         self.tallies_by_form.insert((sort, axis), id);
         self.axes.get_mut(axis.0).expect("an axis in use exists").users += 1;
-        if let Sort::Tagged(tag) | Sort::Spread(tag, _) = sort {
+        if let Sort::Tagged(tag) | Sort::Spread { tag, .. } = sort {
             self.tags.get_mut(tag).tallies.push(id);
             brought.tallies.push(id);
             brought.stirred.push(tag);
         }
-        if let Sort::Spread(_, scope) = sort {
+        if let Sort::Spread { scope, levels, .. } = sort {
             self.scopes.hold(scope);
-            self.level(id);
+            if levels {
+                self.level(id);
+            }
         }
         id
     }
@@ -380,7 +394,7 @@ impl Neighbours {
         if let Some(scope) = tally.scope() {
             self.scopes.release(scope);
         }
-        let (Sort::Tagged(tag) | Sort::Spread(tag, _)) = tally.sort else { return None };
+        let (Sort::Tagged(tag) | Sort::Spread { tag, .. }) = tally.sort else { return None };
         self.tags.get_mut(tag).tallies.retain(|other| *other != id);
         Some(tag)
     }
@@ -408,7 +422,7 @@ impl Neighbours {
         let mut fresh = self.clone();
         for tally in self.tallies_by_form.values() {
             fresh.tallies.get_mut(tally.0).expect("a listed tally exists").clear();
-            if self.counts_who_stays(*tally) {
+            if matches!(self.tally(*tally).sort, Sort::Spread { levels: true, .. }) {
                 fresh.level(*tally);
             }
         }

@@ -2,6 +2,7 @@
 //! it.
 
 use super::{Neighbours, TagSet, Wish};
+use crate::cluster::ProfileRules;
 use crate::model::class::ClassSpec;
 use crate::model::ids::{StanceId, TagId, TallyId};
 
@@ -81,7 +82,7 @@ impl Rules {
 
 impl Neighbours {
     /// The rules of a class.
-    pub(crate) fn rules(&self, spec: &ClassSpec, own: Option<&Own>, tags: &TagSet, weight_sought: i64) -> Rules {
+    pub(crate) fn rules(&self, spec: &ClassSpec, own: Option<&Own>, tags: &TagSet, profile: ProfileRules) -> Rules {
         let mut rules = Rules::default();
         if let Some(own) = own {
             rules.seeks.clone_from(&own.seeks);
@@ -102,6 +103,8 @@ impl Neighbours {
                 })
                 .collect();
         }
+        // Whoever likes nobody may go without hearing who likes it.
+        let is_deaf = profile.ignores_likes_of_others && rules.prefers.is_empty();
         for tag in tags.iter().map(|tag| self.tags.get(*tag)) {
             let is_spread = |tally: &TallyId| self.counts_who_stays(*tally);
             let (spread, there): (Vec<TallyId>, Vec<TallyId>) = tag.tallies.iter().copied().partition(is_spread);
@@ -110,8 +113,9 @@ impl Neighbours {
             for stance in tag.stances.iter().map(|id| self.stances.get(id.0).expect("a listed stance exists")) {
                 match stance.wish {
                     Wish::Shuns => rules.shunned_by.push(stance.tally),
-                    Wish::Seeks if weight_sought == 0 => {}
-                    Wish::Seeks => rules.prefers.push((stance.tally, weight_sought)),
+                    Wish::Seeks | Wish::Prefers(_) if is_deaf => {}
+                    Wish::Seeks if profile.weight_sought == 0 => {}
+                    Wish::Seeks => rules.prefers.push((stance.tally, profile.weight_sought)),
                     Wish::Prefers(weight) => rules.prefers.push((stance.tally, i64::from(weight))),
                 }
             }

@@ -4,7 +4,7 @@
 //! A tag lives as long as somebody's terms or the class of somebody whom it is about name it. So of two like pods either
 //! both or none carry it, whenever they came.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 
@@ -18,11 +18,16 @@ pub(crate) type TagSet = SmallVec<[TagId; 2]>;
 /// A pod that matches all of these.
 pub(crate) type Form = Vec<PodSelector>;
 
+/// A label and the values of which it must have one.
+type Anchor = (String, Vec<String>);
+
 /// Pods that some selectors are about.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tag {
     form: Form,
     users: u32,
+    /// The label that it asks for and under whose values it is looked for; `None` if it asks for nothing of the sort.
+    anchor: Option<Anchor>,
     /// The classes of pods that carry it.
     pub(super) bearers: Vec<ClassId>,
     /// The stances about these pods.
@@ -57,10 +62,11 @@ impl Tags {
             self.get_mut(id).users += 1;
             return (id, false);
         }
-        let tag = Tag { form, users: 1, bearers: Vec::new(), stances: Vec::new(), tallies: Vec::new() };
-        let form = tag.form.clone();
+        let anchor = self.anchor(&form);
+        let (bearers, stances, tallies) = (Vec::new(), Vec::new(), Vec::new());
+        let tag = Tag { form: form.clone(), users: 1, anchor: anchor.clone(), bearers, stances, tallies };
         let id = TagId(self.slab.insert(tag));
-        self.for_each_anchor(&form, |tags| tags.push(id));
+        self.for_each_list(anchor, |tags| tags.push(id));
         self.by_form.insert(form, id);
         (id, true)
     }
@@ -82,7 +88,7 @@ impl Tags {
             return;
         }
         let tag = self.slab.remove(id.0).expect("a tag in use exists");
-        self.for_each_anchor(&tag.form, |tags| tags.retain(|other| *other != id));
+        self.for_each_list(tag.anchor, |tags| tags.retain(|other| *other != id));
         self.by_form.remove(&tag.form);
     }
 
@@ -96,30 +102,46 @@ impl Tags {
         tags
     }
 
+    /// The only namespaces whose pods a tag can be about; `None` if that is not said by name.
+    pub(super) fn namespaces(&self, id: TagId) -> Option<&BTreeSet<String>> {
+        let mut named = self.get(id).form.iter().filter(|selector| selector.namespaces_like.is_none());
+        named.next().map(|selector| &selector.namespaces)
+    }
+
     /// Whether a tag is about a pod.
     pub(super) fn is_about(&self, id: TagId, namespace: &str, of_namespace: &Labels, labels: &Labels) -> bool {
         self.get(id).form.iter().all(|selector| selector.matches(namespace, of_namespace, labels))
     }
 
-    /// The lists in which a tag of this form is looked for: one for each value of the first label that it asks for.
-    fn for_each_anchor(&mut self, form: &Form, mut change: impl FnMut(&mut Vec<TagId>)) {
+    /// The label under which a tag of this form is looked for: the one that fewest others are looked for under.
+    fn anchor(&self, form: &Form) -> Option<Anchor> {
         let asked = form.iter().flat_map(|selector| &selector.labels);
-        let anchor =
-            asked.filter_map(|one| if let Demand::In(values) = &one.demand { Some((one, values)) } else { None });
-        let Some((requirement, values)) = anchor.min_by_key(|(_, values)| values.len()) else {
+        let asked =
+            asked.filter_map(|one| if let Demand::In(values) = &one.demand { Some((&one.key, values)) } else { None });
+        let crowd = |key: &String, values: &[String]| -> usize {
+            let by_value = self.anchored.get(key);
+            values.iter().filter_map(|value| Some(by_value?.get(value)?.len())).sum()
+        };
+        let best = asked.min_by_key(|(key, values)| (values.len(), crowd(key, values)));
+        best.map(|(key, values)| (key.clone(), values.clone()))
+    }
+
+    /// The lists in which a tag with this anchor is looked for: one for each value.
+    fn for_each_list(&mut self, anchor: Option<Anchor>, mut change: impl FnMut(&mut Vec<TagId>)) {
+        let Some((key, values)) = anchor else {
             change(&mut self.loose);
             return;
         };
-        let by_value = self.anchored.entry(requirement.key.clone()).or_default();
+        let by_value = self.anchored.entry(key.clone()).or_default();
         for value in values {
             let tags = by_value.entry(value.clone()).or_default();
             change(tags);
             if tags.is_empty() {
-                by_value.remove(value);
+                by_value.remove(&value);
             }
         }
         if by_value.is_empty() {
-            self.anchored.remove(&requirement.key);
+            self.anchored.remove(&key);
         }
     }
 }

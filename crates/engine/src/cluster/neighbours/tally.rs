@@ -11,8 +11,9 @@ pub(crate) enum Sort {
     Tagged(TagId),
     /// Those that hold a stance.
     Holding(StanceId),
-    /// Those that a selector is about, that are not on their way out, on nodes of a scope.
-    Spread(TagId, ScopeId),
+    /// Those that a selector is about, that are not on their way out, on nodes of a scope; with levels if it matters how
+    /// even they are, and not only how many are near.
+    Spread { tag: TagId, scope: ScopeId, levels: bool },
 }
 
 /// A count by domain; only domains with pods are listed.
@@ -39,12 +40,12 @@ struct Levels {
 
 impl Tally {
     pub(super) fn new(sort: Sort, axis: AxisId) -> Self {
-        let levels = matches!(sort, Sort::Spread(..)).then(Box::default);
+        let levels = matches!(sort, Sort::Spread { levels: true, .. }).then(Box::default);
         Self { sort, axis, users: 0, counts: BTreeMap::new(), expected: BTreeMap::new(), levels }
     }
 
     pub(super) fn scope(&self) -> Option<ScopeId> {
-        if let Sort::Spread(_, scope) = self.sort { Some(scope) } else { None }
+        if let Sort::Spread { scope, .. } = self.sort { Some(scope) } else { None }
     }
 
     /// How many domains have nodes that count.

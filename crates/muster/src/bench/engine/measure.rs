@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use muster_engine::model::class::ClassSpec;
+use muster_engine::model::company::{Company, PodSelector, PodTerm, PreferredPodTerm, SpreadTerm};
 use muster_engine::model::group::{GroupKey, GroupSpec, Policy};
+use muster_engine::model::labels::{Demand, Labels, Requirement};
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::{Membership, PodName, PodSpec};
 use muster_engine::{Command, Config, Engine, Observation, Scoring};
@@ -12,7 +14,10 @@ use muster_oracle::naive::Naive;
 
 use super::memory::peak_rss_mib;
 use super::report::Row;
-use super::shapes::{Kind, Shape, Size};
+use super::shapes::{self, Kind, Shape, Size};
+
+const HOST: &str = "kubernetes.io/hostname";
+const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// The naive way is measured for so many looks at a node, and scaled up for the rest.
 const NAIVE_LOOKS_MAX: usize = 25_000_000;
@@ -120,13 +125,15 @@ fn show(shape: &Shape, see: &mut dyn FnMut(Observation)) {
     for number in 0..shape.nodes {
         see(Observation::NodeSeen(node(shape, number)));
     }
-    let (class, filler) = (Arc::new(class(shape.size)), Arc::new(filler(shape.size)));
+    let company = Some(Arc::new(company(shape.company))).filter(|company| !company.is_empty());
+    let (class, filler) = (Arc::new(ClassSpec { company, ..class(shape.size) }), Arc::new(filler(shape.size)));
+    let labels = Arc::new(Labels::from([("app".to_owned(), "x".to_owned())]));
     let mut uids = 0..;
     let mut pod = |prefix: &str, class: &Arc<ClassSpec>| {
         let number: usize = uids.next().expect("endless");
         let (name, uid) = (format!("{prefix}-{number}"), uid(number));
         let id = Arc::new(PodName { namespace: "default".into(), name, uid });
-        PodSpec { id, class: class.clone(), controlled: true, ..PodSpec::default() }
+        PodSpec { id, class: class.clone(), controlled: true, labels: labels.clone(), ..PodSpec::default() }
     };
     for number in 0..shape.full_nodes {
         let node = Some(node_name(number));
@@ -190,10 +197,7 @@ fn node(shape: &Shape, number: usize) -> NodeSpec {
             vec![amount("cpu", 96_000), amount("memory", 1 << 40), amount("pods", 110), amount("nvidia.com/gpu", 8)]
         }
     };
-    let labels = [
-        ("kubernetes.io/hostname".to_owned(), name.clone()),
-        ("topology.kubernetes.io/zone".to_owned(), format!("zone-{}", number % 3)),
-    ];
+    let labels = [(HOST.to_owned(), name.clone()), (ZONE.to_owned(), format!("zone-{}", number % 3))];
     NodeSpec { name, labels: labels.into(), allocatable: allocatable.into_iter().collect(), ..NodeSpec::default() }
 }
 
@@ -213,6 +217,33 @@ fn class(size: Size) -> ClassSpec {
         scoring_memory_bytes: memory,
         ..ClassSpec::default()
     }
+}
+
+fn company(like: shapes::Company) -> Company {
+    let labels = vec![Requirement { key: "app".to_owned(), demand: Demand::In(vec!["x".to_owned()]) }];
+    let pods = PodSelector { namespaces: ["default".to_owned()].into(), namespaces_like: None, labels };
+    let near = |key: &str| PodTerm { pods: pods.clone(), topology_key: key.to_owned() };
+    let even = |key: &str, skew_max| SpreadTerm {
+        pods: pods.clone(),
+        topology_key: key.to_owned(),
+        skew_max,
+        domains_min: 1,
+        minds_affinity: true,
+        minds_taints: false,
+    };
+    let mut company = Company::default();
+    match like {
+        shapes::Company::None => {}
+        shapes::Company::ApartByHost => company.shuns.push(near(HOST)),
+        shapes::Company::TogetherInZone => company.seeks.push(near(ZONE)),
+        shapes::Company::EvenOverZones => company.spread.must.push(even(ZONE, 1)),
+        shapes::Company::LikeEachOther => company.prefers.push(PreferredPodTerm { weight: 1, term: near(HOST) }),
+        shapes::Company::RatherEven => {
+            company.spread.should = vec![even(HOST, 3), even(ZONE, 5)];
+            company.spread.bears_missing_labels = true;
+        }
+    }
+    company
 }
 
 /// A pod of somebody else that leaves no room for one of ours.

@@ -96,6 +96,11 @@ pub(crate) fn targets(rows: &[Row]) -> Vec<Target> {
     add("pods per second in 1000 gangs of 3", speed("gang-1000x3"), true, 200_000.0);
     add("pods per second in 3000 gangs of 3", speed("gang-3000x3"), true, 200_000.0);
     add("pods per second in 9 gangs of 1000", speed("gang-9x1000"), true, 200_000.0);
+    for word in ["apart-by-host", "together-in-a-zone", "even-over-zones"] {
+        add(&format!("a gang of 1000 {word}, ms"), time(&format!("gang-1x1000-{word}")), false, 1000.0);
+    }
+    add("plain pods per second that like each other", speed("plain-10000-like-each-other"), true, 10_000.0);
+    add("plain pods per second that are rather even", speed("plain-10000-rather-even"), true, 10_000.0);
     let overhead = rows.iter().find_map(|row| row.overhead_percent);
     add("overhead of 5000 nominations in one process, percent", overhead, false, 10.0);
     add("a gang of 5000, ms", time("gang-fills-5000-gpu-nodes"), false, 50.0);

@@ -26,6 +26,23 @@ pub(crate) enum Size {
     WholeGpuNode,
 }
 
+/// How pods mind each other; all are of one application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Company {
+    /// Not at all.
+    None,
+    /// No two on a host.
+    ApartByHost,
+    /// All in one zone.
+    TogetherInZone,
+    /// Zones may differ by one.
+    EvenOverZones,
+    /// They like each other's host.
+    LikeEachOther,
+    /// They would rather be on other hosts and in other zones, as pods of a set are by default.
+    RatherEven,
+}
+
 /// One measurement.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
@@ -34,6 +51,7 @@ pub(crate) struct Shape {
     pub(crate) pods: usize,
     pub(crate) kind: Kind,
     pub(crate) size: Size,
+    pub(crate) company: Company,
     /// Other pods that wait, each nominated to a node.
     pub(crate) nominated: usize,
     /// Pods that are bound before the measurement begins.
@@ -46,7 +64,8 @@ pub(crate) struct Shape {
 
 impl Shape {
     fn new(name: String, nodes: usize, pods: usize, kind: Kind) -> Self {
-        Self { name, nodes, pods, kind, size: Size::Small, nominated: 0, bound: 0, full_nodes: 0, wakes: false }
+        let (size, company) = (Size::Small, Company::None);
+        Self { name, nodes, pods, kind, size, company, nominated: 0, bound: 0, full_nodes: 0, wakes: false }
     }
 }
 
@@ -61,6 +80,17 @@ pub(crate) fn all() -> Vec<Shape> {
             let kind = if basic { Kind::Basic { size } } else { Kind::Gangs { size } };
             shapes.push(Shape::new(format!("{word}-{count}x{size}"), 5000, count * size, kind));
         }
+    }
+    for (word, company) in [
+        ("apart-by-host", Company::ApartByHost),
+        ("together-in-a-zone", Company::TogetherInZone),
+        ("even-over-zones", Company::EvenOverZones),
+    ] {
+        let gang = Shape::new(format!("gang-1x1000-{word}"), 5000, 1000, Kind::Gangs { size: 1000 });
+        shapes.push(Shape { company, ..gang });
+    }
+    for (word, company) in [("like-each-other", Company::LikeEachOther), ("rather-even", Company::RatherEven)] {
+        shapes.push(Shape { company, ..Shape::new(format!("plain-10000-{word}"), 5000, 10_000, Kind::Plain) });
     }
     for nodes in [100, 1000, 5000, 20_000, 50_000] {
         let gang =

@@ -10,9 +10,11 @@ use std::time::Instant;
 use crate::bench::process::cpu_seconds;
 
 /// What a scheduler must watch before it may decide.
-pub(crate) const WATCHED: [&str; 12] = [
+pub(crate) const WATCHED: [&str; 14] = [
     "namespaces",
     "nodes",
+    "persistentvolumeclaims",
+    "persistentvolumes",
     "pods",
     "poddisruptionbudgets.policy",
     "podgroups.muster.dev",

@@ -1,0 +1,81 @@
+//! The node cannot reach a volume of the pod that is somewhere already.
+//!
+//! A volume says so in two ways: by the nodes that it can be reached from, and, in older clusters, by the labels of its
+//! zone and region. A node without any such label is in a cluster of one zone.
+
+use super::{Filter, Fixed, Reason};
+use crate::cluster::node::Node;
+use crate::model::class::{PodClass, ZoneDemand};
+
+pub(super) const REACH: Filter = Filter::Fixed(Fixed { passes: reaches, reason: Reason::VolumeAffinity });
+pub(super) const ZONE: Filter = Filter::Fixed(Fixed { passes: is_in_zone, reason: Reason::VolumeZone });
+
+/// Labels of zones and regions, by their present and former names.
+const ZONE_LABELS: [&str; 4] = [
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+];
+
+fn reaches(class: &PodClass, node: &Node) -> bool {
+    let terms = class.spec.volumes.iter().filter_map(|volume| volume.required_terms.as_ref());
+    terms.into_iter().all(|terms| terms.iter().any(|term| term.matches(&node.name, &node.labels)))
+}
+
+fn is_in_zone(class: &PodClass, node: &Node) -> bool {
+    let mut demands = class.spec.volumes.iter().flat_map(|volume| &volume.zones).peekable();
+    if demands.peek().is_none() || !ZONE_LABELS.iter().any(|label| node.labels.contains_key(*label)) {
+        return true;
+    }
+    let meets = |demand: &ZoneDemand| {
+        let value = demand.keys.iter().find_map(|key| node.labels.get(key));
+        value.is_some_and(|value| demand.values.contains(value))
+    };
+    demands.all(meets)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::class::{ClassSpec, VolumePlace};
+    use crate::model::labels::{Demand, NodeTerm, Requirement};
+    use crate::model::resources::Requests;
+
+    fn class(volumes: Vec<VolumePlace>) -> PodClass {
+        PodClass::alone(Arc::new(ClassSpec { volumes, ..ClassSpec::default() }), Requests::default())
+    }
+
+    fn node(labels: &[(&str, &str)]) -> Node {
+        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        Node { labels, ..Node::default() }
+    }
+
+    #[test]
+    fn every_volume_must_be_within_reach() {
+        let on = |host: &str| {
+            let is = Requirement { key: "host".to_owned(), demand: Demand::In(vec![host.to_owned()]) };
+            let terms = vec![NodeTerm { labels: vec![is], names: Vec::new() }];
+            VolumePlace { required_terms: Some(terms), zones: Vec::new() }
+        };
+        let here = node(&[("host", "a")]);
+        assert!(reaches(&class(vec![on("a"), VolumePlace::default()]), &here));
+        assert!(!reaches(&class(vec![on("a"), on("b")]), &here));
+    }
+
+    #[test]
+    fn a_zone_is_known_by_either_name_and_a_node_without_zones_will_do() {
+        let keys = ["failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"];
+        let zones = vec![ZoneDemand {
+            keys: keys.map(str::to_owned).to_vec(),
+            values: ["a".to_owned(), "b".to_owned()].into(),
+        }];
+        let class = class(vec![VolumePlace { required_terms: None, zones }]);
+        assert!(is_in_zone(&class, &node(&[(keys[1], "b")])) && is_in_zone(&class, &node(&[(keys[0], "a")])));
+        assert!(!is_in_zone(&class, &node(&[(keys[1], "c")])));
+        assert!(!is_in_zone(&class, &node(&[("topology.kubernetes.io/region", "a")])), "it has regions, but no zone");
+        assert!(is_in_zone(&class, &node(&[])));
+    }
+}
