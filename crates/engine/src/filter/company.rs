@@ -5,17 +5,13 @@
 //! which the node itself is kept free; then one who was evicted comes back near whom it had to make way for, is evicted
 //! again, and so on.
 
-use super::{Filter, Moving, Near, Reason, View};
+use super::{Company, Filter, Near, Reason, View};
 use crate::cluster::neighbours::Rules;
 use crate::cluster::node::Node;
 use crate::model::class::PodClass;
 use crate::model::ids::{PodId, TallyId};
 
-pub(super) const FILTER: Filter = Filter::Near(Moving { passes, copies_max, reasons });
-
-fn passes(class: &PodClass, node: &Node, view: &View<'_>) -> bool {
-    why_not(class, node, view).is_none()
-}
+pub(super) const FILTER: Filter = Filter::Near(Company { why_not, copies_max });
 
 /// How many of them there could be side by side, as long as nobody else comes.
 fn copies_max(class: &PodClass, node: &Node, view: &View<'_>) -> i64 {
@@ -25,10 +21,6 @@ fn copies_max(class: &PodClass, node: &Node, view: &View<'_>) -> i64 {
     let (Some(rules), Some(near)) = (&class.rules, &view.near) else { return i64::MAX };
     // Where the node is in no domain they do not mind each other.
     if rules.shuns_itself.iter().any(|tally| near.count(*tally).is_some()) { 1 } else { i64::MAX }
-}
-
-fn reasons(class: &PodClass, node: &Node, view: &View<'_>, reasons: &mut Vec<Reason>) {
-    reasons.extend(why_not(class, node, view));
 }
 
 fn why_not(class: &PodClass, node: &Node, view: &View<'_>) -> Option<Reason> {

@@ -84,11 +84,18 @@ pub(crate) struct Moving {
     pub(crate) reasons: fn(&PodClass, &Node, &View<'_>, &mut Vec<Reason>),
 }
 
+/// A filter that depends on who is on other nodes, too.
+pub(crate) struct Company {
+    /// Why not even one more pod of the class can go there.
+    pub(crate) why_not: fn(&PodClass, &Node, &View<'_>) -> Option<Reason>,
+    /// How many more pods of the class can go there, as long as nobody else comes.
+    pub(crate) copies_max: fn(&PodClass, &Node, &View<'_>) -> i64,
+}
+
 pub(crate) enum Filter {
     Fixed(Fixed),
     Moving(Moving),
-    /// A moving one that depends on who is on other nodes, too.
-    Near(Moving),
+    Near(Company),
 }
 
 /// Which filter: what a profile may go without.
@@ -199,7 +206,7 @@ pub(crate) fn is_welcome(class: &PodClass, node: &Node, view: &View<'_>) -> bool
     !class.minds_others()
         || filters(class).all(|filter| match filter {
             Filter::Fixed(_) | Filter::Moving(_) => true,
-            Filter::Near(near) => (near.passes)(class, node, view),
+            Filter::Near(near) => (near.why_not)(class, node, view).is_none(),
         })
 }
 
@@ -216,7 +223,8 @@ pub(crate) fn copies_max_alone(class: &PodClass, node: &Node, view: &View<'_>) -
 pub(crate) fn copies_max(class: &PodClass, node: &Node, view: &View<'_>) -> i64 {
     let all = filters(class).filter_map(|filter| match filter {
         Filter::Fixed(_) => None,
-        Filter::Moving(moving) | Filter::Near(moving) => Some((moving.copies_max)(class, node, view)),
+        Filter::Moving(moving) => Some((moving.copies_max)(class, node, view)),
+        Filter::Near(near) => Some((near.copies_max)(class, node, view)),
     });
     all.min().unwrap_or(i64::MAX).max(0)
 }
@@ -228,7 +236,8 @@ pub(crate) fn why_not(class: &PodClass, node: &Node, view: &View<'_>) -> Vec<Rea
         match filter {
             Filter::Fixed(fixed) if !(fixed.passes)(class, node) => reasons.push(fixed.reason),
             Filter::Fixed(_) => {}
-            Filter::Moving(moving) | Filter::Near(moving) => (moving.reasons)(class, node, view, &mut reasons),
+            Filter::Moving(moving) => (moving.reasons)(class, node, view, &mut reasons),
+            Filter::Near(near) => reasons.extend((near.why_not)(class, node, view)),
         }
         if !reasons.is_empty() {
             break;

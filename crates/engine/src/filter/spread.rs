@@ -3,16 +3,12 @@
 //! Pods for which a node is kept free count where they would be in the way: in the domain that is asked about. Elsewhere
 //! they do not, since they may never come.
 
-use super::{Filter, Moving, Near, Reason, View};
+use super::{Company, Filter, Near, Reason, View};
 use crate::cluster::neighbours::Evenness;
 use crate::cluster::node::Node;
 use crate::model::class::PodClass;
 
-pub(super) const FILTER: Filter = Filter::Near(Moving { passes, copies_max, reasons });
-
-fn passes(class: &PodClass, node: &Node, view: &View<'_>) -> bool {
-    why_not(class, node, view).is_none()
-}
+pub(super) const FILTER: Filter = Filter::Near(Company { why_not, copies_max });
 
 /// How many of them there could be, as long as nobody else comes.
 fn copies_max(class: &PodClass, node: &Node, view: &View<'_>) -> i64 {
@@ -22,10 +18,6 @@ fn copies_max(class: &PodClass, node: &Node, view: &View<'_>) -> i64 {
     let (Some(rules), Some(near)) = (&class.rules, &view.near) else { return i64::MAX };
     let limited = rules.spread.iter().filter(|even| even.counts_itself);
     limited.filter_map(|even| near.room_until_ahead(even)).min().unwrap_or(i64::MAX)
-}
-
-fn reasons(class: &PodClass, node: &Node, view: &View<'_>, reasons: &mut Vec<Reason>) {
-    reasons.extend(why_not(class, node, view));
 }
 
 fn why_not(class: &PodClass, node: &Node, view: &View<'_>) -> Option<Reason> {

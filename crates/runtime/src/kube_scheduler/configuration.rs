@@ -3,16 +3,7 @@
 use muster_oracle::random::Random;
 use serde_json::{Value, json};
 
-/// Score plugins, which may be off or weigh otherwise.
-const SCORES: &[&str] = &[
-    "TaintToleration",
-    "NodeAffinity",
-    "NodeResourcesFit",
-    "NodeResourcesBalancedAllocation",
-    "InterPodAffinity",
-    "PodTopologySpread",
-    "ImageLocality",
-];
+use super::ours::COMPARED;
 
 /// Filters that may be off.
 const FILTERS: &[&str] = &[
@@ -42,14 +33,14 @@ fn plugins(random: &mut Random) -> Value {
     let mut plugins = json!({});
     let weighted = |random: &mut Random, name: &str| json!({"name": name, "weight": random.between(1, 5)});
     if random.chance(50) {
-        let name = *random.pick(SCORES);
+        let name = *random.pick(COMPARED);
         plugins["score"]["disabled"] = json!([{"name": name}]);
         if random.chance(60) {
             plugins["score"]["enabled"] = json!([weighted(random, name)]);
         }
     }
     if random.chance(25) {
-        let name = SCORES[random.below(4)];
+        let name = COMPARED[random.below(4)];
         plugins["multiPoint"]["enabled"] = json!([weighted(random, name)]);
     }
     if random.chance(20) {
