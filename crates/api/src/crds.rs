@@ -10,3 +10,12 @@
 pub const WORKLOADS: &str = include_str!("../crds/workloads.muster.dev.yaml");
 /// `podgroups.muster.dev`, YAML.
 pub const PODGROUPS: &str = include_str!("../crds/podgroups.muster.dev.yaml");
+
+/// Kinds of other projects that Muster reads, in small. For playgrounds and tests: clusters that have these kinds bring
+/// their own definitions, and nobody should install ours over them.
+pub mod dialects {
+    /// `podgroups.scheduling.x-k8s.io` of scheduler-plugins, YAML.
+    pub const SCHEDULER_PLUGINS: &str = include_str!("../crds/dialects/podgroups.scheduling.x-k8s.io.yaml");
+    /// `podgroups.scheduling.volcano.sh` of Volcano, YAML.
+    pub const VOLCANO: &str = include_str!("../crds/dialects/podgroups.scheduling.volcano.sh.yaml");
+}

@@ -237,7 +237,7 @@ impl WrittenGroup {
             preemption_policy: preemption_policy(self.preemption_policy.as_deref(), &path.child("preemptionPolicy"))?,
             min_resources: min_resources(&self.min_resources, &path.child("minResources"))?,
             topology: topology(&self.topology, &path.child("topology"))?,
-            degraded_policy: degraded_policy(self.degraded_policy.as_deref(), &path.child("degradedPolicy"))?,
+            degraded_policy: degraded_policy(self.degraded_policy.as_deref(), &policy, &path.child("degradedPolicy"))?,
             policy,
         })
     }
@@ -355,10 +355,17 @@ pub fn min_resources(list: &WrittenResources, path: &FieldPath<'_>) -> Result<Re
     validate(list, Place::Group, path)
 }
 
-/// Checks a degraded policy; `Replace` if it is left out.
-pub fn degraded_policy(policy: Option<&str>, path: &FieldPath<'_>) -> Result<DegradedPolicy, InvalidField> {
-    match policy {
+/// Checks a degraded policy; `Replace` if it is left out. A basic group has no minimum to fall below.
+pub fn degraded_policy(
+    degraded: Option<&str>,
+    policy: &Policy,
+    path: &FieldPath<'_>,
+) -> Result<DegradedPolicy, InvalidField> {
+    match degraded {
         None | Some("Replace") => Ok(DegradedPolicy::Replace),
+        Some(degraded @ ("Requorum" | "Evict")) if matches!(policy, Policy::Basic { .. }) => {
+            Err(path.invalid(degraded, "only a gang, or a group with subsets, can be degraded"))
+        }
         Some("Requorum") => Ok(DegradedPolicy::Requorum),
         Some("Evict") => Ok(DegradedPolicy::Evict),
         Some(other) => Err(path.invalid(other, "must be Replace, Requorum or Evict")),

@@ -17,6 +17,7 @@ pub mod keys;
 pub mod names;
 pub mod native;
 pub mod node_selector;
+pub mod others;
 pub mod parents;
 pub mod pod_group;
 pub mod pod_requests;

@@ -4,7 +4,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, CustomResourceDefinitionVersion,
 };
 use kube_core::Resource;
-use muster_api::crds::{PODGROUPS, WORKLOADS};
+use muster_api::crds::{PODGROUPS, WORKLOADS, dialects};
 use muster_api::group::{COUNT, MAX_MIN_RESOURCES, MAX_SUBSETS, PRIORITY, SCHEDULE_TIMEOUT_SECONDS};
 use muster_api::wire::workload::MAX_GROUPS_IN_STATUS;
 use muster_api::wire::{PodGroup, Workload};
@@ -159,11 +159,27 @@ fn check_fields(schema: &Value, value: &Value, path: &str) {
 }
 
 #[test]
+fn kinds_of_others_are_defined_as_they_are_elsewhere() {
+    for (yaml, group, version, has_status) in [
+        (dialects::SCHEDULER_PLUGINS, "scheduling.x-k8s.io", "v1alpha1", true),
+        (dialects::VOLCANO, "scheduling.volcano.sh", "v1beta1", false),
+    ] {
+        let crd: CustomResourceDefinition = serde_json::from_value(read(yaml)).expect("a CRD");
+        assert_eq!(crd.metadata.name, Some(format!("podgroups.{group}")));
+        assert_eq!((crd.spec.group.as_str(), crd.spec.names.kind.as_str()), (group, "PodGroup"));
+        let [of_version] = &*crd.spec.versions else { panic!("one version") };
+        assert_eq!(of_version.name, version);
+        let subresources = of_version.subresources.as_ref();
+        assert_eq!(subresources.is_some_and(|all| all.status.is_some()), has_status, "{group}");
+    }
+}
+
+#[test]
 fn columns_read_fields_that_are_there() {
-    for yaml in [WORKLOADS, PODGROUPS] {
+    for yaml in [WORKLOADS, PODGROUPS, dialects::SCHEDULER_PLUGINS, dialects::VOLCANO] {
         let crd = read(yaml);
         let columns = crd["spec"]["versions"][0]["additionalPrinterColumns"].as_array().expect("columns");
-        assert!(columns.len() > 5);
+        assert!(columns.len() >= 5);
         for column in columns {
             let path = column["jsonPath"].as_str().expect("a path").trim_start_matches('.');
             if path != "metadata.creationTimestamp" {

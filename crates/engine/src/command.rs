@@ -81,6 +81,9 @@ pub enum Subject {
 pub enum MemberVerdict {
     /// There is no room for this pod: what an autoscaler acts on.
     NoRoom,
+    /// There is no room for this pod, and room would not help: another member that its group needs is larger than any node
+    /// there is.
+    InVain,
     /// This pod would fit; its group does not. Or a place is kept free for it.
     WouldFit,
     /// It came after the plan of its group was made, and is looked at when that is done.

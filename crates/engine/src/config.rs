@@ -81,6 +81,8 @@ pub struct PreemptionRules {
     pub delayed: bool,
     /// How long somebody waits as unschedulable before others are evicted, so that an autoscaler can act first.
     pub delay_ms: Millis,
+    /// How long after it was made a node may be waited for that is not ready for its first pods.
+    pub arrival_ms: Millis,
     /// How long a pod whose eviction was refused is left alone.
     pub spare_ms: Millis,
     /// Nobody is evicted against a disruption budget; if not, budgets are kept where that is possible.
@@ -99,6 +101,7 @@ impl Default for PreemptionRules {
             on: true,
             delayed: true,
             delay_ms: 0,
+            arrival_ms: 600_000,
             spare_ms: 60_000,
             keeps_budgets: false,
             whole_groups: true,

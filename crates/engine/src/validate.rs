@@ -135,7 +135,7 @@ pub fn group(spec: &GroupSpec) -> Result<(), Refusal> {
         Policy::Gang { min_count } => minimum("policy.min_count", *min_count, &object)?,
         Policy::Basic { desired_count: Some(count) } => minimum("policy.desired_count", *count, &object)?,
         Policy::Basic { desired_count: None } => {}
-        Policy::Subsets(list) => subsets(list, &object)?,
+        Policy::Subsets(list) => subsets(list, spec.open, &object)?,
     }
     if let Some(timeout_ms) = spec.schedule_timeout_ms
         && !(1..=SCHEDULE_TIMEOUT_MS_MAX).contains(&timeout_ms)
@@ -151,18 +151,21 @@ pub fn group(spec: &GroupSpec) -> Result<(), Refusal> {
     amounts(&spec.min_resources, "min_resources", &object)
 }
 
-fn subsets(list: &[Subset], object: &dyn Fn() -> String) -> Result<(), Refusal> {
+fn subsets(list: &[Subset], open: bool, object: &dyn Fn() -> String) -> Result<(), Refusal> {
     if list.is_empty() || list.len() > SUBSETS_MAX {
         let reason = format!("a group has 1 to {SUBSETS_MAX} subsets");
         return Err(Refusal::new(object(), "policy.subsets", list.len(), reason));
     }
     for (position, subset) in list.iter().enumerate() {
-        minimum(&format!("policy.subsets[{}].min_member", subset.name), subset.min_member, object)?;
-        if subset.name.is_empty() && list.len() > 1 {
-            return Err(Refusal::new(object(), "policy.subsets.name", "", "only a lone subset may go without a name"));
-        }
         if list[..position].iter().any(|other| other.name == subset.name) {
             return Err(Refusal::new(object(), "policy.subsets.name", &subset.name, "two subsets have this name"));
+        }
+        if open && subset.name.is_empty() && subset.min_member == 0 {
+            continue;
+        }
+        minimum(&format!("policy.subsets[{}].min_member", subset.name), subset.min_member, object)?;
+        if subset.name.is_empty() && list.len() > 1 && !open {
+            return Err(Refusal::new(object(), "policy.subsets.name", "", "only a lone subset may go without a name"));
         }
     }
     Ok(())

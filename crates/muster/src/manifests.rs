@@ -144,6 +144,10 @@ fn cluster_rules(version: Version) -> Vec<Value> {
         rule("scheduling.k8s.io", &["podgroups", "priorityclasses", "workloads"], READ),
         rule("muster.dev", &["podgroups", "workloads"], READ),
         rule("muster.dev", &["podgroups/status", "workloads/status"], &["patch"]),
+        rule("scheduling.x-k8s.io", &["podgroups"], READ),
+        rule("scheduling.x-k8s.io", &["podgroups/status"], &["patch"]),
+        // Its status has no path of its own: who writes it writes the object.
+        rule("scheduling.volcano.sh", &["podgroups"], &["list", "watch", "patch"]),
         rule("events.k8s.io", &["events"], &["create", "patch"]),
     ];
     if version != Version::V1_35 {
@@ -393,6 +397,8 @@ mod tests {
             "list poddisruptionbudgets.policy",
             "list podgroups.muster.dev",
             "list podgroups.scheduling.k8s.io",
+            "list podgroups.scheduling.volcano.sh",
+            "list podgroups.scheduling.x-k8s.io",
             "list pods.",
             "list priorityclasses.scheduling.k8s.io",
             "list replicasets.apps",
@@ -402,7 +408,9 @@ mod tests {
             "list workloads.muster.dev",
             "list workloads.scheduling.k8s.io",
             "patch events.events.k8s.io",
+            "patch podgroups.scheduling.volcano.sh",
             "patch podgroups/status.muster.dev",
+            "patch podgroups/status.scheduling.x-k8s.io",
             "patch pods/status.",
             "patch workloads/status.muster.dev",
             "watch namespaces.",
@@ -412,6 +420,8 @@ mod tests {
             "watch poddisruptionbudgets.policy",
             "watch podgroups.muster.dev",
             "watch podgroups.scheduling.k8s.io",
+            "watch podgroups.scheduling.volcano.sh",
+            "watch podgroups.scheduling.x-k8s.io",
             "watch pods.",
             "watch priorityclasses.scheduling.k8s.io",
             "watch replicasets.apps",

@@ -18,8 +18,8 @@ pub(crate) struct Options {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// In which objects groups are written: muster (PodGroup, or Workload where replica keys are used),
-    /// muster-workload, Kubernetes' own in one of its versions (v1beta1, v1alpha3, v1alpha2, v1alpha1), or all. May be
-    /// repeated or a list with commas.
+    /// muster-workload, Kubernetes' own in one of its versions (v1beta1, v1alpha3, v1alpha2, v1alpha1), those of
+    /// scheduler-plugins or volcano, or all. May be repeated or a list with commas.
     #[arg(long = "carrier", value_name = "CARRIER", value_delimiter = ',', default_value = "muster")]
     carriers: Vec<String>,
     /// Play on the cluster of this kubeconfig file.
@@ -167,11 +167,11 @@ mod tests {
         let read = |names: &[&str]| carriers(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
         assert_eq!(read(&["v1beta1", "muster", "muster"]).unwrap(), [Carrier::Muster, Carrier::V1beta1]);
         assert_eq!(read(&["muster", "all"]).unwrap(), Carrier::ALL);
-        let error = read(&["volcano"]).unwrap_err().to_string();
+        let error = read(&["yarn"]).unwrap_err().to_string();
         assert_eq!(
             error,
-            "--carrier \"volcano\": there is no such carrier; there are muster, muster-workload, v1beta1, v1alpha3, \
-             v1alpha2, v1alpha1 and all"
+            "--carrier \"yarn\": there is no such carrier; there are muster, muster-workload, v1beta1, v1alpha3, \
+             v1alpha2, v1alpha1, scheduler-plugins, volcano and all"
         );
     }
 }

@@ -164,7 +164,7 @@ async fn apply(up: &Up, client: &kube::Client, file: &Path, text: &str) -> usize
         pods += match document["kind"].as_str() {
             Some("Pod") => 1,
             Some("Job") => number("/spec/parallelism").unwrap(),
-            Some("ReplicaSet") => number("/spec/replicas").unwrap(),
+            Some("ReplicaSet" | "Deployment") => number("/spec/replicas").unwrap(),
             _ => 0,
         };
         if kubectl.is_some() {

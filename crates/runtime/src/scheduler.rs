@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::clock::Clock;
-use crate::dialect::{Dialect, MusterPodGroup, MusterWorkload};
+use crate::dialect::{Dialect, MusterPodGroup, MusterWorkload, SchedulerPlugins, Volcano};
 use crate::discovery::native_dialects;
 use crate::fence::Fence;
 use crate::hands::{Hands, Reach};
@@ -118,6 +118,8 @@ impl Job {
             if gates.pod_group {
                 dialects.push(Box::new(MusterPodGroup));
             }
+            dialects.push(Box::new(SchedulerPlugins));
+            dialects.push(Box::new(Volcano));
             dialects.extend(native_dialects(&self.client, *request_timeout, instruments).await);
         }
         dialects
@@ -163,7 +165,7 @@ impl Job {
         let scheduler_name = settings.name();
         Mind {
             engine,
-            intake: Intake::new(settings.profiles.clone(), settings.gates, dialects),
+            intake: Intake::new(settings.profiles.clone(), settings.startup_taints.clone(), settings.gates, dialects),
             scribe: Scribe::new(clock, scheduler_name, &settings.identity, resources),
             hands: Hands::new(reach, inbox, settings.binds_in_flight_max, settings.writes_in_flight_max),
             orders: Orders::default(),

@@ -20,6 +20,8 @@ pub struct Settings {
     pub engine: muster_engine::Config,
     /// How pods are evicted.
     pub eviction: Eviction,
+    /// Taints that are taken off a new node when it is ready for its first pods.
+    pub startup_taints: Vec<TaintKey>,
     /// Who we are, in events and leases: unique to this process.
     pub identity: String,
     /// How many binds and deletes may be on their way at once.
@@ -43,6 +45,7 @@ impl Default for Settings {
             gates: FeatureGates::default(),
             engine: muster_engine::Config::default(),
             eviction: Eviction::default(),
+            startup_taints: TaintKey::usual(),
             identity: "muster".to_owned(),
             binds_in_flight_max: 64,
             writes_in_flight_max: 16,
@@ -70,6 +73,30 @@ impl Settings {
     /// Every name in `spec.schedulerName` whose pods are ours.
     pub fn scheduler_names(&self) -> impl Iterator<Item = &str> {
         self.profiles.iter().flat_map(|profile| &profile.scheduler_names).map(String::as_str)
+    }
+}
+
+/// The key of a taint, or the start of one if it ends with `*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaintKey(pub String);
+
+impl TaintKey {
+    /// Those of Kubernetes, Cluster Autoscaler and Karpenter.
+    pub fn usual() -> Vec<Self> {
+        let keys = [
+            "node.kubernetes.io/not-ready",
+            "node.kubernetes.io/network-unavailable",
+            "node.cloudprovider.kubernetes.io/uninitialized",
+            "startup-taint.cluster-autoscaler.kubernetes.io/*",
+            "ignore-taint.cluster-autoscaler.kubernetes.io/*",
+            "karpenter.sh/unregistered",
+        ];
+        keys.map(|key| Self(key.to_owned())).to_vec()
+    }
+
+    /// Whether a taint with this key is meant.
+    pub(crate) fn matches(&self, key: &str) -> bool {
+        self.0.strip_suffix('*').map_or(self.0 == key, |start| key.starts_with(start))
     }
 }
 

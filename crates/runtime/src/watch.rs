@@ -11,6 +11,7 @@ use kube::Api;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Event, watcher};
+use muster_api::keys::GROUP;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -63,9 +64,11 @@ async fn deliver<K>(
             Ok(Event::Apply(object)) => vec![WatchTurn::Seen(object)],
             Ok(Event::Delete(object)) => vec![WatchTurn::Gone(object)],
             Err(error) if is_not_served(&error) => {
+                // Other projects' kinds are not missed.
+                let is_installed_by_us = kind.starts_with(GROUP);
                 if was_served {
                     tracing::warn!(kind, "the cluster does not serve this kind any more: its objects are gone for us");
-                } else if !told_missing {
+                } else if !told_missing && is_installed_by_us {
                     told_missing = true;
                     tracing::warn!(
                         kind,
@@ -73,7 +76,7 @@ async fn deliver<K>(
                     );
                 }
                 was_served = false;
-                vec![WatchTurn::Begin, WatchTurn::Complete]
+                vec![WatchTurn::Absent]
             }
             Err(error) => {
                 metrics.watch_restarted(kind);
@@ -90,7 +93,11 @@ async fn deliver<K>(
 }
 
 fn is_not_served(error: &watcher::Error) -> bool {
-    matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
+    // A kind that goes away under a watch is told when the watch is to be taken up again.
+    let (watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)) = error else {
+        return false;
+    };
+    matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
 /// Pauses that double, without chance: two schedulers are no herd, and tests can be repeated. They begin anew only after

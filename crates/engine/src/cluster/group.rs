@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::pod::{Pod, PodState, Standing};
 use crate::model::Millis;
-use crate::model::group::{GroupKey, GroupPriority, GroupSpec, History, Subset};
+use crate::model::group::{DegradedPolicy, GroupKey, GroupPriority, GroupSpec, History, Subset};
 use crate::model::ids::PodId;
 
 /// How many members of one subset stand where.
@@ -115,6 +115,10 @@ pub struct Group {
     pub kept_partial: bool,
     /// It had started and is below its minimum.
     pub degraded: bool,
+    /// That it is degraded was told.
+    pub loss_told: bool,
+    /// When what is left of it is given up, if it is still degraded then and its policy says so.
+    pub given_up_at: Option<Millis>,
     /// How many were left when that was last said.
     pub secured_when_told: u32,
     /// How many decisions were made for it; tells refusals of one decision from those of the next.
@@ -160,6 +164,8 @@ impl Group {
             attempt: None,
             kept_partial: false,
             degraded: false,
+            loss_told: false,
+            given_up_at: None,
             decisions: 0,
             refused_decision: 0,
             refusals_in_a_row: 0,
@@ -223,9 +229,12 @@ impl Group {
         self.rules = rules;
     }
 
-    /// Whether the present minimum was already confirmed once: then members may join one by one.
+    /// Whether the present minimum was already confirmed once: then members may join one by one, unless the group lost
+    /// some and is to have its quorum again first.
     pub fn joins_singly(&self) -> bool {
-        self.reached.len() == self.rules.len()
+        let policy = self.spec.as_ref().map(|spec| spec.degraded_policy);
+        !(self.degraded && policy == Some(DegradedPolicy::Requorum))
+            && self.reached.len() == self.rules.len()
             && self.rules.iter().zip(&self.reached).all(|(rule, reached)| rule.min_member <= *reached)
     }
 
@@ -288,7 +297,8 @@ impl Group {
         {
             return Err(Stray::OtherPriority { shared });
         }
-        let subset = crate::model::group::subset_of(&self.rules, &pod.subset);
+        let open = self.spec.as_ref().is_some_and(|spec| spec.open);
+        let subset = crate::model::group::subset_of(&self.rules, open, &pod.subset);
         subset.or(self.spec.is_none().then_some(0)).ok_or(Stray::UnknownSubset)
     }
 

@@ -68,6 +68,8 @@ pub struct Cluster {
     pods_by_uid: BTreeMap<Box<str>, PodId>,
     /// Pods on nodes that are on their way out. A trial does not change it.
     leaving: BTreeSet<PodId>,
+    /// Nodes with taints that are taken off when they are ready for their first pods.
+    starting: BTreeSet<NodeId>,
     groups: Slab<Group>,
     groups_by_key: BTreeMap<GroupKey, GroupId>,
     /// By namespace and name.
@@ -212,6 +214,13 @@ impl Cluster {
             && node.allocatable == allocatable
             && node.pods_max == pods_max
             && node.features == spec.features;
+        node.startup_taints.clone_from(&spec.startup_taints);
+        node.created_ms = spec.created_ms;
+        if spec.startup_taints.is_empty() {
+            self.starting.remove(&id);
+        } else {
+            self.starting.insert(id);
+        }
         self.set_images(id, &spec.images);
         if same {
             return (id, false);
@@ -242,6 +251,7 @@ impl Cluster {
         if !node.present {
             return false;
         }
+        self.starting.remove(&id);
         self.set_images(id, &BTreeMap::new());
         self.count_all(id, false);
         self.neighbours.settle(id, None);
@@ -281,6 +291,22 @@ impl Cluster {
             self.nodes_by_name.remove(&name);
             self.touch(id, true);
         }
+    }
+
+    /// Nodes that are not ready for their first pods, as far as their taints say.
+    pub(crate) fn starting(&self) -> impl Iterator<Item = NodeId> {
+        self.starting.iter().copied()
+    }
+
+    /// Whether a node is not ready for its first pods, as far as its taints say.
+    pub(crate) fn is_starting(&self, id: NodeId) -> bool {
+        self.starting.contains(&id)
+    }
+
+    /// In a trial: a node is as it will be when it is ready for its first pods, or as it is.
+    pub(crate) fn set_ready_soon(&mut self, id: NodeId, soon: bool) {
+        self.nodes.get_mut(id.0).expect("a node that is starting is there").ready_soon = soon;
+        self.touch(id, true);
     }
 
     /// Changes whenever a node does. A trial that is undone gives back the version with the picture.

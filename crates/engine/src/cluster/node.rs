@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::load::Load;
+use crate::model::Millis;
 use crate::model::ids::PodId;
 use crate::model::labels::{Labels, NodeTerm};
 use crate::model::resources::ResourceVec;
@@ -21,6 +22,12 @@ pub struct Node {
     pub labels: Labels,
     /// Its taints.
     pub taints: Vec<Taint>,
+    /// Those of its taints that are taken off when it is ready for its first pods.
+    pub startup_taints: Vec<Taint>,
+    /// When it was made.
+    pub created_ms: Millis,
+    /// In a trial: as if it were ready for its first pods.
+    pub ready_soon: bool,
     /// Whether it is cordoned.
     pub unschedulable: bool,
     /// What it offers.
@@ -53,7 +60,8 @@ impl Node {
     /// Whether no taint keeps away who has these tolerations.
     pub(crate) fn lets_in(&self, tolerations: &[Toleration]) -> bool {
         let mut keeping_away = self.taints.iter().filter(|taint| taint.effect != Effect::PreferNoSchedule);
-        keeping_away.all(|taint| tolerated(tolerations, taint))
+        keeping_away
+            .all(|taint| tolerated(tolerations, taint) || (self.ready_soon && self.startup_taints.contains(taint)))
     }
 }
 

@@ -18,6 +18,7 @@ enum Undo {
     Released { pod: PodId, node: NodeId },
     Opened { node: NodeId, priority: i32 },
     Lured { class: ClassId, node: NodeId },
+    ReadySoon { node: NodeId },
 }
 
 /// A point in a trial to come back to.
@@ -99,6 +100,12 @@ impl<'a> Trial<'a> {
         self.log.push(Undo::Lured { class, node });
     }
 
+    /// Takes a node that is not ready for its first pods as if it were.
+    pub(crate) fn await_node(&mut self, node: NodeId) {
+        self.cluster.set_ready_soon(node, true);
+        self.log.push(Undo::ReadySoon { node });
+    }
+
     /// Whether nothing was changed so far.
     pub(crate) fn is_unchanged(&self) -> bool {
         self.log.is_empty()
@@ -127,6 +134,7 @@ impl<'a> Trial<'a> {
                 }
                 Undo::Opened { node, priority } => self.cluster.set_claim(node, Some(priority)),
                 Undo::Lured { class, node } => self.cluster.lure(class, node, false),
+                Undo::ReadySoon { node } => self.cluster.set_ready_soon(node, false),
                 Undo::Released { pod, node } => {
                     self.cluster.list_nomination(pod, node);
                     self.cluster.pod_mut(pod).nominated = Some(node);

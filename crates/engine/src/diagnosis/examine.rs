@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::{Closest, FitError, Rejection};
 use crate::cluster::Cluster;
 use crate::cluster::load::Load;
+use crate::cluster::node::Node;
 use crate::filter::{self, Reason, View};
 use crate::model::class::PodClass;
 use crate::model::ids::{ClassId, NodeId};
@@ -47,7 +48,9 @@ pub(crate) fn room_when_empty(cluster: &Cluster, class: ClassId, enough: u64) ->
     let nothing = Load::default();
     let mut room = 0_u64;
     for (id, node) in cluster.nodes() {
-        if filter::node_would_do(pod_class, node) {
+        // A node that is being set up will be ready.
+        let ready = (!node.startup_taints.is_empty()).then(|| Node { ready_soon: true, ..node.clone() });
+        if filter::node_would_do(pod_class, ready.as_ref().unwrap_or(node)) {
             let empty = View::deserted(cluster, id, Cow::Borrowed(&nothing));
             room = room.saturating_add(filter::copies_max(pod_class, node, &empty) as u64);
             if room >= enough {
@@ -56,6 +59,16 @@ pub(crate) fn room_when_empty(cluster: &Cluster, class: ClassId, enough: u64) ->
         }
     }
     room
+}
+
+/// Whether a pod of a class asks for more of a resource than any node has, of those that nodes have at all. What no node
+/// has, a node to come may have.
+pub(crate) fn is_too_large(cluster: &Cluster, class: ClassId) -> bool {
+    let present = || cluster.nodes().filter(|(_, node)| node.present);
+    cluster.class(class).requests.iter().any(|(resource, asked)| {
+        let most = present().map(|(_, node)| node.allocatable.get(resource)).max().unwrap_or(0);
+        most > 0 && most < asked
+    })
 }
 
 /// How far a node is from having room: the sum of what is missing, in thousandths of what is asked for.

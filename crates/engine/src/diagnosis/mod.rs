@@ -7,8 +7,6 @@
 pub(crate) mod examine;
 mod text;
 
-pub(crate) use text::amount_text;
-
 use serde::{Deserialize, Serialize};
 
 use crate::model::pod::RefusalKind;
@@ -65,6 +63,9 @@ pub enum Diagnosis {
         minimum: u32,
         /// Members that are bound or finished well.
         secured: u32,
+        /// How many of them are deleted, so that it starts anew as a whole.
+        #[serde(default)]
+        evicted: u32,
     },
     /// A gang that was degraded has its minimum again.
     Healthy {
@@ -230,10 +231,26 @@ pub struct Shortfall {
     pub would_fit: u32,
     /// Those that would not, by kind, the hardest first; at most [`KINDS_MAX`].
     pub kinds: Vec<KindShortfall>,
+    /// All who are needed fit, and the cluster has too little left for what the group will need in all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap: Option<ResourceGap>,
     /// How sure this is.
     pub proof: Proof,
     /// Why nobody was preempted.
     pub preemption: Preemption,
+}
+
+/// What is missing of a resource that a group will need in all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResourceGap {
+    /// The resource.
+    pub resource: String,
+    /// What the group asks for in all, in base units.
+    pub asked: i64,
+    /// What its members have or would have.
+    pub taken: i64,
+    /// What is left for the others on the nodes that it may use.
+    pub left: i64,
 }
 
 /// No more kinds than this are told of.
@@ -328,12 +345,19 @@ pub enum Preemption {
     NobodyBelow,
     /// Even if everybody of a lower priority left, there would be too little room.
     NotEnough,
+    /// Room can be made for those who are there, and not for what the group will need in all.
+    MinResources,
     /// No plan was found; there may be one.
     NotFound,
     /// It would go against a disruption budget.
     Budgets,
     /// Those who could be evicted are left alone for a while, since their eviction was refused.
     Spared,
+    /// Nodes that are being set up would do.
+    NodesArriving {
+        /// How many are being set up.
+        nodes: u32,
+    },
     /// It waits a while first.
     Delayed {
         /// How long in all.
@@ -379,7 +403,7 @@ impl Diagnosis {
     pub fn is_urgent(&self) -> bool {
         match self {
             Self::Waiting(waiting) => matches!(waiting, Waiting::PodRefused { .. }),
-            Self::Degraded { .. } => false,
+            Self::Degraded { evicted, .. } => *evicted > 0,
             _ => true,
         }
     }

@@ -2,7 +2,9 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Closest, Diagnosis, FitError, KindShortfall, Preemption, Proof, Rejection, Shortfall, Victims, Waiting};
+use super::{
+    Closest, Diagnosis, FitError, KindShortfall, Preemption, Proof, Rejection, ResourceGap, Shortfall, Victims, Waiting,
+};
 use crate::model::pod::RefusalKind;
 
 impl Display for Rejection {
@@ -58,7 +60,7 @@ impl Display for Closest {
 }
 
 /// An amount as people write it.
-pub(crate) fn amount_text(resource: &str, amount: i64) -> String {
+fn amount_text(resource: &str, amount: i64) -> String {
     const MEBI: i64 = 1 << 20;
     match resource {
         "cpu" if amount % 1000 == 0 => (amount / 1000).to_string(),
@@ -140,6 +142,12 @@ impl Display for Shortfall {
         for kind in &self.kinds {
             write!(f, " {kind}")?;
         }
+        if let Some(ResourceGap { resource, asked, taken, left }) = &self.gap {
+            let text = |amount: i64| amount_text(resource, amount);
+            write!(f, " It asks for {} {resource} in all (minResources): ", text(*asked))?;
+            write!(f, "these pods take {}, and {} are left for the others", text(*taken), text(*left))?;
+            f.write_str(" on the nodes that it may use.")?;
+        }
         match self.proof {
             Proof::Impossible => {}
             Proof::NeverFits => f.write_str(" Even the empty nodes of this cluster could not hold it.")?,
@@ -201,11 +209,20 @@ impl Display for Preemption {
             Self::NotEnough => f.write_str(
                 " Preemption would not help: even without all pods of a lower priority there is too little room.",
             ),
+            Self::MinResources => f.write_str(
+                " Preemption would not help: beside these pods there would be too little for its minResources.",
+            ),
             Self::NotFound => f.write_str(" No preemption was found that would help; that is not a proof."),
             Self::Budgets => f.write_str(" Preemption would go against a disruption budget."),
             Self::Spared => f.write_str(
                 " Pods that could be preempted are left alone for a while, since their eviction was refused.",
             ),
+            Self::NodesArriving { nodes: 1 } => {
+                f.write_str(" Nobody is preempted: it fits when a node is ready that is being set up.")
+            }
+            Self::NodesArriving { nodes } => {
+                write!(f, " Nobody is preempted: it fits when {nodes} nodes are ready that are being set up.")
+            }
             Self::Delayed { delay_ms } => {
                 write!(f, " Others are preempted for it once it has waited {} s.", delay_ms.div_ceil(1000))
             }
@@ -240,8 +257,13 @@ impl Display for Diagnosis {
                 }
                 f.write_str(".")
             }
-            Self::Degraded { minimum, secured } => {
-                write!(f, "The group lost members: {secured} of the {minimum} it needs are left.")
+            Self::Degraded { minimum, secured, evicted } => {
+                write!(f, "The group lost members: {secured} of the {minimum} it needs are left.")?;
+                match evicted {
+                    0 => Ok(()),
+                    1 => f.write_str(" What is left of it, 1 pod, is deleted so that it starts as a whole."),
+                    pods => write!(f, " What is left of it, {pods} pods, is deleted so that it starts as a whole."),
+                }
             }
             Self::Healthy { minimum, secured } => {
                 write!(f, "The group has what it needs again: {}, {}.", bound(*secured), needed(*minimum))
@@ -289,6 +311,7 @@ mod tests {
             waiting: 8,
             would_fit: 6,
             kinds: vec![kind],
+            gap: None,
             proof: Proof::NotFound { steps: 9 },
             preemption: Preemption::NotTried,
         };
@@ -302,6 +325,10 @@ mod tests {
         );
         shortfall.proof = Proof::NeverFits;
         assert!(shortfall.to_string().contains("Even the empty nodes"));
+        shortfall.gap = Some(ResourceGap { resource: "cpu".into(), asked: 8000, taken: 2000, left: 500 });
+        let text = shortfall.to_string();
+        let gap = "It asks for 8 cpu in all (minResources): these pods take 2, and 500m are left for the others on the";
+        assert!(text.contains(gap), "{text}");
     }
 
     #[test]

@@ -224,7 +224,7 @@ impl Engine {
         self.prey_appeared(id);
     }
 
-    fn take_back(&mut self, id: PodId) {
+    pub(super) fn take_back(&mut self, id: PodId) {
         self.cluster.change_pod(id, |pod| pod.taking_back = true);
         self.outbox.push(Command::TakeBack { pod: self.cluster.pod(id).id.clone() });
     }

@@ -5,12 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Engine;
+use super::{Engine, min_resources};
 use crate::cluster::Cluster;
 use crate::cluster::pod::{Awaited, Counted, Part};
 use crate::cluster::trial::Trial;
 use crate::command::Command;
-use crate::diagnosis::{Diagnosis, Preemption, Proof};
+use crate::diagnosis::{Diagnosis, Preemption, Proof, ResourceGap};
 use crate::model::group::Policy;
 use crate::model::ids::{ClassId, GroupId, NodeId, PodId};
 use crate::placement::cache::Cache;
@@ -65,7 +65,7 @@ impl Engine {
         let entity = Entity::Group(id);
         let want = self.want(id);
         if self.is_known_to_fail(id, &want) {
-            self.preempt_or_refuse(id, &want, Verdict::Impossible);
+            self.preempt_or_refuse(id, &want, Verdict::Impossible, None);
             return;
         }
         if let Some(placed) = self.take_kept_places(id, &want) {
@@ -82,6 +82,11 @@ impl Engine {
             _ => placement::place(&mut trial, &mut self.cache, &want, steps_max),
         };
         if verdict == Verdict::Placed && trial.placed().next().is_some() {
+            if let Some(gap) = min_resources::gap(trial.cluster(), id, &want) {
+                drop(trial);
+                self.preempt_or_refuse(id, &want, Verdict::Impossible, Some(gap));
+                return;
+            }
             let placed = trial.commit();
             self.group_placed(id, &placed);
             return;
@@ -93,13 +98,13 @@ impl Engine {
             Verdict::Placed => Verdict::Impossible,
             other => other,
         };
-        self.preempt_or_refuse(id, &want, verdict);
+        self.preempt_or_refuse(id, &want, verdict, None);
     }
 
-    fn preempt_or_refuse(&mut self, id: GroupId, want: &Want, verdict: Verdict) {
+    fn preempt_or_refuse(&mut self, id: GroupId, want: &Want, verdict: Verdict, gap: Option<ResourceGap>) {
         match self.preempt_for_group(id, want) {
             Ok(victims) => self.wait_for_victims(Entity::Group(id), lines(want), victims),
-            Err(preemption) => self.group_refused(id, want, verdict, preemption),
+            Err(preemption) => self.group_refused(id, want, verdict, (preemption, gap)),
         }
     }
 
@@ -130,10 +135,17 @@ impl Engine {
         self.review_group(id);
     }
 
-    fn group_refused(&mut self, id: GroupId, want: &Want, verdict: Verdict, preemption: Preemption) {
+    fn group_refused(
+        &mut self,
+        id: GroupId,
+        want: &Want,
+        verdict: Verdict,
+        (preemption, gap): (Preemption, Option<ResourceGap>),
+    ) {
         let entity = Entity::Group(id);
         self.queue.set_awaits(entity, None);
-        let refused = self.how_far(id, want, verdict, preemption);
+        let mut refused = self.how_far(id, want, verdict, preemption);
+        refused.shortfall.gap = gap;
         let pods: Vec<PodId> = want.lots.iter().flat_map(|lot| lot.pods.iter().copied()).collect();
         for pod in &pods {
             self.clear_nomination(*pod);
@@ -144,7 +156,13 @@ impl Engine {
         let (initial, max) = (self.config.backoff_ms_initial, self.config.backoff_ms_max);
         self.queue.failed(entity, self.now, |failures| pause_ms(initial, max, failures, pods.len()));
         let never = refused.shortfall.proof == Proof::NeverFits;
+        if refused.shortfall.gap.is_some() {
+            self.queue.set_may_claim(entity, false);
+        }
         let again_at = match verdict {
+            // It fits, so a claim would keep free what it has already. Room that is no help to one of its pods may be
+            // enough for the others, and wakes nobody.
+            _ if refused.shortfall.gap.is_some() => Some(self.search_again_at(entity)),
             Verdict::NotFound { .. } => Some(self.search_again_at(entity)),
             // A plan that was not found may be found with more steps.
             _ if preemption == Preemption::NotFound => Some(self.search_again_at(entity)),

@@ -11,7 +11,7 @@ use super::{Engine, Timer};
 use crate::cluster::group::{Group, Stray};
 use crate::cluster::pod::{PodState, Standing};
 use crate::command::{Command, MemberVerdict, Report, Subject};
-use crate::diagnosis::{Diagnosis, Waiting, amount_text};
+use crate::diagnosis::{Diagnosis, Waiting};
 use crate::model::Millis;
 use crate::model::group::Policy;
 use crate::model::ids::{GroupId, PodId};
@@ -26,8 +26,12 @@ impl Engine {
         match pod.state {
             // Scheduling gates are the pod's own and are shown by the API already.
             PodState::Waiting if pod.ours && !pod.terminating && !pod.gated && pod.refused.is_none() => {
-                let rank =
-                    Rank { priority: Reverse(pod.priority), asked_ms: pod.created_ms, name: pod.id.to_string().into() };
+                let rank = Rank {
+                    priority: Reverse(pod.priority),
+                    asked_ms: pod.created_ms,
+                    uid: None,
+                    name: pod.id.to_string().into(),
+                };
                 if self.queue.admit(entity, rank).place == Place::Held {
                     self.queue.ready(entity, self.now);
                 }
@@ -103,10 +107,15 @@ impl Engine {
 
     fn group_rank(&self, id: GroupId) -> Rank {
         let group = self.cluster.group(id);
+        let turn = group.spec.as_ref().and_then(|spec| spec.turn.as_ref());
         // The time of the oldest member that waits: leftovers keep their turn, newcomers get their own.
-        let oldest = group.waiting.first().map(|(created_ms, _)| *created_ms);
-        let asked_ms = oldest.or(group.members.first().map(|(created_ms, _)| *created_ms)).unwrap_or(0);
-        Rank { priority: Reverse(self.cluster.group_priority(id)), asked_ms, name: group.key.to_string().into() }
+        let oldest = || group.waiting.first().or(group.members.first()).map_or(0, |(created_ms, _)| *created_ms);
+        Rank {
+            priority: Reverse(self.cluster.group_priority(id)),
+            asked_ms: turn.map_or_else(oldest, |turn| turn.created_ms),
+            uid: turn.map(|turn| Reverse(turn.uid.clone())),
+            name: group.key.to_string().into(),
+        }
     }
 
     /// What the group has to wait for before it is tried.
@@ -254,9 +263,6 @@ fn unsupported(group: &Group) -> Option<(String, String)> {
     let spec = group.spec.as_ref()?;
     if let Some(constraint) = spec.topology.first() {
         return Some(("topology".to_owned(), constraint.key.clone()));
-    }
-    if let Some((name, amount)) = spec.min_resources.iter().next() {
-        return Some(("minResources".to_owned(), format!("{name}: {}", amount_text(name, *amount))));
     }
     let parent = spec.parent.as_ref()?;
     Some(("parent".to_owned(), parent.to_string()))

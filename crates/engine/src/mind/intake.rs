@@ -27,7 +27,11 @@ impl Engine {
         match observation {
             Observation::NodeSeen(spec) => self.node_seen(&spec),
             Observation::NodeGone { name } => {
+                let was_awaited = self.cluster.node_id(&name).is_some_and(|id| self.cluster.is_starting(id));
                 if self.cluster.drop_node(&name) {
+                    if was_awaited {
+                        self.arrival_called_off();
+                    }
                     if let Some(node) = self.cluster.node_id(&name) {
                         self.plans_shaken(node);
                     }
@@ -82,9 +86,14 @@ impl Engine {
         validate::node(spec)?;
         let object = format!("Node {}", spec.name);
         self.names_fit(&object, "allocatable", spec.allocatable.keys(), RESOURCE_NAMES_MAX)?;
+        let was_awaited = self.cluster.node_id(&spec.name).is_some_and(|id| self.cluster.is_starting(id));
         let (node, changed) = self.cluster.set_node(spec);
         if changed {
             self.room_appeared(node);
+        }
+        if was_awaited && !self.cluster.is_starting(node) {
+            // It is ready, or it never will be: who finds no place there need not wait for it.
+            self.arrival_called_off();
         }
         Ok(())
     }

@@ -4,12 +4,14 @@
 //! `cycle` tries one entity, `start` and `commit` follow it to its end, `voice` says how things are. Time is what the
 //! caller says it is; a clock that runs backwards stands still here.
 
+mod arrivals;
 mod claim;
 mod commit;
 mod cycle;
 mod evict;
 mod gate;
 mod intake;
+mod min_resources;
 mod noes;
 mod one_by_one;
 mod pending;
@@ -57,6 +59,8 @@ pub(crate) enum Timer {
     Marked(PodId),
     /// A pod whose eviction was refused may be evicted again.
     Spared(PodId),
+    /// A gang that lost members has had its time to replace them.
+    GivenUp(GroupId),
     /// Something waited long enough to be told.
     Voice(Entity),
     /// The claim of a starving gang ends.
@@ -209,6 +213,7 @@ impl Engine {
                         self.prey_appeared(pod);
                     }
                 }
+                Timer::GivenUp(group) => self.give_up_degraded(group, due),
                 Timer::Claim => self.claim_expired(due),
                 Timer::Voice(entity) => {
                     if let Some(report) = self.voice.due(entity, self.now) {
@@ -216,6 +221,7 @@ impl Engine {
                         self.outbox.push(Command::Report(Box::new(report)));
                         // A loss drowns out what the group waits for; now that it is told, that is worth telling.
                         if let (true, Entity::Group(group)) = (lost, entity) {
+                            self.cluster.group_mut(group).loss_told = true;
                             self.review_group(group);
                         }
                     }

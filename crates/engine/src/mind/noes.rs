@@ -145,8 +145,14 @@ impl Engine {
         let known = self.known_no(id, want).map(|no| no.room_when_empty < needed);
         let never = known.unwrap_or_else(|| never_fits(&self.cluster, want));
         let mut members = Vec::new();
-        for (lot, fits) in want.lots.iter().zip(&fits) {
-            let verdict = |place| if place < *fits { MemberVerdict::WouldFit } else { MemberVerdict::NoRoom };
+        let too_large = too_large(&self.cluster, want);
+        let in_vain = needs_one_of(want, &too_large);
+        for ((lot, fits), too_large) in want.lots.iter().zip(&fits).zip(&too_large) {
+            let verdict = |place| match place < *fits {
+                true => MemberVerdict::WouldFit,
+                false if in_vain && !too_large => MemberVerdict::InVain,
+                false => MemberVerdict::NoRoom,
+            };
             let pods = lot.pods.iter().map(|pod| self.cluster.pod(*pod).id.clone());
             members.extend(pods.enumerate().map(|(place, pod)| (pod, verdict(place))));
         }
@@ -165,6 +171,7 @@ impl Engine {
             waiting: group.waiting.len() as u32,
             would_fit: fits.iter().sum::<usize>() as u32,
             kinds,
+            gap: None,
             proof,
             preemption,
         };
@@ -216,6 +223,21 @@ fn like_kinds(cluster: &Cluster, id: GroupId, want: &Want, no: &No) -> (Vec<usiz
         }
     }
     (all_fits, kinds)
+}
+
+/// Which lots ask for more than any node has. Pods that are all alike have nobody to compare with.
+fn too_large(cluster: &Cluster, want: &Want) -> Vec<bool> {
+    let mixed = !want.is_like();
+    want.lots.iter().map(|lot| mixed && examine::is_too_large(cluster, lot.class)).collect()
+}
+
+/// Whether what is needed cannot be met without pods of one of these lots.
+fn needs_one_of(want: &Want, lots: &[bool]) -> bool {
+    let mut others = vec![0; want.needs.len()];
+    for (lot, _) in want.lots.iter().zip(lots).filter(|(_, is_one)| !**is_one) {
+        others[lot.subset] += lot.pods.len();
+    }
+    others.iter().zip(&want.needs).any(|(others, need)| *others < *need as usize)
 }
 
 /// Whether a cluster without any pods could not meet the needs, as far as can be seen lot by lot.

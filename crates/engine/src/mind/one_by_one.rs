@@ -35,10 +35,18 @@ impl Engine {
         } else {
             victims = Some(self.still_awaited(entity, &kept));
         }
-        let (plans, why) = match self.not_too_early(entity) {
+        let (mut plans, mut why) = match self.not_too_early(entity) {
+            // Whether the whole of it will start is not looked at here: so nobody goes for what may not start.
+            Ok(()) if !self.needs_nothing_else(id) => (Vec::new(), Preemption::MinResources),
             Ok(()) => self.plans_one_by_one(id, want),
             Err(early) => (Vec::new(), early),
         };
+        if let Some(plan) = plans.iter().find(|plan| !plan.units.is_empty()).cloned()
+            && let Err(arriving) =
+                self.not_before_nodes_arrive(&plan, |engine, nodes| engine.group_fits_when_ready(id, want, nodes))
+        {
+            (plans, why) = (Vec::new(), arriving);
+        }
         for plan in &plans {
             let more = self.carry_out(entity, plan);
             victims = Some(victims.map_or_else(|| more.clone(), |all: Victims| all.with(&more)));
@@ -47,8 +55,17 @@ impl Engine {
         victims.ok_or(why)
     }
 
+    /// Whether the group asks for nothing beyond what its members do.
+    fn needs_nothing_else(&self, id: GroupId) -> bool {
+        let group = self.cluster.group(id);
+        group.joins_singly() || group.spec.as_ref().is_none_or(|spec| spec.min_resources.is_empty())
+    }
+
     /// The plan of the first member that has one.
     pub(super) fn first_plan_of(&mut self, id: GroupId, want: &Want) -> Result<Plan, NoPlan> {
+        if !self.needs_nothing_else(id) {
+            return Err(NoPlan::MinResources);
+        }
         let (plans, _) = self.plans_one_by_one(id, want);
         plans.into_iter().next().ok_or(NoPlan::NotEnough)
     }
@@ -110,6 +127,9 @@ impl Engine {
                 Err(no) => (hopeless, why) = (Some((lot.class, &lot.avoid)), Some(in_words(no))),
             }
         }
+        drop(trial);
+        // Who fits beside the others of his group, and waits for them alone, has no place to be kept free.
+        plans.retain(|plan| !plan.units.is_empty() || !self.leaving_from(&plan.places).is_empty());
         (plans, why.unwrap_or(Preemption::NotFound))
     }
 }

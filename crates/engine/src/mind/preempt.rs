@@ -9,8 +9,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::Engine;
 use super::cycle::own_view;
+use super::{Engine, min_resources};
 use crate::cluster::Cluster;
 use crate::cluster::pod::{Awaited, Pod};
 use crate::cluster::trial::Trial;
@@ -73,7 +73,10 @@ impl Engine {
             return Err(in_words(why));
         }
         match self.plan_for_pod(id) {
-            Ok(plan) => Ok(self.carry_out(entity, &plan)),
+            Ok(plan) => {
+                self.not_before_nodes_arrive(&plan, |engine, nodes| engine.pod_fits_when_ready(id, nodes))?;
+                Ok(self.carry_out(entity, &plan))
+            }
             Err(why) => {
                 if !left_out {
                     self.noes.put_no_plan(&self.cluster, (class, priority), 1, why);
@@ -104,9 +107,13 @@ impl Engine {
             return Err(in_words(why));
         }
         match self.plan_for_group(id, want) {
-            Ok(plan) => Ok(self.carry_out(entity, &plan)),
+            Ok(plan) => {
+                self.not_before_nodes_arrive(&plan, |engine, nodes| engine.group_fits_when_ready(id, want, nodes))?;
+                Ok(self.carry_out(entity, &plan))
+            }
             Err(why) => {
-                if let Some(line) = line {
+                // What this group needs in all says nothing of others like it.
+                if let Some(line) = line.filter(|_| why != NoPlan::MinResources) {
                     self.noes.put_no_plan(&self.cluster, line, needed, why);
                 }
                 Err(in_words(why))
@@ -146,7 +153,11 @@ impl Engine {
 
     /// When somebody who waits before he preempts is to be tried again.
     pub(super) fn preempts_from(&self, entity: Entity, preemption: Preemption) -> Option<Millis> {
-        matches!(preemption, Preemption::Delayed { .. }).then(|| self.patient_until(entity))
+        match preemption {
+            Preemption::Delayed { .. } => Some(self.patient_until(entity)),
+            Preemption::NodesArriving { .. } => self.nodes_awaited_until(),
+            _ => None,
+        }
     }
 
     /// The place that is kept free for a pod, unless it was refused there.
@@ -181,7 +192,8 @@ impl Engine {
         }
         let claimed = self.claimed_by(id);
         let mut trial = own_view(&mut self.cluster, want, &claimed);
-        place_all(&mut trial, &places, want.priority).then(|| trial.commit())
+        let all = place_all(&mut trial, &places, want.priority);
+        (all && min_resources::gap(trial.cluster(), id, want).is_none()).then(|| trial.commit())
     }
 
     /// Whether everybody would fit where he is nominated, once those who are leaving are gone.
@@ -219,7 +231,22 @@ impl Engine {
         };
         let mut trial = own_view(&mut self.cluster, want, &claimed);
         without_the_leaving(&mut trial);
-        preemption::for_group(&mut trial, &mut self.cache, want, rules, limits)
+        let plan = preemption::for_group(&mut trial, &mut self.cache, want, rules, limits)?;
+        // Nobody goes for a group that would not start all the same.
+        let start = trial.mark();
+        for (pod, _) in plan.units.iter().flat_map(|unit| &unit.pods) {
+            trial.remove(*pod);
+        }
+        for (pod, node) in &plan.places {
+            trial.place(*pod, *node);
+        }
+        let gap = min_resources::gap(trial.cluster(), id, want);
+        trial.undo_to(start);
+        drop(trial);
+        // Who could start as it is, but for what others of his group will need, waits for no place.
+        let asks_for_more = self.cluster.group(id).spec.as_ref().is_some_and(|spec| !spec.min_resources.is_empty());
+        let waits_for_nobody = plan.units.is_empty() && self.leaving_from(&plan.places).is_empty();
+        if gap.is_some() || (asks_for_more && waits_for_nobody) { Err(NoPlan::MinResources) } else { Ok(plan) }
     }
 
     pub(super) fn rules(&self) -> Rules {
@@ -498,6 +525,7 @@ pub(super) fn in_words(why: NoPlan) -> Preemption {
         NoPlan::NotFound => Preemption::NotFound,
         NoPlan::Budgets => Preemption::Budgets,
         NoPlan::Spared => Preemption::Spared,
+        NoPlan::MinResources => Preemption::MinResources,
     }
 }
 

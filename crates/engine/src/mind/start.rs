@@ -7,9 +7,10 @@
 
 use super::{Engine, Timer};
 use crate::cluster::group::{Attempt, Census, sum_of};
-use crate::cluster::pod::{Part, Pod};
+use crate::cluster::pod::{Counted, Part, Pod, Standing};
 use crate::diagnosis::Diagnosis;
-use crate::model::group::History;
+use crate::model::Millis;
+use crate::model::group::{DegradedPolicy, History};
 use crate::model::ids::{GroupId, PodId};
 use crate::queue::Entity;
 
@@ -39,6 +40,8 @@ impl Engine {
             group.attempt = None;
             group.kept_partial = false;
             group.degraded = false;
+            group.loss_told = false;
+            group.given_up_at = None;
             return;
         }
         if let Some(attempt) = &group.attempt {
@@ -191,16 +194,67 @@ impl Engine {
         }
         let below = there.iter().zip(&quorum).any(|(there, minimum)| there < minimum);
         let (minimum, secured) = (sum_of(&quorum), there.iter().sum());
+        self.plan_to_give_up(id, below);
+        let group = self.cluster.group(id);
         if below == group.degraded && (!below || secured == group.secured_when_told) {
             return;
         }
         let group = self.cluster.group_mut(id);
         (group.degraded, group.secured_when_told) = (below, secured);
         if below {
-            self.say_group(id, Diagnosis::Degraded { minimum, secured }, Vec::new());
-        } else if !self.voice.take_back_degraded(Entity::Group(id)) {
-            self.say_group(id, Diagnosis::Healthy { minimum, secured }, Vec::new());
+            self.say_group(id, Diagnosis::Degraded { minimum, secured, evicted: 0 }, Vec::new());
+        } else {
+            // A loss that passed before anybody was told of it is no news; nor is that it grew, after it was told.
+            self.voice.take_back_degraded(Entity::Group(id));
+            if std::mem::take(&mut self.cluster.group_mut(id).loss_told) {
+                self.say_group(id, Diagnosis::Healthy { minimum, secured }, Vec::new());
+            }
         }
+    }
+}
+
+impl Engine {
+    /// A gang that lost members has a while to replace them, if its policy is to be given up then.
+    fn plan_to_give_up(&mut self, id: GroupId, below: bool) {
+        let group = self.cluster.group(id);
+        let policy = group.spec.as_ref().map(|spec| spec.degraded_policy);
+        let wanted = below && policy == Some(DegradedPolicy::Evict);
+        let planned = group.given_up_at.is_some();
+        if wanted && !planned {
+            let due = self.now.saturating_add(self.config.report_waiting_after_ms);
+            self.cluster.group_mut(id).given_up_at = Some(due);
+            self.set_timer(due, Timer::GivenUp(id));
+        } else if planned && !wanted {
+            self.cluster.group_mut(id).given_up_at = None;
+        }
+    }
+
+    /// A gang that lost members had its time to replace them. If its policy says so, what is left of it goes, so that it
+    /// starts as a whole again. Those go too whom no controller would make anew: that is what was asked for.
+    pub(super) fn give_up_degraded(&mut self, id: GroupId, due: Millis) {
+        if self.cluster.group_if_any(id).is_none_or(|group| group.given_up_at != Some(due)) {
+            return;
+        }
+        self.cluster.group_mut(id).given_up_at = None;
+        let group = self.cluster.group(id);
+        if !group.degraded {
+            return;
+        }
+        let minimum = u32::try_from(group.min_total()).unwrap_or(u32::MAX);
+        let secured = group.total().secured();
+        let members: Vec<PodId> = group.members.iter().map(|(_, member)| *member).collect();
+        let stands = |pod: &Pod| matches!(pod.counted, Counted::In { standing: Standing::Bound, .. });
+        let left: Vec<PodId> = members.into_iter().filter(|member| stands(self.cluster.pod(*member))).collect();
+        for member in &left {
+            self.take_back(*member);
+        }
+        let group = self.cluster.group_mut(id);
+        group.history = History::New;
+        group.reached.clear();
+        group.founded.clear();
+        group.degraded = false;
+        self.say_group(id, Diagnosis::Degraded { minimum, secured, evicted: left.len() as u32 }, Vec::new());
+        self.review_group(id);
     }
 }
 

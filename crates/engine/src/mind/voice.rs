@@ -90,9 +90,9 @@ impl Voice {
         self.drop_pending(entity, |diagnosis| matches!(diagnosis, Diagnosis::Waiting(_)));
     }
 
-    /// The group is whole again; says whether its loss had not even been told.
-    pub(crate) fn take_back_degraded(&mut self, entity: Entity) -> bool {
-        self.drop_pending(entity, |diagnosis| matches!(diagnosis, Diagnosis::Degraded { .. }))
+    /// The group is whole again: what was to be told of its loss is not true any more.
+    pub(crate) fn take_back_degraded(&mut self, entity: Entity) {
+        self.drop_pending(entity, |diagnosis| matches!(diagnosis, Diagnosis::Degraded { .. }));
     }
 
     fn drop_pending(&mut self, entity: Entity, of_kind: impl Fn(&Diagnosis) -> bool) -> bool {
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn a_loss_is_told_although_other_news_come_in_between() {
         let mut voice = Voice::new(5000);
-        let lost = || report(Diagnosis::Degraded { minimum: 3, secured: 2 });
+        let lost = || report(Diagnosis::Degraded { minimum: 3, secured: 2, evicted: 0 });
         assert_eq!(voice.say(GROUP, 0, lost()), Said::Later(5000));
         let failed = report(Diagnosis::BindFailed { node: "n".into(), message: "no".into() });
         assert_eq!(voice.say(GROUP, 10, failed.clone()), Said::Now(Box::new(failed)));

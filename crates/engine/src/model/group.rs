@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +52,7 @@ pub enum Policy {
 pub struct Subset {
     /// The name; may be empty if the group has only one subset.
     pub name: String,
-    /// 1 to `i32::MAX`.
+    /// 1 to `i32::MAX`; 0 only for the part without a name of an open group.
     pub min_member: u32,
 }
 
@@ -98,6 +99,27 @@ pub enum History {
     StartedOtherwise,
 }
 
+/// What a gang may do that fell below its minimum after it had started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DegradedPolicy {
+    /// Lost members are replaced one by one.
+    #[default]
+    Replace,
+    /// Nobody joins before all that is missing of the minimum can.
+    Requorum,
+    /// What is left of it is deleted, so that it starts anew as a whole.
+    Evict,
+}
+
+/// When it is a group's turn, where its object decides that and not its oldest member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turn {
+    /// When the object was made.
+    pub created_ms: Millis,
+    /// The UID of the object. Of two that were made at the same time the greater one goes first.
+    pub uid: Arc<str>,
+}
+
 /// A demand or wish that the members share one value of a node label.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopologyConstraint {
@@ -128,9 +150,18 @@ pub struct GroupSpec {
     /// How long a start may take from the first bind on before it is taken back; the default if `None`.
     #[serde(default)]
     pub schedule_timeout_ms: Option<Millis>,
-    /// What the whole group will need, where its members are not all there at once.
+    /// What the whole group will need, where its members are not all there when it starts: base units by name.
     #[serde(default)]
     pub min_resources: BTreeMap<String, i64>,
+    /// What it may do when it has lost members.
+    #[serde(default)]
+    pub degraded_policy: DegradedPolicy,
+    /// Whether pods that name a subset which it does not have are members all the same, of the part without a name.
+    #[serde(default)]
+    pub open: bool,
+    /// When it is its turn; if `None`, when it is that of its oldest waiting member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<Turn>,
     /// The group that this one is a part of.
     #[serde(default)]
     pub parent: Option<GroupKey>,
@@ -157,6 +188,9 @@ impl GroupSpec {
             topology: Vec::new(),
             schedule_timeout_ms: None,
             min_resources: BTreeMap::new(),
+            degraded_policy: DegradedPolicy::default(),
+            open: false,
+            turn: None,
             parent: None,
             history: History::New,
         }
@@ -173,11 +207,15 @@ impl GroupSpec {
     }
 }
 
-/// The subset that a pod's reference means under these rules: by name, or the only one if it names none.
-pub fn subset_of(rules: &[Subset], named: &str) -> Option<usize> {
+/// The subset that a pod's reference means under these rules: by name, or the only one if it names none. In an open group
+/// whoever is of no other part is of the one without a name.
+pub fn subset_of(rules: &[Subset], open: bool, named: &str) -> Option<usize> {
     match rules {
         [_] if named.is_empty() => Some(0),
-        _ => rules.iter().position(|rule| rule.name == named),
+        _ => {
+            let of_name = |name: &str| rules.iter().position(|rule| rule.name == name);
+            of_name(named).or_else(|| of_name("").filter(|_| open))
+        }
     }
 }
 
@@ -188,11 +226,21 @@ mod tests {
     #[test]
     fn a_lone_subset_needs_no_name_and_several_do() {
         let subset = |name: &str| Subset { name: name.into(), min_member: 1 };
-        assert_eq!(subset_of(&[subset("")], ""), Some(0));
-        assert_eq!(subset_of(&[subset("ps")], ""), Some(0));
-        assert_eq!(subset_of(&[subset("ps")], "worker"), None);
-        assert_eq!(subset_of(&[subset("ps"), subset("worker")], ""), None);
-        assert_eq!(subset_of(&[subset("ps"), subset("worker")], "worker"), Some(1));
+        assert_eq!(subset_of(&[subset("")], false, ""), Some(0));
+        assert_eq!(subset_of(&[subset("ps")], false, ""), Some(0));
+        assert_eq!(subset_of(&[subset("ps")], false, "worker"), None);
+        assert_eq!(subset_of(&[subset("")], false, "worker"), None);
+        assert_eq!(subset_of(&[subset("ps"), subset("worker")], false, ""), None);
+        assert_eq!(subset_of(&[subset("ps"), subset("worker")], false, "worker"), Some(1));
+    }
+
+    #[test]
+    fn an_open_group_takes_in_whoever_is_of_no_other_part() {
+        let subset = |name: &str| Subset { name: name.into(), min_member: 1 };
+        assert_eq!(subset_of(&[subset("")], true, "worker"), Some(0));
+        assert_eq!(subset_of(&[subset("ps"), subset("")], true, "worker"), Some(1));
+        assert_eq!(subset_of(&[subset("ps"), subset("")], true, "ps"), Some(0));
+        assert_eq!(subset_of(&[subset("ps")], true, "worker"), None, "there is no part without a name");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::Millis;
 use super::labels::Labels;
 use super::taint::Taint;
 
@@ -18,6 +19,11 @@ pub struct NodeSpec {
     pub labels: Labels,
     /// Its taints.
     pub taints: Vec<Taint>,
+    /// Those of its taints that are taken off when it is ready for its first pods.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub startup_taints: Vec<Taint>,
+    /// When it was made.
+    pub created_ms: Millis,
     /// Whether it is cordoned.
     pub unschedulable: bool,
     /// What it offers, in base units; `pods` is the number of pods that it may hold.

@@ -131,6 +131,8 @@ pub enum NoPlan {
     Budgets,
     /// There is too little room as long as those are left alone whose eviction was refused.
     Spared,
+    /// There is room for those who ask, and not for what their group will need in all.
+    MinResources,
 }
 
 impl NoPlan {

@@ -1,6 +1,7 @@
 //! Who is next: single pods and groups side by side.
 //!
-//! Order: priority, then the time they first asked, then the name. What failed is parked together with the
+//! Order: priority, then the time they first asked (or their object was made), then the UID of that object, the greater
+//! first, then the name. What failed is parked together with the
 //! classes of the pods that found no room, and is woken only by an event that may help one of them. Like
 //! single pods stand in one line: only the first is woken, the next when that one found a place. Nobody is
 //! retried before its backoff is over, and nobody is forgotten.
@@ -31,6 +32,8 @@ pub(crate) enum Entity {
 pub(crate) struct Rank {
     pub(crate) priority: Reverse<i32>,
     pub(crate) asked_ms: Millis,
+    /// Of whoever is ranked by his object.
+    pub(crate) uid: Option<Reverse<Arc<str>>>,
     pub(crate) name: Arc<str>,
 }
 
@@ -319,7 +322,7 @@ mod tests {
     use super::*;
 
     fn rank(priority: i32, asked_ms: Millis, name: &str) -> Rank {
-        Rank { priority: Reverse(priority), asked_ms, name: name.into() }
+        Rank { priority: Reverse(priority), asked_ms, uid: None, name: name.into() }
     }
 
     fn pod(number: u32) -> Entity {

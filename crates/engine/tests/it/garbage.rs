@@ -5,7 +5,9 @@ use std::sync::Arc;
 use muster_engine::model::budget::BudgetSpec;
 use muster_engine::model::class::{ClassSpec, ScoringRequest};
 use muster_engine::model::company::{Company, PodSelector, PodTerm, PreferredPodTerm, Spread, SpreadTerm};
-use muster_engine::model::group::{GroupKey, GroupPriority, GroupSpec, History, Policy, Subset, TopologyConstraint};
+use muster_engine::model::group::{
+    DegradedPolicy, GroupKey, GroupPriority, GroupSpec, History, Policy, Subset, TopologyConstraint, Turn,
+};
 use muster_engine::model::labels::{Demand, NameDemand, NodeTerm, PreferredTerm, Requirement};
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::{Membership, Phase, PodName, PodRefusal, PodSpec, RefusalKind};
@@ -159,6 +161,14 @@ impl Fool {
         spec.schedule_timeout_ms = self.0.chance(50).then(|| self.0.draw() >> self.0.below(64));
         spec.parent = self.0.chance(10).then(|| self.group_key());
         spec.history = *self.0.pick(&[History::New, History::New, History::Started, History::StartedOtherwise]);
+        spec.degraded_policy =
+            *self.0.pick(&[DegradedPolicy::Replace, DegradedPolicy::Requorum, DegradedPolicy::Evict]);
+        if self.0.chance(30) {
+            spec.min_resources = self.amounts();
+        }
+        if self.0.chance(30) {
+            spec.turn = Some(Turn { created_ms: self.0.draw() >> self.0.below(64), uid: self.word().into() });
+        }
         if self.0.chance(5) {
             spec.topology = vec![TopologyConstraint { key: self.word(), required: true }];
         }
@@ -225,6 +235,10 @@ impl Fool {
                 taints: (0..self.0.below(2))
                     .map(|_| Taint { key: self.word(), value: self.word(), effect: self.effect() })
                     .collect(),
+                startup_taints: (0..self.0.below(2))
+                    .map(|_| Taint { key: self.word(), value: self.word(), effect: self.effect() })
+                    .collect(),
+                created_ms: self.0.draw() >> self.0.below(64),
                 unschedulable: self.0.chance(10),
                 allocatable: self.amounts(),
                 images: (0..self.0.below(3)).map(|_| (self.word().into(), self.amount())).collect(),

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_engine::cluster::pod::PodState;
-use muster_engine::diagnosis::{Preemption, Waiting};
+use muster_engine::diagnosis::{Preemption, ResourceGap, Waiting};
 use muster_engine::model::class::ClassSpec;
-use muster_engine::model::group::GroupKey;
+use muster_engine::model::group::{DegradedPolicy, GroupKey};
 use muster_engine::model::labels::Labels;
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::{Phase, PodName, PodSpec};
@@ -46,6 +46,9 @@ pub(crate) fn command(world: &World, command: &Command) {
         Command::TakeBack { pod } => {
             let truth = &world.pods[&pod.uid];
             assert!(truth.ours, "{pod} is not ours and must not be deleted");
+            if may_be_given_up(world, truth) {
+                return;
+            }
             world.stories.judge_take_back(truth);
             assert!(truth.controlled, "{pod} would not be made again and must not be deleted");
             assert!(truth.membership.is_some(), "{pod} is in no group and must not be deleted");
@@ -72,6 +75,13 @@ pub(crate) fn command(world: &World, command: &Command) {
         Command::Spare { pod } => assert!(world.pods[&pod.uid].marked, "{pod} shows no mark"),
         Command::Nominate { .. } | Command::ClearNomination { .. } | Command::Report(_) => {}
     }
+}
+
+/// Whether a pod is of a group that lost members and is given up then.
+fn may_be_given_up(world: &World, pod: &PodSpec) -> bool {
+    let Some(key) = pod.membership.as_ref().map(|membership| &membership.group) else { return false };
+    let group = world.groups.get(key).filter(|group| group.degraded_policy == DegradedPolicy::Evict);
+    group.is_some_and(|group| world.stories.is_below(key, group, &world.shown))
 }
 
 /// Whether others were evicted together with these, or of their group for the same one, and are gone.
@@ -296,10 +306,25 @@ fn nobody_is_too_shy(world: &World, engine: &mut Engine, pod: &PodSpec) {
     };
     let preemption = match engine.explain(&subject) {
         Some(Diagnosis::PodUnschedulable { preemption, .. }) => *preemption,
+        // Who preempts one by one counted on a place that somebody else may have taken since; nobody is woken by that.
+        Some(Diagnosis::GroupUnschedulable(shortfall))
+            if !world.config.preemption.delayed && shortfall.would_fit > 0 =>
+        {
+            return;
+        }
         Some(Diagnosis::GroupUnschedulable(shortfall)) => shortfall.preemption,
         _ => return,
     };
-    if preemption != Preemption::Never {
+    let waits_for_nodes = matches!(preemption, Preemption::NodesArriving { .. });
+    let cluster = engine.cluster();
+    let is_left_out = |id| cluster.pod(id).group.is_some_and(|group| cluster.group(group).strays.contains_key(&id));
+    let left_out = cluster.pod_id(&pod.id.uid).is_some_and(is_left_out);
+    if waits_for_nodes && !left_out {
+        let patience = world.config.preemption.arrival_ms;
+        let awaited = |node: &NodeSpec| !node.startup_taints.is_empty() && world.now < node.created_ms + patience;
+        assert!(world.nodes.values().any(awaited), "{} waits for nodes, and none is being set up", pod.id);
+    }
+    if preemption != Preemption::Never && !waits_for_nodes {
         let outlook = engine.preemption_outlook(&subject);
         assert!(!matches!(outlook, Some(Ok(_))), "{} says {preemption:?}, and could: {outlook:?}", pod.id);
     }
@@ -348,8 +373,32 @@ fn nobody_waits_for_nothing(world: &World, pod: &PodSpec) {
     if !like || group.rules.len() > 1 || group.spec.is_none() {
         return;
     }
+    if let Some(gap) = &shortfall.gap {
+        really_lacks(world, &membership.group, gap, &pod.class);
+        return;
+    }
     let needed = (shortfall.minimum.saturating_sub(shortfall.held) as usize).max(1);
     assert!(room(&pod.class) < needed, "group {} waits, and there is room: {shortfall:?}", membership.group);
+}
+
+/// What a group will need in all is really not there: counted from the pods themselves. What its members take they take from
+/// what is free, so it does not matter how many of them would be placed.
+fn really_lacks(world: &World, key: &GroupKey, gap: &ResourceGap, class: &ClassSpec) {
+    let asks = |pod: &PodSpec| pod.class.requests.get(&gap.resource).copied().unwrap_or(0);
+    let stays = |pod: &&PodSpec| pod.node.is_some() && is_live(pod);
+    let counts = |pod: &&PodSpec| pod.ours && is_member(pod, key) && (stays(pod) || pod.phase == Phase::Succeeded);
+    let held: i64 = world.shown.values().filter(counts).map(asks).sum();
+    let free = |node: &NodeSpec| {
+        let there = world.shown.values().filter(|pod| pod.node.as_deref() == Some(&node.name));
+        let takes = there.filter(|pod| matches!(pod.phase, Phase::Pending | Phase::Running));
+        let offered = node.allocatable.get(&gap.resource).copied().unwrap_or(0);
+        (offered - takes.map(asks).sum::<i64>()).max(0)
+    };
+    let left: i64 = world.nodes.values().filter(|node| would_do(node, class)).map(free).sum();
+    // Places that are kept free are nobody else's, and claimed nodes are not open to all.
+    let cluster = world.engine.engine().cluster();
+    let reserved = cluster.nodes().any(|(_, node)| node.reserved.is_some() || node.claimed_at.is_some());
+    assert!(reserved || gap.asked > held + left, "group {key} waits for nothing: {gap:?}, {held} held, {left} left");
 }
 
 /// How many more pods of a class fit on a node.

@@ -1,12 +1,15 @@
 //! Behaviour tests of the engine through its public face: one binary, a module per idea.
 
+mod arrivals;
 mod commits;
 mod company;
 mod company_judge;
+mod degraded;
 mod gangs;
 mod garbage;
 mod groups_change;
 mod judge;
+mod min_resources;
 mod nominations;
 mod one_by_one;
 mod pending;

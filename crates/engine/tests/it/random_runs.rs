@@ -10,7 +10,7 @@ use muster_engine::model::budget::BudgetSpec;
 use muster_engine::model::class::ClassSpec;
 use muster_engine::model::company::{Company, PodTerm, PreferredPodTerm, SpreadTerm};
 use muster_engine::model::group::{
-    DisruptionMode, GroupPriority, GroupSpec, History, Policy, PreemptionPolicy, Subset,
+    DegradedPolicy, DisruptionMode, GroupPriority, GroupSpec, History, Policy, PreemptionPolicy, Subset, Turn,
 };
 use muster_engine::model::labels::Labels;
 use muster_engine::model::node::NodeSpec;
@@ -278,6 +278,8 @@ impl Run {
         let spec = NodeSpec {
             name,
             labels,
+            startup_taints: if self.random.chance(30) { vec![taint.clone()] } else { vec![] },
+            created_ms: self.world.now,
             taints: if self.random.chance(15) { vec![taint] } else { vec![] },
             unschedulable: self.random.chance(8),
             allocatable: allocatable.into(),
@@ -331,6 +333,20 @@ impl Run {
                 PreemptionPolicy::LowerPriority
             },
             schedule_timeout_ms: self.random.chance(50).then(|| 1_000 + self.random.below(60_000) as u64),
+            degraded_policy: match self.random.below(8) {
+                0 => DegradedPolicy::Requorum,
+                1 => DegradedPolicy::Evict,
+                _ => DegradedPolicy::Replace,
+            },
+            min_resources: if self.random.chance(10) {
+                [("cpu".to_owned(), 1_000 * (1 + self.random.below(12) as i64))].into()
+            } else {
+                [].into()
+            },
+            turn: self
+                .random
+                .chance(30)
+                .then(|| Turn { created_ms: self.world.now, uid: ["u", "v", "w"][self.random.below(3)].into() }),
             ..GroupSpec::with_policy(key(&name), policy)
         };
         // The condition in the API goes with the object; it speaks of the minimum that was in force then.

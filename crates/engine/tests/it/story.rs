@@ -242,6 +242,13 @@ impl Stories {
         }
     }
 
+    /// Whether fewer members of a group are left than it starts with.
+    pub(crate) fn is_below(&self, key: &GroupKey, group: &GroupSpec, pods: &BTreeMap<String, PodSpec>) -> bool {
+        let mut bound = bound(pods, key);
+        bound.retain(|pod| !self.ordered_back.contains(&pod.id.uid));
+        !meets(&bound, pods, key, &minimums(group))
+    }
+
     /// A pod may only be taken back if the start that it belongs to was not confirmed.
     pub(crate) fn judge_take_back(&self, pod: &PodSpec) {
         let Some(story) = pod.membership.as_ref().and_then(|membership| self.by_key.get(&membership.group)) else {

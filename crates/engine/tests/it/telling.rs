@@ -181,8 +181,8 @@ fn a_loss_that_grows_is_told_as_it_is() {
     world.remove("w-0");
     world.remove("w-1");
     world.pass(60_000);
-    assert_eq!(world.why_group("g"), Diagnosis::Degraded { minimum: 4, secured: 2 });
+    assert_eq!(world.why_group("g"), Diagnosis::Degraded { minimum: 4, secured: 2, evicted: 0 });
     world.remove("w-2");
     world.pass(60_000);
-    assert_eq!(world.why_group("g"), Diagnosis::Degraded { minimum: 4, secured: 1 });
+    assert_eq!(world.why_group("g"), Diagnosis::Degraded { minimum: 4, secured: 1, evicted: 0 });
 }

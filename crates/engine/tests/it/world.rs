@@ -366,8 +366,13 @@ impl World {
             group.history = History::New;
         }
         if let (Subject::Group(key), Diagnosis::TimedOut { .. }) = (&report.subject, &report.diagnosis)
-            && let Some(group) = self.groups.get(key)
+            && let Some(group) = self.groups.get_mut(key)
         {
+            let cluster = self.engine.engine().cluster();
+            if cluster.group_id(key).is_none_or(|id| cluster.group(id).reached.is_empty()) {
+                // Nothing is left of an earlier start: the condition says so.
+                group.history = History::New;
+            }
             self.stories.given_up(key, minimums(group), &self.shown);
         }
         self.reports.push(report);

@@ -20,6 +20,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use futures::FutureExt as _;
 use kube::api::{Api, DeleteParams, ListParams};
+use muster_api::crds::dialects;
 use muster_api::wire::Node;
 use muster_playground::clients::{Cluster, KubeletSettings, Shape};
 use muster_playground::{Limits, Server, Settings};
@@ -217,6 +218,11 @@ async fn install_kinds(client: &kube::Client) -> anyhow::Result<bool> {
     for text in [muster_api::crds::WORKLOADS, muster_api::crds::PODGROUPS] {
         let definition: serde_json::Value = serde_saphyr::from_str(text)?;
         is_new &= objects::install(client, &definition).await?;
+    }
+    // A state folder of an earlier version may lack these; that does not make the cluster new.
+    for text in [dialects::SCHEDULER_PLUGINS, dialects::VOLCANO] {
+        let definition: serde_json::Value = serde_saphyr::from_str(text)?;
+        objects::install(client, &definition).await?;
     }
     Ok(is_new)
 }

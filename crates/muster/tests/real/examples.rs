@@ -59,7 +59,7 @@ fn pods_of(file: &Path) -> usize {
     let pods = documents.iter().map(|document| match document["kind"].as_str() {
         Some("Pod") => 1,
         Some("Job") => number(document, "/spec/parallelism"),
-        Some("ReplicaSet") => number(document, "/spec/replicas"),
+        Some("ReplicaSet" | "Deployment") => number(document, "/spec/replicas"),
         _ => 0,
     });
     pods.sum()
@@ -78,7 +78,7 @@ async fn every_example_runs_on_a_real_control_plane() {
     let shape = Shape::from_json(NODES).expect("a shape");
     let _kubelets = Kubelets::start(client.clone(), &shape, KubeletSettings::default(), Clock::real()).expect("nodes");
     let definitions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../api/crds");
-    kubectl(&plane, &["apply", "-f", &definitions.to_string_lossy()]);
+    kubectl(&plane, &["apply", "-R", "-f", &definitions.to_string_lossy()]);
     let _muster = Muster::start(&plane);
     let api: Api<Pod> = Api::namespaced(client, "default");
     let mut wanted = 0;

@@ -22,6 +22,18 @@ const PLANES: usize = 8;
 /// Carriers that differ from a sister only in how groups are read. Stories of preemption are played in them in the process
 /// and, with `MUSTER_ALL=1`, here too: time is real, and the other stories show that groups are read.
 const SISTERS: [Carrier; 2] = [Carrier::MusterWorkload, Carrier::V1alpha3];
+/// Carriers of other projects. Here they are played where a scenario is written for them, and in the stories of
+/// [`FOR_ALL`]: time is real, and all that differs is how groups are read and written.
+const OTHERS: [Carrier; 2] = [Carrier::SchedulerPlugins, Carrier::Volcano];
+/// Stories of what every carrier must show.
+const FOR_ALL: [&str; 6] = [
+    "gang-starts-whole.yaml",
+    "gang-waits-for-its-members.yaml",
+    "node-deleted-degrades.yaml",
+    "restart-in-the-middle-of-a-start.yaml",
+    "start-taken-back.yaml",
+    "two-gangs-room-for-one.yaml",
+];
 /// With more that fail at first than these, it is not the machine.
 const SECOND_TRIES_MAX: usize = 4;
 
@@ -43,7 +55,7 @@ const STOCK: Kind = Kind {
     profile: Profile::Stock,
     served: &[],
     arguments: &[],
-    carriers: &[Carrier::Muster, Carrier::MusterWorkload],
+    carriers: &[Carrier::Muster, Carrier::MusterWorkload, Carrier::SchedulerPlugins, Carrier::Volcano],
     left_out: &[],
 };
 const NATIVE: Kind = Kind {
@@ -108,11 +120,15 @@ fn scenarios() -> Vec<Scenario> {
 
 /// The parts of a kind of cluster, those that take longest first.
 fn parts<'a>(kind: &Kind, scenarios: &'a [Scenario]) -> Vec<Part<'a>> {
-    let is_played = |scenario: &&Scenario| !kind.left_out.iter().any(|file| scenario.file.ends_with(file));
+    let is_played = |scenario: &&Scenario| !kind.left_out.iter().any(|file| is_in(scenario, file));
     let of = |scenario: &'a Scenario| kind.carriers.iter().map(move |carrier| (scenario, *carrier));
     let mut parts: Vec<Part> = scenarios.iter().filter(is_played).flat_map(of).collect();
     if std::env::var_os("MUSTER_ALL").is_none() {
         parts.retain(|(scenario, carrier)| !is_of_preemption(scenario) || !SISTERS.contains(carrier));
+        let is_for = |scenario: &Scenario, carrier: &Carrier| {
+            scenario.carriers.contains(carrier) || FOR_ALL.iter().any(|file| is_in(scenario, file))
+        };
+        parts.retain(|(scenario, carrier)| !OTHERS.contains(carrier) || is_for(scenario, carrier));
     }
     if !kind.served.is_empty() {
         // A story of both kinds of groups has no place on a stock cluster.
@@ -121,6 +137,11 @@ fn parts<'a>(kind: &Kind, scenarios: &'a [Scenario]) -> Vec<Part<'a>> {
     }
     parts.sort_by_key(|(scenario, _)| std::cmp::Reverse(scenario.held_time()));
     parts
+}
+
+/// Whether a scenario stands in the file of this name.
+fn is_in(scenario: &Scenario, file: &str) -> bool {
+    Path::new(&scenario.file).file_name().is_some_and(|name| name == file)
 }
 
 fn is_of_preemption(scenario: &Scenario) -> bool {

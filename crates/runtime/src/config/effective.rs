@@ -6,15 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use muster_api::names::check_label_key;
 use muster_engine::{Config, PreemptionRules, Refusal, ShapePoint, Weighted};
 
 use super::ConfigError;
-use super::file::{Eviction, File, LogFormat, LogLevel, Scoring, Strategy};
+use super::file::{Eviction, File, LogFormat, LogLevel, NewNodes, Scoring, Strategy};
 use super::profile;
 use super::span::Span;
 use crate::gates::FeatureGates;
 use crate::lease::LeaseSettings;
-use crate::settings::Settings;
+use crate::settings::{Settings, TaintKey};
 
 /// Everything that a process needs to know to run.
 #[derive(Clone, Debug)]
@@ -133,12 +134,26 @@ fn settings(file: &File, gates: FeatureGates) -> Result<Settings, ConfigError> {
         gates,
         engine,
         eviction: file.preemption.eviction,
+        startup_taints: startup_taints(&file.new_nodes)?,
         binds_in_flight_max: file.limits.binds_in_flight,
         writes_in_flight_max: file.limits.writes_in_flight,
         request_timeout: file.timeouts.request.as_duration(),
         stop_timeout: file.timeouts.stop.as_duration(),
         ..Settings::default()
     })
+}
+
+fn startup_taints(new_nodes: &NewNodes) -> Result<Vec<TaintKey>, ConfigError> {
+    require_distinct("newNodes.startupTaints", &new_nodes.startup_taints)?;
+    for (index, key) in new_nodes.startup_taints.iter().enumerate() {
+        // A key with anything in place of the star.
+        let whole = key.strip_suffix('*').map_or_else(|| key.clone(), |start| format!("{start}x"));
+        let checked = if key == "*" { Err("would mean every taint".to_owned()) } else { check_label_key(&whole) };
+        if let Err(reason) = checked {
+            return Err(ConfigError::field(format!("newNodes.startupTaints[{index}]"), format!("{key:?}: {reason}")));
+        }
+    }
+    Ok(TaintKey::usual().into_iter().chain(new_nodes.startup_taints.iter().cloned().map(TaintKey)).collect())
 }
 
 /// Every setting of the engine, from the file. A new one does not compile until it has a field there.
@@ -158,6 +173,7 @@ fn engine(file: &File, profiles: Vec<muster_engine::Profile>, gates: FeatureGate
             on: file.preemption.enabled,
             delayed: gates.delayed_preemption,
             delay_ms: file.preemption.delay.as_millis(),
+            arrival_ms: file.new_nodes.ready_within.as_millis(),
             spare_ms: file.preemption.spare_after_refusal.as_millis(),
             keeps_budgets: file.preemption.eviction == Eviction::EvictionApi,
             whole_groups: gates.workload_aware_preemption,
@@ -325,6 +341,7 @@ search: {stepsInitial: 15, stepsMax: 16, again: {initial: 17s, max: 18s}}
 claims: {starvingAfter: 19s, max: 20s}
 bindRetry: {initial: 21ms, max: 22ms}
 waiting: {desiredCount: 23s, reportAfter: 24s}
+newNodes: {startupTaints: [a/b, c/*], readyWithin: 32s}
 preemption: {enabled: false, delay: 25s, eviction: EvictionAPI, spareAfterRefusal: 26s, stepsMax: 27}
 featureGates: {DelayedPreemption: false, WorkloadAwarePreemption: false}
 ";
@@ -365,6 +382,7 @@ featureGates: {DelayedPreemption: false, WorkloadAwarePreemption: false}
                 on: false,
                 delayed: false,
                 delay_ms: 25_000,
+                arrival_ms: 32_000,
                 spare_ms: 26_000,
                 keeps_budgets: true,
                 whole_groups: false,
@@ -380,6 +398,10 @@ featureGates: {DelayedPreemption: false, WorkloadAwarePreemption: false}
         assert_eq!(made.engine, expected);
         assert_eq!((made.request_timeout.as_secs(), made.stop_timeout.as_secs()), (6, 7));
         assert_eq!((made.binds_in_flight_max, made.writes_in_flight_max), (8, 9));
+        let startup = |key: &str| made.startup_taints.iter().any(|startup| startup.matches(key));
+        assert_eq!(["a/b", "c/d", "a/bc", "node.kubernetes.io/not-ready"].map(startup), [true, true, false, true]);
+        let wrong = from("newNodes: {startupTaints: [a/b, 'c d']}\n", Overrides::default()).unwrap_err().to_string();
+        assert!(wrong.contains("newNodes.startupTaints[1]: \"c d\""), "{wrong}");
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub struct File {
     pub claims: Claims,
     /// How room is taken from others.
     pub preemption: Preemption,
+    /// What is known of nodes that an autoscaler adds.
+    pub new_nodes: NewNodes,
     /// Pauses before a bind is sent again.
     pub bind_retry: Pauses,
     /// How long to wait before something is done or said.
@@ -218,6 +220,16 @@ pub struct Preemption {
     pub steps_max: u64,
 }
 
+/// What is known of nodes that an autoscaler adds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct NewNodes {
+    /// More taints that are taken off when a node is ready for its first pods: keys, or the start of a key before `*`.
+    pub startup_taints: Vec<String>,
+    /// How long after it was made such a node is waited for before others are evicted.
+    pub ready_within: Span,
+}
+
 /// How pods are evicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Eviction {
@@ -307,6 +319,7 @@ impl Default for File {
             search: Search::default(),
             claims: Claims::default(),
             preemption: Preemption::default(),
+            new_nodes: NewNodes::default(),
             bind_retry: Pauses { initial: ms(engine.bind_retry_ms_initial), max: ms(engine.bind_retry_ms_max) },
             waiting: Waiting::default(),
             leader_election: LeaderElection::default(),
@@ -408,6 +421,13 @@ impl Default for Preemption {
             spare_after_refusal: ms(rules.spare_ms),
             steps_max: rules.steps_max,
         }
+    }
+}
+
+impl Default for NewNodes {
+    fn default() -> Self {
+        let rules = muster_engine::PreemptionRules::default();
+        Self { startup_taints: Vec::new(), ready_within: ms(rules.arrival_ms) }
     }
 }
 

@@ -31,6 +31,12 @@ pub(crate) struct Shown {
     pub(crate) is_cut_off: bool,
     /// Whether somebody else says that the group has started: for which minimum is not known.
     pub(crate) may_have_started: bool,
+    /// The word for how it fares, where its kind has one.
+    pub(crate) phase: String,
+    /// Conditions that are not ours, where a write has to repeat them in another form than ours.
+    pub(crate) others: Vec<serde_json::Value>,
+    /// What it shows may have been written by others as well as by us.
+    pub(crate) may_be_of_others: bool,
     /// The whole of the status that is ours, to see whether a write would change anything.
     pub(crate) text: String,
 }
@@ -113,6 +119,17 @@ impl Conditions {
     pub(crate) fn set_started(&mut self, minimum: u32) {
         let reason = format!("{WITH_MINIMUM}{minimum}");
         self.set(STARTED, true, &reason, "The group has had its minimum.");
+    }
+}
+
+/// The condition that a group has which started with this minimum, as far as another field shows it.
+pub(crate) fn started(minimum: u32, since: Time) -> Condition {
+    Condition {
+        kind: STARTED.to_owned(),
+        status: "True".to_owned(),
+        reason: format!("{WITH_MINIMUM}{minimum}"),
+        last_transition_time: Some(since),
+        ..Condition::default()
     }
 }
 

@@ -9,7 +9,9 @@ use muster_api::group as written;
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::keys::annotations::MIN_RESOURCES;
 use muster_api::resources::list_in_base_units;
-use muster_engine::model::group::{DisruptionMode, Policy, PreemptionPolicy, Subset, TopologyConstraint};
+use muster_engine::model::group::{
+    DegradedPolicy, DisruptionMode, Policy, PreemptionPolicy, Subset, TopologyConstraint,
+};
 
 use serde_json::{Value, json};
 
@@ -35,6 +37,8 @@ pub(crate) struct GroupObject {
     pub(crate) is_group: bool,
     /// The groups that it defines, by name; one without a name if it is the group itself.
     pub(crate) groups: Result<Vec<(String, Draft)>, Flaw>,
+    /// What it asks for that changes nothing here; told once.
+    pub(crate) unheeded: Vec<String>,
     /// What its status shows.
     pub(crate) shown: Shown,
 }
@@ -94,6 +98,12 @@ pub(crate) struct Draft {
     pub(crate) topology: Vec<TopologyConstraint>,
     /// What the whole group needs.
     pub(crate) min_resources: BTreeMap<String, i64>,
+    /// What it may do when it has lost members.
+    pub(crate) degraded_policy: DegradedPolicy,
+    /// Whether pods of parts that it does not know are members all the same.
+    pub(crate) open: bool,
+    /// Whether its turn is that of the object, and not that of its oldest waiting member.
+    pub(crate) ranked_by_object: bool,
 }
 
 /// What a group says of its priority.
@@ -141,12 +151,24 @@ impl Draft {
         }
     }
 
+    /// A group with this policy and nothing else to say.
+    pub(crate) fn plain(policy: Policy, without_class: WithoutClass) -> Self {
+        Self {
+            policy,
+            priority: PriorityField { class: None, number: None, mismatch: Mismatch::ClassCounts, without_class },
+            preemption_policy: None,
+            disruption_mode: DisruptionMode::Pod,
+            schedule_timeout_ms: None,
+            topology: Vec::new(),
+            min_resources: BTreeMap::new(),
+            degraded_policy: DegradedPolicy::Replace,
+            open: false,
+            ranked_by_object: false,
+        }
+    }
+
     /// The draft of a group of our own kinds. `path` is where its fields stand.
     pub(crate) fn of(group: &written::Group, path: &FieldPath<'_>) -> Result<Self, Flaw> {
-        if group.degraded_policy != written::DegradedPolicy::Replace {
-            let value = format!("{:?}", group.degraded_policy);
-            return Err(Flaw::unsupported(&path.child("degradedPolicy").to_string(), &value));
-        }
         let min_resources = list_in_base_units(&group.min_resources, &path.child("minResources"))?;
         let subsets = matches!(group.policy, written::Policy::Subsets(_));
         Ok(Self {
@@ -168,8 +190,24 @@ impl Draft {
             schedule_timeout_ms: None,
             topology: Vec::new(),
             min_resources,
+            degraded_policy: match group.degraded_policy {
+                written::DegradedPolicy::Replace => DegradedPolicy::Replace,
+                written::DegradedPolicy::Requorum => DegradedPolicy::Requorum,
+                written::DegradedPolicy::Evict => DegradedPolicy::Evict,
+            },
+            open: false,
+            ranked_by_object: subsets,
         })
     }
+}
+
+/// What an annotation says that a group needs in all: a list of resources as JSON.
+fn min_resources(text: &str) -> Result<BTreeMap<String, i64>, InvalidField> {
+    let annotations = FieldPath::Root("metadata.annotations");
+    let path = annotations.key(MIN_RESOURCES);
+    let written = serde_json::from_str(text)
+        .map_err(|error| path.invalid(text, format_args!("must be a list of resources as JSON: {error}")))?;
+    list_in_base_units(&written::min_resources(&written, &path)?, &path)
 }
 
 fn policy(policy: &written::Policy) -> Policy {
@@ -200,6 +238,7 @@ impl GroupObject {
             created_ms: created.map_or(0, |time| crate::clock::millis(time.0)),
             is_group: true,
             groups: Err(Flaw::default()),
+            unheeded: Vec::new(),
             shown: Shown::default(),
         }
     }
@@ -211,12 +250,23 @@ impl GroupObject {
         Self { groups: Err(Flaw { kind: FlawKind::Invalid, message }), ..Self::with_metadata(&metadata) }
     }
 
-    /// Refuses what annotations of the object ask for and nobody would honour.
-    pub(crate) fn refuse_annotations(&mut self, metadata: &ObjectMeta) {
-        let Some(list) = metadata.annotations.as_ref().and_then(|all| all.get(MIN_RESOURCES)) else { return };
-        let path = FieldPath::Root("metadata.annotations");
+    /// Takes what an annotation says that each group of the object needs in all, for kinds that have no field for it.
+    pub(crate) fn take_min_resources(&mut self, metadata: &ObjectMeta) {
+        let Some(text) = metadata.annotations.as_ref().and_then(|all| all.get(MIN_RESOURCES)) else { return };
+        let Ok(groups) = &mut self.groups else { return };
+        match min_resources(text) {
+            Ok(least) => groups.iter_mut().for_each(|(_, draft)| draft.min_resources.clone_from(&least)),
+            Err(error) => self.groups = Err(error.into()),
+        }
+    }
+
+    /// Refuses the annotation on a kind that has a field for it.
+    pub(crate) fn refuse_min_resources(&mut self, metadata: &ObjectMeta) {
+        let Some(text) = metadata.annotations.as_ref().and_then(|all| all.get(MIN_RESOURCES)) else { return };
         if self.groups.is_ok() {
-            self.groups = Err(Flaw::unsupported(&path.key(MIN_RESOURCES).to_string(), list));
+            let path = FieldPath::Root("metadata.annotations");
+            let error = path.key(MIN_RESOURCES).invalid(text, "belongs into spec.minResources, which this kind has");
+            self.groups = Err(error.into());
         }
     }
 

@@ -12,9 +12,11 @@ mod native_conditions;
 mod native_pod_group;
 mod native_v1alpha1;
 mod native_v1alpha2;
+mod scheduler_plugins;
 mod status;
 #[cfg(test)]
 mod tests;
+mod volcano;
 
 use kube::core::ApiResource;
 use muster_api::invalid::InvalidField;
@@ -29,7 +31,9 @@ pub(crate) use muster_workload::MusterWorkload;
 pub(crate) use native_pod_group::NativePodGroup;
 pub(crate) use native_v1alpha1::NativeWorkload;
 pub(crate) use native_v1alpha2::NativePodGroupV1alpha2;
+pub(crate) use scheduler_plugins::SchedulerPlugins;
 pub(crate) use status::{Counts, InstanceStatus, ObjectStatus};
+pub(crate) use volcano::Volcano;
 
 /// One way of writing groups.
 pub(crate) trait Dialect: Send + Sync {
@@ -63,6 +67,11 @@ pub(crate) struct Reference {
 }
 
 impl Reference {
+    /// An object that is the group.
+    pub(crate) fn to_object(name: &str) -> Self {
+        Self { object: name.to_owned(), group: String::new(), replica: String::new(), subset: String::new() }
+    }
+
     /// The group's key in the engine.
     pub(crate) fn key(&self, origin: &str, namespace: &str) -> GroupKey {
         let name = if self.group.is_empty() { self.object.clone() } else { format!("{}/{}", self.object, self.group) };
@@ -77,4 +86,15 @@ pub(crate) enum StatusPatch {
     Merge(Value),
     /// A strategic merge patch: lists are merged by their keys.
     Strategic(Value),
+    /// A JSON merge patch of an object whose kind has no `status` of its own to be written.
+    OfObject(Value),
+}
+
+impl StatusPatch {
+    /// What is sent.
+    pub(crate) fn body(&self) -> &Value {
+        match self {
+            Self::Merge(body) | Self::Strategic(body) | Self::OfObject(body) => body,
+        }
+    }
 }

@@ -51,7 +51,7 @@ impl Dialect for MusterPodGroup {
             shown: shown(&object.status),
             ..GroupObject::with_metadata(&object.metadata)
         };
-        read.refuse_annotations(&object.metadata);
+        read.refuse_min_resources(&object.metadata);
         read
     }
 
@@ -73,12 +73,7 @@ fn reference(name: &str, subset: Option<&str>) -> Result<Reference, InvalidField
     if let Some(subset) = subset {
         check_dns_label(subset).map_err(|reason| path.key(SUBSET).invalid(subset, reason))?;
     }
-    Ok(Reference {
-        object: name.to_owned(),
-        group: String::new(),
-        replica: String::new(),
-        subset: subset.unwrap_or_default().to_owned(),
-    })
+    Ok(Reference { subset: subset.unwrap_or_default().to_owned(), ..Reference::to_object(name) })
 }
 
 fn draft(object: &PodGroup) -> Result<Draft, Flaw> {
@@ -100,9 +95,8 @@ fn shown(status: &PodGroupStatus) -> Shown {
         observed_generation: status.observed_generation,
         conditions: status.conditions.clone(),
         instances: [((String::new(), String::new()), instance)].into(),
-        is_cut_off: false,
-        may_have_started: false,
         text: text_of(status),
+        ..Shown::default()
     }
 }
 
@@ -111,7 +105,8 @@ fn printed(status: &ObjectStatus, shown: &[Condition]) -> PodGroupStatus {
     let instance = status.instances.first().unwrap_or(&empty);
     let subsets = instance.subsets.iter().map(|(name, counts)| SubsetStatus {
         name: name.clone(),
-        total: counts.total,
+        // Those who have ended are counted apart.
+        total: counts.total - counts.succeeded - counts.failed,
         scheduled_available: counts.would_fit,
         scheduled_unavailable: counts.no_room,
         running: counts.running,

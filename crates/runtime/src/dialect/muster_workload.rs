@@ -55,7 +55,7 @@ impl Dialect for MusterWorkload {
             shown: shown(&object.status),
             ..GroupObject::with_metadata(&object.metadata)
         };
-        read.refuse_annotations(&object.metadata);
+        read.take_min_resources(&object.metadata);
         read
     }
 
@@ -98,8 +98,8 @@ fn shown(status: &WorkloadStatus) -> Shown {
         conditions: status.conditions.clone(),
         instances: instances.collect(),
         is_cut_off: status.instances.as_ref().is_some_and(|all| all.total > status.pod_groups.len() as i64),
-        may_have_started: false,
         text: text_of(status),
+        ..Shown::default()
     }
 }
 

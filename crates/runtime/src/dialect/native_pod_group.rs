@@ -54,7 +54,7 @@ impl Dialect for NativePodGroup {
             shown: shown(&object.status.conditions, POD_GROUP_INITIALLY_SCHEDULED),
             ..GroupObject::with_metadata(&object.metadata)
         };
-        read.refuse_annotations(&object.metadata);
+        read.take_min_resources(&object.metadata);
         read
     }
 
@@ -70,8 +70,7 @@ pub(super) fn scheduling_group(pod: &Pod) -> Option<Result<Reference, InvalidFie
         let path = FieldPath::Root("spec.schedulingGroup.podGroupName");
         return Some(Err(path.invalid(&group.pod_group_name, "must be set")));
     };
-    let none = String::new;
-    Some(Ok(Reference { object: name, group: none(), replica: none(), subset: none() }))
+    Some(Ok(Reference::to_object(&name)))
 }
 
 fn draft(object: &PodGroup) -> Result<Draft, Flaw> {
@@ -89,7 +88,6 @@ fn draft(object: &PodGroup) -> Result<Draft, Flaw> {
     }
     let all = spec.disruption_mode.as_ref().is_some_and(|mode| mode.all.is_some());
     Ok(Draft {
-        policy: policy(&spec.scheduling_policy),
         priority: PriorityField {
             class: Some(spec.priority_class_name.clone()).filter(|name| !name.is_empty()),
             number: spec.priority,
@@ -101,9 +99,7 @@ fn draft(object: &PodGroup) -> Result<Draft, Flaw> {
             _ => PreemptionPolicy::LowerPriority,
         }),
         disruption_mode: if all { DisruptionMode::Group } else { DisruptionMode::Pod },
-        schedule_timeout_ms: None,
-        topology: Vec::new(),
-        min_resources: [].into(),
+        ..Draft::plain(policy(&spec.scheduling_policy), WithoutClass::Default)
     })
 }
 

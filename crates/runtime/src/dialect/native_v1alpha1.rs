@@ -10,10 +10,9 @@ use kube::core::ApiResource;
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::native::v1alpha1::{PodGroup, Workload, validate_workload, validate_workload_reference};
 use muster_api::wire::Pod;
-use muster_engine::model::group::DisruptionMode;
 
 use super::condition::Shown;
-use super::draft::{Draft, Flaw, FlawKind, GroupObject, Mismatch, PriorityField, WithoutClass};
+use super::draft::{Draft, Flaw, FlawKind, GroupObject, WithoutClass};
 use super::native_pod_group::policy;
 use super::status::ObjectStatus;
 use super::{Dialect, Reference, StatusPatch};
@@ -58,7 +57,7 @@ impl Dialect for NativeWorkload {
             shown: Shown { is_cut_off: true, ..Shown::default() },
             ..GroupObject::with_metadata(&object.metadata)
         };
-        read.refuse_annotations(&object.metadata);
+        read.take_min_resources(&object.metadata);
         read
     }
 
@@ -75,18 +74,5 @@ fn drafts(object: &Workload) -> Result<Vec<(String, Draft)>, Flaw> {
 }
 
 fn draft(group: &PodGroup) -> Draft {
-    Draft {
-        policy: policy(&group.policy),
-        priority: PriorityField {
-            class: None,
-            number: None,
-            mismatch: Mismatch::ClassCounts,
-            without_class: WithoutClass::LowestMember,
-        },
-        preemption_policy: None,
-        disruption_mode: DisruptionMode::Pod,
-        schedule_timeout_ms: None,
-        topology: Vec::new(),
-        min_resources: [].into(),
-    }
+    Draft::plain(policy(&group.policy), WithoutClass::LowestMember)
 }

@@ -43,7 +43,7 @@ impl Dialect for NativePodGroupV1alpha2 {
             shown: shown(&object.status.conditions, POD_GROUP_SCHEDULED),
             ..GroupObject::with_metadata(&object.metadata)
         };
-        read.refuse_annotations(&object.metadata);
+        read.take_min_resources(&object.metadata);
         read
     }
 
@@ -67,7 +67,6 @@ fn draft(mut object: PodGroup) -> Result<Draft, Flaw> {
     let spec = object.spec;
     let whole = spec.disruption_mode.as_deref() == Some(DISRUPT_POD_GROUP);
     Ok(Draft {
-        policy: policy(&spec.scheduling_policy),
         priority: PriorityField {
             class: Some(spec.priority_class_name).filter(|name| !name.is_empty()),
             number: spec.priority,
@@ -77,10 +76,7 @@ fn draft(mut object: PodGroup) -> Result<Draft, Flaw> {
                 None => WithoutClass::LowestMember,
             },
         },
-        preemption_policy: None,
         disruption_mode: if whole { DisruptionMode::Group } else { DisruptionMode::Pod },
-        schedule_timeout_ms: None,
-        topology: Vec::new(),
-        min_resources: [].into(),
+        ..Draft::plain(policy(&spec.scheduling_policy), WithoutClass::Default)
     })
 }

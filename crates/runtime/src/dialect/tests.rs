@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use muster_api::keys::conditions::{DEGRADED, POD_GROUP_SCHEDULED};
+use muster_engine::model::group::{Policy, Subset};
 use serde_json::{Value, json};
 
 use super::*;
@@ -33,9 +34,7 @@ fn instance(group: &str, replica: &str, scheduled: bool, degraded: bool) -> Inst
 }
 
 fn status_of(patch: Option<StatusPatch>) -> Value {
-    match patch.expect("something to write") {
-        StatusPatch::Merge(body) | StatusPatch::Strategic(body) => body["status"].clone(),
-    }
+    patch.expect("something to write").body()["status"].clone()
 }
 
 fn wanted(instances: Vec<InstanceStatus>) -> ObjectStatus {
@@ -123,4 +122,162 @@ fn both_versions_of_1_37_are_one_dialect() {
     assert_eq!(beta.api_version, "scheduling.k8s.io/v1beta1");
     assert_eq!((alpha.api_version.as_str(), alpha.version.as_str()), ("scheduling.k8s.io/v1alpha3", "v1alpha3"));
     assert_eq!((alpha.kind, alpha.plural), (beta.kind, beta.plural));
+}
+
+#[test]
+fn a_group_of_scheduler_plugins_is_a_gang_with_the_lowest_priority_of_its_members() {
+    let spec = json!({"minMember": 3, "minResources": {"cpu": "8"}, "scheduleTimeoutSeconds": 10});
+    let object = object(&SchedulerPlugins, &spec, &json!({}));
+    let [(name, draft)] = &object.groups.as_ref().unwrap()[..] else { panic!("one group") };
+    assert_eq!((name.as_str(), &draft.policy), ("", &Policy::Gang { min_count: 3 }));
+    assert_eq!((draft.schedule_timeout_ms, &draft.min_resources), (Some(10_000), &[("cpu".to_owned(), 8000)].into()));
+    assert!(draft.ranked_by_object && draft.priority.without_class == WithoutClass::LowestMember);
+    for (spec, field) in [
+        (json!({}), "spec.minMember: null"),
+        (json!({"minMember": 0}), "spec.minMember: 0"),
+        (json!({"minMember": 2, "scheduleTimeoutSeconds": -1}), "spec.scheduleTimeoutSeconds: -1"),
+        (json!({"minMember": 2, "minResources": {"cpu": "x"}}), "spec.minResources"),
+    ] {
+        let flaw = self::object(&SchedulerPlugins, &spec, &json!({})).groups.unwrap_err();
+        assert!(flaw.kind == FlawKind::Invalid && flaw.message.contains(field), "{flaw:?}");
+    }
+}
+
+fn counted(total: i64, scheduled: i64, running: i64, succeeded: i64, failed: i64) -> InstanceStatus {
+    let has_place = scheduled >= 3;
+    let counts = Counts { total, scheduled, running, succeeded, failed, ..Counts::default() };
+    InstanceStatus { counts, ..instance("", "", has_place, false) }
+}
+
+#[test]
+fn phases_are_those_that_the_owners_of_the_kinds_would_write() {
+    let spec = json!({"minMember": 3});
+    for (counts, plugins, volcano) in [
+        (counted(2, 0, 0, 0, 0), "Pending", "Inqueue"),
+        (counted(3, 0, 0, 0, 0), "Scheduling", "Inqueue"),
+        (counted(3, 3, 0, 0, 0), "Scheduling", "Running"),
+        (counted(3, 3, 3, 0, 0), "Running", "Running"),
+        (counted(3, 2, 2, 0, 1), "Failed", "Unknown"),
+        (counted(4, 4, 1, 3, 0), "Finished", "Running"),
+        (counted(3, 3, 0, 3, 0), "Finished", "Completed"),
+    ] {
+        let status = wanted(vec![counts]);
+        let shown = status_of(SchedulerPlugins.write(&object(&SchedulerPlugins, &spec, &json!({})), &status));
+        assert_eq!(shown["phase"], plugins, "{status:?}");
+        let again = object(&SchedulerPlugins, &spec, &shown);
+        assert_eq!(SchedulerPlugins.write(&again, &status), None, "{shown}");
+        let shown = status_of(Volcano.write(&object(&Volcano, &spec, &json!({})), &status));
+        assert_eq!(shown["phase"], volcano, "{status:?}");
+        assert_eq!(Volcano.write(&object(&Volcano, &spec, &shown), &status), None, "{shown}");
+    }
+    // What has ended stays that when its pods are cleaned up.
+    let nobody = wanted(vec![counted(0, 0, 0, 0, 0)]);
+    let shown = status_of(
+        SchedulerPlugins
+            .write(&object(&SchedulerPlugins, &spec, &json!({"phase": "Finished", "succeeded": 3})), &nobody),
+    );
+    assert_eq!((&shown["phase"], &shown["succeeded"]), (&json!("Finished"), &Value::Null));
+    let shown = status_of(Volcano.write(&object(&Volcano, &spec, &json!({"phase": "Completed"})), &nobody));
+    assert_eq!(shown["phase"], "Completed");
+}
+
+#[test]
+fn that_a_group_has_started_is_remembered_where_there_are_no_conditions() {
+    let spec = json!({"minMember": 3});
+    let mut instance = counted(3, 3, 3, 0, 0);
+    let mut conditions = Conditions::from(&instance.conditions, Timestamp::UNIX_EPOCH, 2);
+    conditions.set_started(3);
+    instance.conditions = conditions.into_list();
+    let status = wanted(vec![instance]);
+    let shown = status_of(SchedulerPlugins.write(&object(&SchedulerPlugins, &spec, &json!({})), &status));
+    assert_eq!(shown["scheduleStartTime"], "1970-01-01T00:00:00Z");
+    let read = object(&SchedulerPlugins, &spec, &shown);
+    let conditions = &read.shown.instances[&(String::new(), String::new())].conditions;
+    assert_eq!(started_minimum(conditions), Some(3));
+    // Fields that its own controller writes are left alone.
+    let mut with_others = shown.clone();
+    with_others["occupiedBy"] = json!("ml/job");
+    let status = wanted(vec![counted(0, 0, 0, 0, 0)]);
+    let shown = status_of(SchedulerPlugins.write(&object(&SchedulerPlugins, &spec, &with_others), &status));
+    assert!(shown.get("occupiedBy").is_none() && shown["scheduleStartTime"].is_null(), "{shown}");
+}
+
+#[test]
+fn tasks_of_volcano_are_subsets_and_what_is_not_supported_is_refused_by_field() {
+    let policy = |spec: Value| object(&Volcano, &spec, &json!({})).groups.map(|mut groups| groups.remove(0).1.policy);
+    let subset = |name: &str, min_member| Subset { name: name.to_owned(), min_member };
+    let tasks = json!({"minMember": 3, "minTaskMember": {"worker": 2, "ps": 1, "idle": 0}, "queue": "default"});
+    let subsets = vec![subset("ps", 1), subset("worker", 2), subset("", 0)];
+    assert_eq!(policy(tasks), Ok(Policy::Subsets(subsets)));
+    assert_eq!(policy(json!({"minMember": 2, "minTaskMember": {"w": 3}})), Ok(Policy::Gang { min_count: 2 }));
+    assert_eq!(policy(json!({"minMember": 0})), Ok(Policy::Basic { desired_count: None }));
+    assert_eq!(policy(json!({})), Ok(Policy::Basic { desired_count: None }));
+    assert_eq!(policy(json!({"minMember": 2, "networkTopology": {"mode": "soft"}})), Ok(Policy::Gang { min_count: 2 }));
+    for (spec, kind, field) in [
+        (json!({"minMember": -1}), FlawKind::Invalid, "spec.minMember: -1"),
+        (json!({"minMember": 5, "minTaskMember": {"w": 3}}), FlawKind::Unsupported, "spec.minMember: 5"),
+        (json!({"minMember": 1, "minTaskMember": {"w": -3}}), FlawKind::Invalid, "spec.minTaskMember[w]: -3"),
+        (json!({"minMember": 1, "queue": "gpu"}), FlawKind::Unsupported, "spec.queue: \"gpu\""),
+        (json!({"minMember": 1, "networkTopology": {"mode": "hard"}}), FlawKind::Unsupported, "spec.networkTopology"),
+        (json!({"minMember": 1, "networkTopology": {}}), FlawKind::Unsupported, "spec.networkTopology"),
+        (json!({"minMember": 1, "subGroupPolicy": [{"name": "a"}]}), FlawKind::Unsupported, "spec.subGroupPolicy[0]"),
+    ] {
+        let flaw = policy(spec).unwrap_err();
+        assert!(flaw.kind == kind && flaw.message.contains(field), "{flaw:?} should name {field}");
+    }
+    let quotas = json!({"count/pods": "3", "requests.cpu": "2", "limits.memory": "1Gi", "cpu": "2"});
+    let groups = object(&Volcano, &json!({"minMember": 1, "minResources": quotas}), &json!({})).groups.unwrap();
+    assert_eq!(groups[0].1.min_resources, [("cpu".to_owned(), 2000)].into());
+    let soft = object(&Volcano, &json!({"minMember": 1, "networkTopology": {"mode": "soft"}}), &json!({}));
+    assert!(soft.unheeded.len() == 1 && soft.unheeded[0].starts_with("spec.networkTopology"), "{:?}", soft.unheeded);
+}
+
+#[test]
+fn conditions_of_others_stay_in_a_group_of_volcano() {
+    let spec = json!({"minMember": 3});
+    let theirs = json!({"type": "theirs", "status": "True", "transitionID": "x", "reason": "r", "message": "m"});
+    let old = json!({"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources"});
+    let status = wanted(vec![counted(3, 3, 3, 0, 0)]);
+    let patch = Volcano.write(&object(&Volcano, &spec, &json!({"conditions": [theirs, old]})), &status);
+    assert!(matches!(patch, Some(StatusPatch::OfObject(_))));
+    let shown = status_of(patch);
+    let kinds: Vec<_> = shown["conditions"].as_array().unwrap().iter().map(|one| one["type"].clone()).collect();
+    assert_eq!(kinds, ["muster.dev/PodGroupScheduled", "Scheduled", "theirs"]);
+    // What Volcano's own scheduler has said is not said again.
+    let round = json!({"type": "Scheduled", "status": "True", "transitionID": "y", "reason": "tasks are ready"});
+    let shown = status_of(Volcano.write(&object(&Volcano, &spec, &json!({"conditions": [round]})), &status));
+    let said = shown["conditions"].as_array().unwrap().iter().filter(|one| one["type"] == "Scheduled");
+    assert_eq!(said.map(|one| one["transitionID"].clone()).collect::<Vec<_>>(), ["y"]);
+}
+
+#[test]
+fn pods_name_groups_of_other_schedulers_as_these_do() {
+    let pod = |metadata: Value| serde_json::from_value::<Pod>(json!({"metadata": metadata})).unwrap();
+    let named = |dialect: &dyn Dialect, metadata: Value| dialect.reference(&pod(metadata));
+    let label = json!({"labels": {"scheduling.x-k8s.io/pod-group": "g"}});
+    assert_eq!(named(&SchedulerPlugins, label.clone()), Some(Ok(Reference::to_object("g"))));
+    assert_eq!(named(&Volcano, label), None);
+    let note = json!({"annotations": {"scheduling.k8s.io/group-name": "g", "volcano.sh/task-spec": "ps"}});
+    let reference = Reference { subset: "ps".to_owned(), ..Reference::to_object("g") };
+    assert_eq!(named(&Volcano, note.clone()), Some(Ok(reference)));
+    assert_eq!(named(&SchedulerPlugins, note), None);
+    let bad = json!({"annotations": {"scheduling.k8s.io/group-name": "A b"}});
+    let error = named(&Volcano, bad).unwrap().unwrap_err().to_string();
+    assert!(error.contains("scheduling.k8s.io/group-name") && error.contains("A b"), "{error}");
+    assert_eq!(named(&SchedulerPlugins, json!({"labels": {"scheduling.x-k8s.io/pod-group": ""}})), None);
+}
+
+#[test]
+fn what_a_group_needs_in_all_can_stand_in_an_annotation_where_there_is_no_field() {
+    let read = |dialect: &dyn Dialect, spec: Value, list: &str| {
+        let metadata = json!({"name": "g", "namespace": "ml", "annotations": {"muster.dev/min-resources": list}});
+        dialect.read(&json!({"metadata": metadata, "spec": spec}).to_string()).groups
+    };
+    let native = json!({"schedulingPolicy": {"gang": {"minCount": 1}}, "disruptionMode": {"single": {}}});
+    let groups = read(&NativePodGroup::V1BETA1, native.clone(), r#"{"nvidia.com/gpu": "8"}"#).unwrap();
+    assert_eq!(groups[0].1.min_resources, [("nvidia.com/gpu".to_owned(), 8)].into());
+    let wrong = read(&NativePodGroup::V1BETA1, native, "8 gpus").unwrap_err();
+    assert!(wrong.message.contains("muster.dev/min-resources") && wrong.message.contains("8 gpus"), "{wrong:?}");
+    let ours = read(&MusterPodGroup, json!({"policy": {"gang": {"minCount": 1}}}), "{}").unwrap_err();
+    assert!(ours.message.contains("spec.minResources"), "{ours:?}");
 }

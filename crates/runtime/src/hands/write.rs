@@ -30,11 +30,15 @@ impl Reach {
     ) -> WriteOutcome {
         let api: Api<RawObject> = Api::namespaced_with(self.client.clone(), &object.namespace, resource);
         let parameters = PatchParams::default();
+        let text = |object: RawObject| Some(object.text.get().to_owned());
         let patch = match patch {
             StatusPatch::Merge(body) => Patch::Merge(body),
             StatusPatch::Strategic(body) => Patch::Strategic(body),
+            StatusPatch::OfObject(body) => {
+                let patch = Patch::Merge(body);
+                return self.say(("patch", "groups"), api.patch(&object.name, &parameters, &patch), text).await;
+            }
         };
-        let text = |object: RawObject| Some(object.text.get().to_owned());
         self.say(("patch", "groups/status"), api.patch_status(&object.name, &parameters, &patch), text).await
     }
 

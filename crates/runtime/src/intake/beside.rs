@@ -245,7 +245,7 @@ mod tests {
             spread_defaults: Spread::default(),
             ..Profile::default()
         };
-        Intake::new(vec![Profile::default(), batch], FeatureGates::default(), Vec::new())
+        Intake::new(vec![Profile::default(), batch], Vec::new(), FeatureGates::default(), Vec::new())
     }
 
     #[test]

@@ -11,7 +11,7 @@ use muster_api::keys::conditions::{POD_GROUP_SCHEDULED, STARTED};
 use muster_api::keys::group_reasons::{INVALID, UNSUPPORTED};
 use muster_api::wire::condition::Condition;
 use muster_engine::Observation;
-use muster_engine::model::group::{GroupKey, GroupSpec, History, Policy};
+use muster_engine::model::group::{GroupKey, GroupSpec, History, Policy, Turn};
 
 use super::instance::Instance;
 use super::priorities::Priorities;
@@ -42,6 +42,10 @@ pub(crate) struct GroupBook {
     touched: BTreeSet<ObjectKey>,
     /// Groups of which something else is to be said, though the engine has nothing new.
     retell: BTreeSet<GroupKey>,
+    /// Objects that ask for something that changes nothing here, and were not told so yet.
+    unheeded: BTreeSet<ObjectKey>,
+    /// Dialects whose kind the cluster does not serve.
+    unserved: BTreeSet<usize>,
 }
 
 impl GroupBook {
@@ -54,6 +58,8 @@ impl GroupBook {
             of_object: BTreeMap::new(),
             touched: BTreeSet::new(),
             retell: BTreeSet::new(),
+            unheeded: BTreeSet::new(),
+            unserved: BTreeSet::new(),
         }
     }
 
@@ -88,6 +94,24 @@ impl GroupBook {
         std::mem::take(&mut self.touched)
     }
 
+    pub(crate) fn take_unheeded(&mut self) -> BTreeSet<ObjectKey> {
+        std::mem::take(&mut self.unheeded)
+    }
+
+    /// Whether the cluster serves the kind of a dialect, as far as is known.
+    pub(crate) fn is_served(&self, dialect: usize) -> bool {
+        !self.unserved.contains(&dialect)
+    }
+
+    /// The cluster serves the kind of a dialect, or does not. Who waits for such an object is told so.
+    pub(crate) fn set_served(&mut self, dialect: usize, served: bool) {
+        let changed = if served { self.unserved.remove(&dialect) } else { self.unserved.insert(dialect) };
+        if changed {
+            let of_it = self.instances.iter().filter(|(_, instance)| instance.object.dialect == dialect);
+            self.retell.extend(of_it.map(|(key, _)| key.clone()));
+        }
+    }
+
     pub(crate) fn take_retell(&mut self) -> BTreeSet<GroupKey> {
         std::mem::take(&mut self.retell)
     }
@@ -104,13 +128,11 @@ impl GroupBook {
             return Vec::new();
         }
         if object.is_group {
-            let reference = Reference {
-                object: key.name.clone(),
-                group: String::new(),
-                replica: String::new(),
-                subset: String::new(),
-            };
-            self.ensure(dialect, &key.namespace, &reference);
+            self.ensure(dialect, &key.namespace, &Reference::to_object(&key.name));
+        }
+        let told = self.objects.get(&key).filter(|known| known.uid == object.uid).map(|known| &known.unheeded);
+        if told.map_or(!object.unheeded.is_empty(), |told| *told != object.unheeded) {
+            self.unheeded.insert(key.clone());
         }
         self.objects.insert(key.clone(), object);
         self.touch(&key);
@@ -142,13 +164,23 @@ impl GroupBook {
         dialect: usize,
         namespace: &str,
         reference: &Reference,
-        uid: Arc<str>,
+        (uid, ours): (Arc<str>, bool),
         priorities: &Priorities,
     ) -> (GroupKey, Vec<Observation>) {
         let key = self.ensure(dialect, namespace, reference);
         let observations = self.refresh_instance(&key, priorities);
         if let Some(instance) = self.instances.get_mut(&key) {
             instance.members.insert(uid);
+            if ours && !std::mem::replace(&mut instance.was_ours, true) {
+                // What is to be said of the object concerns us only now.
+                let object = instance.object.clone();
+                if instance.flaw.is_some() {
+                    self.retell.insert(key.clone());
+                }
+                if self.objects.get(&object).is_some_and(|object| !object.unheeded.is_empty()) {
+                    self.unheeded.insert(object);
+                }
+            }
         }
         self.member_changed(&key);
         (key, observations.into_iter().collect())
@@ -254,6 +286,12 @@ impl GroupBook {
             topology: draft.topology.clone(),
             schedule_timeout_ms: draft.schedule_timeout_ms,
             min_resources: draft.min_resources.clone(),
+            degraded_policy: draft.degraded_policy,
+            // Where minimums mean nothing, nor do the parts that have them.
+            open: draft.open || !self.gates.gang_scheduling,
+            turn: draft
+                .ranked_by_object
+                .then(|| Turn { created_ms: object.created_ms, uid: object.uid.as_str().into() }),
             parent: None,
             history: instance.history.unwrap_or_else(|| history(object, instance, draft)),
         })

@@ -21,6 +21,8 @@ pub(crate) struct Instance {
     pub(crate) replica: String,
     /// The UIDs of the pods that name it.
     pub(crate) members: BTreeSet<Arc<str>>,
+    /// Whether a pod of ours has ever named it.
+    pub(crate) was_ours: bool,
     /// What the engine was told of it; `None` if nothing, or that it is gone.
     pub(crate) sent: Option<GroupSpec>,
     /// What the API remembered of it when the engine was first told.
@@ -37,6 +39,8 @@ pub(crate) struct Instance {
     pub(crate) grew_ms: u64,
     /// The engine said that it is scheduled, and none of its pods was seen on a node since.
     pub(crate) start_unseen: bool,
+    /// What was left of it was deleted because it had lost members, and it has not started since.
+    pub(crate) given_up: bool,
     /// For whom it is to be evicted whole, or was, as long as it is not spared or back on nodes.
     pub(crate) preempted_by: Option<String>,
     /// Our conditions of it as they are to be.
@@ -50,6 +54,7 @@ impl Instance {
             group: group.to_owned(),
             replica: replica.to_owned(),
             members: BTreeSet::new(),
+            was_ours: false,
             sent: None,
             history: None,
             flaw: None,
@@ -58,6 +63,7 @@ impl Instance {
             no_room: BTreeSet::new(),
             grew_ms: 0,
             start_unseen: false,
+            given_up: false,
             preempted_by: None,
             conditions: Vec::new(),
         }

@@ -41,7 +41,7 @@ use muster_engine::model::pod::{Membership, PodName, PodSpec, RefusalKind};
 use crate::clock::millis;
 use crate::dialect::{Dialect, GroupObject, Reference};
 use crate::gates::FeatureGates;
-use crate::settings::Profile;
+use crate::settings::{Profile, TaintKey};
 use beside::Beside;
 use card::{Card, said};
 use groups::{GroupBook, ObjectKey};
@@ -101,6 +101,7 @@ pub(crate) struct Catch {
 /// The books that news is entered in.
 pub(crate) struct Intake {
     profiles: Vec<Profile>,
+    startup_taints: Vec<TaintKey>,
     /// By the name that pods go by.
     profiles_by_name: BTreeMap<String, u16>,
     gates: FeatureGates,
@@ -121,7 +122,12 @@ pub(crate) struct Intake {
 }
 
 impl Intake {
-    pub(crate) fn new(profiles: Vec<Profile>, gates: FeatureGates, dialects: Vec<Box<dyn Dialect>>) -> Self {
+    pub(crate) fn new(
+        profiles: Vec<Profile>,
+        startup_taints: Vec<TaintKey>,
+        gates: FeatureGates,
+        dialects: Vec<Box<dyn Dialect>>,
+    ) -> Self {
         let names = profiles
             .iter()
             .zip(0_u16..)
@@ -130,6 +136,7 @@ impl Intake {
         Self {
             beside: Beside::new(&profiles),
             profiles,
+            startup_taints,
             profiles_by_name,
             gates,
             pods: BTreeMap::new(),
@@ -216,7 +223,7 @@ impl Intake {
             }
         }
         match object.map(|object| object.0) {
-            Some(Ok(object)) => match node::node(&object) {
+            Some(Ok(object)) => match node::node(&object, &self.startup_taints) {
                 Ok(spec) => {
                     self.nodes.insert(spec.name.clone());
                     catch.observations.push(Observation::NodeSeen(spec));
@@ -310,6 +317,11 @@ impl Intake {
             namespace: object.metadata.namespace.clone().unwrap_or_default(),
             name: object.metadata.name.clone().unwrap_or_default(),
         };
+        match turn {
+            Turn::Absent => self.groups.set_served(dialect, false),
+            Turn::Begin | Turn::Gone(_) => {}
+            Turn::Listed(_) | Turn::Complete | Turn::Seen(_) => self.groups.set_served(dialect, true),
+        }
         let known = || self.groups.objects_of(dialect).cloned().collect();
         let (object, gone) = self.group_sweeps[dialect].turn(turn, key, known);
         for key in gone {
@@ -430,7 +442,9 @@ impl Intake {
         let broken = named.of.as_ref().err().map(|error| refusal(RefusalKind::Reference, error.clone()));
         match &named.of {
             Ok(Some((dialect, reference))) => {
-                let joined = self.groups.join(*dialect, &id.namespace, reference, uid.clone(), &self.priorities);
+                let ours = self.profiles_by_name.contains_key(&pod.spec.scheduler_name);
+                let member = (uid.clone(), ours);
+                let joined = self.groups.join(*dialect, &id.namespace, reference, member, &self.priorities);
                 catch.observations.extend(joined.1);
                 group = Some(Arc::new(joined.0));
                 subset = &reference.subset;

@@ -8,22 +8,28 @@ use muster_engine::model::node::NodeSpec;
 use muster_engine::model::taint::Taint;
 
 use super::class::effect;
+use crate::clock::millis;
+use crate::settings::TaintKey;
 
 /// The node that the engine is told of.
-pub(crate) fn node(node: &Node) -> Result<NodeSpec, InvalidField> {
+pub(crate) fn node(node: &Node, startup: &[TaintKey]) -> Result<NodeSpec, InvalidField> {
     let path = FieldPath::Root("status.allocatable");
     let allocatable = validate(&node.status.allocatable, Place::Node, &path)?;
     let images = node.status.images.iter();
     let images =
         images.flat_map(|image| image.names.iter().map(|name| (name.as_str().into(), image.size_bytes.max(0))));
     let taints = WrittenTaint::validate_all(&node.spec.taints, &FieldPath::Root("spec.taints"))?;
+    let taints: Vec<Taint> = taints
+        .into_iter()
+        .map(|taint| Taint { key: taint.key, value: taint.value, effect: effect(taint.effect) })
+        .collect();
+    let is_startup = |taint: &&Taint| startup.iter().any(|key| key.matches(&taint.key));
     Ok(NodeSpec {
+        startup_taints: taints.iter().filter(is_startup).cloned().collect(),
+        created_ms: node.metadata.creation_timestamp.as_ref().map_or(0, |time| millis(time.0)),
         name: node.metadata.name.clone().unwrap_or_default(),
         labels: node.metadata.labels.clone().unwrap_or_default(),
-        taints: taints
-            .into_iter()
-            .map(|taint| Taint { key: taint.key, value: taint.value, effect: effect(taint.effect) })
-            .collect(),
+        taints,
         unschedulable: node.spec.unschedulable,
         images: images.collect(),
         features: node.status.declared_features.iter().cloned().collect(),

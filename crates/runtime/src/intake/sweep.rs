@@ -11,6 +11,8 @@ pub(crate) enum Turn<T> {
     Listed(T),
     /// The list is complete.
     Complete,
+    /// The kind is not served: there are no such objects.
+    Absent,
     /// An object is there, new or changed.
     Seen(T),
     /// An object is gone.
@@ -53,6 +55,11 @@ impl<Key: Ord + Clone> Sweep<Key> {
                     marked.insert(key(&object));
                 }
                 (Some(object), Vec::new())
+            }
+            Turn::Absent => {
+                self.marked = None;
+                self.done = true;
+                (None, known())
             }
             Turn::Complete => {
                 let marked = self.marked.take().unwrap_or_default();

@@ -20,7 +20,7 @@ fn intake_with(gates: FeatureGates) -> Intake {
 fn intake_of(gates: FeatureGates, native: Box<dyn Dialect>) -> Intake {
     let dialects: Vec<Box<dyn Dialect>> =
         vec![Box::new(MusterWorkload), Box::new(MusterPodGroup), native, Box::new(NativeWorkload)];
-    Intake::new(vec![Profile { spread_defaults: Spread::default(), ..Profile::default() }], gates, dialects)
+    Intake::new(vec![Profile { spread_defaults: Spread::default(), ..Profile::default() }], Vec::new(), gates, dialects)
 }
 
 fn intake() -> Intake {
@@ -413,7 +413,7 @@ fn an_object_that_cannot_be_used_says_why() {
     };
     for ((dialect, spec), expected) in [
         ((POD_GROUPS, json!({"policy": {"gang": {"minCount": 0}}})), "spec.policy.gang.minCount"),
-        ((POD_GROUPS, json!({"policy": {"gang": {"minCount": 1}}, "degradedPolicy": "Evict"})), "spec.degradedPolicy"),
+        ((POD_GROUPS, json!({"policy": {"gang": {"minCount": 1}}, "degradedPolicy": "Kill"})), "spec.degradedPolicy"),
         ((POD_GROUPS, json!({"policy": "gang"})), "cannot be read"),
         (
             (

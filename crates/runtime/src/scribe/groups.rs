@@ -5,6 +5,7 @@
 //! object shows.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use jiff::Timestamp;
 use kube::core::ApiResource;
@@ -22,7 +23,7 @@ use muster_engine::{Diagnosis, Engine};
 
 use super::agenda::Agenda;
 use super::pause::pause_ms;
-use crate::dialect::{Conditions, Counts, Flaw, FlawKind, GroupObject, InstanceStatus, ObjectStatus};
+use crate::dialect::{Conditions, Counts, Flaw, FlawKind, GroupObject, InstanceStatus, ObjectStatus, StatusPatch};
 use crate::hands::WriteOutcome;
 use crate::intake::Intake;
 use crate::intake::card::{Card, Stage};
@@ -31,8 +32,12 @@ use crate::intake::instance::Instance;
 
 /// How long news gathers before it is written.
 const GATHER_MS: u64 = 100;
+/// How often conditions are written at most, should they change to and fro.
+const CONDITIONS_MS: u64 = 300;
 /// How often counters are written at most.
 const COUNTERS_MS: u64 = 1_000;
+/// How long at most something waits that others overrule.
+const OVERRULED_MS_MAX: u64 = 300_000;
 const NOTHING_LEFT: &str = "None of its pods stays on a node.";
 /// How long a group without any pod is left alone before that is told.
 pub(crate) const EMPTY_TOLD_MS: u64 = 5_000;
@@ -46,13 +51,24 @@ pub(crate) struct GroupNotes {
     written_ms: BTreeMap<ObjectKey, u64>,
     /// Failures in a row, and when the next try may be.
     failures: BTreeMap<ObjectKey, (u32, u64)>,
+    /// What was written last, and how often in a row.
+    words: BTreeMap<ObjectKey, Words>,
+}
+
+/// A status that was written. Who has to write the same again was overruled: somebody else writes the object, too.
+#[derive(Debug, Default)]
+struct Words {
+    digest: u64,
+    /// The server has taken it.
+    taken: bool,
+    overruled: u32,
 }
 
 impl GroupNotes {
     /// Something is new about an object: its conditions, or only its counters.
     pub(crate) fn touch(&mut self, key: &ObjectKey, conditions: bool, now_ms: u64) {
-        let written_ms = self.written_ms.get(key).copied().filter(|_| !conditions);
-        let due_ms = (now_ms + GATHER_MS).max(written_ms.map_or(0, |written| written + COUNTERS_MS));
+        let pause_ms = if conditions { CONDITIONS_MS } else { COUNTERS_MS };
+        let due_ms = (now_ms + GATHER_MS).max(self.written_ms.get(key).map_or(0, |written_ms| written_ms + pause_ms));
         let not_before = self.failures.get(key).map_or(0, |(_, not_before)| *not_before);
         self.agenda.put(key, due_ms.max(not_before));
     }
@@ -82,6 +98,31 @@ impl GroupNotes {
         keys
     }
 
+    /// Whether this may be written now. What others overrule again and again is written ever more seldom, so that two who
+    /// do not agree do not keep each other busy.
+    pub(crate) fn may_repeat(&mut self, key: &ObjectKey, patch: &StatusPatch, now_ms: u64) -> bool {
+        let mut hasher = DefaultHasher::new();
+        patch.body()["status"].to_string().hash(&mut hasher);
+        let digest = hasher.finish();
+        let words = self.words.entry(key.clone()).or_default();
+        if words.digest != digest {
+            *words = Words { digest, ..Words::default() };
+            return true;
+        }
+        if !words.taken {
+            return true;
+        }
+        let written_ms = self.written_ms.get(key).copied().unwrap_or(0);
+        let not_before = written_ms + COUNTERS_MS.saturating_mul(1 << words.overruled.min(16)).min(OVERRULED_MS_MAX);
+        if now_ms < not_before {
+            self.agenda.put(key, not_before);
+            return false;
+        }
+        words.overruled += 1;
+        words.taken = false;
+        true
+    }
+
     /// A write is on its way.
     pub(crate) fn sent(&mut self, key: &ObjectKey, now_ms: u64) {
         self.in_flight.insert(key.clone(), false);
@@ -94,6 +135,9 @@ impl GroupNotes {
         match outcome {
             WriteOutcome::Written(_) => {
                 self.failures.remove(key);
+                if let Some(words) = self.words.get_mut(key) {
+                    words.taken = true;
+                }
                 if more {
                     self.agenda.put(key, now_ms);
                 }
@@ -114,30 +158,32 @@ impl GroupNotes {
         self.agenda.remove(key);
         self.written_ms.remove(key);
         self.failures.remove(key);
+        self.words.remove(key);
     }
 }
 
 /// Whether a group is for other schedulers to speak of: it is theirs, we evict nobody of it, and it shows no word of
 /// ours that would have to be kept true.
 pub(crate) fn is_left_to_others(intake: &Intake, key: &ObjectKey, resource: &ApiResource) -> bool {
-    let says = |object: &GroupObject| object.shown.instances.values().any(|shown| !shown.conditions.is_empty());
+    let shows = |object: &GroupObject| object.shown.instances.values().any(|shown| !shown.conditions.is_empty());
+    let says = |object: &GroupObject| !object.shown.may_be_of_others && shows(object);
     let mut instances = intake.groups.instances_of(key).filter_map(|group| intake.groups.instance(group));
     is_of_others(intake, key, resource)
         && !intake.groups.object(key).is_some_and(says)
         && !instances.any(|instance| instance.preempted_by.is_some())
 }
 
-/// Whether a group belongs to other schedulers: they read its kind too, no pod of ours names it, and it shows nothing
+/// Whether a group belongs to other schedulers: they read its kind too, no pod of ours ever named it, and it shows nothing
 /// that we said of it when one did.
 pub(crate) fn is_of_others(intake: &Intake, key: &ObjectKey, resource: &ApiResource) -> bool {
     if resource.group == GROUP {
         return false;
     }
     let tells = |one: &Condition| one.kind != DISRUPTION_TARGET;
-    let says = |object: &GroupObject| object.shown.instances.values().flat_map(|shown| &shown.conditions).any(tells);
-    let instances = intake.groups.instances_of(key).filter_map(|group| intake.groups.instance(group));
-    let mut members = instances.flat_map(|instance| &instance.members);
-    !intake.groups.object(key).is_some_and(says) && !members.any(|uid| intake.card(uid).is_some_and(|card| card.ours))
+    let shows = |object: &GroupObject| object.shown.instances.values().flat_map(|shown| &shown.conditions).any(tells);
+    let says = |object: &GroupObject| !object.shown.may_be_of_others && shows(object);
+    let mut instances = intake.groups.instances_of(key).filter_map(|group| intake.groups.instance(group));
+    !intake.groups.object(key).is_some_and(says) && !instances.any(|instance| instance.was_ours)
 }
 
 /// Leaves nothing but the word that the group is being evicted: the rest is for its own scheduler to say.
@@ -154,6 +200,7 @@ pub(crate) fn report(instance: &mut Instance, diagnosis: &Diagnosis, generation:
     match diagnosis {
         Diagnosis::Scheduled { minimum, .. } => {
             instance.start_unseen = true;
+            instance.given_up = false;
             conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
             if *minimum > 0 {
                 conditions.set_started(*minimum);
@@ -164,7 +211,14 @@ pub(crate) fn report(instance: &mut Instance, diagnosis: &Diagnosis, generation:
             conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
             conditions.unset(DEGRADED, "Healthy", &text);
         }
-        Diagnosis::Degraded { .. } => conditions.set(DEGRADED, true, "BelowMinimum", &text),
+        Diagnosis::Degraded { evicted, .. } => {
+            conditions.set(DEGRADED, true, "BelowMinimum", &text);
+            if *evicted > 0 {
+                instance.given_up = true;
+                conditions.set(POD_GROUP_SCHEDULED, false, WAITING_FOR_MEMBERS, &text);
+                conditions.unset(STARTED, "StartsAnew", "What is left of it is deleted.");
+            }
+        }
         Diagnosis::BindFailed { .. } => {}
         Diagnosis::Waiting(_)
         | Diagnosis::WaitingForVictims(_)
@@ -230,13 +284,14 @@ fn instance_status(
 ) -> InstanceStatus {
     let policy = instance.sent.as_ref().map(|spec| &spec.policy);
     let rules = instance.sent.as_ref().map(GroupSpec::rules).unwrap_or_default();
+    let open = instance.sent.as_ref().is_some_and(|spec| spec.open);
     let cards: Vec<(&str, &Card)> =
         instance.members.iter().filter_map(|uid| Some((&**uid, intake.card(uid)?))).collect();
     let mut subsets: Vec<(String, Counts)> = rules.iter().map(|rule| (rule.name.clone(), Counts::default())).collect();
     let mut counts = Counts::default();
     for (uid, card) in &cards {
         count(&mut counts, instance, uid, card);
-        if let Some(index) = subset_of(&rules, &card.subset) {
+        if let Some(index) = subset_of(&rules, open, &card.subset) {
             count(&mut subsets[index].1, instance, uid, card);
         }
     }
@@ -251,10 +306,13 @@ fn instance_status(
     }
     set_mismatch(&mut conditions, instance, &cards);
     set_disruption(&mut conditions, instance, known, &cards);
-    set_completed(&mut conditions, &cards);
+    // What was deleted because others were lost has not come to its end.
+    if !instance.given_up {
+        set_completed(&mut conditions, &cards);
+    }
     if known.start_is_open {
         conditions.unset(STARTED, "StartsAnew", "The start did not hold: the group needs its minimum again.");
-    } else if instance.flaw.is_none() && has_minimum(&rules, &cards) && !conditions.is_true(STARTED) {
+    } else if instance.flaw.is_none() && has_minimum(&rules, open, &cards) && !conditions.is_true(STARTED) {
         // The engine does not repeat itself when a group that was gone starts again as before.
         let minimum = minimum_of(&rules);
         let secured = u32::try_from(counts.scheduled).unwrap_or(u32::MAX);
@@ -298,9 +356,9 @@ fn count(counts: &mut Counts, instance: &Instance, uid: &str, card: &Card) {
 }
 
 /// Whether a gang has all that it needs.
-fn has_minimum(rules: &[Subset], cards: &[(&str, &Card)]) -> bool {
+fn has_minimum(rules: &[Subset], open: bool, cards: &[(&str, &Card)]) -> bool {
     let held = |index| {
-        let of_it = cards.iter().filter(|(_, card)| subset_of(rules, &card.subset) == Some(index));
+        let of_it = cards.iter().filter(|(_, card)| subset_of(rules, open, &card.subset) == Some(index));
         of_it.filter(|(_, card)| card.ours && holds_place(card)).count()
     };
     let is_gang = rules.iter().any(|rule| rule.min_member > 0);
@@ -337,7 +395,7 @@ impl Known {
         let cluster = engine.cluster();
         let group = cluster.group_id(key).map(|id| cluster.group(id)).filter(|group| group.spec.is_some());
         group.map_or_else(Self::default, |group| Self {
-            whole: !group.degraded,
+            whole: !group.degraded && !group.reached.is_empty(),
             start_is_open: group.start_is_open(),
             is_evicted: group.members.iter().any(|(_, member)| cluster.pod(*member).eviction.is_some()),
         })
@@ -359,11 +417,15 @@ fn set_disruption(conditions: &mut Conditions, instance: &Instance, known: Known
 }
 
 fn set_flaw(conditions: &mut Conditions, flaw: &Flaw) {
-    let reason = match flaw.kind {
+    conditions.set(POD_GROUP_SCHEDULED, false, flaw_reason(flaw.kind), &flaw.message);
+}
+
+/// The word for what is wrong with an object.
+pub(crate) fn flaw_reason(kind: FlawKind) -> &'static str {
+    match kind {
         FlawKind::Invalid => INVALID,
         FlawKind::Unsupported => UNSUPPORTED,
-    };
-    conditions.set(POD_GROUP_SCHEDULED, false, reason, &flaw.message);
+    }
 }
 
 /// What follows from the counters where the engine has nothing to say.
@@ -398,7 +460,10 @@ fn derive(
     if nobody && !conditions.is_true(COMPLETED) && now_ms >= object.created_ms + EMPTY_TOLD_MS {
         let rules = instance.sent.as_ref().map(GroupSpec::rules).unwrap_or_default();
         let minimum = minimum_of(&rules);
-        let text = format!("Waiting for members: 0 of {minimum} are there.");
+        let text = match minimum {
+            0 => "Waiting for members: none is there.".to_owned(),
+            _ => format!("Waiting for members: 0 of {minimum} are there."),
+        };
         conditions.set(POD_GROUP_SCHEDULED, false, WAITING_FOR_MEMBERS, &text);
     }
 }
@@ -467,4 +532,33 @@ fn overall(object: &GroupObject, instances: &[InstanceStatus], now_ms: u64, now:
         count => conditions.set(DEGRADED, true, "BelowMinimum", &format!("Groups below their minimum: {count}.")),
     }
     conditions.into_list()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn who_is_overruled_again_and_again_writes_ever_more_seldom() {
+        let key = ObjectKey { dialect: 0, namespace: "ml".to_owned(), name: "g".to_owned() };
+        let patch = |phase: &str| StatusPatch::Merge(json!({"status": {"phase": phase}}));
+        let (mut notes, mut writes) = (GroupNotes::default(), Vec::new());
+        // Somebody else writes another phase as soon as ours is there.
+        for now_ms in (0..600_000).step_by(100) {
+            if notes.may_repeat(&key, &patch("Pending"), now_ms) {
+                notes.sent(&key, now_ms);
+                notes.done(&key, &WriteOutcome::Written(None), now_ms);
+                writes.push(now_ms);
+            }
+        }
+        assert_eq!(writes[..4], [0, 1_000, 3_000, 7_000]);
+        assert!(writes.len() < 12, "{writes:?}");
+        // What is new is written at once, and so is what failed.
+        assert!(notes.may_repeat(&key, &patch("Running"), 600_000));
+        notes.sent(&key, 600_000);
+        notes.done(&key, &WriteOutcome::Conflict, 600_000);
+        assert!(notes.may_repeat(&key, &patch("Running"), 600_200));
+    }
 }

@@ -8,6 +8,8 @@ mod evictions;
 mod groups;
 mod pause;
 mod pods;
+#[cfg(test)]
+mod random_counts;
 mod words;
 
 use std::collections::BTreeSet;
@@ -16,6 +18,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kube::core::ApiResource;
 use muster_api::keys::conditions::POD_GROUP_SCHEDULED;
+use muster_api::keys::group_reasons::UNSUPPORTED;
 use muster_api::keys::pod_reasons::WAITING_FOR_VICTIMS;
 use muster_api::wire::condition::Condition;
 use muster_engine::diagnosis::Waiting;
@@ -139,7 +142,7 @@ impl Scribe {
                     self.newcomers.insert((until_ms, pod));
                     continue;
                 }
-                let message = member_message(key, instance, told);
+                let message = member_message(key, instance, told, intake);
                 self.say(&pod, told, Said { reason: reason.to_owned(), message }, intake);
             }
         }
@@ -160,6 +163,10 @@ impl Scribe {
                 self.tell_members(&key, &told, &[], intake, engine);
             }
             self.groups.touch(&object, true, now_ms);
+            self.tell_flaw(&key, intake);
+        }
+        for key in intake.groups.take_unheeded() {
+            self.tell_unheeded(&key, intake);
         }
         self.tell_newcomers(intake, engine);
         for key in intake.groups.take_touched() {
@@ -203,6 +210,9 @@ impl Scribe {
                 self.groups.look_again(&key, object.created_ms + groups::EMPTY_TOLD_MS, now_ms);
             }
             let Some(patch) = intake.groups.dialects[key.dialect].write(object, &status) else { continue };
+            if !self.groups.may_repeat(&key, &patch, now_ms) {
+                continue;
+            }
             self.groups.sent(&key, now_ms);
             errands.push(Errand::GroupStatus { object: key, resource, patch });
         }
@@ -262,20 +272,27 @@ impl Scribe {
         let told = instance.told.as_ref().map(Diagnosis::to_string);
         let Some(instance) = intake.groups.instance_mut(key) else { return };
         instance.told = Some(diagnosis.clone());
-        let uids = |wanted: MemberVerdict| {
-            let of_verdict = members.iter().filter(move |(_, verdict)| *verdict == wanted);
+        let uids = |wanted: &[MemberVerdict]| {
+            let of_verdict = members.iter().filter(|(_, verdict)| wanted.contains(verdict));
             of_verdict.map(|(pod, _)| Arc::<str>::from(pod.uid.as_str())).collect()
         };
-        instance.would_fit = uids(MemberVerdict::WouldFit);
-        instance.no_room = uids(MemberVerdict::NoRoom);
+        // That members were lost, or a bind failed, says nothing of those who wait.
+        let of_waiting =
+            !matches!(diagnosis, Diagnosis::Degraded { .. } | Diagnosis::Healthy { .. } | Diagnosis::BindFailed { .. });
+        if of_waiting {
+            instance.would_fit = uids(&[MemberVerdict::WouldFit]);
+            instance.no_room = uids(&[MemberVerdict::NoRoom, MemberVerdict::InVain]);
+        }
         groups::report(instance, diagnosis, generation, now);
-        self.groups.touch(&object_key, true, now_ms);
+        // Other words for the same reason are as frequent as what happens to pods, and wait as counters do.
+        self.groups.touch(&object_key, was != Some(diagnosis.group_reason()), now_ms);
         self.tell_members(key, diagnosis, members, intake, engine);
         // Other victims than before are news.
         let whom = |text: &str| first_sentence(text).to_owned();
         let other_victims = matches!(diagnosis, Diagnosis::WaitingForVictims(_))
             && told.as_deref().map(whom) != Some(whom(&diagnosis.to_string()));
-        if was != Some(diagnosis.group_reason()) || other_victims {
+        let is_healed = matches!(diagnosis, Diagnosis::Healthy { .. });
+        if was != Some(diagnosis.group_reason()) || other_victims || is_healed {
             self.tell_group(&object_key, key, diagnosis, intake);
         }
     }
@@ -290,7 +307,7 @@ impl Scribe {
         engine: &Engine,
     ) {
         let Some(instance) = intake.groups.instance(key) else { return };
-        let message = member_message(key, instance, diagnosis);
+        let message = member_message(key, instance, diagnosis, intake);
         let now_ms = self.clock.now_ms();
         let say = |scribe: &mut Self, pod: &Arc<PodName>, verdict| {
             if let Some(reason) = words::member_reason(diagnosis, verdict) {
@@ -346,6 +363,33 @@ impl Scribe {
         self.tell(&regarding, &Happening { warning, reason, action, note });
     }
 
+    /// Tells on the object what is wrong with it, for kinds whose status has no room for that, too.
+    fn tell_flaw(&mut self, key: &GroupKey, intake: &Intake) {
+        let Some(instance) = intake.groups.instance(key) else { return };
+        let Some(flaw) = &instance.flaw else { return };
+        let (reason, note) = (groups::flaw_reason(flaw.kind), flaw.message.clone());
+        if groups::is_left_to_others(intake, &instance.object, &self.resources[instance.object.dialect]) {
+            return;
+        }
+        if let Some((regarding, _)) = self.regarding_group(&instance.object, intake) {
+            self.tell(&regarding, &Happening { warning: true, reason, action: Action::Scheduling, note });
+        }
+    }
+
+    /// Tells on the object what it asks for that changes nothing here.
+    fn tell_unheeded(&mut self, key: &ObjectKey, intake: &Intake) {
+        let Some(object) = intake.groups.object(key) else { return };
+        if groups::is_left_to_others(intake, key, &self.resources[key.dialect]) {
+            // It is told when a pod of ours comes.
+            return;
+        }
+        let notes = object.unheeded.clone();
+        let Some((regarding, _)) = self.regarding_group(key, intake) else { return };
+        for note in notes {
+            self.tell(&regarding, &Happening { warning: true, reason: UNSUPPORTED, action: Action::Scheduling, note });
+        }
+    }
+
     /// The object of a group as events name it, and whether it is the group itself.
     fn regarding_group(&self, key: &ObjectKey, intake: &Intake) -> Option<(Regarding, bool)> {
         let object = intake.groups.object(key)?;
@@ -382,8 +426,18 @@ fn grows_until(instance: &Instance, diagnosis: &Diagnosis, card: &Card, now_ms: 
 }
 
 /// What members are told of their group.
-fn member_message(key: &GroupKey, instance: &Instance, diagnosis: &Diagnosis) -> String {
+fn member_message(key: &GroupKey, instance: &Instance, diagnosis: &Diagnosis, intake: &Intake) -> String {
     let message = match (&instance.flaw, diagnosis) {
+        (None, Diagnosis::Waiting(Waiting::GroupMissing { .. }))
+            if !intake.groups.is_served(instance.object.dialect) =>
+        {
+            let resource = intake.groups.dialects[instance.object.dialect].resource();
+            let (plural, version) = (resource.plural, resource.api_version);
+            format!("{key}: {diagnosis} The cluster does not serve {plural} of {version}.")
+        }
+        (None, Diagnosis::Waiting(Waiting::GroupMissing { .. })) => {
+            format!("{key}: {diagnosis} Its kind is {}.", key.origin)
+        }
         (Some(flaw), Diagnosis::Waiting(Waiting::GroupMissing { .. })) => {
             format!("{} {key} cannot be used: {}", key.origin, flaw.message)
         }

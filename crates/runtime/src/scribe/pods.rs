@@ -228,7 +228,7 @@ mod tests {
     }
 
     fn intake(gates: &Value) -> Intake {
-        let mut intake = Intake::new(vec![Profile::default()], FeatureGates::default(), Vec::new());
+        let mut intake = Intake::new(vec![Profile::default()], Vec::new(), FeatureGates::default(), Vec::new());
         let pod = json!({
             "metadata": {"namespace": "ml", "name": "a", "uid": "u"},
             "spec": {"schedulerName": "muster", "schedulingGates": gates, "containers": []},

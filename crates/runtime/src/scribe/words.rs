@@ -46,7 +46,7 @@ pub(crate) fn member_reason(diagnosis: &Diagnosis, verdict: Option<MemberVerdict
             pod_reasons::UNSCHEDULABLE
         }
         (Diagnosis::WaitingForVictims(_), _) => pod_reasons::WAITING_FOR_VICTIMS,
-        (Diagnosis::GroupUnschedulable(_), Some(MemberVerdict::WouldFit)) => {
+        (Diagnosis::GroupUnschedulable(_), Some(MemberVerdict::WouldFit | MemberVerdict::InVain)) => {
             pod_reasons::COSCHEDULING_NOT_MEET_MIN_MEMBER
         }
         (Diagnosis::TimedOut { .. }, _) => pod_reasons::COSCHEDULING_NOT_MEET_MIN_MEMBER,
@@ -112,11 +112,14 @@ mod tests {
             waiting: 2,
             would_fit: 1,
             kinds: vec![],
+            gap: None,
             proof: Proof::Impossible,
             preemption: Preemption::NotTried,
         });
         assert_eq!(member_reason(&shortfall, Some(MemberVerdict::NoRoom)), Some("Unschedulable"));
-        assert_eq!(member_reason(&shortfall, Some(MemberVerdict::WouldFit)), Some("CoschedulingNotMeetMinMember"));
+        for verdict in [MemberVerdict::WouldFit, MemberVerdict::InVain] {
+            assert_eq!(member_reason(&shortfall, Some(verdict)), Some("CoschedulingNotMeetMinMember"));
+        }
         let group = || "ml/g".to_owned();
         let field = || "spec.x".to_owned();
         let all = [

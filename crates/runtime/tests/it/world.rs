@@ -19,6 +19,15 @@ pub(crate) struct World {
 impl World {
     /// A server with these definitions and a node of four CPUs, and a scheduler that has seen it all.
     pub(crate) async fn with(definitions: &[Value]) -> Self {
+        Self::set_up(definitions, true).await
+    }
+
+    /// The same for thousands of pods: the engine's invariants are not checked after every step.
+    pub(crate) async fn unchecked(definitions: &[Value]) -> Self {
+        Self::set_up(definitions, false).await
+    }
+
+    async fn set_up(definitions: &[Value], check_invariants: bool) -> Self {
         let server = Server::start(muster_playground::Settings::default());
         let client = server.client();
         let api: Api<CustomResourceDefinition> = Api::all(client.clone());
@@ -37,7 +46,7 @@ impl World {
         let mut ready = nodes.get("n0").await.unwrap();
         ready.spec.get_or_insert_default().taints = None;
         nodes.replace("n0", &PostParams::default(), &ready).await.unwrap();
-        let settings = Settings { check_invariants: true, ..Settings::default() };
+        let settings = Settings { check_invariants, ..Settings::default() };
         let clock = Clock::starting_at(server.now());
         let scheduler = Scheduler::start(&client, &settings, clock, Fence::open()).unwrap();
         Self { server, _scheduler: scheduler }

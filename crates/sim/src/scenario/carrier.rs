@@ -6,12 +6,19 @@
 
 use std::collections::BTreeSet;
 
+use muster_api::crds;
 use muster_api::keys::{annotations, conditions};
 use muster_playground::NativeGroups;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::model::{Action, DisruptionMode, Group, KubernetesVersion, Scenario};
+
+/// How pods join a group of scheduler-plugins: a label.
+const PLUGINS_GROUP_LABEL: &str = "scheduling.x-k8s.io/pod-group";
+/// How pods join a group of Volcano: annotations for the group and for the task in it.
+const VOLCANO_GROUP: &str = "scheduling.k8s.io/group-name";
+const VOLCANO_TASK: &str = "volcano.sh/task-spec";
 
 /// How groups are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -33,17 +40,23 @@ pub enum Carrier {
     /// Kubernetes' own Workload of 1.35, `scheduling.k8s.io/v1alpha1`, with one group of the same name.
     #[serde(rename = "v1alpha1")]
     V1alpha1,
+    /// The PodGroup of scheduler-plugins, `scheduling.x-k8s.io/v1alpha1`.
+    SchedulerPlugins,
+    /// The PodGroup of Volcano, `scheduling.volcano.sh/v1beta1`.
+    Volcano,
 }
 
 impl Carrier {
     /// All carriers.
-    pub const ALL: [Carrier; 6] = [
+    pub const ALL: [Carrier; 8] = [
         Carrier::Muster,
         Carrier::MusterWorkload,
         Carrier::V1beta1,
         Carrier::V1alpha3,
         Carrier::V1alpha2,
         Carrier::V1alpha1,
+        Carrier::SchedulerPlugins,
+        Carrier::Volcano,
     ];
 
     /// The name by which it is asked for.
@@ -55,13 +68,15 @@ impl Carrier {
             Carrier::V1alpha3 => "v1alpha3",
             Carrier::V1alpha2 => "v1alpha2",
             Carrier::V1alpha1 => "v1alpha1",
+            Carrier::SchedulerPlugins => "scheduler-plugins",
+            Carrier::Volcano => "volcano",
         }
     }
 
     /// Group and version of Kubernetes' own API that it needs, if it needs one.
     pub(super) fn native(self) -> Option<&'static str> {
         match self {
-            Carrier::Muster | Carrier::MusterWorkload => None,
+            Carrier::Muster | Carrier::MusterWorkload | Carrier::SchedulerPlugins | Carrier::Volcano => None,
             Carrier::V1beta1 => Some("scheduling.k8s.io/v1beta1"),
             Carrier::V1alpha3 => Some("scheduling.k8s.io/v1alpha3"),
             Carrier::V1alpha2 => Some("scheduling.k8s.io/v1alpha2"),
@@ -72,7 +87,11 @@ impl Carrier {
     /// What the playground's server has to be like for it.
     pub(super) fn server(self) -> NativeGroups {
         match self {
-            Carrier::Muster | Carrier::MusterWorkload | Carrier::V1beta1 => NativeGroups::V1beta1,
+            Carrier::Muster
+            | Carrier::MusterWorkload
+            | Carrier::V1beta1
+            | Carrier::SchedulerPlugins
+            | Carrier::Volcano => NativeGroups::V1beta1,
             Carrier::V1alpha3 => NativeGroups::V1alpha3,
             Carrier::V1alpha2 => NativeGroups::V1alpha2,
             Carrier::V1alpha1 => NativeGroups::V1alpha1,
@@ -81,7 +100,12 @@ impl Carrier {
 
     /// Whether its objects say how their groups fare. Where they do not, claims about groups cannot be judged.
     pub(super) fn has_status(self) -> bool {
-        self != Carrier::V1alpha1
+        !matches!(self, Carrier::V1alpha1 | Carrier::SchedulerPlugins)
+    }
+
+    /// Whether one object can hold several replicas of a group.
+    fn has_replica_keys(self) -> bool {
+        matches!(self, Carrier::Muster | Carrier::MusterWorkload | Carrier::V1alpha1)
     }
 }
 
@@ -94,6 +118,10 @@ pub(super) enum Form {
     Native(&'static str),
     /// The native Workload of 1.35, by its version.
     NativeWorkload(&'static str),
+    /// A PodGroup of scheduler-plugins.
+    SchedulerPlugins,
+    /// A PodGroup of Volcano.
+    Volcano,
 }
 
 impl Form {
@@ -104,12 +132,55 @@ impl Form {
             Form::Workload => ("muster.dev/v1alpha1", "Workload"),
             Form::Native(version) => (version, "PodGroup"),
             Form::NativeWorkload(version) => (version, "Workload"),
+            Form::SchedulerPlugins => ("scheduling.x-k8s.io/v1alpha1", "PodGroup"),
+            Form::Volcano => ("scheduling.volcano.sh/v1beta1", "PodGroup"),
+        }
+    }
+
+    /// What it has no words for.
+    fn lacks(self) -> &'static [Word] {
+        match self {
+            Form::PodGroup => &[],
+            Form::Workload => &[Word::Subsets, Word::Timeout],
+            Form::Native(_) => &[Word::Subsets, Word::DesiredCount, Word::Timeout],
+            Form::NativeWorkload(_) => {
+                &[Word::Subsets, Word::DesiredCount, Word::Timeout, Word::DisruptionMode, Word::PriorityClass]
+            }
+            Form::SchedulerPlugins => &[Word::Subsets, Word::Basic, Word::DisruptionMode, Word::PriorityClass],
+            Form::Volcano => &[Word::DesiredCount, Word::Timeout, Word::DisruptionMode],
         }
     }
 
     /// What a field is called that a group has in every form.
     fn policy_field(self) -> &'static str {
         if matches!(self, Form::Native(_)) { "schedulingPolicy" } else { "policy" }
+    }
+}
+
+/// Something that a group may say and that not every form has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word {
+    Subsets,
+    Basic,
+    DesiredCount,
+    DisruptionMode,
+    PriorityClass,
+    Timeout,
+}
+
+impl Word {
+    /// The words that a group uses, each with its name.
+    fn used_by(group: &Group) -> impl Iterator<Item = (Self, &'static str)> {
+        let has_desired_count = group.basic.is_some_and(|basic| basic.desired_count.is_some());
+        let all = [
+            (group.subsets.is_some(), Self::Subsets, "subsets"),
+            (group.basic.is_some(), Self::Basic, "a basic policy"),
+            (has_desired_count, Self::DesiredCount, "a desiredCount"),
+            (group.disruption_mode.is_some(), Self::DisruptionMode, "a disruptionMode"),
+            (group.priority_class_name.is_some(), Self::PriorityClass, "a priorityClassName"),
+            (group.schedule_timeout_seconds.is_some(), Self::Timeout, "a scheduleTimeoutSeconds"),
+        ];
+        all.into_iter().filter_map(|(is_used, word, name)| is_used.then_some((word, name)))
     }
 }
 
@@ -144,9 +215,9 @@ impl Carriage {
             if scenario.config.kubernetes_version == Some(KubernetesVersion::V1_37) && !is_of_1_37 {
                 return Err(format!("a story of Kubernetes 1.37, which does not serve {native}"));
             }
-            if let Some(group) = carriage.replicated.first().filter(|_| carrier != Carrier::V1alpha1) {
-                return Err(format!("group {group} is used with replica keys, which {} does not have", carrier.name()));
-            }
+        }
+        if let Some(group) = carriage.replicated.first().filter(|_| !carrier.has_replica_keys()) {
+            return Err(format!("group {group} is used with replica keys, which {} does not have", carrier.name()));
         }
         let mut made = BTreeSet::new();
         for step in &scenario.steps {
@@ -183,22 +254,32 @@ impl Carriage {
     fn check(&self, group: &Group, is_new: bool) -> Result<(), String> {
         let (name, carrier) = (&group.name, self.carrier.name());
         let form = self.form(name);
-        let is_native = matches!(form, Form::Native(_) | Form::NativeWorkload(_));
-        let unknown = |what: &str, whose: &str| Err(format!("group {name} has {what}, which {whose} does not have"));
-        match form {
-            Form::Workload if group.subsets.is_some() => unknown("subsets", "a Workload"),
-            Form::Workload if !is_new => Err(format!("group {name} is changed, and a Workload's groups are fixed")),
-            _ if is_native && group.subsets.is_some() => unknown("subsets", carrier),
-            _ if is_native && group.basic.is_some_and(|basic| basic.desired_count.is_some()) => {
-                unknown("a desiredCount", carrier)
-            }
-            Form::NativeWorkload(_) if group.disruption_mode.is_some() => unknown("a disruptionMode", carrier),
-            Form::NativeWorkload(_) if group.priority_class_name.is_some() => unknown("a priorityClassName", carrier),
-            _ if !is_new && matches!(self.carrier, Carrier::V1alpha1 | Carrier::V1alpha2) => {
+        let whose = if form == Form::Workload { "a Workload" } else { carrier };
+        if let Some((_, what)) = Word::used_by(group).find(|(word, _)| form.lacks().contains(word)) {
+            return Err(format!("group {name} has {what}, which {whose} does not have"));
+        }
+        match self.carrier {
+            _ if is_new => Ok(()),
+            _ if form == Form::Workload => Err(format!("group {name} is changed, and a Workload's groups are fixed")),
+            Carrier::V1alpha1 | Carrier::V1alpha2 => {
                 Err(format!("group {name} is changed, and groups of {carrier} are fixed"))
             }
             _ => Ok(()),
         }
+    }
+
+    /// Definitions of kinds that the scenario needs and no cluster has by itself.
+    pub(super) fn definitions(&self, scenario: &Scenario) -> Vec<&'static str> {
+        let mut needed = vec![crds::WORKLOADS, crds::PODGROUPS];
+        for (carrier, form, definition) in [
+            (Carrier::SchedulerPlugins, Form::SchedulerPlugins, crds::dialects::SCHEDULER_PLUGINS),
+            (Carrier::Volcano, Form::Volcano, crds::dialects::VOLCANO),
+        ] {
+            if self.carrier == carrier || scenario.writes(form.kind().0) {
+                needed.push(definition);
+            }
+        }
+        needed
     }
 
     /// What the playground's server has to be like.
@@ -216,6 +297,8 @@ impl Carriage {
         match (self.carrier, self.carrier.native()) {
             (Carrier::V1alpha1, Some(version)) => Form::NativeWorkload(version),
             (_, Some(version)) => Form::Native(version),
+            (Carrier::SchedulerPlugins, None) => Form::SchedulerPlugins,
+            (Carrier::Volcano, None) => Form::Volcano,
             (Carrier::Muster, None) if !self.replicated.contains(group) => Form::PodGroup,
             (_, None) => Form::Workload,
         }
@@ -252,27 +335,34 @@ impl Carriage {
                 spec.insert("workloadRef".to_owned(), reference);
                 return Ok(());
             }
+            Form::SchedulerPlugins => return note(metadata, "labels", &[(PLUGINS_GROUP_LABEL, member.group)]),
+            Form::Volcano => {
+                let notes = [(VOLCANO_GROUP, member.group), (VOLCANO_TASK, member.subset)];
+                return note(metadata, "annotations", &notes);
+            }
             Form::PodGroup | Form::Workload => {}
         }
-        let notes = metadata.entry("annotations").or_insert_with(|| json!({}));
-        let Value::Object(notes) = notes else { return Err(format!("metadata.annotations: {notes} is no map")) };
-        let mut note = |key: &str, value: &str| drop(notes.insert(key.to_owned(), value.into()));
-        note(annotations::POD_GROUP, member.group);
-        if self.form(member.group) == Form::Workload {
-            note(annotations::WORKLOAD, member.group);
-        }
-        if !member.replica_key.is_empty() {
-            note(annotations::REPLICA_KEY, member.replica_key);
-        }
-        if !member.subset.is_empty() {
-            note(annotations::SUBSET, member.subset);
-        }
-        Ok(())
+        let workload = if self.form(member.group) == Form::Workload { member.group } else { "" };
+        let notes = [
+            (annotations::POD_GROUP, member.group),
+            (annotations::WORKLOAD, workload),
+            (annotations::REPLICA_KEY, member.replica_key),
+            (annotations::SUBSET, member.subset),
+        ];
+        note(metadata, "annotations", &notes)
     }
 
     fn spec(&self, group: &Group, form: Form) -> Value {
         let mut spec = Map::new();
-        if let Some(subsets) = &group.subsets {
+        if matches!(form, Form::SchedulerPlugins | Form::Volcano) {
+            let tasks = group.subsets.as_ref();
+            let of_tasks = tasks.map(|tasks| tasks.values().map(|least| u64::from(*least)).sum());
+            let least = of_tasks.or(group.gang.map(u64::from)).unwrap_or_default();
+            spec.insert("minMember".to_owned(), least.into());
+            if let Some(tasks) = tasks {
+                spec.insert("minTaskMember".to_owned(), json!(tasks));
+            }
+        } else if let Some(subsets) = &group.subsets {
             let subsets: Vec<_> =
                 subsets.iter().map(|(name, least)| json!({"name": name, "minMember": least})).collect();
             spec.insert("subsets".to_owned(), subsets.into());
@@ -300,6 +390,9 @@ impl Carriage {
         if let Some(class) = &group.priority_class_name {
             spec.insert("priorityClassName".to_owned(), json!(class));
         }
+        if let Some(seconds) = group.schedule_timeout_seconds {
+            spec.insert("scheduleTimeoutSeconds".to_owned(), seconds.into());
+        }
         if matches!(form, Form::Workload | Form::NativeWorkload(_)) {
             spec.insert("name".to_owned(), json!(group.name));
             return json!({"podGroups": [spec]});
@@ -310,31 +403,43 @@ impl Carriage {
     /// What the object of a group says about it: whether it has its place, and why. `key` is a replica key.
     pub(super) fn verdict(&self, group: &str, key: &str, object: &Value) -> Verdict {
         let status = &object["status"];
-        let scheduled = conditions::POD_GROUP_SCHEDULED;
+        let ours = |prefix: &str, kind: &str| find(&status["conditions"], &format!("{prefix}{kind}"));
+        let (scheduled, degraded) = (conditions::POD_GROUP_SCHEDULED, conditions::DEGRADED);
+        let prefix = conditions::NATIVE_PREFIX;
         match self.form(group) {
-            Form::PodGroup => Verdict::of(&[find(&status["conditions"], scheduled)]),
+            Form::PodGroup => Verdict::of(&[ours("", scheduled)], ours("", degraded)),
             Form::Workload => {
                 let instances = status["podGroups"].as_array().into_iter().flatten();
                 let is_meant = |one: &&Value| one["name"] == group && one["replicaKey"].as_str().unwrap_or("") == key;
                 // A group that no pod names is not listed; the object speaks for it.
-                let conditions = instances.into_iter().find(is_meant).unwrap_or(status);
-                Verdict::of(&[find(&conditions["conditions"], scheduled)])
+                let list = &instances.into_iter().find(is_meant).unwrap_or(status)["conditions"];
+                Verdict::of(&[find(list, scheduled)], find(list, degraded))
             }
             Form::Native(_) => {
-                let ours = format!("{}{scheduled}", conditions::NATIVE_PREFIX);
                 let upstream = match self.carrier {
                     Carrier::V1alpha2 => scheduled,
                     _ => conditions::POD_GROUP_INITIALLY_SCHEDULED,
                 };
                 let upstream = find(&status["conditions"], upstream);
-                match find(&status["conditions"], &ours) {
-                    None => Verdict::of(&[upstream]),
-                    Some(ours) => Verdict::of(&[Some(ours), upstream]),
+                let degraded = ours(prefix, degraded);
+                match ours(prefix, scheduled) {
+                    None => Verdict::of(&[upstream], degraded),
+                    Some(ours) => Verdict::of(&[Some(ours), upstream], degraded),
                 }
             }
-            Form::NativeWorkload(_) => Verdict::default(),
+            Form::Volcano => Verdict::of(&[ours(prefix, scheduled)], ours(prefix, degraded)),
+            Form::NativeWorkload(_) | Form::SchedulerPlugins => Verdict::default(),
         }
     }
+}
+
+/// Writes labels or annotations into a pod's metadata; those without a value are left out.
+fn note(metadata: &mut Map<String, Value>, field: &str, notes: &[(&str, &str)]) -> Result<(), String> {
+    let written = metadata.entry(field).or_insert_with(|| json!({}));
+    let Value::Object(written) = written else { return Err(format!("metadata.{field}: {written} is no map")) };
+    let notes = notes.iter().filter(|(_, value)| !value.is_empty());
+    written.extend(notes.map(|(key, value)| ((*key).to_owned(), (*value).into())));
+    Ok(())
 }
 
 /// Who joins which group, and as what.
@@ -352,23 +457,122 @@ pub(super) struct Verdict {
     pub(super) scheduled: Option<bool>,
     pub(super) reason: String,
     pub(super) message: String,
+    /// Whether it is said to have lost members that it needs.
+    pub(super) is_degraded: bool,
+    /// The words about that.
+    pub(super) degraded_message: String,
 }
 
 impl Verdict {
     /// The first condition gives the reason. A group has its place if all say so; it has none if the first says so.
-    fn of(conditions: &[Option<&Value>]) -> Self {
-        let Some(Some(first)) = conditions.first() else { return Self::default() };
+    fn of(conditions: &[Option<&Value>], degraded: Option<&Value>) -> Self {
         let says = |condition: Option<&Value>, status: &str| condition.is_some_and(|one| one["status"] == status);
+        let first = conditions.first().copied().flatten();
         let scheduled = match () {
             () if conditions.iter().all(|one| says(*one, "True")) => Some(true),
-            () if says(Some(first), "False") => Some(false),
+            () if says(first, "False") => Some(false),
             () => None,
         };
-        let text = |field: &str| first[field].as_str().unwrap_or_default().to_owned();
-        Self { scheduled, reason: text("reason"), message: text("message") }
+        let text = |condition: Option<&Value>, field: &str| {
+            condition.and_then(|one| one[field].as_str()).unwrap_or_default().to_owned()
+        };
+        Self {
+            scheduled,
+            reason: text(first, "reason"),
+            message: text(first, "message"),
+            is_degraded: says(degraded, "True"),
+            degraded_message: text(degraded, "message"),
+        }
     }
 }
 
 fn find<'a>(conditions: &'a Value, kind: &str) -> Option<&'a Value> {
     conditions.as_array()?.iter().find(|one| one["type"] == kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::parse;
+    use super::*;
+
+    fn carriage(carrier: Carrier) -> Carriage {
+        Carriage { carrier, replicated: BTreeSet::new() }
+    }
+
+    fn group(text: &str) -> Group {
+        let scenario = scenario(&format!("- group: {text}"));
+        let Action::Group(group) = &scenario.steps[0].action else { panic!("{text}") };
+        group.clone()
+    }
+
+    fn scenario(steps: &str) -> Scenario {
+        parse(&format!("name: a\nsteps:\n{steps}\n"), Path::new("a.yaml")).unwrap()
+    }
+
+    fn joined(carrier: Carrier, subset: &str) -> Value {
+        let (mut metadata, mut spec) = (Map::new(), Map::new());
+        let member = Member { group: "g", replica_key: "", subset };
+        carriage(carrier).join(&member, &mut metadata, &mut spec).unwrap();
+        assert!(spec.is_empty(), "{spec:?}");
+        Value::Object(metadata)
+    }
+
+    #[test]
+    fn groups_of_scheduler_plugins_are_gangs_that_pods_join_by_label() {
+        let written =
+            carriage(Carrier::SchedulerPlugins).object(&group("{name: g, gang: 3, scheduleTimeoutSeconds: 10}"), "ns");
+        let expected = json!({
+            "apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup",
+            "metadata": {"name": "g", "namespace": "ns"}, "spec": {"minMember": 3, "scheduleTimeoutSeconds": 10},
+        });
+        assert_eq!(written, expected);
+        let expected = json!({"labels": {"scheduling.x-k8s.io/pod-group": "g"}});
+        assert_eq!(joined(Carrier::SchedulerPlugins, ""), expected);
+    }
+
+    #[test]
+    fn groups_of_volcano_have_tasks_a_class_and_perhaps_no_minimum() {
+        let volcano = carriage(Carrier::Volcano);
+        let spec = |text: &str| volcano.object(&group(text), "ns")["spec"].clone();
+        let gang = spec("{name: g, gang: 3, priorityClassName: high}");
+        assert_eq!(gang, json!({"minMember": 3, "priorityClassName": "high"}));
+        assert_eq!(spec("{name: g, basic: {}}"), json!({"minMember": 0}));
+        let tasks = spec("{name: g, subsets: {ps: 1, worker: 3}}");
+        assert_eq!(tasks, json!({"minMember": 4, "minTaskMember": {"ps": 1, "worker": 3}}));
+        assert_eq!(joined(Carrier::Volcano, ""), json!({"annotations": {"scheduling.k8s.io/group-name": "g"}}));
+        let notes = json!({"scheduling.k8s.io/group-name": "g", "volcano.sh/task-spec": "ps"});
+        assert_eq!(joined(Carrier::Volcano, "ps"), json!({"annotations": notes}));
+    }
+
+    #[test]
+    fn of_a_group_of_volcano_our_own_conditions_are_read() {
+        let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "reason": kind});
+        let verdict = |conditions: &[Value]| {
+            carriage(Carrier::Volcano).verdict("g", "", &json!({"status": {"conditions": conditions}}))
+        };
+        assert_eq!(verdict(&[condition("Scheduled", "True")]), Verdict::default(), "Volcano's own says nothing");
+        let ours = verdict(&[
+            condition("Unschedulable", "True"),
+            condition("muster.dev/PodGroupScheduled", "True"),
+            condition("muster.dev/Degraded", "True"),
+        ]);
+        assert_eq!((ours.scheduled, ours.is_degraded), (Some(true), true));
+        assert_eq!(ours.reason, "muster.dev/PodGroupScheduled");
+    }
+
+    #[test]
+    fn foreign_kinds_are_defined_only_where_they_are_written() {
+        use crds::dialects::{SCHEDULER_PLUGINS, VOLCANO};
+        let (plain, own) = (scenario("- restart: scheduler"), [crds::WORKLOADS, crds::PODGROUPS]);
+        assert_eq!(carriage(Carrier::Muster).definitions(&plain), own);
+        let plugins = carriage(Carrier::SchedulerPlugins).definitions(&plain);
+        assert_eq!(plugins, [own[0], own[1], SCHEDULER_PLUGINS]);
+        let volcanos = "{apiVersion: scheduling.volcano.sh/v1beta1, kind: PodGroup, metadata: {name: g}}";
+        for step in [format!("- apply: '{volcanos}'"), format!("- create: {{manifest: {volcanos}}}")] {
+            let needed = carriage(Carrier::Muster).definitions(&scenario(&step));
+            assert_eq!(needed, [own[0], own[1], VOLCANO], "{step}");
+        }
+    }
 }

@@ -81,6 +81,8 @@ pub struct Claims {
     pub one_domain: BTreeMap<Pods, String>,
     /// Nominated to this node; to none if it is empty.
     pub nominated: BTreeMap<Pods, String>,
+    /// Exactly these pods would make an autoscaler buy nodes; none if the list is empty.
+    pub demand: Option<Vec<Pods>>,
     /// Groups by name, or by name and replica key, `name/key`.
     pub groups: BTreeMap<String, GroupClaim>,
     /// Conditions of objects.
@@ -99,12 +101,12 @@ impl Claims {
     fn checked(self) -> Result<Self, String> {
         if self == Self::default() {
             return Err("says nothing about the cluster: write at least one of bound, unbound, boundCount, gone, \
-                        present, on, oneDomain, nominated, groups, conditions, events"
+                        present, on, oneDomain, nominated, demand, groups, conditions, events"
                 .to_owned());
         }
         for (name, claim) in &self.groups {
-            if *claim == (GroupClaim { scheduled: None, reason: None }) {
-                return Err(format!("groups.{name}: write at least one of scheduled and reason"));
+            if *claim == GroupClaim::default() {
+                return Err(format!("groups.{name}: write at least one of scheduled, reason, degraded and contains"));
             }
         }
         Ok(self)
@@ -112,15 +114,17 @@ impl Claims {
 }
 
 /// What is said about a group.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct GroupClaim {
     /// Whether it has its place.
-    #[serde(default)]
     pub scheduled: Option<bool>,
     /// Why.
-    #[serde(default)]
     pub reason: Option<String>,
+    /// Whether it has lost members that it needs.
+    pub degraded: Option<bool>,
+    /// A part of the message: of what is said about losses if that is claimed, else of what is said about its place.
+    pub contains: Option<String>,
 }
 
 /// What is said about a condition.

@@ -18,7 +18,7 @@ use super::model::{ObjectName, Scenario};
 use super::objects::{Made, Objects, is_not_found, said};
 use super::pattern::Glob;
 
-/// How long our kinds may take to be served.
+/// How long new kinds may take to be served.
 const SERVED_WITHIN: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A controller manager that has not renewed its lease for so long is not there.
@@ -72,16 +72,16 @@ pub(super) struct Visit {
 }
 
 impl Visit {
-    /// Looks whether the cluster can be used, installs our kinds and makes a namespace.
-    pub(super) async fn begin(objects: &mut Objects) -> Result<Self, String> {
+    /// Looks whether the cluster can be used, installs the kinds that are defined here and makes a namespace.
+    pub(super) async fn begin(objects: &mut Objects, definitions: &[&str]) -> Result<Self, String> {
         let client = objects.client();
         refuse_foreign_nodes(&client).await?;
-        install_kinds(objects).await?;
+        install_kinds(objects, definitions).await?;
         let namespace = make_namespace(&client).await?;
         Ok(Self { namespace, has_controllers: has_controllers(&client).await, nodes: Vec::new(), made: Vec::new() })
     }
 
-    /// Removes what was made; tells what could not be removed. Our kinds stay installed.
+    /// Removes what was made; tells what could not be removed. Kinds stay installed.
     pub(super) async fn end(self, objects: &mut Objects) -> Vec<String> {
         let client = objects.client();
         let mut left = Vec::new();
@@ -154,9 +154,9 @@ async fn has_controllers(client: &Client) -> bool {
     renewed.is_some_and(|time| Timestamp::now().duration_since(time).as_secs() < SILENT_SECONDS)
 }
 
-/// Installs our kinds where they are missing, and waits until they are served.
-pub(super) async fn install_kinds(objects: &mut Objects) -> Result<(), String> {
-    for text in [muster_api::crds::WORKLOADS, muster_api::crds::PODGROUPS] {
+/// Installs kinds by their definitions, and waits until they are served. A definition that is there is left alone.
+pub(super) async fn install_kinds(objects: &mut Objects, definitions: &[&str]) -> Result<(), String> {
+    for text in definitions {
         let definition: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
         let name = ObjectName {
             api_version: "apiextensions.k8s.io/v1".to_owned(),
@@ -167,10 +167,12 @@ pub(super) async fn install_kinds(objects: &mut Objects) -> Result<(), String> {
         if objects.find(&name).await?.is_empty() {
             objects.create(&definition).await?;
         }
-        let kind = definition["spec"]["names"]["kind"].as_str().unwrap_or_default();
-        let api_version = format!("{}/{}", muster_api::keys::GROUP, muster_api::keys::VERSION);
+        let spec = &definition["spec"];
+        let part = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let kind = part(&spec["names"]["kind"]);
+        let api_version = format!("{}/{}", part(&spec["group"]), part(&spec["versions"][0]["name"]));
         let until = Instant::now() + SERVED_WITHIN;
-        while let Err(why) = objects.api(&api_version, kind, "default").await {
+        while let Err(why) = objects.api(&api_version, &kind, "default").await {
             if Instant::now() >= until {
                 return Err(why);
             }

@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 use muster_api::wire::Pod;
 use serde_json::Value;
 
+use super::autoscaler;
 use super::claims::{Claims, ConditionClaim, ConditionStatus, EventClaim, GroupClaim};
 use super::pattern::Pods;
-use super::snapshot::{Snapshot, event_line, group_and_key, key_of, pod_line};
+use super::snapshot::{PodKey, Snapshot, event_line, group_and_key, key_of, pod_line};
 use super::world::World;
 
 /// How many pods or objects are told of each claim that is not true.
@@ -50,6 +51,12 @@ pub(super) fn judge(world: &World, claims: &Claims, seen: &Snapshot) -> Vec<Stri
     for (pods, node) in &claims.nominated {
         let is_nominated = |pod: &Pod| pod.status.nominated_node_name == *node;
         add(format!("nominated {pods}: {node:?}"), judge.each(pods, "nominated so", is_nominated));
+    }
+    if let Some(meant) = &claims.demand {
+        for pods in meant {
+            add(format!("demand {pods}"), judge.demand(pods));
+        }
+        add("demand".to_owned(), judge.no_other_demand(meant));
     }
     for (name, claim) in &claims.groups {
         add(format!("group {name}"), judge.group(name, claim));
@@ -158,22 +165,53 @@ impl Judge<'_> {
         let verdict = self.world.carriage.verdict(group, key, object);
         let is_scheduled = claim.scheduled.is_none_or(|scheduled| verdict.scheduled == Some(scheduled));
         let has_reason = claim.reason.as_ref().is_none_or(|reason| verdict.reason == *reason);
-        if is_scheduled && has_reason {
+        let is_degraded = claim.degraded.is_none_or(|degraded| verdict.is_degraded == degraded);
+        let message = if claim.degraded.is_some() { &verdict.degraded_message } else { &verdict.message };
+        let has_words = claim.contains.as_ref().is_none_or(|part| message.contains(part.as_str()));
+        if is_scheduled && has_reason && is_degraded && has_words {
             return Ok(());
         }
-        let wanted = (claim.scheduled, claim.reason.as_deref().unwrap_or("any"));
         let scheduled = match verdict.scheduled {
             Some(scheduled) => scheduled.to_string(),
             None => "unknown".to_owned(),
         };
-        let wanted = match wanted {
-            (Some(scheduled), reason) => format!("scheduled: {scheduled}, reason: {reason}"),
-            (None, reason) => format!("reason: {reason}"),
-        };
+        let wanted = [
+            claim.scheduled.map(|scheduled| format!("scheduled: {scheduled}")),
+            claim.reason.as_ref().map(|reason| format!("reason: {reason}")),
+            claim.degraded.map(|degraded| format!("degraded: {degraded}")),
+            claim.contains.as_ref().map(|part| format!("with {part:?}")),
+        ];
+        let wanted: Vec<String> = wanted.into_iter().flatten().collect();
         Err(format!(
-            "wanted {wanted}\n  seen   scheduled: {scheduled}, reason: {}: {}\n  status: {}",
-            verdict.reason, verdict.message, object["status"]
+            "wanted {}\n  seen   scheduled: {scheduled}, reason: {}: {}\n  status: {}",
+            wanted.join(", "),
+            verdict.reason,
+            verdict.message,
+            object["status"]
         ))
+    }
+
+    /// Every match is demand, came into it once, and came with the others.
+    fn demand(&self, written: &Pods) -> Result<(), String> {
+        self.each(written, "demand", autoscaler::is_demand)?;
+        let found: Vec<PodKey> = self.matches(written)?.into_iter().map(key_of).collect();
+        let again = self.world.autoscaler.came_again(&found);
+        if !again.is_empty() {
+            return Err(format!("{} came more than once{}", again.len(), some(again.into_iter())));
+        }
+        self.world.autoscaler.straggled(&found).map_or(Ok(()), Err)
+    }
+
+    /// Nobody is demand but who is meant.
+    fn no_other_demand(&self, written: &[Pods]) -> Result<(), String> {
+        let meant = written.iter().flat_map(|pods| self.seen.pods_of(&self.world.meant_pods(pods)));
+        let meant: BTreeSet<PodKey> = meant.map(key_of).collect();
+        let is_other = |pod: &&Pod| autoscaler::is_demand(pod) && !meant.contains(&key_of(pod));
+        let others: Vec<&Pod> = self.world.own_pods(&self.seen.pods).filter(is_other).collect();
+        if others.is_empty() {
+            return Ok(());
+        }
+        Err(format!("{} more are demand{}", others.len(), some(others.into_iter().map(pod_line))))
     }
 
     fn condition(&self, claim: &ConditionClaim) -> Result<(), String> {

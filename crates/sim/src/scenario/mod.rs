@@ -3,6 +3,7 @@
 //! [`load`] and [`parse`] read, [`run`] plays, [`Report`] tells. This file is the run itself: one step after the
 //! other, with the time that each may take.
 
+mod autoscaler;
 mod carrier;
 mod claims;
 mod cluster;
@@ -141,6 +142,8 @@ async fn play(world: &mut World, scenario: &Scenario, report: &mut Report) -> Re
             Action::Hold(hold) => stays_true(world, hold).await,
             action => step::perform(world, action).await.map_err(|why| vec![why]),
         };
+        // For the autoscaler, which must not miss what comes and goes between expectations.
+        world.look().await.ok();
         if let Action::Fault(fault) = &step.action {
             orders += fault.times;
         }
@@ -166,7 +169,10 @@ async fn comes_true(world: &mut World, expect: &Expect) -> Result<(), Vec<String
     let until = Instant::now() + expect.within.as_duration();
     if is_beyond_telling(world, &expect.claims) {
         // Whatever should have happened has had its time.
-        tokio::time::sleep_until(until).await;
+        while Instant::now() < until {
+            world.look().await.ok();
+            world.wait(until).await;
+        }
         return Ok(());
     }
     loop {
@@ -216,7 +222,7 @@ async fn look(world: &mut World, claims: &Claims) -> Vec<String> {
 /// Pods, groups, events and faults, for whoever has to find out why something failed.
 async fn what_there_is(world: &mut World, scenario: &Scenario) -> Vec<String> {
     let mut lines = Vec::new();
-    match snapshot::pods(world).await {
+    match world.look().await {
         Ok(pods) => lines.extend(tail("pod", pods.iter().map(pod_line).collect())),
         Err(why) => lines.push(why),
     }

@@ -47,6 +47,15 @@ impl Scenario {
         holds.sum()
     }
 
+    /// Whether it writes objects of this group and version itself, in whatever carrier.
+    pub(super) fn writes(&self, api_version: &str) -> bool {
+        self.steps.iter().any(|step| match &step.action {
+            Action::Apply(apply) => apply.manifests.iter().any(|manifest| manifest["apiVersion"] == api_version),
+            Action::Create(create) => create.manifest.get("apiVersion").is_some_and(|version| version == api_version),
+            _ => false,
+        })
+    }
+
     /// The version of Kubernetes' own groups that it writes itself, in whatever carrier.
     pub fn native_version(&self) -> Option<&str> {
         let manifests = self.steps.iter().flat_map(|step| match &step.action {
@@ -230,6 +239,9 @@ pub struct Group {
     /// The priority class.
     #[serde(default)]
     pub priority_class_name: Option<String>,
+    /// How long a start may take, in seconds.
+    #[serde(default)]
+    pub schedule_timeout_seconds: Option<u32>,
 }
 
 /// What is evicted together.

@@ -243,12 +243,12 @@ mod tests {
 name: two gangs, room for one
 description: what it shows
 config: {featureGates: {GangScheduling: true}, kubernetesVersion: "1.37", stock: false}
-carriers: [muster, muster-workload, v1beta1, v1alpha3, v1alpha2, v1alpha1]
+carriers: [muster, muster-workload, v1beta1, v1alpha3, v1alpha2, v1alpha1, scheduler-plugins, volcano]
 except: {v1alpha1: it has no status}
 nodes:
 - {count: 2, name: "n{i}", capacity: {cpu: "4", memory: 16Gi, pods: 110, nvidia.com/gpu: "8"}, labels: {rack: r0}, taints: []}
 steps:
-- group: {name: g, gang: 3, disruptionMode: PodGroup, priorityClassName: high}
+- group: {name: g, gang: 3, disruptionMode: PodGroup, priorityClassName: high, scheduleTimeoutSeconds: 10}
 - create: {count: 3, group: g, replicaKey: "", subset: "", manifest: {apiVersion: v1, kind: Pod, metadata: {name: "a-{i}"}, spec: {}}}
 # a comment
 - apply: |
@@ -274,7 +274,8 @@ steps:
     on: {"default/a-0": [n0, n1]}
     oneDomain: {"default/a-*": rack}
     nominated: {"default/a-0": n0}
-    groups: {g: {scheduled: true, reason: Scheduled}}
+    demand: ["default/d-*"]
+    groups: {g: {scheduled: true, reason: Scheduled, degraded: false, contains: "text"}}
     conditions: [{apiVersion: v1, kind: Pod, name: a-0, type: PodScheduled, status: "False", reason: Unschedulable, contains: "text"}]
     events: [{kind: Pod, name: a-0, reason: FailedScheduling, contains: "text"}]
 - hold: {for: 30s, unbound: ["default/b-*"]}
@@ -302,7 +303,7 @@ steps:
             ("hold: {for: 1s, within: 1s, bound: [default/a]}", "`within` belongs to expect"),
             ("expect: {bound: [a-0]}", "step 2: expect.bound[0]: \"a-0\" does not name pods"),
             ("expect: {boundCount: {default/a: many}}", "step 2: expect.boundCount.default/a: invalid type"),
-            ("expect: {groups: {g: {}}}", "groups.g: write at least one of scheduled and reason"),
+            ("expect: {groups: {g: {}}}", "groups.g: write at least one of scheduled, reason"),
             ("expect: {groups: {g: {schedled: true}}}", "step 2: expect.groups.g.schedled: unknown field"),
             (
                 "expect: {conditions: [{kind: Pod, name: a, type: T, status: Yes}]}",
@@ -347,7 +348,7 @@ steps:
             ("name: a\nname: b\nsteps: []\n", "dir/a.yaml:2: "),
             ("name: a\nsteps: []\n", "dir/a.yaml: steps: []"),
             ("name: a\nstep: []\n", "dir/a.yaml: step: unknown field `step`"),
-            ("name: a\nsteps: [{restart: scheduler}]\ncarriers: [volcano]\n", "carriers[0]: unknown variant `volcano`"),
+            ("name: a\nsteps: [{restart: scheduler}]\ncarriers: [v2]\n", "carriers[0]: unknown variant `v2`"),
             (
                 "name: a\nsteps: [{restart: scheduler}]\nexcept: {v1alpha1: \"\"}\n",
                 "dir/a.yaml: except.v1alpha1: \"\": must say why",

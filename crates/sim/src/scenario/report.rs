@@ -20,7 +20,7 @@ pub struct Report {
     pub done: Vec<Done>,
     /// How it ended.
     pub outcome: Outcome,
-    /// How many claims about groups were not judged, because the carrier's objects have no status.
+    /// How many claims about groups were not judged, because the carrier's objects have no conditions.
     pub unjudged: usize,
     /// Whether somebody wanted it to end: then nothing more is to be played.
     pub is_interrupted: bool,
@@ -113,7 +113,7 @@ impl fmt::Display for Report {
                 write!(f, "pass {name} ({file}, {carrier}, {steps} steps, {story} in {wall})")?;
                 match self.unjudged {
                     0 => Ok(()),
-                    count => write!(f, "; not judged, since {carrier} has no status: {count} claims about groups"),
+                    count => write!(f, "; not judged, since {carrier} has no conditions: {count} claims about groups"),
                 }
             }
             Outcome::Skipped(why) => write!(f, "skip {name} ({file}, {carrier}): {why}"),

@@ -42,7 +42,7 @@ pub(super) fn key_of(pod: &Pod) -> PodKey {
 impl Snapshot {
     /// Looks at everything that these claims are about.
     pub(super) async fn take(world: &mut World, claims: &Claims) -> Result<Self, String> {
-        let mut snapshot = Self { pods: pods(world).await?, ..Self::default() };
+        let mut snapshot = Self { pods: world.look().await?, ..Self::default() };
         world.remember(&snapshot.pods);
         if !claims.one_domain.is_empty() {
             snapshot.nodes = nodes(world).await?;
@@ -74,12 +74,6 @@ impl Snapshot {
 /// `name/key` names one replica of a group.
 pub(super) fn group_and_key(name: &str) -> (&str, &str) {
     name.split_once('/').unwrap_or((name, ""))
-}
-
-pub(super) async fn pods(world: &World) -> Result<Vec<Pod>, String> {
-    let api: Api<Pod> = Api::all(world.objects.client());
-    let listed = api.list(&ListParams::default()).await;
-    listed.map(|list| list.items).map_err(|error| format!("list pods: {}", said(&error)))
 }
 
 async fn nodes(world: &World) -> Result<BTreeMap<String, BTreeMap<String, String>>, String> {

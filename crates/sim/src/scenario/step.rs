@@ -22,7 +22,7 @@ use super::model::{
 use super::nodes;
 use super::objects::{Made, said};
 use super::pattern::Glob;
-use super::snapshot::{self, key_of};
+use super::snapshot::key_of;
 use super::world::World;
 
 /// How long a deletion waits for what it deletes; what takes longer leaves in its own time.
@@ -152,7 +152,7 @@ async fn delete_one(world: &mut World, name: &ObjectName, object: &DynamicObject
 async fn remove_node(world: &mut World, node: &Made) -> Result<(), String> {
     world.remove_kubelet(&node.name).await;
     world.objects.delete(node, false).await?;
-    let pods = snapshot::pods(world).await?;
+    let pods = world.look().await?;
     world.remember(&pods);
     for pod in pods.iter().filter(|pod| pod.spec.node_name == node.name) {
         let (namespace, name, uid) = key_of(pod);
@@ -173,6 +173,7 @@ async fn wait_until_gone(world: &mut World, deleted: &[Made]) -> Result<(), Stri
             if !is_there || Instant::now() >= until {
                 break;
             }
+            world.look().await.ok();
             tokio::time::sleep(world.look_every).await;
         }
     }
@@ -192,7 +193,7 @@ async fn change(world: &mut World, patch: &Patch) -> Result<(), String> {
 }
 
 async fn finish_pods(world: &mut World, finish: &Finish) -> Result<(), String> {
-    let pods = snapshot::pods(world).await?;
+    let pods = world.look().await?;
     world.remember(&pods);
     for meant in &finish.pods {
         let meant = world.meant_pods(meant);

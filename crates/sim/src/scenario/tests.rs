@@ -160,6 +160,7 @@ fn each_claim_can_be_false_and_says_what_was_seen() {
         ("on: {default/a-0: [n1]}", "on default/a-0: [\"n1\"]: 0 of 1 are there\n  default/a-0 on n0, Running"),
         ("oneDomain: {default/*: rack}", "oneDomain default/*: rack: 3 of 4 are bound"),
         ("oneDomain: {default/a-*: zone}", "oneDomain default/a-*: zone: they are in 1 domains"),
+        ("demand: [default/b]", "demand default/b: 0 of 1 are demand\n  default/b not bound"),
         ("nominated: {default/b: n0}", "nominated default/b: \"n0\": 0 of 1 are nominated so"),
         ("groups: {g: {scheduled: true}}", "group g: there is no such group"),
         ("conditions: [{kind: Pod, name: z, type: Ready}]", "condition Ready of Pod z: there is no such object"),
@@ -305,6 +306,12 @@ fn groups_are_made_changed_deleted_and_made_again() {
 - expect: {within: 1s, groups: {g: {scheduled: false, reason: Unschedulable}}}
 ";
     assert!(fails(wrong).contains("seen   scheduled: unknown, reason: "));
+    let wrong = "
+- group: {name: g, gang: 3}
+- expect: {within: 1s, groups: {g: {degraded: false}}}
+- expect: {within: 1s, groups: {g: {degraded: true, contains: lost}}}
+";
+    assert!(fails(wrong).contains("wanted degraded: true, with \"lost\""));
 }
 
 #[test]
@@ -345,10 +352,120 @@ fn a_carrier_without_words_for_it_skips_the_scenario() {
     assert_eq!(skipped(mode, Carrier::V1alpha1), "group g has a disruptionMode, which v1alpha1 does not have");
     let class = "- group: {name: g, gang: 1, priorityClassName: system-node-critical}\n";
     assert_eq!(skipped(class, Carrier::V1alpha1), "group g has a priorityClassName, which v1alpha1 does not have");
+    let others = [Carrier::SchedulerPlugins, Carrier::Volcano];
+    for (carrier, steps, what) in [
+        (Carrier::SchedulerPlugins, subsets, "has subsets"),
+        (Carrier::SchedulerPlugins, "- group: {name: g, basic: {}}\n", "has a basic policy"),
+        (Carrier::SchedulerPlugins, mode, "has a disruptionMode"),
+        (Carrier::SchedulerPlugins, class, "has a priorityClassName"),
+        (Carrier::SchedulerPlugins, keys, "is used with replica keys"),
+        (Carrier::Volcano, desired, "has a desiredCount"),
+        (Carrier::Volcano, mode, "has a disruptionMode"),
+        (Carrier::Volcano, "- group: {name: g, gang: 1, scheduleTimeoutSeconds: 9}\n", "has a scheduleTimeoutSeconds"),
+        (Carrier::Volcano, keys, "is used with replica keys"),
+    ] {
+        assert_eq!(skipped(steps, carrier), format!("group g {what}, which {} does not have", carrier.name()));
+    }
+    let can = [
+        (Carrier::Volcano, "- group: {name: g, basic: {}}\n"),
+        (Carrier::Volcano, subsets),
+        (Carrier::Volcano, class),
+        (Carrier::SchedulerPlugins, "- group: {name: g, gang: 1, scheduleTimeoutSeconds: 9}\n"),
+    ];
+    for (carrier, steps) in can.into_iter().chain(others.map(|carrier| (carrier, changed))) {
+        let report = run(&scenario(steps), carrier, &Place::Process);
+        assert!(matches!(report.outcome, Outcome::Passed), "{report}");
+    }
     let mut odd = scenario("- group: {name: g, gang: 1}\n");
     odd.except.insert(Carrier::V1alpha2, "it is Tuesday".to_owned());
     let report = run(&odd, Carrier::V1alpha2, &Place::Process);
     assert!(report.to_string().starts_with("skip a test") && report.to_string().ends_with("it is Tuesday"), "{report}");
+}
+
+/// Says of a pod why it is not scheduled, as a scheduler would.
+fn said_of(pod: &str, reason: &str) -> String {
+    format!(
+        "- patch: {{kind: Pod, name: {pod}, subresource: status, patch: {{status: {{conditions: [\
+         {{type: PodScheduled, status: \"False\", reason: {reason}}}]}}}}}}\n"
+    )
+}
+
+#[test]
+fn demand_is_who_autoscalers_would_buy_for_each_once_and_at_once() {
+    let pods = "
+- create: {count: 2, manifest: {apiVersion: v1, kind: Pod, metadata: {name: \"g-{i}\"}, spec: {schedulerName: nobody}}}
+- expect: {within: 0s, demand: []}
+";
+    let (first, second) = (said_of("g-0", "Unschedulable"), said_of("g-1", "Unschedulable"));
+    let both = "- expect: {within: 1s, demand: [default/g-*]}\n";
+    passes(&format!("{pods}{first}{second}{both}- hold: {{for: 1m, demand: [default/g-0, default/g-1]}}\n"));
+    let waits = "- hold: {for: 6s, present: [default/g-*]}\n";
+    let gated = said_of("g-0", "SchedulingGated");
+    for (steps, expected) in [
+        (both.to_owned(), "demand default/g-*: 0 of 2 are demand\n  default/g-0 not bound, Pending"),
+        (format!("{first}{both}"), "demand default/g-*: 1 of 2 are demand\n  default/g-1 not bound"),
+        (
+            format!("{first}- expect: {{within: 1s, demand: []}}\n"),
+            "demand: 1 more are demand\n  default/g-0 not bound",
+        ),
+        (
+            format!("{first}{second}- expect: {{within: 1s, demand: [default/g-1]}}\n"),
+            "demand: 1 more are demand\n  default/g-0",
+        ),
+        (
+            format!("{first}- expect: {{within: 1s, demand: [default/g-0, default/h]}}\n"),
+            "demand default/h: no pod matches",
+        ),
+        (format!("{first}{gated}{first}{second}{both}"), "1 came more than once\n  default/g-0 came 2 times"),
+        (format!("{first}{waits}{second}{both}"), "demand default/g-*: they came over 6."),
+        (format!("{first}{second}{both}{gated}- hold: {{for: 1s, demand: [default/g-*]}}\n"), "1 of 2 are demand"),
+    ] {
+        let said = fails(&format!("{pods}{steps}"));
+        assert!(said.contains(expected), "{steps}\n{said}");
+    }
+}
+
+#[test]
+fn taints_are_given_at_the_start_and_taken_away_later() {
+    let steps = "
+- nodes: [{name: late, capacity: {cpu: \"64\", memory: 1Gi, pods: \"5\"}, taints: [{key: boot, effect: NoSchedule}]}]
+- create:
+    manifest:
+      apiVersion: v1
+      kind: Pod
+      metadata: {name: p}
+      spec: {containers: [{name: main, image: busybox, resources: {requests: {cpu: \"50\"}}}]}
+- hold: {for: 30s, unbound: [default/p]}
+- patch: {kind: Node, name: late, patch: {spec: {taints: null}}}
+- expect: {on: {default/p: [late]}}
+- patch: {kind: Node, name: late, patch: {spec: {taints: [{key: boot, effect: NoExecute}]}}}
+- expect: {gone: [default/p]}
+";
+    let report = run(&scenario(steps), Carrier::Muster, &Place::Process);
+    assert!(matches!(report.outcome, Outcome::Passed), "{report}");
+}
+
+#[test]
+fn deployments_have_pods_and_cost_nothing_when_idle() {
+    let steps = "
+- apply: |
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: d}
+    spec:
+      replicas: 2
+      selector: {matchLabels: {app: d}}
+      template: {metadata: {labels: {app: d}}, spec: {}}
+- expect:
+    bound: [default/d-*]
+    conditions: [{apiVersion: apps/v1, kind: Deployment, name: d, type: Available, status: \"True\"}]
+- patch: {apiVersion: apps/v1, kind: Deployment, name: d, patch: {spec: {replicas: 3}}}
+- expect: {boundCount: {default/d-*: 3}}
+- hold: {for: 24h, bound: [default/d-*]}
+";
+    let report = run(&scenario(steps), Carrier::Muster, &Place::Process);
+    assert!(matches!(report.outcome, Outcome::Passed), "{report}");
+    assert!(report.wall_time.as_secs() < 20, "a day took {:?}", report.wall_time);
 }
 
 #[test]
@@ -361,7 +478,7 @@ fn what_a_carrier_without_status_cannot_tell_is_said_to_be_unjudged() {
 ";
     let report = run(&scenario(steps), Carrier::V1alpha1, &Place::Process);
     assert!(matches!(report.outcome, Outcome::Passed), "{report}");
-    let told = "; not judged, since v1alpha1 has no status: 2 claims about groups";
+    let told = "; not judged, since v1alpha1 has no conditions: 2 claims about groups";
     assert!(report.to_string().ends_with(told), "{report}");
     assert!(report.story_time.as_secs() >= 10, "what cannot be judged has its time: {report}");
     let wrong =

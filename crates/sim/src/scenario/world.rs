@@ -13,7 +13,7 @@ use kube::discovery::Scope;
 use kube::{Client, ResourceExt};
 use muster_api::wire::{Node, Pod};
 use muster_playground::clients::{
-    Budgets, KubeletSettings, Kubelets, NodeLifecycle, NodeLifecycleSettings, NodeShape, Replicas,
+    Budgets, Deployments, KubeletSettings, Kubelets, NodeLifecycle, NodeLifecycleSettings, NodeShape, Replicas,
 };
 use muster_playground::faults::Faults;
 use muster_playground::{NativeGroups, Server, clock};
@@ -22,6 +22,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::autoscaler::Autoscaler;
 use super::carrier::Carriage;
 use super::cluster::{self, Visit};
 use super::manifest;
@@ -57,6 +58,25 @@ pub enum Place {
     Cluster(kube::Config),
 }
 
+/// What a cluster does by itself, as far as scenarios count on it.
+struct Controllers {
+    _nodes: NodeLifecycle,
+    _budgets: Budgets,
+    _replicas: Replicas,
+    _deployments: Deployments,
+}
+
+impl Controllers {
+    fn start(client: &Client, nodes: NodeLifecycleSettings, clock: clock::Clock) -> Self {
+        Self {
+            _nodes: NodeLifecycle::start(client.clone(), nodes, clock),
+            _budgets: Budgets::start(client.clone(), clock),
+            _replicas: Replicas::start(client.clone(), clock),
+            _deployments: Deployments::start(client.clone(), clock),
+        }
+    }
+}
+
 /// Everything that a scenario needs.
 pub(super) struct World {
     pub(super) objects: Objects,
@@ -78,11 +98,13 @@ pub(super) struct World {
     nodes_clock: clock::Clock,
     scheduler: Option<Scheduler>,
     kubelets: Vec<(Vec<String>, Kubelets)>,
-    _controllers: Option<(NodeLifecycle, Budgets, Replicas)>,
+    _controllers: Option<Controllers>,
     /// Pods that were ever seen, but for those that the scenario deleted.
     seen: BTreeSet<PodKey>,
     /// Pods that the scenario deleted.
     dismissed: BTreeSet<PodKey>,
+    /// What an autoscaler would have seen.
+    pub(super) autoscaler: Autoscaler,
 }
 
 impl World {
@@ -96,11 +118,8 @@ impl World {
         });
         let faults = Faults::none();
         let client = server.client();
-        let controllers = (
-            NodeLifecycle::start(client.clone(), PATIENCE, server.clock()),
-            Budgets::start(client.clone(), server.clock()),
-            Replicas::start(client.clone(), server.clock()),
-        );
+        let controllers = Controllers::start(&client, PATIENCE, server.clock());
+        let definitions = carriage.definitions(scenario);
         let mut world = Self {
             objects: Objects::new(client),
             carriage,
@@ -119,8 +138,9 @@ impl World {
             _controllers: Some(controllers),
             seen: BTreeSet::new(),
             dismissed: BTreeSet::new(),
+            autoscaler: Autoscaler::default(),
         };
-        cluster::install_kinds(&mut world.objects).await?;
+        cluster::install_kinds(&mut world.objects, &definitions).await?;
         Ok(world)
     }
 
@@ -138,15 +158,10 @@ impl World {
         own.default_retry = false;
         let muster = transport(own)?.with_layer(&faults.layer()).build();
         let mut objects = Objects::new(client.clone());
-        let visit = Visit::begin(&mut objects).await?;
+        let visit = Visit::begin(&mut objects, &carriage.definitions(scenario)).await?;
         let nodes_clock = clock::Clock::real();
-        let controllers = (!visit.has_controllers).then(|| {
-            (
-                NodeLifecycle::start(client.clone(), NodeLifecycleSettings::default(), nodes_clock),
-                Budgets::start(client.clone(), nodes_clock),
-                Replicas::start(client.clone(), nodes_clock),
-            )
-        });
+        let controllers = (!visit.has_controllers)
+            .then(|| Controllers::start(&client, NodeLifecycleSettings::default(), nodes_clock));
         Ok(Self {
             objects,
             carriage,
@@ -165,6 +180,7 @@ impl World {
             _controllers: controllers,
             seen: BTreeSet::new(),
             dismissed: BTreeSet::new(),
+            autoscaler: Autoscaler::default(),
         })
     }
 
@@ -256,6 +272,7 @@ impl World {
             if Instant::now() >= until {
                 return Err(format!("{ready} of {} new nodes are ready after {READY_WITHIN:?}", wanted.len()));
             }
+            self.look().await.ok();
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
@@ -282,6 +299,25 @@ impl World {
         if let Some(visit) = &mut self.visit {
             visit.made.push(made);
         }
+    }
+
+    /// All pods there are; the autoscaler sees them too.
+    pub(super) async fn look(&mut self) -> Result<Vec<Pod>, String> {
+        let api: Api<Pod> = Api::all(self.objects.client());
+        let listed = api.list(&ListParams::default()).await;
+        let pods = listed.map_err(|error| format!("list pods: {}", said(&error)))?.items;
+        let own: Vec<&Pod> = self.own_pods(&pods).collect();
+        self.autoscaler.look(Instant::now(), own.into_iter());
+        Ok(pods)
+    }
+
+    /// Those of the pods that belong to the scenario: what an earlier one left on a cluster may still be going.
+    pub(super) fn own_pods<'a>(&self, pods: &'a [Pod]) -> impl Iterator<Item = &'a Pod> {
+        let made = self.visit.iter().flat_map(|visit| &visit.made).filter(|made| made.kind == "Namespace");
+        let mut namespaces: BTreeSet<String> = made.map(|made| made.name.clone()).collect();
+        namespaces.insert(self.namespace.clone());
+        let has_company = self.visit.is_some();
+        pods.iter().filter(move |pod| !has_company || namespaces.contains(&pod.namespace().unwrap_or_default()))
     }
 
     /// Remembers that these pods were there.

@@ -249,7 +249,7 @@ fn judge_counters(truth: &Truth, key: &GroupKey, members: &[&Pod], wrongs: &mut 
                 let list = status["subsets"].as_array();
                 let is_meant = |one: &&Value| one["name"].as_str().unwrap_or_default() == subset;
                 let shown = list.into_iter().flatten().find(is_meant).unwrap_or(&Value::Null);
-                compare("total", &shown["total"], count(&of_it));
+                compare("total", &shown["total"], count(&|pod| of_it(pod) && !pod.finished()));
                 compare("running", &shown["running"], count(&|pod| of_it(pod) && pod.phase == "Running"));
                 compare("succeeded", &shown["succeeded"], count(&|pod| of_it(pod) && pod.phase == "Succeeded"));
                 compare("failed", &shown["failed"], count(&|pod| of_it(pod) && pod.phase == "Failed"));

@@ -1,0 +1,254 @@
+//! The PodGroup of Volcano, read as it is: a pod names it by an annotation, the object is the group.
+//!
+//! Tasks with minimums are subsets; pods of other tasks are members without one. Our conditions stand in the status with
+//! their prefix, beside Volcano's own two. There are no queues here: a group of another queue than the default one is not
+//! started past the share that somebody gave that queue. It must not know Volcano's own scheduler.
+
+use kube::core::ApiResource;
+use muster_api::group::{MAX_SUBSETS, count, min_resources};
+use muster_api::invalid::{FieldPath, InvalidField};
+use muster_api::keys::conditions::{NATIVE_PREFIX, POD_GROUP_SCHEDULED};
+use muster_api::keys::group_reasons::{INVALID, SCHEDULED, UNSUPPORTED, WAITING_FOR_MEMBERS};
+use muster_api::names::check_dns_subdomain;
+use muster_api::others::volcano::{
+    DEFAULT_QUEUE, GROUP_NAME_ANNOTATION, PodGroup, PodGroupCondition, PodGroupSpec, PodGroupStatus, TASK_ANNOTATION,
+    WAITING_TIME_ANNOTATION,
+};
+use muster_api::resources::list_in_base_units;
+use muster_api::wire::Pod;
+use muster_api::wire::condition::Condition;
+use muster_engine::model::group::{Policy, Subset};
+use serde_json::Value;
+
+use super::condition::{Shown, ShownInstance, text_of};
+use super::draft::{Draft, Flaw, FlawKind, GroupObject, Mismatch, PriorityField, WithoutClass};
+use super::status::{InstanceStatus, ObjectStatus};
+use super::{Dialect, Reference, StatusPatch};
+use crate::intake::raw::annotation;
+
+const PENDING: &str = "Pending";
+const IN_QUEUE: &str = "Inqueue";
+const RUNNING: &str = "Running";
+const UNKNOWN: &str = "Unknown";
+const COMPLETED: &str = "Completed";
+/// Volcano's own types of conditions.
+const OWN_TYPES: [&str; 2] = ["Scheduled", "Unschedulable"];
+
+/// `podgroups.scheduling.volcano.sh`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Volcano;
+
+impl Dialect for Volcano {
+    fn origin(&self) -> &'static str {
+        "scheduling.volcano.sh/PodGroup"
+    }
+
+    fn resource(&self) -> ApiResource {
+        ApiResource::erase::<PodGroup>(&())
+    }
+
+    fn reference(&self, pod: &Pod) -> Option<Result<Reference, InvalidField>> {
+        let name = annotation(pod, GROUP_NAME_ANNOTATION).filter(|name| !name.is_empty())?;
+        let path = FieldPath::Root("metadata.annotations");
+        if let Err(reason) = check_dns_subdomain(name) {
+            return Some(Err(path.key(GROUP_NAME_ANNOTATION).invalid(name, reason)));
+        }
+        let subset = annotation(pod, TASK_ANNOTATION).unwrap_or_default().to_owned();
+        Some(Ok(Reference { subset, ..Reference::to_object(name) }))
+    }
+
+    fn read(&self, text: &str) -> GroupObject {
+        let object: PodGroup = match serde_json::from_str(text) {
+            Ok(object) => object,
+            Err(error) => return GroupObject::unreadable(text, &error),
+        };
+        let mut read = GroupObject {
+            groups: draft(&object.spec).map(|draft| vec![(String::new(), draft)]),
+            unheeded: unheeded(&object),
+            shown: shown(&object.status),
+            ..GroupObject::with_metadata(&object.metadata)
+        };
+        read.refuse_min_resources(&object.metadata);
+        read
+    }
+
+    fn write(&self, object: &GroupObject, status: &ObjectStatus) -> Option<StatusPatch> {
+        let status = printed(status.instances.first()?, &object.shown);
+        let changed = text_of(&status) != object.shown.text;
+        changed.then(|| StatusPatch::OfObject(object.merge_patch(&status).body().clone()))
+    }
+}
+
+fn draft(spec: &PodGroupSpec) -> Result<Draft, Flaw> {
+    let path = FieldPath::Root("spec");
+    if !spec.queue.is_empty() && spec.queue != DEFAULT_QUEUE {
+        let error =
+            path.child("queue").invalid(&spec.queue, "is not supported yet: there are no queues but \"default\"");
+        return Err(Flaw { kind: FlawKind::Unsupported, message: error.to_string() });
+    }
+    if !spec.network_topology.is_null() && !is_soft(&spec.network_topology) {
+        return Err(Flaw::unsupported("spec.networkTopology", &spec.network_topology));
+    }
+    if let Some(first) = spec.sub_group_policy.first() {
+        return Err(Flaw::unsupported("spec.subGroupPolicy[0]", first));
+    }
+    // Volcano's own controllers write down what a quota would count, too. That is said again by the resources themselves.
+    let is_quota = |name: &str| ["count/", "requests.", "limits."].iter().any(|start| name.starts_with(start));
+    let resources = spec.min_resources.iter().filter(|(name, _)| !is_quota(name));
+    let resources = resources.map(|(name, amount)| (name.clone(), amount.clone())).collect();
+    let least = min_resources(&resources, &path.child("minResources"))?;
+    let class = Some(spec.priority_class_name.clone()).filter(|name| !name.is_empty());
+    Ok(Draft {
+        priority: PriorityField {
+            class,
+            number: None,
+            mismatch: Mismatch::ClassCounts,
+            without_class: WithoutClass::LowestMember,
+        },
+        min_resources: list_in_base_units(&least, &path.child("minResources"))?,
+        open: true,
+        ranked_by_object: true,
+        ..Draft::plain(policy(spec, &path)?, WithoutClass::LowestMember)
+    })
+}
+
+/// What the minimums come to. As in Volcano, those of tasks count only if they are no more than the minimum in all.
+fn policy(spec: &PodGroupSpec, path: &FieldPath<'_>) -> Result<Policy, Flaw> {
+    let minimum = match &spec.min_member {
+        Value::Null => 0,
+        zero if zero.as_i64() == Some(0) => 0,
+        written => count(written, &path.child("minMember"))?.unsigned_abs(),
+    };
+    let tasks = path.child("minTaskMember");
+    let mut subsets = Vec::new();
+    for (name, written) in &spec.min_task_member {
+        if written.as_i64() != Some(0) {
+            let min_member = count(written, &tasks.key(name))?.unsigned_abs();
+            subsets.push(Subset { name: name.clone(), min_member });
+        }
+    }
+    let of_tasks: u64 = subsets.iter().map(|subset| u64::from(subset.min_member)).sum();
+    if minimum == 0 {
+        return Ok(Policy::Basic { desired_count: None });
+    }
+    if subsets.is_empty() || u64::from(minimum) < of_tasks {
+        return Ok(Policy::Gang { min_count: minimum });
+    }
+    if u64::from(minimum) > of_tasks {
+        let reason = format!("is not supported yet: more than the sum of spec.minTaskMember, which is {of_tasks}");
+        let error = path.child("minMember").invalid(&minimum, reason);
+        return Err(Flaw { kind: FlawKind::Unsupported, message: error.to_string() });
+    }
+    if subsets.len() >= MAX_SUBSETS {
+        let most = MAX_SUBSETS - 1;
+        let error = tasks.invalid(&subsets.len(), format!("is not supported yet: there may be at most {most} tasks"));
+        return Err(Flaw { kind: FlawKind::Unsupported, message: error.to_string() });
+    }
+    // Pods of other tasks, or of none, come as they fit.
+    subsets.push(Subset { name: String::new(), min_member: 0 });
+    Ok(Policy::Subsets(subsets))
+}
+
+fn is_soft(topology: &Value) -> bool {
+    topology["mode"] == "soft"
+}
+
+/// What the group asks for that changes nothing here: it is scheduled all the same, and told so.
+fn unheeded(object: &PodGroup) -> Vec<String> {
+    let annotations = object.metadata.annotations.as_ref();
+    let waiting_time = annotations.and_then(|all| all.get(WAITING_TIME_ANNOTATION)).map(|time| {
+        let path = FieldPath::Root("metadata.annotations");
+        path.key(WAITING_TIME_ANNOTATION).invalid(time, "is not heeded: the group has its turn by priority and age")
+    });
+    let topology = Some(&object.spec.network_topology).filter(|topology| is_soft(topology)).map(|topology| {
+        FieldPath::Root("spec.networkTopology").invalid(topology, "is not heeded: places are chosen without it")
+    });
+    waiting_time.into_iter().chain(topology).map(|error| error.to_string()).collect()
+}
+
+fn shown(status: &PodGroupStatus) -> Shown {
+    let ours = status.conditions.iter().filter_map(|one| {
+        let kind = one.kind.strip_prefix(NATIVE_PREFIX)?.to_owned();
+        Some(Condition {
+            kind,
+            status: one.status.clone(),
+            reason: one.reason.clone(),
+            message: one.message.clone(),
+            last_transition_time: one.last_transition_time.clone(),
+            ..Condition::default()
+        })
+    });
+    let instance = ShownInstance { conditions: ours.collect() };
+    // What Volcano's own scheduler says is marked with its round, and stays.
+    let others = status.conditions.iter().filter(|one| !is_ours(&one.kind) || !one.transition_id.is_empty());
+    Shown {
+        instances: [((String::new(), String::new()), instance)].into(),
+        phase: status.phase.clone(),
+        others: others.map(|one| serde_json::json!(one)).collect(),
+        text: text_of(status),
+        ..Shown::default()
+    }
+}
+
+fn is_ours(kind: &str) -> bool {
+    kind.starts_with(NATIVE_PREFIX) || OWN_TYPES.contains(&kind)
+}
+
+fn printed(instance: &InstanceStatus, shown: &Shown) -> PodGroupStatus {
+    let scheduled = Condition::find(&instance.conditions, POD_GROUP_SCHEDULED);
+    let is_said = |one: &PodGroupCondition| shown.others.iter().any(|other| other["type"] == one.kind.as_str());
+    let own = scheduled.map(in_volcanos_words).filter(|own| !is_said(own));
+    let ours = instance.conditions.iter().map(|one| PodGroupCondition {
+        kind: format!("{NATIVE_PREFIX}{}", one.kind),
+        status: one.status.clone(),
+        transition_id: String::new(),
+        last_transition_time: one.last_transition_time.clone(),
+        reason: one.reason.clone(),
+        message: one.message.clone(),
+    });
+    // A merge replaces the whole list: what others wrote is written again.
+    let others = shown.others.iter().filter_map(|one| serde_json::from_value(one.clone()).ok());
+    let counts = &instance.counts;
+    PodGroupStatus {
+        phase: phase(instance, &shown.phase).to_owned(),
+        conditions: ours.chain(own).chain(others).collect(),
+        running: counts.running,
+        succeeded: counts.succeeded,
+        failed: counts.failed,
+    }
+}
+
+/// What Volcano's own scheduler would say of this.
+fn in_volcanos_words(ours: &Condition) -> PodGroupCondition {
+    let (kind, reason) = match ours.reason.as_str() {
+        SCHEDULED => ("Scheduled", "tasks in gang are ready to be scheduled"),
+        WAITING_FOR_MEMBERS => ("Unschedulable", "NotEnoughTasks"),
+        // No more room would help.
+        reason @ (INVALID | UNSUPPORTED) => ("Unschedulable", reason),
+        _ => ("Unschedulable", "NotEnoughResources"),
+    };
+    PodGroupCondition {
+        kind: kind.to_owned(),
+        status: "True".to_owned(),
+        transition_id: String::new(),
+        last_transition_time: ours.last_transition_time.clone(),
+        reason: reason.to_owned(),
+        message: if ours.is_true() { String::new() } else { ours.message.clone() },
+    }
+}
+
+/// One word for how the group fares. What has ended stays that when its pods are cleaned up.
+fn phase<'a>(instance: &InstanceStatus, shown: &'a str) -> &'a str {
+    let counts = &instance.counts;
+    let has_place = counts.scheduled + counts.failed;
+    let has_ended = counts.succeeded + counts.failed;
+    let scheduled = Condition::find(&instance.conditions, POD_GROUP_SCHEDULED).is_none_or(Condition::is_true);
+    match () {
+        () if counts.total == 0 && shown == COMPLETED => COMPLETED,
+        () if instance.policy.is_empty() => PENDING,
+        () if counts.running > 0 && !scheduled => UNKNOWN,
+        () if has_place == 0 || has_place < i64::from(instance.minimum) => IN_QUEUE,
+        () if has_place == has_ended => COMPLETED,
+        () => RUNNING,
+    }
+}
