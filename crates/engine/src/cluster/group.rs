@@ -238,6 +238,11 @@ impl Group {
             && self.rules.iter().zip(&self.reached).all(|(rule, reached)| rule.min_member <= *reached)
     }
 
+    /// Whether it says that it will need more than its members do, and has yet to start.
+    pub fn asks_for_more(&self) -> bool {
+        !self.joins_singly() && self.spec.as_ref().is_some_and(|spec| !spec.min_resources.is_empty())
+    }
+
     /// Whether members are bound of a start that is not confirmed, or no longer is since a kubelet refused a founder.
     pub fn start_is_open(&self) -> bool {
         let unconfirmed = self.attempt.is_some() || self.kept_partial;

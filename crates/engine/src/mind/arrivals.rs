@@ -66,10 +66,17 @@ impl Engine {
             && min_resources::gap(trial.cluster(), id, want).is_none()
     }
 
+    /// Somebody evicts nobody because of nodes that are being set up.
+    pub(super) fn awaits_nodes(&mut self, entity: Entity, preemption: Preemption) {
+        if matches!(preemption, Preemption::NodesArriving { .. }) {
+            self.awaiting_nodes.insert(entity);
+        }
+    }
+
     /// A node is no longer being set up, or is gone: who waited for it looks again.
     pub(super) fn arrival_called_off(&mut self) {
-        for line in self.lines() {
-            self.queue.wake(line, self.now);
+        for entity in std::mem::take(&mut self.awaiting_nodes) {
+            self.queue.wake_parked(entity, self.now);
         }
     }
 }

@@ -56,6 +56,7 @@ impl Engine {
         }
         let reopened = (!avoid.is_empty()).then(|| self.queue.entry(entity).map_or(self.now, |entry| entry.not_before));
         let again_at = reopened.into_iter().chain(self.preempts_from(entity, preemption)).min();
+        self.awaits_nodes(entity, preemption);
         self.queue.put(entity, Place::Parked { lines: vec![(class, priority)], again_at });
         self.say_pod(id, diagnosis);
     }
@@ -169,6 +170,7 @@ impl Engine {
             _ => self.starving_at(id, want, verdict, never),
         };
         let again_at = again_at.into_iter().chain(self.preempts_from(entity, preemption)).min();
+        self.awaits_nodes(entity, preemption);
         self.queue.put(entity, Place::Parked { lines: lines(want), again_at });
         self.parked(id, &want.needs);
         self.say_group(id, Diagnosis::GroupUnschedulable(refused.shortfall), refused.members);

@@ -19,7 +19,7 @@ const PODS: &str = "pods";
 /// A group that has had its minimum is not asked any more.
 pub(super) fn gap(cluster: &Cluster, id: GroupId, want: &Want) -> Option<ResourceGap> {
     let group = cluster.group(id);
-    let spec = group.spec.as_ref().filter(|spec| !spec.min_resources.is_empty() && !group.joins_singly())?;
+    let spec = group.spec.as_ref().filter(|_| group.asks_for_more())?;
     let asked = spec.min_resources.iter().filter(|(_, asked)| **asked > 0);
     asked
         .map(|(resource, asked)| look(cluster, id, want, resource, *asked))

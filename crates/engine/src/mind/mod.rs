@@ -78,6 +78,8 @@ pub struct Engine {
     pub(crate) voice: Voice,
     outbox: Vec<Command>,
     noes: Noes,
+    /// Who evicts nobody because of nodes that are being set up, or did not when it was last refused.
+    awaiting_nodes: BTreeSet<Entity>,
     /// Evictions that failed in passing and are to be sent again, if the plans stand that they are for.
     evictions_due: BTreeSet<PodId>,
     /// By UID: pods that were gone before the answer to their eviction came, with the group that goes whole with them and
@@ -120,6 +122,7 @@ impl Engine {
             voice,
             outbox: Vec::new(),
             noes: Noes::default(),
+            awaiting_nodes: BTreeSet::new(),
             evictions_due: BTreeSet::new(),
             gone_unanswered: BTreeMap::new(),
             claim: None,

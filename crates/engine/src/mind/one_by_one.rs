@@ -37,7 +37,7 @@ impl Engine {
         }
         let (mut plans, mut why) = match self.not_too_early(entity) {
             // Whether the whole of it will start is not looked at here: so nobody goes for what may not start.
-            Ok(()) if !self.needs_nothing_else(id) => (Vec::new(), Preemption::MinResources),
+            Ok(()) if self.cluster.group(id).asks_for_more() => (Vec::new(), Preemption::MinResources),
             Ok(()) => self.plans_one_by_one(id, want),
             Err(early) => (Vec::new(), early),
         };
@@ -55,15 +55,9 @@ impl Engine {
         victims.ok_or(why)
     }
 
-    /// Whether the group asks for nothing beyond what its members do.
-    fn needs_nothing_else(&self, id: GroupId) -> bool {
-        let group = self.cluster.group(id);
-        group.joins_singly() || group.spec.as_ref().is_none_or(|spec| spec.min_resources.is_empty())
-    }
-
     /// The plan of the first member that has one.
     pub(super) fn first_plan_of(&mut self, id: GroupId, want: &Want) -> Result<Plan, NoPlan> {
-        if !self.needs_nothing_else(id) {
+        if self.cluster.group(id).asks_for_more() {
             return Err(NoPlan::MinResources);
         }
         let (plans, _) = self.plans_one_by_one(id, want);

@@ -244,7 +244,7 @@ impl Engine {
         trial.undo_to(start);
         drop(trial);
         // Who could start as it is, but for what others of his group will need, waits for no place.
-        let asks_for_more = self.cluster.group(id).spec.as_ref().is_some_and(|spec| !spec.min_resources.is_empty());
+        let asks_for_more = self.cluster.group(id).asks_for_more();
         let waits_for_nobody = plan.units.is_empty() && self.leaving_from(&plan.places).is_empty();
         if gap.is_some() || (asks_for_more && waits_for_nobody) { Err(NoPlan::MinResources) } else { Ok(plan) }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use muster_engine::diagnosis::Waiting;
-use muster_engine::model::group::{GroupPriority, GroupSpec};
+use muster_engine::model::group::{GroupPriority, GroupSpec, Turn};
 use muster_engine::model::node::NodeSpec;
 use muster_engine::{BindOutcome, Command, Config, Diagnosis, Observation};
 
@@ -518,4 +518,21 @@ fn a_gang_is_not_impossible_because_its_only_node_refused_once() {
         world.pass(60_000);
         assert_eq!(world.bound(), ["a", "b"], "the node is looked at again soon");
     }
+}
+
+#[test]
+fn a_group_that_is_ranked_by_its_object_has_its_turn_by_age_and_then_by_the_greater_uid() {
+    let mut world = World::new();
+    let turn = |created_ms, uid: &str| Some(Turn { created_ms, uid: uid.into() });
+    for (name, turn) in [("late", turn(30, "z")), ("a", turn(10, "a")), ("b", turn(10, "b")), ("own", None)] {
+        world.put_group(GroupSpec { turn, ..GroupSpec::gang(key(name), 1) });
+    }
+    // The members come in the wrong order, and a single pod between the two ages.
+    for (name, created_ms) in [("late", 1), ("a", 50), ("b", 60), ("own", 25)] {
+        world.pod_with(name, name, 1, |pod| pod.created_ms = created_ms);
+    }
+    world.pod_with("single", "", 1, |pod| pod.created_ms = 20);
+    world.node("n0", 9);
+    world.settle();
+    assert_eq!(bind_order(&world), ["b", "a", "single", "own", "late"]);
 }
