@@ -169,15 +169,18 @@ pub(crate) fn is_left_to_others(intake: &Intake, key: &ObjectKey, resource: &Api
     let says = |object: &GroupObject| !object.shown.may_be_of_others && shows(object);
     let mut instances = intake.groups.instances_of(key).filter_map(|group| intake.groups.instance(group));
     is_of_others(intake, key, resource)
-        && !intake.groups.object(key).is_some_and(says)
+        && (resource.group == GROUP || !intake.groups.object(key).is_some_and(says))
         && !instances.any(|instance| instance.preempted_by.is_some())
 }
 
 /// Whether a group belongs to other schedulers: they read its kind too, no pod of ours ever named it, and it shows nothing
-/// that we said of it when one did.
+/// that we said of it when one did. Of our own kinds these are the groups that only pods of others name: another Muster
+/// may speak of them, and two who speak of one group would take back each other's words for ever.
 pub(crate) fn is_of_others(intake: &Intake, key: &ObjectKey, resource: &ApiResource) -> bool {
     if resource.group == GROUP {
-        return false;
+        let instances = || intake.groups.instances_of(key).filter_map(|group| intake.groups.instance(group));
+        let concerns_us = |instance: &Instance| instance.was_ours || instance.preempted_by.is_some();
+        return instances().any(|instance| !instance.members.is_empty()) && !instances().any(concerns_us);
     }
     let tells = |one: &Condition| one.kind != DISRUPTION_TARGET;
     let shows = |object: &GroupObject| object.shown.instances.values().flat_map(|shown| &shown.conditions).any(tells);

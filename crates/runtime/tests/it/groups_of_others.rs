@@ -1,8 +1,10 @@
-//! Native groups are read by several schedulers: those in which no pod of ours has a part are not spoken of.
+//! Groups are read by several schedulers: those in which no pod of ours has a part are not spoken of.
 
+use muster_runtime::Settings;
 use serde_json::{Value, json};
 
-use crate::world::{World, condition, pass, pod};
+use crate::bad_objects::lax;
+use crate::world::{World, condition, group, pass, pod};
 
 fn native(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": name}, "spec": spec})
@@ -45,4 +47,37 @@ async fn groups_of_other_schedulers_are_not_spoken_of() {
     pass(30).await;
     let late = world.get(&native("late", &gang)).await;
     assert_eq!(condition(&late, "muster.dev/PodGroupScheduled")["reason"], "WaitingForMembers");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_musters_do_not_take_back_each_others_words() {
+    let mut world = World::with(&[lax()]).await;
+    let mut second = Settings::default();
+    second.profiles[0].scheduler_names = vec!["second".to_owned()];
+    world.start_scheduler(&second);
+    let gang = json!({"policy": {"gang": {"minCount": 2}}});
+    let names = ["of-muster", "of-second"];
+    for name in names {
+        world.create(group(name, &gang)).await;
+    }
+    // Both say that nobody is there.
+    pass(30).await;
+    for (name, scheduler) in names.iter().zip(["muster", "second"]) {
+        for index in 0..2 {
+            let mut pod = pod(&format!("{name}-{index}"), name);
+            pod["spec"]["schedulerName"] = scheduler.into();
+            world.create(pod).await;
+        }
+    }
+    pass(30).await;
+    let mut versions = Vec::new();
+    for name in names {
+        let object = world.get(&group(name, &gang)).await;
+        assert_eq!(condition(&object, "PodGroupScheduled")["status"], "True", "{name}: {object}");
+        versions.push(object["metadata"]["resourceVersion"].clone());
+    }
+    pass(600).await;
+    for (name, version) in names.iter().zip(versions) {
+        assert_eq!(world.get(&group(name, &gang)).await["metadata"]["resourceVersion"], version, "{name}");
+    }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 pub(crate) struct World {
     pub(crate) server: Server,
-    _scheduler: Scheduler,
+    schedulers: Vec<Scheduler>,
 }
 
 impl World {
@@ -46,10 +46,15 @@ impl World {
         let mut ready = nodes.get("n0").await.unwrap();
         ready.spec.get_or_insert_default().taints = None;
         nodes.replace("n0", &PostParams::default(), &ready).await.unwrap();
-        let settings = Settings { check_invariants, ..Settings::default() };
-        let clock = Clock::starting_at(server.now());
-        let scheduler = Scheduler::start(&client, &settings, clock, Fence::open()).unwrap();
-        Self { server, _scheduler: scheduler }
+        let mut world = Self { server, schedulers: Vec::new() };
+        world.start_scheduler(&Settings { check_invariants, ..Settings::default() });
+        world
+    }
+
+    /// Starts one more scheduler on the same server.
+    pub(crate) fn start_scheduler(&mut self, settings: &Settings) {
+        let clock = Clock::starting_at(self.server.now());
+        self.schedulers.push(Scheduler::start(&self.server.client(), settings, clock, Fence::open()).unwrap());
     }
 
     /// Makes an object of any kind.
