@@ -17,5 +17,5 @@ mod store;
 mod tables;
 
 pub use kinds::NativeGroups;
-pub use server::{Limits, Server, Settings};
+pub use server::{Admission, AdmissionOperation, Limits, Server, Settings};
 pub use store::StateError;

@@ -8,10 +8,12 @@ use super::admission;
 use super::answer::{Answer, printed};
 use super::body::{self, Read};
 use super::failure::Failure;
+use super::hook::{self, AdmissionOperation, Heard, Question};
 use super::ownership::{self, Owners, Writer};
 use super::query::{Query, Write, WriteOptions};
 use super::request::Target;
 use super::state::State;
+use super::update::same_name;
 use crate::kinds::{Kind, NameRule};
 
 /// The longest name that a suffix can be put behind.
@@ -48,6 +50,7 @@ pub(crate) fn insert(
     dry_run: bool,
 ) -> Result<Answer, Failure> {
     place(kind, target, &mut value)?;
+    let is_named = is_named(&value);
     name(state, kind, target, &mut value);
     stamp(state, &mut value);
     kind.complete(&mut value);
@@ -56,6 +59,22 @@ pub(crate) fn insert(
         ownership::created(&state.registry, kind, &mut value, Writer { manager, subresource: "", now: &now });
     }
     admission::on_create(state, kind, target, &mut value)?;
+    let warnings = listen(state, kind, target, &mut value, is_named, dry_run)?;
+    match admitted(state, kind, target, value, owners, dry_run) {
+        Ok(answer) => Ok(answer.with_warnings(warnings)),
+        Err(failure) => Err(failure.with_warnings(warnings)),
+    }
+}
+
+/// Checks and stores a new object that all admission is done with.
+fn admitted(
+    state: &mut State,
+    kind: &Kind,
+    target: &Target,
+    mut value: Value,
+    owners: Owners<'_>,
+    dry_run: bool,
+) -> Result<Answer, Failure> {
     kind.on_create(&mut value);
     let mut errors = kind.check_metadata(&value);
     errors.extend(kind.check(&value));
@@ -74,6 +93,48 @@ pub(crate) fn insert(
     }
     let object = state.write(kind, value);
     Ok(Answer::object(201, kind, &object))
+}
+
+/// Asks the hook, if there is one for it. Answers with its warnings.
+fn listen(
+    state: &mut State,
+    kind: &Kind,
+    target: &Target,
+    value: &mut Value,
+    is_named: bool,
+    dry_run: bool,
+) -> Result<Vec<String>, Failure> {
+    let operation = AdmissionOperation::Create;
+    let Some(hook) = hook::for_write(state, kind, operation) else { return Ok(Vec::new()) };
+    // The real server asks before it draws a name and a UID.
+    let mut shown = value.clone();
+    let metadata = shown["metadata"].as_object_mut().expect("every object has metadata");
+    let stamps = ["uid", "creationTimestamp"].map(|field| (field, metadata.remove(field)));
+    if !is_named {
+        metadata.remove("name");
+    }
+    let name = shown["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let question = Question { kind, operation, namespace: &target.namespace, name: &name, old: None, dry_run };
+    let Heard { changed, mut warnings } = hook::ask(&hook, state, question, &shown)?;
+    let Some(changed) = changed else { return Ok(warnings) };
+    *value = changed;
+    place(kind, target, value)?;
+    if !target.name.is_empty() {
+        same_name(target, value)?;
+    }
+    self::name(state, kind, target, value);
+    for (field, stamp) in stamps {
+        value["metadata"][field] = stamp.unwrap_or_default();
+    }
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        value["metadata"].as_object_mut().map(|metadata| metadata.remove(field));
+    }
+    warnings.extend(name_owners_once(value));
+    // The server's own admission looks again at what others have changed.
+    match admission::on_create(state, kind, target, value) {
+        Ok(()) => Ok(warnings),
+        Err(failure) => Err(failure.with_warnings(warnings)),
+    }
 }
 
 /// The most bytes of an object: what etcd takes in one request.
@@ -115,10 +176,15 @@ pub(crate) fn place(kind: &Kind, target: &Target, value: &mut Value) -> Result<(
     Ok(())
 }
 
+fn is_named(value: &Value) -> bool {
+    value["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty())
+}
+
+/// Draws a name for an object that leaves it to the server.
 fn name(state: &mut State, kind: &Kind, target: &Target, value: &mut Value) {
     let metadata = &value["metadata"];
     let prefix = metadata["generateName"].as_str().unwrap_or_default().to_owned();
-    if metadata["name"].as_str().unwrap_or_default().is_empty() && !prefix.is_empty() {
+    if !is_named(value) && !prefix.is_empty() {
         let cut = (0..=prefix.len().min(GENERATED_PREFIX_MAX)).rev().find(|end| prefix.is_char_boundary(*end));
         let prefix = &prefix[..cut.unwrap_or_default()];
         let mut drawn = String::new();

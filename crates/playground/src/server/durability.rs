@@ -53,10 +53,11 @@ impl Server {
         let (sender, entries) = mpsc::channel();
         state.store.resume(revision, sender);
         dispatch::bootstrap(&mut state);
+        state.admission = settings.admission;
         housekeeping::take_stock(&mut state);
         let state = Arc::new(Mutex::new(state));
         let durability = Durability::start(disk, entries, &state, revision);
-        Ok(Self::with(state, clock, &settings, Some(durability)))
+        Ok(Self::with(state, clock, settings.housekeeping_delay, Some(durability)))
     }
 }
 

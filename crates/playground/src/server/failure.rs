@@ -3,6 +3,7 @@
 //! Invariant: every one has the code, reason and message that clients act on.
 //! It must not know how a request came to fail.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use crate::schema::go_text::quoted;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Failure {
     pub(crate) code: u16,
-    reason: &'static str,
+    reason: Cow<'static, str>,
     message: Box<str>,
     /// Left out, or there and perhaps empty.
     details: Option<Map<String, Value>>,
@@ -41,10 +42,10 @@ impl About<'_> {
 }
 
 impl Failure {
-    pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: u16, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self {
             code,
-            reason,
+            reason: reason.into(),
             message: message.into().into(),
             details: None,
             retry_after_seconds: None,
@@ -220,6 +221,11 @@ impl Failure {
     pub(crate) fn internal(message: impl Display) -> Self {
         let failure = Self::new(500, "InternalError", format!("Internal error occurred: {message}"));
         failure.because("", message.to_string(), "")
+    }
+
+    /// Somebody outside has refused the request, with a reason and details of their own.
+    pub(crate) fn denied(code: u16, reason: String, message: String, details: Option<Map<String, Value>>) -> Self {
+        Self { details, ..Self::new(code, reason, message) }
     }
 
     /// An error that the real server passes on as it is.

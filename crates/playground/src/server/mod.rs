@@ -16,6 +16,7 @@ mod durability;
 pub(crate) mod eviction;
 pub(crate) mod failure;
 mod front;
+pub(crate) mod hook;
 pub(crate) mod json_patch;
 pub(crate) mod json_syntax;
 pub(crate) mod json_text;
@@ -59,13 +60,14 @@ use self::dispatch::{Reply, dispatch};
 use self::durability::Durability;
 use self::failure::Failure;
 pub use self::front::Limits;
+pub use self::hook::{Admission, AdmissionOperation};
 use self::state::State;
 use crate::clock::Clock;
 use crate::housekeeping;
 use crate::kinds::NativeGroups;
 
 /// How a server is set up.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// Decides generated names and UIDs.
     pub seed: u64,
@@ -77,6 +79,8 @@ pub struct Settings {
     pub housekeeping_delay: Duration,
     /// Kubernetes' own API for groups, and so the release that the server is like.
     pub native_groups: NativeGroups,
+    /// Who is asked about writes, as a mutating webhook is.
+    pub admission: Option<Admission>,
 }
 
 impl Default for Settings {
@@ -87,6 +91,7 @@ impl Default for Settings {
             window: 65_536,
             housekeeping_delay: Duration::ZERO,
             native_groups: NativeGroups::default(),
+            admission: None,
         }
     }
 }
@@ -112,17 +117,18 @@ impl Server {
         let clock = settings.start.map_or_else(Clock::real, Clock::starting_at);
         let mut state = State::new(&settings, clock.now());
         dispatch::bootstrap(&mut state);
-        Self::with(Arc::new(Mutex::new(state)), clock, &settings, None)
+        state.admission = settings.admission;
+        Self::with(Arc::new(Mutex::new(state)), clock, settings.housekeeping_delay, None)
     }
 
-    fn with(state: Arc<Mutex<State>>, clock: Clock, settings: &Settings, durability: Option<Durability>) -> Self {
+    fn with(state: Arc<Mutex<State>>, clock: Clock, delay: Duration, durability: Option<Durability>) -> Self {
         let chores = Arc::new(Notify::new());
         // There may be chores from before a restart; if not, the housekeeper looks once for nothing.
         if durability.is_some() {
             chores.notify_one();
         }
         let inner = Arc::new(Inner { state, clock, chores: Arc::clone(&chores), durability });
-        tokio::spawn(keep_house(Arc::downgrade(&inner), chores, settings.housekeeping_delay));
+        tokio::spawn(keep_house(Arc::downgrade(&inner), chores, delay));
         Self { inner }
     }
 
@@ -149,6 +155,11 @@ impl Server {
     /// Forgets the past: lists and watches that start from an older revision get 410.
     pub fn compact(&self) {
         self.state().store.compact();
+    }
+
+    /// Asks somebody else about writes from now on, or nobody, as if the webhook and its configuration were gone.
+    pub fn set_admission(&self, admission: Option<Admission>) {
+        self.state().admission = admission;
     }
 
     /// A client of this server, in the process.

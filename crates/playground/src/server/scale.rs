@@ -170,7 +170,7 @@ pub(crate) fn set(
         let changes = before != json!(replicas);
         scaled(&state.registry, kind, &mut value, &path, changes, writer, how).map_err(apply::refused)?;
     }
-    replace(state, kind, &old, value, Part::Main, Owners::Settled, options.dry_run)?;
+    replace(state, kind, &old, value, Part::Scale, Owners::Settled, options.dry_run)?;
     let mut answer = scale_of(kind, &*find(state, kind, target)?);
     // After a rehearsal the store still has the old number.
     answer["spec"]["replicas"] = json!(replicas);

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::Settings;
+use super::hook::Admission;
 use crate::clock;
 use crate::housekeeping::{Chore, after_erase, after_write};
 use crate::kinds::{Definition, Kind, NativeGroups, Registry, is_established};
@@ -25,6 +26,8 @@ pub(crate) struct State {
     pub(crate) now: Timestamp,
     /// The server's API for groups.
     pub(crate) native_groups: NativeGroups,
+    /// Who else is asked about writes. Nobody is asked about the server's first objects.
+    pub(crate) admission: Option<Admission>,
 }
 
 impl State {
@@ -33,7 +36,7 @@ impl State {
         let native_groups = settings.native_groups;
         let registry = Registry::new(&mut store, native_groups);
         let random = Random::new(settings.seed);
-        Self { store, registry, random, chores: BTreeSet::new(), now, native_groups }
+        Self { store, registry, random, chores: BTreeSet::new(), now, native_groups, admission: None }
     }
 
     /// The present version of an object.

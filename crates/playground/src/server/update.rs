@@ -7,6 +7,7 @@ use super::answer::{Answer, printed};
 use super::body::{self, Read};
 use super::create;
 use super::failure::Failure;
+use super::hook::{self, AdmissionOperation, Heard, Question};
 use super::ownership::{self, Owners, Writer};
 use super::query::{Query, Write, WriteOptions};
 use super::request::Target;
@@ -20,6 +21,8 @@ use crate::store::Object;
 pub(crate) enum Part {
     Main,
     Status,
+    /// The number of replicas: the object itself in all but who is asked.
+    Scale,
 }
 
 impl Part {
@@ -28,6 +31,7 @@ impl Part {
         match self {
             Part::Main => "",
             Part::Status => "status",
+            Part::Scale => "scale",
         }
     }
 }
@@ -92,6 +96,17 @@ fn same_uid(kind: &Kind, value: &Value, target: &Target, old: &str) -> Result<()
     }
 }
 
+/// What is to be replaced, and how.
+#[derive(Clone, Copy)]
+struct Change<'a> {
+    kind: &'a Kind,
+    old: &'a Object,
+    was: &'a Value,
+    part: Part,
+    owners: Owners<'a>,
+    dry_run: bool,
+}
+
 /// Puts a new version in the place of the old one, if it keeps the rules.
 pub(crate) fn replace(
     state: &mut State,
@@ -102,44 +117,74 @@ pub(crate) fn replace(
     owners: Owners<'_>,
     dry_run: bool,
 ) -> Result<Answer, Failure> {
-    let was = old.value();
-    let name = &old.key.name;
-    same_revision(kind, &mut value, &was, old)?;
+    let was = &old.value();
+    same_revision(kind, &mut value, was, old)?;
     kind.complete(&mut value);
     if let Owners::Writer(manager) = owners {
         let writer = Writer { manager, subresource: part.name(), now: &state.time() };
-        ownership::updated(&state.registry, kind, &was, &mut value, writer);
+        ownership::updated(&state.registry, kind, was, &mut value, writer);
     }
-    keep_system_fields(&mut value, &was);
+    keep_system_fields(&mut value, was);
+    if part != Part::Status {
+        admission::on_update(state, kind, &mut value)?;
+    }
+    let change = Change { kind, old, was, part, owners, dry_run };
+    let warnings = if part == Part::Main { listen(state, change, &mut value)? } else { Vec::new() };
+    match admitted(state, change, value) {
+        Ok(answer) => Ok(answer.with_warnings(warnings)),
+        Err(failure) => Err(failure.with_warnings(warnings)),
+    }
+}
+
+/// Asks the hook, if there is one for it. Answers with its warnings.
+fn listen(state: &mut State, change: Change<'_>, value: &mut Value) -> Result<Vec<String>, Failure> {
+    let Change { kind, old, was, dry_run, .. } = change;
+    let operation = AdmissionOperation::Update;
+    let Some(hook) = hook::for_write(state, kind, operation) else { return Ok(Vec::new()) };
+    let (namespace, name) = (&*old.key.namespace, &*old.key.name);
+    let question = Question { kind, operation, namespace, name, old: Some(was), dry_run };
+    let Heard { changed, mut warnings } = hook::ask(&hook, state, question, value)?;
+    let Some(changed) = changed else { return Ok(warnings) };
+    *value = changed;
+    warnings.extend(create::name_owners_once(value));
+    same_revision(kind, value, was, old)?;
+    keep_system_fields(value, was);
+    // The server's own admission looks again at what others have changed.
+    match admission::on_update(state, kind, value) {
+        Ok(()) => Ok(warnings),
+        Err(failure) => Err(failure.with_warnings(warnings)),
+    }
+}
+
+/// Checks and stores a change that all admission is done with.
+fn admitted(state: &mut State, change: Change<'_>, mut value: Value) -> Result<Answer, Failure> {
+    let Change { kind, old, was, part, owners, dry_run } = change;
     let managed = ownership::take(&mut value);
     match part {
-        Part::Main => {
-            admission::on_update(state, kind, &mut value)?;
-            kind.on_update(&mut value, &was);
-        }
-        Part::Status => kind.on_status(&mut value, &was),
+        Part::Main | Part::Scale => kind.on_update(&mut value, was),
+        Part::Status => kind.on_status(&mut value, was),
     }
     ownership::put(&mut value, managed);
-    ownership::forgive_times(&mut value, &was);
+    ownership::forgive_times(&mut value, was);
     let mut errors = kind.check_metadata(&value);
-    errors.extend(check_metadata_update(&value, &was));
+    errors.extend(check_metadata_update(&value, was));
     errors.extend(match part {
-        Part::Main => kind.check_update(&value, &was),
-        Part::Status => kind.check_status(&value, &was),
+        Part::Main | Part::Scale => kind.check_update(&value, was),
+        Part::Status => kind.check_status(&value, was),
     });
     if !errors.is_empty() {
-        return Err(Failure::invalid(kind.about_kind(), name, &errors));
+        return Err(Failure::invalid(kind.about_kind(), &old.key.name, &errors));
     }
     create::fits(&mut value, owners)?;
     if dry_run {
         return Ok(Answer::Json { code: 200, text: printed(&kind.show(value)), warnings: Vec::new() });
     }
-    if value == was {
+    if value == *was {
         return Ok(Answer::object(200, kind, old));
     }
     if is_done(&value) {
         // The change itself is never stored: watchers see the object end as it was.
-        state.erase(kind, was);
+        state.erase(kind, was.clone());
         return Ok(Answer::value(200, &kind.show(value)));
     }
     Ok(Answer::object(200, kind, &state.write(kind, value)))

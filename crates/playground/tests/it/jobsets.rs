@@ -334,3 +334,68 @@ async fn a_template_that_no_job_can_have_is_told() {
     let message = "JobSet default/topo: metadata.annotations[alpha.jobset.sigs.k8s.io/exclusive-topology]: \"rack\": exclusive placement is not supported";
     assert_eq!((&told["reason"], &told["message"]), (&json!("NotSupported"), &json!(message)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_written_on_templates_reaches_jobs_and_pods() {
+    let world = World::start().await;
+    let mut one = replicated("a", 1, 500, 0);
+    one["template"]["metadata"] = json!({"labels": {"job": "l"}, "annotations": {"job": "a"}});
+    one["template"]["spec"]["template"]["metadata"]["labels"] = json!({"pod": "l"});
+    world.create(json!({"replicatedJobs": [one]})).await;
+    pass(5.0).await;
+    let written = world.sets().get("js").await.unwrap();
+    let template = &written.data["spec"]["replicatedJobs"][0]["template"];
+    assert_eq!(template["metadata"], json!({"labels": {"job": "l"}, "annotations": {"job": "a"}}));
+    let (job, pod) = (world.jobs().await.remove(0), world.pods().await.remove(0));
+    assert_eq!((&*job.labels()["job"], &*job.annotations()["job"]), ("l", "a"));
+    assert_eq!((&*pod.labels()["pod"], &*pod.annotations()["playground.muster.dev/run-seconds"]), ("l", "500"));
+    assert!(!pod.labels().contains_key("job") && !job.labels().contains_key("pod"));
+    let inner = job.spec.unwrap().template.metadata.unwrap();
+    let uid = written.uid().unwrap();
+    for (key, value) in [
+        ("jobset-name", "js"),
+        ("jobset-uid", &uid),
+        ("replicatedjob-name", "a"),
+        ("job-index", "0"),
+        ("restart-attempt", "0"),
+    ] {
+        let key = format!("jobset.sigs.k8s.io/{key}");
+        let places = [
+            &job.metadata.labels,
+            &job.metadata.annotations,
+            &inner.labels,
+            &inner.annotations,
+            &pod.metadata.labels,
+            &pod.metadata.annotations,
+        ];
+        assert!(places.into_iter().all(|place| place.as_ref().unwrap()[&key] == value), "{key}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn suspending_and_resuming_changes_nothing_else_of_a_job() {
+    let world = World::start().await;
+    world.create(json!({"suspend": true, "replicatedJobs": [replicated("a", 1, 500, 0)]})).await;
+    pass(5.0).await;
+    // What somebody else adds while the Job is suspended stays.
+    let jobs: Api<Job> = Api::default_namespaced(world.client());
+    let more = json!({"metadata": {"annotations": {"mine": "1"}},
+        "spec": {"template": {"metadata": {"annotations": {"mine": "2"}}}}});
+    jobs.patch("js-a-0", &PatchParams::default(), &Patch::Merge(more)).await.unwrap();
+    let rest = async || {
+        let job = jobs.get("js-a-0").await.unwrap();
+        let mut spec = job.spec.unwrap();
+        (spec.suspend.take(), (job.metadata.labels, job.metadata.annotations, job.metadata.uid, spec))
+    };
+    let (is_suspended, before) = rest().await;
+    assert_eq!(is_suspended, Some(true));
+    for suspend in [false, true, false] {
+        world.suspend(suspend).await;
+        pass(5.0).await;
+        let (is_suspended, after) = rest().await;
+        assert_eq!((is_suspended, &after), (Some(suspend), &before));
+        let pods = world.pods().await;
+        assert_eq!(pods.len(), if suspend { 0 } else { 2 });
+        assert!(pods.iter().all(|pod| pod.annotations()["mine"] == "2"));
+    }
+}

@@ -1,5 +1,6 @@
 //! The server as its clients see it.
 
+mod admission;
 mod bodies;
 mod clients;
 mod controllers;

@@ -58,6 +58,7 @@ impl World {
             window: weather.window,
             housekeeping_delay: weather.housekeeping_delay,
             native_groups: muster_playground::NativeGroups::V1beta1,
+            admission: None,
         });
         install(&server).await?;
         let mut book = Book::new(Truth::of(&server).await?, trace);

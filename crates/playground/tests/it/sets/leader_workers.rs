@@ -266,3 +266,49 @@ async fn what_cannot_be_is_refused() {
     let told = world.told("foo").await;
     assert!(told["FailedCreate"][0].contains("unknown field \"spec.template.spec.contaners\""), "{told:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_takes_its_workers_along_and_comes_back() {
+    for policy in ["RecreateGroupOnPodRestart", "None"] {
+        let world = World::new().await;
+        let change = json!({"spec": {"leaderWorkerTemplate": {"restartPolicy": policy}}});
+        world.make("LeaderWorkerSet", lws(2, 3, &change)).await;
+        pass(20.0).await;
+        let (before, workers) = (uids(&world).await, world.get("StatefulSet", "foo-0").await);
+        assert_eq!(workers["metadata"]["ownerReferences"][0]["kind"], "Pod");
+        world.delete("Pod", "foo-0").await;
+        pass(60.0).await;
+        let again = world.get("StatefulSet", "foo-0").await;
+        assert_ne!(again["metadata"]["uid"], workers["metadata"]["uid"], "{policy}");
+        let leader = world.get("Pod", "foo-0").await;
+        assert_eq!(again["metadata"]["ownerReferences"][0]["uid"], leader["metadata"]["uid"], "{policy}");
+        let expected = ["foo-0:v1", "foo-0-1:v1", "foo-0-2:v1", "foo-1:v1", "foo-1-1:v1", "foo-1-2:v1"];
+        assert_eq!(ready(&world).await, expected, "{policy}");
+        let after = uids(&world).await;
+        let changed: Vec<bool> = before.iter().zip(&after).map(|(before, after)| before != after).collect();
+        assert_eq!(changed, [true, true, true, false, false, false], "{policy}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_below_the_partition_keep_their_template() {
+    let world = World::new().await;
+    let partition =
+        |count: i32| json!({"spec": {"rolloutStrategy": {"rollingUpdateConfiguration": {"partition": count}}}});
+    world.make("LeaderWorkerSet", lws(3, 2, &partition(2))).await;
+    pass(30.0).await;
+    world.change("LeaderWorkerSet", "foo", images("v2")).await;
+    pass(60.0).await;
+    assert_eq!(ready(&world).await, ["foo-0:v1", "foo-0-1:v1", "foo-1:v1", "foo-1-1:v1", "foo-2:v2", "foo-2-1:v2"]);
+    let hash =
+        async |name: &str| world.get("Pod", name).await["metadata"]["labels"][key("template-revision-hash")].clone();
+    assert_ne!(hash("foo-0").await, hash("foo-2").await);
+    // One that comes back below it is of the old template, with its workers.
+    world.delete("Pod", "foo-0").await;
+    pass(60.0).await;
+    assert_eq!(&ready(&world).await[..2], ["foo-0:v1", "foo-0-1:v1"]);
+    assert_eq!(hash("foo-0").await, hash("foo-0-1").await);
+    world.change("LeaderWorkerSet", "foo", partition(0)).await;
+    pass(90.0).await;
+    assert!(ready(&world).await.iter().all(|pod| pod.ends_with(":v2")));
+}
