@@ -17,6 +17,7 @@ up: setup ## Start a cluster in this terminal with a demo, kubectl works on it (
 test: setup lint ## Check and test everything; does its own set-up
 	@tools/setup go
 	@tools/controlplane/build >/dev/null
+	@tools/controlplane/managers/build >/dev/null
 	@tools/kubectl/build >/dev/null
 	$(CARGO) test --workspace --locked
 
@@ -30,6 +31,7 @@ bench: setup ## Measure the engine beside the naive way, the API server, a large
 	$(CARGO) run --release --locked --package muster -- bench engine
 	$(CARGO) run --release --locked --package muster -- bench server
 	$(CARGO) run --release --locked --package muster -- bench playground
+	$(CARGO) run --release --locked --package muster -- bench controllers
 	$(CARGO) run --release --locked --package muster -- bench runtime
 
 bench-cluster: setup ## Measure Muster beside kube-scheduler on a real control plane (flags: make bench-cluster ARGS="--only plain"; needs Go)

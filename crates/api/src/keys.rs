@@ -22,8 +22,15 @@ pub mod annotations {
     pub const SUBSET: &str = "muster.dev/subset";
     /// How pods of an owner form groups: `Off`, `Gang` or `ReplicatedGang`.
     pub const GANG_MODE: &str = "muster.dev/gang-mode";
+    /// On the Job templates of a JobSet: whose pods are one gang, `JobSet`, `ReplicatedJob` or `Job`. Written by our
+    /// webhook, since a Job does not show what its JobSet asks for.
+    pub const GANG_SCOPE: &str = "muster.dev/gang-scope";
+    /// On a Job: how its pods are scheduled, JSON in the shape of `spec.scheduling` of Kubernetes' own Job.
+    pub const SCHEDULING: &str = "muster.dev/scheduling";
     /// A JSON resource list: what a group of a kind without such a field needs at the least.
     pub const MIN_RESOURCES: &str = "muster.dev/min-resources";
+    /// On a Workload: a JSON resource list, what all its groups need together, where they start one after the other.
+    pub const WHOLE_RESOURCES: &str = "muster.dev/whole-resources";
     /// How dear the eviction of a pod is among its equals: an int32, 0 if left out.
     pub const PREEMPTION_COST: &str = "muster.dev/preemption-cost";
 }
@@ -127,8 +134,9 @@ mod tests {
 
     #[test]
     fn annotations_are_good_keys_of_our_group() {
-        use annotations::{GANG_MODE, MIN_RESOURCES, POD_GROUP, PREEMPTION_COST, REPLICA_KEY, SUBSET, WORKLOAD};
-        for key in [GANG_MODE, MIN_RESOURCES, POD_GROUP, PREEMPTION_COST, REPLICA_KEY, SUBSET, WORKLOAD] {
+        use annotations::*;
+        let ours = [GANG_MODE, GANG_SCOPE, MIN_RESOURCES, POD_GROUP, PREEMPTION_COST, REPLICA_KEY, SCHEDULING, SUBSET];
+        for key in ours.into_iter().chain([WHOLE_RESOURCES, WORKLOAD]) {
             assert_eq!(check_label_key(key), Ok(()));
             assert_eq!(key.split_once('/').map(|(group, _)| group), Some(GROUP));
         }

@@ -5,7 +5,8 @@
 //! that names object, field, value and reason.
 //!
 //! `wire` has the objects themselves, slim; `pod_group`, `workload` and `crds` are our own kinds,
-//! `native` is Kubernetes' own API for groups, and `keys` has the words that are no fields.
+//! `native` is Kubernetes' own API for groups, `makers` says which pods of a Job, JobSet or
+//! LeaderWorkerSet are gangs, and `keys` has the words that are no fields.
 //!
 //! This crate must not know the engine, do input or output, or depend on a Kubernetes client.
 
@@ -14,6 +15,7 @@ pub mod field_error;
 pub mod group;
 pub mod invalid;
 pub mod keys;
+pub mod makers;
 pub mod names;
 pub mod native;
 pub mod node_selector;

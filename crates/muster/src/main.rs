@@ -42,7 +42,8 @@ enum Command {
     /// Print what installs Muster on a cluster, as YAML for `kubectl apply -f -`.
     ///
     /// Namespace, definitions of our kinds, a service account with no more rights than are used, configuration, two
-    /// replicas, a disruption budget, and a service for metrics.
+    /// replicas, a disruption budget, a service for metrics; the admission webhook, which is never waited for if it does not
+    /// answer, and a policy of the API server about gang modes of JobSets.
     #[command(verbatim_doc_comment)]
     Manifests(manifests::Options),
     /// Decide again what was decided, from a record of `muster run --record-dir`.
@@ -100,6 +101,8 @@ enum Bench {
     /// Server and nodes are one process. A missed target does not change the exit code. It needs Linux.
     #[command(verbatim_doc_comment)]
     Playground(bench::playground::Options),
+    /// Make many JobSets at once, and measure until all of them are gangs.
+    Controllers(bench::controllers::Options),
     /// Measure Muster, kube-scheduler and a binder that decides nothing, side by side on a real control plane.
     ///
     /// Every measurement gets etcd (without fsync) and kube-apiserver of its own with empty data, 5000 nodes without kubelets,
@@ -147,6 +150,7 @@ fn main() -> ExitCode {
         Command::Bench(Bench::NullBinder(options)) => bench::null_binder::run(&options).map(done),
         Command::Bench(Bench::Engine(options)) => bench::engine::run(&options).map(done),
         Command::Bench(Bench::Server(options)) => bench::server::run(&options).map(done),
+        Command::Bench(Bench::Controllers(options)) => bench::controllers::run(&options).map(done),
         Command::Bench(Bench::Playground(options)) => bench::playground::run(&options).map(done),
         Command::Bench(Bench::Serve(options)) => bench::serve::run(&options).map(done),
         Command::Bench(Bench::Runtime(options)) => bench::runtime::run(&options).map(done),

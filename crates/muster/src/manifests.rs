@@ -3,6 +3,8 @@
 //! The rights are those that are used and no others; each rule stands in one table with its reason. Our own pods are
 //! placed by the default scheduler, so that Muster never waits for itself.
 
+mod admission;
+
 use std::io::Write as _;
 
 use anyhow::{Context as _, bail};
@@ -79,6 +81,11 @@ fn text(options: &Options) -> anyhow::Result<String> {
         deployment(options),
         disruption_budget(options),
         service(options),
+        admission::service(options),
+        admission::policy(),
+        admission::policy_binding(),
+        // Last: who is asked should be there.
+        admission::configuration(options),
     ] {
         documents.push(print(&manifest)?);
     }
@@ -103,6 +110,7 @@ fn configuration(options: &Options) -> anyhow::Result<String> {
         "kind": file.kind,
         "schedulerNames": file.scheduler_names,
         "leaderElection": {"leaseNamespace": file.leader_election.lease_namespace},
+        "webhook": {"enabled": true, "certificates": {"namespace": options.namespace}},
     });
     print(&short)
 }
@@ -133,22 +141,32 @@ fn service_account(options: &Options) -> Value {
 fn cluster_rules(version: Version) -> Vec<Value> {
     let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
     let mut rules = vec![
-        rule("", &["pods"], &["get", "list", "watch", "delete"]),
+        // Patched are only annotations: the reference of a pod that the webhook did not see.
+        rule("", &["pods"], &["get", "list", "watch", "delete", "patch"]),
         rule("", &["pods/binding", "pods/eviction"], &["create"]),
         rule("", &["pods/status"], &["patch"]),
         rule("", &["namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes"], READ),
         rule("", &["replicationcontrollers", "services"], READ),
-        rule("apps", &["replicasets", "statefulsets"], READ),
+        rule("apps", &["controllerrevisions", "replicasets", "statefulsets"], READ),
+        // Owners whose pods become gangs; also where they are not served.
+        rule("batch", &["jobs"], READ),
+        rule("jobset.x-k8s.io", &["jobsets"], READ),
+        rule("leaderworkerset.x-k8s.io", &["leaderworkersets"], READ),
         rule("policy", &["poddisruptionbudgets"], READ),
         // Also where they are not served: who may not ask is told 403, and cannot learn that there are none.
         rule("scheduling.k8s.io", &["podgroups", "priorityclasses", "workloads"], READ),
-        rule("muster.dev", &["podgroups", "workloads"], READ),
+        rule("muster.dev", &["podgroups"], &["list", "watch", "create", "patch", "delete"]),
+        rule("muster.dev", &["workloads"], &["list", "watch", "create", "delete"]),
         rule("muster.dev", &["podgroups/status", "workloads/status"], &["patch"]),
         rule("scheduling.x-k8s.io", &["podgroups"], READ),
         rule("scheduling.x-k8s.io", &["podgroups/status"], &["patch"]),
         // Its status has no path of its own: who writes it writes the object.
         rule("scheduling.volcano.sh", &["podgroups"], &["list", "watch", "patch"]),
         rule("events.k8s.io", &["events"], &["create", "patch"]),
+        json!({
+            "apiGroups": ["admissionregistration.k8s.io"], "resources": ["mutatingwebhookconfigurations"],
+            "resourceNames": [NAME], "verbs": ["get", "update"],
+        }),
     ];
     if version != Version::V1_35 {
         rules.push(rule("scheduling.k8s.io", &["podgroups/status"], &["patch"]));
@@ -173,7 +191,7 @@ fn cluster_role_binding(options: &Options) -> Value {
     })
 }
 
-/// The lease: a create cannot be limited to a name.
+/// The lease and the webhook's certificate: a create cannot be limited to a name.
 fn role(options: &Options) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
@@ -184,6 +202,11 @@ fn role(options: &Options) -> Value {
                 "resourceNames": [NAME], "verbs": ["get", "update"],
             },
             {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+            {
+                "apiGroups": [""], "resources": ["secrets"],
+                "resourceNames": [admission::SERVICE], "verbs": ["get", "update"],
+            },
+            {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
         ],
     })
 }
@@ -250,7 +273,9 @@ fn container(options: &Options) -> Value {
         "image": options.image,
         "args": ["run", "--config=/etc/muster/config.yaml"],
         "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
-        "ports": [{"name": "http", "containerPort": PORT}],
+        "ports": [
+            {"name": "http", "containerPort": PORT}, {"name": "webhook", "containerPort": admission::PORT},
+        ],
         "livenessProbe": probe("/livez", 3),
         "readinessProbe": probe("/readyz", 1),
         "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
@@ -281,6 +306,9 @@ fn service(options: &Options) -> Value {
 mod tests {
     use std::collections::BTreeSet;
 
+    use k8s_openapi::api::admissionregistration::v1::{
+        MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+    };
     use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
     use muster_playground::{Server, Settings};
     use serde::Serialize;
@@ -352,6 +380,18 @@ mod tests {
                     assert_eq!(retyped::<RoleBinding>(&document), document);
                     continue;
                 }
+                "MutatingWebhookConfiguration" => {
+                    assert_eq!(retyped::<MutatingWebhookConfiguration>(&document), document);
+                    continue;
+                }
+                "ValidatingAdmissionPolicy" => {
+                    assert_eq!(retyped::<ValidatingAdmissionPolicy>(&document), document);
+                    continue;
+                }
+                "ValidatingAdmissionPolicyBinding" => {
+                    assert_eq!(retyped::<ValidatingAdmissionPolicyBinding>(&document), document);
+                    continue;
+                }
                 "Namespace" => "/api/v1/namespaces",
                 "CustomResourceDefinition" => "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
                 "ServiceAccount" => "/api/v1/namespaces/gangs/serviceaccounts",
@@ -386,10 +426,19 @@ mod tests {
     fn the_rights_are_these_and_no_others() {
         let common = [
             "create events.events.k8s.io",
+            "create podgroups.muster.dev",
             "create pods/binding.",
             "create pods/eviction.",
+            "create workloads.muster.dev",
+            "delete podgroups.muster.dev",
             "delete pods.",
+            "delete workloads.muster.dev",
+            "get mutatingwebhookconfigurations.admissionregistration.k8s.io [muster]",
             "get pods.",
+            "list controllerrevisions.apps",
+            "list jobs.batch",
+            "list jobsets.jobset.x-k8s.io",
+            "list leaderworkersets.leaderworkerset.x-k8s.io",
             "list namespaces.",
             "list nodes.",
             "list persistentvolumeclaims.",
@@ -408,7 +457,14 @@ mod tests {
             "list workloads.muster.dev",
             "list workloads.scheduling.k8s.io",
             "patch events.events.k8s.io",
+            "patch podgroups.muster.dev",
             "patch podgroups.scheduling.volcano.sh",
+            "patch pods.",
+            "update mutatingwebhookconfigurations.admissionregistration.k8s.io [muster]",
+            "watch controllerrevisions.apps",
+            "watch jobs.batch",
+            "watch jobsets.jobset.x-k8s.io",
+            "watch leaderworkersets.leaderworkerset.x-k8s.io",
             "patch podgroups/status.muster.dev",
             "patch podgroups/status.scheduling.x-k8s.io",
             "patch pods/status.",
@@ -441,8 +497,11 @@ mod tests {
             assert_eq!(rights(&find(&documents, "ClusterRole")["rules"]), expected, "{name}");
             let lease = [
                 "create leases.coordination.k8s.io",
+                "create secrets.",
                 "get leases.coordination.k8s.io [muster]",
+                "get secrets. [muster-webhook]",
                 "update leases.coordination.k8s.io [muster]",
+                "update secrets. [muster-webhook]",
             ];
             assert!(rights(&find(&documents, "Role")["rules"]).iter().eq(lease.iter()), "{name}");
         }

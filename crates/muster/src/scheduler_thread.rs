@@ -1,9 +1,13 @@
 //! The scheduler in a thread of its own, with a runtime of its own: decisions are made by one thread and wait for
-//! nobody.
+//! nobody. The controllers that make gangs of Jobs, JobSets and LeaderWorkerSets live beside it: who may schedule may
+//! also write groups.
 
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use anyhow::{Context as _, bail};
+use muster_api::makers::GangedOwners;
+use muster_controllers::Controllers;
 use muster_runtime::{Clock, Fence, Scheduler, Settings};
 use tokio::sync::oneshot;
 
@@ -67,7 +71,14 @@ fn schedule(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let client = connect()?;
+        let mut controllers = controllers(&client, settings, clock, &fence);
         let mut scheduler = Scheduler::start(&client, settings, clock, fence)?;
+        let controllers = async {
+            match &mut controllers {
+                Some(controllers) => controllers.failed().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             // A sender that is gone asks for an end too.
             _ = stopped => {
@@ -75,6 +86,26 @@ fn schedule(
                 Ok(())
             }
             () = scheduler.failed() => bail!("a part of the scheduler has ended by itself"),
+            () = controllers => bail!("the controllers have ended by themselves"),
         }
     })
+}
+
+/// The controllers, if there is anything for them to do.
+fn controllers(client: &kube::Client, settings: &Settings, clock: Clock, fence: &Fence) -> Option<Controllers> {
+    if settings.ganged == GangedOwners::default() {
+        return None;
+    }
+    let fence = fence.clone();
+    let deadline = Arc::new(move |wanted| fence.deadline(wanted));
+    Some(Controllers::start(client, controllers_settings(settings), move || clock.now(), deadline))
+}
+
+/// What the controllers and the webhook have to know of the scheduler's settings.
+pub(crate) fn controllers_settings(settings: &Settings) -> muster_controllers::Settings {
+    muster_controllers::Settings {
+        scheduler_names: settings.scheduler_names().map(str::to_owned).collect(),
+        identity: settings.identity.clone(),
+        ganged: settings.ganged,
+    }
 }

@@ -165,6 +165,10 @@ async fn apply(up: &Up, client: &kube::Client, file: &Path, text: &str) -> usize
             Some("Pod") => 1,
             Some("Job") => number("/spec/parallelism").unwrap(),
             Some("ReplicaSet" | "Deployment") => number("/spec/replicas").unwrap(),
+            Some("LeaderWorkerSet") => {
+                number("/spec/replicas").unwrap() * number("/spec/leaderWorkerTemplate/size").unwrap()
+            }
+            Some("JobSet") => pods_of_set(&document),
             _ => 0,
         };
         if kubectl.is_some() {
@@ -181,6 +185,13 @@ async fn apply(up: &Up, client: &kube::Client, file: &Path, text: &str) -> usize
         made.unwrap_or_else(|error| panic!("{document}: {error}"));
     }
     pods
+}
+
+/// How many pods a JobSet has.
+fn pods_of_set(set: &Value) -> usize {
+    let of_job =
+        |job: &Value| job["replicas"].as_u64().unwrap() * job["template"]["spec"]["parallelism"].as_u64().unwrap();
+    set["spec"]["replicatedJobs"].as_array().unwrap().iter().map(of_job).sum::<u64>() as usize
 }
 
 async fn pods(client: &kube::Client) -> Vec<Pod> {

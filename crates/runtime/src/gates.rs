@@ -1,6 +1,4 @@
 //! Feature gates: upstream's and the documents' names, on by default, each with what is done without it.
-//!
-//! A gate whose feature is not there yet is refused by name, since switching it would have no effect.
 
 use std::collections::BTreeMap;
 
@@ -20,6 +18,8 @@ pub struct FeatureGates {
     pub basic_policy_desired_count: bool,
     /// Our own PodGroup kind is read; without it pods that name one are scheduled by themselves.
     pub pod_group: bool,
+    /// Each replica of a LeaderWorkerSet is a gang; without it its pods are scheduled by themselves.
+    pub pod_group_per_replica: bool,
 }
 
 impl Default for FeatureGates {
@@ -31,6 +31,7 @@ impl Default for FeatureGates {
             workload_aware_preemption: true,
             basic_policy_desired_count: true,
             pod_group: true,
+            pod_group_per_replica: true,
         }
     }
 }
@@ -44,12 +45,6 @@ pub enum GateError {
         /// The name that was written.
         name: String,
     },
-    /// A gate that is known, and has no effect in this version.
-    #[error("featureGates.{name}: not supported by this version, so switching it would have no effect")]
-    NotYet {
-        /// The name that was written.
-        name: String,
-    },
     /// A gate is on that needs another, which is off.
     #[error("featureGates.{name}: true, but it needs {needs}, which is off")]
     Needs {
@@ -60,17 +55,17 @@ pub enum GateError {
     },
 }
 
-const NAMES: [&str; 6] = [
+const NAMES: [&str; 7] = [
     "GenericWorkload",
     "GangScheduling",
     "WorkloadAwarePreemption",
     "WorkloadBasicPolicyDesiredCount",
     "PodGroup",
     "DelayedPreemption",
+    "PodGroupPerReplica",
 ];
-const NOT_YET: [&str; 1] = ["PodGroupPerReplica"];
 /// Which gate needs which.
-const NEEDS: [(usize, usize); 6] = [(1, 0), (2, 0), (2, 1), (3, 0), (4, 0), (5, 0)];
+const NEEDS: [(usize, usize); 7] = [(1, 0), (2, 0), (2, 1), (3, 0), (4, 0), (5, 0), (6, 4)];
 
 impl FeatureGates {
     /// The default gates with these changes. A gate that needs one which is switched off goes off with it, unless it is
@@ -80,7 +75,6 @@ impl FeatureGates {
         for (name, value) in changes {
             match NAMES.iter().position(|known| known == name) {
                 Some(index) => on[index] = *value,
-                None if NOT_YET.contains(&name.as_str()) => return Err(GateError::NotYet { name: name.clone() }),
                 None => return Err(GateError::Unknown { name: name.clone() }),
             }
         }
@@ -99,6 +93,7 @@ impl FeatureGates {
             basic_policy_desired_count,
             pod_group,
             delayed_preemption,
+            pod_group_per_replica,
         ] = on;
         Ok(Self {
             generic_workload,
@@ -107,6 +102,7 @@ impl FeatureGates {
             workload_aware_preemption,
             basic_policy_desired_count,
             pod_group,
+            pod_group_per_replica,
         })
     }
 
@@ -119,6 +115,7 @@ impl FeatureGates {
             self.basic_policy_desired_count,
             self.pod_group,
             self.delayed_preemption,
+            self.pod_group_per_replica,
         ];
         std::array::from_fn(|index| (NAMES[index], on[index]))
     }
@@ -145,7 +142,8 @@ mod tests {
     fn nonsense_is_refused_by_name() {
         let text = |changes| with(changes).unwrap_err().to_string();
         assert!(text(&[("Gangs", true)]).starts_with("featureGates.Gangs: there is no such gate"));
-        assert!(text(&[("PodGroupPerReplica", false)]).contains("not supported by this version"));
+        let needs = text(&[("PodGroup", false), ("PodGroupPerReplica", true)]);
+        assert_eq!(needs, "featureGates.PodGroupPerReplica: true, but it needs PodGroup, which is off");
         let needs = text(&[("GenericWorkload", false), ("PodGroup", true)]);
         assert_eq!(needs, "featureGates.PodGroup: true, but it needs GenericWorkload, which is off");
     }

@@ -17,6 +17,7 @@ use crate::dialect::{Dialect, MusterPodGroup, MusterWorkload, SchedulerPlugins, 
 use crate::discovery::native_dialects;
 use crate::fence::Fence;
 use crate::hands::{Hands, Reach};
+use crate::intake::owners::watched;
 use crate::intake::raw::{Guarded, RawObject};
 use crate::intake::selectors::Selecting;
 use crate::intake::storage::Storage;
@@ -150,6 +151,11 @@ impl Job {
             let news = move |turn| News::Storage(kind, turn);
             watches.spawn(watch(kind.plural(), objects, inbox.clone(), metrics.clone(), news));
         }
+        for kind in watched(self.settings.ganged) {
+            let objects = Api::<RawObject>::all_with(client.clone(), &kind.resource());
+            let news = move |turn| News::Owner(kind, turn);
+            watches.spawn(watch(kind.plural(), objects, inbox.clone(), metrics.clone(), news));
+        }
         for (number, (dialect, resource)) in dialects.iter().zip(resources).enumerate() {
             let objects = Api::<RawObject>::all_with(client.clone(), resource);
             let news = move |turn| News::Group(number, turn);
@@ -165,7 +171,13 @@ impl Job {
         let scheduler_name = settings.name();
         Mind {
             engine,
-            intake: Intake::new(settings.profiles.clone(), settings.startup_taints.clone(), settings.gates, dialects),
+            intake: Intake::new(
+                settings.profiles.clone(),
+                settings.startup_taints.clone(),
+                settings.gates,
+                settings.ganged,
+                dialects,
+            ),
             scribe: Scribe::new(clock, scheduler_name, &settings.identity, resources),
             hands: Hands::new(reach, inbox, settings.binds_in_flight_max, settings.writes_in_flight_max),
             orders: Orders::default(),

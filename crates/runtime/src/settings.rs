@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::config::Eviction;
+use muster_api::makers::GangedOwners;
 use muster_engine::model::company::Spread;
 use muster_engine::model::labels::{NodeTerm, PreferredTerm};
 
@@ -22,6 +23,8 @@ pub struct Settings {
     pub eviction: Eviction,
     /// Taints that are taken off a new node when it is ready for its first pods.
     pub startup_taints: Vec<TaintKey>,
+    /// Of which owners' pods some are gangs even if they do not say so: such a pod waits until it names its group.
+    pub ganged: GangedOwners,
     /// Who we are, in events and leases: unique to this process.
     pub identity: String,
     /// How many binds and deletes may be on their way at once.
@@ -46,6 +49,7 @@ impl Default for Settings {
             engine: muster_engine::Config::default(),
             eviction: Eviction::default(),
             startup_taints: TaintKey::usual(),
+            ganged: GangedOwners::default(),
             identity: "muster".to_owned(),
             binds_in_flight_max: 64,
             writes_in_flight_max: 16,

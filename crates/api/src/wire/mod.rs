@@ -15,6 +15,9 @@
 pub mod condition;
 pub mod container;
 pub mod disruption_budget;
+pub mod job;
+pub mod job_set;
+pub mod leader_worker_set;
 pub mod node;
 pub mod object;
 pub mod pod;
@@ -22,6 +25,7 @@ pub mod pod_affinity;
 pub mod pod_group;
 pub mod pod_status;
 pub mod present;
+pub mod template;
 pub mod topology_spread;
 pub mod volume;
 pub mod workload;
@@ -29,6 +33,9 @@ pub mod workload;
 mod metadata;
 
 pub use disruption_budget::PodDisruptionBudget;
+pub use job::Job;
+pub use job_set::JobSet;
+pub use leader_worker_set::LeaderWorkerSet;
 pub use node::Node;
 pub use object::{Kind, Object};
 pub use pod::Pod;

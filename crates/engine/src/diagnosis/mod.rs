@@ -251,6 +251,9 @@ pub struct ResourceGap {
     pub taken: i64,
     /// What is left for the others on the nodes that it may use.
     pub left: i64,
+    /// How much of that is for the others of groups that have started before and are not complete.
+    #[serde(default)]
+    pub owed: i64,
 }
 
 /// No more kinds than this are told of.

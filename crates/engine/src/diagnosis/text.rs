@@ -142,11 +142,15 @@ impl Display for Shortfall {
         for kind in &self.kinds {
             write!(f, " {kind}")?;
         }
-        if let Some(ResourceGap { resource, asked, taken, left }) = &self.gap {
+        if let Some(ResourceGap { resource, asked, taken, left, owed }) = &self.gap {
             let text = |amount: i64| amount_text(resource, amount);
             write!(f, " It asks for {} {resource} in all (minResources): ", text(*asked))?;
             write!(f, "these pods take {}, and {} are left for the others", text(*taken), text(*left))?;
-            f.write_str(" on the nodes that it may use.")?;
+            f.write_str(" on the nodes that it may use")?;
+            if *owed > 0 {
+                write!(f, ", {} of them for groups that have started and are not complete", text(*owed))?;
+            }
+            f.write_str(".")?;
         }
         match self.proof {
             Proof::Impossible => {}
@@ -325,7 +329,7 @@ mod tests {
         );
         shortfall.proof = Proof::NeverFits;
         assert!(shortfall.to_string().contains("Even the empty nodes"));
-        shortfall.gap = Some(ResourceGap { resource: "cpu".into(), asked: 8000, taken: 2000, left: 500 });
+        shortfall.gap = Some(ResourceGap { resource: "cpu".into(), asked: 8000, taken: 2000, left: 500, owed: 0 });
         let text = shortfall.to_string();
         let gap = "It asks for 8 cpu in all (minResources): these pods take 2, and 500m are left for the others on the";
         assert!(text.contains(gap), "{text}");

@@ -153,6 +153,9 @@ pub struct GroupSpec {
     /// What the whole group will need, where its members are not all there when it starts: base units by name.
     #[serde(default)]
     pub min_resources: BTreeMap<String, i64>,
+    /// Groups of one family need their `min_resources` together, not each: those that come later take from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<String>,
     /// What it may do when it has lost members.
     #[serde(default)]
     pub degraded_policy: DegradedPolicy,
@@ -188,6 +191,7 @@ impl GroupSpec {
             topology: Vec::new(),
             schedule_timeout_ms: None,
             min_resources: BTreeMap::new(),
+            family: None,
             degraded_policy: DegradedPolicy::default(),
             open: false,
             turn: None,

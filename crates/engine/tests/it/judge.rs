@@ -398,6 +398,14 @@ fn really_lacks(world: &World, key: &GroupKey, gap: &ResourceGap, class: &ClassS
     // Places that are kept free are nobody else's, and claimed nodes are not open to all.
     let cluster = world.engine.engine().cluster();
     let reserved = cluster.nodes().any(|(_, node)| node.reserved.is_some() || node.claimed_at.is_some());
+    // What others are owed who have started; on which nodes does not matter here.
+    let owed = cluster.groups().filter(|(_, other)| other.key != *key).filter_map(|(_, other)| {
+        let asked = other.spec.as_ref()?.min_resources.get(&gap.resource)?;
+        let theirs = |pod: &&PodSpec| is_member(pod, &other.key) && (stays(pod) || pod.phase == Phase::Succeeded);
+        let taken: Vec<i64> = world.shown.values().filter(theirs).map(asks).collect();
+        (!taken.is_empty()).then(|| (asked - taken.iter().sum::<i64>()).max(0))
+    });
+    let left = left - owed.sum::<i64>();
     assert!(reserved || gap.asked > held + left, "group {key} waits for nothing: {gap:?}, {held} held, {left} left");
 }
 

@@ -96,3 +96,56 @@ fn room_that_is_no_help_to_the_leader_itself_is_found_in_time() {
     world.pass(400_000);
     assert_eq!(world.bound(), ["leader"]);
 }
+
+#[test]
+fn two_leaders_do_not_count_on_the_same_room() {
+    let mut world = World::new();
+    (0..5).for_each(|index| world.node(&format!("n{index}"), 1));
+    for name in ["a", "b"] {
+        let min_resources = [("cpu".to_owned(), 3000)].into();
+        world.put_group(GroupSpec { min_resources, ..GroupSpec::gang(key(name), 1) });
+        world.pod(&format!("{name}-leader"), name, 1);
+    }
+    world.pass(60_000);
+    assert_eq!(world.bound(), ["a-leader"]);
+    let Diagnosis::GroupUnschedulable(shortfall) = world.why_group("b") else { panic!("{:?}", world.why_group("b")) };
+    let gap = shortfall.gap.expect("what is missing is told");
+    assert_eq!((gap.asked, gap.left, gap.owed), (3000, 3000, 2000));
+    // The others of the first come; then there is room for nobody's leader, until a node is there for it.
+    world.pods_of("a-worker", "a", 2, 1);
+    world.pass(60_000);
+    assert_eq!(world.bound_count("a-"), 3);
+    assert_eq!(world.bound_count("b-"), 0);
+    world.node("late", 1);
+    world.pass(60_000);
+    assert_eq!(world.bound_count("b-"), 1);
+}
+
+#[test]
+fn groups_of_a_family_need_their_resources_together() {
+    let mut world = World::new();
+    (0..5).for_each(|index| world.node(&format!("n{index}"), 1));
+    for family in ["a", "b"] {
+        for part in ["first", "second"] {
+            let min_resources = [("cpu".to_owned(), 4000)].into();
+            let name = format!("{family}-{part}");
+            let spec = GroupSpec::gang(key(&name), 2);
+            world.put_group(GroupSpec { min_resources, family: Some(family.to_owned()), ..spec });
+        }
+    }
+    // The first parts are there; the second ones come when these run.
+    world.pods_of("a-first-pod", "a-first", 2, 1);
+    world.pods_of("b-first-pod", "b-first", 2, 1);
+    world.pass(60_000);
+    assert_eq!((world.bound_count("a-first-pod"), world.bound_count("b-first-pod")), (2, 0));
+    world.pods_of("a-second-pod", "a-second", 2, 1);
+    world.pass(60_000);
+    assert_eq!((world.bound_count("a-"), world.bound_count("b-")), (4, 0));
+    // Nothing is owed any more: with three more places the other family has its four.
+    (0..3).for_each(|index| world.node(&format!("late{index}"), 1));
+    world.pass(60_000);
+    assert_eq!(world.bound_count("b-first-pod"), 2);
+    world.pods_of("b-second-pod", "b-second", 2, 1);
+    world.pass(60_000);
+    assert_eq!(world.bound_count("b-"), 4);
+}

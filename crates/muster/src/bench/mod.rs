@@ -1,6 +1,7 @@
 //! `muster bench`: one file or folder for each thing that is measured.
 
 pub(crate) mod cluster;
+pub(crate) mod controllers;
 pub(crate) mod engine;
 pub(crate) mod null_binder;
 pub(crate) mod playground;

@@ -6,6 +6,7 @@
 
 pub(crate) mod client;
 mod options;
+pub(crate) mod webhook;
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::process::ExitCode;
@@ -73,6 +74,14 @@ async fn work(options: &Options, configuration: Configuration) -> anyhow::Result
     tracing::info!(address = %listener.local_addr()?, "serves health and metrics");
     tokio::spawn(serve(listener, process.health.clone(), process.metrics.clone(), std::future::pending()));
 
+    // Every replica answers, whether or not it leads.
+    let _webhook = match &configuration.webhook {
+        Some(place) => {
+            let client = client::connect(&process.kube_config)?;
+            Some(webhook::start(client, place, &configuration.settings, process.clock).await?)
+        }
+        None => None,
+    };
     let leadership = match configuration.lease.clone() {
         None => None,
         Some(lease) => match process.lead(lease).await? {

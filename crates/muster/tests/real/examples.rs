@@ -60,6 +60,13 @@ fn pods_of(file: &Path) -> usize {
         Some("Pod") => 1,
         Some("Job") => number(document, "/spec/parallelism"),
         Some("ReplicaSet" | "Deployment") => number(document, "/spec/replicas"),
+        Some("LeaderWorkerSet") => {
+            number(document, "/spec/replicas") * number(document, "/spec/leaderWorkerTemplate/size")
+        }
+        Some("JobSet") => {
+            let jobs = document["spec"]["replicatedJobs"].as_array().expect("a list").iter();
+            jobs.map(|job| number(job, "/replicas") * number(job, "/template/spec/parallelism")).sum()
+        }
         _ => 0,
     });
     pods.sum()
@@ -73,7 +80,8 @@ fn has_begun(pod: &Pod) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn every_example_runs_on_a_real_control_plane() {
     let Some(binary) = required(Version::V1_37, "the examples on a real control plane") else { return };
-    let plane = Plane::start(&binary, Profile::Gates, &[]).unwrap_or_else(|error| panic!("{error}"));
+    let with = ["--with", "jobset,lws"];
+    let plane = Plane::start(&binary, Profile::Gates, &with).unwrap_or_else(|error| panic!("{error}"));
     let client = client_of(&plane).await;
     let shape = Shape::from_json(NODES).expect("a shape");
     let _kubelets = Kubelets::start(client.clone(), &shape, KubeletSettings::default(), Clock::real()).expect("nodes");

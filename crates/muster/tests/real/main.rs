@@ -14,4 +14,5 @@ mod own_rights;
 mod replica;
 mod scenarios;
 mod stage;
+mod webhook;
 mod witness;

@@ -46,6 +46,8 @@ struct Kind {
     /// What it is started with.
     arguments: &'static [&'static str],
     carriers: &'static [Carrier],
+    /// Whether JobSet and LeaderWorkerSet are there, with their own managers: for the stories that have some.
+    managers: bool,
     /// Files of scenarios that such a cluster cannot play, whoever schedules.
     left_out: &'static [&'static str],
 }
@@ -56,14 +58,18 @@ const STOCK: Kind = Kind {
     served: &[],
     arguments: &[],
     carriers: &[Carrier::Muster, Carrier::MusterWorkload, Carrier::SchedulerPlugins, Carrier::Volcano],
+    managers: false,
     left_out: &[],
 };
+const MANAGERS: Kind =
+    Kind { arguments: &["--with", "jobset,lws"], carriers: &[Carrier::Muster], managers: true, ..STOCK };
 const NATIVE: Kind = Kind {
     version: Version::V1_37,
     profile: Profile::Gates,
     served: &["scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha3"],
     arguments: &[],
     carriers: &[Carrier::V1beta1],
+    managers: false,
     left_out: &[],
 };
 /// Where both versions are served Muster reads the better one.
@@ -83,7 +89,8 @@ const OLDER: [Kind; 2] = [
 
 impl Kind {
     fn name(&self) -> String {
-        format!("Kubernetes {} ({}; {})", self.version, self.profile.name(), self.served.join(", "))
+        let managers = if self.managers { "; with JobSet and LeaderWorkerSet" } else { "" };
+        format!("Kubernetes {} ({}; {}{managers})", self.version, self.profile.name(), self.served.join(", "))
     }
 
     /// Whether a scenario is not about such a cluster.
@@ -120,7 +127,9 @@ fn scenarios() -> Vec<Scenario> {
 
 /// The parts of a kind of cluster, those that take longest first.
 fn parts<'a>(kind: &Kind, scenarios: &'a [Scenario]) -> Vec<Part<'a>> {
-    let is_played = |scenario: &&Scenario| !kind.left_out.iter().any(|file| is_in(scenario, file));
+    let is_played = |scenario: &&Scenario| {
+        scenario.needs_managers() == kind.managers && !kind.left_out.iter().any(|file| is_in(scenario, file))
+    };
     let of = |scenario: &'a Scenario| kind.carriers.iter().map(move |carrier| (scenario, *carrier));
     let mut parts: Vec<Part> = scenarios.iter().filter(is_played).flat_map(of).collect();
     if std::env::var_os("MUSTER_ALL").is_none() {
@@ -213,7 +222,9 @@ fn every_scenario_passes_on_a_real_control_plane() {
         let stock = scope.spawn(|| play_kind(&STOCK, &binary, &scenarios, 4 * eighth));
         let native = scope.spawn(|| play_kind(&NATIVE, &binary, &scenarios, 3 * eighth));
         let alpha = scope.spawn(|| play_kind(&ALPHA, &binary, &scenarios, eighth));
-        let joined = [stock, native, alpha].map(|kind| kind.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        let managers = scope.spawn(|| play_kind(&MANAGERS, &binary, &scenarios, eighth));
+        let joined =
+            [stock, native, alpha, managers].map(|kind| kind.join().unwrap_or_else(|panic| resume_unwind(panic)));
         joined.into_iter().flatten().collect()
     });
     let is_of_older = |scenario: &Scenario| {

@@ -164,6 +164,8 @@ impl Stage {
         let shipped: Value = serde_json::from_str(&shipped).expect("JSON");
         let shipped = shipped["data"]["config.yaml"].as_str().expect("a configuration");
         let mut config: Value = serde_saphyr::from_str(shipped).expect("YAML");
+        // Several replicas live on one machine here.
+        merge(&mut config, &json!({"webhook": {"listen": "127.0.0.1:0"}}));
         merge(&mut config, changes);
         let file = self.folder.join(format!("{name}.yaml"));
         fs::write(&file, config.to_string()).expect("a configuration");

@@ -6,11 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use muster_api::makers::GangedOwners;
+use muster_api::makers::job::Unasked;
 use muster_api::names::check_label_key;
 use muster_engine::{Config, PreemptionRules, Refusal, ShapePoint, Weighted};
 
 use super::ConfigError;
-use super::file::{Eviction, File, LogFormat, LogLevel, NewNodes, Scoring, Strategy};
+use super::file::{
+    Certificates, Controllers, Eviction, File, GangedJobs, LogFormat, LogLevel, NewNodes, Scoring, Strategy,
+};
 use super::profile;
 use super::span::Span;
 use crate::gates::FeatureGates;
@@ -26,6 +30,8 @@ pub struct Configuration {
     pub lease: Option<LeaseSettings>,
     /// Where health and metrics are served.
     pub listen: SocketAddr,
+    /// Where the admission webhook is served; `None` if it is not.
+    pub webhook: Option<(SocketAddr, Certificates)>,
     /// How much is logged.
     pub log_level: LogLevel,
     /// In which form.
@@ -97,20 +103,35 @@ impl Configuration {
         for (field, value) in [("leaseName", &lease.name), ("leaseNamespace", &lease.namespace)] {
             require_name(&format!("leaderElection.{field}"), value)?;
         }
-        let listen = file.listen.parse().map_err(|_| {
-            let reason = format!("{:?} is no address with a port, such as 0.0.0.0:8080 or [::]:8080", file.listen);
-            ConfigError::field("listen", reason)
-        })?;
+        let listen = address("listen", &file.listen)?;
+        let webhook = address("webhook.listen", &file.webhook.listen)?;
+        let certificates = file.webhook.certificates.clone();
+        for (field, value) in [
+            ("namespace", &certificates.namespace),
+            ("secret", &certificates.secret),
+            ("service", &certificates.service),
+            ("configuration", &certificates.configuration),
+        ] {
+            require_name(&format!("webhook.certificates.{field}"), value)?;
+        }
         Ok(Self {
             settings,
             lease: election.enabled.then_some(lease),
             listen,
+            webhook: file.webhook.enabled.then_some((webhook, certificates)),
             log_level: file.log_level,
             log_format: file.log_format,
             record: record(&file)?,
             file,
         })
     }
+}
+
+fn address(field: &str, text: &str) -> Result<SocketAddr, ConfigError> {
+    text.parse().map_err(|_| {
+        let reason = format!("{text:?} is no address with a port, such as 0.0.0.0:8080 or [::]:8080");
+        ConfigError::field(field, reason)
+    })
 }
 
 fn settings(file: &File, gates: FeatureGates) -> Result<Settings, ConfigError> {
@@ -135,12 +156,29 @@ fn settings(file: &File, gates: FeatureGates) -> Result<Settings, ConfigError> {
         engine,
         eviction: file.preemption.eviction,
         startup_taints: startup_taints(&file.new_nodes)?,
+        ganged: ganged(file.controllers, gates),
         binds_in_flight_max: file.limits.binds_in_flight,
         writes_in_flight_max: file.limits.writes_in_flight,
         request_timeout: file.timeouts.request.as_duration(),
         stop_timeout: file.timeouts.stop.as_duration(),
         ..Settings::default()
     })
+}
+
+/// Whose pods become gangs. Where groups mean nothing nobody should wait for one.
+fn ganged(controllers: Controllers, gates: FeatureGates) -> GangedOwners {
+    if !gates.generic_workload {
+        return GangedOwners::default();
+    }
+    GangedOwners {
+        job_sets: controllers.job_sets,
+        jobs: match controllers.jobs {
+            GangedJobs::None => None,
+            GangedJobs::Annotated => Some(Unasked::None).filter(|_| gates.pod_group),
+            GangedJobs::Indexed => Some(Unasked::Indexed).filter(|_| gates.pod_group),
+        },
+        leader_worker_sets: gates.pod_group_per_replica.then_some(controllers.leader_worker_sets),
+    }
 }
 
 fn startup_taints(new_nodes: &NewNodes) -> Result<Vec<TaintKey>, ConfigError> {

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_api::makers::ProviderName;
 use muster_engine::FilterName;
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +57,10 @@ pub struct File {
     pub preemption: Preemption,
     /// What is known of nodes that an autoscaler adds.
     pub new_nodes: NewNodes,
+    /// Whose pods become gangs by themselves.
+    pub controllers: Controllers,
+    /// The admission webhook, which gives pods of gangs their references when they are made.
+    pub webhook: Webhook,
     /// Pauses before a bind is sent again.
     pub bind_retry: Pauses,
     /// How long to wait before something is done or said.
@@ -230,6 +235,86 @@ pub struct NewNodes {
     pub ready_within: Span,
 }
 
+/// Whose pods become gangs by themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Controllers {
+    /// JobSets that ask for it.
+    pub job_sets: bool,
+    /// Jobs.
+    pub jobs: GangedJobs,
+    /// In whose words each replica of a LeaderWorkerSet is a gang; the gate `PodGroupPerReplica` switches that off.
+    pub leader_worker_sets: ProviderName,
+}
+
+/// Which Jobs are gangs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GangedJobs {
+    /// None.
+    None,
+    /// Those that ask for it by annotation.
+    Annotated,
+    /// These, and all that are indexed with as many pods at once as completions.
+    Indexed,
+}
+
+impl Default for Controllers {
+    fn default() -> Self {
+        Self { job_sets: true, jobs: GangedJobs::Annotated, leader_worker_sets: ProviderName::Muster }
+    }
+}
+
+/// The admission webhook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Webhook {
+    /// Whether it is served.
+    pub enabled: bool,
+    /// Where.
+    pub listen: String,
+    /// Where its certificate is from.
+    pub certificates: Certificates,
+}
+
+/// Where the certificate of the webhook is from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Certificates {
+    /// A folder with `tls.crt` and `tls.key`, such as cert-manager fills; Muster makes its own if it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
+    /// The namespace of the Secret and the Service.
+    pub namespace: String,
+    /// The Secret in which replicas share the certificate that Muster makes.
+    pub secret: String,
+    /// The Service by which the API server calls.
+    pub service: String,
+    /// The MutatingWebhookConfiguration that is told whom to trust.
+    pub configuration: String,
+    /// More names or addresses that the certificate is good for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub extra_names: Vec<String>,
+}
+
+impl Default for Webhook {
+    fn default() -> Self {
+        Self { enabled: false, listen: "0.0.0.0:9443".to_owned(), certificates: Certificates::default() }
+    }
+}
+
+impl Default for Certificates {
+    fn default() -> Self {
+        Self {
+            folder: None,
+            namespace: LeaseSettings::default().namespace,
+            secret: "muster-webhook".to_owned(),
+            service: "muster-webhook".to_owned(),
+            configuration: "muster".to_owned(),
+            extra_names: Vec::new(),
+        }
+    }
+}
+
 /// How pods are evicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Eviction {
@@ -320,6 +405,8 @@ impl Default for File {
             claims: Claims::default(),
             preemption: Preemption::default(),
             new_nodes: NewNodes::default(),
+            controllers: Controllers::default(),
+            webhook: Webhook::default(),
             bind_retry: Pauses { initial: ms(engine.bind_retry_ms_initial), max: ms(engine.bind_retry_ms_max) },
             waiting: Waiting::default(),
             leader_election: LeaderElection::default(),

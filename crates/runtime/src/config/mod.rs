@@ -13,7 +13,7 @@ mod span;
 use serde_json::Value;
 
 pub use effective::{Configuration, Overrides, RecordSettings};
-pub use file::{Eviction, File, LogFormat, LogLevel};
+pub use file::{Certificates, Eviction, File, LogFormat, LogLevel};
 pub use kube_scheduler::Statement;
 pub use span::{Span, SpanError};
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use muster_api::group as written;
 use muster_api::invalid::{FieldPath, InvalidField};
-use muster_api::keys::annotations::MIN_RESOURCES;
+use muster_api::keys::annotations::{MIN_RESOURCES, WHOLE_RESOURCES};
 use muster_api::resources::list_in_base_units;
 use muster_engine::model::group::{
     DegradedPolicy, DisruptionMode, Policy, PreemptionPolicy, Subset, TopologyConstraint,
@@ -98,6 +98,8 @@ pub(crate) struct Draft {
     pub(crate) topology: Vec<TopologyConstraint>,
     /// What the whole group needs.
     pub(crate) min_resources: BTreeMap<String, i64>,
+    /// Whether all groups of the object need that together, and not each.
+    pub(crate) needs_together: bool,
     /// What it may do when it has lost members.
     pub(crate) degraded_policy: DegradedPolicy,
     /// Whether pods of parts that it does not know are members all the same.
@@ -161,6 +163,7 @@ impl Draft {
             schedule_timeout_ms: None,
             topology: Vec::new(),
             min_resources: BTreeMap::new(),
+            needs_together: false,
             degraded_policy: DegradedPolicy::Replace,
             open: false,
             ranked_by_object: false,
@@ -190,6 +193,7 @@ impl Draft {
             schedule_timeout_ms: None,
             topology: Vec::new(),
             min_resources,
+            needs_together: false,
             degraded_policy: match group.degraded_policy {
                 written::DegradedPolicy::Replace => DegradedPolicy::Replace,
                 written::DegradedPolicy::Requorum => DegradedPolicy::Requorum,
@@ -202,9 +206,9 @@ impl Draft {
 }
 
 /// What an annotation says that a group needs in all: a list of resources as JSON.
-fn min_resources(text: &str) -> Result<BTreeMap<String, i64>, InvalidField> {
+fn min_resources(text: &str, key: &str) -> Result<BTreeMap<String, i64>, InvalidField> {
     let annotations = FieldPath::Root("metadata.annotations");
-    let path = annotations.key(MIN_RESOURCES);
+    let path = annotations.key(key);
     let written = serde_json::from_str(text)
         .map_err(|error| path.invalid(text, format_args!("must be a list of resources as JSON: {error}")))?;
     list_in_base_units(&written::min_resources(&written, &path)?, &path)
@@ -254,8 +258,28 @@ impl GroupObject {
     pub(crate) fn take_min_resources(&mut self, metadata: &ObjectMeta) {
         let Some(text) = metadata.annotations.as_ref().and_then(|all| all.get(MIN_RESOURCES)) else { return };
         let Ok(groups) = &mut self.groups else { return };
-        match min_resources(text) {
+        match min_resources(text, MIN_RESOURCES) {
             Ok(least) => groups.iter_mut().for_each(|(_, draft)| draft.min_resources.clone_from(&least)),
+            Err(error) => self.groups = Err(error.into()),
+        }
+    }
+
+    /// Takes what an annotation says that all groups of the object need together.
+    pub(crate) fn take_whole_resources(&mut self, metadata: &ObjectMeta) {
+        let annotation = |key: &str| metadata.annotations.as_ref().and_then(|all| all.get(key));
+        let Some(text) = annotation(WHOLE_RESOURCES) else { return };
+        let Ok(groups) = &mut self.groups else { return };
+        if annotation(MIN_RESOURCES).is_some() {
+            let path = FieldPath::Root("metadata.annotations");
+            let reason = format!("only one of it and {MIN_RESOURCES} may be set");
+            self.groups = Err(path.key(WHOLE_RESOURCES).invalid(text, reason).into());
+            return;
+        }
+        match min_resources(text, WHOLE_RESOURCES) {
+            Ok(whole) => groups.iter_mut().for_each(|(_, draft)| {
+                draft.min_resources.clone_from(&whole);
+                draft.needs_together = true;
+            }),
             Err(error) => self.groups = Err(error.into()),
         }
     }

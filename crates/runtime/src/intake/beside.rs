@@ -1,4 +1,5 @@
-//! What a pod asks for that other objects say: among whom it is spread if it does not say, and where its volumes are.
+//! What a pod asks for that other objects say: among whom it is spread if it does not say, where its volumes are, and
+//! whether it belongs to a gang.
 //!
 //! Such objects come and change whenever they like, so pods of ours that wait are kept as they are by their own word, and
 //! are told anew when something changes that concerns them.
@@ -6,11 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use muster_api::makers::GangedOwners;
 use muster_api::wire::Pod;
 use muster_engine::model::class::ClassSpec;
 use muster_engine::model::company::Spread;
-use muster_engine::model::pod::{PodRefusal, PodSpec};
+use muster_engine::model::pod::{PodRefusal, PodSpec, RefusalKind};
 
+use super::owners::{self, Owner as GangOwner, Owners, Owning};
 use super::pod::refusal;
 use super::raw::{RawObject, names};
 use super::selectors::{self, Owner, Selecting, Selectors};
@@ -25,6 +28,8 @@ struct Own {
     owner: Option<Owner>,
     says_how_to_spread: bool,
     claims: Vec<Used>,
+    /// The owner that may want it in a gang, if it names no group itself.
+    gang_owner: Option<GangOwner>,
     /// What other objects made of it when they were last asked.
     told: Option<(Arc<ClassSpec>, Option<Arc<PodRefusal>>)>,
 }
@@ -37,6 +42,8 @@ pub(super) struct Beside {
     selector_sweeps: BTreeMap<Selecting, Sweep<selectors::Key>>,
     volumes: Volumes,
     storage_sweeps: BTreeMap<Storage, Sweep<(String, String)>>,
+    owners: Owners,
+    owner_sweeps: BTreeMap<Owning, Sweep<owners::Key>>,
     /// The pods of ours that wait, by namespace and UID.
     waiting: BTreeMap<String, BTreeMap<Arc<str>, Own>>,
 }
@@ -45,7 +52,7 @@ pub(super) struct Beside {
 pub(super) type News = (Vec<PodSpec>, Option<String>);
 
 impl Beside {
-    pub(super) fn new(profiles: &[Profile]) -> Self {
+    pub(super) fn new(profiles: &[Profile], ganged: GangedOwners) -> Self {
         let spread_defaults: Vec<Spread> = profiles.iter().map(|profile| profile.spread_defaults.clone()).collect();
         // Who spreads nobody by default need not know who selects pods.
         let spreads = spreads_by_default(profiles);
@@ -59,13 +66,17 @@ impl Beside {
                 .collect(),
             volumes: Volumes::default(),
             storage_sweeps: Storage::ALL.into_iter().map(|kind| (kind, Sweep::default())).collect(),
+            owners: Owners::new(ganged, profiles.iter().flat_map(|one| one.scheduler_names.clone()).collect()),
+            owner_sweeps: owners::watched(ganged).map(|kind| (kind, Sweep::default())).collect(),
             waiting: BTreeMap::new(),
         }
     }
 
     /// Whether every watch has delivered a whole list.
     pub(super) fn is_synced(&self) -> bool {
-        self.selector_sweeps.values().all(Sweep::is_done) && self.storage_sweeps.values().all(Sweep::is_done)
+        self.selector_sweeps.values().all(Sweep::is_done)
+            && self.storage_sweeps.values().all(Sweep::is_done)
+            && self.owner_sweeps.values().all(Sweep::is_done)
     }
 
     pub(super) fn selector_turn(&mut self, kind: Selecting, turn: Turn<RawObject>) -> News {
@@ -134,6 +145,37 @@ impl Beside {
         (self.tell_anew(concerned), complaint)
     }
 
+    pub(super) fn owner_turn(&mut self, kind: Owning, turn: Turn<RawObject>) -> News {
+        let Some(sweep) = self.owner_sweeps.get_mut(&kind) else { return News::default() };
+        match turn {
+            Turn::Absent => self.owners.set_served(kind, false),
+            Turn::Begin | Turn::Gone(_) => {}
+            Turn::Listed(_) | Turn::Complete | Turn::Seen(_) => self.owners.set_served(kind, true),
+        }
+        let (object, gone) = sweep.turn(turn, names, || self.owners.known(kind));
+        let mut changed: Vec<owners::Key> = gone.into_iter().filter(|key| self.owners.gone(kind, key)).collect();
+        changed.extend(object.filter(|object| self.owners.seen(kind, object)).map(|object| names(&object)));
+        let mut concerned = Vec::new();
+        for (namespace, name) in changed {
+            let pods = self.waiting.get(&namespace).into_iter().flatten();
+            let theirs = pods.filter(|(_, own)| own.gang_owner.as_ref().is_some_and(|owner| owner.is(kind, &name)));
+            concerned.extend(theirs.map(|(uid, _)| (namespace.clone(), uid.clone())));
+        }
+        (self.tell_anew(concerned), None)
+    }
+
+    /// Whether a pod that names no group is held back, since it belongs to a gang.
+    pub(super) fn is_held(&self, pod: &Pod) -> bool {
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        pod.spec.node_name.is_empty()
+            && GangOwner::of(pod).is_some_and(|owner| self.owners.hold(namespace, &owner).is_some())
+    }
+
+    /// Whether a pod may get its reference late: its owner is of a kind whose pods get them from us.
+    pub(super) fn may_join_late(&self, pod: &Pod) -> bool {
+        GangOwner::of(pod).is_some_and(|owner| self.owners.are_ours(&owner))
+    }
+
     /// The pods that other objects say something else about than when they were last told of.
     fn tell_anew(&mut self, concerned: Vec<(String, Arc<str>)>) -> Vec<PodSpec> {
         let mut told = Vec::new();
@@ -150,18 +192,18 @@ impl Beside {
     }
 
     /// A pod of ours with what other objects say.
-    pub(super) fn add_to(&self, pod: &Pod, spec: PodSpec) -> PodSpec {
-        self.complete(&own(pod, spec))
+    pub(super) fn add_to(&self, pod: &Pod, spec: PodSpec, names_group: bool) -> PodSpec {
+        self.complete(&own(pod, spec, names_group))
     }
 
     /// Remembers a pod of ours while it waits.
-    pub(super) fn remember(&mut self, uid: &Arc<str>, pod: &Pod, spec: PodSpec, told: &PodSpec) {
+    pub(super) fn remember(&mut self, uid: &Arc<str>, pod: &Pod, spec: PodSpec, told: &PodSpec, names_group: bool) {
         let namespace = spec.id.namespace.clone();
         if spec.node.is_some() {
             self.forget(&namespace, uid);
         } else {
             let told = Some((told.class.clone(), told.refused.clone()));
-            self.waiting.entry(namespace).or_default().insert(uid.clone(), Own { told, ..own(pod, spec) });
+            self.waiting.entry(namespace).or_default().insert(uid.clone(), Own { told, ..own(pod, spec, names_group) });
         }
     }
 
@@ -186,6 +228,11 @@ impl Beside {
                 Err((kind, error)) => _ = spec.refused.get_or_insert_with(|| refusal(kind, error)),
             }
         }
+        if let Some(owner) = own.gang_owner.as_ref().filter(|_| spec.node.is_none())
+            && let Some(error) = self.owners.hold(namespace, owner)
+        {
+            spec.refused.get_or_insert_with(|| refusal(RefusalKind::Reference, error));
+        }
         let defaults = &self.spread_defaults[usize::from(spec.class.profile)];
         if !own.says_how_to_spread && !defaults.is_empty() {
             let selector = self.selectors.of_pod(namespace, &spec.labels, own.owner.as_ref());
@@ -203,9 +250,11 @@ impl Beside {
     }
 }
 
-fn own(pod: &Pod, spec: PodSpec) -> Own {
+fn own(pod: &Pod, spec: PodSpec, names_group: bool) -> Own {
     let says_how_to_spread = !pod.spec.topology_spread_constraints.is_empty();
-    Own { spec, owner: selectors::owner(pod), says_how_to_spread, claims: storage::claims(pod), told: None }
+    let gang_owner = if names_group { None } else { GangOwner::of(pod) };
+    let (owner, claims) = (selectors::owner(pod), storage::claims(pod));
+    Own { spec, owner, says_how_to_spread, claims, gang_owner, told: None }
 }
 
 #[cfg(test)]
@@ -245,7 +294,13 @@ mod tests {
             spread_defaults: Spread::default(),
             ..Profile::default()
         };
-        Intake::new(vec![Profile::default(), batch], Vec::new(), FeatureGates::default(), Vec::new())
+        Intake::new(
+            vec![Profile::default(), batch],
+            Vec::new(),
+            FeatureGates::default(),
+            GangedOwners::default(),
+            Vec::new(),
+        )
     }
 
     #[test]

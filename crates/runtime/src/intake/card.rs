@@ -41,6 +41,8 @@ pub(crate) struct Card {
     pub(crate) said: Option<Box<Said>>,
     /// The reference that it carries, if that is not the one it was first seen with: told once.
     pub(crate) changed_reference: Option<Box<str>>,
+    /// It belongs to a gang and named no group when it was last seen: it may still get its reference.
+    pub(crate) held: bool,
 }
 
 /// How far a pod has come.

@@ -286,6 +286,7 @@ impl GroupBook {
             topology: draft.topology.clone(),
             schedule_timeout_ms: draft.schedule_timeout_ms,
             min_resources: draft.min_resources.clone(),
+            family: draft.needs_together.then(|| format!("{}/{}", object.namespace, object.name)),
             degraded_policy: draft.degraded_policy,
             // Where minimums mean nothing, nor do the parts that have them.
             open: draft.open || !self.gates.gang_scheduling,

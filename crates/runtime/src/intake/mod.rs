@@ -12,6 +12,7 @@ mod features;
 pub(crate) mod groups;
 pub(crate) mod instance;
 mod node;
+pub(crate) mod owners;
 mod pod;
 mod priorities;
 pub(crate) mod raw;
@@ -32,6 +33,7 @@ use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::keys::conditions::DISRUPTION_TARGET;
 use muster_api::keys::events::{GROUP_REFERENCE_CHANGED, GROUP_REFERENCE_CONFLICT};
 use muster_api::keys::group_reasons::PREEMPTION_BY_SCHEDULER;
+use muster_api::makers::GangedOwners;
 use muster_api::wire::condition::Condition;
 use muster_api::wire::{Node, Pod, PodDisruptionBudget};
 use muster_engine::Observation;
@@ -45,6 +47,7 @@ use crate::settings::{Profile, TaintKey};
 use beside::Beside;
 use card::{Card, said};
 use groups::{GroupBook, ObjectKey};
+use owners::Owning;
 use pod::{pod_name, refusal, stage};
 use priorities::Priorities;
 use raw::{Guarded, RawObject, Unreadable};
@@ -79,6 +82,8 @@ pub(crate) enum News {
     Selector(Selecting, Turn<RawObject>),
     /// Of claims and volumes.
     Storage(Storage, Turn<RawObject>),
+    /// Of objects that own pods and may want them in gangs.
+    Owner(Owning, Turn<RawObject>),
     /// Of the objects of a dialect.
     Group(usize, Turn<RawObject>),
 }
@@ -126,6 +131,7 @@ impl Intake {
         profiles: Vec<Profile>,
         startup_taints: Vec<TaintKey>,
         gates: FeatureGates,
+        ganged: GangedOwners,
         dialects: Vec<Box<dyn Dialect>>,
     ) -> Self {
         let names = profiles
@@ -134,7 +140,7 @@ impl Intake {
             .flat_map(|(profile, number)| profile.scheduler_names.iter().map(move |name| (name.clone(), number)));
         let profiles_by_name = names.collect();
         Self {
-            beside: Beside::new(&profiles),
+            beside: Beside::new(&profiles, ganged),
             profiles,
             startup_taints,
             profiles_by_name,
@@ -185,6 +191,10 @@ impl Intake {
             }
             News::Storage(kind, turn) => {
                 let news = self.beside.storage_turn(kind, turn);
+                self.renewed(news, &mut catch);
+            }
+            News::Owner(kind, turn) => {
+                let news = self.beside.owner_turn(kind, turn);
                 self.renewed(news, &mut catch);
             }
             News::Group(dialect, turn) => self.group_turn(dialect, turn, &mut catch),
@@ -370,6 +380,14 @@ impl Intake {
         }
         let uid: Arc<str> = id.uid.as_str().into();
         let named = self.named_group(pod);
+        let has_group = |card: &Card| card.group.is_some() || card.broken.is_some();
+        let is_single = self.pods.get(&uid).is_some_and(|card| card.ours && !has_group(card));
+        let waits = pod.spec.node_name.is_empty();
+        if is_single && waits && !matches!(named.of, Ok(None)) && self.beside.may_join_late(pod) {
+            // The reference that it was held back for: it begins anew, as a member.
+            self.pod_gone(&uid, catch);
+        }
+        let names_group = !matches!(named.of, Ok(None)) || self.pods.get(&uid).is_some_and(has_group);
         let known = self.pods.get(&uid).map(|card| card.id.clone());
         let id = known.clone().unwrap_or_else(|| Arc::new(id));
         let profile = self.profiles_by_name.get(&pod.spec.scheduler_name).copied();
@@ -381,7 +399,7 @@ impl Intake {
         }
         let own = ours.then(|| spec.clone());
         if ours {
-            spec = self.beside.add_to(pod, spec);
+            spec = self.beside.add_to(pod, spec, names_group);
         }
         if known.is_none() {
             self.new_card(&uid, id.clone(), &named, pod, catch);
@@ -400,7 +418,7 @@ impl Intake {
         if let Some(mut own) = own {
             (own.membership, own.marked) = (spec.membership.clone(), spec.marked);
             own.refused = card.broken.clone().or(own.refused);
-            self.beside.remember(&uid, pod, own, &spec);
+            self.beside.remember(&uid, pod, own, &spec, names_group);
         }
         catch.observations.push(Observation::PodSeen(spec));
     }
@@ -469,6 +487,7 @@ impl Intake {
             version: None,
             said: None,
             changed_reference: None,
+            held: false,
         };
         self.pods.insert(uid.clone(), card);
     }
@@ -490,6 +509,8 @@ impl Intake {
         }
         card.gated = spec.gated;
         card.refused = spec.refused.is_some() || card.broken.is_some();
+        let unnamed = card.group.is_none() && card.broken.is_none() && matches!(named.of, Ok(None));
+        card.held = spec.ours && unnamed && self.beside.is_held(pod);
         card.terminating = spec.terminating;
         card.stage = stage(pod);
         card.said = said(pod).filter(|_| spec.ours);

@@ -20,7 +20,13 @@ fn intake_with(gates: FeatureGates) -> Intake {
 fn intake_of(gates: FeatureGates, native: Box<dyn Dialect>) -> Intake {
     let dialects: Vec<Box<dyn Dialect>> =
         vec![Box::new(MusterWorkload), Box::new(MusterPodGroup), native, Box::new(NativeWorkload)];
-    Intake::new(vec![Profile { spread_defaults: Spread::default(), ..Profile::default() }], Vec::new(), gates, dialects)
+    Intake::new(
+        vec![Profile { spread_defaults: Spread::default(), ..Profile::default() }],
+        Vec::new(),
+        gates,
+        GangedOwners::default(),
+        dialects,
+    )
 }
 
 fn intake() -> Intake {

@@ -139,7 +139,8 @@ impl Road {
             let (file, _) = File::read_any(&configuration.to_string()).map_err(|error| error.to_string())?;
             Configuration::new(file, Overrides::default()).map_err(|error| error.to_string())?.settings
         };
-        let intake = Intake::new(settings.profiles, settings.startup_taints, settings.gates, Vec::new());
+        let intake =
+            Intake::new(settings.profiles, settings.startup_taints, settings.gates, settings.ganged, Vec::new());
         Ok(Self { intake, engine: Engine::new(settings.engine).expect("checked") })
     }
 

@@ -23,7 +23,7 @@ use muster_api::keys::pod_reasons::WAITING_FOR_VICTIMS;
 use muster_api::wire::condition::Condition;
 use muster_engine::diagnosis::Waiting;
 use muster_engine::model::group::GroupKey;
-use muster_engine::model::pod::PodName;
+use muster_engine::model::pod::{PodName, RefusalKind};
 use muster_engine::{Diagnosis, Engine, MemberVerdict, Report, Subject};
 
 use crate::clock::Clock;
@@ -75,9 +75,17 @@ impl Scribe {
     pub(crate) fn report(&mut self, report: Report, intake: &mut Intake, engine: &Engine) {
         let Report { subject, diagnosis, members } = report;
         match subject {
+            // Who is about to get its reference, or has got it by now, need not be told that it has none.
+            Subject::Pod(pod) if self.is_newly_held(&pod, intake) || is_over(&diagnosis, &pod, intake) => {}
             Subject::Pod(pod) => self.report_pod(&pod, &diagnosis, intake),
             Subject::Group(key) => self.report_group(&key, &diagnosis, &members, intake, engine),
         }
+    }
+
+    /// Whether a pod is held back for its reference, and came just now: `tell_newcomers` comes back to it.
+    fn is_newly_held(&self, pod: &PodName, intake: &Intake) -> bool {
+        let card = intake.card(&pod.uid).filter(|card| card.held);
+        card.is_some_and(|card| self.clock.now_ms() < card.asked_ms + NEWCOMER_TOLD_MS)
     }
 
     /// The nomination of a pod no longer stands.
@@ -444,6 +452,12 @@ fn member_message(key: &GroupKey, instance: &Instance, diagnosis: &Diagnosis, in
         _ => format!("{key}: {diagnosis}"),
     };
     cut(&message, MESSAGE_CHARS_MAX)
+}
+
+/// Whether a pod was refused for what it does not say any more.
+fn is_over(diagnosis: &Diagnosis, pod: &PodName, intake: &Intake) -> bool {
+    let refused = matches!(diagnosis, Diagnosis::Waiting(Waiting::PodRefused { kind: RefusalKind::Reference, .. }));
+    refused && intake.card(&pod.uid).is_some_and(|card| !card.refused)
 }
 
 fn regarding_pod(pod: &PodName) -> Regarding {

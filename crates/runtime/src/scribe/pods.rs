@@ -218,6 +218,7 @@ mod tests {
     use crate::gates::FeatureGates;
     use crate::intake::{News, WatchTurn};
     use crate::settings::Profile;
+    use muster_api::makers::GangedOwners;
 
     fn pod() -> Arc<PodName> {
         Arc::new(PodName { namespace: "ml".into(), name: "a".into(), uid: "u".into() })
@@ -228,7 +229,13 @@ mod tests {
     }
 
     fn intake(gates: &Value) -> Intake {
-        let mut intake = Intake::new(vec![Profile::default()], Vec::new(), FeatureGates::default(), Vec::new());
+        let mut intake = Intake::new(
+            vec![Profile::default()],
+            Vec::new(),
+            FeatureGates::default(),
+            GangedOwners::default(),
+            Vec::new(),
+        );
         let pod = json!({
             "metadata": {"namespace": "ml", "name": "a", "uid": "u"},
             "spec": {"schedulerName": "muster", "schedulingGates": gates, "containers": []},

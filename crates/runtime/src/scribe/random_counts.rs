@@ -16,6 +16,7 @@ use crate::intake::groups::ObjectKey;
 use crate::intake::raw::{Guarded, RawObject};
 use crate::intake::{Intake, News, WatchTurn};
 use crate::settings::Profile;
+use muster_api::makers::GangedOwners;
 
 const STEPS: usize = 60;
 const POD_GROUPS: usize = 1;
@@ -33,7 +34,13 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         let dialects: Vec<Box<dyn Dialect>> = vec![Box::new(MusterWorkload), Box::new(MusterPodGroup)];
-        let intake = Intake::new(vec![Profile::default()], Vec::new(), FeatureGates::default(), dialects);
+        let intake = Intake::new(
+            vec![Profile::default()],
+            Vec::new(),
+            FeatureGates::default(),
+            GangedOwners::default(),
+            dialects,
+        );
         let engine = Engine::new(muster_engine::Config::default()).expect("the defaults are valid");
         let mut world = Self { random: Random::new(seed), intake, engine, pods: BTreeMap::new(), made: 0 };
         for group in ["a", "b"] {

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use muster_api::crds;
 use muster_api::keys::{annotations, conditions};
+use muster_api::makers::ProviderName;
 use muster_playground::NativeGroups;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -271,11 +272,17 @@ impl Carriage {
     /// Definitions of kinds that the scenario needs and no cluster has by itself.
     pub(super) fn definitions(&self, scenario: &Scenario) -> Vec<&'static str> {
         let mut needed = vec![crds::WORKLOADS, crds::PODGROUPS];
-        for (carrier, form, definition) in [
-            (Carrier::SchedulerPlugins, Form::SchedulerPlugins, crds::dialects::SCHEDULER_PLUGINS),
-            (Carrier::Volcano, Form::Volcano, crds::dialects::VOLCANO),
+        for (carrier, form, provider, definition) in [
+            (
+                Carrier::SchedulerPlugins,
+                Form::SchedulerPlugins,
+                ProviderName::SchedulerPlugins,
+                crds::dialects::SCHEDULER_PLUGINS,
+            ),
+            (Carrier::Volcano, Form::Volcano, ProviderName::Volcano, crds::dialects::VOLCANO),
         ] {
-            if self.carrier == carrier || scenario.writes(form.kind().0) {
+            let provided = scenario.config.settings.ganged.leader_worker_sets == Some(provider);
+            if self.carrier == carrier || scenario.writes(form.kind().0) || provided {
                 needed.push(definition);
             }
         }

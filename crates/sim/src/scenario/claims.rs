@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use muster_runtime::config::Span;
 use serde::{Deserialize, Deserializer, de};
+use serde_json::Value;
 
 use super::model::{ObjectName, core_version, default_namespace};
 use super::pattern::{Glob, Pods};
@@ -85,6 +86,8 @@ pub struct Claims {
     pub demand: Option<Vec<Pods>>,
     /// Groups by name, or by name and replica key, `name/key`.
     pub groups: BTreeMap<String, GroupClaim>,
+    /// Objects and what stands in them.
+    pub objects: Vec<ObjectClaim>,
     /// Conditions of objects.
     pub conditions: Vec<ConditionClaim>,
     /// Events about objects.
@@ -101,7 +104,7 @@ impl Claims {
     fn checked(self) -> Result<Self, String> {
         if self == Self::default() {
             return Err("says nothing about the cluster: write at least one of bound, unbound, boundCount, gone, \
-                        present, on, oneDomain, nominated, demand, groups, conditions, events"
+                        present, on, oneDomain, nominated, demand, groups, objects, conditions, events"
                 .to_owned());
         }
         for (name, claim) in &self.groups {
@@ -125,6 +128,40 @@ pub struct GroupClaim {
     pub degraded: Option<bool>,
     /// A part of the message: of what is said about losses if that is claimed, else of what is said about its place.
     pub contains: Option<String>,
+}
+
+/// What is said about objects of a kind.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ObjectClaim {
+    /// Group and version of the object.
+    #[serde(default = "core_version")]
+    pub api_version: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its namespace.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// Its name; with wildcards, every match is meant.
+    pub name: Glob,
+    /// How many there are; at least one if it is left out.
+    #[serde(default)]
+    pub count: Option<usize>,
+    /// What stands in each of them. Fields that are not named do not matter; lists are compared entry by entry.
+    #[serde(default)]
+    pub has: Value,
+}
+
+impl ObjectClaim {
+    /// The objects it is about.
+    pub fn object(&self) -> ObjectName {
+        ObjectName {
+            api_version: self.api_version.clone(),
+            kind: self.kind.clone(),
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+        }
+    }
 }
 
 /// What is said about a condition.

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::carrier::Carrier;
-use super::model::{ObjectName, Scenario};
+use super::model::{OF_MANAGERS, ObjectName, Scenario};
 use super::objects::{Made, Objects, is_not_found, said};
 use super::pattern::Glob;
 
@@ -52,6 +52,11 @@ pub(super) async fn unfit(config: &kube::Config, scenario: &Scenario, carrier: C
     }
     if let Some(needed) = carrier.native().filter(|needed| !served.contains(needed)) {
         return Some(format!("this cluster does not serve {needed}"));
+    }
+    for version in OF_MANAGERS.into_iter().filter(|version| scenario.writes(version)) {
+        if client.list_api_group_resources(version).await.is_err_and(|error| is_not_found(&error)) {
+            return Some(format!("the scenario needs {version}, which this cluster does not serve"));
+        }
     }
     let named = scenario.steps.iter().find_map(|step| {
         let is_missing = |version: &&str| !served.contains(version) && step.text.contains(version);

@@ -9,7 +9,7 @@ use muster_api::wire::Pod;
 use serde_json::Value;
 
 use super::autoscaler;
-use super::claims::{Claims, ConditionClaim, ConditionStatus, EventClaim, GroupClaim};
+use super::claims::{Claims, ConditionClaim, ConditionStatus, EventClaim, GroupClaim, ObjectClaim};
 use super::pattern::Pods;
 use super::snapshot::{PodKey, Snapshot, event_line, group_and_key, key_of, pod_line};
 use super::world::World;
@@ -60,6 +60,9 @@ pub(super) fn judge(world: &World, claims: &Claims, seen: &Snapshot) -> Vec<Stri
     }
     for (name, claim) in &claims.groups {
         add(format!("group {name}"), judge.group(name, claim));
+    }
+    for claim in &claims.objects {
+        add(format!("{} {}", claim.kind, claim.name.text()), judge.object(claim));
     }
     for claim in &claims.conditions {
         add(format!("condition {} of {} {}", claim.condition, claim.kind, claim.name.text()), judge.condition(claim));
@@ -214,6 +217,21 @@ impl Judge<'_> {
         Err(format!("{} more are demand{}", others.len(), some(others.into_iter().map(pod_line))))
     }
 
+    fn object(&self, claim: &ObjectClaim) -> Result<(), String> {
+        let name = self.world.meant(&claim.object());
+        let objects = self.seen.objects.get(&name).map(Vec::as_slice).unwrap_or_default();
+        match claim.count {
+            Some(count) if count != objects.len() => {
+                let names = objects.iter().map(|object| object["metadata"]["name"].to_string());
+                return Err(format!("there are {}, not {count}{}", objects.len(), some(names)));
+            }
+            None if objects.is_empty() => return Err("there is no such object".to_owned()),
+            _ => {}
+        }
+        let differing: Vec<String> = objects.iter().filter_map(|object| difference(object, &claim.has, "")).collect();
+        if differing.is_empty() { Ok(()) } else { Err(format!("other than said{}", some(differing.into_iter()))) }
+    }
+
     fn condition(&self, claim: &ConditionClaim) -> Result<(), String> {
         let name = self.world.meant(&claim.object());
         let objects = self.seen.objects.get(&name).map(Vec::as_slice).unwrap_or_default();
@@ -256,6 +274,27 @@ impl Judge<'_> {
         }
         let contains = claim.contains.as_ref().map(|part| format!(" with {part:?}")).unwrap_or_default();
         Err(format!("none{contains} among {}{}", about.len(), some(about.iter().map(|event| event_line(event)))))
+    }
+}
+
+/// The first place where an object is not as it is said to be.
+fn difference(object: &Value, said: &Value, path: &str) -> Option<String> {
+    match (object, said) {
+        (_, Value::Null) => None,
+        (Value::Object(fields), Value::Object(said)) => {
+            said.iter().find_map(|(key, said)| match (fields.get(key), said) {
+                // Said to be left out.
+                (None, Value::Null) => None,
+                (Some(there), Value::Null) => Some(format!("{path}.{key}: {there}, and it should not be there")),
+                (there, said) => difference(there.unwrap_or(&Value::Null), said, &format!("{path}.{key}")),
+            })
+        }
+        (Value::Array(entries), Value::Array(said)) if entries.len() == said.len() => {
+            let pairs = entries.iter().zip(said).enumerate();
+            pairs.into_iter().find_map(|(index, (entry, said))| difference(entry, said, &format!("{path}[{index}]")))
+        }
+        (there, said) if there == said => None,
+        (there, said) => Some(format!("{path}: {there}, not {said}")),
     }
 }
 

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use muster_api::makers::GangedOwners;
 use muster_api::resources::WrittenResources;
 use muster_runtime::Settings;
 use muster_runtime::config::{Configuration, File, Overrides, Span};
@@ -56,6 +57,16 @@ impl Scenario {
         })
     }
 
+    /// Whether it has Jobs, JobSets or LeaderWorkerSets.
+    pub(super) fn has_owners(&self) -> bool {
+        self.writes("batch/v1") || self.needs_managers()
+    }
+
+    /// Whether a cluster has to have JobSet and LeaderWorkerSet to play it.
+    pub fn needs_managers(&self) -> bool {
+        OF_MANAGERS.iter().any(|version| self.writes(version))
+    }
+
     /// The version of Kubernetes' own groups that it writes itself, in whatever carrier.
     pub fn native_version(&self) -> Option<&str> {
         let manifests = self.steps.iter().flat_map(|step| match &step.action {
@@ -66,6 +77,9 @@ impl Scenario {
         versions.find(|version| version.starts_with("scheduling.k8s.io/") && *version != "scheduling.k8s.io/v1")
     }
 }
+
+/// Kinds that come with managers of their own.
+pub(super) const OF_MANAGERS: [&str; 2] = ["jobset.x-k8s.io/v1alpha2", "leaderworkerset.x-k8s.io/v1"];
 
 /// A step and how it was written.
 #[derive(Clone, Debug)]
@@ -79,14 +93,25 @@ pub struct Step {
 }
 
 /// How the cluster and Muster are set up.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// The version of Kubernetes that the scenario is about.
     pub kubernetes_version: Option<KubernetesVersion>,
     /// Whether the cluster is one without Kubernetes' own API for groups.
     pub stock: bool,
+    /// Whether Muster's webhook is asked, where the cluster is in the process. On a cluster the scenario cannot be called,
+    /// and the controllers make up for it.
+    pub webhook: bool,
     /// How Muster works.
     pub settings: Settings,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        // As without a configuration file.
+        let settings = Settings { ganged: GangedOwners::all(), ..Settings::default() };
+        Self { kubernetes_version: None, stock: false, webhook: true, settings }
+    }
 }
 
 /// Fields of Muster's configuration file that mean nothing in a scenario.
@@ -100,18 +125,19 @@ impl<'de> Deserialize<'de> for Config {
         struct Own {
             kubernetes_version: Option<KubernetesVersion>,
             stock: bool,
+            webhook: Option<bool>,
         }
         let mut fields = Map::deserialize(deserializer)?;
         if let Some(field) = WITHOUT_MEANING.iter().find(|field| fields.contains_key(**field)) {
             return Err(de::Error::custom(format!("{field}: has no meaning in a scenario")));
         }
-        let own = ["kubernetesVersion", "stock"];
+        let own = ["kubernetesVersion", "stock", "webhook"];
         let own: Map<String, Value> = own.iter().filter_map(|field| fields.remove_entry(*field)).collect();
         let own: Own = at_path(Value::Object(own))?;
         let file: File = at_path(Value::Object(fields))?;
         let configuration = Configuration::new(file, Overrides::default()).map_err(de::Error::custom)?;
-        let Own { kubernetes_version, stock } = own;
-        Ok(Self { kubernetes_version, stock, settings: configuration.settings })
+        let Own { kubernetes_version, stock, webhook } = own;
+        Ok(Self { kubernetes_version, stock, webhook: webhook.unwrap_or(true), settings: configuration.settings })
     }
 }
 

@@ -13,7 +13,7 @@ use muster_api::wire::condition::Condition;
 use muster_api::wire::{Node, Pod};
 use serde_json::Value;
 
-use super::claims::Claims;
+use super::claims::{Claims, ConditionClaim, ObjectClaim};
 use super::model::ObjectName;
 use super::objects::said;
 use super::pattern::{Glob, Pods};
@@ -51,8 +51,9 @@ impl Snapshot {
         for name in names {
             snapshot.groups.insert(name.to_owned(), group(world, name).await?);
         }
-        for claim in &claims.conditions {
-            if let Entry::Vacant(place) = snapshot.objects.entry(world.meant(&claim.object())) {
+        let meant = claims.conditions.iter().map(ConditionClaim::object);
+        for object in meant.chain(claims.objects.iter().map(ObjectClaim::object)) {
+            if let Entry::Vacant(place) = snapshot.objects.entry(world.meant(&object)) {
                 let found = world.objects.find(place.key()).await?;
                 place.insert(found.into_iter().filter_map(|one| serde_json::to_value(one).ok()).collect());
             }

@@ -5,18 +5,21 @@
 //! It must not know what steps mean or what is expected.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::{Api, ListParams};
 use kube::client::ClientBuilder;
 use kube::discovery::Scope;
 use kube::{Client, ResourceExt};
+use muster_api::makers::GangedOwners;
 use muster_api::wire::{Node, Pod};
 use muster_playground::clients::{
-    Budgets, Deployments, KubeletSettings, Kubelets, NodeLifecycle, NodeLifecycleSettings, NodeShape, Replicas,
+    Budgets, Deployments, JobSets, Jobs, KubeletSettings, Kubelets, LeaderWorkerSets, NodeLifecycle,
+    NodeLifecycleSettings, NodeShape, Replicas, StatefulSets, jobset,
 };
 use muster_playground::faults::Faults;
-use muster_playground::{NativeGroups, Server, clock};
+use muster_playground::{Admission, AdmissionOperation, NativeGroups, Server, clock};
 use muster_runtime::{Clock, Fence, Scheduler, Settings};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -64,6 +67,27 @@ struct Controllers {
     _budgets: Budgets,
     _replicas: Replicas,
     _deployments: Deployments,
+    owners: Option<Owners>,
+}
+
+/// The controllers of owners that become gangs: only where a story has some, since they bring their kinds along.
+struct Owners {
+    _jobs: Jobs,
+    _job_sets: JobSets,
+    _stateful_sets: StatefulSets,
+    _leader_worker_sets: LeaderWorkerSets,
+}
+
+impl Owners {
+    async fn start(client: &Client, clock: clock::Clock) -> Result<Self, String> {
+        jobset::install(client).await.map_err(|error| said(&error))?;
+        Ok(Self {
+            _jobs: Jobs::start(client.clone(), clock),
+            _job_sets: JobSets::start(client.clone(), clock),
+            _stateful_sets: StatefulSets::start(client.clone(), clock),
+            _leader_worker_sets: LeaderWorkerSets::start(client.clone(), clock),
+        })
+    }
 }
 
 impl Controllers {
@@ -73,6 +97,7 @@ impl Controllers {
             _budgets: Budgets::start(client.clone(), clock),
             _replicas: Replicas::start(client.clone(), clock),
             _deployments: Deployments::start(client.clone(), clock),
+            owners: None,
         }
     }
 }
@@ -97,6 +122,7 @@ pub(super) struct World {
     clock: Clock,
     nodes_clock: clock::Clock,
     scheduler: Option<Scheduler>,
+    groupers: Option<muster_controllers::Controllers>,
     kubelets: Vec<(Vec<String>, Kubelets)>,
     _controllers: Option<Controllers>,
     /// Pods that were ever seen, but for those that the scenario deleted.
@@ -118,7 +144,10 @@ impl World {
         });
         let faults = Faults::none();
         let client = server.client();
-        let controllers = Controllers::start(&client, PATIENCE, server.clock());
+        let mut controllers = Controllers::start(&client, PATIENCE, server.clock());
+        if scenario.has_owners() {
+            controllers.owners = Some(Owners::start(&client, server.clock()).await?);
+        }
         let definitions = carriage.definitions(scenario);
         let mut world = Self {
             objects: Objects::new(client),
@@ -134,6 +163,7 @@ impl World {
             server: Some(server),
             visit: None,
             scheduler: None,
+            groupers: None,
             kubelets: Vec::new(),
             _controllers: Some(controllers),
             seen: BTreeSet::new(),
@@ -141,6 +171,9 @@ impl World {
             autoscaler: Autoscaler::default(),
         };
         cluster::install_kinds(&mut world.objects, &definitions).await?;
+        if let Some(server) = world.server.as_ref().filter(|_| scenario.has_owners() && scenario.config.webhook) {
+            server.set_admission(Some(webhook(groupers_settings(&world.settings))));
+        }
         Ok(world)
     }
 
@@ -176,6 +209,7 @@ impl World {
             clock: Clock::real(),
             nodes_clock,
             scheduler: None,
+            groupers: None,
             kubelets: Vec::new(),
             _controllers: controllers,
             seen: BTreeSet::new(),
@@ -221,11 +255,20 @@ impl World {
     pub(super) fn start_scheduler(&mut self) -> Result<(), String> {
         let started = Scheduler::start(&self.client, &self.settings, self.clock, Fence::open());
         self.scheduler = Some(started.map_err(|error| format!("Muster does not start: {error}"))?);
+        if self.settings.ganged == GangedOwners::default() {
+            return Ok(());
+        }
+        let settings = groupers_settings(&self.settings);
+        let clock = self.clock;
+        let always = Arc::new(Some);
+        let groupers = muster_controllers::Controllers::start(&self.client, settings, move || clock.now(), always);
+        self.groupers = Some(groupers);
         Ok(())
     }
 
     /// Ends Muster and starts it again.
     pub(super) async fn restart(&mut self, how: Restart) -> Result<(), String> {
+        self.groupers = None;
         match (self.scheduler.take(), how) {
             (Some(scheduler), Restart::Crash) => scheduler.kill(),
             (Some(scheduler), Restart::Gracefully) => scheduler.stop().await,
@@ -345,6 +388,7 @@ impl World {
 
     /// Ends Muster and, on a cluster, removes everything that was made. Tells what could not be removed.
     pub(super) async fn end(mut self) -> Vec<String> {
+        self.groupers = None;
         if let Some(scheduler) = self.scheduler.take() {
             scheduler.kill();
         }
@@ -373,6 +417,29 @@ impl World {
     }
 }
 
+fn groupers_settings(settings: &Settings) -> muster_controllers::Settings {
+    muster_controllers::Settings {
+        scheduler_names: settings.scheduler_names().map(str::to_owned).collect(),
+        identity: settings.identity.clone(),
+        ganged: settings.ganged,
+    }
+}
+
+/// Muster's webhook, without the wire.
+fn webhook(settings: muster_controllers::Settings) -> Admission {
+    use AdmissionOperation::{Create, Update};
+    let admission = muster_controllers::admission::Admission::new(settings);
+    Admission::new("muster.dev", move |review| admission.review(&review))
+        .about("jobset.x-k8s.io", "jobsets", &[Create, Update])
+        .about("batch", "jobs", &[Create, Update])
+        .about("", "pods", &[Create])
+}
+
 fn settings(scenario: &Scenario) -> Settings {
-    Settings { check_invariants: true, ..scenario.config.settings.clone() }
+    let mut settings = Settings { check_invariants: true, ..scenario.config.settings.clone() };
+    if !scenario.has_owners() {
+        // Nobody to look after: their kinds need not be watched.
+        settings.ganged = GangedOwners::default();
+    }
+    settings
 }

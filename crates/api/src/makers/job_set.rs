@@ -1,0 +1,427 @@
+//! Which pods of a JobSet are gangs, and how the groups are called.
+//!
+//! | mode | group in the Workload `w-<set>` | minimum | replica key |
+//! |---|---|---|---|
+//! | `Gang` on the set | `pg-<set>` | all pods of the set | |
+//! | `Gang` on a replicated Job | `pg-<replicated Job>` | all its pods | |
+//! | `ReplicatedGang` on a replicated Job | `pg-<replicated Job>` | the pods of one Job | the Job's index, from 0 |
+//!
+//! A set whose Jobs start one after the other (`dependsOn`, `InOrder`) is split by replicated Job: later pods do not
+//! exist before earlier ones run, and a gang of all would wait for ever. A replicated Job whose pods name a group
+//! already is its author's to care for.
+//!
+//! It must not know what becomes of a group.
+
+use std::collections::BTreeMap;
+
+use super::gang_mode::GangMode;
+use super::requests::{add_times, requests_of};
+use super::{Flaw, Reference, flaws, names_a_group, short_name};
+use crate::invalid::{FieldPath, InvalidField};
+use crate::keys::annotations::GANG_MODE;
+use crate::resources::BaseUnits;
+use crate::selector::Labels;
+use crate::wire::JobSet;
+use crate::wire::job_set::{GangConfig, ReplicatedJob};
+use crate::workload::MAX_POD_GROUPS;
+
+/// Labels of Jobs and pods of a set.
+pub mod labels {
+    /// The set.
+    pub const JOB_SET: &str = "jobset.sigs.k8s.io/jobset-name";
+    /// Its UID.
+    pub const JOB_SET_UID: &str = "jobset.sigs.k8s.io/jobset-uid";
+    /// The replicated Job.
+    pub const REPLICATED_JOB: &str = "jobset.sigs.k8s.io/replicatedjob-name";
+    /// Which Job of the replicated Job, from 0.
+    pub const JOB_INDEX: &str = "jobset.sigs.k8s.io/job-index";
+}
+
+/// The controller that JobSets are looked after by if they do not say another.
+const CONTROLLER: &str = "jobset.sigs.k8s.io/jobset-controller";
+/// At most one Job in each domain of this topology.
+const EXCLUSIVE_TOPOLOGY: &str = "alpha.jobset.sigs.k8s.io/exclusive-topology";
+/// The domains are chosen by node labels, before there are pods.
+const NODE_SELECTOR_STRATEGY: &str = "alpha.jobset.sigs.k8s.io/node-selector";
+/// The most characters of a group's name in a Workload.
+const GROUP_NAME_CHARS_MAX: usize = 63;
+const OF_SET: [GangMode; 2] = [GangMode::Off, GangMode::Gang];
+const OF_REPLICATED_JOB: [GangMode; 3] = [GangMode::Off, GangMode::Gang, GangMode::ReplicatedGang];
+
+/// Whose pods are one gang.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Those of the whole set.
+    JobSet,
+    /// Those of all Jobs of a replicated Job.
+    ReplicatedJob,
+    /// Those of each Job.
+    Job,
+}
+
+impl Scope {
+    /// The word in annotations.
+    pub fn word(self) -> &'static str {
+        match self {
+            Scope::JobSet => "JobSet",
+            Scope::ReplicatedJob => "ReplicatedJob",
+            Scope::Job => "Job",
+        }
+    }
+
+    /// The scope of a word.
+    pub fn of(word: &str) -> Option<Scope> {
+        [Scope::JobSet, Scope::ReplicatedJob, Scope::Job].into_iter().find(|scope| scope.word() == word)
+    }
+
+    /// The group that the pods of a Job name.
+    pub fn reference(self, set: &str, replicated_job: &str, job_index: &str) -> Reference {
+        let named = if self == Scope::JobSet { set } else { replicated_job };
+        Reference {
+            workload: Some(workload_name(set)),
+            group: group_name(named),
+            replica_key: (self == Scope::Job).then(|| job_index.to_owned()),
+        }
+    }
+}
+
+/// The name of the Workload of a set.
+pub fn workload_name(set: &str) -> String {
+    format!("w-{set}")
+}
+
+fn group_name(named: &str) -> String {
+    short_name(&format!("pg-{named}"), GROUP_NAME_CHARS_MAX)
+}
+
+/// The gangs of a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gangs {
+    /// The Workload.
+    pub workload: String,
+    /// Its groups, in the order of the set.
+    pub groups: Vec<GangGroup>,
+    /// Whose pods are one gang, by replicated Job; those that are not here are on their own.
+    pub scopes: BTreeMap<String, Scope>,
+    /// A gang of the whole set was asked for, and is split since the Jobs start one after the other.
+    pub is_split: bool,
+    /// What all gangs need together, where they start one after the other: the first is not to start where the last has
+    /// no room. Empty otherwise.
+    pub whole_resources: BaseUnits,
+}
+
+/// A group of the Workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GangGroup {
+    /// Its name.
+    pub name: String,
+    /// How many pods start together.
+    pub min_count: i64,
+    /// The class of their priority; empty if they have none.
+    pub priority_class_name: String,
+}
+
+/// The gangs that a set asks for; `None` if none, or if others see to them.
+pub fn gangs(set: &JobSet, scheduler_names: &[String]) -> Result<Option<Gangs>, Flaw> {
+    let theirs = set.spec.managed_by.as_deref().is_some_and(|by| by != CONTROLLER);
+    if set.spec.scheduling.is_some() || theirs {
+        return Ok(None);
+    }
+    let invalid = |error: InvalidField| Flaw { reason: flaws::INVALID_GANG_MODE, message: error.to_string() };
+    let modes = Modes::read(set).map_err(invalid)?;
+    let is_split = modes.set == GangMode::Gang && is_sequenced(set);
+    let mut gangs = Gangs {
+        workload: workload_name(set.metadata.name.as_deref().unwrap_or_default()),
+        groups: Vec::new(),
+        scopes: BTreeMap::new(),
+        is_split,
+        whole_resources: BaseUnits::new(),
+    };
+    for (index, (job, mode)) in set.spec.replicated_jobs.iter().zip(&modes.jobs).enumerate() {
+        let scope = match (modes.set, mode) {
+            (GangMode::Off, GangMode::Off) => continue,
+            (GangMode::Off, GangMode::ReplicatedGang) => Scope::Job,
+            (GangMode::Off, GangMode::Gang) => Scope::ReplicatedJob,
+            _ if is_split => Scope::ReplicatedJob,
+            _ => Scope::JobSet,
+        };
+        let template = &job.template.spec.template;
+        if names_a_group(&template.metadata, &template.spec) {
+            continue;
+        }
+        check_template(set, job, index, scheduler_names)?;
+        if is_split {
+            let requests = requests_of(&template.spec).map_err(|error| {
+                let path = format!("spec.replicatedJobs[{index}].template.spec.template.spec");
+                Flaw { reason: flaws::INVALID_GANG_MODE, message: format!("{path}: {error}") }
+            })?;
+            let pods = job.template.spec.pods_at_once().saturating_mul(job.replicas.unwrap_or(1).max(0));
+            add_times(&mut gangs.whole_resources, &requests, pods);
+        }
+        gangs.add(set, job, scope).map_err(|class| {
+            let path = format!("spec.replicatedJobs[{index}].template.spec.template.spec.priorityClassName");
+            invalid(FieldPath::Root(&path).invalid(&class, "must be the same for all pods of a gang"))
+        })?;
+    }
+    match gangs.groups.len() {
+        0 => Ok(None),
+        count if count > MAX_POD_GROUPS => Err(Flaw {
+            reason: flaws::TOO_MANY_GROUPS,
+            message: format!(
+                "spec.replicatedJobs: {count} of them are gangs of their own, and a Workload has room for {MAX_POD_GROUPS} groups."
+            ),
+        }),
+        _ => Ok(Some(gangs)),
+    }
+}
+
+impl Gangs {
+    /// The group that the pods of a Job name.
+    pub fn reference(&self, set: &str, replicated_job: &str, job_index: &str) -> Option<Reference> {
+        self.scopes.get(replicated_job).map(|scope| scope.reference(set, replicated_job, job_index))
+    }
+
+    /// Adds the pods of a replicated Job. The error is a priority class that is not the group's.
+    fn add(&mut self, set: &JobSet, job: &ReplicatedJob, scope: Scope) -> Result<(), String> {
+        let name = group_name(match scope {
+            Scope::JobSet => set.metadata.name.as_deref().unwrap_or_default(),
+            Scope::ReplicatedJob | Scope::Job => &job.name,
+        });
+        let of_job = job.template.spec.pods_at_once();
+        let pods = if scope == Scope::Job { of_job } else { of_job.saturating_mul(job.replicas.unwrap_or(1).max(0)) };
+        let class = &job.template.spec.template.spec.priority_class_name;
+        self.scopes.insert(job.name.clone(), scope);
+        match self.groups.iter_mut().find(|group| group.name == name) {
+            Some(group) if group.priority_class_name != *class => return Err(class.clone()),
+            Some(group) => group.min_count = group.min_count.saturating_add(pods),
+            None => {
+                self.groups.push(GangGroup { name, min_count: pods, priority_class_name: class.clone() });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A gang of nobody needs one: the minimum of a group is at least 1.
+impl GangGroup {
+    /// The minimum as a Workload may have it.
+    pub fn minimum(&self) -> i64 {
+        self.min_count.clamp(1, i64::from(i32::MAX))
+    }
+}
+
+/// What is asked for at each level.
+struct Modes {
+    set: GangMode,
+    jobs: Vec<GangMode>,
+}
+
+impl Modes {
+    fn read(set: &JobSet) -> Result<Modes, InvalidField> {
+        let (spec, metadata) = (FieldPath::Root("spec"), FieldPath::Root("metadata"));
+        let none = Labels::new();
+        let annotations = set.metadata.annotations.as_ref().unwrap_or(&none);
+        let of_set = mode(set.spec.gang_config.as_ref(), annotations, &OF_SET, &spec, &metadata)?;
+        let list = spec.child("replicatedJobs");
+        let mut jobs = Vec::new();
+        for (index, job) in set.spec.replicated_jobs.iter().enumerate() {
+            let path = list.index(index);
+            let template = path.child("template");
+            let annotations = &job.template.metadata.annotations;
+            let metadata = template.child("metadata");
+            let mode = mode(job.gang_config.as_ref(), annotations, &OF_REPLICATED_JOB, &path, &metadata)?;
+            if of_set != GangMode::Off && mode != GangMode::Off {
+                let reason = "must be Off or left out, since the whole set is one gang";
+                let annotations = metadata.child("annotations");
+                let is_field = job.gang_config.as_ref().is_some_and(|config| config.gang_mode.is_some());
+                let field = if is_field { path.child("gangConfig.gangMode") } else { annotations.key(GANG_MODE) };
+                return Err(field.invalid(mode.word(), reason));
+            }
+            jobs.push(mode);
+        }
+        Ok(Modes { set: of_set, jobs })
+    }
+}
+
+/// The mode at one level: the field, or the annotation where a definition has no such field.
+fn mode(
+    config: Option<&GangConfig>,
+    annotations: &Labels,
+    allowed: &[GangMode],
+    path: &FieldPath<'_>,
+    metadata: &FieldPath<'_>,
+) -> Result<GangMode, InvalidField> {
+    let field = path.child("gangConfig");
+    let field = field.child("gangMode");
+    let written = config.and_then(|config| config.gang_mode.as_deref());
+    let written = written.map(|text| GangMode::read(text, allowed, &field)).transpose()?;
+    let annotated = GangMode::annotated(annotations, allowed, metadata)?;
+    match (written, annotated) {
+        (Some(one), Some(two)) if one != two => {
+            Err(field
+                .invalid(one.word(), format_args!("the annotation says {}: only one of them may be set", two.word())))
+        }
+        (one, two) => Ok(one.or(two).unwrap_or_default()),
+    }
+}
+
+/// Whether Jobs of the set start one after the other.
+fn is_sequenced(set: &JobSet) -> bool {
+    let in_order = set.spec.startup_policy.startup_policy_order.as_deref() == Some("InOrder");
+    in_order || set.spec.replicated_jobs.iter().any(|job| !job.depends_on.is_empty())
+}
+
+/// What the pods of a gang may not ask for.
+fn check_template(set: &JobSet, job: &ReplicatedJob, index: usize, scheduler_names: &[String]) -> Result<(), Flaw> {
+    let of_set = set.metadata.annotations.as_ref();
+    let annotated = |key: &str| {
+        of_set.is_some_and(|annotations| annotations.contains_key(key))
+            || job.template.metadata.annotations.contains_key(key)
+    };
+    if annotated(EXCLUSIVE_TOPOLOGY) && !annotated(NODE_SELECTOR_STRATEGY) {
+        return Err(Flaw {
+            reason: flaws::EXCLUSIVE_TOPOLOGY,
+            message: format!(
+                "spec.replicatedJobs[{index}]: annotation {EXCLUSIVE_TOPOLOGY} and a gang do not go together: JobSet makes the other pods of a Job only when its first has a place, and the gang waits for all of them. {NODE_SELECTOR_STRATEGY} chooses places beforehand."
+            ),
+        });
+    }
+    let name = &job.template.spec.template.spec.scheduler_name;
+    if scheduler_names.is_empty() || scheduler_names.contains(name) {
+        return Ok(());
+    }
+    let path = format!("spec.replicatedJobs[{index}].template.spec.template.spec.schedulerName");
+    let reason = format!("must be {}: the gangs of Muster are placed by Muster", scheduler_names.join(" or "));
+    let error = FieldPath::Root(&path).invalid(name, reason);
+    Err(Flaw { reason: flaws::INVALID_GANG_MODE, message: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// A replicated Job of four pods in each of its Jobs.
+    fn job(name: &str, replicas: i64, mode: &str) -> Value {
+        let annotations = if mode.is_empty() { json!({}) } else { json!({"muster.dev/gang-mode": mode}) };
+        json!({"name": name, "replicas": replicas, "template": {
+            "metadata": {"annotations": annotations},
+            "spec": {"parallelism": 4, "completions": 4,
+                "template": {"spec": {"schedulerName": "muster", "containers": []}}},
+        }})
+    }
+
+    fn set(mode: &str, jobs: &[Value]) -> Value {
+        let annotations = if mode.is_empty() { json!({}) } else { json!({"muster.dev/gang-mode": mode}) };
+        json!({"metadata": {"name": "js", "annotations": annotations}, "spec": {"replicatedJobs": jobs}})
+    }
+
+    fn read(set: &Value) -> Result<Option<Gangs>, Flaw> {
+        gangs(&serde_json::from_value(set.clone()).unwrap(), &["muster".to_owned()])
+    }
+
+    fn groups(set: &Value) -> Vec<(String, i64)> {
+        let gangs = read(set).unwrap();
+        gangs
+            .map(|gangs| gangs.groups.iter().map(|one| (one.name.clone(), one.minimum())).collect())
+            .unwrap_or_default()
+    }
+
+    fn named(groups: &[(&str, i64)]) -> Vec<(String, i64)> {
+        groups.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+    }
+
+    #[test]
+    fn the_table() {
+        assert_eq!(groups(&set("", &[job("a", 2, "")])), []);
+        assert_eq!(groups(&set("Off", &[job("a", 2, "Off")])), []);
+        assert_eq!(groups(&set("Gang", &[job("a", 2, ""), job("b", 3, "Off")])), named(&[("pg-js", 20)]));
+        let mixed = set("", &[job("a", 2, "Gang"), job("b", 3, "ReplicatedGang"), job("c", 1, "")]);
+        assert_eq!(groups(&mixed), named(&[("pg-a", 8), ("pg-b", 4)]));
+        let gangs = read(&mixed).unwrap().unwrap();
+        assert_eq!(gangs.workload, "w-js");
+        let annotations = |job: &str| -> Vec<(&str, String)> {
+            let reference = gangs.reference("js", job, "1");
+            reference.iter().flat_map(|one| one.annotations().map(|(key, value)| (key, value.to_owned()))).collect()
+        };
+        let own = |text: &str| text.to_owned();
+        assert_eq!(annotations("a"), [("muster.dev/workload", own("w-js")), ("muster.dev/pod-group", own("pg-a"))]);
+        assert_eq!(annotations("b").last(), Some(&("muster.dev/replica-key", own("1"))));
+        assert_eq!(annotations("c"), []);
+    }
+
+    #[test]
+    fn a_job_has_no_more_pods_than_work() {
+        let mut short = job("a", 2, "Gang");
+        short["template"]["spec"]["completions"] = json!(3);
+        assert_eq!(groups(&set("", &[short])), named(&[("pg-a", 6)]));
+        let mut plain = job("a", 2, "ReplicatedGang");
+        plain["template"]["spec"] = json!({"template": {"spec": {"schedulerName": "muster", "containers": []}}});
+        assert_eq!(groups(&set("", &[plain])), named(&[("pg-a", 1)]));
+    }
+
+    #[test]
+    fn what_starts_one_after_the_other_is_split() {
+        let mut second = job("b", 1, "");
+        second["dependsOn"] = json!([{"name": "a", "status": "Ready"}]);
+        let mut split = set("Gang", &[job("a", 2, ""), second]);
+        assert_eq!(groups(&split), named(&[("pg-a", 8), ("pg-b", 4)]));
+        assert!(read(&split).unwrap().unwrap().is_split);
+        split["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"] =
+            json!([{"name": "main", "resources": {"requests": {"cpu": "500m"}}}]);
+        assert_eq!(read(&split).unwrap().unwrap().whole_resources, [("cpu".to_owned(), 4000)].into());
+        let mut in_order = set("Gang", &[job("a", 2, ""), job("b", 1, "")]);
+        in_order["spec"]["startupPolicy"] = json!({"startupPolicyOrder": "InOrder"});
+        assert_eq!(groups(&in_order), named(&[("pg-a", 8), ("pg-b", 4)]));
+    }
+
+    #[test]
+    fn fields_count_as_annotations_do() {
+        let mut one = set("", &[job("a", 2, "")]);
+        one["spec"]["gangConfig"] = json!({"gangMode": "Gang"});
+        assert_eq!(groups(&one), named(&[("pg-js", 8)]));
+        let mut two = set("", &[job("a", 2, "")]);
+        two["spec"]["replicatedJobs"][0]["gangConfig"] = json!({"gangMode": "ReplicatedGang"});
+        assert_eq!(groups(&two), named(&[("pg-a", 4)]));
+        two["spec"]["replicatedJobs"][0]["template"]["metadata"]["annotations"] =
+            json!({"muster.dev/gang-mode": "Gang"});
+        assert!(read(&two).unwrap_err().message.contains("the annotation says Gang"));
+    }
+
+    #[test]
+    fn others_see_to_their_own() {
+        let mut theirs = set("Gang", &[job("a", 2, "")]);
+        theirs["spec"]["managedBy"] = json!("kueue.x-k8s.io/multikueue");
+        assert_eq!(groups(&theirs), []);
+        let mut upstream = set("Gang", &[job("a", 2, "")]);
+        upstream["spec"]["scheduling"] = json!({"schedulingPolicy": {"gang": {}}});
+        assert_eq!(groups(&upstream), []);
+        let mut by_hand = job("a", 2, "");
+        by_hand["template"]["spec"]["template"]["metadata"] = json!({"annotations": {"muster.dev/pod-group": "mine"}});
+        assert_eq!(groups(&set("Gang", &[by_hand, job("b", 1, "")])), named(&[("pg-js", 4)]));
+    }
+
+    #[test]
+    fn flaws_name_field_and_value() {
+        let flaw = |set: &Value| read(set).unwrap_err();
+        assert!(flaw(&set("ReplicatedGang", &[job("a", 1, "")])).message.contains("Off, Gang"));
+        let both = flaw(&set("Gang", &[job("a", 1, "Gang")]));
+        let field = "spec.replicatedJobs[0].template.metadata.annotations[muster.dev/gang-mode]";
+        assert!(both.message.contains(field), "{}", both.message);
+        let many: Vec<Value> = (0..9).map(|index| job(&format!("j{index}"), 1, "Gang")).collect();
+        assert_eq!(flaw(&set("", &many)).reason, "TooManyGroups");
+        let many: Vec<Value> = (0..9).map(|index| job(&format!("j{index}"), 1, "")).collect();
+        assert_eq!(groups(&set("Gang", &many)), named(&[("pg-js", 36)]), "one group for all");
+        let mut exclusive = set("Gang", &[job("a", 2, "")]);
+        exclusive["metadata"]["annotations"]["alpha.jobset.sigs.k8s.io/exclusive-topology"] = json!("zone");
+        assert_eq!(flaw(&exclusive).reason, "ExclusiveTopology");
+        exclusive["metadata"]["annotations"]["alpha.jobset.sigs.k8s.io/node-selector"] = json!("true");
+        assert_eq!(groups(&exclusive), named(&[("pg-js", 8)]));
+        let mut other = job("a", 1, "Gang");
+        other["template"]["spec"]["template"]["spec"]["schedulerName"] = json!("default-scheduler");
+        assert!(flaw(&set("", &[other])).message.contains("schedulerName"));
+        let mut dear = job("b", 1, "");
+        dear["template"]["spec"]["template"]["spec"]["priorityClassName"] = json!("high");
+        assert!(flaw(&set("Gang", &[job("a", 1, ""), dear])).message.contains("replicatedJobs[1]"));
+    }
+}

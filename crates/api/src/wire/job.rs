@@ -1,0 +1,45 @@
+//! A Job as it stands in the object, as far as gangs are concerned.
+//!
+//! It must not know which Jobs are gangs: see `makers`.
+
+use kube_core::NamespaceResourceScope;
+use serde::{Deserialize, Serialize};
+
+use crate::null::{is_default, null_is_default};
+use crate::wire::condition::Condition;
+use crate::wire::object::{Kind, Object};
+use crate::wire::template::JobSpec;
+
+/// A Job.
+pub type Job = Object<JobKind>;
+
+/// The kind `Job`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JobKind;
+
+impl Kind for JobKind {
+    type Spec = JobSpec;
+    type Status = JobStatus;
+    type Scope = NamespaceResourceScope;
+    const GROUP: &'static str = "batch";
+    const VERSION: &'static str = "v1";
+    const KIND: &'static str = "Job";
+    const PLURAL: &'static str = "jobs";
+}
+
+/// What has become of a Job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct JobStatus {
+    /// What is true of it.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub conditions: Vec<Condition>,
+}
+
+impl Job {
+    /// Whether it has come to its end.
+    pub fn is_finished(&self) -> bool {
+        let ended = |one: &Condition| matches!(one.kind.as_str(), "Complete" | "Failed") && one.is_true();
+        self.status.conditions.iter().any(ended)
+    }
+}

@@ -1,0 +1,87 @@
+//! JobSets: whose pods are one gang is noted on the Job templates, since a Job does not show what its set asks for.
+//!
+//! The note is only there to spare a lookup. Where it is missing the controllers give pods their references.
+
+use muster_api::keys::annotations::GANG_SCOPE;
+use muster_api::makers::job_set::{self, Gangs};
+use muster_api::wire::JobSet;
+use muster_api::wire::job_set::GangConfig;
+use serde_json::Value;
+
+use super::patch::Patch;
+use super::{Admission, Request, Verdict, read};
+
+const SPLIT: &str = "the Jobs of this set start one after the other, so each replicated Job is a gang of its own instead of the whole set";
+
+impl Admission {
+    pub(super) fn job_set(&self, request: &Request<'_>) -> Verdict {
+        let Some(set) = read::<JobSet>(request.object) else { return Verdict::default() };
+        if request.is_update {
+            return changed(request, &set);
+        }
+        let gangs = match job_set::gangs(&set, &self.settings.scheduler_names) {
+            Ok(gangs) => gangs,
+            Err(flaw) => return Verdict::denied(flaw.message),
+        };
+        let warnings = gangs.iter().filter(|gangs| gangs.is_split).map(|_| SPLIT.to_owned()).collect();
+        Verdict { warnings, ..Verdict::patched(noted(request.object, &set, gangs.as_ref())) }
+    }
+}
+
+/// The notes of a new set.
+fn noted<'a>(object: &'a Value, set: &JobSet, gangs: Option<&Gangs>) -> Patch<'a> {
+    let mut patch = Patch::of(object);
+    for (index, job) in set.spec.replicated_jobs.iter().enumerate() {
+        let index = index.to_string();
+        let path = ["spec", "replicatedJobs", &index, "template", "metadata", "annotations"];
+        match gangs.and_then(|gangs| gangs.scopes.get(&job.name)) {
+            Some(scope) => patch.set(&path, GANG_SCOPE, scope.word()),
+            None => patch.remove(&path, GANG_SCOPE),
+        }
+    }
+    patch
+}
+
+/// A set keeps its modes, and an update that leaves out our notes means no change of its Jobs.
+fn changed(request: &Request<'_>, set: &JobSet) -> Verdict {
+    let Some(old) = read::<JobSet>(request.old) else { return Verdict::default() };
+    if let Some(why) = changed_mode(&old, set) {
+        return Verdict::denied(why);
+    }
+    let mut patch = Patch::of(request.object);
+    for (index, job) in set.spec.replicated_jobs.iter().enumerate() {
+        let before = old.spec.replicated_jobs.iter().find(|one| one.name == job.name);
+        let note = before.and_then(|one| one.template.metadata.annotations.get(GANG_SCOPE));
+        if let Some(note) = note {
+            let index = index.to_string();
+            patch.set(&["spec", "replicatedJobs", &index, "template", "metadata", "annotations"], GANG_SCOPE, note);
+        }
+    }
+    Verdict::patched(patch)
+}
+
+fn changed_mode(old: &JobSet, new: &JobSet) -> Option<String> {
+    let field = |config: Option<&GangConfig>| config.and_then(|config| config.gang_mode.clone()).unwrap_or_default();
+    let annotated = |annotations: Option<&muster_api::selector::Labels>| {
+        let mode = annotations.and_then(|annotations| annotations.get(muster_api::keys::annotations::GANG_MODE));
+        mode.cloned().unwrap_or_default()
+    };
+    let of_set = |set: &JobSet| (field(set.spec.gang_config.as_ref()), annotated(set.metadata.annotations.as_ref()));
+    if of_set(old) != of_set(new) {
+        return Some(
+            "the gang mode of a JobSet cannot be changed: spec.gangConfig.gangMode, annotation muster.dev/gang-mode"
+                .to_owned(),
+        );
+    }
+    let differs = |index: usize| {
+        let of_job = |set: &JobSet| {
+            set.spec
+                .replicated_jobs
+                .get(index)
+                .map(|job| (field(job.gang_config.as_ref()), annotated(Some(&job.template.metadata.annotations))))
+        };
+        of_job(old) != of_job(new)
+    };
+    let index = (0..new.spec.replicated_jobs.len()).find(|index| differs(*index))?;
+    Some(format!("spec.replicatedJobs[{index}]: the gang mode of a replicated Job cannot be changed"))
+}

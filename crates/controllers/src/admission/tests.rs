@@ -1,0 +1,164 @@
+//! Requests in, answers out. Every patch is applied, and asked of again: the second answer changes nothing.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn admission() -> Admission {
+    Admission::new(Settings::default())
+}
+
+fn ask(group: &str, resource: &str, object: &Value, old: &Value) -> Value {
+    let operation = if old.is_null() { "CREATE" } else { "UPDATE" };
+    let request = json!({"uid": "u", "operation": operation, "resource": {"group": group, "resource": resource},
+        "object": object, "oldObject": old});
+    let answer = admission().review(&json!({"request": request}))["response"].clone();
+    assert_eq!(answer["uid"], "u");
+    answer
+}
+
+/// The object after the patch; the answer must allow it.
+fn patched(group: &str, resource: &str, object: &Value, old: &Value) -> Value {
+    let answer = ask(group, resource, object, old);
+    assert_eq!(answer["allowed"], true, "{answer}");
+    let mut after = object.clone();
+    if let Some(patch) = answer["patch"].as_str() {
+        let patch = STANDARD.decode(patch).unwrap();
+        json_patch::patch(&mut after, &serde_json::from_slice::<json_patch::Patch>(&patch).unwrap()).unwrap();
+    }
+    let again = ask(group, resource, &after, old);
+    assert_eq!(again.get("patch"), None, "{again}");
+    after
+}
+
+fn denied(group: &str, resource: &str, object: &Value, old: &Value) -> String {
+    let answer = ask(group, resource, object, old);
+    assert_eq!(answer["allowed"], false, "{answer}");
+    answer["status"]["message"].as_str().unwrap().to_owned()
+}
+
+fn template() -> Value {
+    json!({"spec": {"parallelism": 2, "template": {"spec": {"schedulerName": "muster", "containers": []}}}})
+}
+
+fn job_set(mode: &str) -> Value {
+    json!({"metadata": {"generateName": "js-", "annotations": {"muster.dev/gang-mode": mode}},
+        "spec": {"replicatedJobs": [{"name": "a", "template": template()}, {"name": "b", "template": template()}]}})
+}
+
+const SETS: (&str, &str) = ("jobset.x-k8s.io", "jobsets");
+
+#[test]
+fn a_set_notes_on_its_jobs_whose_pods_are_one_gang() {
+    let note = |set: &Value, index: usize| {
+        set["spec"]["replicatedJobs"][index]["template"]["metadata"]["annotations"]["muster.dev/gang-scope"].clone()
+    };
+    let whole = patched(SETS.0, SETS.1, &job_set("Gang"), &Value::Null);
+    assert_eq!((note(&whole, 0), note(&whole, 1)), (json!("JobSet"), json!("JobSet")));
+    let mut split = job_set("Gang");
+    split["spec"]["replicatedJobs"][1]["dependsOn"] = json!([{"name": "a", "status": "Ready"}]);
+    assert_eq!(note(&patched(SETS.0, SETS.1, &split, &Value::Null), 1), "ReplicatedJob");
+    assert!(ask(SETS.0, SETS.1, &split, &Value::Null)["warnings"][0].as_str().unwrap().contains("one after the other"));
+    // A note that nobody asked for is not believed.
+    let mut lie = job_set("Off");
+    lie["spec"]["replicatedJobs"][0]["template"]["metadata"] = json!({"annotations": {"muster.dev/gang-scope": "Job"}});
+    assert_eq!(note(&patched(SETS.0, SETS.1, &lie, &Value::Null), 0), Value::Null);
+    // An update that leaves the notes out means no harm.
+    assert_eq!(patched(SETS.0, SETS.1, &job_set("Gang"), &whole), whole);
+}
+
+#[test]
+fn a_set_that_cannot_be_and_a_change_of_mode_are_refused() {
+    assert!(denied(SETS.0, SETS.1, &job_set("All"), &Value::Null).contains("Off, Gang"));
+    assert!(denied(SETS.0, SETS.1, &job_set("Off"), &job_set("Gang")).contains("cannot be changed"));
+    let mut other = job_set("Off");
+    other["spec"]["replicatedJobs"][1]["template"]["metadata"] =
+        json!({"annotations": {"muster.dev/gang-mode": "Gang"}});
+    assert!(denied(SETS.0, SETS.1, &other, &job_set("Off")).contains("replicatedJobs[1]"));
+}
+
+fn job_of_set(annotations: &Value) -> Value {
+    let mut job = template();
+    job["metadata"] = json!({"name": "js-a-3", "annotations": annotations, "labels": {
+        "jobset.sigs.k8s.io/jobset-name": "js", "jobset.sigs.k8s.io/replicatedjob-name": "a", "jobset.sigs.k8s.io/job-index": "3",
+    }});
+    job
+}
+
+#[test]
+fn a_job_of_a_set_names_its_group() {
+    let named = |annotations: Value| {
+        let job = patched("batch", "jobs", &job_of_set(&annotations), &Value::Null);
+        job["spec"]["template"]["metadata"]["annotations"].clone()
+    };
+    let scope = |word: &str| json!({"muster.dev/gang-scope": word});
+    assert_eq!(named(scope("JobSet")), json!({"muster.dev/workload": "w-js", "muster.dev/pod-group": "pg-js"}));
+    assert_eq!(named(scope("ReplicatedJob")), json!({"muster.dev/workload": "w-js", "muster.dev/pod-group": "pg-a"}));
+    let of_job = json!({"muster.dev/workload": "w-js", "muster.dev/pod-group": "pg-a", "muster.dev/replica-key": "3"});
+    assert_eq!(named(scope("Job")), of_job);
+    assert_eq!(
+        named(json!({"muster.dev/gang-mode": "ReplicatedGang"})),
+        Value::Null,
+        "its set may be others' to see to"
+    );
+    assert_eq!(named(json!({})), Value::Null);
+    let mut by_hand = job_of_set(&scope("Job"));
+    by_hand["spec"]["template"]["metadata"] = json!({"annotations": {"muster.dev/pod-group": "mine"}});
+    assert_eq!(patched("batch", "jobs", &by_hand, &Value::Null), by_hand);
+}
+
+#[test]
+fn a_reference_survives_an_update_that_drops_it() {
+    let before = patched("batch", "jobs", &job_of_set(&json!({"muster.dev/gang-scope": "Job"})), &Value::Null);
+    let mut dropped = before.clone();
+    dropped["spec"]["template"].as_object_mut().unwrap().remove("metadata");
+    dropped["spec"]["suspend"] = json!(false);
+    let after = patched("batch", "jobs", &dropped, &before);
+    assert_eq!(after["spec"]["template"], before["spec"]["template"]);
+}
+
+#[test]
+fn a_job_that_asks_for_it_names_its_own_group() {
+    let mut job = template();
+    job["metadata"] = json!({"name": "train", "annotations": {"muster.dev/gang-mode": "Gang"}});
+    let after = patched("batch", "jobs", &job, &Value::Null);
+    assert_eq!(after["spec"]["template"]["metadata"]["annotations"], json!({"muster.dev/pod-group": "job-train"}));
+    job["metadata"]["annotations"]["muster.dev/gang-mode"] = json!("ReplicatedGang");
+    assert!(denied("batch", "jobs", &job, &Value::Null).contains("muster.dev/gang-mode"));
+    let generated = json!({"generateName": "train-", "annotations": {"muster.dev/gang-mode": "Gang"}});
+    job["metadata"] = generated;
+    assert_eq!(patched("batch", "jobs", &job, &Value::Null), job, "its name is not known yet");
+}
+
+#[test]
+fn a_pod_of_a_leader_worker_set_names_the_group_of_its_replica() {
+    let pod = |scheduler: &str| {
+        json!({"metadata": {"name": "test-0", "labels": {
+                "leaderworkerset.sigs.k8s.io/name": "test", "leaderworkerset.sigs.k8s.io/worker-index": "0",
+                "leaderworkerset.sigs.k8s.io/template-revision-hash": "1"}},
+            "spec": {"schedulerName": scheduler, "containers": []}})
+    };
+    let after = patched("", "pods", &pod("muster"), &Value::Null);
+    assert_eq!(after["metadata"]["annotations"], json!({"muster.dev/pod-group": "test-0-1"}));
+    assert_eq!(patched("", "pods", &pod("other"), &Value::Null), pod("other"));
+    let mut off = pod("muster");
+    off["metadata"]["annotations"] = json!({"muster.dev/gang-mode": "Off"});
+    assert_eq!(patched("", "pods", &off, &Value::Null), off);
+    // Who is none of ours may carry such labels as he likes.
+    let mut odd = pod("other");
+    odd["metadata"]["labels"] = json!({"leaderworkerset.sigs.k8s.io/name": "test"});
+    assert_eq!(patched("", "pods", &odd, &Value::Null), odd);
+    odd["spec"]["schedulerName"] = json!("muster");
+    assert_eq!(patched("", "pods", &odd, &Value::Null), odd, "the scheduler holds it back and says why");
+    let plain = json!({"metadata": {"name": "p"}, "spec": {"schedulerName": "muster", "containers": []}});
+    assert_eq!(patched("", "pods", &plain, &Value::Null), plain);
+}
+
+#[test]
+fn what_is_going_or_none_of_our_business_is_left_alone() {
+    let mut going = job_of_set(&json!({"muster.dev/gang-scope": "Job"}));
+    going["metadata"]["deletionTimestamp"] = json!("2030-01-01T00:00:00Z");
+    assert_eq!(patched("batch", "jobs", &going, &Value::Null), going);
+    assert_eq!(ask("apps", "deployments", &json!({}), &Value::Null)["allowed"], true);
+    assert_eq!(ask("batch", "jobs", &json!("no job"), &Value::Null)["allowed"], true);
+}

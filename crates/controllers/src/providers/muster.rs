@@ -1,0 +1,55 @@
+//! Muster's own PodGroup.
+
+use kube::core::{ApiResource, DynamicObject};
+use muster_api::invalid::InvalidField;
+use muster_api::keys::annotations::POD_GROUP;
+use muster_api::makers::leader_worker_set::Replica;
+use muster_api::makers::requests;
+use muster_api::wire::{Pod, PodGroup};
+use serde_json::{Value, json};
+
+use super::ensure::{Shape, ensure};
+use super::{Joining, ReplicaGang, SchedulerProvider};
+use crate::plans::Plan;
+
+const NAME_CHARS_MAX: usize = 253;
+
+#[derive(Debug)]
+pub(super) struct Muster;
+
+impl SchedulerProvider for Muster {
+    fn resource(&self) -> Option<ApiResource> {
+        Some(ApiResource::erase::<PodGroup>(&()))
+    }
+
+    fn scheduler_name(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn group_name(&self, replica: &Replica) -> String {
+        replica.group_name(NAME_CHARS_MAX)
+    }
+
+    fn create_pod_group_if_not_exists(&self, gang: &ReplicaGang, current: Option<&DynamicObject>) -> Plan {
+        let mut spec = json!({"policy": {"gang": {"minCount": gang.min_member}}});
+        if !gang.min_resources.is_empty() {
+            spec["minResources"] = json!(requests::written(&gang.min_resources));
+        }
+        if !gang.priority_class_name.is_empty() {
+            spec["priorityClassName"] = json!(gang.priority_class_name);
+        }
+        let shape = Shape {
+            resource: ApiResource::erase::<PodGroup>(&()),
+            name: self.group_name(&gang.replica),
+            annotations: Value::Null,
+            spec,
+            minimum: "/policy/gang/minCount",
+        };
+        ensure(gang, &shape, current)
+    }
+
+    fn inject_pod_group_metadata(&self, replica: &Replica, _: &Pod) -> Result<Joining, InvalidField> {
+        let annotations = [(POD_GROUP.to_owned(), self.group_name(replica))].into();
+        Ok(Joining { annotations, ..Joining::default() })
+    }
+}

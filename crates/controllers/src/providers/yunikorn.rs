@@ -1,0 +1,59 @@
+//! YuniKorn has no group objects: the pods of an application say themselves what it needs.
+//!
+//! A replica is an application with one task group. The group's resources are those of the pod that says it, which is
+//! exact where leader and workers ask for the same. Under `LeaderReady` the minimum stays the size: it cannot be raised
+//! later, and YuniKorn holds the places with pods of its own until the workers come.
+
+use kube::core::{ApiResource, DynamicObject};
+use muster_api::invalid::{FieldPath, InvalidField};
+use muster_api::makers::leader_worker_set::{self, Replica};
+use muster_api::makers::requests;
+use muster_api::selector::Labels;
+use muster_api::wire::Pod;
+use serde_json::json;
+
+use super::{Joining, ReplicaGang, SchedulerProvider};
+use crate::plans::Plan;
+
+const NAME_CHARS_MAX: usize = 63;
+const APPLICATION_LABEL: &str = "applicationId";
+const TASK_GROUP_ANNOTATION: &str = "yunikorn.apache.org/task-group-name";
+const TASK_GROUPS_ANNOTATION: &str = "yunikorn.apache.org/task-groups";
+const TASK_GROUP: &str = "replica";
+
+#[derive(Debug)]
+pub(super) struct YuniKorn;
+
+impl SchedulerProvider for YuniKorn {
+    fn resource(&self) -> Option<ApiResource> {
+        None
+    }
+
+    fn scheduler_name(&self) -> Option<&'static str> {
+        Some("yunikorn")
+    }
+
+    fn group_name(&self, replica: &Replica) -> String {
+        replica.group_name(NAME_CHARS_MAX)
+    }
+
+    fn create_pod_group_if_not_exists(&self, _: &ReplicaGang, _: Option<&DynamicObject>) -> Plan {
+        Plan::default()
+    }
+
+    fn inject_pod_group_metadata(&self, replica: &Replica, pod: &Pod) -> Result<Joining, InvalidField> {
+        let none = Labels::new();
+        let size = leader_worker_set::size(pod.metadata.annotations.as_ref().unwrap_or(&none))?;
+        let requests = requests::requests_of(&pod.spec).map_err(|error| FieldPath::Root("spec").invalid("", error))?;
+        let groups = json!([{
+            "name": TASK_GROUP, "minMember": size, "minResource": requests::written(&requests),
+            "nodeSelector": pod.spec.node_selector, "tolerations": pod.spec.tolerations,
+        }]);
+        let labels = [(APPLICATION_LABEL.to_owned(), self.group_name(replica))].into();
+        let annotations = [
+            (TASK_GROUP_ANNOTATION.to_owned(), TASK_GROUP.to_owned()),
+            (TASK_GROUPS_ANNOTATION.to_owned(), groups.to_string()),
+        ];
+        Ok(Joining { labels, annotations: annotations.into() })
+    }
+}

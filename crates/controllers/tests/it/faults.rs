@@ -1,0 +1,140 @@
+//! Requests that fail, get lost or come late, watches that break, and controllers that crash between any two writes: the
+//! end is always the same. A failing seed is printed; `MUSTER_SEED=n` plays it alone, `MUSTER_TIMES=n` plays more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_playground::faults::{Faults, Plan};
+use muster_playground::random::Random;
+use serde_json::{Value, json};
+use tokio::time::{Duration, sleep};
+
+use crate::world::{World, job, job_set, leader_worker_set, pass};
+
+const SEEDS: u64 = 12;
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// What should be there, counted from the owners themselves and without our code.
+async fn judge(world: &World, seed: u64) {
+    let pods = world.list("v1", "Pod").await;
+    let name = |object: &Value| text(&object["metadata"]["name"]);
+    let annotation = |pod: &Value, key: &str| text(&pod["metadata"]["annotations"][format!("muster.dev/{key}")]);
+    let mut workloads = BTreeMap::new();
+    for set in world.list("jobset.x-k8s.io/v1alpha2", "JobSet").await {
+        let whole = set["metadata"]["annotations"]["muster.dev/gang-mode"] == "Gang";
+        let (group, minimum) = if whole { (format!("pg-{}", name(&set)), 4) } else { ("pg-workers".to_owned(), 2) };
+        let spec = json!([{"name": group, "policy": {"gang": {"minCount": minimum}}}]);
+        workloads.insert(format!("w-{}", name(&set)), (set["metadata"]["uid"].clone(), spec));
+        let theirs = |pod: &&Value| pod["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] == name(&set);
+        let mut count = 0;
+        for pod in pods.iter().filter(theirs) {
+            count += 1;
+            let index = text(&pod["metadata"]["labels"]["jobset.sigs.k8s.io/job-index"]);
+            let key = if whole { String::new() } else { index };
+            let said = (annotation(pod, "workload"), annotation(pod, "pod-group"), annotation(pod, "replica-key"));
+            assert_eq!(said, (format!("w-{}", name(&set)), group.clone(), key), "seed {seed}: {}", name(pod));
+        }
+        assert_eq!(count, 4, "seed {seed}: pods of {}", name(&set));
+    }
+    let found = world.list("muster.dev/v1alpha1", "Workload").await;
+    let owner = |object: &Value| object["metadata"]["ownerReferences"][0]["uid"].clone();
+    let found: BTreeMap<_, _> =
+        found.iter().map(|one| (name(one), (owner(one), one["spec"]["podGroups"].clone()))).collect();
+    assert_eq!(found, workloads, "seed {seed}");
+
+    let mut groups = BTreeSet::new();
+    for job in world
+        .list("batch/v1", "Job")
+        .await
+        .iter()
+        .filter(|job| job["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"].is_null())
+    {
+        groups.insert((format!("job-{}", name(job)), job["metadata"]["uid"].to_string()));
+    }
+    for pod in pods.iter().filter(|pod| pod["metadata"]["labels"]["batch.kubernetes.io/job-name"] == "j") {
+        assert_eq!(annotation(pod, "pod-group"), "job-j", "seed {seed}: {}", name(pod));
+    }
+    for pod in &pods {
+        let label = |key: &str| text(&pod["metadata"]["labels"][format!("leaderworkerset.sigs.k8s.io/{key}")]);
+        if label("name").is_empty() {
+            continue;
+        }
+        let group = format!("{}-{}-{}", label("name"), label("group-index"), label("template-revision-hash"));
+        assert_eq!(annotation(pod, "pod-group"), group, "seed {seed}: {}", name(pod));
+        if label("worker-index") == "0" {
+            groups.insert((group, pod["metadata"]["uid"].to_string()));
+        }
+    }
+    let found = world.list("muster.dev/v1alpha1", "PodGroup").await;
+    let two = |group: &Value| assert_eq!(group["spec"]["policy"]["gang"]["minCount"], 2, "seed {seed}: {group}");
+    found.iter().for_each(two);
+    let found: BTreeSet<_> = found.iter().map(|one| (name(one), owner(one).to_string())).collect();
+    assert_eq!(found, groups, "seed {seed}");
+}
+
+/// What was written after a revision.
+async fn newer(world: &World, revision: u64) -> Vec<Value> {
+    let mut found = Vec::new();
+    for (version, kind) in [
+        ("v1", "Pod"),
+        ("batch/v1", "Job"),
+        ("apps/v1", "StatefulSet"),
+        ("events.k8s.io/v1", "Event"),
+        ("muster.dev/v1alpha1", "Workload"),
+        ("muster.dev/v1alpha1", "PodGroup"),
+        ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+        ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
+    ] {
+        let is_newer =
+            |object: &Value| text(&object["metadata"]["resourceVersion"]).parse().is_ok_and(|one: u64| one > revision);
+        found.extend(world.list(version, kind).await.into_iter().filter(is_newer));
+    }
+    found
+}
+
+async fn play(seed: u64) {
+    let mut random = Random::new(seed);
+    let mut world = World::new(Faults::new(seed, Plan::STORM)).await;
+    let objects = [job_set("a", "Gang", ""), job_set("b", "", "ReplicatedGang"), job("j"), leader_worker_set("l")];
+    for object in &objects {
+        world.create(object).await;
+    }
+    for _ in 0..8 {
+        match random.below(4) {
+            0 => world.restart(),
+            1 => {
+                let object = &objects[usize::try_from(random.below(4)).unwrap()];
+                world.delete(object).await;
+                world.create(object).await;
+            }
+            _ => {}
+        }
+        sleep(Duration::from_millis(random.below(3_000))).await;
+    }
+    world.faults.set_plan(Plan::default());
+    pass(300).await;
+    judge(&world, seed).await;
+    // All is as it should be: nothing more is written, by these controllers or by new ones.
+    for again in ["as it is", "after a restart"] {
+        let before = *world.server.revisions().borrow();
+        pass(120).await;
+        let after = *world.server.revisions().borrow();
+        assert_eq!(after, before, "seed {seed}: {again}, a second pass wrote {:?}", newer(&world, before).await);
+        world.restart();
+    }
+}
+
+#[test]
+fn whatever_fails_the_end_is_the_same() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let seeds = match number("MUSTER_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..SEEDS * number("MUSTER_TIMES").unwrap_or(1),
+    };
+    for seed in seeds {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(play(seed));
+    }
+}

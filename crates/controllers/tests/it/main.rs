@@ -1,0 +1,4 @@
+//! The controllers on the playground's server, with its small controllers of Jobs, JobSets and LeaderWorkerSets.
+
+mod faults;
+mod world;

@@ -1,0 +1,134 @@
+//! A server with owners of pods and the controllers that make gangs of them. Nobody schedules: pods stay as they are.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::core::{ApiResource, DynamicObject};
+use muster_controllers::{Controllers, Settings};
+use muster_playground::Server;
+use muster_playground::clients::{JobSets, Jobs, LeaderWorkerSets, StatefulSets, jobset};
+use muster_playground::faults::Faults;
+use serde_json::{Value, json};
+
+pub(crate) struct World {
+    pub(crate) server: Server,
+    pub(crate) faults: Faults,
+    controllers: Option<Controllers>,
+    _owners: (Jobs, JobSets, StatefulSets, LeaderWorkerSets),
+}
+
+impl World {
+    pub(crate) async fn new(faults: Faults) -> Self {
+        let server = Server::start(muster_playground::Settings::default());
+        let client = server.client();
+        let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+        for (plural, kind) in [("workloads", "Workload"), ("podgroups", "PodGroup")] {
+            let lax = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+            let definition = json!({
+                "metadata": {"name": format!("{plural}.muster.dev")},
+                "spec": {
+                    "group": "muster.dev", "scope": "Namespaced", "names": {"kind": kind, "plural": plural},
+                    "versions": [{"name": "v1alpha1", "served": true, "storage": true, "schema": {"openAPIV3Schema": lax}}],
+                },
+            });
+            api.create(&PostParams::default(), &serde_json::from_value(definition).unwrap()).await.unwrap();
+        }
+        jobset::install(&client).await.unwrap();
+        let clock = server.clock();
+        let owners = (
+            Jobs::start(client.clone(), clock),
+            JobSets::start(client.clone(), clock),
+            StatefulSets::start(client.clone(), clock),
+            LeaderWorkerSets::start(client, clock),
+        );
+        let mut world = Self { server, faults, controllers: None, _owners: owners };
+        pass(1).await;
+        world.restart();
+        world
+    }
+
+    /// The controllers end as in a crash, and start again.
+    pub(crate) fn restart(&mut self) {
+        self.controllers = None;
+        let client = self.server.client_with(&self.faults);
+        let clock = self.server.clock();
+        let controllers = Controllers::start(&client, Settings::default(), move || clock.now(), Arc::new(Some));
+        self.controllers = Some(controllers);
+    }
+
+    pub(crate) async fn create(&self, object: &Value) {
+        let made = serde_json::from_value(object.clone()).unwrap();
+        self.api(object).create(&PostParams::default(), &made).await.unwrap();
+    }
+
+    /// Deletes an object, and waits until it is gone with all that it owns.
+    pub(crate) async fn delete(&self, object: &Value) {
+        let (api, name) = (self.api(object), object["metadata"]["name"].as_str().unwrap());
+        api.delete(name, &DeleteParams::foreground()).await.unwrap();
+        while api.get_opt(name).await.unwrap().is_some() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    pub(crate) async fn list(&self, api_version: &str, kind: &str) -> Vec<Value> {
+        let like = json!({"apiVersion": api_version, "kind": kind});
+        let listed = self.api(&like).list(&ListParams::default()).await.unwrap();
+        listed.items.into_iter().map(|one| serde_json::to_value(one).unwrap()).collect()
+    }
+
+    fn api(&self, like: &Value) -> Api<DynamicObject> {
+        let version = like["apiVersion"].as_str().unwrap();
+        let (group, short) = version.split_once('/').unwrap_or(("", version));
+        let kind = like["kind"].as_str().unwrap();
+        let resource = ApiResource {
+            group: group.to_owned(),
+            version: short.to_owned(),
+            api_version: version.to_owned(),
+            plural: format!("{}s", kind.to_lowercase()),
+            kind: kind.to_owned(),
+        };
+        Api::namespaced_with(self.server.client(), "default", &resource)
+    }
+}
+
+pub(crate) async fn pass(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+fn template() -> Value {
+    let container = json!({"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "1"}}});
+    json!({"spec": {"schedulerName": "muster", "restartPolicy": "Never", "containers": [container]}})
+}
+
+pub(crate) fn job_set(name: &str, of_set: &str, of_job: &str) -> Value {
+    let annotated = |mode: &str| if mode.is_empty() { json!({}) } else { json!({"muster.dev/gang-mode": mode}) };
+    json!({
+        "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+        "metadata": {"name": name, "annotations": annotated(of_set)},
+        "spec": {"replicatedJobs": [{"name": "workers", "replicas": 2, "template": {
+            "metadata": {"annotations": annotated(of_job)},
+            "spec": {"parallelism": 2, "completions": 2, "template": template()},
+        }}]},
+    })
+}
+
+pub(crate) fn job(name: &str) -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": name, "annotations": {"muster.dev/gang-mode": "Gang"}},
+        "spec": {"parallelism": 2, "completions": 2, "completionMode": "Indexed", "template": template()},
+    })
+}
+
+pub(crate) fn leader_worker_set(name: &str) -> Value {
+    let mut workers = template();
+    workers["spec"].as_object_mut().unwrap().remove("restartPolicy");
+    json!({
+        "apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet",
+        "metadata": {"name": name},
+        "spec": {"replicas": 2, "leaderWorkerTemplate": {"size": 2, "workerTemplate": workers}},
+    })
+}
