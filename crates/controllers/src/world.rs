@@ -10,11 +10,10 @@ use muster_api::makers::leader_worker_set::{self as lws, is_leader, labels as re
 use muster_api::makers::{job_set, names_a_group};
 use muster_api::selector::Labels;
 use muster_api::wire::object::Kind;
-use muster_api::wire::template::TemplateMetadata;
 use muster_api::wire::{Job, JobSet, LeaderWorkerSet, Object, Pod, PodGroup};
 
 use crate::mirror::{Change, Key, Mirror, Turn, key_of};
-use crate::plans::{self, Plan, controller_of};
+use crate::plans::{self, Plan, controller_of, metadata_of};
 use crate::providers::{SchedulerProvider, provider};
 use crate::settings::Settings;
 
@@ -253,11 +252,7 @@ fn label(labels: Option<&Labels>, key: &str) -> String {
 }
 
 fn names_none(pod: &Pod) -> bool {
-    let metadata = TemplateMetadata {
-        labels: pod.metadata.labels.clone().unwrap_or_default(),
-        annotations: pod.metadata.annotations.clone().unwrap_or_default(),
-    };
-    !names_a_group(&metadata, &pod.spec)
+    !names_a_group(&metadata_of(pod), &pod.spec)
 }
 
 fn of_replica_pod(pod: &Pod) -> Vec<Subject> {

@@ -4,20 +4,17 @@ use muster_api::invalid::FieldPath;
 use muster_api::makers::leader_worker_set::{self, Replica, labels};
 use muster_api::makers::names_a_group;
 use muster_api::wire::Pod;
-use muster_api::wire::template::TemplateMetadata;
 
 use super::patch::Patch;
 use super::{Admission, Request, Verdict, read};
+use crate::plans::metadata_of;
 
 impl Admission {
     pub(super) fn pod(&self, request: &Request<'_>) -> Verdict {
         let (Some(provider), Some(pod)) = (&self.provider, read::<Pod>(request.object)) else {
             return Verdict::default();
         };
-        let metadata = TemplateMetadata {
-            labels: pod.metadata.labels.clone().unwrap_or_default(),
-            annotations: pod.metadata.annotations.clone().unwrap_or_default(),
-        };
+        let metadata = metadata_of(&pod);
         let name = &pod.spec.scheduler_name;
         let ours = provider.resource().is_some() && self.settings.scheduler_names.contains(name);
         let is_ganged = ours || provider.scheduler_name() == Some(name.as_str());

@@ -13,7 +13,9 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::core::ApiResource;
 use muster_api::makers::Flaw;
+use muster_api::wire::Pod;
 use muster_api::wire::object::{Kind, Object};
+use muster_api::wire::template::TemplateMetadata;
 
 use crate::write::{Target, Word, Write};
 
@@ -68,6 +70,14 @@ pub(crate) fn target<K: Kind<Scope = kube::core::NamespaceResourceScope>>(object
         namespace: metadata.namespace.clone().unwrap_or_default(),
         name: metadata.name.clone().unwrap_or_default(),
         uid: metadata.uid.clone().unwrap_or_default(),
+    }
+}
+
+/// Labels and annotations of a pod, in the form that templates have them.
+pub(crate) fn metadata_of(pod: &Pod) -> TemplateMetadata {
+    TemplateMetadata {
+        labels: pod.metadata.labels.clone().unwrap_or_default(),
+        annotations: pod.metadata.annotations.clone().unwrap_or_default(),
     }
 }
 

@@ -1,16 +1,14 @@
 //! A pod that belongs to a gang and does not say so: the webhook did not see it. Muster's scheduler does not place it, and
 //! here it gets its reference, so that a webhook that is away or not installed strands nobody.
 
-use kube::core::ApiResource;
 use muster_api::makers::job_set::labels as set_labels;
 use muster_api::makers::leader_worker_set::Replica;
 use muster_api::makers::{Reference, job, job_set, names_a_group};
 use muster_api::selector::Labels;
 use muster_api::wire::Pod;
-use muster_api::wire::template::TemplateMetadata;
 use serde_json::{Value, json};
 
-use super::{Plan, controller_of, target};
+use super::{Plan, controller_of, metadata_of, target};
 use crate::mirror::Key;
 use crate::providers::Joining;
 use crate::world::World;
@@ -42,15 +40,11 @@ pub(crate) fn of_replica(world: &World, (namespace, name): &Key) -> Plan {
 /// Whether a pod waits for our scheduler and names no group. Pods that have a node are left alone: as members of a group
 /// that has never started they would look like half a start. Pods of other schedulers are placed already, or will be.
 fn wants_reference(world: &World, pod: &Pod) -> bool {
-    let metadata = TemplateMetadata {
-        labels: pod.metadata.labels.clone().unwrap_or_default(),
-        annotations: pod.metadata.annotations.clone().unwrap_or_default(),
-    };
     world.settings.scheduler_names.contains(&pod.spec.scheduler_name)
         && pod.spec.node_name.is_empty()
         && pod.metadata.deletion_timestamp.is_none()
         && matches!(pod.status.phase.as_str(), "" | "Pending")
-        && !names_a_group(&metadata, &pod.spec)
+        && !names_a_group(&metadata_of(pod), &pod.spec)
 }
 
 /// The group that a pod of a Job or JobSet is to name.
@@ -84,7 +78,5 @@ fn join(pod: &Pod, joining: &Joining) -> Plan {
         return Plan::default();
     }
     let body: Value = json!({"metadata": metadata});
-    let mut target = target(pod);
-    target.resource = ApiResource::erase::<Pod>(&());
-    Plan::of(vec![Write::Patch { target, body }])
+    Plan::of(vec![Write::Patch { target: target(pod), body }])
 }

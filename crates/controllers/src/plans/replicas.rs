@@ -15,10 +15,9 @@ use muster_api::resources::BaseUnits;
 use muster_api::selector::Labels;
 use muster_api::wire::condition::Condition;
 use muster_api::wire::leader_worker_set::LeaderWorkerTemplate;
-use muster_api::wire::template::TemplateMetadata;
 use muster_api::wire::{LeaderWorkerSet, Pod};
 
-use super::{Plan, owner, target, tell_flaw};
+use super::{Plan, metadata_of, owner, target, tell_flaw};
 use crate::mirror::Key;
 use crate::providers::{ReplicaGang, SchedulerProvider};
 use crate::world::World;
@@ -68,10 +67,7 @@ pub(crate) fn plan(world: &World, (namespace, name): &Key) -> Plan {
 
 /// Whether a leader names a group that is not the one of its replica: then somebody else sees to it.
 fn names_another_group(provider: &dyn SchedulerProvider, replica: &Replica, leader: &Pod) -> bool {
-    let metadata = TemplateMetadata {
-        labels: leader.metadata.labels.clone().unwrap_or_default(),
-        annotations: leader.metadata.annotations.clone().unwrap_or_default(),
-    };
+    let metadata = metadata_of(leader);
     let is_ours = provider.inject_pod_group_metadata(replica, leader).is_ok_and(|joining| {
         let there =
             |of_pod: &Labels, entries: &Labels| entries.iter().all(|(key, value)| of_pod.get(key) == Some(value));
