@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use muster_api::makers::leader_worker_set::labels as replica_labels;
-use muster_api::wire::{Job, JobSet, LeaderWorkerSet, Pod, PodGroup, Workload};
+use muster_api::wire::{Job, JobSet, LeaderWorkerSet, Pod};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
@@ -44,7 +44,7 @@ impl Controllers {
         now: impl Fn() -> Timestamp + Send + Sync + 'static,
         deadline: Deadline,
     ) -> Self {
-        let hands = Hands::new(client.clone(), &settings.identity, deadline, Arc::new(now));
+        let hands = Hands::new(client.clone(), settings.identity(), deadline, Arc::new(now));
         let world = World::new(settings);
         let events = watches(client, &world);
         let mut tasks = JoinSet::new();
@@ -63,20 +63,20 @@ fn watches(client: &Client, world: &World) -> Events {
     let mut events: Events = SelectAll::new();
     let settings = &world.settings;
     let dynamic = |resource: &ApiResource| Api::<DynamicObject>::all_with(client.clone(), resource);
-    if settings.ganged.job_sets {
+    if settings.has_job_sets() {
         events.push(watch("jobsets", Api::<JobSet>::all(client.clone()), None).map(News::JobSet).boxed());
-        let workloads = dynamic(&ApiResource::erase::<Workload>(&()));
-        events.push(watch("workloads", workloads, None).map(News::Workload).boxed());
     }
-    if settings.ganged.jobs.is_some() {
+    if settings.jobs().is_some() {
         events.push(watch("jobs", Api::<Job>::all(client.clone()), None).map(News::Job).boxed());
     }
-    if settings.ganged.jobs.is_some() || settings.ganged.job_sets {
+    if settings.jobs().is_some() || settings.has_job_sets() {
         let pods = Api::<Pod>::all(client.clone());
         events.push(watch("pods of jobs", pods, Some(JOB_NAME_LABEL)).map(News::JobPod).boxed());
     }
-    let groups = dynamic(&ApiResource::erase::<PodGroup>(&()));
-    events.push(watch("podgroups", groups, None).map(News::Group).boxed());
+    for (number, kind) in world.written_kinds().enumerate() {
+        let turns = watch("what is written", dynamic(kind), None);
+        events.push(turns.map(move |turn| News::Written(number, turn)).boxed());
+    }
     if world.provider.is_none() {
         return events;
     }
@@ -93,9 +93,6 @@ fn watches(client: &Client, world: &World) -> Events {
         plural: "controllerrevisions".to_owned(),
     };
     events.push(watch("controllerrevisions", dynamic(&revisions), label).map(News::Revision).boxed());
-    if let Some(resource) = world.provider_has_own_kind() {
-        events.push(watch("groups of the provider", dynamic(&resource), None).map(News::ProviderGroup).boxed());
-    }
     events
 }
 

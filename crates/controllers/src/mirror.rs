@@ -96,10 +96,16 @@ impl<K> Change<K> {
     }
 }
 
+/// Under which values an object is found, within its namespace.
+type Index<K> = fn(&K) -> Vec<String>;
+
 /// A copy of what there is.
 #[derive(Debug)]
 pub(crate) struct Mirror<K> {
     objects: BTreeMap<Key, Arc<K>>,
+    index: Index<K>,
+    /// Namespaces and values of the index, and the names of the objects there.
+    indexed: BTreeMap<Key, BTreeSet<String>>,
     /// What the list under way has shown.
     listed: BTreeSet<Key>,
     complete: bool,
@@ -107,11 +113,17 @@ pub(crate) struct Mirror<K> {
 
 impl<K> Default for Mirror<K> {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), listed: BTreeSet::new(), complete: false }
+        Self::indexed_by(|_| Vec::new())
     }
 }
 
 impl<K> Mirror<K> {
+    /// A mirror whose objects are found by these values too, for questions that come as often as there are objects.
+    pub(crate) fn indexed_by(index: Index<K>) -> Self {
+        let (objects, indexed, listed) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Self { objects, index, indexed, listed, complete: false }
+    }
+
     /// A mirror of a kind that is not watched.
     pub(crate) fn unwatched() -> Self {
         Self { complete: true, ..Self::default() }
@@ -137,7 +149,7 @@ impl<K: Resource> Mirror<K> {
             Turn::Event(watcher::Event::InitDone) => self.all_seen(),
             Turn::Event(watcher::Event::Apply(object)) => vec![self.put(object)],
             Turn::Event(watcher::Event::Delete(object)) => {
-                let old = self.objects.remove(&key_of(&object));
+                let old = self.remove(&key_of(&object));
                 vec![Change { old: old.or_else(|| Some(Arc::new(object))), new: None }]
             }
         }
@@ -147,12 +159,31 @@ impl<K: Resource> Mirror<K> {
         self.complete = true;
         let listed = std::mem::take(&mut self.listed);
         let gone: Vec<Key> = self.objects.keys().filter(|key| !listed.contains(key)).cloned().collect();
-        gone.iter().map(|key| Change { old: self.objects.remove(key), new: None }).collect()
+        gone.iter().map(|key| Change { old: self.remove(key), new: None }).collect()
     }
 
     fn put(&mut self, object: K) -> Change<K> {
         let new = Arc::new(object);
-        Change { old: self.objects.insert(key_of(&*new), Arc::clone(&new)), new: Some(new) }
+        let key = key_of(&*new);
+        let old = self.remove(&key);
+        for value in (self.index)(&new) {
+            self.indexed.entry((key.0.clone(), value)).or_default().insert(key.1.clone());
+        }
+        self.objects.insert(key, Arc::clone(&new));
+        Change { old, new: Some(new) }
+    }
+
+    fn remove(&mut self, key: &Key) -> Option<Arc<K>> {
+        let old = self.objects.remove(key)?;
+        for value in (self.index)(&old) {
+            let place = (key.0.clone(), value);
+            let Some(names) = self.indexed.get_mut(&place) else { continue };
+            names.remove(&key.1);
+            if names.is_empty() {
+                self.indexed.remove(&place);
+            }
+        }
+        Some(old)
     }
 
     /// Whether a whole list has been seen.
@@ -164,10 +195,10 @@ impl<K: Resource> Mirror<K> {
         self.objects.get(&(namespace.to_owned(), name.to_owned()))
     }
 
-    /// The objects of a namespace.
-    pub(crate) fn within<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a Arc<K>> {
-        let from = (namespace.to_owned(), String::new());
-        self.objects.range(from..).take_while(move |(key, _)| key.0 == namespace).map(|(_, object)| object)
+    /// The objects of a namespace that the index has under a value.
+    pub(crate) fn of<'a>(&'a self, namespace: &'a str, value: &str) -> impl Iterator<Item = &'a Arc<K>> {
+        let names = self.indexed.get(&(namespace.to_owned(), value.to_owned()));
+        names.into_iter().flatten().filter_map(move |name| self.get(namespace, name))
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use kube::core::DynamicObject;
+use kube::core::{ApiResource, DynamicObject};
 use muster_api::invalid::FieldPath;
 use muster_api::makers::leader_worker_set::{self as lws, is_leader, labels as replica_labels};
 use muster_api::makers::{job_set, names_a_group};
@@ -13,8 +13,8 @@ use muster_api::wire::object::Kind;
 use muster_api::wire::{Job, JobSet, LeaderWorkerSet, Object, Pod, PodGroup};
 
 use crate::mirror::{Change, Key, Mirror, Turn, key_of};
-use crate::plans::{self, Plan, controller_of, metadata_of};
-use crate::providers::{SchedulerProvider, provider};
+use crate::plans::{self, Plan, controller_of};
+use crate::providers::{SchedulerProvider, gangs_pods_of};
 use crate::settings::Settings;
 
 /// Who is to be looked after.
@@ -42,9 +42,8 @@ pub(crate) enum News {
     JobPod(Turn<Pod>),
     ReplicaPod(Turn<Pod>),
     Revision(Turn<DynamicObject>),
-    Workload(Turn<DynamicObject>),
-    Group(Turn<DynamicObject>),
-    ProviderGroup(Turn<DynamicObject>),
+    /// An object of a kind that we write, by the number of the kind.
+    Written(usize, Turn<DynamicObject>),
 }
 
 /// All that has been seen.
@@ -58,37 +57,35 @@ pub(crate) struct World {
     pub(crate) job_pods: Mirror<Pod>,
     pub(crate) replica_pods: Mirror<Pod>,
     pub(crate) revisions: Mirror<DynamicObject>,
-    pub(crate) workloads: Mirror<DynamicObject>,
-    pub(crate) groups: Mirror<DynamicObject>,
-    /// Groups of a provider whose kind is not ours.
-    others: Mirror<DynamicObject>,
+    /// The kinds that we write, and what there is of them.
+    written: Vec<(ApiResource, Mirror<DynamicObject>)>,
+    /// What is looked up in a kind that we do not write.
+    nothing: Mirror<DynamicObject>,
 }
 
 impl World {
     pub(crate) fn new(settings: Settings) -> Self {
-        let ganged = settings.ganged;
-        let provider = settings.ganged.leader_worker_sets.map(provider);
+        let provider = settings.provider();
+        let kinds = written_kinds(&settings, provider.as_deref());
         let mut world = Self {
             provider,
             job_sets: Mirror::default(),
             leader_worker_sets: Mirror::default(),
             jobs: Mirror::default(),
-            job_pods: Mirror::default(),
-            replica_pods: Mirror::default(),
-            revisions: Mirror::default(),
-            workloads: Mirror::default(),
-            groups: Mirror::default(),
-            others: Mirror::default(),
+            job_pods: Mirror::indexed_by(owners_of),
+            replica_pods: Mirror::indexed_by(|pod| label_of(pod.metadata.labels.as_ref(), replica_labels::NAME)),
+            revisions: Mirror::indexed_by(|revision| label_of(revision.metadata.labels.as_ref(), replica_labels::NAME)),
+            written: kinds.into_iter().map(|kind| (kind, Mirror::indexed_by(sets_of))).collect(),
+            nothing: Mirror::unwatched(),
             settings,
         };
-        if !ganged.job_sets {
+        if !world.settings.has_job_sets() {
             world.job_sets = Mirror::unwatched();
-            world.workloads = Mirror::unwatched();
         }
-        if ganged.jobs.is_none() {
+        if world.settings.jobs().is_none() {
             world.jobs = Mirror::unwatched();
         }
-        if !ganged.job_sets && ganged.jobs.is_none() {
+        if !world.settings.has_job_sets() && world.settings.jobs().is_none() {
             world.job_pods = Mirror::unwatched();
         }
         if world.provider.is_none() {
@@ -96,21 +93,17 @@ impl World {
             world.replica_pods = Mirror::unwatched();
             world.revisions = Mirror::unwatched();
         }
-        if world.provider_has_own_kind().is_none() {
-            world.others = Mirror::unwatched();
-        }
         world
     }
 
-    /// The kind of the provider's groups, if it is not ours.
-    pub(crate) fn provider_has_own_kind(&self) -> Option<kube::core::ApiResource> {
-        let resource = self.provider.as_ref()?.resource()?;
-        (resource != kube::core::ApiResource::erase::<PodGroup>(&())).then_some(resource)
+    /// The kinds that we write.
+    pub(crate) fn written_kinds(&self) -> impl Iterator<Item = &ApiResource> {
+        self.written.iter().map(|(kind, _)| kind)
     }
 
-    /// The groups of the provider.
-    pub(crate) fn provider_groups(&self) -> &Mirror<DynamicObject> {
-        if self.provider_has_own_kind().is_some() { &self.others } else { &self.groups }
+    /// What there is of a kind that we write.
+    pub(crate) fn written(&self, kind: &ApiResource) -> &Mirror<DynamicObject> {
+        self.written.iter().find(|(one, _)| one == kind).map_or(&self.nothing, |(_, mirror)| mirror)
     }
 
     /// Whether every watch has shown its first list.
@@ -121,9 +114,7 @@ impl World {
             && self.job_pods.is_complete()
             && self.replica_pods.is_complete()
             && self.revisions.is_complete()
-            && self.workloads.is_complete()
-            && self.groups.is_complete()
-            && self.others.is_complete()
+            && self.written.iter().all(|(_, mirror)| mirror.is_complete())
     }
 
     /// Whether a pod of a LeaderWorkerSet is to be in the gang of its replica.
@@ -133,10 +124,7 @@ impl World {
         // What cannot be read is no gang: its pods are held back, and told why.
         let is_off = lws::is_off(annotations, &FieldPath::Root("metadata")).unwrap_or(true);
         let Some(provider) = &self.provider else { return false };
-        let name = &pod.spec.scheduler_name;
-        // Muster reads the groups of others, but no words without an object.
-        let ours = provider.resource().is_some() && self.settings.scheduler_names.contains(name);
-        !is_off && (ours || provider.scheduler_name() == Some(name.as_str()))
+        !is_off && gangs_pods_of(provider.as_ref(), &pod.spec.scheduler_name, self.settings.scheduler_names())
     }
 
     /// What is to be written for somebody.
@@ -180,20 +168,21 @@ impl World {
             News::JobPod(turn) => {
                 let changes = self.job_pods.take(turn);
                 let unnamed = changes.iter().filter_map(|change| change.new.as_ref()).filter(|pod| names_none(pod));
-                unnamed.map(|pod| Subject::JobPod(key_of(&**pod))).collect()
+                // What is gone of a Job may be what its group still counts on.
+                let gone = changes.iter().filter(|change| change.new.is_none()).filter_map(Change::any);
+                let of_gone = gone.filter_map(|pod| {
+                    let owner = controller_of(&pod.metadata).filter(|owner| owner.kind == "Job")?;
+                    Some(Subject::Job((pod.metadata.namespace.clone()?, owner.name.clone())))
+                });
+                unnamed.map(|pod| Subject::JobPod(key_of(&**pod))).chain(of_gone).collect()
             }
             News::ReplicaPod(turn) => {
                 let changes = self.replica_pods.take(turn);
                 changes.iter().filter_map(|change| change.new.as_ref()).flat_map(|pod| of_replica_pod(pod)).collect()
             }
-            News::Workload(turn) => {
-                self.workloads.take(turn).iter().filter_map(Change::any).filter_map(|w| of_workload(w)).collect()
-            }
-            News::Group(turn) => {
-                self.groups.take(turn).iter().filter_map(Change::any).filter_map(|g| of_group(g)).collect()
-            }
-            News::ProviderGroup(turn) => {
-                self.others.take(turn).iter().filter_map(Change::any).filter_map(|g| of_group(g)).collect()
+            News::Written(kind, turn) => {
+                let changes = self.written[kind].1.take(turn);
+                changes.iter().filter_map(Change::any).filter_map(|object| concerned(object)).collect()
             }
         }
     }
@@ -204,7 +193,7 @@ impl World {
         let key = key_of(&**set);
         let mut subjects = Vec::new();
         if may_want_others(change) {
-            let theirs = self.job_pods.within(&key.0).filter(|pod| {
+            let theirs = self.job_pods.of(&key.0, &key.1).filter(|pod| {
                 label(pod.metadata.labels.as_ref(), job_set::labels::JOB_SET) == key.1 && names_none(pod)
             });
             subjects.extend(theirs.map(|pod| Subject::JobPod(key_of(&**pod))));
@@ -221,7 +210,7 @@ impl World {
             let uid = job.metadata.uid.as_deref().unwrap_or_default();
             let theirs = self
                 .job_pods
-                .within(&key.0)
+                .of(&key.0, uid)
                 .filter(|pod| controller_of(&pod.metadata).is_some_and(|owner| owner.uid == uid) && names_none(pod));
             subjects.extend(theirs.map(|pod| Subject::JobPod(key_of(&**pod))));
         }
@@ -230,7 +219,7 @@ impl World {
     }
 
     fn leaders_of(&self, namespace: &str, set: &str) -> Vec<Subject> {
-        let theirs = self.replica_pods.within(namespace).filter(|pod| {
+        let theirs = self.replica_pods.of(namespace, set).filter(|pod| {
             let labels = pod.metadata.labels.as_ref();
             labels.is_some_and(is_leader) && label(labels, replica_labels::NAME) == set
         });
@@ -251,8 +240,19 @@ fn label(labels: Option<&Labels>, key: &str) -> String {
     labels.and_then(|labels| labels.get(key)).cloned().unwrap_or_default()
 }
 
+fn label_of(labels: Option<&Labels>, key: &str) -> Vec<String> {
+    labels.and_then(|labels| labels.get(key)).cloned().into_iter().collect()
+}
+
+/// The name of a pod's JobSet, and the UID of its Job.
+fn owners_of(pod: &Pod) -> Vec<String> {
+    let mut owners = label_of(pod.metadata.labels.as_ref(), job_set::labels::JOB_SET);
+    owners.extend(controller_of(&pod.metadata).map(|owner| owner.uid.clone()));
+    owners
+}
+
 fn names_none(pod: &Pod) -> bool {
-    !names_a_group(&metadata_of(pod), &pod.spec)
+    !names_a_group(&pod.into(), &pod.spec)
 }
 
 fn of_replica_pod(pod: &Pod) -> Vec<Subject> {
@@ -263,24 +263,51 @@ fn of_replica_pod(pod: &Pod) -> Vec<Subject> {
     replica.into_iter().chain(unnamed.then_some(Subject::ReplicaPod(key))).collect()
 }
 
-fn of_workload(workload: &DynamicObject) -> Option<Subject> {
-    let namespace = workload.metadata.namespace.clone().unwrap_or_default();
-    let owner =
-        controller_of(&workload.metadata).filter(|owner| owner.kind == "JobSet").map(|owner| owner.name.clone());
-    let reference = &workload.data["spec"]["controllerRef"];
-    let named = || (reference["kind"] == "JobSet").then(|| reference["name"].as_str().map(str::to_owned)).flatten();
-    // A Workload that is in the way concerns the set that it would belong to.
-    let in_the_way = || workload.metadata.name.as_deref()?.strip_prefix("w-").map(str::to_owned);
-    owner.or_else(named).or_else(in_the_way).map(|set| Subject::JobSet((namespace, set)))
+/// The kinds that are written for these owners, each once.
+fn written_kinds(settings: &Settings, provider: Option<&dyn SchedulerProvider>) -> Vec<ApiResource> {
+    let mut kinds = Vec::new();
+    if settings.has_job_sets() {
+        kinds.extend(plans::job_sets::kinds(settings));
+    }
+    if settings.jobs().is_some() {
+        kinds.push(ApiResource::erase::<PodGroup>(&()));
+    }
+    if let Some(kind) = provider.and_then(SchedulerProvider::resource).filter(|kind| !kinds.contains(kind)) {
+        kinds.push(kind);
+    }
+    kinds
 }
 
-fn of_group(group: &DynamicObject) -> Option<Subject> {
-    let namespace = group.metadata.namespace.clone().unwrap_or_default();
-    let in_the_way = || group.metadata.name.as_deref()?.strip_prefix("job-").map(str::to_owned);
-    match controller_of(&group.metadata) {
-        Some(owner) if owner.kind == "Pod" => Some(Subject::Replica((namespace, owner.name.clone()))),
-        Some(owner) if owner.kind == "Job" => Some(Subject::Job((namespace, owner.name.clone()))),
-        Some(_) => None,
-        None => in_the_way().map(|job| Subject::Job((namespace, job))),
+/// Whom an object concerns that we write: its owner, or whose place it is in the way of.
+fn concerned(object: &DynamicObject) -> Option<Subject> {
+    let namespace = object.metadata.namespace.clone().unwrap_or_default();
+    let owner =
+        controller_of(&object.metadata).map(|owner| (owner.kind.as_str(), (namespace.clone(), owner.name.clone())));
+    match owner {
+        Some(("JobSet", key)) => return Some(Subject::JobSet(key)),
+        Some(("Job", key)) => return Some(Subject::Job(key)),
+        Some(("Pod", key)) => return Some(Subject::Replica(key)),
+        _ => {}
     }
+    if let Some(set) = named_set(object) {
+        return Some(Subject::JobSet((namespace, set)));
+    }
+    let name = object.metadata.name.as_deref()?;
+    // The groups of a set have its Workload's name in theirs.
+    let set = name.strip_prefix("w-").map(|rest| rest.split('.').next().unwrap_or(rest));
+    let set = set.map(|set| Subject::JobSet((namespace.clone(), set.to_owned())));
+    set.or_else(|| name.strip_prefix("job-").map(|job| Subject::Job((namespace, job.to_owned()))))
+}
+
+/// The JobSet that a Workload says it is for.
+fn named_set(workload: &DynamicObject) -> Option<String> {
+    let reference = &workload.data["spec"]["controllerRef"];
+    reference["name"].as_str().filter(|_| reference["kind"] == "JobSet").map(str::to_owned)
+}
+
+/// The JobSets that an object is for: as it says, and as its label says.
+fn sets_of(object: &DynamicObject) -> Vec<String> {
+    let mut sets = label_of(object.metadata.labels.as_ref(), job_set::labels::JOB_SET);
+    sets.extend(named_set(object).filter(|set| !sets.contains(set)));
+    sets
 }

@@ -42,8 +42,8 @@ enum Command {
     /// Print what installs Muster on a cluster, as YAML for `kubectl apply -f -`.
     ///
     /// Namespace, definitions of our kinds, a service account with no more rights than are used, configuration, two
-    /// replicas, a disruption budget, a service for metrics; the admission webhook, which is never waited for if it does not
-    /// answer, and a policy of the API server about gang modes of JobSets.
+    /// replicas, a disruption budget, a service for metrics; the admission webhook, which is not waited for if it does not
+    /// answer (but with --native-gangs), and a policy of the API server about gang modes of JobSets.
     #[command(verbatim_doc_comment)]
     Manifests(manifests::Options),
     /// Decide again what was decided, from a record of `muster run --record-dir`.

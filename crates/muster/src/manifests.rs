@@ -35,6 +35,12 @@ pub(crate) struct Options {
     /// Take pods with this schedulerName. May be repeated.
     #[arg(long, value_name = "NAME", default_value = muster_api::keys::SCHEDULER_NAME)]
     scheduler_name: Vec<String>,
+    /// Write the gangs of JobSets and LeaderWorkerSets in Kubernetes' own Workloads and PodGroups.
+    ///
+    /// The cluster has to serve them. Only the webhook can give pods a reference to such groups, so what asks for gangs
+    /// cannot be made while Muster is away (`failurePolicy: Fail`); everything else can.
+    #[arg(long)]
+    native_gangs: bool,
 }
 
 /// A version of Kubernetes that we know.
@@ -105,13 +111,16 @@ fn configuration(options: &Options) -> anyhow::Result<String> {
         ..Overrides::default()
     };
     let file = Configuration::new(File::default(), overrides).context("--scheduler-name")?.file;
-    let short = json!({
+    let mut short = json!({
         "apiVersion": file.api_version,
         "kind": file.kind,
         "schedulerNames": file.scheduler_names,
         "leaderElection": {"leaseNamespace": file.leader_election.lease_namespace},
         "webhook": {"enabled": true, "certificates": {"namespace": options.namespace}},
     });
+    if options.native_gangs {
+        short["controllers"] = json!({"jobSets": "Native", "leaderWorkerSets": "Native"});
+    }
     print(&short)
 }
 
@@ -138,7 +147,7 @@ fn service_account(options: &Options) -> Value {
 }
 
 /// What Muster may do in the whole cluster. Why, in `docs/operations.md`.
-fn cluster_rules(version: Version) -> Vec<Value> {
+fn cluster_rules(options: &Options) -> Vec<Value> {
     let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
     let mut rules = vec![
         // Patched are only annotations: the reference of a pod that the webhook did not see.
@@ -168,8 +177,15 @@ fn cluster_rules(version: Version) -> Vec<Value> {
             "resourceNames": [NAME], "verbs": ["get", "update"],
         }),
     ];
-    if version != Version::V1_35 {
+    let has_pod_groups = options.kubernetes_version != Version::V1_35;
+    if has_pod_groups {
         rules.push(rule("scheduling.k8s.io", &["podgroups/status"], &["patch"]));
+    }
+    if options.native_gangs {
+        rules.push(rule("scheduling.k8s.io", &["workloads"], &["create", "patch", "delete"]));
+    }
+    if options.native_gangs && has_pod_groups {
+        rules.push(rule("scheduling.k8s.io", &["podgroups"], &["create", "patch", "delete"]));
     }
     rules
 }
@@ -178,7 +194,7 @@ fn cluster_role(options: &Options) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
         "metadata": {"name": NAME, "labels": labels()},
-        "rules": cluster_rules(options.kubernetes_version),
+        "rules": cluster_rules(options),
     })
 }
 
@@ -322,6 +338,7 @@ mod tests {
             namespace: "gangs".to_owned(),
             image: "registry.example/muster:1".to_owned(),
             scheduler_name: vec!["muster".to_owned(), "gang".to_owned()],
+            native_gangs: false,
         }
     }
 
@@ -505,6 +522,31 @@ mod tests {
             ];
             assert!(rights(&find(&documents, "Role")["rules"]).iter().eq(lease.iter()), "{name}");
         }
+    }
+
+    #[test]
+    fn native_gangs_have_rights_a_configuration_and_hooks_that_are_waited_for() {
+        let mut options = options(Version::V1_37);
+        options.native_gangs = true;
+        let documents: Vec<Value> = serde_saphyr::from_multiple(&text(&options).unwrap()).unwrap();
+        let rights = rights(&find(&documents, "ClusterRole")["rules"]);
+        for kind in ["podgroups", "workloads"] {
+            for verb in ["create", "delete", "patch"] {
+                assert!(rights.contains(&format!("{verb} {kind}.scheduling.k8s.io")), "{verb} {kind}: {rights:?}");
+            }
+        }
+        let config = find(&documents, "ConfigMap")["data"]["config.yaml"].as_str().unwrap();
+        let file = File::read(config).unwrap();
+        assert!(Configuration::new(file, Overrides::default()).unwrap().settings.ganged.are_native());
+        let hooks = &find(&documents, "MutatingWebhookConfiguration")["webhooks"];
+        let is_waited_for = |hook: &&Value| hook["failurePolicy"] == "Fail";
+        let waited_for = hooks.as_array().unwrap().iter().filter(is_waited_for);
+        let names: Vec<&str> = waited_for.clone().map(|hook| hook["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["jobsets.muster.dev", "jobs-of-jobsets.muster.dev", "pods.muster.dev"]);
+        for hook in waited_for {
+            assert_eq!(hook["rules"][0]["operations"], json!(["CREATE"]), "changes and deletes never wait for us");
+        }
+        assert_eq!(hooks[3]["matchConditions"][1]["expression"], r#"object.spec.schedulerName in ["muster","gang"]"#);
     }
 
     #[test]

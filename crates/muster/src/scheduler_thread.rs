@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use anyhow::{Context as _, bail};
 use muster_api::makers::GangedOwners;
 use muster_controllers::Controllers;
-use muster_runtime::{Clock, Fence, Scheduler, Settings};
+use muster_runtime::{Clock, Fence, Scheduler, Settings, native_version};
 use tokio::sync::oneshot;
 
 /// A running scheduler.
@@ -66,12 +66,16 @@ fn schedule(
     settings: &Settings,
     clock: Clock,
     fence: Fence,
-    stopped: oneshot::Receiver<()>,
+    mut stopped: oneshot::Receiver<()>,
 ) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let client = connect()?;
-        let mut controllers = controllers(&client, settings, clock, &fence);
+        let mut controllers = tokio::select! {
+            // The cluster may not answer for long.
+            _ = &mut stopped => return Ok(()),
+            controllers = controllers(&client, settings, clock, &fence) => controllers?,
+        };
         let mut scheduler = Scheduler::start(&client, settings, clock, fence)?;
         let controllers = async {
             match &mut controllers {
@@ -92,20 +96,31 @@ fn schedule(
 }
 
 /// The controllers, if there is anything for them to do.
-fn controllers(client: &kube::Client, settings: &Settings, clock: Clock, fence: &Fence) -> Option<Controllers> {
+async fn controllers(
+    client: &kube::Client,
+    settings: &Settings,
+    clock: Clock,
+    fence: &Fence,
+) -> anyhow::Result<Option<Controllers>> {
     if settings.ganged == GangedOwners::default() {
-        return None;
+        return Ok(None);
     }
     let fence = fence.clone();
     let deadline = Arc::new(move |wanted| fence.deadline(wanted));
-    Some(Controllers::start(client, controllers_settings(settings), move || clock.now(), deadline))
+    let own = controllers_settings(client, settings).await?;
+    Ok(Some(Controllers::start(client, own, move || clock.now(), deadline)))
 }
 
-/// What the controllers and the webhook have to know of the scheduler's settings.
-pub(crate) fn controllers_settings(settings: &Settings) -> muster_controllers::Settings {
-    muster_controllers::Settings {
-        scheduler_names: settings.scheduler_names().map(str::to_owned).collect(),
-        identity: settings.identity.clone(),
-        ganged: settings.ganged,
-    }
+/// What the controllers and the webhook have to know of the scheduler's settings and of the cluster.
+pub(crate) async fn controllers_settings(
+    client: &kube::Client,
+    settings: &Settings,
+) -> anyhow::Result<muster_controllers::Settings> {
+    let native = if settings.ganged.are_native() {
+        native_version(client, settings.request_timeout, &settings.instruments).await
+    } else {
+        None
+    };
+    let names = settings.scheduler_names().map(str::to_owned).collect();
+    Ok(muster_controllers::Settings::new(names, settings.identity.clone(), settings.ganged, native)?)
 }

@@ -7,16 +7,15 @@
 use std::time::Duration;
 
 use kube::Client;
-use muster_api::native::{GROUP, V1ALPHA3, VERSION, v1alpha1, v1alpha2};
+use muster_api::native::{GROUP, NativeVersion};
 use tokio::time::{sleep, timeout};
 
 use crate::dialect::{Dialect, NativePodGroup, NativePodGroupV1alpha2, NativeWorkload};
 use crate::instruments::Instruments;
 
-const POD_GROUPS: &str = "podgroups";
-const WORKLOADS: &str = "workloads";
 /// Best first.
-const VERSIONS: [&str; 3] = [VERSION, V1ALPHA3, v1alpha2::VERSION];
+const VERSIONS: [NativeVersion; 4] =
+    [NativeVersion::V1beta1, NativeVersion::V1alpha3, NativeVersion::V1alpha2, NativeVersion::V1alpha1];
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 /// Short enough for signs of life in between.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -27,11 +26,35 @@ pub(crate) async fn native_dialects(
     request_timeout: Duration,
     instruments: &Instruments,
 ) -> Vec<Box<dyn Dialect>> {
+    let served = asked(client, request_timeout, instruments).await;
+    let of_pod_groups = served.iter().find(|version| version.pod_groups().is_some());
+    let mut dialects: Vec<Box<dyn Dialect>> = vec![match of_pod_groups {
+        Some(NativeVersion::V1alpha3) => Box::new(NativePodGroup::V1ALPHA3),
+        Some(NativeVersion::V1alpha2) => Box::new(NativePodGroupV1alpha2),
+        _ => Box::new(NativePodGroup::V1BETA1),
+    }];
+    if served.contains(&NativeVersion::V1alpha1) {
+        dialects.push(Box::new(NativeWorkload));
+    }
+    dialects
+}
+
+/// The best version of groups of its own that a cluster serves. Asks until the cluster answers.
+pub async fn native_version(
+    client: &Client,
+    request_timeout: Duration,
+    instruments: &Instruments,
+) -> Option<NativeVersion> {
+    asked(client, request_timeout, instruments).await.first().copied()
+}
+
+/// What a cluster serves, best first. Asks until the cluster answers.
+async fn asked(client: &Client, request_timeout: Duration, instruments: &Instruments) -> Vec<NativeVersion> {
     let mut pause = PAUSE_MIN;
     loop {
         instruments.health.beat();
         match timeout(request_timeout, ask(client)).await {
-            Ok(Ok(dialects)) => return dialects,
+            Ok(Ok(served)) => return served,
             Ok(Err(error)) => tracing::warn!(%error, "what the cluster serves cannot be found out; asking again"),
             Err(_) => tracing::warn!("what the cluster serves cannot be found out: no answer in time; asking again"),
         }
@@ -40,35 +63,23 @@ pub(crate) async fn native_dialects(
     }
 }
 
-async fn ask(client: &Client) -> kube::Result<Vec<Box<dyn Dialect>>> {
-    let mut pod_groups = None;
+async fn ask(client: &Client) -> kube::Result<Vec<NativeVersion>> {
+    let mut served = Vec::new();
     for version in VERSIONS {
-        if pod_groups.is_none() && is_served(client, version, POD_GROUPS).await? {
-            pod_groups = Some(version);
+        let kind = version.pod_groups().unwrap_or_else(|| version.workloads());
+        if is_served(client, version, &kind.plural).await? {
+            served.push(version);
         }
     }
-    let workloads = is_served(client, v1alpha1::VERSION, WORKLOADS).await?;
-    tracing::info!(pod_groups, workloads, "native groups");
-    let mut dialects = vec![pod_group_dialect(pod_groups)];
-    if workloads {
-        dialects.push(Box::new(NativeWorkload));
-    }
-    Ok(dialects)
+    tracing::info!(?served, "native groups");
+    Ok(served)
 }
 
 /// Whether a kind is served in a version, which can be served for other kinds alone.
-async fn is_served(client: &Client, version: &str, plural: &str) -> kube::Result<bool> {
-    match client.list_api_group_resources(&format!("{GROUP}/{version}")).await {
+async fn is_served(client: &Client, version: NativeVersion, plural: &str) -> kube::Result<bool> {
+    match client.list_api_group_resources(&format!("{GROUP}/{}", version.name())).await {
         Ok(list) => Ok(list.resources.iter().any(|resource| resource.name == plural)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
         Err(error) => Err(error),
-    }
-}
-
-fn pod_group_dialect(version: Option<&str>) -> Box<dyn Dialect> {
-    match version {
-        Some(V1ALPHA3) => Box::new(NativePodGroup::V1ALPHA3),
-        Some(v1alpha2::VERSION) => Box::new(NativePodGroupV1alpha2),
-        _ => Box::new(NativePodGroup::V1BETA1),
     }
 }

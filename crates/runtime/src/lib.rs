@@ -28,6 +28,7 @@ mod text;
 mod watch;
 
 pub use clock::Clock;
+pub use discovery::native_version;
 pub use fence::{Fence, FenceKeeper};
 pub use gates::{FeatureGates, GateError};
 pub use health::Health;

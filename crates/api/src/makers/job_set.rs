@@ -117,6 +117,8 @@ pub struct GangGroup {
     pub name: String,
     /// How many pods start together.
     pub min_count: i64,
+    /// How many groups there are of it, each with a key; `None` if there is one without.
+    pub replicas: Option<i64>,
     /// The class of their priority; empty if they have none.
     pub priority_class_name: String,
 }
@@ -187,15 +189,17 @@ impl Gangs {
             Scope::JobSet => set.metadata.name.as_deref().unwrap_or_default(),
             Scope::ReplicatedJob | Scope::Job => &job.name,
         });
-        let of_job = job.template.spec.pods_at_once();
-        let pods = if scope == Scope::Job { of_job } else { of_job.saturating_mul(job.replicas.unwrap_or(1).max(0)) };
+        let (of_job, jobs) = (job.template.spec.pods_at_once(), job.replicas.unwrap_or(1).max(0));
+        let pods = if scope == Scope::Job { of_job } else { of_job.saturating_mul(jobs) };
         let class = &job.template.spec.template.spec.priority_class_name;
         self.scopes.insert(job.name.clone(), scope);
         match self.groups.iter_mut().find(|group| group.name == name) {
             Some(group) if group.priority_class_name != *class => return Err(class.clone()),
             Some(group) => group.min_count = group.min_count.saturating_add(pods),
             None => {
-                self.groups.push(GangGroup { name, min_count: pods, priority_class_name: class.clone() });
+                let replicas = (scope == Scope::Job).then_some(jobs);
+                let class = class.clone();
+                self.groups.push(GangGroup { name, min_count: pods, replicas, priority_class_name: class });
             }
         }
         Ok(())
@@ -207,6 +211,17 @@ impl GangGroup {
     /// The minimum as a Workload may have it.
     pub fn minimum(&self) -> i64 {
         self.min_count.clamp(1, i64::from(i32::MAX))
+    }
+
+    /// What pods of its replicas name.
+    pub fn references(&self, workload: &str) -> impl Iterator<Item = Reference> {
+        let keys = match self.replicas {
+            Some(count) => (0..count).map(|key| Some(key.to_string())).collect(),
+            None => vec![None],
+        };
+        let of =
+            move |replica_key| Reference { workload: Some(workload.to_owned()), group: self.name.clone(), replica_key };
+        keys.into_iter().map(of)
     }
 }
 
@@ -340,14 +355,17 @@ mod tests {
         assert_eq!(groups(&mixed), named(&[("pg-a", 8), ("pg-b", 4)]));
         let gangs = read(&mixed).unwrap().unwrap();
         assert_eq!(gangs.workload, "w-js");
-        let annotations = |job: &str| -> Vec<(&str, String)> {
-            let reference = gangs.reference("js", job, "1");
-            reference.iter().flat_map(|one| one.annotations().map(|(key, value)| (key, value.to_owned()))).collect()
+        let reference = |workload: &str, group: &str, key: Option<&str>| {
+            let own = str::to_owned;
+            Some(Reference { workload: Some(own(workload)), group: own(group), replica_key: key.map(own) })
         };
-        let own = |text: &str| text.to_owned();
-        assert_eq!(annotations("a"), [("muster.dev/workload", own("w-js")), ("muster.dev/pod-group", own("pg-a"))]);
-        assert_eq!(annotations("b").last(), Some(&("muster.dev/replica-key", own("1"))));
-        assert_eq!(annotations("c"), []);
+        assert_eq!(gangs.reference("js", "a", "1"), reference("w-js", "pg-a", None));
+        assert_eq!(gangs.reference("js", "b", "1"), reference("w-js", "pg-b", Some("1")));
+        assert_eq!(gangs.reference("js", "c", "1"), None);
+        let of =
+            |group: usize| gangs.groups[group].references("w-js").map(|one| one.pod_group_name()).collect::<Vec<_>>();
+        assert_eq!(of(0), ["w-js.pg-a"]);
+        assert_eq!(of(1), ["w-js.pg-b.0", "w-js.pg-b.1", "w-js.pg-b.2"]);
     }
 
     #[test]

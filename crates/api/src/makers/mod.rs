@@ -13,36 +13,18 @@ pub mod job_set;
 pub mod leader_worker_set;
 pub mod requests;
 
+mod reference;
 mod short_name;
 
 pub use gang_mode::GangMode;
-pub use ganged_owners::{GangedOwners, ProviderName};
+pub use ganged_owners::{Carrier, GangedOwners, ProviderName};
+pub use reference::{Joining, Reference};
 pub use short_name::short_name;
 
-use crate::keys::annotations::{POD_GROUP, REPLICA_KEY, WORKLOAD};
+use crate::keys::annotations::{POD_GROUP, WORKLOAD};
 use crate::others::{scheduler_plugins, volcano};
 use crate::wire::pod::PodSpec;
 use crate::wire::template::TemplateMetadata;
-
-/// A group inside a Workload, or a PodGroup if there is no Workload: what a pod has to name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Reference {
-    /// The Workload; `None` if the group is an object of its own.
-    pub workload: Option<String>,
-    /// The group.
-    pub group: String,
-    /// Which replica of the group, if there are several.
-    pub replica_key: Option<String>,
-}
-
-impl Reference {
-    /// The annotations by which a pod joins.
-    pub fn annotations(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        let workload = self.workload.as_deref().map(|name| (WORKLOAD, name));
-        let replica = self.replica_key.as_deref().map(|key| (REPLICA_KEY, key));
-        workload.into_iter().chain([(POD_GROUP, self.group.as_str())]).chain(replica)
-    }
-}
 
 /// What is wrong with what an object asks for. Its gangs are not made, and its pods are not placed.
 #[derive(Clone, Debug, PartialEq, Eq)]

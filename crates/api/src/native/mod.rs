@@ -21,6 +21,7 @@ pub mod workload;
 
 mod checks;
 mod scheduling_group;
+mod served;
 mod validate_pod_group;
 mod validate_status;
 mod validate_template;
@@ -29,6 +30,7 @@ mod validate_workload;
 pub use gates::{Gates, drop_disabled_pod_group, drop_disabled_workload, set_pod_group_defaults};
 pub use pod_group::PodGroup;
 pub use scheduling_group::validate_scheduling_group;
+pub use served::NativeVersion;
 pub use validate_pod_group::{validate_pod_group, validate_pod_group_update};
 pub use validate_status::validate_pod_group_status_update;
 pub use validate_workload::{validate_workload, validate_workload_update};

@@ -34,6 +34,9 @@ pub struct JobStatus {
     /// What is true of it.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub conditions: Vec<Condition>,
+    /// How many of its pods have finished well, those that are gone included.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub succeeded: i64,
 }
 
 impl Job {

@@ -6,7 +6,7 @@ use muster_api::keys::annotations::GANG_SCOPE;
 use muster_api::makers::job_set::{self, Gangs};
 use muster_api::wire::JobSet;
 use muster_api::wire::job_set::GangConfig;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::patch::Patch;
 use super::{Admission, Request, Verdict, read};
@@ -19,7 +19,7 @@ impl Admission {
         if request.is_update {
             return changed(request, &set);
         }
-        let gangs = match job_set::gangs(&set, &self.settings.scheduler_names) {
+        let gangs = match job_set::gangs(&set, self.settings.scheduler_names()) {
             Ok(gangs) => gangs,
             Err(flaw) => return Verdict::denied(flaw.message),
         };
@@ -35,7 +35,7 @@ fn noted<'a>(object: &'a Value, set: &JobSet, gangs: Option<&Gangs>) -> Patch<'a
         let index = index.to_string();
         let path = ["spec", "replicatedJobs", &index, "template", "metadata", "annotations"];
         match gangs.and_then(|gangs| gangs.scopes.get(&job.name)) {
-            Some(scope) => patch.set(&path, GANG_SCOPE, scope.word()),
+            Some(scope) => patch.set(&path, GANG_SCOPE, &json!(scope.word())),
             None => patch.remove(&path, GANG_SCOPE),
         }
     }
@@ -54,7 +54,11 @@ fn changed(request: &Request<'_>, set: &JobSet) -> Verdict {
         let note = before.and_then(|one| one.template.metadata.annotations.get(GANG_SCOPE));
         if let Some(note) = note {
             let index = index.to_string();
-            patch.set(&["spec", "replicatedJobs", &index, "template", "metadata", "annotations"], GANG_SCOPE, note);
+            patch.set(
+                &["spec", "replicatedJobs", &index, "template", "metadata", "annotations"],
+                GANG_SCOPE,
+                &json!(note),
+            );
         }
     }
     Verdict::patched(patch)

@@ -2,8 +2,9 @@
 
 use muster_api::keys::annotations::{GANG_SCOPE, POD_GROUP, REPLICA_KEY, WORKLOAD};
 use muster_api::makers::job_set::{Scope, labels};
-use muster_api::makers::{Reference, job, names_a_group};
+use muster_api::makers::{Joining, Reference, job, names_a_group};
 use muster_api::wire::Job;
+use serde_json::json;
 
 use super::patch::Patch;
 use super::{Admission, Request, Verdict, read};
@@ -20,38 +21,37 @@ impl Admission {
         if names_a_group(&template.metadata, &template.spec) {
             return Verdict::default();
         }
-        let reference = match self.reference(&job) {
-            Ok(Some(reference)) => reference,
+        let joining = match self.joining(&job) {
+            Ok(Some(joining)) => joining,
             Ok(None) => return Verdict::default(),
             Err(why) => return Verdict::denied(why),
         };
         let mut patch = Patch::of(request.object);
-        for (key, value) in reference.annotations() {
-            patch.set(&PATH, key, value);
-        }
+        patch.join(&["spec", "template"], &joining);
         Verdict::patched(patch)
     }
 
-    /// The group of a Job's pods, as far as the Job itself shows it.
-    fn reference(&self, job: &Job) -> Result<Option<Reference>, String> {
+    /// How a Job's pods name their group, as far as the Job itself shows it.
+    fn joining(&self, job: &Job) -> Result<Option<Joining>, String> {
         let label = |key: &str| job.metadata.labels.as_ref().and_then(|labels| labels.get(key));
         if let Some(set) = label(labels::JOB_SET) {
-            let scope = scope(job).filter(|_| self.settings.ganged.job_sets);
+            let scope = scope(job).filter(|_| self.settings.has_job_sets());
             let (Some(scope), Some(replicated_job), Some(index)) =
                 (scope, label(labels::REPLICATED_JOB), label(labels::JOB_INDEX))
             else {
                 return Ok(None);
             };
-            return Ok(Some(scope.reference(set, replicated_job, index)));
+            let reference = scope.reference(set, replicated_job, index);
+            return Ok(Some(reference.joining(self.settings.native_job_sets())));
         }
-        if self.settings.ganged.jobs.is_none() {
+        if self.settings.jobs().is_none() {
             return Ok(None);
         }
-        let gang = job::gang(job, self.settings.unasked_jobs(), &self.settings.scheduler_names);
+        let gang = job::gang(job, self.settings.jobs().unwrap_or_default(), self.settings.scheduler_names());
         // The name of a Job that asks for a generated one is not known yet: the controllers see to its pods.
         let is_named = job.metadata.name.as_ref().is_some_and(|name| !name.is_empty());
         let gang = gang.map_err(|flaw| flaw.message)?.filter(|_| is_named);
-        Ok(gang.map(|gang| Reference { workload: None, group: gang.group, replica_key: None }))
+        Ok(gang.map(|gang| Reference { workload: None, group: gang.group, replica_key: None }.joining(None)))
     }
 }
 
@@ -61,14 +61,20 @@ fn scope(job: &Job) -> Option<Scope> {
     Scope::of(job.metadata.annotations.as_ref()?.get(GANG_SCOPE)?)
 }
 
-/// A template cannot be changed: a controller that writes a Job without our annotations does not mean to.
+/// A template cannot be changed: a controller that writes a Job without what it does not know does not mean to.
 fn kept(request: &Request<'_>, job: &Job) -> Verdict {
     let Some(old) = read::<Job>(request.old) else { return Verdict::default() };
     let (before, now) = (&old.spec.template.metadata.annotations, &job.spec.template.metadata.annotations);
     let mut patch = Patch::of(request.object);
     for key in [WORKLOAD, POD_GROUP, REPLICA_KEY] {
         if let Some(value) = before.get(key).filter(|_| !now.contains_key(key)) {
-            patch.set(&PATH, key, value);
+            patch.set(&PATH, key, &json!(value));
+        }
+    }
+    let fields = ["schedulingGroup", "workloadRef"];
+    for (field, before) in fields.iter().map(|field| (field, &request.old["spec"]["template"]["spec"][field])) {
+        if !before.is_null() && request.object["spec"]["template"]["spec"][field].is_null() {
+            patch.set(&["spec", "template", "spec"], field, before);
         }
     }
     Verdict::patched(patch)

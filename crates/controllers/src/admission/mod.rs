@@ -18,9 +18,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::providers::{SchedulerProvider, provider};
+use crate::providers::SchedulerProvider;
 use crate::settings::Settings;
 use patch::Patch;
+
+/// What it has to be asked about: group, version and plural, and the operations.
+pub const ASKED_ABOUT: [([&str; 3], &[&str]); 3] = [
+    (["jobset.x-k8s.io", "v1alpha2", "jobsets"], &["CREATE", "UPDATE"]),
+    (["batch", "v1", "jobs"], &["CREATE", "UPDATE"]),
+    (["", "v1", "pods"], &["CREATE"]),
+];
 
 /// What the webhook answers from.
 #[derive(Debug)]
@@ -60,7 +67,7 @@ struct Request<'a> {
 impl Admission {
     /// An answer for these settings.
     pub fn new(settings: Settings) -> Self {
-        let provider = settings.ganged.leader_worker_sets.map(provider);
+        let provider = settings.provider();
         Self { settings, provider }
     }
 
@@ -95,7 +102,7 @@ impl Admission {
             return Verdict::default();
         }
         match (text(&resource["group"]).as_str(), text(&resource["resource"]).as_str()) {
-            ("jobset.x-k8s.io", "jobsets") if self.settings.ganged.job_sets => self.job_set(&asked),
+            ("jobset.x-k8s.io", "jobsets") if self.settings.has_job_sets() => self.job_set(&asked),
             ("batch", "jobs") => self.job(&asked),
             ("", "pods") if !asked.is_update => self.pod(&asked),
             _ => Verdict::default(),

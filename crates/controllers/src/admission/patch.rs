@@ -1,7 +1,8 @@
-//! A JSON patch that sets labels and annotations, with the maps that have to be there first.
+//! A JSON patch that sets labels, annotations and references, with the maps that have to be there first.
 
 use std::collections::BTreeSet;
 
+use muster_api::makers::Joining;
 use serde_json::{Value, json};
 
 /// A patch of an object.
@@ -17,7 +18,7 @@ impl<'a> Patch<'a> {
     }
 
     /// Sets an entry of the map at the end of the path, if it is not so already.
-    pub(super) fn set(&mut self, path: &[&str], key: &str, value: &str) {
+    pub(super) fn set(&mut self, path: &[&str], key: &str, value: &Value) {
         let mut pointer = String::new();
         for step in path {
             pointer = format!("{pointer}/{}", escaped(step));
@@ -27,8 +28,25 @@ impl<'a> Patch<'a> {
             }
         }
         let pointer = format!("{pointer}/{}", escaped(key));
-        if self.object.pointer(&pointer).and_then(Value::as_str) != Some(value) {
+        if self.object.pointer(&pointer) != Some(value) {
             self.operations.push(json!({"op": "add", "path": pointer, "value": value}));
+        }
+    }
+
+    /// What a pod says to join a group, in the pod or template at the end of the path.
+    pub(super) fn join(&mut self, path: &[&str], joining: &Joining) {
+        for (field, entries) in [("labels", &joining.labels), ("annotations", &joining.annotations)] {
+            let path = [path, &["metadata", field]].concat();
+            for (key, value) in entries {
+                self.set(&path, key, &json!(value));
+            }
+        }
+        let spec = [path, &["spec"]].concat();
+        if let Some(group) = &joining.scheduling_group {
+            self.set(&spec, "schedulingGroup", &json!(group));
+        }
+        if let Some(reference) = &joining.workload_ref {
+            self.set(&spec, "workloadRef", &json!(reference));
         }
     }
 

@@ -4,20 +4,19 @@ use muster_api::invalid::FieldPath;
 use muster_api::makers::leader_worker_set::{self, Replica, labels};
 use muster_api::makers::names_a_group;
 use muster_api::wire::Pod;
+use muster_api::wire::template::TemplateMetadata;
 
 use super::patch::Patch;
 use super::{Admission, Request, Verdict, read};
-use crate::plans::metadata_of;
+use crate::providers::gangs_pods_of;
 
 impl Admission {
     pub(super) fn pod(&self, request: &Request<'_>) -> Verdict {
         let (Some(provider), Some(pod)) = (&self.provider, read::<Pod>(request.object)) else {
             return Verdict::default();
         };
-        let metadata = metadata_of(&pod);
-        let name = &pod.spec.scheduler_name;
-        let ours = provider.resource().is_some() && self.settings.scheduler_names.contains(name);
-        let is_ganged = ours || provider.scheduler_name() == Some(name.as_str());
+        let metadata = TemplateMetadata::from(&pod);
+        let is_ganged = gangs_pods_of(provider.as_ref(), &pod.spec.scheduler_name, self.settings.scheduler_names());
         match leader_worker_set::is_off(&metadata.annotations, &FieldPath::Root("metadata")) {
             Err(error) if is_ganged && metadata.labels.contains_key(labels::NAME) => {
                 return Verdict::denied(error.to_string());
@@ -34,11 +33,7 @@ impl Admission {
             Err(error) => return Verdict::denied(error.to_string()),
         };
         let mut patch = Patch::of(request.object);
-        for (field, entries) in [("labels", &joining.labels), ("annotations", &joining.annotations)] {
-            for (key, value) in entries {
-                patch.set(&["metadata", field], key, value);
-            }
-        }
+        patch.join(&[], &joining);
         Verdict::patched(patch)
     }
 }

@@ -1,32 +1,49 @@
 //! Requests in, answers out. Every patch is applied, and asked of again: the second answer changes nothing.
 
+use muster_api::makers::{Carrier, GangedOwners, ProviderName};
+use muster_api::native::NativeVersion;
 use serde_json::{Value, json};
 
 use super::*;
 
-fn admission() -> Admission {
-    Admission::new(Settings::default())
+/// An answer where gangs are written in Kubernetes' own objects, or in ours.
+fn admission(native: Option<NativeVersion>) -> Admission {
+    let mut ganged = GangedOwners::all();
+    if native.is_some() {
+        ganged.job_sets = Some(Carrier::Native);
+        ganged.leader_worker_sets = Some(ProviderName::Native);
+    }
+    let names = vec!["muster".to_owned()];
+    Admission::new(Settings::new(names, "muster".to_owned(), ganged, native).unwrap())
 }
 
 fn ask(group: &str, resource: &str, object: &Value, old: &Value) -> Value {
+    ask_in(None, group, resource, object, old)
+}
+
+fn ask_in(native: Option<NativeVersion>, group: &str, resource: &str, object: &Value, old: &Value) -> Value {
     let operation = if old.is_null() { "CREATE" } else { "UPDATE" };
     let request = json!({"uid": "u", "operation": operation, "resource": {"group": group, "resource": resource},
         "object": object, "oldObject": old});
-    let answer = admission().review(&json!({"request": request}))["response"].clone();
+    let answer = admission(native).review(&json!({"request": request}))["response"].clone();
     assert_eq!(answer["uid"], "u");
     answer
 }
 
 /// The object after the patch; the answer must allow it.
 fn patched(group: &str, resource: &str, object: &Value, old: &Value) -> Value {
-    let answer = ask(group, resource, object, old);
+    patched_in(None, group, resource, object, old)
+}
+
+fn patched_in(native: Option<NativeVersion>, group: &str, resource: &str, object: &Value, old: &Value) -> Value {
+    let answer = ask_in(native, group, resource, object, old);
     assert_eq!(answer["allowed"], true, "{answer}");
     let mut after = object.clone();
     if let Some(patch) = answer["patch"].as_str() {
         let patch = STANDARD.decode(patch).unwrap();
         json_patch::patch(&mut after, &serde_json::from_slice::<json_patch::Patch>(&patch).unwrap()).unwrap();
     }
-    let again = ask(group, resource, &after, old);
+    let again = ask_in(native, group, resource, &after, old);
     assert_eq!(again.get("patch"), None, "{again}");
     after
 }
@@ -108,6 +125,29 @@ fn a_job_of_a_set_names_its_group() {
 }
 
 #[test]
+fn references_to_kubernetes_own_groups_are_fields_and_survive_updates() {
+    let fields = [
+        (NativeVersion::V1beta1, "schedulingGroup", json!({"podGroupName": "w-js.pg-a.3"})),
+        (NativeVersion::V1alpha2, "schedulingGroup", json!({"podGroupName": "w-js.pg-a.3"})),
+        (
+            NativeVersion::V1alpha1,
+            "workloadRef",
+            json!({"name": "w-js", "podGroup": "pg-a", "podGroupReplicaKey": "3"}),
+        ),
+    ];
+    for (version, field, expected) in fields {
+        let job = job_of_set(&json!({"muster.dev/gang-scope": "Job"}));
+        let before = patched_in(Some(version), "batch", "jobs", &job, &Value::Null);
+        assert_eq!(before["spec"]["template"]["spec"][field], expected);
+        assert_eq!(before["spec"]["template"]["metadata"], Value::Null, "no words of ours beside it");
+        // A controller that does not know the field writes the Job without it.
+        let mut dropped = before.clone();
+        dropped["spec"]["template"]["spec"].as_object_mut().unwrap().remove(field);
+        assert_eq!(patched_in(Some(version), "batch", "jobs", &dropped, &before), before);
+    }
+}
+
+#[test]
 fn a_reference_survives_an_update_that_drops_it() {
     let before = patched("batch", "jobs", &job_of_set(&json!({"muster.dev/gang-scope": "Job"})), &Value::Null);
     let mut dropped = before.clone();
@@ -140,6 +180,10 @@ fn a_pod_of_a_leader_worker_set_names_the_group_of_its_replica() {
     };
     let after = patched("", "pods", &pod("muster"), &Value::Null);
     assert_eq!(after["metadata"]["annotations"], json!({"muster.dev/pod-group": "test-0-1"}));
+    let after = patched_in(Some(NativeVersion::V1alpha2), "", "pods", &pod("muster"), &Value::Null);
+    assert_eq!(after["spec"]["schedulingGroup"], json!({"podGroupName": "test-0-1"}));
+    let after = patched_in(Some(NativeVersion::V1alpha1), "", "pods", &pod("muster"), &Value::Null);
+    assert_eq!(after["spec"]["workloadRef"], json!({"name": "test-0-1", "podGroup": "replica"}));
     assert_eq!(patched("", "pods", &pod("other"), &Value::Null), pod("other"));
     let mut off = pod("muster");
     off["metadata"]["annotations"] = json!({"muster.dev/gang-mode": "Off"});

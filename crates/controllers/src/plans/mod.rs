@@ -3,6 +3,7 @@
 //! Invariant: a plan for a world that is as it should be has no writes, so a second pass writes nothing.
 //! It must not know how writes are sent.
 
+mod job_set_objects;
 pub(crate) mod job_sets;
 pub(crate) mod jobs;
 pub(crate) mod pods;
@@ -11,11 +12,11 @@ pub(crate) mod replicas;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::core::ApiResource;
+use kube::core::{ApiResource, DynamicObject};
+use muster_api::keys::POD_GROUP_PROTECTION_FINALIZER as PROTECTION;
 use muster_api::makers::Flaw;
-use muster_api::wire::Pod;
 use muster_api::wire::object::{Kind, Object};
-use muster_api::wire::template::TemplateMetadata;
+use serde_json::json;
 
 use crate::write::{Target, Word, Write};
 
@@ -73,12 +74,14 @@ pub(crate) fn target<K: Kind<Scope = kube::core::NamespaceResourceScope>>(object
     }
 }
 
-/// Labels and annotations of a pod, in the form that templates have them.
-pub(crate) fn metadata_of(pod: &Pod) -> TemplateMetadata {
-    TemplateMetadata {
-        labels: pod.metadata.labels.clone().unwrap_or_default(),
-        annotations: pod.metadata.annotations.clone().unwrap_or_default(),
-    }
+/// Kubernetes keeps groups of its own that are deleted until no pod names them. Where a successor of the same name is
+/// wanted its pods name the old one already, and would keep it for ever: then it is let go.
+pub(crate) fn let_go(target: &Target, object: &DynamicObject) -> Option<Write> {
+    let kept = object.metadata.finalizers.as_ref().filter(|all| all.iter().any(|one| one == PROTECTION))?;
+    let rest: Vec<&String> = kept.iter().filter(|one| *one != PROTECTION).collect();
+    let version = &object.metadata.resource_version;
+    let body = json!({"metadata": {"finalizers": rest, "resourceVersion": version}});
+    Some(Write::Patch { target: target.clone(), body })
 }
 
 /// Tells of a flaw.

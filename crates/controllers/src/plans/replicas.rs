@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use kube::core::DynamicObject;
 use muster_api::invalid::FieldPath;
+use muster_api::keys::annotations::GANG_MODE;
 use muster_api::makers::leader_worker_set::{self as lws, Replica, is_leader, labels};
 use muster_api::makers::requests::{add_times, requests_of};
 use muster_api::makers::{Flaw, flaws, names_a_group};
@@ -15,12 +16,14 @@ use muster_api::resources::BaseUnits;
 use muster_api::selector::Labels;
 use muster_api::wire::condition::Condition;
 use muster_api::wire::leader_worker_set::LeaderWorkerTemplate;
+use muster_api::wire::template::TemplateMetadata;
 use muster_api::wire::{LeaderWorkerSet, Pod};
 
-use super::{Plan, metadata_of, owner, target, tell_flaw};
+use super::{Plan, owner, target, tell_flaw};
 use crate::mirror::Key;
 use crate::providers::{ReplicaGang, SchedulerProvider};
 use crate::world::World;
+use crate::write::Write;
 
 /// A revision or a set that a pod names has not been seen yet.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -58,21 +61,32 @@ pub(crate) fn plan(world: &World, (namespace, name): &Key) -> Plan {
     }
     match gang(leader, set, &template, replica) {
         Ok(gang) => {
-            let current = world.provider_groups().get(namespace, &provider.group_name(&gang.replica));
-            provider.create_pod_group_if_not_exists(&gang, current.map(|group| &**group))
+            let misplaced = misplaced_mode(set);
+            let kind = provider.resource();
+            let current =
+                kind.and_then(|kind| world.written(&kind).get(namespace, &provider.group_name(&gang.replica)));
+            let mut plan = provider.create_pod_group_if_not_exists(&gang, current.map(|group| &**group));
+            plan.writes.extend(misplaced);
+            plan
         }
         Err(flaw) => Plan::of(vec![tell_flaw(target(&**leader), flaw)]),
     }
 }
 
+/// Tells of a gang mode on the set itself, which its pods do not show: nobody would heed it.
+fn misplaced_mode(set: &LeaderWorkerSet) -> Option<Write> {
+    let written = set.metadata.annotations.as_ref()?.get(GANG_MODE)?;
+    let annotations = FieldPath::Root("metadata.annotations");
+    let reason = "has no effect on the set itself: write it into the metadata of leaderTemplate and workerTemplate";
+    let error = annotations.key(GANG_MODE).invalid(written, reason);
+    Some(tell_flaw(target(set), invalid(error.to_string())))
+}
+
 /// Whether a leader names a group that is not the one of its replica: then somebody else sees to it.
 fn names_another_group(provider: &dyn SchedulerProvider, replica: &Replica, leader: &Pod) -> bool {
-    let metadata = metadata_of(leader);
-    let is_ours = provider.inject_pod_group_metadata(replica, leader).is_ok_and(|joining| {
-        let there =
-            |of_pod: &Labels, entries: &Labels| entries.iter().all(|(key, value)| of_pod.get(key) == Some(value));
-        there(&metadata.labels, &joining.labels) && there(&metadata.annotations, &joining.annotations)
-    });
+    let metadata = TemplateMetadata::from(leader);
+    let joining = provider.inject_pod_group_metadata(replica, leader);
+    let is_ours = joining.is_ok_and(|joining| joining.is_in(&metadata, &leader.spec));
     names_a_group(&metadata, &leader.spec) && !is_ours
 }
 
@@ -100,7 +114,8 @@ fn template(world: &World, set: &LeaderWorkerSet, replica: &Replica) -> Option<L
     };
     // Revisions of the set's stateful sets carry the same labels.
     let template = |revision: &DynamicObject| revision.data.pointer("/data/spec/leaderWorkerTemplate").cloned();
-    let mut templates = world.revisions.within(namespace).filter(|one| is_it(one)).filter_map(|one| template(one));
+    let revisions = world.revisions.of(namespace, &replica.set);
+    let mut templates = revisions.filter(|one| is_it(one)).filter_map(|one| template(one));
     serde_json::from_value(templates.next()?).ok()
 }
 
@@ -116,17 +131,15 @@ fn gang(
     let by_leader = set.spec.startup_policy.as_deref() == Some("LeaderReady");
     let is_exclusive = annotations.contains_key(lws::EXCLUSIVE_TOPOLOGY);
     let workers_may_come = (!by_leader || is_ready(leader)) && (!is_exclusive || !leader.spec.node_name.is_empty());
+    // A leader that has other nodes than its workers cannot tell whether these have room.
+    let pods = if workers_may_come || have_like_places(template) { size } else { 1 };
     Ok(ReplicaGang {
         namespace: leader.metadata.namespace.clone().unwrap_or_default(),
         replica,
         leader: owner(leader),
         min_member: if workers_may_come { size } else { 1 },
-        // A leader that has other nodes than its workers cannot tell whether these have room.
-        min_resources: if workers_may_come || have_like_places(template) {
-            min_resources(leader, template, size)?
-        } else {
-            min_resources(leader, template, 1)?
-        },
+        min_resources: min_resources(leader, template, pods)?,
+        pods,
         priority_class_name: leader.spec.priority_class_name.clone(),
         set_annotations: set.metadata.annotations.clone().unwrap_or_default(),
     })

@@ -7,41 +7,41 @@
 use std::time::Duration;
 
 use kube::core::{ApiResource, DynamicObject};
+use muster_api::keys::annotations::MIN_RESOURCES;
 use muster_api::makers::leader_worker_set::labels;
 use serde_json::{Value, json};
 
 use super::ReplicaGang;
-use crate::plans::{IN_THE_WAY, Plan, is_controlled_by};
+use crate::plans::{IN_THE_WAY, Plan, is_controlled_by, let_go};
 use crate::write::{Target, Word, Write};
 
 /// A group of the same name is on its way out.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What a provider's group looks like.
-pub(super) struct Shape<'a> {
+pub(super) struct Shape {
     pub(super) resource: ApiResource,
     pub(super) name: String,
     pub(super) annotations: Value,
     pub(super) spec: Value,
-    /// Where the minimum stands in the object.
-    pub(super) minimum: &'a str,
+    /// Where the minimum stands in the spec, if it may be changed.
+    pub(super) minimum: Option<&'static str>,
 }
 
 /// What has to be written so that the group is as it should be.
-pub(super) fn ensure(gang: &ReplicaGang, shape: &Shape<'_>, current: Option<&DynamicObject>) -> Plan {
+pub(super) fn ensure(gang: &ReplicaGang, shape: &Shape, current: Option<&DynamicObject>) -> Plan {
     let Some(current) = current else {
         return Plan::of(vec![Write::Create { resource: shape.resource.clone(), object: object(gang, shape) }]);
     };
     let target = Target::of(&shape.resource, current);
-    if current.metadata.deletion_timestamp.is_some() {
-        return Plan { again: Some(LOOK_AGAIN), ..Plan::default() };
-    }
-    if is_controlled_by(&current.metadata, &gang.leader.uid) {
+    if current.metadata.labels.as_ref().and_then(|of| of.get(labels::NAME)) == Some(&gang.replica.set) {
+        if current.metadata.deletion_timestamp.is_some() {
+            return Plan { writes: let_go(&target, current).into_iter().collect(), again: Some(LOOK_AGAIN) };
+        }
+        if !is_controlled_by(&current.metadata, &gang.leader.uid) {
+            return Plan::of(vec![Write::Delete { target }]);
+        }
         return Plan::of(correction(shape, current).map(|body| Write::Patch { target, body }).into_iter().collect());
-    }
-    let is_of_the_set = current.metadata.labels.as_ref().and_then(|of| of.get(labels::NAME)) == Some(&gang.replica.set);
-    if is_of_the_set {
-        return Plan::of(vec![Write::Delete { target }]);
     }
     let note = format!(
         "It has the name of the group for replica {} of LeaderWorkerSet {}, and is not of that set: the pods are placed as it says until it is gone.",
@@ -51,7 +51,7 @@ pub(super) fn ensure(gang: &ReplicaGang, shape: &Shape<'_>, current: Option<&Dyn
     Plan { writes: vec![Write::Tell(word)], again: Some(IN_THE_WAY) }
 }
 
-fn object(gang: &ReplicaGang, shape: &Shape<'_>) -> Value {
+fn object(gang: &ReplicaGang, shape: &Shape) -> Value {
     let replica = &gang.replica;
     json!({
         "apiVersion": shape.resource.api_version, "kind": shape.resource.kind,
@@ -69,21 +69,27 @@ fn object(gang: &ReplicaGang, shape: &Shape<'_>) -> Value {
 
 /// What of the group is to be changed. A minimum is only ever raised: workers that exist are not sent away because their
 /// leader is not ready for a moment.
-fn correction(shape: &Shape<'_>, current: &DynamicObject) -> Option<Value> {
-    let number = |spec: &Value| spec.pointer(shape.minimum).and_then(Value::as_i64).unwrap_or(0);
+fn correction(shape: &Shape, current: &DynamicObject) -> Option<Value> {
     let (wanted, there) = (&shape.spec, &current.data["spec"]);
     let mut patch = json!({});
-    if number(wanted) > number(there) {
-        let mut at = &mut patch;
-        for step in shape.minimum.trim_start_matches('/').split('/') {
-            at = &mut at[step];
+    if let Some(minimum) = shape.minimum {
+        let number = |spec: &Value| spec.pointer(minimum).and_then(Value::as_i64).unwrap_or(0);
+        if number(wanted) > number(there) {
+            let at = minimum
+                .split('/')
+                .fold(&mut patch, |at, step| if step.is_empty() { &mut at["spec"] } else { &mut at[step] });
+            *at = json!(number(wanted));
         }
-        *at = json!(number(wanted));
     }
     if wanted["minResources"] != there["minResources"] {
-        patch["minResources"] = replaced(&there["minResources"], &wanted["minResources"]);
+        patch["spec"]["minResources"] = replaced(&there["minResources"], &wanted["minResources"]);
     }
-    (patch != json!({})).then(|| json!({"spec": patch}))
+    let annotation = current.metadata.annotations.as_ref().and_then(|all| all.get(MIN_RESOURCES));
+    let least = &shape.annotations[MIN_RESOURCES];
+    if annotation.map(String::as_str) != least.as_str() {
+        patch["metadata"]["annotations"][MIN_RESOURCES] = least.clone();
+    }
+    (patch != json!({})).then_some(patch)
 }
 
 /// A merge patch that leaves nothing of the old entries.

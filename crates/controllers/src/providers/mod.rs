@@ -5,6 +5,7 @@
 
 mod ensure;
 mod muster;
+mod native;
 mod scheduler_plugins;
 mod volcano;
 mod yunikorn;
@@ -14,8 +15,9 @@ use std::fmt::Debug;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::{ApiResource, DynamicObject};
 use muster_api::invalid::InvalidField;
-use muster_api::makers::ProviderName;
 use muster_api::makers::leader_worker_set::Replica;
+use muster_api::makers::{Joining, ProviderName};
+use muster_api::native::NativeVersion;
 use muster_api::resources::BaseUnits;
 use muster_api::selector::Labels;
 use muster_api::wire::Pod;
@@ -35,19 +37,12 @@ pub struct ReplicaGang {
     pub min_member: i64,
     /// What the whole replica asks for.
     pub min_resources: BaseUnits,
+    /// How many pods ask for that.
+    pub pods: i64,
     /// The class of the leader's priority; empty if it has none.
     pub priority_class_name: String,
     /// The annotations of the set.
     pub set_annotations: Labels,
-}
-
-/// By what a pod joins a group.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Joining {
-    /// Labels.
-    pub labels: Labels,
-    /// Annotations.
-    pub annotations: Labels,
 }
 
 /// How a scheduler has the gangs of replicas.
@@ -68,12 +63,20 @@ pub trait SchedulerProvider: Debug + Send + Sync {
     fn inject_pod_group_metadata(&self, replica: &Replica, pod: &Pod) -> Result<Joining, InvalidField>;
 }
 
-/// The provider of a name.
-pub fn provider(name: ProviderName) -> Box<dyn SchedulerProvider> {
-    match name {
+/// Whether pods that ask for a scheduler by this name are in the gangs of a provider, beside a Muster with these names.
+pub(crate) fn gangs_pods_of(provider: &dyn SchedulerProvider, asked: &str, ours: &[String]) -> bool {
+    // Muster reads the groups of others, but no words without an object.
+    let is_ours = provider.resource().is_some() && ours.iter().any(|name| name == asked);
+    is_ours || provider.scheduler_name() == Some(asked)
+}
+
+/// The provider of a name, on a cluster that serves this version of groups of its own, if it serves what is needed.
+pub fn provider(name: ProviderName, native: Option<NativeVersion>) -> Option<Box<dyn SchedulerProvider>> {
+    Some(match name {
         ProviderName::Muster => Box::new(muster::Muster),
+        ProviderName::Native => Box::new(native::Native(native?)),
         ProviderName::Volcano => Box::new(volcano::Volcano),
         ProviderName::SchedulerPlugins => Box::new(scheduler_plugins::SchedulerPlugins),
         ProviderName::YuniKorn => Box::new(yunikorn::YuniKorn),
-    }
+    })
 }

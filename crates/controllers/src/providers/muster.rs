@@ -4,12 +4,12 @@ use kube::core::{ApiResource, DynamicObject};
 use muster_api::invalid::InvalidField;
 use muster_api::keys::annotations::POD_GROUP;
 use muster_api::makers::leader_worker_set::Replica;
-use muster_api::makers::requests;
+use muster_api::makers::{Joining, requests};
 use muster_api::wire::{Pod, PodGroup};
 use serde_json::{Value, json};
 
 use super::ensure::{Shape, ensure};
-use super::{Joining, ReplicaGang, SchedulerProvider};
+use super::{ReplicaGang, SchedulerProvider};
 use crate::plans::Plan;
 
 const NAME_CHARS_MAX: usize = 253;
@@ -33,7 +33,10 @@ impl SchedulerProvider for Muster {
     fn create_pod_group_if_not_exists(&self, gang: &ReplicaGang, current: Option<&DynamicObject>) -> Plan {
         let mut spec = json!({"policy": {"gang": {"minCount": gang.min_member}}});
         if !gang.min_resources.is_empty() {
-            spec["minResources"] = json!(requests::written(&gang.min_resources));
+            // With the number of pods Muster can tell when all are there, and nothing is owed to the replica any more.
+            let mut least = gang.min_resources.clone();
+            least.insert("pods".to_owned(), gang.pods);
+            spec["minResources"] = json!(requests::written(&least));
         }
         if !gang.priority_class_name.is_empty() {
             spec["priorityClassName"] = json!(gang.priority_class_name);
@@ -43,13 +46,13 @@ impl SchedulerProvider for Muster {
             name: self.group_name(&gang.replica),
             annotations: Value::Null,
             spec,
-            minimum: "/policy/gang/minCount",
+            minimum: Some("/policy/gang/minCount"),
         };
         ensure(gang, &shape, current)
     }
 
     fn inject_pod_group_metadata(&self, replica: &Replica, _: &Pod) -> Result<Joining, InvalidField> {
         let annotations = [(POD_GROUP.to_owned(), self.group_name(replica))].into();
-        Ok(Joining { annotations, ..Joining::default() })
+        Ok(Joining::annotated(annotations))
     }
 }

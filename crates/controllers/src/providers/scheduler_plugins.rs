@@ -3,13 +3,13 @@
 use kube::core::{ApiResource, DynamicObject};
 use muster_api::invalid::InvalidField;
 use muster_api::makers::leader_worker_set::Replica;
-use muster_api::makers::requests;
+use muster_api::makers::{Joining, requests};
 use muster_api::others::scheduler_plugins::{POD_GROUP_LABEL, PodGroup};
 use muster_api::wire::Pod;
 use serde_json::{Value, json};
 
 use super::ensure::{Shape, ensure};
-use super::{Joining, ReplicaGang, SchedulerProvider};
+use super::{ReplicaGang, SchedulerProvider};
 use crate::plans::Plan;
 
 const NAME_CHARS_MAX: usize = 63;
@@ -40,7 +40,7 @@ impl SchedulerProvider for SchedulerPlugins {
             name: self.group_name(&gang.replica),
             annotations: Value::Null,
             spec,
-            minimum: "/minMember",
+            minimum: Some("/minMember"),
         };
         ensure(gang, &shape, current)
     }

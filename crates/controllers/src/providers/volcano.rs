@@ -3,14 +3,14 @@
 use kube::core::{ApiResource, DynamicObject};
 use muster_api::invalid::InvalidField;
 use muster_api::makers::leader_worker_set::Replica;
-use muster_api::makers::requests;
+use muster_api::makers::{Joining, requests};
 use muster_api::others::volcano::{DEFAULT_QUEUE, GROUP_NAME_ANNOTATION, PodGroup};
 use muster_api::selector::Labels;
 use muster_api::wire::Pod;
 use serde_json::json;
 
 use super::ensure::{Shape, ensure};
-use super::{Joining, ReplicaGang, SchedulerProvider};
+use super::{ReplicaGang, SchedulerProvider};
 use crate::plans::Plan;
 
 const NAME_CHARS_MAX: usize = 253;
@@ -48,13 +48,13 @@ impl SchedulerProvider for Volcano {
             name: self.group_name(&gang.replica),
             annotations: json!(annotations),
             spec,
-            minimum: "/minMember",
+            minimum: Some("/minMember"),
         };
         ensure(gang, &shape, current)
     }
 
     fn inject_pod_group_metadata(&self, replica: &Replica, _: &Pod) -> Result<Joining, InvalidField> {
         let annotations = [(GROUP_NAME_ANNOTATION.to_owned(), self.group_name(replica))].into();
-        Ok(Joining { annotations, ..Joining::default() })
+        Ok(Joining::annotated(annotations))
     }
 }

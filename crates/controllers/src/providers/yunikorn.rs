@@ -7,12 +7,12 @@
 use kube::core::{ApiResource, DynamicObject};
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::makers::leader_worker_set::{self, Replica};
-use muster_api::makers::requests;
+use muster_api::makers::{Joining, requests};
 use muster_api::selector::Labels;
 use muster_api::wire::Pod;
 use serde_json::json;
 
-use super::{Joining, ReplicaGang, SchedulerProvider};
+use super::{ReplicaGang, SchedulerProvider};
 use crate::plans::Plan;
 
 const NAME_CHARS_MAX: usize = 63;
@@ -54,6 +54,6 @@ impl SchedulerProvider for YuniKorn {
             (TASK_GROUP_ANNOTATION.to_owned(), TASK_GROUP.to_owned()),
             (TASK_GROUPS_ANNOTATION.to_owned(), groups.to_string()),
         ];
-        Ok(Joining { labels, annotations: annotations.into() })
+        Ok(Joining { labels, ..Joining::annotated(annotations.into()) })
     }
 }

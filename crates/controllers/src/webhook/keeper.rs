@@ -117,6 +117,7 @@ impl Keeper {
         for _ in 0..ATTEMPTS {
             let now = (self.now)();
             let found = api.get_opt(name).await.map_err(|error| failed("read", error))?;
+            let is_new = found.is_none();
             let (written, reason) = match found {
                 None => {
                     let new = renewed(namespace, name, None, &self.names, now)?;
@@ -144,8 +145,8 @@ impl Keeper {
                     tracing::info!(namespace, name, reason, "a new certificate for the webhook is in the Secret");
                     return Ok(Kept::read(&secret)?);
                 }
-                // Another replica was first (409), or it was deleted meanwhile (404).
-                Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => {}
+                // Another replica was first (409), or it was deleted meanwhile (404). A new one finds no namespace.
+                Err(kube::Error::Api(status)) if status.code == 409 || (status.code == 404 && !is_new) => {}
                 Err(error) => return Err(failed("write", error)),
             }
         }

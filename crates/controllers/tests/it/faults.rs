@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_api::native::NativeVersion;
 use muster_playground::faults::{Faults, Plan};
 use muster_playground::random::Random;
 use serde_json::{Value, json};
@@ -15,6 +16,10 @@ const SEEDS: u64 = 12;
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
+
+/// In which words gangs are written, by turns.
+const WORDS: [Option<NativeVersion>; 4] =
+    [None, Some(NativeVersion::V1beta1), Some(NativeVersion::V1alpha2), Some(NativeVersion::V1alpha1)];
 
 /// What should be there, counted from the owners themselves and without our code.
 async fn judge(world: &World, seed: u64) {
@@ -77,6 +82,8 @@ async fn judge(world: &World, seed: u64) {
 /// What was written after a revision.
 async fn newer(world: &World, revision: u64) -> Vec<Value> {
     let mut found = Vec::new();
+    let native = world.native.map(|version| format!("scheduling.k8s.io/{}", version.name()));
+    let native = native.iter().flat_map(|version| [(version.as_str(), "Workload"), (version.as_str(), "PodGroup")]);
     for (version, kind) in [
         ("v1", "Pod"),
         ("batch/v1", "Job"),
@@ -86,7 +93,10 @@ async fn newer(world: &World, revision: u64) -> Vec<Value> {
         ("muster.dev/v1alpha1", "PodGroup"),
         ("jobset.x-k8s.io/v1alpha2", "JobSet"),
         ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
-    ] {
+    ]
+    .into_iter()
+    .chain(native.filter(|(version, kind)| !version.ends_with("v1alpha1") || *kind == "Workload"))
+    {
         let is_newer =
             |object: &Value| text(&object["metadata"]["resourceVersion"]).parse().is_ok_and(|one: u64| one > revision);
         found.extend(world.list(version, kind).await.into_iter().filter(is_newer));
@@ -96,8 +106,13 @@ async fn newer(world: &World, revision: u64) -> Vec<Value> {
 
 async fn play(seed: u64) {
     let mut random = Random::new(seed);
-    let mut world = World::new(Faults::new(seed, Plan::STORM)).await;
-    let objects = [job_set("a", "Gang", ""), job_set("b", "", "ReplicatedGang"), job("j"), leader_worker_set("l")];
+    let native = WORDS[usize::try_from(seed).unwrap() % WORDS.len()];
+    let mut world = World::new(Faults::new(seed, Plan::STORM), native).await;
+    let mut objects = vec![job("j"), leader_worker_set("l")];
+    // The server's Jobs are those of 1.37, whose pods cannot name a group of 1.35.
+    if native != Some(NativeVersion::V1alpha1) {
+        objects.extend([job_set("a", "Gang", ""), job_set("b", "", "ReplicatedGang")]);
+    }
     for object in &objects {
         world.create(object).await;
     }
@@ -105,7 +120,7 @@ async fn play(seed: u64) {
         match random.below(4) {
             0 => world.restart(),
             1 => {
-                let object = &objects[usize::try_from(random.below(4)).unwrap()];
+                let object = &objects[usize::try_from(random.below(objects.len() as u64)).unwrap()];
                 world.delete(object).await;
                 world.create(object).await;
             }
@@ -115,7 +130,10 @@ async fn play(seed: u64) {
     }
     world.faults.set_plan(Plan::default());
     pass(300).await;
-    judge(&world, seed).await;
+    match native {
+        None => judge(&world, seed).await,
+        Some(version) => crate::native::judge(&world, version, seed).await,
+    }
     // All is as it should be: nothing more is written, by these controllers or by new ones.
     for again in ["as it is", "after a restart"] {
         let before = *world.server.revisions().borrow();

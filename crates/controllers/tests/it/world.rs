@@ -7,22 +7,36 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::core::{ApiResource, DynamicObject};
+use muster_api::makers::{Carrier, GangedOwners, ProviderName};
+use muster_api::native::NativeVersion;
 use muster_controllers::{Controllers, Settings};
-use muster_playground::Server;
 use muster_playground::clients::{JobSets, Jobs, LeaderWorkerSets, StatefulSets, jobset};
 use muster_playground::faults::Faults;
+use muster_playground::{Admission, AdmissionOperation, NativeGroups, Server};
 use serde_json::{Value, json};
 
 pub(crate) struct World {
     pub(crate) server: Server,
     pub(crate) faults: Faults,
+    /// The version of Kubernetes' own groups that gangs are written in, if not in our own words.
+    pub(crate) native: Option<NativeVersion>,
     controllers: Option<Controllers>,
     _owners: (Jobs, JobSets, StatefulSets, LeaderWorkerSets),
 }
 
 impl World {
-    pub(crate) async fn new(faults: Faults) -> Self {
-        let server = Server::start(muster_playground::Settings::default());
+    pub(crate) async fn new(faults: Faults, native: Option<NativeVersion>) -> Self {
+        let native_groups = match native {
+            Some(NativeVersion::V1alpha1) => NativeGroups::V1alpha1,
+            Some(NativeVersion::V1alpha2) => NativeGroups::V1alpha2,
+            Some(NativeVersion::V1alpha3) => NativeGroups::V1alpha3,
+            Some(NativeVersion::V1beta1) | None => NativeGroups::V1beta1,
+        };
+        let server =
+            Server::start(muster_playground::Settings { native_groups, ..muster_playground::Settings::default() });
+        if native.is_some() {
+            server.set_admission(Some(webhook(settings(native))));
+        }
         let client = server.client();
         let api: Api<CustomResourceDefinition> = Api::all(client.clone());
         for (plural, kind) in [("workloads", "Workload"), ("podgroups", "PodGroup")] {
@@ -44,7 +58,7 @@ impl World {
             StatefulSets::start(client.clone(), clock),
             LeaderWorkerSets::start(client, clock),
         );
-        let mut world = Self { server, faults, controllers: None, _owners: owners };
+        let mut world = Self { server, faults, native, controllers: None, _owners: owners };
         pass(1).await;
         world.restart();
         world
@@ -55,7 +69,7 @@ impl World {
         self.controllers = None;
         let client = self.server.client_with(&self.faults);
         let clock = self.server.clock();
-        let controllers = Controllers::start(&client, Settings::default(), move || clock.now(), Arc::new(Some));
+        let controllers = Controllers::start(&client, settings(self.native), move || clock.now(), Arc::new(Some));
         self.controllers = Some(controllers);
     }
 
@@ -92,6 +106,25 @@ impl World {
         };
         Api::namespaced_with(self.server.client(), "default", &resource)
     }
+}
+
+fn settings(native: Option<NativeVersion>) -> Settings {
+    let mut ganged = GangedOwners::all();
+    if native.is_some() {
+        ganged.job_sets = Some(Carrier::Native);
+        ganged.leader_worker_sets = Some(ProviderName::Native);
+    }
+    Settings::new(vec!["muster".to_owned()], "muster".to_owned(), ganged, native).unwrap()
+}
+
+/// The webhook, without the wire: references to Kubernetes' own groups are given by it alone.
+fn webhook(settings: Settings) -> Admission {
+    use AdmissionOperation::{Create, Update};
+    let admission = muster_controllers::admission::Admission::new(settings);
+    Admission::new("muster.dev", move |review| admission.review(&review))
+        .about("jobset.x-k8s.io", "jobsets", &[Create, Update])
+        .about("batch", "jobs", &[Create, Update])
+        .about("", "pods", &[Create])
 }
 
 pub(crate) async fn pass(seconds: u64) {

@@ -33,6 +33,11 @@ impl Census {
         self.assumed + self.secured()
     }
 
+    /// Members that have a place now.
+    pub fn alive(&self) -> u32 {
+        self.assumed + self.bound
+    }
+
     /// Members whose place is confirmed.
     pub fn secured(&self) -> u32 {
         self.bound + self.succeeded
@@ -66,6 +71,8 @@ pub enum Stray {
         /// The shared one.
         shared: i32,
     },
+    /// It is left over from an earlier group of the same name.
+    Former,
 }
 
 /// A start that is under way: some members may be bound, the minimum is not confirmed yet.
@@ -109,6 +116,8 @@ pub struct Group {
     /// What the API said of its past when the object was first seen: bound members below the minimum may be what
     /// is left of a start, and not one that was cut short.
     pub history: History,
+    /// Which object it was when it was last seen.
+    pub incarnation: Option<String>,
     /// The start that is under way.
     pub attempt: Option<Attempt>,
     /// Bound members below the minimum were kept because nobody would make them again.
@@ -161,6 +170,7 @@ impl Group {
             reached: Vec::new(),
             founded: Vec::new(),
             history: History::New,
+            incarnation: None,
             attempt: None,
             kept_partial: false,
             degraded: false,
@@ -296,6 +306,10 @@ impl Group {
     /// The subset that a member belongs to, or why it is left out. Before the object was seen nobody is; nor is
     /// a pod with another priority that has a place already.
     pub fn subset_of(&self, pod: &Pod, shared_priority: Option<i32>) -> Result<usize, Stray> {
+        let since = self.spec.as_ref().and_then(|spec| spec.members_since_ms);
+        if since.is_some_and(|since| pod.created_ms < since) {
+            return Err(Stray::Former);
+        }
         if let Some(shared) = shared_priority
             && pod.priority != shared
             && pod.state == PodState::Waiting

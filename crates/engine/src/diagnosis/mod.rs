@@ -127,6 +127,11 @@ pub enum Waiting {
         /// The group.
         group: String,
     },
+    /// The pod is left over from an earlier group of the same name.
+    Former {
+        /// The group.
+        group: String,
+    },
     /// Something of the pod, or of members of the group, cannot be honoured.
     PodRefused {
         /// The pod, or one of them.
@@ -385,6 +390,7 @@ impl Diagnosis {
             Self::Waiting(
                 Waiting::UnknownSubset { .. }
                 | Waiting::OtherPriority { .. }
+                | Waiting::Former { .. }
                 | Waiting::PodRefused { kind: RefusalKind::Reference | RefusalKind::Invalid, .. },
             ) => "Invalid",
             Self::Waiting(_) => "WaitingForMembers",

@@ -97,6 +97,9 @@ impl Display for Waiting {
             Self::OtherPriority { own, shared, group } => {
                 write!(f, "All pods of the group {group} must have priority {shared}; this pod has {own}.")
             }
+            Self::Former { group } => {
+                write!(f, "The pod is left over from an earlier group {group}; the present one is not placed with it.")
+            }
             Self::PodRefused { pod, kind, field, value, reason, pods } => {
                 write!(f, "Pod {pod}: {field} ({value:?})")?;
                 let reason = reason.trim_end_matches('.');

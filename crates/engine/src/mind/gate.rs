@@ -206,6 +206,7 @@ impl Engine {
             Stray::OtherPriority { shared } => {
                 Waiting::OtherPriority { own: pod.priority, shared: *shared, group: key }
             }
+            Stray::Former => Waiting::Former { group: key },
         })
     }
 

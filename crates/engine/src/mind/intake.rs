@@ -493,6 +493,11 @@ impl Engine {
         if group.spec.as_ref() == Some(&spec) {
             return Ok(());
         }
+        let former = std::mem::replace(&mut group.incarnation, spec.incarnation.clone());
+        if former.is_some() && spec.incarnation.is_some() && former != spec.incarnation {
+            self.forget_start(id);
+        }
+        let group = self.cluster.group_mut(id);
         if group.spec.is_none() && group.reached.is_empty() && group.attempt.is_none() {
             group.history = spec.history;
         }

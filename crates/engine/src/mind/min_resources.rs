@@ -10,12 +10,12 @@
 use std::collections::BTreeSet;
 
 use crate::cluster::Cluster;
-use crate::cluster::group::Group;
+use crate::cluster::group::{Group, Stray};
 use crate::cluster::pod::{Pod, Standing};
 use crate::diagnosis::ResourceGap;
 use crate::filter;
 use crate::model::class::PodClass;
-use crate::model::ids::{ClassId, GroupId};
+use crate::model::ids::{ClassId, GroupId, PodId};
 use crate::placement::Want;
 
 /// What the resource is called of which every pod takes one.
@@ -70,11 +70,22 @@ impl Counter<'_> {
         let owed = others.filter_map(|(other, group)| {
             let asked = group.spec.as_ref()?.min_resources.get(self.resource)?;
             let class = placed(self.cluster, group).map(|pod| pod.class).next()?;
+            if self.is_complete(other, group) {
+                return None;
+            }
             let missing = asked.saturating_sub(self.taken(other, group));
             let is_first = family_of(group).is_none_or(|family| counted.insert(family));
             (is_first && missing > 0 && self.share_nodes(class, want)).then_some(missing)
         });
         owed.fold(0, i64::saturating_add)
+    }
+
+    /// Whether all have a place who are to come, where the group says how many those are: then it lacks nothing, even if
+    /// its pods ask for less than was said.
+    fn is_complete(&self, id: GroupId, group: &Group) -> bool {
+        let pods = group.spec.as_ref().and_then(|spec| spec.min_resources.get(PODS));
+        let counter = Counter { cluster: self.cluster, resource: PODS };
+        pods.is_some_and(|pods| counter.taken(id, group) >= *pods)
     }
 
     fn share_nodes(&self, class: ClassId, want: &Want) -> bool {
@@ -89,8 +100,11 @@ fn family_of(group: &Group) -> Option<&str> {
 }
 
 fn placed<'a>(cluster: &'a Cluster, group: &'a Group) -> impl Iterator<Item = &'a Pod> {
-    let members = group.members.iter().map(|(_, member)| cluster.pod(*member));
-    members.filter(|pod| matches!(pod.standing(), Standing::Bound | Standing::Assumed | Standing::Succeeded))
+    let is_former = |member: &PodId| group.strays.get(member) == Some(&Stray::Former);
+    let members = group.members.iter().filter(move |(_, member)| !is_former(member));
+    members
+        .map(|(_, member)| cluster.pod(*member))
+        .filter(|pod| matches!(pod.standing(), Standing::Bound | Standing::Assumed | Standing::Succeeded))
 }
 
 fn look(cluster: &Cluster, id: GroupId, want: &Want, resource: &str, asked: i64) -> ResourceGap {

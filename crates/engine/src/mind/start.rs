@@ -6,7 +6,7 @@
 //! when the group is first seen.
 
 use super::{Engine, Timer};
-use crate::cluster::group::{Attempt, Census, sum_of};
+use crate::cluster::group::{Attempt, Census, Stray, sum_of};
 use crate::cluster::pod::{Counted, Part, Pod, Standing};
 use crate::diagnosis::Diagnosis;
 use crate::model::Millis;
@@ -19,29 +19,18 @@ impl Engine {
     pub(super) fn review_start(&mut self, id: GroupId) {
         let group = self.cluster.group(id);
         let total = group.total();
-        let stays = |member: &PodId| {
+        let stays = |(member, stray): (&PodId, &Stray)| {
             let pod = self.cluster.pod(*member);
             let goes = pod.terminating || pod.eviction.as_ref().is_some_and(|eviction| eviction.must_go);
-            pod.state.node().is_some() && !goes
+            pod.state.node().is_some() && !goes && *stray != Stray::Former
         };
         if self.may_all_go(id) {
             // It may be spared yet, and be what it was.
             return;
         }
-        if total.held() == 0 && !group.strays.keys().any(stays) {
-            // Nothing of it is left: the next start is a new one.
-            self.voice.take_back_degraded(Entity::Group(id));
-            let group = self.cluster.group_mut(id);
-            if !group.reached.is_empty() {
-                group.history = History::New;
-            }
-            group.reached.clear();
-            group.founded.clear();
-            group.attempt = None;
-            group.kept_partial = false;
-            group.degraded = false;
-            group.loss_told = false;
-            group.given_up_at = None;
+        if total.alive() == 0 && !group.strays.iter().any(stays) {
+            // Nothing of it is left but what has finished well: the next start is a new one, of all that is missing.
+            self.forget_start(id);
             return;
         }
         if let Some(attempt) = &group.attempt {
@@ -90,7 +79,7 @@ impl Engine {
         // Large groups come pod by pod, and are asked this for each: before a start nobody has to be looked at.
         let started = !group.reached.is_empty() || group.attempt.is_some() || group.kept_partial;
         let mut members = group.members.iter().map(|(_, member)| self.cluster.pod(*member));
-        started && group.total().held() == 0 && members.any(may_stay)
+        started && group.total().alive() == 0 && members.any(may_stay)
     }
 
     /// Counts those too, by subset, whose eviction is ordered and has not begun: they are not lost yet.
@@ -102,6 +91,22 @@ impl Engine {
                 there[subset] += 1;
             }
         }
+    }
+
+    /// Whatever was reached is over: the next start is a new one.
+    pub(super) fn forget_start(&mut self, id: GroupId) {
+        self.voice.take_back_degraded(Entity::Group(id));
+        let group = self.cluster.group_mut(id);
+        if !group.reached.is_empty() {
+            group.history = History::New;
+        }
+        group.reached.clear();
+        group.founded.clear();
+        group.attempt = None;
+        group.kept_partial = false;
+        group.degraded = false;
+        group.loss_told = false;
+        group.given_up_at = None;
     }
 
     /// Begins to follow a start; it has until its deadline to be confirmed.

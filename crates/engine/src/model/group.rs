@@ -172,6 +172,13 @@ pub struct GroupSpec {
     /// from one whose start was cut short.
     #[serde(default)]
     pub history: History,
+    /// Members that were made before this time are left over from an earlier group of the same name: they count for
+    /// nothing, and are not placed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub members_since_ms: Option<Millis>,
+    /// Which object it is, where another of its name is another group: what the former one reached is nothing to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<String>,
 }
 
 impl GroupSpec {
@@ -197,6 +204,8 @@ impl GroupSpec {
             turn: None,
             parent: None,
             history: History::New,
+            members_since_ms: None,
+            incarnation: None,
         }
     }
 

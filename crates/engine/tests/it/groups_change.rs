@@ -74,6 +74,32 @@ fn members_that_finished_well_count() {
 }
 
 #[test]
+fn a_gang_that_is_resumed_after_some_finished_starts_whole() {
+    for restarted in [false, true] {
+        let mut world = World::new();
+        world.node("n0", 3);
+        world.gang("g", 3);
+        world.pods_of("a", "g", 3, 1);
+        world.settle();
+        world.phase("a-0", Phase::Succeeded);
+        // It is suspended: what has not finished is deleted.
+        world.remove("a-1");
+        world.remove("a-2");
+        world.pod("other", "", 2);
+        world.settle();
+        if restarted {
+            world.restart();
+        }
+        world.pods_of("b", "g", 2, 1);
+        world.pass(60_000);
+        assert_eq!(world.bound_count("b"), 0, "there is room for one of two");
+        world.node("n1", 1);
+        world.pass(60_000);
+        assert_eq!(world.bound_count("b"), 2, "those who finished count");
+    }
+}
+
+#[test]
 fn finished_members_count_for_an_engine_that_never_saw_them_run() {
     let mut world = World::new();
     world.node("n0", 2);
@@ -352,4 +378,71 @@ fn a_group_that_gets_another_subset_starts_it_by_its_minimum() {
     join(&mut world, "y-1", "y");
     world.settle();
     assert_eq!(world.bound().len(), 3);
+}
+
+/// A gang of three has started; its leader is gone, and its successor's group counts only who came with it.
+fn successor(world: &mut World) {
+    world.gang("g", 3);
+    world.pods_of("old", "g", 3, 1);
+    world.settle();
+    assert_eq!(world.bound_count("old"), 3);
+    world.remove("old-0");
+    world.pass(10_000);
+    let members_since_ms = Some(world.now);
+    world.put_group(GroupSpec { members_since_ms, ..GroupSpec::gang(key("g"), 3) });
+}
+
+#[test]
+fn who_is_left_of_an_earlier_group_completes_no_later_one() {
+    let mut world = World::new();
+    world.node("n0", 4);
+    successor(&mut world);
+    world.pods_of("new", "g", 1, 1);
+    world.pass(400_000);
+    assert_eq!(world.bound_count("new"), 0, "the old ones are not of this group");
+    assert_eq!(world.bound_count("old"), 2, "nor are they taken back with it");
+    assert_eq!(world.why_group("g"), Diagnosis::Waiting(Waiting::Members { subset: String::new(), have: 1, need: 3 }));
+    world.pod("new-1", "g", 1);
+    world.pod("new-2", "g", 1);
+    world.pass(60_000);
+    assert_eq!(world.bound_count("new"), 0, "there is room for two of three");
+    world.remove("old-1");
+    world.pass(60_000);
+    assert_eq!(world.bound_count("new"), 3);
+    assert_eq!(world.reasons("g").last(), Some(&"Scheduled"));
+}
+
+#[test]
+fn who_is_left_of_an_earlier_group_and_waits_is_told_so() {
+    let mut world = World::new();
+    world.node("n0", 3);
+    world.gang("g", 3);
+    world.pods_of("old", "g", 2, 1);
+    world.pass(10_000);
+    let members_since_ms = Some(world.now);
+    world.put_group(GroupSpec { members_since_ms, ..GroupSpec::gang(key("g"), 3) });
+    world.pod("new", "g", 1);
+    world.pass(60_000);
+    assert_eq!(world.bound(), [""; 0]);
+    assert_eq!(world.why_pod("old-0"), Diagnosis::Waiting(Waiting::Former { group: "ns/g".to_owned() }));
+}
+
+#[test]
+fn another_object_of_the_same_name_has_yet_to_start() {
+    let mut world = World::new();
+    world.node("n0", 3);
+    let object = |uid: &str| GroupSpec { incarnation: Some(uid.to_owned()), ..GroupSpec::gang(key("g"), 3) };
+    world.put_group(object("first"));
+    world.pods_of("old", "g", 3, 1);
+    world.settle();
+    assert_eq!(world.bound_count("old"), 3);
+    world.remove("old-0");
+    world.remove("old-1");
+    world.put_group(object("second"));
+    world.pod("new-0", "g", 1);
+    world.pass(20_000);
+    assert_eq!(world.bound_count("new"), 0, "the one that is left is of a group that is gone, and replaces nobody");
+    world.pod("new-1", "g", 1);
+    world.pass(20_000);
+    assert_eq!(world.bound_count("new"), 2);
 }

@@ -122,6 +122,26 @@ fn two_leaders_do_not_count_on_the_same_room() {
 }
 
 #[test]
+fn a_group_that_is_complete_is_owed_nothing() {
+    for says_how_many in [true, false] {
+        let mut world = World::new();
+        (0..5).for_each(|index| world.node(&format!("n{index}"), 1));
+        // It said more than its pods ask for.
+        let mut min_resources: std::collections::BTreeMap<_, _> = [("cpu".to_owned(), 4000)].into();
+        min_resources.extend(says_how_many.then(|| ("pods".to_owned(), 2)));
+        world.put_group(GroupSpec { min_resources, ..GroupSpec::gang(key("a"), 1) });
+        world.pods_of("a", "a", 2, 1);
+        world.pass(10_000);
+        assert_eq!(world.bound_count("a"), 2);
+        let min_resources = [("cpu".to_owned(), 3000)].into();
+        world.put_group(GroupSpec { min_resources, ..GroupSpec::gang(key("b"), 1) });
+        world.pod("b", "b", 1);
+        world.pass(60_000);
+        assert_eq!(world.bound_count("b"), usize::from(says_how_many), "who does not say may have more to come");
+    }
+}
+
+#[test]
 fn groups_of_a_family_need_their_resources_together() {
     let mut world = World::new();
     (0..5).for_each(|index| world.node(&format!("n{index}"), 1));

@@ -4,16 +4,22 @@
 //! that of all of them. It is measured with the webhook, which gives pods their references when they are made, and
 //! without, where the controllers do.
 
+use std::collections::BTreeSet;
+use std::future::ready;
 use std::io::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use futures::stream::BoxStream;
 use futures::{StreamExt as _, stream};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, ListParams, PostParams};
-use kube::core::{ApiResource, DynamicObject};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt as _;
+use kube::api::{Api, PostParams};
+use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube::runtime::{WatchStreamExt as _, watcher};
 use muster_api::crds;
 use muster_api::keys::annotations::POD_GROUP;
 use muster_api::wire::{JobSet, Pod, Workload};
@@ -37,7 +43,6 @@ pub(crate) struct Options {
 
 const CPU_SECONDS_MAX: f64 = 30.0;
 const REQUESTS_MAX: usize = 64;
-const LOOK_EVERY: Duration = Duration::from_millis(500);
 const TIME_MAX: Duration = Duration::from_secs(600);
 
 /// Runs the benchmark.
@@ -73,15 +78,10 @@ async fn measure(options: &Options, with_webhook: bool) -> anyhow::Result<()> {
     let made: Vec<anyhow::Result<()>> = made.buffer_unordered(REQUESTS_MAX).collect().await;
     made.into_iter().collect::<anyhow::Result<()>>()?;
     let wanted = options.job_sets * options.pods;
-    loop {
-        let (workloads, referring) = count(&client).await?;
-        if workloads == options.job_sets && referring == wanted {
-            break;
-        }
-        if began.elapsed() > TIME_MAX {
-            bail!("{workloads} of {} Workloads and {referring} of {wanted} references are there", options.job_sets);
-        }
-        tokio::time::sleep(LOOK_EVERY).await;
+    let mut shown = Shown::default();
+    if tokio::time::timeout(TIME_MAX, shown.follow(&client, options.job_sets, wanted)).await.is_err() {
+        let (workloads, referring) = (shown.workloads.len(), shown.referring.len());
+        bail!("{workloads} of {} Workloads and {referring} of {wanted} references are there", options.job_sets);
     }
     let cpu = cpu()? - before;
     let met = if cpu <= CPU_SECONDS_MAX { "met" } else { "MISSED" };
@@ -127,13 +127,36 @@ fn job_set(index: usize, pods: usize) -> Value {
     })
 }
 
-/// How many Workloads there are, and how many pods that name a group.
-async fn count(client: &kube::Client) -> anyhow::Result<(usize, usize)> {
-    let workloads: Api<Workload> = Api::all(client.clone());
-    let workloads = workloads.list_metadata(&ListParams::default()).await?.items.len();
-    let pods: Api<Pod> = Api::all(client.clone());
-    let pods = pods.list_metadata(&ListParams::default()).await?.items;
-    let refers = |annotations: &std::collections::BTreeMap<String, String>| annotations.contains_key(POD_GROUP);
-    let referring = pods.iter().filter(|pod| pod.metadata.annotations.as_ref().is_some_and(refers)).count();
-    Ok((workloads, referring))
+/// Workloads that are there, and pods that name a group.
+#[derive(Default)]
+struct Shown {
+    workloads: BTreeSet<String>,
+    referring: BTreeSet<String>,
+}
+
+impl Shown {
+    /// Watches until so many are there. Lists of all pods, again and again, would cost a third of all that is measured.
+    async fn follow(&mut self, client: &kube::Client, workloads: usize, referring: usize) {
+        let mut made = names(Api::<PartialObjectMeta<Workload>>::all(client.clone()), |_| true);
+        let mut pods = names(Api::<PartialObjectMeta<Pod>>::all(client.clone()), |metadata| {
+            metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(POD_GROUP))
+        });
+        while self.workloads.len() < workloads || self.referring.len() < referring {
+            tokio::select! {
+                Some(name) = made.next() => self.workloads.insert(name),
+                Some(name) = pods.next() => self.referring.insert(name),
+            };
+        }
+    }
+}
+
+/// The names of the objects of which something is true, each as often as it is shown.
+fn names<K>(api: Api<PartialObjectMeta<K>>, is_meant: fn(&ObjectMeta) -> bool) -> BoxStream<'static, String>
+where
+    K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + serde::de::DeserializeOwned + 'static,
+{
+    let events = watcher(api, watcher::Config::default()).default_backoff().applied_objects();
+    // A watch that fails is started again.
+    let shown = events.filter_map(async |object| object.ok());
+    shown.filter(move |object| ready(is_meant(&object.metadata))).map(|object| object.name_any()).boxed()
 }

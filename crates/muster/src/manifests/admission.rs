@@ -1,8 +1,9 @@
 //! What makes the API server ask Muster, and what it checks by itself.
 //!
 //! The webhook is never in anybody's way: it is asked only about what may concern gangs, and if it does not answer the
-//! API server goes on (`failurePolicy: Ignore`), since the controllers make up for it. What CEL can say is a policy of the
-//! API server itself, which cannot be away, so that one refuses (`failurePolicy: Fail`).
+//! API server goes on (`failurePolicy: Ignore`), since the controllers make up for it. Where they cannot, because gangs are
+//! Kubernetes' own, what asks for a gang has to wait for us (`Fail`), and nothing else. What CEL can say is a policy of the
+//! API server itself, which cannot be away, so that one refuses.
 
 use serde_json::{Value, json};
 
@@ -23,49 +24,79 @@ pub(super) fn service(options: &Options) -> Value {
 }
 
 pub(super) fn configuration(options: &Options) -> Value {
-    let hook = |name: &str, rule: Value, more: Value| {
-        let mut hook = json!({
-            "name": format!("{name}.muster.dev"),
-            "clientConfig": {"service": {"namespace": options.namespace, "name": SERVICE, "path": PATH, "port": 443}},
-            "rules": [rule],
-            "admissionReviewVersions": ["v1"],
-            "sideEffects": "None",
-            "failurePolicy": "Ignore",
-            "timeoutSeconds": 5,
-            "reinvocationPolicy": "IfNeeded",
-            // What the cluster itself needs never waits for us.
-            "namespaceSelector": {"matchExpressions": [{
-                "key": "kubernetes.io/metadata.name", "operator": "NotIn",
-                "values": ["kube-system", options.namespace],
-            }]},
-        });
-        for (field, value) in more.as_object().into_iter().flatten() {
-            hook[field] = value.clone();
-        }
-        hook
-    };
-    let rule = |group: &str, version: &str, plural: &str, operations: &[&str]| json!({"apiGroups": [group], "apiVersions": [version], "resources": [plural], "operations": operations, "scope": "Namespaced"});
-    let both = ["CREATE", "UPDATE"];
-    let of_set = json!({"objectSelector": {"matchExpressions": [
-        {"key": "leaderworkerset.sigs.k8s.io/name", "operator": "Exists"}]}});
+    // Where nobody can make up for it, what asks for a gang has to wait for us until it is made.
+    let needed = if options.native_gangs { "Fail" } else { "Ignore" };
+    let mut of_replicas = vec![("is-no-exception", NOT_OFF.to_owned())];
+    if options.native_gangs {
+        // Pods of other schedulers are none of our business, and do not wait for us.
+        of_replicas.push(("is-ours", format!("object.spec.schedulerName in {}", json!(options.scheduler_name))));
+    }
+    let one = |name: &'static str, text: &str| vec![(name, text.to_owned())];
+    // A change gives nobody a reference: it is never waited for.
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
         "metadata": {"name": NAME, "labels": labels()},
         "webhooks": [
-            hook("jobsets", rule("jobset.x-k8s.io", "v1alpha2", "jobsets", &both), json!({"matchConditions": [
-                {"name": "may-ask-for-gangs", "expression": SET_MAY_ASK}]})),
-            hook("jobs", rule("batch", "v1", "jobs", &both), json!({"matchConditions": [
-                {"name": "may-be-a-gang", "expression": JOB_MAY_BE_GANG}]})),
-            hook("pods", rule("", "v1", "pods", &["CREATE"]), of_set),
+            hook(options, "jobsets", (JOB_SETS, "CREATE", needed), &one("may-ask-for-gangs", SET_MAY_ASK)),
+            hook(options, "jobs-of-jobsets", (JOBS, "CREATE", needed), &one("is-of-a-gang", JOB_OF_GANG)),
+            hook(options, "jobs", (JOBS, "CREATE", "Ignore"), &one("may-be-a-gang", JOB_MAY_BE_GANG)),
+            of_set(hook(options, "pods", (PODS, "CREATE", needed), &of_replicas)),
+            hook(options, "changed-jobsets", (JOB_SETS, "UPDATE", "Ignore"), &one("may-ask-for-gangs", SET_MAY_ASK)),
+            hook(options, "changed-jobs", (JOBS, "UPDATE", "Ignore"),
+                &one("may-be-a-gang", &format!("({JOB_OF_GANG}) || ({JOB_MAY_BE_GANG})"))),
         ],
     })
 }
 
+type Resource = [&'static str; 3];
+const JOB_SETS: Resource = ["jobset.x-k8s.io", "v1alpha2", "jobsets"];
+const JOBS: Resource = ["batch", "v1", "jobs"];
+const PODS: Resource = ["", "v1", "pods"];
+
+fn hook(
+    options: &Options,
+    name: &str,
+    ([group, version, plural], operation, failure_policy): (Resource, &str, &str),
+    conditions: &[(&str, String)],
+) -> Value {
+    // What is on its way out may go without us.
+    let stays = ("stays", "!has(object.metadata.deletionTimestamp)".to_owned());
+    let conditions = conditions.iter().chain([&stays]);
+    json!({
+        "name": format!("{name}.muster.dev"),
+        "clientConfig": {"service": {"namespace": options.namespace, "name": SERVICE, "path": PATH, "port": 443}},
+        "rules": [{"apiGroups": [group], "apiVersions": [version], "resources": [plural],
+            "operations": [operation], "scope": "Namespaced"}],
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "failurePolicy": failure_policy,
+        "timeoutSeconds": 5,
+        "reinvocationPolicy": "IfNeeded",
+        // What the cluster itself needs never waits for us.
+        "namespaceSelector": {"matchExpressions": [{
+            "key": "kubernetes.io/metadata.name", "operator": "NotIn",
+            "values": ["kube-system", options.namespace],
+        }]},
+        "matchConditions": conditions.map(|(name, expression)| json!({"name": name, "expression": expression})).collect::<Vec<_>>(),
+    })
+}
+
+/// Only pods of LeaderWorkerSets.
+fn of_set(mut hook: Value) -> Value {
+    hook["objectSelector"] =
+        json!({"matchExpressions": [{"key": "leaderworkerset.sigs.k8s.io/name", "operator": "Exists"}]});
+    hook
+}
+
+/// Pods that do not say that they are in no gang.
+const NOT_OFF: &str = "!has(object.metadata.annotations) || !('muster.dev/gang-mode' in object.metadata.annotations) || object.metadata.annotations['muster.dev/gang-mode'] != 'Off'";
 /// JobSets that say something of gangs, at any level.
 const SET_MAY_ASK: &str = "has(object.spec.gangConfig) || (has(object.metadata.annotations) && 'muster.dev/gang-mode' in object.metadata.annotations) || (has(object.spec.replicatedJobs) && object.spec.replicatedJobs.exists(j, has(j.gangConfig) || (has(j.template.metadata) && has(j.template.metadata.annotations) && ('muster.dev/gang-mode' in j.template.metadata.annotations || 'muster.dev/gang-scope' in j.template.metadata.annotations))))";
-/// Jobs that say something of gangs: those of JobSets by our own note. Indexed Jobs that are gangs without saying so get
-/// their references from the controllers.
-const JOB_MAY_BE_GANG: &str = "has(object.metadata.annotations) && ('muster.dev/gang-scope' in object.metadata.annotations || 'muster.dev/gang-mode' in object.metadata.annotations || 'muster.dev/scheduling' in object.metadata.annotations)";
+/// Jobs of JobSets that are gangs, by our own note.
+const JOB_OF_GANG: &str = "has(object.metadata.annotations) && 'muster.dev/gang-scope' in object.metadata.annotations";
+/// Other Jobs that say something of gangs. Indexed Jobs that are gangs without saying so get their references from the
+/// controllers.
+const JOB_MAY_BE_GANG: &str = "has(object.metadata.annotations) && !('muster.dev/gang-scope' in object.metadata.annotations) && ('muster.dev/gang-mode' in object.metadata.annotations || 'muster.dev/scheduling' in object.metadata.annotations)";
 
 /// The gang modes of JobSets: words that exist, at one level, and for good.
 pub(super) fn policy() -> Value {

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use muster_controllers::webhook::{Webhook, WebhookError};
 use muster_runtime::config::Configuration;
 use muster_runtime::{
     Clock, End, Fence, Health, Instruments, Leadership, LeaseSettings, Metrics, Record, Settings, serve,
@@ -75,7 +76,7 @@ async fn work(options: &Options, configuration: Configuration) -> anyhow::Result
     tokio::spawn(serve(listener, process.health.clone(), process.metrics.clone(), std::future::pending()));
 
     // Every replica answers, whether or not it leads.
-    let _webhook = match &configuration.webhook {
+    let mut webhook = match &configuration.webhook {
         Some(place) => {
             let client = client::connect(&process.kube_config)?;
             Some(webhook::start(client, place, &configuration.settings, process.clock).await?)
@@ -84,12 +85,12 @@ async fn work(options: &Options, configuration: Configuration) -> anyhow::Result
     };
     let leadership = match configuration.lease.clone() {
         None => None,
-        Some(lease) => match process.lead(lease).await? {
+        Some(lease) => match process.lead(lease, webhook.as_mut()).await? {
             Some(leadership) => Some(leadership),
             None => return Ok(ExitCode::SUCCESS),
         },
     };
-    process.schedule(configuration, leadership).await
+    process.schedule(configuration, leadership, webhook).await
 }
 
 /// What this process works with.
@@ -104,11 +105,16 @@ struct Process {
 
 impl Process {
     /// Stands by until this process leads; `None` if a signal came first.
-    async fn lead(&mut self, lease: LeaseSettings) -> anyhow::Result<Option<Leadership>> {
+    async fn lead(
+        &mut self,
+        lease: LeaseSettings,
+        webhook: Option<&mut Webhook>,
+    ) -> anyhow::Result<Option<Leadership>> {
         self.health.set_standby(true);
         let candidate = Leadership::start(client::connect(&self.kube_config)?, lease, &self.identity, self.clock)?;
         tokio::select! {
             led = candidate.wait_until_leading() => led.map_err(Lost)?,
+            error = webhook::ended(webhook) => return Err(error.into()),
             name = self.signals.next() => {
                 tracing::info!("{name}: ends while standing by");
                 candidate.release().await;
@@ -124,6 +130,7 @@ impl Process {
         mut self,
         configuration: Configuration,
         leadership: Option<Leadership>,
+        mut webhook: Option<Webhook>,
     ) -> anyhow::Result<ExitCode> {
         self.metrics.set_leader(true);
         let settings = self.settings(configuration)?;
@@ -136,6 +143,7 @@ impl Process {
             name = self.signals.next() => Why::Signal(name),
             end = lost_by(leadership.as_ref()) => Why::Lost(end),
             outcome = scheduler.ended() => Why::Failed(outcome),
+            error = webhook::ended(webhook.as_mut()) => Why::Deaf(error),
         };
         self.metrics.set_leader(false);
         if let Why::Signal(name) = &why {
@@ -144,6 +152,7 @@ impl Process {
         let stopped = timeout(stop_within, scheduler.stop()).await;
         match why {
             Why::Lost(end) => Err(Lost(end).into()),
+            Why::Deaf(error) => Err(error.into()),
             Why::Failed(outcome) => outcome.and(Err(anyhow!("the scheduler has ended by itself"))),
             Why::Signal(_) => {
                 // The lease is given back only if nothing of ours is on its way any more; else it runs out by itself.
@@ -178,6 +187,8 @@ enum Why {
     Signal(&'static str),
     Lost(End),
     Failed(anyhow::Result<()>),
+    /// The webhook answers no more: a process that starts again does.
+    Deaf(WebhookError),
 }
 
 /// The lease is gone: the process ends, and starts again as a candidate.

@@ -5,11 +5,12 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use muster_controllers::admission::Admission;
 use muster_controllers::webhook::{
-    CertificateSource, ConfigurationKind, LOOK_AGAIN, Routes, SelfMade, Webhook, WebhookSettings,
+    CertificateSource, ConfigurationKind, LOOK_AGAIN, Routes, SelfMade, Webhook, WebhookError, WebhookSettings,
 };
 use muster_runtime::config::Certificates;
 use muster_runtime::{Clock, Settings};
@@ -19,6 +20,16 @@ use crate::scheduler_thread::controllers_settings;
 /// Where reviews are asked for.
 pub(crate) const PATH: &str = "/mutate";
 
+const LOOK_AGAIN_IF_NEEDED: Duration = Duration::from_secs(30);
+
+/// Waits until a webhook ends by itself, which it should not; for ever if there is none.
+pub(super) async fn ended(webhook: Option<&mut Webhook>) -> WebhookError {
+    match webhook {
+        Some(webhook) => webhook.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Starts to serve.
 pub(super) async fn start(
     client: kube::Client,
@@ -26,7 +37,7 @@ pub(super) async fn start(
     settings: &Settings,
     clock: Clock,
 ) -> anyhow::Result<Webhook> {
-    let admission = Admission::new(controllers_settings(settings));
+    let admission = Admission::new(controllers_settings(&client, settings).await?);
     let routes = Routes::default().with(PATH, move |review| admission.review(&review));
     let source = match &certificates.folder {
         Some(folder) => CertificateSource::Files(folder.into()),
@@ -36,7 +47,8 @@ pub(super) async fn start(
             service: certificates.service.clone(),
             extra_names: certificates.extra_names.clone(),
             configurations: vec![(ConfigurationKind::Mutating, certificates.configuration.clone())],
-            look_again: LOOK_AGAIN,
+            // Where it is waited for, a configuration that was made anew must not do without us for long.
+            look_again: if settings.ganged.are_native() { LOOK_AGAIN_IF_NEEDED } else { LOOK_AGAIN },
         }),
     };
     let settings = WebhookSettings { listen: *listen, certificates: source };

@@ -12,6 +12,7 @@ mod objects;
 mod outages;
 mod own_rights;
 mod replica;
+mod rounds;
 mod scenarios;
 mod stage;
 mod webhook;

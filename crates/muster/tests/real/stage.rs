@@ -127,13 +127,19 @@ impl Stage {
         }
     }
 
-    /// Applies what `muster manifests` prints, and writes a kubeconfig with a token of Muster's account and nothing else.
-    fn install(&self, version: Version) {
+    /// Applies what `muster manifests` prints for a version.
+    pub(crate) fn apply_manifests(&self, version: Version, flags: &[&str]) {
         let mut manifests = Command::new(env!("CARGO_BIN_EXE_muster"));
-        let manifests = manifests.args(["manifests", "--kubernetes-version", version.name()]).output().expect("muster");
+        let manifests = manifests.args(["manifests", "--kubernetes-version", version.name()]).args(flags).output();
+        let manifests = manifests.expect("muster");
         assert!(manifests.status.success(), "{manifests:?}");
         let manifests = String::from_utf8(manifests.stdout).expect("text");
         self.kubectl(&["apply", "-f", "-"], &manifests);
+    }
+
+    /// Applies the manifests, and writes a kubeconfig with a token of Muster's account and nothing else.
+    fn install(&self, version: Version) {
+        self.apply_manifests(version, &[]);
         let kinds = ["crd/workloads.muster.dev", "crd/podgroups.muster.dev"];
         self.kubectl(&[&["wait", "--for=condition=Established", "--timeout=60s"][..], &kinds].concat(), "");
         let token = self.kubectl(&["--namespace", HOME, "create", "token", "muster", "--duration=2h"], "");
@@ -296,7 +302,7 @@ impl Stage {
     }
 
     /// Looks after all processes, and fails if something happened that never may.
-    fn look(&mut self) {
+    pub(crate) fn look(&mut self) {
         self.tend_plane();
         let ended: Vec<String> = self.replicas.iter_mut().filter_map(|replica| replica.tend().err()).collect();
         if !ended.is_empty() {

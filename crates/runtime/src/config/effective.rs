@@ -6,14 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use muster_api::makers::GangedOwners;
 use muster_api::makers::job::Unasked;
+use muster_api::makers::{Carrier, GangedOwners};
 use muster_api::names::check_label_key;
 use muster_engine::{Config, PreemptionRules, Refusal, ShapePoint, Weighted};
 
 use super::ConfigError;
 use super::file::{
-    Certificates, Controllers, Eviction, File, GangedJobs, LogFormat, LogLevel, NewNodes, Scoring, Strategy,
+    Certificates, Controllers, Eviction, File, GangedJobSets, GangedJobs, LogFormat, LogLevel, NewNodes, Scoring,
+    Strategy,
 };
 use super::profile;
 use super::span::Span;
@@ -156,7 +157,7 @@ fn settings(file: &File, gates: FeatureGates) -> Result<Settings, ConfigError> {
         engine,
         eviction: file.preemption.eviction,
         startup_taints: startup_taints(&file.new_nodes)?,
-        ganged: ganged(file.controllers, gates),
+        ganged: require_webhook(ganged(file.controllers, gates), file)?,
         binds_in_flight_max: file.limits.binds_in_flight,
         writes_in_flight_max: file.limits.writes_in_flight,
         request_timeout: file.timeouts.request.as_duration(),
@@ -171,7 +172,11 @@ fn ganged(controllers: Controllers, gates: FeatureGates) -> GangedOwners {
         return GangedOwners::default();
     }
     GangedOwners {
-        job_sets: controllers.job_sets,
+        job_sets: match controllers.job_sets {
+            GangedJobSets::None => None,
+            GangedJobSets::Muster => Some(Carrier::Muster),
+            GangedJobSets::Native => Some(Carrier::Native),
+        },
         jobs: match controllers.jobs {
             GangedJobs::None => None,
             GangedJobs::Annotated => Some(Unasked::None).filter(|_| gates.pod_group),
@@ -179,6 +184,17 @@ fn ganged(controllers: Controllers, gates: FeatureGates) -> GangedOwners {
         },
         leader_worker_sets: gates.pod_group_per_replica.then_some(controllers.leader_worker_sets),
     }
+}
+
+/// References to Kubernetes' own groups are fields of pods that cannot be set later: without the webhook nobody would
+/// ever have one.
+fn require_webhook(ganged: GangedOwners, file: &File) -> Result<GangedOwners, ConfigError> {
+    if !ganged.are_native() || file.webhook.enabled {
+        return Ok(ganged);
+    }
+    let field = if ganged.job_sets == Some(Carrier::Native) { "jobSets" } else { "leaderWorkerSets" };
+    let reason = "Native: needs webhook.enabled: true, since only the webhook can give pods a reference to such groups";
+    Err(ConfigError::field(format!("controllers.{field}"), reason.to_owned()))
 }
 
 fn startup_taints(new_nodes: &NewNodes) -> Result<Vec<TaintKey>, ConfigError> {
@@ -358,6 +374,19 @@ mod tests {
         assert_eq!((settings.request_timeout, settings.stop_timeout), (default.request_timeout, default.stop_timeout));
         assert_eq!(made.lease, Some(LeaseSettings::default()));
         assert_eq!((made.record, made.listen.to_string().as_str()), (None, "0.0.0.0:8080"));
+    }
+
+    #[test]
+    fn native_gangs_need_the_webhook() {
+        let ganged = |body: &str| from(body, Overrides::default()).map(|made| made.settings.ganged);
+        for (body, field) in [("jobSets: Native", "jobSets"), ("leaderWorkerSets: Native", "leaderWorkerSets")] {
+            let error = ganged(&format!("controllers: {{{body}}}")).unwrap_err().to_string();
+            assert!(error.contains(&format!("controllers.{field}")) && error.contains("webhook.enabled"), "{error}");
+            assert!(ganged(&format!("controllers: {{{body}}}\nwebhook: {{enabled: true}}")).unwrap().are_native());
+        }
+        assert_eq!(ganged("controllers: {jobSets: None}").unwrap().job_sets, None);
+        // Whoever is switched off needs nothing.
+        assert!(ganged("controllers: {leaderWorkerSets: Native}\nfeatureGates: {PodGroupPerReplica: false}").is_ok());
     }
 
     #[test]

@@ -239,12 +239,23 @@ pub struct NewNodes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Controllers {
-    /// JobSets that ask for it.
-    pub job_sets: bool,
+    /// In whose words JobSets that ask for it are gangs.
+    pub job_sets: GangedJobSets,
     /// Jobs.
     pub jobs: GangedJobs,
     /// In whose words each replica of a LeaderWorkerSet is a gang; the gate `PodGroupPerReplica` switches that off.
     pub leader_worker_sets: ProviderName,
+}
+
+/// In which objects the gangs of JobSets are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GangedJobSets {
+    /// No JobSet is a gang.
+    None,
+    /// Muster's own Workload.
+    Muster,
+    /// Kubernetes' own Workload and PodGroups.
+    Native,
 }
 
 /// Which Jobs are gangs.
@@ -260,7 +271,7 @@ pub enum GangedJobs {
 
 impl Default for Controllers {
     fn default() -> Self {
-        Self { job_sets: true, jobs: GangedJobs::Annotated, leader_worker_sets: ProviderName::Muster }
+        Self { job_sets: GangedJobSets::Muster, jobs: GangedJobs::Annotated, leader_worker_sets: ProviderName::Muster }
     }
 }
 

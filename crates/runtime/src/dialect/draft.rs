@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use muster_api::group as written;
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::keys::annotations::{MIN_RESOURCES, WHOLE_RESOURCES};
+use muster_api::makers::leader_worker_set;
 use muster_api::resources::list_in_base_units;
 use muster_engine::model::group::{
     DegradedPolicy, DisruptionMode, Policy, PreemptionPolicy, Subset, TopologyConstraint,
@@ -41,6 +42,28 @@ pub(crate) struct GroupObject {
     pub(crate) unheeded: Vec<String>,
     /// What its status shows.
     pub(crate) shown: Shown,
+    /// The leader of a replica that it belongs to, if it belongs to one.
+    pub(crate) leader: Option<Leader>,
+    /// When the first of its members can have been made; others are left over from an earlier group of its name.
+    pub(crate) members_since_ms: Option<u64>,
+}
+
+/// The pod that leads a replica of a LeaderWorkerSet, and owns its group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Leader {
+    /// The UID of the pod.
+    pub(crate) uid: String,
+    /// The set.
+    pub(crate) set: String,
+}
+
+impl Leader {
+    fn of(metadata: &ObjectMeta) -> Option<Self> {
+        let set = metadata.labels.as_ref()?.get(leader_worker_set::labels::NAME)?.clone();
+        let mut owners = metadata.owner_references.iter().flatten();
+        let owner = owners.find(|owner| owner.controller == Some(true) && owner.kind == "Pod")?;
+        Some(Self { uid: owner.uid.clone(), set })
+    }
 }
 
 impl Default for Flaw {
@@ -98,8 +121,8 @@ pub(crate) struct Draft {
     pub(crate) topology: Vec<TopologyConstraint>,
     /// What the whole group needs.
     pub(crate) min_resources: BTreeMap<String, i64>,
-    /// Whether all groups of the object need that together, and not each.
-    pub(crate) needs_together: bool,
+    /// The Workload all of whose groups need that together; `None` if each does.
+    pub(crate) needed_together_in: Option<String>,
     /// What it may do when it has lost members.
     pub(crate) degraded_policy: DegradedPolicy,
     /// Whether pods of parts that it does not know are members all the same.
@@ -163,7 +186,7 @@ impl Draft {
             schedule_timeout_ms: None,
             topology: Vec::new(),
             min_resources: BTreeMap::new(),
-            needs_together: false,
+            needed_together_in: None,
             degraded_policy: DegradedPolicy::Replace,
             open: false,
             ranked_by_object: false,
@@ -193,7 +216,7 @@ impl Draft {
             schedule_timeout_ms: None,
             topology: Vec::new(),
             min_resources,
-            needs_together: false,
+            needed_together_in: None,
             degraded_policy: match group.degraded_policy {
                 written::DegradedPolicy::Replace => DegradedPolicy::Replace,
                 written::DegradedPolicy::Requorum => DegradedPolicy::Requorum,
@@ -244,6 +267,8 @@ impl GroupObject {
             groups: Err(Flaw::default()),
             unheeded: Vec::new(),
             shown: Shown::default(),
+            leader: Leader::of(metadata),
+            members_since_ms: None,
         }
     }
 
@@ -264,8 +289,9 @@ impl GroupObject {
         }
     }
 
-    /// Takes what an annotation says that all groups of the object need together.
-    pub(crate) fn take_whole_resources(&mut self, metadata: &ObjectMeta) {
+    /// Takes what an annotation says that all groups of a Workload need together: the object's own groups, or those
+    /// that were made from it as this one was.
+    pub(crate) fn take_whole_resources(&mut self, metadata: &ObjectMeta, workload: Option<&str>) {
         let annotation = |key: &str| metadata.annotations.as_ref().and_then(|all| all.get(key));
         let Some(text) = annotation(WHOLE_RESOURCES) else { return };
         let Ok(groups) = &mut self.groups else { return };
@@ -275,10 +301,11 @@ impl GroupObject {
             self.groups = Err(path.key(WHOLE_RESOURCES).invalid(text, reason).into());
             return;
         }
+        let workload = workload.unwrap_or(&self.name).to_owned();
         match min_resources(text, WHOLE_RESOURCES) {
             Ok(whole) => groups.iter_mut().for_each(|(_, draft)| {
                 draft.min_resources.clone_from(&whole);
-                draft.needs_together = true;
+                draft.needed_together_in = Some(workload.clone());
             }),
             Err(error) => self.groups = Err(error.into()),
         }

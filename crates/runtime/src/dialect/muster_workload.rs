@@ -56,7 +56,7 @@ impl Dialect for MusterWorkload {
             ..GroupObject::with_metadata(&object.metadata)
         };
         read.take_min_resources(&object.metadata);
-        read.take_whole_resources(&object.metadata);
+        read.take_whole_resources(&object.metadata, None);
         read
     }
 

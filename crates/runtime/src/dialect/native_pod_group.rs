@@ -55,6 +55,8 @@ impl Dialect for NativePodGroup {
             ..GroupObject::with_metadata(&object.metadata)
         };
         read.take_min_resources(&object.metadata);
+        let workload = object.spec.workload_ref.as_ref().map(|reference| reference.workload_name.as_str());
+        read.take_whole_resources(&object.metadata, workload);
         read
     }
 

@@ -58,6 +58,7 @@ impl Dialect for NativeWorkload {
             ..GroupObject::with_metadata(&object.metadata)
         };
         read.take_min_resources(&object.metadata);
+        read.take_whole_resources(&object.metadata, None);
         read
     }
 

@@ -44,6 +44,8 @@ impl Dialect for NativePodGroupV1alpha2 {
             ..GroupObject::with_metadata(&object.metadata)
         };
         read.take_min_resources(&object.metadata);
+        let template = object.spec.pod_group_template_ref.as_ref().and_then(|reference| reference.workload.as_ref());
+        read.take_whole_resources(&object.metadata, template.map(|template| template.workload_name.as_str()));
         read
     }
 

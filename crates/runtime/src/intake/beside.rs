@@ -30,6 +30,8 @@ struct Own {
     claims: Vec<Used>,
     /// The owner that may want it in a gang, if it names no group itself.
     gang_owner: Option<GangOwner>,
+    /// Why its group does not take it yet, as far as only its leader and its controller can tell.
+    held: Option<Arc<PodRefusal>>,
     /// What other objects made of it when they were last asked.
     told: Option<(Arc<ClassSpec>, Option<Arc<PodRefusal>>)>,
 }
@@ -197,14 +199,38 @@ impl Beside {
     }
 
     /// Remembers a pod of ours while it waits.
-    pub(super) fn remember(&mut self, uid: &Arc<str>, pod: &Pod, spec: PodSpec, told: &PodSpec, names_group: bool) {
+    pub(super) fn remember(
+        &mut self,
+        uid: &Arc<str>,
+        pod: &Pod,
+        spec: PodSpec,
+        told: &PodSpec,
+        (names_group, held): (bool, Option<Arc<PodRefusal>>),
+    ) {
         let namespace = spec.id.namespace.clone();
         if spec.node.is_some() {
             self.forget(&namespace, uid);
         } else {
             let told = Some((told.class.clone(), told.refused.clone()));
-            self.waiting.entry(namespace).or_default().insert(uid.clone(), Own { told, ..own(pod, spec, names_group) });
+            let own = Own { held, told, ..own(pod, spec, names_group) };
+            self.waiting.entry(namespace).or_default().insert(uid.clone(), own);
         }
+    }
+
+    /// Members that their group takes from now on, or does not take yet: those to whom that is news.
+    pub(super) fn hold_members(&mut self, namespace: &str, held: Vec<(Arc<str>, Option<Arc<PodRefusal>>)>) -> News {
+        let mut concerned = Vec::new();
+        for (uid, held) in held {
+            let Some(own) = self.waiting.get_mut(namespace).and_then(|pods| pods.get_mut(&uid)) else { continue };
+            own.held = held;
+            concerned.push((namespace.to_owned(), uid));
+        }
+        (self.tell_anew(concerned), None)
+    }
+
+    /// Whether our controllers raise the minimum of a replica's group once its workers may come.
+    pub(super) fn minimums_are_raised(&self) -> bool {
+        self.owners.minimums_are_raised()
     }
 
     pub(super) fn forget(&mut self, namespace: &str, uid: &str) {
@@ -233,6 +259,7 @@ impl Beside {
         {
             spec.refused.get_or_insert_with(|| refusal(RefusalKind::Reference, error));
         }
+        spec.refused = spec.refused.or_else(|| own.held.clone());
         let defaults = &self.spread_defaults[usize::from(spec.class.profile)];
         if !own.says_how_to_spread && !defaults.is_empty() {
             let selector = self.selectors.of_pod(namespace, &spec.labels, own.owner.as_ref());
@@ -254,7 +281,7 @@ fn own(pod: &Pod, spec: PodSpec, names_group: bool) -> Own {
     let says_how_to_spread = !pod.spec.topology_spread_constraints.is_empty();
     let gang_owner = if names_group { None } else { GangOwner::of(pod) };
     let (owner, claims) = (selectors::owner(pod), storage::claims(pod));
-    Own { spec, owner, says_how_to_spread, claims, gang_owner, told: None }
+    Own { spec, owner, says_how_to_spread, claims, gang_owner, held: None, told: None }
 }
 
 #[cfg(test)]

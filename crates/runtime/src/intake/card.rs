@@ -33,6 +33,10 @@ pub(crate) struct Card {
     pub(crate) terminating: bool,
     /// How far it has come.
     pub(crate) stage: Stage,
+    /// When it was created.
+    pub(crate) created_ms: u64,
+    /// How many pods its replica has, if it is a worker of a LeaderWorkerSet.
+    pub(crate) replica_size: Option<u32>,
     /// Since when it could be scheduled: since it was created, or since its gates were seen to be gone.
     pub(crate) asked_ms: u64,
     /// The version in which a pod of ours that waits was last seen.
@@ -41,7 +45,8 @@ pub(crate) struct Card {
     pub(crate) said: Option<Box<Said>>,
     /// The reference that it carries, if that is not the one it was first seen with: told once.
     pub(crate) changed_reference: Option<Box<str>>,
-    /// It belongs to a gang and named no group when it was last seen: it may still get its reference.
+    /// It is held back for something that our controllers are about to do: give it its reference, or make its group
+    /// as it has to be.
     pub(crate) held: bool,
 }
 

@@ -120,7 +120,7 @@ impl GroupBook {
     pub(crate) fn object_seen(
         &mut self,
         dialect: usize,
-        object: GroupObject,
+        mut object: GroupObject,
         priorities: &Priorities,
     ) -> Vec<Observation> {
         let key = ObjectKey { dialect, namespace: object.namespace.clone(), name: object.name.clone() };
@@ -130,13 +130,60 @@ impl GroupBook {
         if object.is_group {
             self.ensure(dialect, &key.namespace, &Reference::to_object(&key.name));
         }
-        let told = self.objects.get(&key).filter(|known| known.uid == object.uid).map(|known| &known.unheeded);
+        let same = self.objects.get(&key).filter(|known| known.uid == object.uid);
+        object.members_since_ms = object.members_since_ms.or(same.and_then(|known| known.members_since_ms));
+        let told = same.map(|known| &known.unheeded);
         if told.map_or(!object.unheeded.is_empty(), |told| *told != object.unheeded) {
             self.unheeded.insert(key.clone());
         }
+        self.begin_anew_if_other(&key, &object);
         self.objects.insert(key.clone(), object);
         self.touch(&key);
         self.refresh(&key, priorities)
+    }
+
+    /// The group of a replica is gone with its leader: one of the same name that another leader owns has yet to start.
+    /// Any other object that is made again is for the pods that are there, and what runs goes on.
+    fn begin_anew_if_other(&mut self, key: &ObjectKey, object: &GroupObject) {
+        for group in self.of_object.get(key).into_iter().flatten() {
+            let Some(instance) = self.instances.get_mut(group) else { continue };
+            let is_other = !instance.object_uid.is_empty() && instance.object_uid != object.uid;
+            if is_other && object.leader.is_some() {
+                instance.begin_anew();
+            }
+            instance.is_led = object.leader.is_some();
+            instance.object_uid.clone_from(&object.uid);
+        }
+    }
+
+    /// Whether an object is the group of a leader, or was when it was last seen. Such an object is one group.
+    pub(crate) fn is_led(&self, key: &ObjectKey) -> bool {
+        self.instances_of(key).any(|group| self.instances.get(group).is_some_and(|instance| instance.is_led))
+    }
+
+    /// The object of a group.
+    pub(crate) fn object_of(&self, group: &GroupKey) -> Option<&GroupObject> {
+        self.objects.get(&self.instances.get(group)?.object)
+    }
+
+    /// The minimum of a group, as the engine knows it.
+    pub(crate) fn minimum_of(&self, group: &GroupKey) -> Option<u32> {
+        match self.instances.get(group)?.sent.as_ref()?.policy {
+            Policy::Gang { min_count } => Some(min_count),
+            Policy::Basic { .. } | Policy::Subsets(_) => None,
+        }
+    }
+
+    /// Says from when on pods are members of a group.
+    pub(crate) fn set_members_since(
+        &mut self,
+        group: &GroupKey,
+        since_ms: u64,
+        priorities: &Priorities,
+    ) -> Option<Observation> {
+        let object = self.objects.get_mut(&self.instances.get(group)?.object)?;
+        object.members_since_ms = Some(since_ms);
+        self.refresh_instance(group, priorities)
     }
 
     /// An object is gone.
@@ -286,7 +333,7 @@ impl GroupBook {
             topology: draft.topology.clone(),
             schedule_timeout_ms: draft.schedule_timeout_ms,
             min_resources: draft.min_resources.clone(),
-            family: draft.needs_together.then(|| format!("{}/{}", object.namespace, object.name)),
+            family: draft.needed_together_in.as_ref().map(|workload| format!("{}/{workload}", object.namespace)),
             degraded_policy: draft.degraded_policy,
             // Where minimums mean nothing, nor do the parts that have them.
             open: draft.open || !self.gates.gang_scheduling,
@@ -295,6 +342,8 @@ impl GroupBook {
                 .then(|| Turn { created_ms: object.created_ms, uid: object.uid.as_str().into() }),
             parent: None,
             history: instance.history.unwrap_or_else(|| history(object, instance, draft)),
+            members_since_ms: object.members_since_ms,
+            incarnation: object.leader.as_ref().map(|_| object.uid.clone()),
         })
     }
 

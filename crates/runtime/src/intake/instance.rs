@@ -15,6 +15,10 @@ use crate::dialect::Flaw;
 pub(crate) struct Instance {
     /// The object that defines it, or would.
     pub(crate) object: ObjectKey,
+    /// The UID of the object that was last seen.
+    pub(crate) object_uid: String,
+    /// Whether the object belonged to a leader when it was last seen.
+    pub(crate) is_led: bool,
     /// The group inside the object; empty if the object is the group.
     pub(crate) group: String,
     /// The replica.
@@ -51,6 +55,8 @@ impl Instance {
     pub(super) fn new(object: ObjectKey, group: &str, replica: &str) -> Self {
         Self {
             object,
+            object_uid: String::new(),
+            is_led: false,
             group: group.to_owned(),
             replica: replica.to_owned(),
             members: BTreeSet::new(),
@@ -67,5 +73,12 @@ impl Instance {
             preempted_by: None,
             conditions: Vec::new(),
         }
+    }
+
+    /// Forgets what became of it: the next object of its name is another group. Who names it still does.
+    pub(super) fn begin_anew(&mut self) {
+        let new = Self::new(self.object.clone(), &self.group, &self.replica);
+        let (members, sent) = (std::mem::take(&mut self.members), self.sent.take());
+        *self = Self { members, sent, was_ours: self.was_ours, grew_ms: self.grew_ms, ..new };
     }
 }

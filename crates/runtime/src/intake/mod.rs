@@ -16,6 +16,7 @@ pub(crate) mod owners;
 mod pod;
 mod priorities;
 pub(crate) mod raw;
+mod replicas;
 pub(crate) mod selectors;
 pub(crate) mod spread;
 pub(crate) mod storage;
@@ -50,7 +51,7 @@ use groups::{GroupBook, ObjectKey};
 use owners::Owning;
 use pod::{pod_name, refusal, stage};
 use priorities::Priorities;
-use raw::{Guarded, RawObject, Unreadable};
+use raw::{Guarded, RawObject};
 use selectors::Selecting;
 use storage::Storage;
 use sweep::{Sweep, Turn};
@@ -213,8 +214,8 @@ impl Intake {
         match object.map(|object| object.0) {
             Some(Ok(pod)) => self.pod_seen(&pod, now_ms, catch),
             Some(Err(unreadable)) => {
-                let text = complaint("Pod", &unreadable);
-                if let Some(id) = known_name(&unreadable) {
+                let text = raw::complaint("Pod", &unreadable);
+                if let Some(id) = raw::known_name(&unreadable) {
                     catch.notes.push((Arc::new(id), UNREADABLE, text.clone()));
                 }
                 catch.complaints.push(text);
@@ -240,7 +241,7 @@ impl Intake {
                 }
                 Err(error) => catch.complaints.push(error.on(object.object_name()).to_string()),
             },
-            Some(Err(unreadable)) => catch.complaints.push(complaint("Node", &unreadable)),
+            Some(Err(unreadable)) => catch.complaints.push(raw::complaint("Node", &unreadable)),
             None => {}
         }
     }
@@ -255,7 +256,7 @@ impl Intake {
         }
         match object.map(|object| object.0) {
             Some(Ok(class)) => changed |= self.priorities.seen(&class),
-            Some(Err(unreadable)) => catch.complaints.push(complaint("PriorityClass", &unreadable)),
+            Some(Err(unreadable)) => catch.complaints.push(raw::complaint("PriorityClass", &unreadable)),
             None => {}
         }
         if changed {
@@ -279,7 +280,7 @@ impl Intake {
                 let labels = labels.unwrap_or_default();
                 catch.observations.push(Observation::NamespaceSeen { name, labels });
             }
-            Some(Err(unreadable)) => catch.complaints.push(complaint("Namespace", &unreadable)),
+            Some(Err(unreadable)) => catch.complaints.push(raw::complaint("Namespace", &unreadable)),
             None => {}
         }
     }
@@ -305,7 +306,7 @@ impl Intake {
                 }
                 Err(error) => catch.complaints.push(error.on(object.object_name()).to_string()),
             },
-            Some(Err(unreadable)) => catch.complaints.push(complaint("PodDisruptionBudget", &unreadable)),
+            Some(Err(unreadable)) => catch.complaints.push(raw::complaint("PodDisruptionBudget", &unreadable)),
             None => {}
         }
     }
@@ -315,6 +316,7 @@ impl Intake {
         for spec in pods {
             if let Some(card) = self.pods.get_mut(spec.id.uid.as_str()) {
                 card.refused = spec.refused.is_some();
+                card.held &= card.refused;
             }
             catch.observations.push(Observation::PodSeen(spec));
         }
@@ -338,7 +340,13 @@ impl Intake {
             catch.observations.extend(self.groups.object_gone(&key, &self.priorities));
         }
         if let Some(object) = object {
+            let key = key(&object);
+            let was_led = self.groups.is_led(&key);
             catch.observations.extend(self.group_text(dialect, object.text.get()));
+            let group = self.groups.instances_of(&key).next().cloned();
+            if let Some(group) = group.filter(|_| was_led || self.groups.is_led(&key)) {
+                self.replica_changed(&group, catch);
+            }
         }
     }
 
@@ -356,10 +364,11 @@ impl Intake {
 
     /// Takes in the text of a group object.
     fn group_text(&mut self, dialect: usize, text: &str) -> Vec<Observation> {
-        let object: GroupObject = self.groups.dialects[dialect].read(text);
+        let mut object: GroupObject = self.groups.dialects[dialect].read(text);
         if object.name.is_empty() {
             return Vec::new();
         }
+        object.members_since_ms = self.members_since(&object);
         self.groups.object_seen(dialect, object, &self.priorities)
     }
 
@@ -369,6 +378,7 @@ impl Intake {
         catch.observations.push(Observation::PodGone { uid: uid.to_string() });
         if let Some(group) = &card.group {
             catch.observations.extend(self.groups.leave(group, uid));
+            self.leader_changed(group, uid, catch);
         }
         catch.settled.push(card.id);
     }
@@ -405,6 +415,11 @@ impl Intake {
             self.new_card(&uid, id.clone(), &named, pod, catch);
         }
         self.update_card(&uid, pod, &spec, &named, now_ms, catch);
+        let held = self.held_by_replica(&uid).filter(|_| ours && spec.node.is_none());
+        if let Some(card) = self.pods.get_mut(&uid).filter(|_| held.is_some()) {
+            (card.held, card.refused) = (true, true);
+        }
+        spec.refused = spec.refused.or_else(|| held.clone());
         let Some(card) = self.pods.get(&uid) else { return };
         spec.membership =
             card.group.as_ref().map(|key| Membership { group: (**key).clone(), subset: card.subset.to_string() });
@@ -418,9 +433,13 @@ impl Intake {
         if let Some(mut own) = own {
             (own.membership, own.marked) = (spec.membership.clone(), spec.marked);
             own.refused = card.broken.clone().or(own.refused);
-            self.beside.remember(&uid, pod, own, &spec, names_group);
+            self.beside.remember(&uid, pod, own, &spec, (names_group, held));
         }
+        let group = card.group.clone();
         catch.observations.push(Observation::PodSeen(spec));
+        if let Some(group) = group {
+            self.leader_changed(&group, &uid, catch);
+        }
     }
 
     /// Whether the pod shows that a Muster of one of our names evicts it for others.
@@ -483,6 +502,8 @@ impl Intake {
             refused: false,
             terminating: false,
             stage: card::Stage::Waiting,
+            replica_size: replicas::size_for_worker(pod),
+            created_ms: pod.metadata.creation_timestamp.as_ref().map_or(0, |time| millis(time.0)),
             asked_ms: pod.metadata.creation_timestamp.as_ref().map_or(0, |time| millis(time.0)),
             version: None,
             said: None,
@@ -566,16 +587,4 @@ impl Named {
             }
         }
     }
-}
-
-/// Who an unreadable pod is, if that much can be read.
-fn known_name(unreadable: &Unreadable) -> Option<PodName> {
-    let metadata = &unreadable.metadata;
-    Some(PodName { namespace: metadata.namespace.clone()?, name: metadata.name.clone()?, uid: metadata.uid.clone()? })
-}
-
-fn complaint(kind: &str, unreadable: &Unreadable) -> String {
-    let name = |part: &Option<String>| part.clone().unwrap_or_default();
-    let metadata = &unreadable.metadata;
-    format!("{kind} {}/{} cannot be read: {}", name(&metadata.namespace), name(&metadata.name), unreadable.error)
 }

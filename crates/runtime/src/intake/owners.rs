@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kube::core::ApiResource;
 use muster_api::invalid::{FieldPath, InvalidField};
-use muster_api::makers::{GangedOwners, ProviderName, job, job_set, leader_worker_set};
+use muster_api::makers::{Carrier, GangedOwners, ProviderName, job, job_set, leader_worker_set};
 use muster_api::selector::Labels;
 use muster_api::wire::{Job, JobSet, Pod};
 
@@ -41,7 +41,7 @@ impl Owning {
 
 /// The kinds that are watched.
 pub(crate) fn watched(ganged: GangedOwners) -> impl Iterator<Item = Owning> {
-    let job_sets = ganged.job_sets.then_some(Owning::JobSet);
+    let job_sets = ganged.job_sets.map(|_| Owning::JobSet);
     job_sets.into_iter().chain(ganged.jobs.map(|_| Owning::Job))
 }
 
@@ -163,19 +163,22 @@ impl Owners {
     /// Whether pods of such an owner get references from our controllers.
     pub(super) fn are_ours(&self, owner: &Owner) -> bool {
         match owner {
-            Owner::JobSet { .. } => self.ganged.job_sets,
+            Owner::JobSet { .. } => self.ganged.job_sets.is_some(),
             Owner::Job { .. } => self.ganged.jobs.is_some(),
             Owner::LeaderWorkerSet { .. } => self.ganged.leader_worker_sets.is_some(),
         }
+    }
+
+    /// Whether the groups of replicas are our own kind, so that our controllers raise their minimums.
+    pub(super) fn minimums_are_raised(&self) -> bool {
+        self.ganged.leader_worker_sets == Some(ProviderName::Muster)
     }
 
     /// Why a pod of ours that names no group has to wait for one.
     pub(super) fn hold(&self, namespace: &str, owner: &Owner) -> Option<InvalidField> {
         match owner {
             Owner::JobSet { name, uid, replicated_job } => {
-                if !self.ganged.job_sets || !self.job_sets_are_served {
-                    return None;
-                }
+                let carrier = self.ganged.job_sets.filter(|_| self.job_sets_are_served)?;
                 let labels = FieldPath::Root("metadata.labels");
                 let told = |reason: &str| Some(labels.key(job_set::labels::JOB_SET).invalid(name, reason));
                 let known = self.job_sets.get(&(namespace.to_owned(), name.clone()));
@@ -184,6 +187,7 @@ impl Owners {
                 match known {
                     None => told("there is no such JobSet, so it is not known whether the pod belongs to a gang"),
                     Some(Ok(ganged)) if !ganged.contains(replicated_job) => None,
+                    Some(Ok(_)) if carrier == Carrier::Native => told(MISSED_OF_SET),
                     Some(Ok(_)) => told(UNNAMED),
                     Some(Err(flaw)) => told(&format!("the JobSet asks for gangs that cannot be: {flaw}")),
                 }
@@ -201,9 +205,10 @@ impl Owners {
             }
             Owner::LeaderWorkerSet { name, flaw } => {
                 // The words of YuniKorn are not ours to read: its pods are.
-                self.ganged.leader_worker_sets.filter(|provider| *provider != ProviderName::YuniKorn)?;
+                let provider = self.ganged.leader_worker_sets.filter(|provider| *provider != ProviderName::YuniKorn)?;
                 let path = FieldPath::Root("metadata.labels");
-                let reason = flaw.as_deref().unwrap_or(UNNAMED);
+                let unnamed = if provider == ProviderName::Native { MISSED_OF_REPLICA } else { UNNAMED };
+                let reason = flaw.as_deref().unwrap_or(unnamed);
                 Some(path.key(leader_worker_set::labels::NAME).invalid(name, reason))
             }
         }
@@ -211,6 +216,9 @@ impl Owners {
 }
 
 const UNNAMED: &str = "the pod belongs to a gang and names no group: neither the webhook nor the controllers have given it one yet, and it is not placed alone";
+
+const MISSED_OF_SET: &str = "the pod belongs to a gang and names no group: the webhook was not asked, and the reference cannot be added later; it is not placed alone. Once the webhook answers, make the JobSet again";
+const MISSED_OF_REPLICA: &str = "the pod belongs to a gang and names no group: the webhook was not asked when it was made, and the reference cannot be added later; it is not placed alone. Once the webhook answers, delete the pod: it is made again with its reference";
 
 fn wanted(text: &str, scheduler_names: &[String]) -> Wanted {
     let set: JobSet = serde_json::from_str(text).map_err(|error| error.to_string())?;

@@ -10,6 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::{ApiResource, DynamicResourceScope};
 use muster_api::wire::Pod;
+use muster_engine::model::pod::PodName;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -132,6 +133,19 @@ impl Resource for RawObject {
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         &mut self.metadata
     }
+}
+
+/// Who an unreadable pod is, if that much can be read.
+pub(super) fn known_name(unreadable: &Unreadable) -> Option<PodName> {
+    let metadata = &unreadable.metadata;
+    Some(PodName { namespace: metadata.namespace.clone()?, name: metadata.name.clone()?, uid: metadata.uid.clone()? })
+}
+
+/// What is told of an object that cannot be read.
+pub(super) fn complaint(kind: &str, unreadable: &Unreadable) -> String {
+    let name = |part: &Option<String>| part.clone().unwrap_or_default();
+    let metadata = &unreadable.metadata;
+    format!("{kind} {}/{} cannot be read: {}", name(&metadata.namespace), name(&metadata.name), unreadable.error)
 }
 
 #[cfg(test)]

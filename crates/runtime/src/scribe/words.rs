@@ -66,6 +66,7 @@ fn waiting_reason(waiting: &Waiting) -> &'static str {
         | Waiting::Leaving
         | Waiting::UnknownSubset { .. }
         | Waiting::OtherPriority { .. }
+        | Waiting::Former { .. }
         | Waiting::Unsupported { .. } => pod_reasons::WAITING_FOR_GROUP,
     }
 }
@@ -129,6 +130,7 @@ mod tests {
             Waiting::DesiredCount { have: 1, desired: 2 },
             Waiting::UnknownSubset { subset: group(), group: group() },
             Waiting::OtherPriority { own: 1, shared: 2, group: group() },
+            Waiting::Former { group: group() },
             Waiting::Unsupported { field: field(), value: group() },
         ];
         let victims = [Diagnosis::WaitingForVictims(Victims::default())];

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use muster_api::crds;
 use muster_api::keys::{annotations, conditions};
 use muster_api::makers::ProviderName;
+use muster_api::native::NativeVersion;
 use muster_playground::NativeGroups;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -20,6 +21,9 @@ const PLUGINS_GROUP_LABEL: &str = "scheduling.x-k8s.io/pod-group";
 /// How pods join a group of Volcano: annotations for the group and for the task in it.
 const VOLCANO_GROUP: &str = "scheduling.k8s.io/group-name";
 const VOLCANO_TASK: &str = "volcano.sh/task-spec";
+
+/// Sets whose Jobs make pods.
+const JOB_SETS: &str = "jobset.x-k8s.io/v1alpha2";
 
 /// How groups are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -96,6 +100,17 @@ impl Carrier {
             Carrier::V1alpha3 => NativeGroups::V1alpha3,
             Carrier::V1alpha2 => NativeGroups::V1alpha2,
             Carrier::V1alpha1 => NativeGroups::V1alpha1,
+        }
+    }
+
+    /// The version of Kubernetes' own groups in which the gangs of owners are written, if not in our own words.
+    pub(super) fn native_version(self) -> Option<NativeVersion> {
+        match self {
+            Carrier::Muster | Carrier::MusterWorkload | Carrier::SchedulerPlugins | Carrier::Volcano => None,
+            Carrier::V1beta1 => Some(NativeVersion::V1beta1),
+            Carrier::V1alpha3 => Some(NativeVersion::V1alpha3),
+            Carrier::V1alpha2 => Some(NativeVersion::V1alpha2),
+            Carrier::V1alpha1 => Some(NativeVersion::V1alpha1),
         }
     }
 
@@ -236,6 +251,9 @@ impl Carriage {
     /// The same carrier, or why the playground cannot show this scenario: its controllers are those of 1.37, and make
     /// pods without `workloadRef`.
     pub(super) fn in_process(self, scenario: &Scenario) -> Result<Self, String> {
+        if self.carrier == Carrier::V1alpha1 && scenario.writes(JOB_SETS) {
+            return Err("Jobs in the process are those of 1.37, whose pods have no workloadRef".to_owned());
+        }
         let made_by_controllers = scenario.steps.iter().find_map(|step| match &step.action {
             Action::Create(create) if !create.group.is_empty() => {
                 let kind = create.manifest.get("kind").and_then(Value::as_str).unwrap_or_default();
@@ -287,6 +305,11 @@ impl Carriage {
             }
         }
         needed
+    }
+
+    /// Which carrier it is.
+    pub(super) fn carrier(&self) -> Carrier {
+        self.carrier
     }
 
     /// What the playground's server has to be like.

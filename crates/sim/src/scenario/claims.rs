@@ -9,6 +9,7 @@ use muster_runtime::config::Span;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
+use super::carrier::Carrier;
 use super::model::{ObjectName, core_version, default_namespace};
 use super::pattern::{Glob, Pods};
 
@@ -94,7 +95,20 @@ pub struct Claims {
     pub events: Vec<EventClaim>,
 }
 
+/// In the group and version of an object: the version of Kubernetes' own groups that the carrier has.
+const CARRIED_VERSION: &str = "$version";
+
 impl Claims {
+    /// What is said of a cluster in this carrier.
+    pub(super) fn in_carrier(&self, carrier: Carrier) -> Self {
+        let mut claims = self.clone();
+        claims.objects.retain(|claim| claim.carriers.is_empty() || claim.carriers.contains(&carrier));
+        for claim in &mut claims.objects {
+            claim.api_version = claim.api_version.replace(CARRIED_VERSION, carrier.name());
+        }
+        claims
+    }
+
     /// Whether nothing is said but how groups fare.
     pub(super) fn is_only_about_groups(&self) -> bool {
         *self == Self { groups: self.groups.clone(), ..Self::default() }
@@ -106,6 +120,12 @@ impl Claims {
             return Err("says nothing about the cluster: write at least one of bound, unbound, boundCount, gone, \
                         present, on, oneDomain, nominated, demand, groups, objects, conditions, events"
                 .to_owned());
+        }
+        for claim in self.objects.iter().filter(|claim| claim.api_version.contains(CARRIED_VERSION)) {
+            if claim.carriers.is_empty() || claim.carriers.iter().any(|carrier| carrier.native().is_none()) {
+                let kind = &claim.kind;
+                return Err(format!("objects: {kind}: {CARRIED_VERSION} needs carriers of Kubernetes' own groups"));
+            }
         }
         for (name, claim) in &self.groups {
             if *claim == GroupClaim::default() {
@@ -144,6 +164,9 @@ pub struct ObjectClaim {
     pub namespace: String,
     /// Its name; with wildcards, every match is meant.
     pub name: Glob,
+    /// The only carriers in which it is said; all if it is left out.
+    #[serde(default)]
+    pub carriers: Vec<Carrier>,
     /// How many there are; at least one if it is left out.
     #[serde(default)]
     pub count: Option<usize>,

@@ -53,6 +53,10 @@ pub(super) async fn unfit(config: &kube::Config, scenario: &Scenario, carrier: C
     if let Some(needed) = carrier.native().filter(|needed| !served.contains(needed)) {
         return Some(format!("this cluster does not serve {needed}"));
     }
+    let is_here = config.cluster_url.host().is_some_and(|host| matches!(host, "127.0.0.1" | "localhost"));
+    if carrier.native().is_some() && scenario.needs_managers() && !is_here {
+        return Some("references to native groups are given by the webhook, which this cluster cannot call".to_owned());
+    }
     for version in OF_MANAGERS.into_iter().filter(|version| scenario.writes(version)) {
         if client.list_api_group_resources(version).await.is_err_and(|error| is_not_found(&error)) {
             return Some(format!("the scenario needs {version}, which this cluster does not serve"));

@@ -7,6 +7,7 @@ mod autoscaler;
 mod carrier;
 mod claims;
 mod cluster;
+mod hook;
 mod judge;
 mod manifest;
 mod model;
@@ -40,6 +41,7 @@ pub use self::model::{Action, Scenario, Step};
 pub use self::parse::{ParseError, load, parse};
 pub use self::report::{Done, FailedStep, Failure, Outcome, Report};
 pub use self::world::Place;
+pub(crate) use self::world::{controllers_settings, webhook};
 
 /// How many pods, events and faults are told of a failure.
 const TOLD_MAX: usize = 30;
@@ -166,8 +168,9 @@ async fn play(world: &mut World, scenario: &Scenario, report: &mut Report) -> Re
 }
 
 async fn comes_true(world: &mut World, expect: &Expect) -> Result<(), Vec<String>> {
+    let claims = expect.claims.in_carrier(world.carriage.carrier());
     let until = Instant::now() + expect.within.as_duration();
-    if is_beyond_telling(world, &expect.claims) {
+    if is_beyond_telling(world, &claims) {
         // Whatever should have happened has had its time.
         while Instant::now() < until {
             world.look().await.ok();
@@ -176,7 +179,7 @@ async fn comes_true(world: &mut World, expect: &Expect) -> Result<(), Vec<String
         return Ok(());
     }
     loop {
-        let unmet = look(world, &expect.claims).await;
+        let unmet = look(world, &claims).await;
         if unmet.is_empty() {
             return Ok(());
         }
@@ -190,10 +193,11 @@ async fn comes_true(world: &mut World, expect: &Expect) -> Result<(), Vec<String
 }
 
 async fn stays_true(world: &mut World, hold: &Hold) -> Result<(), Vec<String>> {
+    let claims = hold.claims.in_carrier(world.carriage.carrier());
     let began = Instant::now();
     let until = began + hold.time.as_duration();
     loop {
-        let unmet = look(world, &hold.claims).await;
+        let unmet = look(world, &claims).await;
         if !unmet.is_empty() {
             let mut problems = vec![format!("not true any more after {}:", report::shown(began.elapsed()))];
             problems.extend(unmet);

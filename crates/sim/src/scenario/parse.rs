@@ -350,6 +350,10 @@ steps:
             ("name: a\nstep: []\n", "dir/a.yaml: step: unknown field `step`"),
             ("name: a\nsteps: [{restart: scheduler}]\ncarriers: [v2]\n", "carriers[0]: unknown variant `v2`"),
             (
+                "name: a\nsteps: [{expect: {objects: [{apiVersion: scheduling.k8s.io/$version, kind: PodGroup, name: g}]}}]\n",
+                "objects: PodGroup: $version needs carriers",
+            ),
+            (
                 "name: a\nsteps: [{restart: scheduler}]\nexcept: {v1alpha1: \"\"}\n",
                 "dir/a.yaml: except.v1alpha1: \"\": must say why",
             ),

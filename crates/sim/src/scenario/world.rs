@@ -12,7 +12,7 @@ use kube::api::{Api, ListParams};
 use kube::client::ClientBuilder;
 use kube::discovery::Scope;
 use kube::{Client, ResourceExt};
-use muster_api::makers::GangedOwners;
+use muster_api::makers::{GangedOwners, ProviderName};
 use muster_api::wire::{Node, Pod};
 use muster_playground::clients::{
     Budgets, Deployments, JobSets, Jobs, KubeletSettings, Kubelets, LeaderWorkerSets, NodeLifecycle,
@@ -26,8 +26,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::autoscaler::Autoscaler;
-use super::carrier::Carriage;
+use super::carrier::{Carriage, Carrier};
 use super::cluster::{self, Visit};
+use super::hook::Hook;
 use super::manifest;
 use super::model::{ObjectName, Restart, Scenario};
 use super::nodes;
@@ -123,6 +124,8 @@ pub(super) struct World {
     nodes_clock: clock::Clock,
     scheduler: Option<Scheduler>,
     groupers: Option<muster_controllers::Controllers>,
+    /// Only on a cluster, where references can be given by the webhook alone.
+    hook: Option<Hook>,
     kubelets: Vec<(Vec<String>, Kubelets)>,
     _controllers: Option<Controllers>,
     /// Pods that were ever seen, but for those that the scenario deleted.
@@ -149,6 +152,7 @@ impl World {
             controllers.owners = Some(Owners::start(&client, server.clock()).await?);
         }
         let definitions = carriage.definitions(scenario);
+        let carrier = carriage.carrier();
         let mut world = Self {
             objects: Objects::new(client),
             carriage,
@@ -156,7 +160,7 @@ impl World {
             namespace: DEFAULT.to_owned(),
             client: server.client_with(&faults),
             faults,
-            settings: settings(scenario),
+            settings: settings(scenario, carrier),
             clock: Clock::starting_at(server.now()),
             nodes_clock: server.clock(),
             revisions: Some(server.revisions()),
@@ -164,6 +168,7 @@ impl World {
             visit: None,
             scheduler: None,
             groupers: None,
+            hook: None,
             kubelets: Vec::new(),
             _controllers: Some(controllers),
             seen: BTreeSet::new(),
@@ -172,7 +177,7 @@ impl World {
         };
         cluster::install_kinds(&mut world.objects, &definitions).await?;
         if let Some(server) = world.server.as_ref().filter(|_| scenario.has_owners() && scenario.config.webhook) {
-            server.set_admission(Some(webhook(groupers_settings(&world.settings))));
+            server.set_admission(Some(webhook(controllers_settings(&world.settings, carrier)?)));
         }
         Ok(world)
     }
@@ -193,9 +198,10 @@ impl World {
         let mut objects = Objects::new(client.clone());
         let visit = Visit::begin(&mut objects, &carriage.definitions(scenario)).await?;
         let nodes_clock = clock::Clock::real();
+        let carrier = carriage.carrier();
         let controllers = (!visit.has_controllers)
             .then(|| Controllers::start(&client, NodeLifecycleSettings::default(), nodes_clock));
-        Ok(Self {
+        let mut world = Self {
             objects,
             carriage,
             faults,
@@ -205,17 +211,29 @@ impl World {
             namespace: visit.namespace.clone(),
             visit: Some(visit),
             client: muster,
-            settings: settings(scenario),
+            settings: settings(scenario, carrier),
             clock: Clock::real(),
             nodes_clock,
             scheduler: None,
             groupers: None,
+            hook: None,
             kubelets: Vec::new(),
             _controllers: controllers,
             seen: BTreeSet::new(),
             dismissed: BTreeSet::new(),
             autoscaler: Autoscaler::default(),
-        })
+        };
+        if carrier.native_version().is_some() && scenario.has_owners() && scenario.config.webhook {
+            world.hook =
+                match Hook::start(&client, controllers_settings(&world.settings, carrier)?, &world.namespace).await {
+                    Ok(hook) => Some(hook),
+                    Err(why) => {
+                        world.end().await;
+                        return Err(why);
+                    }
+                };
+        }
+        Ok(world)
     }
 
     /// What the scenario's namespace is really called.
@@ -258,7 +276,7 @@ impl World {
         if self.settings.ganged == GangedOwners::default() {
             return Ok(());
         }
-        let settings = groupers_settings(&self.settings);
+        let settings = controllers_settings(&self.settings, self.carriage.carrier())?;
         let clock = self.clock;
         let always = Arc::new(Some);
         let groupers = muster_controllers::Controllers::start(&self.client, settings, move || clock.now(), always);
@@ -392,10 +410,12 @@ impl World {
         if let Some(scheduler) = self.scheduler.take() {
             scheduler.kill();
         }
-        match self.visit.take() {
-            Some(visit) => visit.end(&mut self.objects).await,
-            None => Vec::new(),
+        let Some(visit) = self.visit.take() else { return Vec::new() };
+        let mut left = visit.end(&mut self.objects).await;
+        if let Some(hook) = &self.hook {
+            left.extend(hook.end().await.err());
         }
+        left
     }
 
     /// Adds the nodes that the scenario begins with.
@@ -417,16 +437,19 @@ impl World {
     }
 }
 
-fn groupers_settings(settings: &Settings) -> muster_controllers::Settings {
-    muster_controllers::Settings {
-        scheduler_names: settings.scheduler_names().map(str::to_owned).collect(),
-        identity: settings.identity.clone(),
-        ganged: settings.ganged,
-    }
+/// What the controllers and the webhook have to know of the scheduler's settings.
+pub(crate) fn controllers_settings(
+    settings: &Settings,
+    carrier: Carrier,
+) -> Result<muster_controllers::Settings, String> {
+    let names = settings.scheduler_names().map(str::to_owned).collect();
+    let native = carrier.native_version();
+    let own = muster_controllers::Settings::new(names, settings.identity.clone(), settings.ganged, native);
+    own.map_err(|error| error.to_string())
 }
 
 /// Muster's webhook, without the wire.
-fn webhook(settings: muster_controllers::Settings) -> Admission {
+pub(crate) fn webhook(settings: muster_controllers::Settings) -> Admission {
     use AdmissionOperation::{Create, Update};
     let admission = muster_controllers::admission::Admission::new(settings);
     Admission::new("muster.dev", move |review| admission.review(&review))
@@ -435,11 +458,16 @@ fn webhook(settings: muster_controllers::Settings) -> Admission {
         .about("", "pods", &[Create])
 }
 
-fn settings(scenario: &Scenario) -> Settings {
+fn settings(scenario: &Scenario, carrier: Carrier) -> Settings {
     let mut settings = Settings { check_invariants: true, ..scenario.config.settings.clone() };
+    let ganged = &mut settings.ganged;
     if !scenario.has_owners() {
         // Nobody to look after: their kinds need not be watched.
-        settings.ganged = GangedOwners::default();
+        *ganged = GangedOwners::default();
+    }
+    if carrier.native_version().is_some() {
+        ganged.job_sets = ganged.job_sets.map(|_| muster_api::makers::Carrier::Native);
+        ganged.leader_worker_sets = ganged.leader_worker_sets.map(|_| ProviderName::Native);
     }
     settings
 }

@@ -162,3 +162,14 @@ async fn settings_that_cannot_work_are_refused() {
         assert!(matches!(attempt("127.0.0.1:0", "a", path).await, WebhookError::Path { .. }), "{path}");
     }
 }
+
+#[tokio::test]
+async fn a_server_that_dies_says_so() {
+    let world = World::start();
+    let mut webhook = start(&world).await;
+    let wait = std::time::Duration::from_millis(50);
+    assert!(tokio::time::timeout(wait, webhook.ended()).await.is_err(), "it serves");
+    webhook.tasks.abort_all();
+    let error = webhook.ended().await.to_string();
+    assert!(error.starts_with("webhook: it has ended"), "{error}");
+}

@@ -1,0 +1,93 @@
+//! The rounds on the playground: its server, nodes and controllers, and Muster, in virtual time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, PostParams};
+use muster_api::crds;
+use muster_api::makers::GangedOwners;
+use muster_controllers::Controllers;
+use muster_playground::Server;
+use muster_playground::clients::{Cluster, jobset};
+use muster_playground::faults::{Faults, Plan};
+use muster_runtime::{Clock, Fence, Scheduler, Settings};
+
+use super::{Failure, Host, nodes, play};
+use crate::scenario::{Carrier, controllers_settings, webhook};
+
+/// How long things may take to settle. Jobs make pods that were lost again later and later.
+const WITHIN: Duration = Duration::from_secs(600);
+/// The date at which time begins.
+const START: &str = "2030-01-01T00:00:00Z";
+/// Controllers and nodes are there before anybody asks for something.
+const FIRST: Duration = Duration::from_secs(10);
+
+/// Muster beside the server.
+struct Beside {
+    client: kube::Client,
+    settings: Settings,
+    clock: Clock,
+    running: Option<(Scheduler, Controllers)>,
+}
+
+impl Beside {
+    fn start(&mut self) {
+        let scheduler = Scheduler::start(&self.client, &self.settings, self.clock, Fence::open());
+        let scheduler = scheduler.expect("the settings are good");
+        let (settings, clock) = (own_words(&self.settings), self.clock);
+        let controllers = Controllers::start(&self.client, settings, move || clock.now(), Arc::new(Some));
+        self.running = Some((scheduler, controllers));
+    }
+}
+
+impl Host for Beside {
+    fn restart(&mut self) {
+        if let Some((scheduler, _)) = self.running.take() {
+            scheduler.kill();
+        }
+        self.start();
+    }
+}
+
+/// Plays one seed; every other one with the webhook, and two of four with faults between Muster and the server. Answers what was done.
+pub fn run(seed: u64) -> Result<Vec<String>, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    runtime.expect("a runtime").block_on(async {
+        let server = Server::start(muster_playground::Settings {
+            seed,
+            start: START.parse().ok(),
+            ..muster_playground::Settings::default()
+        });
+        let client = server.client();
+        install(&client).await.map_err(|why| Failure { done: Vec::new(), why })?;
+        let settings = Settings { check_invariants: true, ganged: GangedOwners::all(), ..Settings::default() };
+        if seed % 2 == 1 {
+            server.set_admission(Some(webhook(own_words(&settings))));
+        }
+        let _cluster = Cluster::start(&client, &nodes(), server.clock()).expect("a good shape");
+        let faults = if seed % 4 < 2 { Faults::none() } else { Faults::new(seed, Plan::STORM) };
+        let mut muster = Beside {
+            client: server.client_with(&faults),
+            settings,
+            clock: Clock::starting_at(server.now()),
+            running: None,
+        };
+        muster.start();
+        tokio::time::sleep(FIRST).await;
+        play(client, seed, WITHIN, &mut muster).await
+    })
+}
+
+fn own_words(settings: &Settings) -> muster_controllers::Settings {
+    controllers_settings(settings, Carrier::Muster).expect("our own kinds are there")
+}
+
+async fn install(client: &kube::Client) -> Result<(), String> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for text in [crds::WORKLOADS, crds::PODGROUPS] {
+        let definition = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+        definitions.create(&PostParams::default(), &definition).await.map_err(|error| error.to_string())?;
+    }
+    jobset::install(client).await.map_err(|error| error.to_string())
+}
