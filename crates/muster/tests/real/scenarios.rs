@@ -18,7 +18,7 @@ use muster_sim::scenario::{Carrier, Outcome, Place, Report, Scenario, load, run}
 use crate::cluster::config_of;
 
 /// How many planes run at the same time. Scenarios wait most of the time. Each has 13 of the 128 inotify instances that a
-/// user of Linux has, and managers end where there are none left; another test may have a plane as well.
+/// user of Linux has, and managers end where there are none left; other tests have planes as well.
 const PLANES: usize = 8;
 /// Carriers that differ from a sister only in how groups are read. Stories of preemption are played in them in the process
 /// and, with `MUSTER_ALL=1`, here too: time is real, and the other stories show that groups are read.
@@ -225,9 +225,9 @@ fn every_scenario_passes_on_a_real_control_plane() {
     let Some(binary) = required(Version::V1_37, "all scenarios on a real control plane") else { return };
     let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let (scenarios, eighth) = (scenarios(), planes().div_ceil(8));
-    // All kinds at once, but those with managers. Half of what there is to wait for is for the stock cluster.
+    // All kinds at once, but those with managers. Most of what there is to wait for is for the stock cluster.
     let passed: BTreeSet<String> = thread::scope(|scope| {
-        let stock = scope.spawn(|| play_kind(&STOCK, &binary, &scenarios, 4 * eighth));
+        let stock = scope.spawn(|| play_kind(&STOCK, &binary, &scenarios, 3 * eighth));
         let native = scope.spawn(|| play_kind(&NATIVE, &binary, &scenarios, 2 * eighth));
         let alpha = scope.spawn(|| play_kind(&ALPHA, &binary, &scenarios, eighth));
         let managers = scope.spawn(|| {

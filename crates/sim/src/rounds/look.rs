@@ -22,6 +22,8 @@ pub(super) enum Stance {
     Runs,
     /// It has pods, and none of them has a place.
     Waits,
+    /// It has started, lost members to those who delete, and says so: before they were made again others took the room.
+    Lost,
     /// Anything else.
     Between,
 }
@@ -75,9 +77,19 @@ impl Look {
             Stance::Runs
         } else if bound == 0 && !pods.is_empty() {
             Stance::Waits
+        } else if bound > 0 && self.is_degraded(set) {
+            Stance::Lost
         } else {
             Stance::Between
         }
+    }
+
+    /// Whether a group of the set says that it has lost members.
+    fn is_degraded(&self, set: Set) -> bool {
+        let name = set.name();
+        let workloads = self.workloads.iter().filter(|one| one.name_any() == format!("w-{name}"));
+        let groups = self.groups.iter().filter(|one| one.name_any().starts_with(&format!("{name}-")));
+        workloads.chain(groups).any(|object| says_degraded(&object.data["status"]))
     }
 
     fn pairs() -> impl Iterator<Item = [Set; 2]> {
@@ -104,8 +116,9 @@ impl Look {
     }
 
     fn unsettled_pair(&self, pair: [Set; 2]) -> Option<String> {
+        use Stance::{Lost, Runs, Waits};
         let stances = pair.map(|set| self.stance(set));
-        let is_settled = matches!(stances, [Stance::Runs, Stance::Waits] | [Stance::Waits, Stance::Runs]);
+        let is_settled = matches!(stances, [Runs, Waits | Lost] | [Waits | Lost, Runs]);
         (!is_settled).then(|| {
             let told =
                 |set: Set| format!("{} has {} pods, {} bound", set.name(), self.pods_of(set).len(), self.bound_of(set));
@@ -155,6 +168,18 @@ impl Look {
             }
         }
         text
+    }
+}
+
+/// Whether a condition `Degraded` is true anywhere in a status.
+fn says_degraded(status: &Value) -> bool {
+    match status {
+        Value::Object(fields) if fields.get("type").is_some_and(|kind| kind == "Degraded") => {
+            status["status"] == "True"
+        }
+        Value::Object(fields) => fields.values().any(says_degraded),
+        Value::Array(entries) => entries.iter().any(says_degraded),
+        _ => false,
     }
 }
 

@@ -104,7 +104,8 @@ impl<H: Host> Rounds<'_, H> {
         Ok(())
     }
 
-    /// Waits until of each pair one set runs whole, the other waits whole, and every group has its owner.
+    /// Waits until of each pair one set runs whole, the other waits whole or tells what it lost, and every group has its
+    /// owner.
     async fn settle(&mut self, what: &str, always: impl Fn(&Look) -> Result<(), String>) -> Result<(), String> {
         let began = Instant::now();
         let mut in_a_row = 0;
