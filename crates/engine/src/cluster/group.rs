@@ -33,11 +33,6 @@ impl Census {
         self.assumed + self.secured()
     }
 
-    /// Members that have a place now.
-    pub fn alive(&self) -> u32 {
-        self.assumed + self.bound
-    }
-
     /// Members whose place is confirmed.
     pub fn secured(&self) -> u32 {
         self.bound + self.succeeded
@@ -292,6 +287,12 @@ impl Group {
     /// Whether so many members of each subset are confirmed.
     pub fn secured_at_least(&self, quorum: &[u32]) -> bool {
         self.census.iter().zip(quorum).all(|(census, min)| census.secured() >= *min)
+    }
+
+    /// Whether nothing is left of a start but members that finished well, and fewer of them than the group asks for.
+    pub fn is_spent(&self) -> bool {
+        let total = self.total();
+        total.held() == 0 || (total.assumed + total.bound == 0 && !self.secured_at_least(&self.quorum()))
     }
 
     /// The group's priority by its rule.

@@ -28,8 +28,8 @@ impl Engine {
             // It may be spared yet, and be what it was.
             return;
         }
-        if total.alive() == 0 && !group.strays.iter().any(stays) {
-            // Nothing of it is left but what has finished well: the next start is a new one, of all that is missing.
+        if group.is_spent() && !group.strays.iter().any(stays) {
+            // The next start is a new one, of all that is missing.
             self.forget_start(id);
             return;
         }
@@ -79,7 +79,7 @@ impl Engine {
         // Large groups come pod by pod, and are asked this for each: before a start nobody has to be looked at.
         let started = !group.reached.is_empty() || group.attempt.is_some() || group.kept_partial;
         let mut members = group.members.iter().map(|(_, member)| self.cluster.pod(*member));
-        started && group.total().alive() == 0 && members.any(may_stay)
+        started && group.is_spent() && members.any(may_stay)
     }
 
     /// Counts those too, by subset, whose eviction is ordered and has not begun: they are not lost yet.

@@ -20,9 +20,10 @@ use crate::cluster::config_of;
 /// How many planes run at the same time. Scenarios wait most of the time. Each has 13 of the 128 inotify instances that a
 /// user of Linux has, and managers end where there are none left; other tests have planes as well.
 const PLANES: usize = 8;
-/// Carriers that differ from a sister only in how groups are read. Stories of preemption are played in them in the process
-/// and, with `MUSTER_ALL=1`, here too: time is real, and the other stories show that groups are read.
-const SISTERS: [Carrier; 2] = [Carrier::MusterWorkload, Carrier::V1alpha3];
+/// Carriers that differ from a sister only in how groups are read. Stories of preemption that are not written for them are
+/// played in them in the process and, with `MUSTER_ALL=1`, here too: time is real, and the other stories show that groups
+/// are read.
+const SISTERS: [Carrier; 3] = [Carrier::MusterWorkload, Carrier::V1alpha3, Carrier::V1alpha2];
 /// Carriers of other projects. Here they are played where a scenario is written for them, and in the stories of
 /// [`FOR_ALL`]: time is real, and all that differs is how groups are read and written.
 const OTHERS: [Carrier; 2] = [Carrier::SchedulerPlugins, Carrier::Volcano];
@@ -141,7 +142,10 @@ fn parts<'a>(kind: &Kind, scenarios: &'a [Scenario]) -> Vec<Part<'a>> {
     let of = |scenario: &'a Scenario| kind.carriers.iter().map(move |carrier| (scenario, *carrier));
     let mut parts: Vec<Part> = scenarios.iter().filter(is_played).flat_map(of).collect();
     if std::env::var_os("MUSTER_ALL").is_none() {
-        parts.retain(|(scenario, carrier)| !is_of_preemption(scenario) || !SISTERS.contains(carrier));
+        parts.retain(|(scenario, carrier)| {
+            let is_played_elsewhere = SISTERS.contains(carrier) && !scenario.carriers.contains(carrier);
+            !is_of_preemption(scenario) || !is_played_elsewhere
+        });
         let is_for = |scenario: &Scenario, carrier: &Carrier| {
             scenario.carriers.contains(carrier) || FOR_ALL.iter().any(|file| is_in(scenario, file))
         };

@@ -257,9 +257,12 @@ pub(crate) fn status(
         let Some(instance) = intake.groups.instance(&group) else { continue };
         let known = Known::of(engine, &group);
         let mut shown = instance_status(intake, instance, &object, known, now_ms, now);
-        let held = instance.members.iter().filter_map(|uid| intake.card(uid)).any(holds_place);
+        let cards = || instance.members.iter().filter_map(|uid| intake.card(uid));
+        let held = cards().any(holds_place);
+        // Who finished well may be of an earlier start.
+        let start_seen = cards().any(|card| holds_place(card) && card.stage != Stage::Succeeded);
         if let Some(instance) = intake.groups.instance_mut(&group) {
-            instance.start_unseen &= !held;
+            instance.start_unseen &= !start_seen;
             if held && !known.is_evicted {
                 instance.preempted_by = None;
             }
@@ -313,9 +316,10 @@ fn instance_status(
     if !instance.given_up {
         set_completed(&mut conditions, &cards);
     }
+    let has_minimum = has_minimum(&rules, open, &cards);
     if known.start_is_open {
         conditions.unset(STARTED, "StartsAnew", "The start did not hold: the group needs its minimum again.");
-    } else if instance.flaw.is_none() && has_minimum(&rules, open, &cards) && !conditions.is_true(STARTED) {
+    } else if instance.flaw.is_none() && has_minimum && !conditions.is_true(STARTED) {
         // The engine does not repeat itself when a group that was gone starts again as before.
         let minimum = minimum_of(&rules);
         let secured = u32::try_from(counts.scheduled).unwrap_or(u32::MAX);
@@ -323,7 +327,7 @@ fn instance_status(
         conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
         conditions.set_started(minimum);
     }
-    if nothing_left(instance, &cards) {
+    if nothing_left(instance, &cards, has_minimum) {
         conditions.unset(STARTED, "NothingLeft", NOTHING_LEFT);
         conditions.unset(DEGRADED, "NothingLeft", NOTHING_LEFT);
     }
@@ -368,10 +372,12 @@ fn has_minimum(rules: &[Subset], open: bool, cards: &[(&str, &Card)]) -> bool {
     is_gang && rules.iter().enumerate().all(|(index, rule)| held(index) >= rule.min_member as usize)
 }
 
-/// Whether nothing is left of a start. The engine hears of binds before the watches show them: as long as none of the
-/// pods was seen on a node since it spoke, its word counts.
-fn nothing_left(instance: &Instance, cards: &[(&str, &Card)]) -> bool {
-    !cards.iter().any(|(_, card)| holds_place(card)) && (cards.is_empty() || !instance.start_unseen)
+/// Whether nothing is left of a start but members that finished well, and fewer of them than the minimum. The engine
+/// hears of binds before the watches show them: as long as none of the pods was seen on a node since it spoke, its word
+/// counts.
+fn nothing_left(instance: &Instance, cards: &[(&str, &Card)], has_minimum: bool) -> bool {
+    let stays = |card: &Card| holds_place(card) && (has_minimum || card.stage != Stage::Succeeded);
+    !cards.iter().any(|(_, card)| stays(card)) && (cards.is_empty() || !instance.start_unseen)
 }
 
 fn holds_place(card: &Card) -> bool {
