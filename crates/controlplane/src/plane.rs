@@ -54,6 +54,15 @@ pub enum PlaneError {
     },
 }
 
+/// Each signer of certificates takes one of the 128 inotify instances that Linux gives a user. Nobody asks for any here,
+/// and without them a third more planes can run at a time.
+const NO_SIGNERS: [&str; 4] = [
+    "--flag",
+    "kube-controller-manager=--cluster-signing-cert-file=",
+    "--flag",
+    "kube-controller-manager=--cluster-signing-key-file=",
+];
+
 /// A control plane. It is stopped with this value.
 #[derive(Debug)]
 pub struct Plane {
@@ -71,7 +80,7 @@ impl Plane {
         let plane = Self { binary: binary.clone(), folder };
         let up = || {
             let mut up = plane.command("up");
-            up.args(["--profile", profile.name()]).args(arguments);
+            up.args(["--profile", profile.name()]).args(NO_SIGNERS).args(arguments);
             run(up)
         };
         // Another plane may have taken a port in the moment between its choice and its use.

@@ -385,6 +385,11 @@ mod tests {
             assert!(ganged(&format!("controllers: {{{body}}}\nwebhook: {{enabled: true}}")).unwrap().are_native());
         }
         assert_eq!(ganged("controllers: {jobSets: None}").unwrap().job_sets, None);
+        let error = ganged("controllers: {jobSets: true}").unwrap_err().to_string();
+        assert!(
+            error.contains("controllers.jobSets: unknown variant `true`, expected one of `None`, `Muster`"),
+            "{error}"
+        );
         // Whoever is switched off needs nothing.
         assert!(ganged("controllers: {leaderWorkerSets: Native}\nfeatureGates: {PodGroupPerReplica: false}").is_ok());
     }

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_api::makers::ProviderName;
 use muster_engine::FilterName;
-use serde::{Deserialize, Serialize};
+use serde::de::IntoDeserializer as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 use super::profile::{AddedAffinity, Profile, SpreadDefaults};
 use super::span::Span;
@@ -240,11 +242,23 @@ pub struct NewNodes {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Controllers {
     /// In whose words JobSets that ask for it are gangs.
+    #[serde(deserialize_with = "word")]
     pub job_sets: GangedJobSets,
     /// Jobs.
+    #[serde(deserialize_with = "word")]
     pub jobs: GangedJobs,
     /// In whose words each replica of a LeaderWorkerSet is a gang; the gate `PodGroupPerReplica` switches that off.
+    #[serde(deserialize_with = "word")]
     pub leader_worker_sets: ProviderName,
+}
+
+/// One of several words. Whatever else is written is refused with all of them, also what is no text.
+fn word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    let written = match Value::deserialize(deserializer)? {
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    T::deserialize(written.into_deserializer())
 }
 
 /// In which objects the gangs of JobSets are written.

@@ -1,13 +1,13 @@
 //! Carriers: in which objects groups are written, and how pods join them.
 //!
-//! A scenario says what groups there are; each carrier says how it writes them and where the answer stands. What a
-//! carrier has no words for makes a scenario skipped, with the reason.
+//! A scenario says what groups there are; each carrier says how it writes them. What a carrier has no words for makes a
+//! scenario skipped, with the reason.
 //! It must not know the cluster.
 
 use std::collections::BTreeSet;
 
 use muster_api::crds;
-use muster_api::keys::{annotations, conditions};
+use muster_api::keys::annotations;
 use muster_api::makers::ProviderName;
 use muster_api::native::NativeVersion;
 use muster_playground::NativeGroups;
@@ -209,6 +209,12 @@ pub(super) struct Carriage {
 }
 
 impl Carriage {
+    /// A carrier without replica keys.
+    #[cfg(test)]
+    pub(super) fn plain(carrier: Carrier) -> Self {
+        Self { carrier, replicated: BTreeSet::new() }
+    }
+
     /// The carrier for this scenario, or why it has no words for it.
     pub(super) fn of(carrier: Carrier, scenario: &Scenario) -> Result<Self, String> {
         if !scenario.carriers.is_empty() && !scenario.carriers.contains(&carrier) {
@@ -429,38 +435,6 @@ impl Carriage {
         }
         Value::Object(spec)
     }
-
-    /// What the object of a group says about it: whether it has its place, and why. `key` is a replica key.
-    pub(super) fn verdict(&self, group: &str, key: &str, object: &Value) -> Verdict {
-        let status = &object["status"];
-        let ours = |prefix: &str, kind: &str| find(&status["conditions"], &format!("{prefix}{kind}"));
-        let (scheduled, degraded) = (conditions::POD_GROUP_SCHEDULED, conditions::DEGRADED);
-        let prefix = conditions::NATIVE_PREFIX;
-        match self.form(group) {
-            Form::PodGroup => Verdict::of(&[ours("", scheduled)], ours("", degraded)),
-            Form::Workload => {
-                let instances = status["podGroups"].as_array().into_iter().flatten();
-                let is_meant = |one: &&Value| one["name"] == group && one["replicaKey"].as_str().unwrap_or("") == key;
-                // A group that no pod names is not listed; the object speaks for it.
-                let list = &instances.into_iter().find(is_meant).unwrap_or(status)["conditions"];
-                Verdict::of(&[find(list, scheduled)], find(list, degraded))
-            }
-            Form::Native(_) => {
-                let upstream = match self.carrier {
-                    Carrier::V1alpha2 => scheduled,
-                    _ => conditions::POD_GROUP_INITIALLY_SCHEDULED,
-                };
-                let upstream = find(&status["conditions"], upstream);
-                let degraded = ours(prefix, degraded);
-                match ours(prefix, scheduled) {
-                    None => Verdict::of(&[upstream], degraded),
-                    Some(ours) => Verdict::of(&[Some(ours), upstream], degraded),
-                }
-            }
-            Form::Volcano => Verdict::of(&[ours(prefix, scheduled)], ours(prefix, degraded)),
-            Form::NativeWorkload(_) | Form::SchedulerPlugins => Verdict::default(),
-        }
-    }
 }
 
 /// Writes labels or annotations into a pod's metadata; those without a value are left out.
@@ -480,56 +454,12 @@ pub(super) struct Member<'a> {
     pub(super) subset: &'a str,
 }
 
-/// What is said about a group.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Verdict {
-    /// Whether it has its place; nothing if nobody has said so.
-    pub(super) scheduled: Option<bool>,
-    pub(super) reason: String,
-    pub(super) message: String,
-    /// Whether it is said to have lost members that it needs.
-    pub(super) is_degraded: bool,
-    /// The words about that.
-    pub(super) degraded_message: String,
-}
-
-impl Verdict {
-    /// The first condition gives the reason. A group has its place if all say so; it has none if the first says so.
-    fn of(conditions: &[Option<&Value>], degraded: Option<&Value>) -> Self {
-        let says = |condition: Option<&Value>, status: &str| condition.is_some_and(|one| one["status"] == status);
-        let first = conditions.first().copied().flatten();
-        let scheduled = match () {
-            () if conditions.iter().all(|one| says(*one, "True")) => Some(true),
-            () if says(first, "False") => Some(false),
-            () => None,
-        };
-        let text = |condition: Option<&Value>, field: &str| {
-            condition.and_then(|one| one[field].as_str()).unwrap_or_default().to_owned()
-        };
-        Self {
-            scheduled,
-            reason: text(first, "reason"),
-            message: text(first, "message"),
-            is_degraded: says(degraded, "True"),
-            degraded_message: text(degraded, "message"),
-        }
-    }
-}
-
-fn find<'a>(conditions: &'a Value, kind: &str) -> Option<&'a Value> {
-    conditions.as_array()?.iter().find(|one| one["type"] == kind)
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
     use super::super::parse;
     use super::*;
-
-    fn carriage(carrier: Carrier) -> Carriage {
-        Carriage { carrier, replicated: BTreeSet::new() }
-    }
 
     fn group(text: &str) -> Group {
         let scenario = scenario(&format!("- group: {text}"));
@@ -544,15 +474,15 @@ mod tests {
     fn joined(carrier: Carrier, subset: &str) -> Value {
         let (mut metadata, mut spec) = (Map::new(), Map::new());
         let member = Member { group: "g", replica_key: "", subset };
-        carriage(carrier).join(&member, &mut metadata, &mut spec).unwrap();
+        Carriage::plain(carrier).join(&member, &mut metadata, &mut spec).unwrap();
         assert!(spec.is_empty(), "{spec:?}");
         Value::Object(metadata)
     }
 
     #[test]
     fn groups_of_scheduler_plugins_are_gangs_that_pods_join_by_label() {
-        let written =
-            carriage(Carrier::SchedulerPlugins).object(&group("{name: g, gang: 3, scheduleTimeoutSeconds: 10}"), "ns");
+        let written = Carriage::plain(Carrier::SchedulerPlugins)
+            .object(&group("{name: g, gang: 3, scheduleTimeoutSeconds: 10}"), "ns");
         let expected = json!({
             "apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup",
             "metadata": {"name": "g", "namespace": "ns"}, "spec": {"minMember": 3, "scheduleTimeoutSeconds": 10},
@@ -564,7 +494,7 @@ mod tests {
 
     #[test]
     fn groups_of_volcano_have_tasks_a_class_and_perhaps_no_minimum() {
-        let volcano = carriage(Carrier::Volcano);
+        let volcano = Carriage::plain(Carrier::Volcano);
         let spec = |text: &str| volcano.object(&group(text), "ns")["spec"].clone();
         let gang = spec("{name: g, gang: 3, priorityClassName: high}");
         assert_eq!(gang, json!({"minMember": 3, "priorityClassName": "high"}));
@@ -577,31 +507,15 @@ mod tests {
     }
 
     #[test]
-    fn of_a_group_of_volcano_our_own_conditions_are_read() {
-        let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "reason": kind});
-        let verdict = |conditions: &[Value]| {
-            carriage(Carrier::Volcano).verdict("g", "", &json!({"status": {"conditions": conditions}}))
-        };
-        assert_eq!(verdict(&[condition("Scheduled", "True")]), Verdict::default(), "Volcano's own says nothing");
-        let ours = verdict(&[
-            condition("Unschedulable", "True"),
-            condition("muster.dev/PodGroupScheduled", "True"),
-            condition("muster.dev/Degraded", "True"),
-        ]);
-        assert_eq!((ours.scheduled, ours.is_degraded), (Some(true), true));
-        assert_eq!(ours.reason, "muster.dev/PodGroupScheduled");
-    }
-
-    #[test]
     fn foreign_kinds_are_defined_only_where_they_are_written() {
         use crds::dialects::{SCHEDULER_PLUGINS, VOLCANO};
         let (plain, own) = (scenario("- restart: scheduler"), [crds::WORKLOADS, crds::PODGROUPS]);
-        assert_eq!(carriage(Carrier::Muster).definitions(&plain), own);
-        let plugins = carriage(Carrier::SchedulerPlugins).definitions(&plain);
+        assert_eq!(Carriage::plain(Carrier::Muster).definitions(&plain), own);
+        let plugins = Carriage::plain(Carrier::SchedulerPlugins).definitions(&plain);
         assert_eq!(plugins, [own[0], own[1], SCHEDULER_PLUGINS]);
         let volcanos = "{apiVersion: scheduling.volcano.sh/v1beta1, kind: PodGroup, metadata: {name: g}}";
         for step in [format!("- apply: '{volcanos}'"), format!("- create: {{manifest: {volcanos}}}")] {
-            let needed = carriage(Carrier::Muster).definitions(&scenario(&step));
+            let needed = Carriage::plain(Carrier::Muster).definitions(&scenario(&step));
             assert_eq!(needed, [own[0], own[1], VOLCANO], "{step}");
         }
     }

@@ -12,6 +12,7 @@ use super::autoscaler;
 use super::claims::{Claims, ConditionClaim, ConditionStatus, EventClaim, GroupClaim, ObjectClaim};
 use super::pattern::Pods;
 use super::snapshot::{PodKey, Snapshot, event_line, group_and_key, key_of, pod_line};
+use super::verdict::Verdict;
 use super::world::World;
 
 /// How many pods or objects are told of each claim that is not true.
@@ -165,7 +166,7 @@ impl Judge<'_> {
         if !self.world.carriage.has_status() {
             return Ok(());
         }
-        let verdict = self.world.carriage.verdict(group, key, object);
+        let verdict = Verdict::read(&self.world.carriage, group, key, object)?;
         let is_scheduled = claim.scheduled.is_none_or(|scheduled| verdict.scheduled == Some(scheduled));
         let has_reason = claim.reason.as_ref().is_none_or(|reason| verdict.reason == *reason);
         let is_degraded = claim.degraded.is_none_or(|degraded| verdict.is_degraded == degraded);

@@ -20,6 +20,7 @@ mod snapshot;
 mod step;
 #[cfg(test)]
 mod tests;
+mod verdict;
 mod world;
 mod yaml;
 

@@ -1,0 +1,78 @@
+//! The kinds of clusters that scenarios are played on: a stock one with our kinds, and those that serve Kubernetes' own
+//! groups, each version with its own carrier.
+//!
+//! It must not know how planes are started, nor which scenarios there are.
+
+use muster_controlplane::{Profile, Version};
+use muster_sim::scenario::{Carrier, Scenario};
+
+/// One kind of cluster, and the carriers that are played on it.
+#[derive(Clone, Copy)]
+pub(crate) struct Kind {
+    pub(crate) version: Version,
+    pub(crate) profile: Profile,
+    /// The versions of Kubernetes' own groups that it serves.
+    pub(crate) served: &'static [&'static str],
+    /// What it is started with.
+    pub(crate) arguments: &'static [&'static str],
+    pub(crate) carriers: &'static [Carrier],
+    /// Whether JobSet and LeaderWorkerSet are there, with their own managers: for the stories that have some.
+    pub(crate) managers: bool,
+    /// Files of scenarios that such a cluster cannot play, whoever schedules.
+    pub(crate) left_out: &'static [&'static str],
+}
+
+pub(crate) const STOCK: Kind = Kind {
+    version: Version::V1_37,
+    profile: Profile::Stock,
+    served: &[],
+    arguments: &[],
+    carriers: &[Carrier::Muster, Carrier::MusterWorkload, Carrier::SchedulerPlugins, Carrier::Volcano],
+    managers: false,
+    left_out: &[],
+};
+pub(crate) const MANAGERS: Kind = Kind { carriers: &[Carrier::Muster], ..with_managers(STOCK) };
+pub(crate) const NATIVE: Kind = Kind {
+    version: Version::V1_37,
+    profile: Profile::Gates,
+    served: &["scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha3"],
+    arguments: &[],
+    carriers: &[Carrier::V1beta1],
+    managers: false,
+    left_out: &[],
+};
+/// Where gangs of JobSets and LeaderWorkerSets are Kubernetes' own.
+pub(crate) const NATIVE_MANAGERS: Kind = with_managers(NATIVE);
+/// Where both versions are served Muster reads the better one.
+pub(crate) const ALPHA: Kind = Kind {
+    served: &["scheduling.k8s.io/v1alpha3"],
+    arguments: &["--flag", "kube-apiserver=--runtime-config=scheduling.k8s.io/v1alpha3=true"],
+    carriers: &[Carrier::V1alpha3],
+    // Kubernetes' own controller, which lets go of deleted groups, speaks v1beta1 only: here they stay.
+    left_out: &["native-group-deleted-and-made-again.yaml"],
+    ..NATIVE
+};
+/// Older versions, played where they are built.
+pub(crate) const OLDER: [Kind; 2] = [
+    Kind { version: Version::V1_36, served: &["scheduling.k8s.io/v1alpha2"], carriers: &[Carrier::V1alpha2], ..NATIVE },
+    Kind { version: Version::V1_35, served: &["scheduling.k8s.io/v1alpha1"], carriers: &[Carrier::V1alpha1], ..NATIVE },
+];
+
+/// The same with the managers of JobSet and LeaderWorkerSet.
+pub(crate) const fn with_managers(kind: Kind) -> Kind {
+    Kind { arguments: &["--with", "jobset,lws"], managers: true, ..kind }
+}
+
+impl Kind {
+    pub(crate) fn name(&self) -> String {
+        let managers = if self.managers { "; with JobSet and LeaderWorkerSet" } else { "" };
+        format!("Kubernetes {} ({}; {}{managers})", self.version, self.profile.name(), self.served.join(", "))
+    }
+
+    /// Whether a scenario is not about such a cluster.
+    pub(crate) fn is_foreign_to(&self, scenario: &Scenario) -> bool {
+        let is_stock = self.served.is_empty();
+        let named = scenario.native_version();
+        (scenario.config.stock && !is_stock) || named.is_some_and(|version| !self.served.contains(&version))
+    }
+}

@@ -1,0 +1,109 @@
+//! The programme: what is left to play on each kind of cluster, and the planes that play it.
+//!
+//! A plane plays one kind until nothing of it is left; then there is room for another, of the kind that has most left. It
+//! must not know what is to be played, nor what to make of a failure.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use muster_controlplane::{Binary, Plane};
+use muster_sim::scenario::{Carrier, Place, Report, Scenario, run};
+
+use crate::cluster::config_of;
+use crate::kinds::Kind;
+
+/// A scenario in a carrier.
+pub(crate) type Part<'a> = (&'a Scenario, Carrier);
+
+/// What a part takes beside what it holds, about.
+const PART_TIME: Duration = Duration::from_secs(5);
+/// What the start of a plane takes, about.
+const START_TIME: Duration = Duration::from_secs(15);
+
+/// All that is played on one kind of cluster.
+pub(crate) struct Bill<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) binary: Binary,
+    /// The next is the last.
+    waiting: Vec<Part<'a>>,
+    pub(crate) played: Vec<(Part<'a>, Report)>,
+    /// How many planes play it now.
+    planes: u32,
+    /// When its last part ended.
+    pub(crate) ended: Instant,
+}
+
+impl<'a> Bill<'a> {
+    /// A kind and its parts; those that take longest come first.
+    pub(crate) fn new(kind: Kind, binary: Binary, mut parts: Vec<Part<'a>>) -> Self {
+        parts.sort_by_key(time_of);
+        Self { kind, binary, waiting: parts, played: Vec::new(), planes: 0, ended: Instant::now() }
+    }
+
+    /// What another plane of this kind would have to do.
+    fn share(&self) -> Duration {
+        self.waiting.iter().map(time_of).sum::<Duration>() / (self.planes + 1)
+    }
+
+    /// Whether another plane would be of use.
+    fn needs_plane(&self) -> bool {
+        !self.waiting.is_empty() && (self.planes == 0 || self.share() > START_TIME)
+    }
+}
+
+fn time_of((scenario, _): &Part) -> Duration {
+    scenario.held_time() + PART_TIME
+}
+
+/// Plays all bills on so many planes at a time.
+pub(crate) fn play(bills: Vec<Bill>, planes: usize) -> Vec<Bill> {
+    let bills = Mutex::new(bills);
+    thread::scope(|scope| {
+        for _ in 0..planes {
+            scope.spawn(|| {
+                while let Some(index) = join(&bills) {
+                    play_on_plane(&bills, index);
+                }
+            });
+        }
+    });
+    bills.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Joins the bill that needs a plane most.
+fn join(bills: &Mutex<Vec<Bill>>) -> Option<usize> {
+    let mut bills = look(bills);
+    let needy = bills.iter_mut().enumerate().filter(|(_, bill)| bill.needs_plane());
+    let (index, bill) = needy.max_by_key(|(_, bill)| bill.share())?;
+    bill.planes += 1;
+    Some(index)
+}
+
+/// Plays parts of one bill until none waits.
+fn play_on_plane(bills: &Mutex<Vec<Bill>>, index: usize) {
+    let (kind, binary) = {
+        let bills = look(bills);
+        (bills[index].kind, bills[index].binary.clone())
+    };
+    let plane = Plane::start(&binary, kind.profile, kind.arguments).unwrap_or_else(|error| panic!("{error}"));
+    let place = place_of(&plane);
+    loop {
+        let next = look(bills)[index].waiting.pop();
+        let Some((scenario, carrier)) = next else { break };
+        let report = run(scenario, carrier, &place);
+        let bill = &mut look(bills)[index];
+        bill.played.push(((scenario, carrier), report));
+        bill.ended = Instant::now();
+    }
+    look(bills)[index].planes -= 1;
+}
+
+fn look<'l, 'a>(bills: &'l Mutex<Vec<Bill<'a>>>) -> MutexGuard<'l, Vec<Bill<'a>>> {
+    bills.lock().expect("no worker panics with it")
+}
+
+fn place_of(plane: &Plane) -> Place {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    Place::Cluster(runtime.block_on(config_of(plane)))
+}
