@@ -30,6 +30,8 @@ pub(crate) struct Bill<'a> {
     pub(crate) played: Vec<(Part<'a>, Report)>,
     /// How many planes play it now.
     planes: u32,
+    /// Why planes could not be started.
+    pub(crate) faults: Vec<String>,
     /// When its last part ended.
     pub(crate) ended: Instant,
 }
@@ -38,7 +40,7 @@ impl<'a> Bill<'a> {
     /// A kind and its parts; those that take longest come first.
     pub(crate) fn new(kind: Kind, binary: Binary, mut parts: Vec<Part<'a>>) -> Self {
         parts.sort_by_key(time_of);
-        Self { kind, binary, waiting: parts, played: Vec::new(), planes: 0, ended: Instant::now() }
+        Self { kind, binary, waiting: parts, played: Vec::new(), planes: 0, faults: Vec::new(), ended: Instant::now() }
     }
 
     /// What another plane of this kind would have to do.
@@ -46,9 +48,16 @@ impl<'a> Bill<'a> {
         self.waiting.iter().map(time_of).sum::<Duration>() / (self.planes + 1)
     }
 
-    /// Whether another plane would be of use.
+    /// Whether another plane would be of use. Where one could not be started nobody tries again.
     fn needs_plane(&self) -> bool {
-        !self.waiting.is_empty() && (self.planes == 0 || self.share() > START_TIME)
+        // Managers have inotify instances of their own, and few parts.
+        let may_have_more = !self.kind.managers && self.share() > START_TIME;
+        self.faults.is_empty() && !self.waiting.is_empty() && (self.planes == 0 || may_have_more)
+    }
+
+    /// How many parts nobody has played.
+    pub(crate) fn left(&self) -> usize {
+        self.waiting.len()
     }
 }
 
@@ -86,17 +95,22 @@ fn play_on_plane(bills: &Mutex<Vec<Bill>>, index: usize) {
         let bills = look(bills);
         (bills[index].kind, bills[index].binary.clone())
     };
-    let plane = Plane::start(&binary, kind.profile, kind.arguments).unwrap_or_else(|error| panic!("{error}"));
-    let place = place_of(&plane);
+    match Plane::start(&binary, kind.profile, kind.arguments) {
+        Ok(plane) => play_parts(bills, index, &place_of(&plane)),
+        Err(error) => look(bills)[index].faults.push(error.to_string()),
+    }
+    look(bills)[index].planes -= 1;
+}
+
+fn play_parts(bills: &Mutex<Vec<Bill>>, index: usize, place: &Place) {
     loop {
         let next = look(bills)[index].waiting.pop();
-        let Some((scenario, carrier)) = next else { break };
-        let report = run(scenario, carrier, &place);
+        let Some((scenario, carrier)) = next else { return };
+        let report = run(scenario, carrier, place);
         let bill = &mut look(bills)[index];
         bill.played.push(((scenario, carrier), report));
         bill.ended = Instant::now();
     }
-    look(bills)[index].planes -= 1;
 }
 
 fn look<'l, 'a>(bills: &'l Mutex<Vec<Bill<'a>>>) -> MutexGuard<'l, Vec<Bill<'a>>> {

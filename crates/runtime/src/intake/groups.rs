@@ -385,6 +385,10 @@ fn history(object: &GroupObject, instance: &Instance, draft: &Draft) -> History 
         None if object.shown.is_cut_off && shown.is_empty() => History::StartedOtherwise,
         // Another scheduler may have started it: for which minimum is not known.
         None if object.shown.may_have_started => History::StartedOtherwise,
+        // It was a basic group, which starts with its first pod. What runs of it stays when it has become a gang.
+        None if Condition::find(&shown, POD_GROUP_SCHEDULED).is_some_and(Condition::is_true) => {
+            History::StartedOtherwise
+        }
         None => History::New,
     }
 }

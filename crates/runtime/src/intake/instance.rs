@@ -41,8 +41,6 @@ pub(crate) struct Instance {
     pub(crate) no_room: BTreeSet<Arc<str>>,
     /// When a member last began to wait.
     pub(crate) grew_ms: u64,
-    /// The engine said that it is scheduled, and none of its pods was seen on a node since.
-    pub(crate) start_unseen: bool,
     /// What was left of it was deleted because it had lost members, and it has not started since.
     pub(crate) given_up: bool,
     /// For whom it is to be evicted whole, or was, as long as it is not spared or back on nodes.
@@ -68,7 +66,6 @@ impl Instance {
             would_fit: BTreeSet::new(),
             no_room: BTreeSet::new(),
             grew_ms: 0,
-            start_unseen: false,
             given_up: false,
             preempted_by: None,
             conditions: Vec::new(),

@@ -347,7 +347,11 @@ fn the_api_remembers_a_start_and_its_minimum() {
     assert_eq!(of(&json!([])), History::New);
     assert_eq!(of(&started("WithMinimum3")), History::Started);
     assert_eq!(of(&started("WithMinimum2")), History::StartedOtherwise);
-    assert_eq!(of(&json!([{"type": "Started", "status": "False", "reason": "NothingLeft"}])), History::New);
+    let lost = json!({"type": "Started", "status": "False", "reason": "NothingLeft"});
+    assert_eq!(of(&json!([lost])), History::New);
+    let scheduled = json!({"type": "PodGroupScheduled", "status": "True", "reason": "Scheduled"});
+    assert_eq!(of(&json!([scheduled])), History::StartedOtherwise, "it was a basic group");
+    assert_eq!(of(&json!([scheduled, lost])), History::New);
     let native = json!({"schedulingPolicy": {"gang": {"minCount": 3}}, "disruptionMode": {"single": {}}});
     let by_others = json!([{"type": "PodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled"}]);
     let seen = the_group(&see_group(&mut intake(), NATIVE, &group_json("g", &native, &by_others)));

@@ -202,7 +202,6 @@ pub(crate) fn report(instance: &mut Instance, diagnosis: &Diagnosis, generation:
     let text = diagnosis.to_string();
     match diagnosis {
         Diagnosis::Scheduled { minimum, .. } => {
-            instance.start_unseen = true;
             instance.given_up = false;
             conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
             if *minimum > 0 {
@@ -257,12 +256,8 @@ pub(crate) fn status(
         let Some(instance) = intake.groups.instance(&group) else { continue };
         let known = Known::of(engine, &group);
         let mut shown = instance_status(intake, instance, &object, known, now_ms, now);
-        let cards = || instance.members.iter().filter_map(|uid| intake.card(uid));
-        let held = cards().any(holds_place);
-        // Who finished well may be of an earlier start.
-        let start_seen = cards().any(|card| holds_place(card) && card.stage != Stage::Succeeded);
+        let held = instance.members.iter().filter_map(|uid| intake.card(uid)).any(holds_place);
         if let Some(instance) = intake.groups.instance_mut(&group) {
-            instance.start_unseen &= !start_seen;
             if held && !known.is_evicted {
                 instance.preempted_by = None;
             }
@@ -316,18 +311,23 @@ fn instance_status(
     if !instance.given_up {
         set_completed(&mut conditions, &cards);
     }
-    let has_minimum = has_minimum(&rules, open, &cards);
+    let is_gang = rules.iter().any(|rule| rule.min_member > 0);
+    let has_minimum = is_gang && has_minimum(&rules, open, &cards);
+    let tells_start = instance.flaw.is_none() && !conditions.is_true(STARTED);
+    // The engine does not repeat itself when a group that was gone starts again as before.
     if known.start_is_open {
         conditions.unset(STARTED, "StartsAnew", "The start did not hold: the group needs its minimum again.");
-    } else if instance.flaw.is_none() && has_minimum && !conditions.is_true(STARTED) {
-        // The engine does not repeat itself when a group that was gone starts again as before.
+    } else if tells_start && has_minimum {
         let minimum = minimum_of(&rules);
         let secured = u32::try_from(counts.scheduled).unwrap_or(u32::MAX);
         let text = Diagnosis::Scheduled { minimum, secured }.to_string();
         conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
         conditions.set_started(minimum);
+    } else if tells_start && known.reached > 0 {
+        // It has lost members since.
+        conditions.set_started(known.reached);
     }
-    if nothing_left(instance, &cards, has_minimum) {
+    if known.reached == 0 && nothing_left(&cards, is_gang && !has_minimum) {
         conditions.unset(STARTED, "NothingLeft", NOTHING_LEFT);
         conditions.unset(DEGRADED, "NothingLeft", NOTHING_LEFT);
     }
@@ -368,16 +368,14 @@ fn has_minimum(rules: &[Subset], open: bool, cards: &[(&str, &Card)]) -> bool {
         let of_it = cards.iter().filter(|(_, card)| subset_of(rules, open, &card.subset) == Some(index));
         of_it.filter(|(_, card)| card.ours && holds_place(card)).count()
     };
-    let is_gang = rules.iter().any(|rule| rule.min_member > 0);
-    is_gang && rules.iter().enumerate().all(|(index, rule)| held(index) >= rule.min_member as usize)
+    rules.iter().enumerate().all(|(index, rule)| held(index) >= rule.min_member as usize)
 }
 
-/// Whether nothing is left of a start but members that finished well, and fewer of them than the minimum. The engine
-/// hears of binds before the watches show them: as long as none of the pods was seen on a node since it spoke, its word
-/// counts.
-fn nothing_left(instance: &Instance, cards: &[(&str, &Card)], has_minimum: bool) -> bool {
-    let stays = |card: &Card| holds_place(card) && (has_minimum || card.stage != Stage::Succeeded);
-    !cards.iter().any(|(_, card)| stays(card)) && (cards.is_empty() || !instance.start_unseen)
+/// Whether nothing is left of a start. Who finished well is nothing where more than those are needed. The engine hears of
+/// binds before the watches show them: what it says comes first.
+fn nothing_left(cards: &[(&str, &Card)], needs_more: bool) -> bool {
+    let stays = |card: &Card| holds_place(card) && !(needs_more && card.stage == Stage::Succeeded);
+    !cards.iter().any(|(_, card)| card.ours && stays(card))
 }
 
 fn holds_place(card: &Card) -> bool {
@@ -395,6 +393,8 @@ struct Known {
     whole: bool,
     /// Its start is not confirmed, or no longer is.
     start_is_open: bool,
+    /// The minimum with which it has started as a gang, or zero.
+    reached: u32,
     /// Members of it are evicted for others.
     is_evicted: bool,
 }
@@ -406,6 +406,7 @@ impl Known {
         group.map_or_else(Self::default, |group| Self {
             whole: !group.degraded && !group.reached.is_empty(),
             start_is_open: group.start_is_open(),
+            reached: if group.is_gang() { group.reached.iter().sum() } else { 0 },
             is_evicted: group.members.iter().any(|(_, member)| cluster.pod(*member).eviction.is_some()),
         })
     }
