@@ -80,11 +80,11 @@ pub(crate) fn play(bills: Vec<Bill>, planes: usize) -> Vec<Bill> {
     bills.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Joins the bill that needs a plane most.
+/// Joins the bill that needs a plane most. One that has a single plane would be the last if it were not the first.
 fn join(bills: &Mutex<Vec<Bill>>) -> Option<usize> {
     let mut bills = look(bills);
     let needy = bills.iter_mut().enumerate().filter(|(_, bill)| bill.needs_plane());
-    let (index, bill) = needy.max_by_key(|(_, bill)| bill.share())?;
+    let (index, bill) = needy.max_by_key(|(_, bill)| (bill.kind.managers, bill.share()))?;
     bill.planes += 1;
     Some(index)
 }

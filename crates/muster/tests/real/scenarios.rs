@@ -17,8 +17,9 @@ use muster_sim::scenario::{Carrier, Outcome, Place, Scenario, load, run};
 use crate::kinds::{ALPHA, Kind, MANAGERS, NATIVE, NATIVE_MANAGERS, OLDER, STOCK, with_managers};
 use crate::programme::{Bill, Part, play};
 
-/// How many planes run at the same time, if there are enough inotify instances. Scenarios wait most of the time.
-const PLANES: usize = 10;
+/// How many planes run at the same time, if there are enough inotify instances. Scenarios wait most of the time; with more
+/// planes two cores have too much to do for what is to be seen within seconds.
+const PLANES: usize = 8;
 /// The inotify instances of a plane; those of one with managers; and what others may have. Linux gives a user 128, and
 /// managers end where there are none left.
 const INOTIFY_OF_PLANE: usize = 9;
