@@ -12,7 +12,7 @@ setup: # Finds or installs what the other targets need beyond Rust itself.
 	@CARGO="$(CARGO)" tools/setup
 
 up: setup ## Start a cluster in this terminal with a demo, kubectl works on it (flags: make up ARGS="--demo deadlock")
-	$(CARGO) run --release --locked --package muster -- up $(ARGS)
+	$(CARGO) run --release --locked --package muster-lab -- up $(ARGS)
 
 test: setup lint ## Check and test everything; does its own set-up
 	@tools/setup go
@@ -27,16 +27,20 @@ lint: setup ## Format check and clippy, warnings are errors
 fmt: ## Format all code (needs rustfmt: rustup component add rustfmt)
 	$(CARGO) fmt --all
 
+LAB = $(CARGO) run --release --locked --package muster-lab --
+MUSTER = $(CARGO) build --release --locked --package muster --package muster-lab
+
 bench: setup ## Measure the engine beside the naive way, the API server, a large playground, and the scheduler as a process
-	$(CARGO) run --release --locked --package muster -- bench engine
-	$(CARGO) run --release --locked --package muster -- bench server
-	$(CARGO) run --release --locked --package muster -- bench playground
-	$(CARGO) run --release --locked --package muster -- bench controllers
-	$(CARGO) run --release --locked --package muster -- bench runtime
+	$(MUSTER)
+	$(LAB) bench engine
+	$(LAB) bench server
+	$(LAB) bench playground
+	$(LAB) bench controllers
+	$(LAB) bench runtime
 
 bench-cluster: setup ## Measure Muster beside kube-scheduler on a real control plane (flags: make bench-cluster ARGS="--only plain"; needs Go)
-	@controlplane=$$(CI=true tools/controlplane/build) && \
-	$(CARGO) run --release --locked --package muster -- bench cluster --controlplane "$$controlplane" $(ARGS)
+	$(MUSTER)
+	@controlplane=$$(CI=true tools/controlplane/build) && $(LAB) bench cluster --controlplane "$$controlplane" $(ARGS)
 
 # A real control plane, outside of the tree.
 VERSION ?= 1.37

@@ -4,7 +4,7 @@ use muster_runtime::config::{LogFormat, LogLevel};
 use tracing_subscriber::EnvFilter;
 
 /// Starts logging. Libraries are heard from `warn` on.
-pub(crate) fn start(level: LogLevel, format: LogFormat) -> anyhow::Result<()> {
+pub fn start(level: LogLevel, format: LogFormat) -> anyhow::Result<()> {
     let level = match level {
         LogLevel::Error => "error",
         LogLevel::Warn => "warn",

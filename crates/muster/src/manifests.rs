@@ -20,7 +20,7 @@ const USER: u32 = 65532;
 
 /// For which cluster, and how.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub struct Options {
     /// The version of the cluster: 1.35, 1.36 or 1.37.
     ///
     /// The status of native PodGroups may only be written where there are any: in 1.36 and 1.37.
@@ -59,7 +59,7 @@ fn version(text: &str) -> Result<Version, String> {
 }
 
 /// Prints all manifests.
-pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+pub fn run(options: &Options) -> anyhow::Result<()> {
     std::io::stdout().lock().write_all(text(options)?.as_bytes())?;
     Ok(())
 }

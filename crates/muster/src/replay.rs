@@ -13,7 +13,7 @@ use muster_engine::{Command, Engine};
 
 /// Which record, and what to show of it.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub struct Options {
     /// A record that `muster run --record-dir` wrote.
     file: PathBuf,
     /// Print the commands of every decision that had any, as a line of JSON, instead of a summary.
@@ -41,7 +41,7 @@ struct Summary {
 }
 
 /// Replays a record.
-pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+pub fn run(options: &Options) -> anyhow::Result<()> {
     let name = options.file.display();
     let file = File::open(&options.file).with_context(|| format!("{name}"))?;
     let mut out = std::io::stdout().lock();

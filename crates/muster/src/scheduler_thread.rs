@@ -12,7 +12,7 @@ use muster_runtime::{Clock, Fence, Scheduler, Settings, native_version};
 use tokio::sync::oneshot;
 
 /// A running scheduler.
-pub(crate) struct Thread {
+pub struct Thread {
     stop: Option<oneshot::Sender<()>>,
     ended: oneshot::Receiver<anyhow::Result<()>>,
     /// What `ended` gave, once it gave something.
@@ -23,7 +23,7 @@ pub(crate) struct Thread {
 impl Thread {
     /// Starts a scheduler on the client that `connect` makes, since a client belongs to the runtime that made it; whether
     /// it could start is told by [`Thread::ended`].
-    pub(crate) fn start(
+    pub fn start(
         connect: impl FnOnce() -> anyhow::Result<kube::Client> + Send + 'static,
         settings: Settings,
         clock: Clock,
@@ -40,14 +40,14 @@ impl Thread {
     }
 
     /// Waits until the scheduler ends by itself, which it only does if it cannot go on.
-    pub(crate) async fn ended(&mut self) -> anyhow::Result<()> {
+    pub async fn ended(&mut self) -> anyhow::Result<()> {
         let outcome = (&mut self.ended).await;
         self.outcome_taken = true;
         outcome.context("the scheduler's thread has panicked")?
     }
 
     /// Ends it well.
-    pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
+    pub async fn stop(mut self) -> anyhow::Result<()> {
         if let Some(stop) = self.stop.take() {
             // It may have ended already.
             let _ = stop.send(());

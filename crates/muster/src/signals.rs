@@ -4,19 +4,20 @@ use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The signals that end a process well.
-pub(crate) struct Signals {
+pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    pub(crate) fn new() -> anyhow::Result<Self> {
+    /// Listens for them from now on.
+    pub fn new() -> anyhow::Result<Self> {
         let listen = |kind| signal(kind).context("listening for signals");
         Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
     }
 
     /// The name of the next one.
-    pub(crate) async fn next(&mut self) -> &'static str {
+    pub async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",

@@ -1,5 +1,4 @@
-//! `docs/operations.md` tells of every setting with its default and of every flag (of metrics too: their own test sees to
-//! it), `docs/playground.md` of every flag of `muster up` and every annotation of simulated pods.
+//! `docs/operations.md` names every setting with its default and every flag (metrics have a test of their own).
 
 use std::process::Command;
 
@@ -7,7 +6,6 @@ use muster_runtime::config::File;
 use serde_json::Value;
 
 const TEXT: &str = include_str!("../../../docs/operations.md");
-const PLAYGROUND: &str = include_str!("../../../docs/playground.md");
 
 fn leaves(path: &str, value: &Value, found: &mut Vec<(String, Value)>) {
     match value {
@@ -39,26 +37,14 @@ fn every_setting_is_told_with_its_default() {
 
 #[test]
 fn every_flag_is_told() {
-    for (command, file, text) in [
-        ("run", "operations", TEXT),
-        ("manifests", "operations", TEXT),
-        ("replay", "operations", TEXT),
-        ("up", "playground", PLAYGROUND),
-    ] {
+    for command in ["run", "manifests", "replay"] {
         let out = Command::new(env!("CARGO_BIN_EXE_muster")).args([command, "--help"]).output().unwrap();
         let help = String::from_utf8(out.stdout).unwrap();
         let words = help.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
         let flags: Vec<&str> = words.filter(|word| word.starts_with("--") && word.len() > 3).collect();
         assert!(flags.contains(&"--help"));
         for flag in flags.into_iter().filter(|flag| *flag != "--help") {
-            assert!(text.contains(flag), "docs/{file}.md should tell of {flag} of muster {command}");
+            assert!(TEXT.contains(flag), "docs/operations.md should tell of {flag} of muster {command}");
         }
-    }
-}
-
-#[test]
-fn every_annotation_of_simulated_pods_is_told() {
-    for key in muster_playground::clients::annotations::ALL {
-        assert!(PLAYGROUND.contains(&format!("| `{key}` | ")), "docs/playground.md should tell of {key}");
     }
 }

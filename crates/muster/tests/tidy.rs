@@ -1,5 +1,6 @@
 //! The house rules, checked: every file says its idea, none is too long, and no crate knows what it must not.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -46,18 +47,44 @@ fn every_file_says_its_idea_and_is_not_too_long() {
     }
 }
 
+/// The ordinary dependencies of a manifest.
+fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
+    let section = manifest.split("[dependencies]").nth(1).expect("a list of dependencies");
+    let section = section.split("\n[").next().unwrap_or_default();
+    let lines = section.lines().filter(|line| !line.trim().is_empty());
+    lines.map(|line| line.split(['.', ' ', '=']).next().unwrap_or_default())
+}
+
 #[test]
 fn no_crate_knows_what_it_must_not() {
     for (name, forbidden) in FORBIDDEN {
         let manifest = fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).expect("a manifest");
-        let section = manifest.split("[dependencies]").nth(1).expect("a list of dependencies");
-        let section = section.split("\n[").next().unwrap_or_default();
-        for line in section.lines().filter(|line| !line.trim().is_empty()) {
-            let dependency = line.split(['.', ' ', '=']).next().unwrap_or_default();
+        for dependency in dependencies(&manifest) {
             let known = forbidden.iter().any(|start| dependency.starts_with(start));
             assert!(!known, "{name} must not know {dependency}");
         }
     }
+}
+
+/// The crates of this project that a crate is built with, directly or not; tests do not count.
+fn built_with(name: &str, found: &mut BTreeSet<String>) {
+    let manifest = fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).expect("a manifest");
+    for dependency in dependencies(&manifest).filter_map(|dependency| dependency.strip_prefix("muster-")) {
+        if found.insert(dependency.to_owned()) {
+            built_with(dependency, found);
+        }
+    }
+}
+
+#[test]
+fn what_a_cluster_runs_contains_no_test_bench() {
+    let mut found = BTreeSet::new();
+    built_with("muster", &mut found);
+    assert!(found.contains("engine"), "{found:?}");
+    let is_bench = |name: &&String| {
+        name.starts_with("playground") || ["oracle", "sim", "controlplane", "determinism"].contains(&name.as_str())
+    };
+    assert_eq!(found.iter().filter(is_bench).collect::<Vec<_>>(), Vec::<&String>::new());
 }
 
 #[test]

@@ -1,10 +1,8 @@
 //! `muster run`: the scheduler in production.
 //!
 //! This thread holds the lease, answers probes and waits for signals, so that no decision, however long, delays a
-//! renewal. The scheduler has a thread of its own. `client` connects without retries of its own, since the
-//! scheduler must know about every write that failed.
+//! renewal. The scheduler has a thread of its own.
 
-pub(crate) mod client;
 mod options;
 pub(crate) mod webhook;
 
@@ -21,8 +19,9 @@ use muster_runtime::{
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
-pub(crate) use options::Options;
+pub use options::Options;
 
+use crate::client;
 use crate::scheduler_thread::Thread;
 use crate::signals::Signals;
 
@@ -34,7 +33,7 @@ const LOST: u8 = 1;
 const FAILED: u8 = 2;
 
 /// Runs until a signal comes or the lease is lost.
-pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let (configuration, statement) = options.configuration()?;
     if options.print_config {
         if let Some(statement) = statement {

@@ -9,7 +9,7 @@ use muster_runtime::config::{Configuration, File, LogFormat, LogLevel, Overrides
 
 /// Where to find the configuration and what to change in it.
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub struct Options {
     /// The configuration file (YAML, kind MusterConfiguration, or kube-scheduler's KubeSchedulerConfiguration v1, of which
     /// is said what is honoured). Without it everything has its default.
     #[arg(long, value_name = "FILE")]

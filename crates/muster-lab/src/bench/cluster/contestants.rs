@@ -1,0 +1,72 @@
+//! Who is measured: kube-scheduler, Muster, and a binder that decides nothing. Each is a process of its own with the
+//! administrator's kubeconfig, so that the server has the same limits for all.
+
+use anyhow::Context;
+use clap::ValueEnum;
+use serde::Serialize;
+
+use super::plane::Plane;
+use crate::bench::null_binder::NULL_BINDER;
+use crate::bench::process::Process;
+
+/// A scheduler, or what stands for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Contestant {
+    /// Kubernetes' own, of the version of the control plane.
+    KubeScheduler,
+    /// `muster run`.
+    Muster,
+    /// Binds round robin: what the server takes from a client that thinks nothing.
+    NullBinder,
+}
+
+/// All of them, in the order in which they are measured.
+pub(crate) const ALL: [Contestant; 3] = [Contestant::KubeScheduler, Contestant::Muster, Contestant::NullBinder];
+
+impl Contestant {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::KubeScheduler => "kube-scheduler",
+            Self::Muster => "muster",
+            Self::NullBinder => "null-binder",
+        }
+    }
+
+    /// The `schedulerName` of its pods.
+    pub(crate) fn scheduler_name(self) -> &'static str {
+        match self {
+            Self::KubeScheduler => "default-scheduler",
+            Self::Muster => muster_api::keys::SCHEDULER_NAME,
+            Self::NullBinder => NULL_BINDER,
+        }
+    }
+
+    /// Starts it on a control plane.
+    pub(crate) fn start(self, plane: &Plane) -> anyhow::Result<Process> {
+        let kubeconfig = plane.kubeconfig();
+        let kubeconfig = kubeconfig.to_str().context("a folder for the control plane whose name is text")?;
+        match self {
+            Self::KubeScheduler => kube_scheduler(plane, kubeconfig),
+            Self::Muster => {
+                let flags = ["--leader-elect=false", "--listen=127.0.0.1:0", "--log-level=warn", "--log-format=text"];
+                Process::start_muster(&[&["--kubeconfig", kubeconfig], &flags[..]].concat())
+            }
+            Self::NullBinder => Process::start(&["bench", "null-binder", "--kubeconfig", kubeconfig]),
+        }
+    }
+}
+
+/// As a stock cluster runs it, but with native gangs, and without limits on its requests, which would be measured instead.
+fn kube_scheduler(plane: &Plane, kubeconfig: &str) -> anyhow::Result<Process> {
+    let config = serde_json::json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": kubeconfig, "qps": 5000, "burst": 10000},
+        "leaderElection": {"leaderElect": false},
+    });
+    let file = plane.file("bench-kube-scheduler.json");
+    std::fs::write(&file, config.to_string()).with_context(|| format!("writing {}", file.display()))?;
+    let config = format!("--config={}", file.display());
+    let arguments = ["kube-scheduler", &config, "--feature-gates=GenericWorkload=true", "--secure-port=0"];
+    Process::start_program(plane.program(), &arguments, &plane.file("bench-kube-scheduler.log"))
+}

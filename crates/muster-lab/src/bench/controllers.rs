@@ -1,0 +1,162 @@
+//! `muster-lab bench controllers`: many JobSets at once, until all their Workloads and references are there.
+//!
+//! Server, the small controllers that make Jobs and pods, and Muster's controllers live in this process: the CPU time is
+//! that of all of them. It is measured with the webhook, which gives pods their references when they are made, and
+//! without, where the controllers do.
+
+use std::collections::BTreeSet;
+use std::future::ready;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use futures::stream::BoxStream;
+use futures::{StreamExt as _, stream};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt as _;
+use kube::api::{Api, PostParams};
+use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use muster_api::crds;
+use muster_api::keys::annotations::POD_GROUP;
+use muster_api::wire::{JobSet, Pod, Workload};
+use muster_controllers::{Controllers, Settings, admission};
+use muster_playground::clients::{JobSets, Jobs, jobset};
+use muster_playground::{Admission, AdmissionOperation, Server};
+use serde_json::{Value, json};
+
+use super::process::cpu_seconds;
+
+/// How much there is to do.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// How many JobSets are made at once.
+    #[arg(long, default_value_t = 1000)]
+    job_sets: usize,
+    /// How many pods each of them has.
+    #[arg(long, default_value_t = 10)]
+    pods: usize,
+}
+
+const CPU_SECONDS_MAX: f64 = 30.0;
+const REQUESTS_MAX: usize = 64;
+const TIME_MAX: Duration = Duration::from_secs(600);
+
+/// Runs the benchmark.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    if options.job_sets == 0 || options.pods == 0 {
+        bail!("there must be JobSets, and pods in them");
+    }
+    for with_webhook in [true, false] {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        runtime.block_on(measure(options, with_webhook))?;
+    }
+    Ok(())
+}
+
+async fn measure(options: &Options, with_webhook: bool) -> anyhow::Result<()> {
+    let server = Server::start(muster_playground::Settings::default());
+    let client = server.client();
+    install(&client).await?;
+    if with_webhook {
+        server.set_admission(Some(webhook()));
+    }
+    let clock = server.clock();
+    let _owners = (Jobs::start(client.clone(), clock), JobSets::start(client.clone(), clock));
+    let _controllers = Controllers::start(&client, Settings::default(), move || clock.now(), Arc::new(Some));
+    let (began, before) = (Instant::now(), cpu()?);
+    let sets: Api<DynamicObject> = Api::default_namespaced_with(client.clone(), &ApiResource::erase::<JobSet>(&()));
+    let made = stream::iter(0..options.job_sets).map(|index| {
+        let (sets, object) = (sets.clone(), job_set(index, options.pods));
+        async move {
+            sets.create(&PostParams::default(), &serde_json::from_value(object)?).await.map(drop).context("a JobSet")
+        }
+    });
+    let made: Vec<anyhow::Result<()>> = made.buffer_unordered(REQUESTS_MAX).collect().await;
+    made.into_iter().collect::<anyhow::Result<()>>()?;
+    let wanted = options.job_sets * options.pods;
+    let mut shown = Shown::default();
+    if tokio::time::timeout(TIME_MAX, shown.follow(&client, options.job_sets, wanted)).await.is_err() {
+        let (workloads, referring) = (shown.workloads.len(), shown.referring.len());
+        bail!("{workloads} of {} Workloads and {referring} of {wanted} references are there", options.job_sets);
+    }
+    let cpu = cpu()? - before;
+    let met = if cpu <= CPU_SECONDS_MAX { "met" } else { "MISSED" };
+    let how = if with_webhook { "with the webhook" } else { "without a webhook" };
+    writeln!(
+        std::io::stdout().lock(),
+        "{} JobSets of {} pods, {how}: {cpu:.1} s of CPU in {:.1} s   target at most {CPU_SECONDS_MAX:.0}: {met}",
+        options.job_sets,
+        options.pods,
+        began.elapsed().as_secs_f64(),
+    )?;
+    Ok(())
+}
+
+fn cpu() -> anyhow::Result<f64> {
+    cpu_seconds(std::process::id()).context("reading CPU time")
+}
+
+async fn install(client: &kube::Client) -> anyhow::Result<()> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for text in [crds::WORKLOADS, crds::PODGROUPS] {
+        definitions.create(&PostParams::default(), &serde_saphyr::from_str(text)?).await?;
+    }
+    Ok(jobset::install(client).await?)
+}
+
+fn webhook() -> Admission {
+    use AdmissionOperation::{Create, Update};
+    let admission = admission::Admission::new(Settings::default());
+    Admission::new("muster.dev", move |review| admission.review(&review))
+        .about("jobset.x-k8s.io", "jobsets", &[Create, Update])
+        .about("batch", "jobs", &[Create, Update])
+}
+
+fn job_set(index: usize, pods: usize) -> Value {
+    let template = json!({"spec": {"schedulerName": "muster", "restartPolicy": "Never",
+        "containers": [{"name": "main", "image": "busybox"}]}});
+    json!({
+        "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+        "metadata": {"name": format!("js-{index}"), "annotations": {"muster.dev/gang-mode": "Gang"}},
+        "spec": {"replicatedJobs": [{"name": "w", "template": {
+            "spec": {"parallelism": pods, "completions": pods, "template": template}}}]},
+    })
+}
+
+/// Workloads that are there, and pods that name a group.
+#[derive(Default)]
+struct Shown {
+    workloads: BTreeSet<String>,
+    referring: BTreeSet<String>,
+}
+
+impl Shown {
+    /// Watches until so many are there. Lists of all pods, again and again, would cost a third of all that is measured.
+    async fn follow(&mut self, client: &kube::Client, workloads: usize, referring: usize) {
+        let mut made = names(Api::<PartialObjectMeta<Workload>>::all(client.clone()), |_| true);
+        let mut pods = names(Api::<PartialObjectMeta<Pod>>::all(client.clone()), |metadata| {
+            metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(POD_GROUP))
+        });
+        while self.workloads.len() < workloads || self.referring.len() < referring {
+            tokio::select! {
+                Some(name) = made.next() => self.workloads.insert(name),
+                Some(name) = pods.next() => self.referring.insert(name),
+            };
+        }
+    }
+}
+
+/// The names of the objects of which something is true, each as often as it is shown.
+fn names<K>(api: Api<PartialObjectMeta<K>>, is_meant: fn(&ObjectMeta) -> bool) -> BoxStream<'static, String>
+where
+    K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + serde::de::DeserializeOwned + 'static,
+{
+    let events = watcher(api, watcher::Config::default()).default_backoff().applied_objects();
+    // A watch that fails is started again.
+    let shown = events.filter_map(async |object| object.ok());
+    shown.filter(move |object| ready(is_meant(&object.metadata))).map(|object| object.name_any()).boxed()
+}

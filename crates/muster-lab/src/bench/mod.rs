@@ -1,0 +1,11 @@
+//! `muster-lab bench`: one file or folder for each thing that is measured.
+
+pub(crate) mod cluster;
+pub(crate) mod controllers;
+pub(crate) mod engine;
+pub(crate) mod null_binder;
+pub(crate) mod playground;
+mod process;
+pub(crate) mod runtime;
+pub(crate) mod serve;
+pub(crate) mod server;
