@@ -9,6 +9,8 @@ use muster_sim::scenario::{Carrier, Scenario};
 /// One kind of cluster, and the carriers that are played on it.
 #[derive(Clone, Copy)]
 pub(crate) struct Kind {
+    /// How a part of the tests asks for it.
+    pub(crate) id: &'static str,
     pub(crate) version: Version,
     pub(crate) profile: Profile,
     /// The versions of Kubernetes' own groups that it serves.
@@ -22,7 +24,8 @@ pub(crate) struct Kind {
     pub(crate) left_out: &'static [&'static str],
 }
 
-pub(crate) const STOCK: Kind = Kind {
+const STOCK: Kind = Kind {
+    id: "stock",
     version: Version::V1_37,
     profile: Profile::Stock,
     served: &[],
@@ -31,8 +34,9 @@ pub(crate) const STOCK: Kind = Kind {
     managers: false,
     left_out: &[],
 };
-pub(crate) const MANAGERS: Kind = Kind { carriers: &[Carrier::Muster], ..with_managers(STOCK) };
-pub(crate) const NATIVE: Kind = Kind {
+const MANAGERS: Kind = Kind { carriers: &[Carrier::Muster], ..with_managers("stock-managers", STOCK) };
+const NATIVE: Kind = Kind {
+    id: "native",
     version: Version::V1_37,
     profile: Profile::Gates,
     served: &["scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha3"],
@@ -42,9 +46,10 @@ pub(crate) const NATIVE: Kind = Kind {
     left_out: &[],
 };
 /// Where gangs of JobSets and LeaderWorkerSets are Kubernetes' own.
-pub(crate) const NATIVE_MANAGERS: Kind = with_managers(NATIVE);
+const NATIVE_MANAGERS: Kind = with_managers("native-managers", NATIVE);
 /// Where both versions are served Muster reads the better one.
-pub(crate) const ALPHA: Kind = Kind {
+const ALPHA: Kind = Kind {
+    id: "alpha",
     served: &["scheduling.k8s.io/v1alpha3"],
     arguments: &["--flag", "kube-apiserver=--runtime-config=scheduling.k8s.io/v1alpha3=true"],
     carriers: &[Carrier::V1alpha3],
@@ -52,15 +57,39 @@ pub(crate) const ALPHA: Kind = Kind {
     left_out: &["native-group-deleted-and-made-again.yaml"],
     ..NATIVE
 };
-/// Older versions, played where they are built.
-pub(crate) const OLDER: [Kind; 2] = [
-    Kind { version: Version::V1_36, served: &["scheduling.k8s.io/v1alpha2"], carriers: &[Carrier::V1alpha2], ..NATIVE },
-    Kind { version: Version::V1_35, served: &["scheduling.k8s.io/v1alpha1"], carriers: &[Carrier::V1alpha1], ..NATIVE },
+const V1_36: Kind = Kind {
+    id: "1.36",
+    version: Version::V1_36,
+    served: &["scheduling.k8s.io/v1alpha2"],
+    carriers: &[Carrier::V1alpha2],
+    ..NATIVE
+};
+const V1_35: Kind = Kind {
+    id: "1.35",
+    version: Version::V1_35,
+    served: &["scheduling.k8s.io/v1alpha1"],
+    carriers: &[Carrier::V1alpha1],
+    ..NATIVE
+};
+
+/// What the short tier plays: the newest version in both profiles.
+pub(crate) const SHORT: [Kind; 2] = [STOCK, NATIVE];
+/// Everything.
+pub(crate) const ALL: [Kind; 9] = [
+    STOCK,
+    NATIVE,
+    ALPHA,
+    MANAGERS,
+    NATIVE_MANAGERS,
+    V1_36,
+    with_managers("1.36-managers", V1_36),
+    V1_35,
+    with_managers("1.35-managers", V1_35),
 ];
 
 /// The same with the managers of JobSet and LeaderWorkerSet.
-pub(crate) const fn with_managers(kind: Kind) -> Kind {
-    Kind { arguments: &["--with", "jobset,lws"], managers: true, ..kind }
+const fn with_managers(id: &'static str, kind: Kind) -> Kind {
+    Kind { id, arguments: &["--with", "jobset,lws"], managers: true, ..kind }
 }
 
 impl Kind {

@@ -1,7 +1,7 @@
 //! Muster on real control planes: what holds on the playground must hold there.
 //!
-//! `tools/controlplane/build` makes the programs, `make test` calls it. Time is real here, so what waits, waits: the
-//! scenarios are spread over several planes.
+//! `tools/controlplane/build` builds the programs, `make test` calls it. Time is real here, so scenarios are spread over
+//! several planes, and `selection` has what each tier of tests plays.
 
 mod audit;
 mod beside_kube_scheduler;
@@ -16,6 +16,7 @@ mod programme;
 mod replica;
 mod rounds;
 mod scenarios;
+mod selection;
 mod stage;
 mod webhook;
 mod witness;

@@ -119,6 +119,11 @@ impl Carrier {
         !matches!(self, Carrier::V1alpha1 | Carrier::SchedulerPlugins)
     }
 
+    /// Whether it has words for everything in a scenario.
+    pub fn can_express(self, scenario: &Scenario) -> bool {
+        Carriage::of(self, scenario).is_ok()
+    }
+
     /// Whether one object can hold several replicas of a group.
     fn has_replica_keys(self) -> bool {
         matches!(self, Carrier::Muster | Carrier::MusterWorkload | Carrier::V1alpha1)

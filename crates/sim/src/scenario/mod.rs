@@ -38,7 +38,7 @@ use self::world::World;
 
 pub use self::carrier::Carrier;
 pub use self::claims::{ConditionClaim, ConditionStatus, EventClaim, GroupClaim};
-pub use self::model::{Action, Scenario, Step};
+pub use self::model::{About, Action, Scenario, Step};
 pub use self::parse::{ParseError, load, parse};
 pub use self::report::{Done, FailedStep, Failure, Outcome, Report};
 pub use self::world::Place;

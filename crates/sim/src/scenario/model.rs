@@ -3,7 +3,7 @@
 //! Invariant: what was read can be tried; what no cluster could do is found out by the cluster.
 //! It must not know carriers, clusters or how things are judged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use muster_api::makers::GangedOwners;
@@ -26,6 +26,8 @@ pub struct Scenario {
     pub name: String,
     /// The file it was read from.
     pub file: String,
+    /// Why it is played more than once; empty for a story about decisions alone.
+    pub about: BTreeSet<About>,
     /// How the cluster and Muster are set up.
     pub config: Config,
     /// The nodes there are at the start.
@@ -46,6 +48,11 @@ impl Scenario {
             _ => None,
         });
         holds.sum()
+    }
+
+    /// The first carrier that can express it.
+    pub fn own_carrier(&self) -> Option<Carrier> {
+        Carrier::ALL.into_iter().find(|carrier| carrier.can_express(self))
     }
 
     /// Whether it writes objects of this group and version itself, in whatever carrier.
@@ -76,6 +83,16 @@ impl Scenario {
         let mut versions = manifests.filter_map(|manifest| manifest["apiVersion"].as_str());
         versions.find(|version| version.starts_with("scheduling.k8s.io/") && *version != "scheduling.k8s.io/v1")
     }
+}
+
+/// What a story is about, beside Muster's decisions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum About {
+    /// The API's edge: the outcome depends on what a real API server, its controllers or a kubelet do.
+    Api,
+    /// How groups are read and written: every carrier has to show it.
+    Carriers,
 }
 
 /// Kinds that come with managers of their own.

@@ -3,7 +3,7 @@
 //! Invariant: what is accepted has no unknown field and no value without a meaning.
 //! It must not know the cluster; of carriers only their names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use serde_saphyr::Spanned;
 
 use super::carrier::Carrier;
 use super::manifest;
-use super::model::{Action, Config, Create, Fault, Group, Nodes, Scenario, Step};
+use super::model::{About, Action, Config, Create, Fault, Group, Nodes, Scenario, Step};
 use super::nodes;
 use super::yaml;
 
@@ -61,6 +61,8 @@ struct Written {
     #[serde(default)]
     #[allow(dead_code)] // for readers of the file
     description: String,
+    #[serde(default)]
+    about: BTreeSet<About>,
     #[serde(default)]
     config: Config,
     #[serde(default)]
@@ -126,8 +128,8 @@ pub fn parse(text: &str, path: &Path) -> Result<Scenario, ParseError> {
         let text = text.collect::<Vec<_>>().join("\n").trim_end().to_owned();
         steps.push(Step { line, text, action });
     }
-    let Written { name, config, nodes, carriers, except, .. } = written;
-    Ok(Scenario { name, file, config, nodes, carriers, except, steps })
+    let Written { name, about, config, nodes, carriers, except, .. } = written;
+    Ok(Scenario { name, file, about, config, nodes, carriers, except, steps })
 }
 
 /// The path of a field, and what is wrong with it.

@@ -1,10 +1,13 @@
-//! Every scenario of the project, in every carrier that has words for it.
+//! Every scenario of the project, in its own carrier and in every other that its tier asks for.
+//!
+//! `MUSTER_TIER=all` plays each in every carrier that has words for it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread;
 
 use muster_sim::scenario::{Carrier, Outcome, Place, load, run};
+use muster_sim::tier::Tier;
 
 fn files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
@@ -16,12 +19,13 @@ fn files() -> Vec<PathBuf> {
 }
 
 /// What failed in a file.
-fn failures_of(file: &Path) -> Vec<String> {
+fn failures_of(file: &Path, tier: Tier) -> Vec<String> {
     let scenario = match load(file) {
         Ok(scenario) => scenario,
         Err(error) => return vec![error.to_string()],
     };
-    let reports = Carrier::ALL.map(|carrier| run(&scenario, carrier, &Place::Process));
+    let carriers = Carrier::ALL.into_iter().filter(|carrier| tier.plays(&scenario, *carrier));
+    let reports: Vec<_> = carriers.map(|carrier| run(&scenario, carrier, &Place::Process)).collect();
     let mut failures: Vec<String> =
         reports.iter().filter(|report| report.is_failed()).map(ToString::to_string).collect();
     if reports.iter().all(|report| matches!(report.outcome, Outcome::Skipped(_))) {
@@ -31,7 +35,8 @@ fn failures_of(file: &Path) -> Vec<String> {
 }
 
 #[test]
-fn every_scenario_passes_in_every_carrier_that_can_express_it() {
+fn every_scenario_passes_in_the_carriers_of_its_tier() {
+    let tier = Tier::of_environment();
     let files = files();
     assert!(!files.is_empty(), "there are no scenarios");
     let failures = Mutex::new(Vec::new());
@@ -43,7 +48,7 @@ fn every_scenario_passes_in_every_carrier_that_can_express_it() {
                 loop {
                     let next = waiting.lock().expect("no worker panics with it").next();
                     let Some(file) = next else { return };
-                    let failed = failures_of(file);
+                    let failed = failures_of(file, tier);
                     failures.lock().expect("no worker panics with it").extend(failed);
                 }
             });

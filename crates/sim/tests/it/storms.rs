@@ -1,6 +1,7 @@
 //! Storms: random runs of Muster, server, nodes and users under faults.
 //!
-//! `MUSTER_SEED=n` plays one seed, `MUSTER_TIMES=n` plays so many, `MUSTER_TRACE=1` prints what happens.
+//! `MUSTER_SEED=n` plays one seed, `MUSTER_TIMES=n` plays so many, `MUSTER_TIER=all` two hundred, `MUSTER_TRACE=1` prints
+//! what happens.
 
 use std::env;
 use std::str::FromStr;
@@ -8,8 +9,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use muster_sim::storm::{Failure, run};
+use muster_sim::tier::Tier;
 
-const SEEDS: u64 = 200;
+/// In the short tier, and in all.
+const SEEDS: (u64, u64) = (40, 200);
 const THREADS: usize = 2;
 /// The most failures that are shown.
 const SHOWN_MAX: usize = 20;
@@ -53,7 +56,7 @@ fn the_rules_hold_in_storms() {
     let failures = if let Some(seed) = setting("MUSTER_SEED") {
         run(seed, trace).err().into_iter().collect()
     } else {
-        play(0, setting("MUSTER_TIMES").unwrap_or(SEEDS))
+        play(0, setting("MUSTER_TIMES").unwrap_or_else(|| Tier::of_environment().pick(SEEDS.0, SEEDS.1)))
     };
     let seeds: Vec<u64> = failures.iter().map(|failure| failure.seed).collect();
     let shown: Vec<String> = failures.iter().take(SHOWN_MAX).map(|failure| cut(&failure.to_string())).collect();

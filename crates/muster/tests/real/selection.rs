@@ -1,0 +1,156 @@
+//! Which scenarios are played on which kinds of clusters: by the tier, and by the part of `make test-all` that runs.
+//!
+//! `MUSTER_TIER=all` chooses every kind of cluster; `MUSTER_KINDS=stock:1/2,1.36` of them only these, `stock:1/2` being the first
+//! half of what a stock cluster plays. It must not know how planes are started.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use muster_sim::scenario::{About, Carrier, Scenario, load};
+use muster_sim::tier::Tier;
+
+use crate::kinds::{ALL, Kind, SHORT};
+use crate::programme::Part;
+
+/// Carriers that differ from a sister only in how groups are read. Preemption stories that are not written for them are
+/// played in them in the process and, with `MUSTER_ALL=1`, here too: time is real, and the other stories show that groups
+/// are read.
+const SISTERS: [Carrier; 3] = [Carrier::MusterWorkload, Carrier::V1alpha3, Carrier::V1alpha2];
+/// Carriers of other projects. Here they are played where a scenario is written for them, and in the stories of
+/// [`FOR_ALL`]: time is real, and all that differs is how groups are read and written.
+const OTHERS: [Carrier; 2] = [Carrier::SchedulerPlugins, Carrier::Volcano];
+/// Stories of what every carrier must show.
+const FOR_ALL: [&str; 6] = [
+    "gang-starts-whole.yaml",
+    "gang-waits-for-its-members.yaml",
+    "node-deleted-degrades.yaml",
+    "restart-in-the-middle-of-a-start.yaml",
+    "start-taken-back.yaml",
+    "two-gangs-room-for-one.yaml",
+];
+const VARIABLE: &str = "MUSTER_KINDS";
+
+/// A kind of cluster, and which slice of its parts is played.
+#[derive(Clone, Copy)]
+pub(crate) struct Choice {
+    pub(crate) kind: Kind,
+    tier: Tier,
+    /// From 1.
+    slice: usize,
+    slices: usize,
+}
+
+/// What this run plays.
+pub(crate) fn chosen(tier: Tier) -> Vec<Choice> {
+    let kinds = tier.pick(&SHORT[..], &ALL[..]);
+    let whole = |kind: &Kind| Choice { kind: *kind, tier, slice: 1, slices: 1 };
+    match env::var(VARIABLE) {
+        Err(_) => kinds.iter().map(whole).collect(),
+        Ok(text) => text.split(',').map(|word| choice(word, tier).unwrap_or_else(|why| panic!("{why}"))).collect(),
+    }
+}
+
+/// Reads `ID` or `ID:SLICE/SLICES`.
+fn choice(word: &str, tier: Tier) -> Result<Choice, String> {
+    let (id, slice) = word.split_once(':').unwrap_or((word, "1/1"));
+    let Some(kind) = ALL.iter().find(|kind| kind.id == id) else {
+        let ids = ALL.map(|kind| kind.id).join(", ");
+        return Err(format!("{VARIABLE}: {word:?}: there is no such kind of cluster; there are {ids}"));
+    };
+    let numbers = slice.split_once('/').and_then(|(slice, of)| Some((slice.parse().ok()?, of.parse().ok()?)));
+    match numbers {
+        Some((slice, slices)) if 1 <= slice && slice <= slices => Ok(Choice { kind: *kind, tier, slice, slices }),
+        _ => Err(format!("{VARIABLE}: {word:?}: must end in a slice such as :1/2")),
+    }
+}
+
+impl Choice {
+    /// What is played on this kind of cluster.
+    pub(crate) fn parts<'a>(&self, scenarios: &'a [Scenario]) -> Vec<Part<'a>> {
+        let parts = parts(&self.kind, self.tier, scenarios).into_iter();
+        parts.skip(self.slice - 1).step_by(self.slices).collect()
+    }
+}
+
+/// Every scenario of the project.
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let entries = folder.read_dir().unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("a readable entry").path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    files.sort();
+    files.iter().map(|file| load(file).unwrap_or_else(|error| panic!("{error}"))).collect()
+}
+
+/// All that a kind of cluster plays in a tier.
+fn parts<'a>(kind: &Kind, tier: Tier, scenarios: &'a [Scenario]) -> Vec<Part<'a>> {
+    let is_played = |scenario: &&Scenario| {
+        scenario.needs_managers() == kind.managers
+            && !kind.left_out.iter().any(|file| is_in(scenario, file))
+            && (tier == Tier::All || scenario.about.contains(&About::Api))
+    };
+    let of = |scenario: &'a Scenario| kind.carriers.iter().map(move |carrier| (scenario, *carrier));
+    let mut parts: Vec<Part> = scenarios.iter().filter(is_played).flat_map(of).collect();
+    parts.retain(|(scenario, carrier)| tier.plays(scenario, *carrier));
+    if env::var_os("MUSTER_ALL").is_none() {
+        parts.retain(|(scenario, carrier)| {
+            let is_played_elsewhere = SISTERS.contains(carrier) && !scenario.carriers.contains(carrier);
+            !is_of_preemption(scenario) || !is_played_elsewhere
+        });
+        let is_for = |scenario: &Scenario, carrier: &Carrier| {
+            scenario.carriers.contains(carrier) || FOR_ALL.iter().any(|file| is_in(scenario, file))
+        };
+        parts.retain(|(scenario, carrier)| !OTHERS.contains(carrier) || is_for(scenario, carrier));
+    }
+    if !kind.served.is_empty() {
+        // A story of both kinds of groups has no place on a stock cluster.
+        let both = scenarios.iter().filter(is_played).filter(|scenario| scenario.native_version().is_some());
+        parts.extend(both.map(|scenario| (scenario, Carrier::Muster)));
+    }
+    parts
+}
+
+/// Whether a scenario stands in the file of this name.
+fn is_in(scenario: &Scenario, file: &str) -> bool {
+    Path::new(&scenario.file).file_name().is_some_and(|name| name == file)
+}
+
+fn is_of_preemption(scenario: &Scenario) -> bool {
+    Path::new(&scenario.file).file_name().is_some_and(|name| name.to_string_lossy().starts_with("preempt-"))
+}
+
+/// Whether a kind of cluster has to show a scenario: it is planned there, and neither cluster nor carrier excuse it.
+fn is_shown(scenario: &Scenario, kind: &Kind, tier: Tier) -> bool {
+    let parts = parts(kind, tier, std::slice::from_ref(scenario));
+    !kind.is_foreign_to(scenario) && parts.iter().any(|(scenario, carrier)| carrier.can_express(scenario))
+}
+
+#[test]
+fn every_scenario_is_planned_on_a_real_control_plane() {
+    for scenario in scenarios() {
+        assert!(ALL.iter().any(|kind| is_shown(&scenario, kind, Tier::All)), "{}: on no plane", scenario.file);
+        let own = scenario.own_carrier();
+        let is_of_newest = SHORT.iter().any(|kind| own.is_some_and(|own| kind.carriers.contains(&own)));
+        if scenario.about.contains(&About::Api) && is_of_newest && !scenario.needs_managers() {
+            let in_short = SHORT.iter().any(|kind| is_shown(&scenario, kind, Tier::Short));
+            assert!(in_short, "{}: about the API, and not in the short tier", scenario.file);
+        }
+    }
+}
+
+#[test]
+fn slices_of_a_kind_are_all_of_it() {
+    let scenarios = scenarios();
+    let files = |word: &str| -> Vec<(String, Carrier)> {
+        let parts = choice(word, Tier::All).expect(word).parts(&scenarios);
+        parts.iter().map(|(scenario, carrier)| (scenario.file.clone(), *carrier)).collect()
+    };
+    let mut sliced = [files("stock:1/3"), files("stock:2/3"), files("stock:3/3")].concat();
+    let mut whole = files("stock");
+    sliced.sort();
+    whole.sort();
+    assert_eq!(sliced, whole);
+    for wrong in ["stock:0/3", "stock:4/3", "stock:x", "cloud"] {
+        assert!(choice(wrong, Tier::All).is_err(), "{wrong}");
+    }
+}
