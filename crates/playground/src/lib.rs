@@ -4,18 +4,17 @@
 //! It must not know the engine: its mistakes and ours must not agree.
 
 pub mod clients;
-pub mod clock;
 pub mod faults;
 mod housekeeping;
 mod kinds;
 mod protobuf;
-pub mod random;
-pub mod schema;
-pub mod selectors;
 mod server;
-mod store;
 mod tables;
 
 pub use kinds::NativeGroups;
+pub use muster_determinism::{clock, random};
+pub use muster_playground_schema as schema;
+pub use muster_playground_schema::selectors;
+use muster_playground_store as store;
 pub use server::{Admission, AdmissionOperation, Limits, Server, Settings};
 pub use store::StateError;

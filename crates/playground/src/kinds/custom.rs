@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::retype::{Unreadable, dropped, retype};
 use super::{count_generation, keep};
+use crate::schema::types::{Shape, TypeId, Types};
 use crate::schema::{FieldError, Schema};
-use crate::server::ownership::types::{Shape, TypeId, Types};
 use crate::tables::CustomSheet;
 
 /// Where the numbers of a `scale` subresource stand.

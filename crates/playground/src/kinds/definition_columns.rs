@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use crate::schema::FieldError;
-use crate::tables::JsonPath;
+use crate::schema::json_path::JsonPath;
 
 const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
 const FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];

@@ -172,7 +172,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::store::failing_after;
+    use crate::store::unlucky::failing_after;
 
     async fn ask(server: &Server, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let request = http::Request::builder().method(method).uri(path).header("Content-Type", "application/json");

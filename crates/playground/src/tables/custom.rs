@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde_json::{Number, Value, json};
 
-use super::json_path::JsonPath;
 use super::{AGE, NAME, age, definition_of, words};
+use crate::schema::json_path::JsonPath;
 
 /// The columns of one version of a custom kind.
 pub(crate) struct CustomSheet {

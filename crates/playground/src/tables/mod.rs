@@ -11,7 +11,6 @@ mod batch;
 mod core;
 mod custom;
 mod definition;
-mod json_path;
 mod network;
 mod node;
 mod pod;
@@ -24,7 +23,6 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 pub(crate) use custom::CustomSheet;
-pub(crate) use json_path::JsonPath;
 
 /// A column of a built-in kind.
 struct Column {

@@ -13,10 +13,10 @@ use super::field_set::FieldSet;
 use super::managers::{Manager, Managers, Owned};
 use super::merge::merge;
 use super::step::shown_path;
-use super::types::Shape;
 use super::update::{Change, Taken, changed, take_away};
 use super::{Scope, UNOWNED, Writer, put};
 use crate::kinds::{Kind, Registry};
+use crate::schema::types::Shape;
 
 /// Why something was not applied.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use serde_json::{Map as Object, Value};
 
 use super::field_set::FieldSet;
 use super::step;
-use super::types::{Form, List, Map, Relation, Shape, TypeId, Types};
+use crate::schema::types::{Form, List, Map, Relation, Shape, TypeId, Types};
 
 /// What differs. No field is in two of the sets.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -195,8 +195,8 @@ fn walk_entries(types: &Types, list: &List, old: &[Value], new: &[Value], out: &
 mod tests {
     use serde_json::json;
 
-    use super::super::types::of_builtin;
     use super::*;
+    use crate::schema::types::of_builtin;
 
     fn told(kind: &str, old: &Value, new: &Value) -> [Value; 3] {
         let Comparison { removed, modified, added } = compare(of_builtin(kind).unwrap(), old, new).unwrap();

@@ -6,8 +6,8 @@ use serde_json::{Map as Object, Value};
 
 use super::field_set::FieldSet;
 use super::step;
-use super::types::{Form, Map, Relation, Scalar, Shape, TypeId, Types};
 use crate::schema::go_text::quoted;
+use crate::schema::types::{Form, Map, Relation, Scalar, Shape, TypeId, Types};
 
 /// All fields that an object has: what somebody who applies it owns.
 pub(crate) fn fields_of(shape: Shape<'_>, value: &Value) -> FieldSet {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map as Object, Value};
 
 use super::step;
-use super::types::{Form, List, Map, Relation, Shape, TypeId, Types};
+use crate::schema::types::{Form, List, Map, Relation, Shape, TypeId, Types};
 
 /// The object with the applied configuration in it.
 pub(crate) fn merge(shape: Shape<'_>, live: &Value, applied: &Value) -> Result<Value, String> {
@@ -141,8 +141,8 @@ fn merge_entries(types: &Types, list: &List, old: &[Value], new: &[Value]) -> Re
 mod tests {
     use serde_json::json;
 
-    use super::super::types::of_builtin;
     use super::*;
+    use crate::schema::types::of_builtin;
 
     fn env(live: &[&str], applied: &[&str]) -> Vec<String> {
         let pod = |names: &[&str]| {

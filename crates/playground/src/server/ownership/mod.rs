@@ -14,7 +14,6 @@ mod managers;
 mod merge;
 mod scale;
 mod step;
-pub(crate) mod types;
 mod update;
 
 use std::borrow::Cow;
@@ -23,8 +22,8 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use self::field_set::FieldSet;
-use self::types::{Shape, Types};
 use crate::kinds::{Kind, Registry, Rules};
+use crate::schema::types::{self, Shape, Types};
 
 pub(crate) use self::apply::{Conflict, NotApplied, applied};
 pub(crate) use self::scale::{Scaled, scaled};

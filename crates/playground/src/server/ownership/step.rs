@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::field_set::go_json;
-use super::types::{List, Relation, Types};
 use crate::schema::go_text::quoted;
+use crate::schema::types::{List, Relation, Types};
 
 /// The step into a field of a map.
 pub(crate) fn of_field(name: &str) -> String {

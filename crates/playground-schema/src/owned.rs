@@ -1,9 +1,7 @@
 //! A schema as field ownership sees it: what there is, and what is one thing.
 
 use super::node::{Additional, ListType, Node, Type};
-use crate::server::ownership::types::{
-    ANYTHING, ANYTHING_WHOLE, Atom, Field, List, Map, Relation, Scalar, TypeId, Types, add_metadata,
-};
+use super::types::{ANYTHING, ANYTHING_WHOLE, Atom, Field, List, Map, Relation, Scalar, TypeId, Types, add_metadata};
 
 /// The types of a schema, and that of a whole object.
 pub(super) fn types(root: &Node) -> (Types, TypeId) {

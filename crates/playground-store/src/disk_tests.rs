@@ -1,15 +1,15 @@
 //! The disk under bad luck: crashes that lose part of what was written, failing writes, damaged files.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 
-use redb::StorageBackend;
+use muster_determinism::random::Random;
 use serde_json::json;
 
 use super::super::journal::{Entry, keep};
 use super::super::object::Object;
+use super::super::unlucky::{Unlucky, fresh_image};
 use super::*;
-use crate::random::Random;
 
 /// A folder that is removed with this value.
 struct Folder(PathBuf);
@@ -32,37 +32,10 @@ impl Drop for Folder {
     }
 }
 
-/// A disk that keeps what was synced, and of the rest only what chance lets through.
-#[derive(Debug)]
-struct Luck {
-    synced: Vec<u8>,
-    now: Vec<u8>,
-    /// Writes since the last sync.
-    loose: Vec<(usize, Vec<u8>)>,
-    /// After so many more steps nothing works any more.
-    steps_left: u64,
-}
-
-#[derive(Clone, Debug)]
-struct Unlucky(Arc<Mutex<Luck>>);
-
 impl Unlucky {
-    fn new(image: Vec<u8>, steps_left: u64) -> Self {
-        Self(Arc::new(Mutex::new(Luck { synced: image.clone(), now: image, loose: Vec::new(), steps_left })))
-    }
-
-    fn step<T>(&self, act: impl FnOnce(&mut Luck) -> T) -> io::Result<T> {
-        let mut luck = self.0.lock().unwrap();
-        if luck.steps_left == 0 {
-            return Err(io::Error::other("no space left on this device"));
-        }
-        luck.steps_left -= 1;
-        Ok(act(&mut luck))
-    }
-
     /// What the machine finds when it starts again.
     fn after_crash(&self, random: &mut Random) -> Vec<u8> {
-        let luck = self.0.lock().unwrap();
+        let luck = self.luck();
         let mut image = luck.synced.clone();
         image.resize(luck.now.len().max(image.len()), 0);
         for (offset, data) in &luck.loose {
@@ -71,35 +44,6 @@ impl Unlucky {
             }
         }
         image
-    }
-}
-
-impl StorageBackend for Unlucky {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.0.lock().unwrap().now.len() as u64)
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        out.copy_from_slice(&self.0.lock().unwrap().now[offset as usize..offset as usize + out.len()]);
-        Ok(())
-    }
-
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        self.step(|luck| luck.now.resize(length as usize, 0))
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.step(|luck| {
-            luck.synced.clone_from(&luck.now);
-            luck.loose.clear();
-        })
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.step(|luck| {
-            luck.now[offset as usize..offset as usize + data.len()].copy_from_slice(data);
-            luck.loose.push((offset as usize, data.to_vec()));
-        })
     }
 }
 
@@ -132,19 +76,6 @@ fn world_of(contents: &Contents) -> World {
         .collect()
 }
 
-fn fresh_image() -> Vec<u8> {
-    let disk = Unlucky::new(Vec::new(), u64::MAX);
-    lay_out(&builder().create_with_backend(disk.clone()).unwrap()).unwrap();
-    let luck = disk.0.lock().unwrap();
-    luck.now.clone()
-}
-
-/// A disk in memory that works for so many steps.
-pub(crate) fn failing_after(steps: u64) -> Disk {
-    let database = builder().create_with_backend(Unlucky::new(fresh_image(), steps)).unwrap();
-    Disk { file: "the test's disk".into(), database, _lock: None }
-}
-
 #[test]
 fn a_crash_at_any_moment_leaves_a_moment_of_the_past_that_holds_all_that_was_settled() {
     let folder = Folder::new("crash");
@@ -153,8 +84,7 @@ fn a_crash_at_any_moment_leaves_a_moment_of_the_past_that_holds_all_that_was_set
     for seed in 0..60 {
         let mut random = Random::new(seed);
         let disk = Unlucky::new(image.clone(), 20 + random.below(400));
-        let Ok(database) = builder().create_with_backend(disk.clone()) else { continue };
-        let kept = Disk { file: "the test's disk".into(), database, _lock: None };
+        let Ok(kept) = Disk::in_memory(disk.clone()) else { continue };
         // Every moment that there was: what the disk may show.
         let (mut world, mut moments) = (World::new(), BTreeMap::from([(super::super::FIRST_REVISION, World::new())]));
         let mut settled = super::super::FIRST_REVISION;

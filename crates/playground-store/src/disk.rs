@@ -78,16 +78,20 @@ pub enum StateError {
 
 /// One object as it was kept.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Saved {
-    pub(crate) table: String,
-    pub(crate) text: Bytes,
+pub struct Saved {
+    /// The name of its table.
+    pub table: String,
+    /// The object as JSON.
+    pub text: Bytes,
 }
 
 /// What a file holds.
 #[derive(Debug)]
-pub(crate) struct Contents {
-    pub(crate) revision: u64,
-    pub(crate) objects: Vec<Saved>,
+pub struct Contents {
+    /// The last revision.
+    pub revision: u64,
+    /// Every present object.
+    pub objects: Vec<Saved>,
 }
 
 /// One change to keep: the object's text, or nothing if it is gone.
@@ -99,15 +103,21 @@ pub(crate) struct Kept<'a> {
 
 /// The open file. The folder is free again when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Disk {
+pub struct Disk {
     file: PathBuf,
     database: Database,
     _lock: Option<File>,
 }
 
 impl Disk {
+    /// A disk that is no file, for tests.
+    pub(crate) fn in_memory(backend: impl redb::StorageBackend) -> Result<Self, redb::Error> {
+        let database = builder().create_with_backend(backend)?;
+        Ok(Self { file: "the test's disk".into(), database, _lock: None })
+    }
+
     /// Opens the folder, or makes it, and reads what is there.
-    pub(crate) fn open(folder: &Path) -> Result<(Self, Contents), StateError> {
+    pub fn open(folder: &Path) -> Result<(Self, Contents), StateError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
             move |source| StateError::Io { path, source }
@@ -138,7 +148,7 @@ impl Disk {
     }
 
     /// The file, for messages.
-    pub(crate) fn file(&self) -> &Path {
+    pub fn file(&self) -> &Path {
         &self.file
     }
 
@@ -174,7 +184,7 @@ impl Disk {
     }
 }
 
-fn builder() -> redb::Builder {
+pub(crate) fn builder() -> redb::Builder {
     let mut builder = Database::builder();
     builder.set_cache_size(CACHE_SIZE);
     builder
@@ -202,7 +212,7 @@ fn cannot_open(folder: &Path, file: &Path, error: redb::DatabaseError) -> StateE
 }
 
 /// What a new file starts with.
-fn lay_out(database: &Database) -> Result<(), redb::Error> {
+pub(crate) fn lay_out(database: &Database) -> Result<(), redb::Error> {
     let mut write = database.begin_write()?;
     write.set_two_phase_commit(true);
     {
@@ -274,4 +284,4 @@ fn sum(name: &str, text: &[u8]) -> u64 {
 
 #[cfg(test)]
 #[path = "disk_tests.rs"]
-pub(crate) mod tests;
+mod tests;

@@ -11,7 +11,7 @@ use super::{Entry, Object, Store, TableId};
 
 impl Store {
     /// Takes up an object from the disk. Its revision and text stay.
-    pub(crate) fn restore(
+    pub fn restore(
         &mut self,
         table: TableId,
         text: Bytes,
@@ -24,7 +24,7 @@ impl Store {
     }
 
     /// Goes on at this revision: what was before cannot be asked for. Every later change goes to `journal`.
-    pub(crate) fn resume(&mut self, revision: u64, journal: Sender<Entry>) {
+    pub fn resume(&mut self, revision: u64, journal: Sender<Entry>) {
         self.revision = revision;
         self.settled = revision;
         for table in &mut self.tables {
@@ -36,7 +36,7 @@ impl Store {
     }
 
     /// Everything up to `revision` is on the disk: watchers may see it.
-    pub(crate) fn settle(&mut self, revision: u64) {
+    pub fn settle(&mut self, revision: u64) {
         self.settled = revision;
         let tables = &self.tables;
         self.unsettled.retain(|table| {
@@ -48,7 +48,7 @@ impl Store {
     }
 
     /// The disk has failed: takes back what did not get there. Nothing may be written from now on.
-    pub(crate) fn take_back(&mut self, why: Arc<str>) {
+    pub fn take_back(&mut self, why: Arc<str>) {
         self.journal = None;
         self.broken = Some(why);
         for table in std::mem::take(&mut self.unsettled) {
@@ -69,7 +69,7 @@ impl Store {
     }
 
     /// Sends nothing more to the disk, so that its thread can come to an end.
-    pub(crate) fn close(&mut self) {
+    pub fn close(&mut self) {
         self.journal = None;
     }
 }

@@ -11,18 +11,21 @@ use serde_json::Value;
 
 /// Where an object stands in its table. Objects without a namespace have an empty one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
-    pub(crate) namespace: Box<str>,
-    pub(crate) name: Box<str>,
+pub struct Key {
+    /// The namespace; empty for objects of the cluster.
+    pub namespace: Box<str>,
+    /// The name.
+    pub name: Box<str>,
 }
 
 impl Key {
-    pub(crate) fn new(namespace: &str, name: &str) -> Self {
+    /// The key of a namespace and a name.
+    pub fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
 
     /// The key before all others of a namespace.
-    pub(crate) fn first_of(namespace: &str) -> Self {
+    pub fn first_of(namespace: &str) -> Self {
         Self::new(namespace, "")
     }
 }
@@ -49,41 +52,47 @@ impl PartialOrd for Key {
 
 /// An owner that an object names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Owner {
-    pub(crate) uid: Box<str>,
+pub struct Owner {
+    pub uid: Box<str>,
     /// Whether the owner's foreground deletion waits for this object.
-    pub(crate) blocks: bool,
+    pub blocks: bool,
 }
 
 /// One version of an object.
 #[derive(Debug)]
-pub(crate) struct Object {
-    pub(crate) key: Key,
-    pub(crate) revision: u64,
-    pub(crate) uid: Box<str>,
-    pub(crate) labels: Labels,
+pub struct Object {
+    /// Its place in the table.
+    pub key: Key,
+    /// The revision of its last change.
+    pub revision: u64,
+    /// Its UID.
+    pub uid: Box<str>,
+    /// Its labels.
+    pub labels: Labels,
     /// The values of the fields that the kind lets selectors ask for, in the kind's order.
-    pub(crate) fields: Box<[Box<str>]>,
-    pub(crate) owners: Box<[Owner]>,
-    pub(crate) finalizers: Box<[Box<str>]>,
+    pub fields: Box<[Box<str>]>,
+    /// Its owner references.
+    pub owners: Box<[Owner]>,
+    /// What has to be done before it may go.
+    pub finalizers: Box<[Box<str>]>,
     /// Whether it has a deletion timestamp.
-    pub(crate) deleting: bool,
+    pub deleting: bool,
     /// The object as JSON.
-    pub(crate) text: Bytes,
+    pub text: Bytes,
 }
 
 impl Object {
     /// Stamps `value` with the revision and files it.
     ///
     /// The value must be a JSON object with `metadata`; the server makes sure of it when it decodes.
-    pub(crate) fn file(mut value: Value, revision: u64, selectable: &[impl AsRef<str>]) -> Self {
+    pub fn file(mut value: Value, revision: u64, selectable: &[impl AsRef<str>]) -> Self {
         value["metadata"]["resourceVersion"] = Value::String(revision.to_string());
         let text = serde_json::to_vec(&value).expect("a JSON value can be printed").into();
         Self::card(&value, text, revision, selectable)
     }
 
     /// Files a text that was printed before.
-    pub(crate) fn refile(text: Bytes, selectable: &[impl AsRef<str>]) -> Result<Self, serde_json::Error> {
+    pub fn refile(text: Bytes, selectable: &[impl AsRef<str>]) -> Result<Self, serde_json::Error> {
         let value: Value = serde_json::from_slice(&text)?;
         let revision = value["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
         let revision = revision.ok_or_else(|| serde::de::Error::missing_field("resourceVersion"))?;
@@ -113,12 +122,12 @@ impl Object {
     }
 
     /// The object as a value, to change it.
-    pub(crate) fn value(&self) -> Value {
+    pub fn value(&self) -> Value {
         serde_json::from_slice(&self.text).expect("the text was printed from a value")
     }
 
     /// Whether it carries this finalizer.
-    pub(crate) fn has_finalizer(&self, name: &str) -> bool {
+    pub fn has_finalizer(&self, name: &str) -> bool {
         self.finalizers.iter().any(|finalizer| **finalizer == *name)
     }
 }
@@ -129,7 +138,7 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
 
 /// What a field selector compares: the text at a dotted path, or at the next one behind `|` if it is empty. If there
 /// is nothing at all, it is what stands behind `=`.
-pub(crate) fn field_text(value: &Value, path: &str) -> String {
+pub fn field_text(value: &Value, path: &str) -> String {
     if let Some((first, second)) = path.split_once('|') {
         let text = field_text(value, first);
         return if text.is_empty() { field_text(value, second) } else { text };

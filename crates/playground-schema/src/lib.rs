@@ -1,8 +1,9 @@
-//! Structural schemas of CustomResourceDefinitions, as kube-apiserver treats them.
+//! What objects may look like, as kube-apiserver treats them: structural schemas of CustomResourceDefinitions, and what
+//! they share with the built-in kinds: field errors, selectors, JSON paths, the types of fields, and Go's texts.
 //!
 //! A schema is parsed once, CEL rules and regular expressions with it; then it prunes, fills in
 //! defaults and validates. All of it is pure: no clock, no input or output, and no order between
-//! requests. It must not know how objects are stored or served.
+//! requests. It must not know how objects are stored or served, nor any kind beyond the names in the table of field types.
 //!
 //! Bounds: JSON is at most 128 levels deep (the caller's duty), and so is all recursion; regular
 //! expressions run in linear time; the loops of CEL rules are bounded as `rule` says.
@@ -18,7 +19,8 @@ mod embedded;
 mod field_error;
 mod field_path;
 mod format;
-pub(crate) mod go_text;
+pub mod go_text;
+pub mod json_path;
 mod list_type;
 mod node;
 mod number_check;
@@ -29,6 +31,8 @@ mod prune;
 mod rule;
 mod rule_check;
 mod rule_parse;
+pub mod selectors;
+pub mod types;
 mod value_check;
 mod written;
 
@@ -36,8 +40,7 @@ use serde_json::Value;
 
 pub use field_error::{FieldError, FieldErrorKind, NO_FIELD};
 use node::Node;
-
-use crate::server::ownership::types::{TypeId, Types};
+use types::{TypeId, Types};
 
 /// The path at which errors about a schema itself begin.
 const ROOT: &str = "openAPIV3Schema";
@@ -98,7 +101,7 @@ impl Schema {
     }
 
     /// Which fields objects have, and which of them are owned as one thing.
-    pub(crate) fn types(&self) -> (Types, TypeId) {
+    pub fn types(&self) -> (Types, TypeId) {
         owned::types(&self.root)
     }
 

@@ -13,17 +13,21 @@ use super::object::Object;
 
 /// One change, on its way to the disk.
 #[derive(Debug)]
-pub(crate) struct Entry {
-    pub(crate) revision: u64,
-    pub(crate) table: Arc<str>,
-    pub(crate) object: Arc<Object>,
-    pub(crate) gone: bool,
+pub struct Entry {
+    /// The revision of the change.
+    pub revision: u64,
+    /// The name of the table.
+    pub table: Arc<str>,
+    /// The object as it is now, or as it was last.
+    pub object: Arc<Object>,
+    /// Whether the object was removed.
+    pub gone: bool,
 }
 
 /// Keeps what comes until nobody can send any more, and tells how far it has got, or why it cannot go on.
 ///
 /// While it holds what `at_rest` gives, no step is under way; it gives nothing if a step was left half done.
-pub(crate) fn keep<Rest>(
+pub fn keep<Rest>(
     disk: &Disk,
     entries: &Receiver<Entry>,
     at_rest: impl Fn() -> Option<Rest>,

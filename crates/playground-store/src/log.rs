@@ -13,20 +13,22 @@ const SIZE_MAX: usize = 128 * 1024 * 1024;
 
 /// One change of one object.
 #[derive(Clone, Debug)]
-pub(crate) struct Change {
-    pub(crate) revision: u64,
+pub struct Change {
+    /// The revision of the change.
+    pub revision: u64,
     /// The object before, unless it is new.
-    pub(crate) before: Option<Arc<Object>>,
+    pub before: Option<Arc<Object>>,
     /// The object after; if it is gone, its last state stamped with the revision of its end.
-    pub(crate) now: Arc<Object>,
-    pub(crate) gone: bool,
+    pub now: Arc<Object>,
+    /// Whether the object was removed.
+    pub gone: bool,
 }
 
 /// The past that was asked for has been compacted away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooOld {
+pub struct TooOld {
     /// The oldest revision that can still be read.
-    pub(crate) oldest: u64,
+    pub oldest: u64,
 }
 
 /// The latest changes of a table.

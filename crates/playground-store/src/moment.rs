@@ -9,7 +9,7 @@ use super::object::{Key, Object};
 
 /// A table at one moment.
 #[derive(Debug)]
-pub(crate) struct Moment<'a> {
+pub struct Moment<'a> {
     present: &'a BTreeMap<Key, Arc<Object>>,
     /// What has changed since, as it was at the moment, if it was there.
     then: BTreeMap<&'a Key, Option<&'a Arc<Object>>>,
@@ -24,7 +24,7 @@ impl<'a> Moment<'a> {
     }
 
     /// The objects from a key on, in the order of keys.
-    pub(crate) fn from(&self, start: &Key) -> impl Iterator<Item = &'a Arc<Object>> {
+    pub fn from(&self, start: &Key) -> impl Iterator<Item = &'a Arc<Object>> {
         let mut present =
             self.present.range(start.clone()..).filter(|(key, _)| !self.then.contains_key(key)).peekable();
         let then = self.then.range::<Key, _>(start..).filter_map(|(key, object)| Some((*key, (*object)?)));

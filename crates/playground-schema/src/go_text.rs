@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use serde_json::{Number, Value};
 
 /// A text in double quotes, as `%q` prints it.
-pub(crate) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {
@@ -33,7 +33,7 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 /// Whether `%q` shows a letter as it is.
-pub(crate) fn is_printed(c: char) -> bool {
+pub fn is_printed(c: char) -> bool {
     if c.is_ascii() {
         return (' '..='~').contains(&c);
     }

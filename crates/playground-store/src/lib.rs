@@ -13,6 +13,7 @@ mod journal;
 mod log;
 mod moment;
 mod object;
+pub mod unlucky;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,22 +22,20 @@ use std::sync::mpsc::Sender;
 use serde_json::Value;
 use tokio::sync::watch;
 
-pub(crate) use bell::Ear;
+pub use bell::Ear;
 pub use disk::StateError;
-#[cfg(test)]
-pub(crate) use disk::tests::failing_after;
-pub(crate) use disk::{Contents, Disk, Saved};
-pub(crate) use journal::{Entry, keep};
-pub(crate) use log::{Change, TooOld};
-pub(crate) use moment::Moment;
-pub(crate) use object::{Key, Object, field_text};
+pub use disk::{Contents, Disk, Saved};
+pub use journal::{Entry, keep};
+pub use log::{Change, TooOld};
+pub use moment::Moment;
+pub use object::{Key, Object, field_text};
 
 use bell::Bell;
 use log::Log;
 
 /// A table's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct TableId(usize);
+pub struct TableId(usize);
 
 /// The first revision: what an empty server answers lists with.
 const FIRST_REVISION: u64 = 1;
@@ -55,7 +54,7 @@ struct Table {
 
 /// All objects.
 #[derive(Debug)]
-pub(crate) struct Store {
+pub struct Store {
     revision: u64,
     /// Up to here a crash takes nothing back.
     settled: u64,
@@ -77,7 +76,7 @@ pub(crate) struct Store {
 
 impl Store {
     /// An empty store that remembers the last `window` changes of each table.
-    pub(crate) fn new(window: usize) -> Self {
+    pub fn new(window: usize) -> Self {
         Self {
             revision: FIRST_REVISION,
             settled: FIRST_REVISION,
@@ -93,51 +92,51 @@ impl Store {
     }
 
     /// A new, empty table.
-    pub(crate) fn add_table(&mut self, name: &str) -> TableId {
+    pub fn add_table(&mut self, name: &str) -> TableId {
         let (changed, bell) = (self.revision, Bell::default());
         self.tables.push(Table { name: name.into(), objects: BTreeMap::new(), log: Log::default(), changed, bell });
         TableId(self.tables.len() - 1)
     }
 
     /// The revision of the last change.
-    pub(crate) fn revision(&self) -> u64 {
+    pub fn revision(&self) -> u64 {
         self.revision
     }
 
     /// The revision up to which nothing can be taken back.
-    pub(crate) fn settled(&self) -> u64 {
+    pub fn settled(&self) -> u64 {
         self.settled
     }
 
     /// Why nothing can be written any more, if so.
-    pub(crate) fn broken(&self) -> Option<&Arc<str>> {
+    pub fn broken(&self) -> Option<&Arc<str>> {
         self.broken.as_ref()
     }
 
     /// Tells of every later change of anything.
-    pub(crate) fn subscribe_to_all(&self) -> watch::Receiver<u64> {
+    pub fn subscribe_to_all(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
     /// The present version of an object.
-    pub(crate) fn get(&self, table: TableId, key: &Key) -> Option<&Arc<Object>> {
+    pub fn get(&self, table: TableId, key: &Key) -> Option<&Arc<Object>> {
         self.tables[table.0].objects.get(key)
     }
 
     /// The present object with this UID, in whatever table.
-    pub(crate) fn find(&self, uid: &str) -> Option<(TableId, &Arc<Object>)> {
+    pub fn find(&self, uid: &str) -> Option<(TableId, &Arc<Object>)> {
         let (table, key) = self.places.get(uid)?;
         self.get(*table, key).map(|object| (*table, object))
     }
 
     /// The objects that name this UID as an owner.
-    pub(crate) fn dependents(&self, uid: &str) -> impl Iterator<Item = (TableId, &Arc<Object>)> {
+    pub fn dependents(&self, uid: &str) -> impl Iterator<Item = (TableId, &Arc<Object>)> {
         let places = self.dependents.get(uid).into_iter().flatten();
         places.filter_map(|(table, key)| self.get(*table, key).map(|object| (*table, object)))
     }
 
     /// The present objects of a table, or of one namespace of it, in the order of their keys.
-    pub(crate) fn list(&self, table: TableId, namespace: Option<&str>) -> impl Iterator<Item = &Arc<Object>> {
+    pub fn list(&self, table: TableId, namespace: Option<&str>) -> impl Iterator<Item = &Arc<Object>> {
         let objects = &self.tables[table.0].objects;
         let start = Key::first_of(namespace.unwrap_or_default());
         let inside = move |key: &Key| namespace.is_none_or(|namespace| *key.namespace == *namespace);
@@ -145,34 +144,34 @@ impl Store {
     }
 
     /// A table as it was at `revision`.
-    pub(crate) fn at(&self, table: TableId, revision: u64) -> Result<Moment<'_>, TooOld> {
+    pub fn at(&self, table: TableId, revision: u64) -> Result<Moment<'_>, TooOld> {
         let table = &self.tables[table.0];
         let undone = if table.changed <= revision { BTreeMap::new() } else { table.log.undone(revision)? };
         Ok(Moment::new(&table.objects, undone))
     }
 
     /// Whether somebody may start to read a table's changes at `revision`.
-    pub(crate) fn reaches(&self, table: TableId, revision: u64) -> Result<(), TooOld> {
+    pub fn reaches(&self, table: TableId, revision: u64) -> Result<(), TooOld> {
         self.tables[table.0].log.reaches(revision)
     }
 
     /// The changes of a table after `revision` for somebody who has read up to it, at most `most`.
-    pub(crate) fn since(&self, table: TableId, revision: u64, most: usize) -> Result<Vec<Change>, TooOld> {
+    pub fn since(&self, table: TableId, revision: u64, most: usize) -> Result<Vec<Change>, TooOld> {
         self.tables[table.0].log.since(revision, self.settled, most)
     }
 
     /// Ends the watches of a table, after what has happened to it so far.
-    pub(crate) fn end_watches(&mut self, table: TableId) {
+    pub fn end_watches(&mut self, table: TableId) {
         self.tables[table.0].bell = Bell::default();
     }
 
     /// Tells of every later change of a table.
-    pub(crate) fn subscribe(&self, table: TableId) -> Ear {
+    pub fn subscribe(&self, table: TableId) -> Ear {
         self.tables[table.0].bell.listen()
     }
 
     /// Forgets what happened up to now: watches and lists from before start with 410.
-    pub(crate) fn compact(&mut self) {
+    pub fn compact(&mut self) {
         let revision = self.revision;
         for table in &mut self.tables {
             table.log.compact(revision);
@@ -180,7 +179,7 @@ impl Store {
     }
 
     /// Writes a new object or a new version of one.
-    pub(crate) fn put(&mut self, table: TableId, value: Value, selectable: &[impl AsRef<str>]) -> Arc<Object> {
+    pub fn put(&mut self, table: TableId, value: Value, selectable: &[impl AsRef<str>]) -> Arc<Object> {
         let now = Arc::new(Object::file(value, self.revision + 1, selectable));
         let before = self.tables[table.0].objects.insert(now.key.clone(), Arc::clone(&now));
         if let Some(before) = &before {
@@ -192,7 +191,7 @@ impl Store {
     }
 
     /// Removes an object; `last` is the state that watchers see at the end.
-    pub(crate) fn remove(&mut self, table: TableId, last: Value, selectable: &[impl AsRef<str>]) -> Arc<Object> {
+    pub fn remove(&mut self, table: TableId, last: Value, selectable: &[impl AsRef<str>]) -> Arc<Object> {
         let last = Arc::new(Object::file(last, self.revision + 1, selectable));
         let before = self.tables[table.0].objects.remove(&last.key);
         let before = before.expect("only present objects are removed");

@@ -23,7 +23,7 @@ pub(crate) struct Bell {
 
 /// An ear that hears every ring since it began to listen.
 #[derive(Debug)]
-pub(crate) struct Ear {
+pub struct Ear {
     rope: Arc<Rope>,
     heard: u64,
 }
@@ -50,12 +50,12 @@ impl Drop for Bell {
 
 impl Ear {
     /// What has rung by now counts as heard.
-    pub(crate) fn hear(&mut self) {
+    pub fn hear(&mut self) {
         self.heard = self.rope.rings.load(Ordering::SeqCst);
     }
 
     /// Waits for a ring that was not heard; false if the bell is gone.
-    pub(crate) async fn wait(&mut self) -> bool {
+    pub async fn wait(&mut self) -> bool {
         loop {
             // It counts rings from its making, so that none is missed between the look and the wait.
             let notified = self.rope.notify.notified();

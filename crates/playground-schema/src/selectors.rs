@@ -13,7 +13,7 @@ use muster_api::selector::{Labels, Operator, Requirement};
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use crate::schema::{FieldError, NO_FIELD};
+use super::{FieldError, NO_FIELD};
 
 /// Why a selector is refused, in the words of the API server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -12,20 +12,24 @@ use serde_json::{Map as Object, Value};
 
 /// The number of a type in its collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TypeId(usize);
+pub struct TypeId(usize);
 
 /// What a scalar may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scalar {
+pub enum Scalar {
+    /// A string.
     Text,
+    /// A number.
     Number,
+    /// True or false.
     Boolean,
+    /// Any of them.
     Any,
 }
 
 /// What makes two entries of a list the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Relation {
+pub enum Relation {
     /// Nothing: the list is one thing.
     Atomic,
     /// Their value.
@@ -36,21 +40,24 @@ pub(crate) enum Relation {
 
 /// A list of entries of one type.
 #[derive(Debug)]
-pub(crate) struct List {
-    pub(crate) item: TypeId,
-    pub(crate) relation: Relation,
+pub struct List {
+    /// The type of its entries.
+    pub item: TypeId,
+    /// Which entries of two lists are the same.
+    pub relation: Relation,
 }
 
 /// A map, or a type with named fields.
 #[derive(Debug, Default)]
-pub(crate) struct Map {
-    pub(crate) fields: BTreeMap<Box<str>, Field>,
+pub struct Map {
+    /// The named fields.
+    pub fields: BTreeMap<Box<str>, Field>,
     /// The type of all other fields, if there may be others.
-    pub(crate) other: Option<TypeId>,
+    pub other: Option<TypeId>,
     /// Whether it is one thing.
-    pub(crate) atomic: bool,
+    pub atomic: bool,
     /// Fields that are null, and so there, if nobody set them.
-    pub(crate) nulls: Vec<Box<str>>,
+    pub nulls: Vec<Box<str>>,
 }
 
 impl Map {
@@ -62,63 +69,78 @@ impl Map {
     }
 
     /// The type of a field; none if there is no such field.
-    pub(crate) fn field(&self, name: &str) -> Option<TypeId> {
+    pub fn field(&self, name: &str) -> Option<TypeId> {
         self.fields.get(name).map(|field| field.type_).or(self.other)
     }
 }
 
 /// A named field.
 #[derive(Debug)]
-pub(crate) struct Field {
-    pub(crate) type_: TypeId,
+pub struct Field {
+    /// The type of its value.
+    pub type_: TypeId,
     /// What it is if nobody sets it.
-    pub(crate) default: Option<Value>,
+    pub default: Option<Value>,
 }
 
 /// What a value may be.
 #[derive(Debug, Default)]
-pub(crate) struct Atom {
-    pub(crate) scalar: Option<Scalar>,
-    pub(crate) list: Option<List>,
-    pub(crate) map: Option<Map>,
+pub struct Atom {
+    /// The scalar it may be, if it may be one.
+    pub scalar: Option<Scalar>,
+    /// The list it may be.
+    pub list: Option<List>,
+    /// The map it may be.
+    pub map: Option<Map>,
 }
 
 /// The one of its forms that an atom has for a value.
 #[derive(Clone, Copy)]
-pub(crate) enum Form<'a> {
+pub enum Form<'a> {
+    /// It is a scalar.
     Scalar(Scalar),
+    /// It is a list.
     List(&'a List),
+    /// It is a map.
     Map(&'a Map),
 }
 
 impl Form<'_> {
     /// Whether both are the same one of the three.
-    pub(crate) fn is_like(self, other: Form<'_>) -> bool {
+    pub fn is_like(self, other: Form<'_>) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
 }
 
 /// Types that refer to each other.
 #[derive(Debug)]
-pub(crate) struct Types {
+pub struct Types {
     atoms: Vec<Atom>,
 }
 
 /// Anything, owned field by field as it turns out to be.
-pub(crate) const ANYTHING: TypeId = TypeId(0);
+pub const ANYTHING: TypeId = TypeId(0);
 /// Anything, owned as one thing.
 pub(crate) const ANYTHING_WHOLE: TypeId = TypeId(1);
 
 /// A type of a collection.
 #[derive(Clone, Copy)]
-pub(crate) struct Shape<'a> {
-    pub(crate) types: &'a Types,
-    pub(crate) root: TypeId,
+pub struct Shape<'a> {
+    /// The collection.
+    pub types: &'a Types,
+    /// The number of the type in it.
+    pub root: TypeId,
+}
+
+impl Default for Types {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Types {
-    /// A collection of nothing but `ANYTHING` and `ANYTHING_WHOLE`.
-    pub(crate) fn new() -> Self {
+    /// A collection of nothing but [`ANYTHING`] and of anything that is owned as one thing.
+    pub fn new() -> Self {
         let anything = |below: TypeId, atomic: bool| Atom {
             scalar: Some(Scalar::Any),
             list: Some(List { item: ANYTHING_WHOLE, relation: Relation::Atomic }),
@@ -136,12 +158,13 @@ impl Types {
         self.add(Atom { scalar: Some(scalar), ..Atom::default() })
     }
 
-    pub(crate) fn get(&self, id: TypeId) -> &Atom {
+    /// The type of this number.
+    pub fn get(&self, id: TypeId) -> &Atom {
         &self.atoms[id.0]
     }
 
     /// The form of a type for a value; without a value, or for one of a wrong type, its first.
-    pub(crate) fn form(&self, id: TypeId, value: Option<&Value>) -> Form<'_> {
+    pub fn form(&self, id: TypeId, value: Option<&Value>) -> Form<'_> {
         let atom = self.get(id);
         let fitting = match value {
             Some(Value::Object(_)) => atom.map.as_ref().map(Form::Map),
@@ -159,12 +182,12 @@ impl Types {
     }
 
     /// What a field of the entries of a list is if it is left out.
-    pub(crate) fn key_default(&self, list: &List, key: &str) -> Option<&Value> {
+    pub fn key_default(&self, list: &List, key: &str) -> Option<&Value> {
         self.get(list.item).map.as_ref()?.fields.get(key)?.default.as_ref()
     }
 
     /// An object in which nobody has set anything: what Go prints for an empty one.
-    pub(crate) fn fresh(&self, id: TypeId) -> Value {
+    pub fn fresh(&self, id: TypeId) -> Value {
         let Some(map) = &self.get(id).map else { return Value::Null };
         let mut fresh = Object::new();
         for (name, field) in &map.fields {
@@ -218,7 +241,7 @@ fn lines() -> HashMap<&'static str, &'static str> {
 }
 
 /// The type of a built-in kind, by `apiVersion/kind`.
-pub(crate) fn of_builtin(name: &str) -> Option<Shape<'static>> {
+pub fn of_builtin(name: &str) -> Option<Shape<'static>> {
     let table = &*TABLE;
     table.kinds.get(name).map(|root| Shape { types: &table.types, root: *root })
 }

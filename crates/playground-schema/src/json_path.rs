@@ -10,7 +10,7 @@ const LENGTH_MAX: usize = 1024;
 
 /// A path that was read.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct JsonPath(Vec<Step>);
+pub struct JsonPath(Vec<Step>);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
@@ -47,7 +47,7 @@ enum Operand {
 
 impl JsonPath {
     /// Reads a path; the error says what is wrong with it.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         // Filters nest, and each takes a piece of the stack.
         if text.len() > LENGTH_MAX {
             return Err(format!("has {} bytes, more than {LENGTH_MAX}", text.len()));
@@ -56,7 +56,7 @@ impl JsonPath {
     }
 
     /// The first value that the path leads to. A path that does not fit the object leads nowhere.
-    pub(crate) fn first<'a>(&self, object: &'a Value) -> Option<&'a Value> {
+    pub fn first<'a>(&self, object: &'a Value) -> Option<&'a Value> {
         walk(&self.0, object)?.into_iter().next()
     }
 }
