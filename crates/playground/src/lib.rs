@@ -4,6 +4,7 @@
 //! It must not know the engine: its mistakes and ours must not agree.
 
 pub mod clients;
+pub mod cluster;
 pub mod faults;
 mod housekeeping;
 mod kinds;
