@@ -3,7 +3,7 @@
 use axum::body::Body;
 use base64::Engine as _;
 use http_body_util::BodyExt;
-use muster_playground::{Server, Settings};
+use muster_playground::{Server, Settings, kubectl};
 use serde_json::{Value, json};
 
 const ANSWERS: &str = include_str!("../protobuf_answers.jsonl");
@@ -12,7 +12,7 @@ const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 
 fn server() -> Server {
     let start = "2026-01-01T00:00:00Z".parse().expect("a date");
-    Server::start(Settings { start: Some(start), ..Settings::default() })
+    Server::start(Settings { start: Some(start), ..Settings::default() }).with_presentation(kubectl())
 }
 
 async fn send(server: &Server, path: &str, media_type: &str, accept: &str, body: Vec<u8>) -> (u16, Value) {
