@@ -1,6 +1,7 @@
 //! What kubectl and other typed Go clients ask of the playground's server: tables, protobuf bodies and OpenAPI.
 //!
-//! It sits above the server and is handed to it (`Server::with_presentation`), so that tests that only speak JSON do not compile it.
+//! It sits above the server and is handed to it (`Server::with_presentation`), so that tests that only speak JSON do
+//! not compile it.
 //! It must not know requests, the store, or how a kind's objects are checked.
 
 mod openapi;

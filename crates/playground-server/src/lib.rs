@@ -5,8 +5,8 @@
 //! cluster does after a write; `faults` is what a network does before one.
 //!
 //! It answers in JSON. What only kubectl and other typed Go clients ask for (tables, protobuf, OpenAPI) is a
-//! [`Presentation`] that is handed in from above; without one such a request is answered as by a server that does not know the media
-//! type or the path. What differs from kube-apiserver is listed in crates/playground/COMPATIBILITY.md.
+//! [`Presentation`] that is handed in from above; without one such a request is answered as by a server that does not
+//! know the media type or the path. What differs from kube-apiserver is listed in crates/playground/COMPATIBILITY.md.
 //!
 //! It must not know its clients, and not the engine: its mistakes and ours must not agree.
 

@@ -117,3 +117,12 @@ async fn questions_are_answered_and_not_kept() {
     assert_eq!(ask("selfsubjectrulesreview", json!({"spec": {}})).await.0, 400);
     assert_eq!(server.revision(), before);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_a_presentation_does_not_know_the_form() {
+    let server = Server::start(Settings::default());
+    make_namespace(&server).await;
+    let (code, told) = send(&server, MAPS, PROTOBUF, "application/json", b"k8s\0".to_vec()).await;
+    assert_eq!((code, &told["reason"]), (415, &json!("UnsupportedMediaType")));
+    assert!(told["message"].as_str().unwrap().ends_with("include: application/json, application/yaml"), "{told}");
+}

@@ -142,3 +142,18 @@ async fn metrics_are_absent() {
         assert_eq!(code, 404, "{path}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn without_a_presentation_there_is_only_json() {
+    let server = Server::start(Settings::default());
+    assert_eq!(get(&server, "/api/v1/nodes", TABLE).await["kind"], "NodeList", "the client takes JSON too");
+    let only = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    assert_eq!(ask(&server, "GET", "/api/v1/nodes", only, &Value::Null).await.0, 406);
+    for path in ["/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1"] {
+        assert_eq!(ask(&server, "GET", path, "*/*", &Value::Null).await.0, 404, "{path}");
+    }
+    let paths = get(&server, "/", "application/json").await;
+    assert!(!paths["paths"].as_array().unwrap().contains(&json!("/openapi/v3")), "{paths}");
+    let metadata = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+    assert_eq!(get(&server, "/api/v1/nodes", metadata).await["kind"], "PartialObjectMetadataList");
+}
