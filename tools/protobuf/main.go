@@ -1,6 +1,6 @@
-// Prints what crates/playground knows of the protobuf form of Kubernetes objects, and answers to test it with.
+// Prints what crates/playground-kubectl knows of the protobuf form of Kubernetes objects, and answers to test it with.
 //
-//	go run . tables  > ../../crates/playground/src/protobuf/tables.txt
+//	go run . tables  > ../../crates/playground-kubectl/src/protobuf/tables.txt
 //	go run . answers ../../crates/playground/tests/protobuf_answers.jsonl
 //
 // The tables come from the struct tags of k8s.io/api; an answer is the JSON and the protobuf form of one object as

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""field_types.py GOMODS > crates/playground/src/server/ownership/types.txt
+"""field_types.py GOMODS > crates/playground-schema/src/types.txt
 
 Writes down how the fields of the built-in kinds are owned: which types there are, what their fields are, which lists
 are sets or have keys, and which lists and maps are one thing. The facts are those that client-go and

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use muster_playground::clients::{Cluster, Shape};
-use muster_playground::{Server, Settings};
+use muster_playground::{Server, Settings, kubectl};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,6 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(folder) => Server::open(Settings::default(), Path::new(folder))?,
         None => Server::start(Settings::default()),
     };
+    let server = server.with_presentation(kubectl());
     let nodes = Shape::default();
     let _cluster = has_nodes.then(|| Cluster::start(&server.client(), &nodes, server.clock())).transpose()?;
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_api::native::NativeVersion;
-use muster_playground::faults::{Faults, Plan};
-use muster_playground::random::Random;
+use muster_determinism::random::Random;
+use muster_playground_server::faults::{Faults, Plan};
 use serde_json::{Value, json};
 use tokio::time::{Duration, sleep};
 

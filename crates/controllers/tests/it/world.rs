@@ -10,9 +10,9 @@ use kube::core::{ApiResource, DynamicObject};
 use muster_api::makers::{Carrier, GangedOwners, ProviderName};
 use muster_api::native::NativeVersion;
 use muster_controllers::{Controllers, Settings};
-use muster_playground::clients::{JobSets, Jobs, LeaderWorkerSets, StatefulSets, jobset};
-use muster_playground::faults::Faults;
-use muster_playground::{Admission, AdmissionOperation, NativeGroups, Server};
+use muster_playground_controllers::{JobSets, Jobs, LeaderWorkerSets, StatefulSets, jobset};
+use muster_playground_server::faults::Faults;
+use muster_playground_server::{Admission, AdmissionOperation, NativeGroups, Server};
 use serde_json::{Value, json};
 
 pub(crate) struct World {
@@ -32,8 +32,10 @@ impl World {
             Some(NativeVersion::V1alpha3) => NativeGroups::V1alpha3,
             Some(NativeVersion::V1beta1) | None => NativeGroups::V1beta1,
         };
-        let server =
-            Server::start(muster_playground::Settings { native_groups, ..muster_playground::Settings::default() });
+        let server = Server::start(muster_playground_server::Settings {
+            native_groups,
+            ..muster_playground_server::Settings::default()
+        });
         if native.is_some() {
             server.set_admission(Some(webhook(settings(native))));
         }

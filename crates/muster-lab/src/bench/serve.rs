@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use muster_playground::clients::{Cluster, Shape};
-use muster_playground::{Server, Settings};
+use muster_playground::{Server, Settings, kubectl};
 
 /// What to serve.
 #[derive(Args)]
@@ -29,6 +29,7 @@ async fn serve(options: &Options) -> anyhow::Result<()> {
         Some(folder) => Server::open(Settings::default(), folder)?,
         None => Server::start(Settings::default()),
     };
+    let server = server.with_presentation(kubectl());
     let _cluster = match options.nodes {
         Some(count) => Some(Cluster::start(&server.client(), &shape(count), server.clock())?),
         None => None,

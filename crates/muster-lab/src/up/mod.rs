@@ -23,7 +23,7 @@ use kube::api::{Api, DeleteParams, ListParams};
 use muster_api::crds::dialects;
 use muster_api::wire::Node;
 use muster_playground::clients::{Cluster, KubeletSettings, Shape};
-use muster_playground::{Limits, Server, Settings};
+use muster_playground::{Limits, Server, Settings, kubectl};
 use muster_runtime::config::{Configuration, File, LogFormat, LogLevel, Overrides};
 use muster_runtime::{Clock, Fence, Health, Instruments, Metrics};
 use tokio::net::TcpListener;
@@ -106,6 +106,7 @@ impl Up {
             Some(folder) => Server::open(Settings::default(), folder).map_err(|error| anyhow!("--state: {error}"))?,
             None => Server::start(Settings::default()),
         };
+        let server = server.with_presentation(kubectl());
         let (stop, stopped) = oneshot::channel::<()>();
         let serving = tokio::spawn({
             let server = server.clone();

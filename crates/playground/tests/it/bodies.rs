@@ -3,7 +3,7 @@
 use axum::body::Body;
 use base64::Engine as _;
 use http_body_util::BodyExt;
-use muster_playground::{Server, Settings};
+use muster_playground::{Server, Settings, kubectl};
 use serde_json::{Value, json};
 
 const ANSWERS: &str = include_str!("../protobuf_answers.jsonl");
@@ -12,7 +12,7 @@ const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 
 fn server() -> Server {
     let start = "2026-01-01T00:00:00Z".parse().expect("a date");
-    Server::start(Settings { start: Some(start), ..Settings::default() })
+    Server::start(Settings { start: Some(start), ..Settings::default() }).with_presentation(kubectl())
 }
 
 async fn send(server: &Server, path: &str, media_type: &str, accept: &str, body: Vec<u8>) -> (u16, Value) {
@@ -116,4 +116,13 @@ async fn questions_are_answered_and_not_kept() {
     assert_eq!((code, &answer["status"]["incomplete"]), (201, &json!(false)));
     assert_eq!(ask("selfsubjectrulesreview", json!({"spec": {}})).await.0, 400);
     assert_eq!(server.revision(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_a_presentation_does_not_know_the_form() {
+    let server = Server::start(Settings::default());
+    make_namespace(&server).await;
+    let (code, told) = send(&server, MAPS, PROTOBUF, "application/json", b"k8s\0".to_vec()).await;
+    assert_eq!((code, &told["reason"]), (415, &json!("UnsupportedMediaType")));
+    assert!(told["message"].as_str().unwrap().ends_with("include: application/json, application/yaml"), "{told}");
 }

@@ -7,7 +7,7 @@ use axum::body::Body;
 use http_body_util::BodyExt;
 use muster_playground::clients::Shape;
 use muster_playground::random::Random;
-use muster_playground::{Server, Settings};
+use muster_playground::{Server, Settings, kubectl};
 use serde_json::{Value, json};
 
 use crate::stories::{body_of, requests};
@@ -163,7 +163,7 @@ async fn whatever_comes_is_answered() {
     let corpus = requests();
     let mut codes = std::collections::BTreeMap::<u16, usize>::new();
     for seed in only.map_or(0..SEEDS * times, |seed| seed..seed + 1) {
-        let server = Server::start(Settings { seed, window: 200, ..Settings::default() });
+        let server = Server::start(Settings { seed, window: 200, ..Settings::default() }).with_presentation(kubectl());
         let mut random = Random::new(seed);
         for turn in 0..REQUESTS {
             let asked = &corpus[random.below(corpus.len() as u64) as usize];
@@ -239,7 +239,7 @@ async fn whatever_bytes_come_on_a_socket_are_answered_or_cut_off() {
     let corpus = requests();
     let mut codes = std::collections::BTreeMap::<String, usize>::new();
     for seed in only.map_or(0..3 * times, |seed| seed..seed + 1) {
-        let server = Server::start(Settings { seed, window: 200, ..Settings::default() });
+        let server = Server::start(Settings { seed, window: 200, ..Settings::default() }).with_presentation(kubectl());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let serving = tokio::spawn({

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use http_body_util::BodyExt;
 use muster_api::crds;
-use muster_playground::{Server, Settings};
+use muster_playground::{Server, Settings, kubectl};
 use serde_json::{Value, json};
 
 const TABLE: &str =
@@ -38,7 +38,7 @@ async fn post(server: &Server, path: &str, body: &Value) {
 }
 
 async fn server_with_our_kinds() -> Server {
-    let server = Server::start(Settings::default());
+    let server = Server::start(Settings::default()).with_presentation(kubectl());
     for definition in [crds::PODGROUPS, crds::WORKLOADS] {
         let definition: Value = serde_saphyr::from_str(definition).unwrap();
         post(&server, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await;
@@ -136,9 +136,24 @@ async fn our_kinds_have_the_columns_of_their_definition() {
 
 #[tokio::test(start_paused = true)]
 async fn metrics_are_absent() {
-    let server = Server::start(Settings::default());
+    let server = Server::start(Settings::default()).with_presentation(kubectl());
     for path in ["/apis/metrics.k8s.io", "/apis/metrics.k8s.io/v1beta1", "/metrics"] {
         let (code, _) = ask(&server, "GET", path, "application/json", &Value::Null).await;
         assert_eq!(code, 404, "{path}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_presentation_there_is_only_json() {
+    let server = Server::start(Settings::default());
+    assert_eq!(get(&server, "/api/v1/nodes", TABLE).await["kind"], "NodeList", "the client takes JSON too");
+    let only = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    assert_eq!(ask(&server, "GET", "/api/v1/nodes", only, &Value::Null).await.0, 406);
+    for path in ["/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1"] {
+        assert_eq!(ask(&server, "GET", path, "*/*", &Value::Null).await.0, 404, "{path}");
+    }
+    let paths = get(&server, "/", "application/json").await;
+    assert!(!paths["paths"].as_array().unwrap().contains(&json!("/openapi/v3")), "{paths}");
+    let metadata = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+    assert_eq!(get(&server, "/api/v1/nodes", metadata).await["kind"], "PartialObjectMetadataList");
 }

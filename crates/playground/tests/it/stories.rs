@@ -12,7 +12,7 @@ use std::time::Duration;
 use axum::body::Body;
 use futures::StreamExt;
 use http_body_util::BodyExt;
-use muster_playground::{Server, Settings};
+use muster_playground::{Server, Settings, kubectl};
 use serde_json::{Map, Value, json};
 
 use crate::fill::{fill, look};
@@ -75,7 +75,7 @@ struct Difference {
 type Lines = Arc<Mutex<Vec<Value>>>;
 
 async fn play(story: &Value) -> Vec<Difference> {
-    let server = Server::start(Settings::default());
+    let server = Server::start(Settings::default()).with_presentation(kubectl());
     let keeps_managers = story["managedFields"] == true;
     let mut normal = Normal::new(server.now(), keeps_managers);
     let mut seen: BTreeMap<String, Value> = BTreeMap::new();

@@ -10,7 +10,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use muster_playground::clients::{Cluster, KubeletSettings, Kubelets, Shape};
 use muster_playground::clock::Clock;
-use muster_playground::{Server, Settings};
+use muster_playground::{Server, Settings, kubectl};
 use tokio::runtime::Runtime;
 
 /// The nodes of every story: node-0 to node-3.
@@ -54,7 +54,7 @@ impl Place {
 
     fn playground() -> Self {
         RUNTIME.block_on(async {
-            let server = Server::start(Settings::default());
+            let server = Server::start(Settings::default()).with_presentation(kubectl());
             let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
             let url = format!("http://{}", listener.local_addr().expect("an address"));
             let cluster = Cluster::start(&server.client(), &shape(), server.clock()).expect("nodes");

@@ -4,8 +4,8 @@ use http::Method;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
-use muster_playground::faults::{Fault, Faults, ServerError};
-use muster_playground::{Server, Settings};
+use muster_playground_server::faults::{Fault, Faults, ServerError};
+use muster_playground_server::{Server, Settings};
 use serde_json::json;
 
 use super::*;

@@ -268,8 +268,8 @@ fn in_short(error: &kube::Error) -> String {
 mod tests {
     use http::Method;
     use kube::api::{DeleteParams, Patch, PatchParams};
-    use muster_playground::Server;
-    use muster_playground::faults::{Fault, Faults, Plan, ServerError};
+    use muster_playground_server::Server;
+    use muster_playground_server::faults::{Fault, Faults, Plan, ServerError};
     use tokio::time::sleep;
 
     use super::*;
@@ -283,7 +283,7 @@ mod tests {
     }
 
     fn server() -> Server {
-        Server::start(muster_playground::Settings::default())
+        Server::start(muster_playground_server::Settings::default())
     }
 
     fn may_write(leadership: &Leadership) -> bool {

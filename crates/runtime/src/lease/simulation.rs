@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use muster_playground::random::Random;
+use muster_determinism::random::Random;
 
 use super::LeaseSettings;
 use super::elector::{Elector, ReadOutcome, Seen, Step, Write, WriteOutcome};

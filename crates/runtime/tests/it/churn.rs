@@ -11,7 +11,7 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use kube::core::{ApiResource, DynamicObject};
 use kube::runtime::watcher::{Config, Event, watcher};
-use muster_playground::Server;
+use muster_playground_server::Server;
 use serde_json::{Value, json};
 
 use crate::bad_objects::lax;

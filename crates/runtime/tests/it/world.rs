@@ -7,7 +7,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::Api;
 use kube::api::PostParams;
 use kube::core::{ApiResource, DynamicObject};
-use muster_playground::Server;
+use muster_playground_server::Server;
 use muster_runtime::{Clock, Fence, Scheduler, Settings};
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ impl World {
     }
 
     async fn set_up(definitions: &[Value], check_invariants: bool) -> Self {
-        let server = Server::start(muster_playground::Settings::default());
+        let server = Server::start(muster_playground_server::Settings::default());
         let client = server.client();
         let api: Api<CustomResourceDefinition> = Api::all(client.clone());
         for definition in definitions {

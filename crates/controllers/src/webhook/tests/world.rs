@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use muster_playground::Server;
+use muster_playground_server::Server;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -65,7 +65,7 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn start() -> Self {
-        let server = Server::start(muster_playground::Settings::default());
+        let server = Server::start(muster_playground_server::Settings::default());
         Self { server, clock: Clock::default() }
     }
 

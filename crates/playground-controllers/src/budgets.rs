@@ -1,0 +1,317 @@
+//! Keeps the status of disruption budgets: how many pods are expected, wanted and healthy, and how many may go.
+//!
+//! It reckons as the disruption controller does. It must not evict anything.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::api::{Api, DynamicObject, PostParams};
+use kube::core::GroupVersionKind;
+use kube::runtime::watcher;
+use kube::{Client, ResourceExt};
+use muster_api::invalid::FieldPath;
+use muster_api::selector::WrittenLabelSelector;
+use muster_determinism::clock::{self, Clock};
+use muster_playground_client::mirror::{Key, Mirror, key_of, watch};
+use muster_playground_client::refusal::is_not_found;
+use muster_playground_client::task::Task;
+
+use super::owners::controller_of;
+use super::pod_card::{PodCard, is_going, ready_since, without_tolerations};
+use super::reconcile::{Controller, Queue, run};
+
+/// How long an evicted pod may take to show that it is being deleted.
+const DISRUPTION_SECONDS: i64 = 120;
+const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
+
+/// Keeps the budgets until it is dropped.
+#[derive(Debug)]
+pub struct Budgets {
+    pub(super) task: Task,
+}
+
+impl Budgets {
+    /// Starts the client. Needs a tokio runtime.
+    pub fn start(client: Client, clock: Clock) -> Self {
+        let everything = watcher::Config::default;
+        let events = stream::select_all([
+            watch(Api::<PodDisruptionBudget>::all(client.clone()), everything()).map(Event::Budget).boxed(),
+            watch(Api::<PodCard>::all(client.clone()), everything()).map(Event::Pod).boxed(),
+        ]);
+        let keeper = Keeper { client, clock, budgets: Mirror::default(), pods: Mirror::default() };
+        Self { task: Task::start("disruption controller", run(keeper, events)) }
+    }
+}
+
+#[allow(clippy::large_enum_variant)] // there is one at a time
+enum Event {
+    Budget(watcher::Event<PodDisruptionBudget>),
+    Pod(watcher::Event<PodCard>),
+}
+
+struct Keeper {
+    client: Client,
+    clock: Clock,
+    budgets: Mirror<PodDisruptionBudget>,
+    pods: Mirror<PodCard>,
+}
+
+/// How many pods there should be.
+struct Expected {
+    pods: i32,
+    healthy: i32,
+}
+
+impl Controller for Keeper {
+    type Event = Event;
+
+    fn observe(&mut self, event: Event, queue: &mut Queue) {
+        match event {
+            Event::Budget(event) => {
+                let changes = self.budgets.take(event).into_iter();
+                changes.filter_map(|change| change.new).for_each(|budget| queue.soon(key_of(&*budget)));
+            }
+            Event::Pod(event) => {
+                for change in self.pods.take(event.modify(slim)) {
+                    for pod in [change.old, change.new].into_iter().flatten() {
+                        let namespace = pod.namespace().unwrap_or_default();
+                        let concerned = self.budgets.within(&namespace).filter(|budget| selects(budget, &pod));
+                        concerned.for_each(|budget| queue.soon(key_of(&**budget)));
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.budgets.is_complete() && self.pods.is_complete()
+    }
+
+    async fn reconcile(&mut self, key: &Key) -> Result<Option<Duration>, kube::Error> {
+        let Some(budget) = self.budgets.get(key) else { return Ok(None) };
+        let pods: Vec<&PodCard> =
+            self.pods.within(&key.0).map(|pod| &**pod).filter(|pod| selects(budget, pod)).collect();
+        let now = self.clock.now();
+        let mut wanted = PodDisruptionBudget::clone(budget);
+        let status = wanted.status.get_or_insert_default();
+        let expected = match self.expected(budget, &pods).await {
+            Ok(expected) => expected,
+            Err(Trouble::Api(error)) => return Err(error),
+            Err(Trouble::Budget(why)) => {
+                // Nobody may go while nobody knows how many there should be.
+                status.disruptions_allowed = Some(0);
+                let observed = status.observed_generation.unwrap_or_default();
+                let list = status.conditions.get_or_insert_default();
+                set_condition(list, ("False", "SyncFailed", &why), observed, now);
+                self.write(budget, &wanted).await?;
+                return Ok(None);
+            }
+        };
+        let mut disrupted = status.disrupted_pods.clone().unwrap_or_default();
+        let next = drop_settled(&mut disrupted, &pods, now);
+        let healthy = pods.iter().filter(|pod| is_healthy(pod, &disrupted)).count() as i32;
+        let spare = if expected.pods > 0 { (healthy - expected.healthy).max(0) } else { 0 };
+        status.current_healthy = Some(healthy);
+        status.desired_healthy = Some(expected.healthy);
+        status.expected_pods = Some(expected.pods);
+        status.disruptions_allowed = Some(spare);
+        status.disrupted_pods = (!disrupted.is_empty()).then_some(disrupted);
+        status.observed_generation = budget.metadata.generation;
+        let said = if spare > 0 { ("True", "SufficientPods", "") } else { ("False", "InsufficientPods", "") };
+        let observed = status.observed_generation.unwrap_or_default();
+        set_condition(status.conditions.get_or_insert_default(), said, observed, now);
+        self.write(budget, &wanted).await?;
+        Ok(next.map(|time| Duration::try_from(time.duration_since(now)).unwrap_or_default()))
+    }
+}
+
+/// Why the number of pods is not known.
+enum Trouble {
+    /// The budget cannot be reckoned.
+    Budget(String),
+    /// Perhaps later.
+    Api(kube::Error),
+}
+
+impl Keeper {
+    /// Writes the status if it says something new.
+    async fn write(&self, old: &PodDisruptionBudget, new: &PodDisruptionBudget) -> Result<(), kube::Error> {
+        if old.status == new.status {
+            return Ok(());
+        }
+        let budgets: Api<PodDisruptionBudget> =
+            Api::namespaced(self.client.clone(), &old.namespace().unwrap_or_default());
+        match budgets.replace_status(&old.name_any(), &PostParams::default(), new).await {
+            Err(error) if is_not_found(&error) => Ok(()),
+            answer => answer.map(drop),
+        }
+    }
+
+    async fn expected(&self, budget: &PodDisruptionBudget, pods: &[&PodCard]) -> Result<Expected, Trouble> {
+        let Some(spec) = &budget.spec else { return Ok(Expected { pods: 0, healthy: 0 }) };
+        match (&spec.max_unavailable, &spec.min_available) {
+            (Some(most), _) => {
+                let scale = self.scale(pods).await?;
+                let unavailable = share(most, scale).map_err(Trouble::Budget)?;
+                Ok(Expected { pods: scale, healthy: (scale - unavailable).max(0) })
+            }
+            (None, Some(IntOrString::Int(least))) => Ok(Expected { pods: pods.len() as i32, healthy: *least }),
+            (None, Some(least)) => {
+                let scale = self.scale(pods).await?;
+                Ok(Expected { pods: scale, healthy: share(least, scale).map_err(Trouble::Budget)? })
+            }
+            (None, None) => Ok(Expected { pods: 0, healthy: 0 }),
+        }
+    }
+
+    /// How many pods their controllers want in all. Pods without a controller are not counted.
+    async fn scale(&self, pods: &[&PodCard]) -> Result<i32, Trouble> {
+        let mut found: BTreeMap<String, i32> = BTreeMap::new();
+        let mut asked: Vec<&str> = Vec::new();
+        for pod in pods {
+            let Some(owner) = controller_of(*pod) else { continue };
+            if asked.contains(&owner.uid.as_str()) {
+                continue;
+            }
+            asked.push(&owner.uid);
+            let namespace = pod.namespace().unwrap_or_default();
+            match self.scale_of(owner, &namespace).await {
+                Ok(Some((uid, replicas))) => drop(found.insert(uid, replicas)),
+                Ok(None) => {
+                    return Err(Trouble::Budget(format!("found no controllers for pod {:?}", pod.name_any())));
+                }
+                Err(error) => return Err(Trouble::Api(error)),
+            }
+        }
+        Ok(found.values().fold(0, |sum: i32, replicas| sum.saturating_add(*replicas)))
+    }
+
+    /// The controller that decides how many pods there are, and how many it wants.
+    async fn scale_of(&self, owner: &OwnerReference, namespace: &str) -> Result<Option<(String, i32)>, kube::Error> {
+        if owner.kind != "ReplicaSet" || !owner.api_version.starts_with("apps/") {
+            return self.scale_of_any(owner, namespace).await;
+        }
+        let sets: Api<ReplicaSet> = Api::namespaced(self.client.clone(), namespace);
+        let Some(set) = sets.get_opt(&owner.name).await?.filter(|set| set.uid().as_ref() == Some(&owner.uid)) else {
+            return Ok(None);
+        };
+        let above = set.owner_references().iter().find(|owner| owner.controller == Some(true));
+        let Some(above) = above.filter(|above| above.kind == "Deployment") else {
+            let replicas = set.spec.replicas.unwrap_or(1);
+            return Ok(Some((owner.uid.clone(), replicas)));
+        };
+        let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), namespace);
+        let deployment = deployments.get_opt(&above.name).await?;
+        let deployment = deployment.filter(|deployment| deployment.uid().as_ref() == Some(&above.uid));
+        Ok(deployment.map(|deployment| (above.uid.clone(), deployment.spec.replicas.unwrap_or(1))))
+    }
+
+    /// The same for every kind that can be scaled.
+    async fn scale_of_any(
+        &self,
+        owner: &OwnerReference,
+        namespace: &str,
+    ) -> Result<Option<(String, i32)>, kube::Error> {
+        let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
+        let kind = GroupVersionKind::gvk(group, version, &owner.kind);
+        let (resource, _) = match kube::discovery::pinned_kind(&self.client, &kind).await {
+            Err(error) if is_not_found(&error) || matches!(error, kube::Error::Discovery(_)) => return Ok(None),
+            found => found?,
+        };
+        let owners: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &resource);
+        match owners.get_scale(&owner.name).await {
+            Err(error) if is_not_found(&error) => Ok(None),
+            scale => Ok(scale?.spec.map(|spec| (owner.uid.clone(), spec.replicas.unwrap_or_default()))),
+        }
+    }
+}
+
+/// Drops what nobody looks at here; of many pods that is most of the memory.
+fn slim(pod: &mut PodCard) {
+    without_tolerations(pod);
+    pod.metadata.annotations = None;
+    pod.spec.volumes = None;
+}
+
+fn selects(budget: &PodDisruptionBudget, pod: &PodCard) -> bool {
+    let selector: Option<&LabelSelector> = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
+    let Some(selector) = selector else { return false };
+    let written = serde_json::to_value(selector).and_then(serde_json::from_value::<WrittenLabelSelector>);
+    // A selector that cannot be read guards nothing.
+    written.is_ok_and(|written| {
+        let checked = WrittenLabelSelector::validate(Some(&written), &FieldPath::Root("spec.selector"));
+        checked.is_ok_and(|checked| checked.matches(pod.labels()))
+    })
+}
+
+fn is_healthy(pod: &PodCard, disrupted: &BTreeMap<String, Time>) -> bool {
+    !is_going(pod) && !disrupted.contains_key(&pod.name_any()) && ready_since(pod).is_some()
+}
+
+/// Drops pods that are on their way out, and those whose eviction came to nothing. Answers when the next one is late.
+fn drop_settled(disrupted: &mut BTreeMap<String, Time>, pods: &[&PodCard], now: Timestamp) -> Option<Timestamp> {
+    let late = |time: &Time| clock::after(time.0, DISRUPTION_SECONDS);
+    disrupted.retain(|name, time| {
+        let pod = pods.iter().find(|pod| pod.name_any() == *name);
+        pod.is_some_and(|pod| !is_going(pod)) && late(time) > now
+    });
+    disrupted.values().map(late).min()
+}
+
+/// A number, or so many percent of the total, rounded up.
+fn share(amount: &IntOrString, total: i32) -> Result<i32, String> {
+    match amount {
+        IntOrString::Int(number) => Ok(*number),
+        IntOrString::String(text) => {
+            let percent = text.strip_suffix('%').and_then(|number| number.parse::<i32>().ok());
+            let percent = percent.ok_or_else(|| format!("{text:?} is neither a number nor a percentage"))?;
+            let hundredths = i64::from(percent) * i64::from(total);
+            Ok(i32::try_from(hundredths.div_euclid(100) + i64::from(hundredths.rem_euclid(100) > 0))
+                .unwrap_or(i32::MAX))
+        }
+    }
+}
+
+fn set_condition(list: &mut Vec<Condition>, said: (&str, &str, &str), observed_generation: i64, now: Timestamp) {
+    let (status, reason, message) = said;
+    let old = list.iter_mut().find(|one| one.type_ == DISRUPTION_ALLOWED);
+    let since = old.as_ref().filter(|one| one.status == status).map(|one| one.last_transition_time.clone());
+    let condition = Condition {
+        type_: DISRUPTION_ALLOWED.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        observed_generation: Some(observed_generation),
+        last_transition_time: since.unwrap_or(Time(now)),
+    };
+    match old {
+        Some(old) => *old = condition,
+        None => list.push(condition),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_rounded_up() {
+        for (amount, total, expected) in [
+            (IntOrString::Int(3), 10, Ok(3)),
+            (IntOrString::String("30%".to_owned()), 10, Ok(3)),
+            (IntOrString::String("31%".to_owned()), 10, Ok(4)),
+            (IntOrString::String("1%".to_owned()), 1, Ok(1)),
+            (IntOrString::String("100%".to_owned()), 7, Ok(7)),
+            (IntOrString::String("0%".to_owned()), 7, Ok(0)),
+        ] {
+            assert_eq!(share(&amount, total), expected, "{amount:?}");
+        }
+        assert!(share(&IntOrString::String("half".to_owned()), 2).is_err());
+    }
+}

@@ -1,0 +1,206 @@
+//! Which faults there are, and how often they come.
+
+use std::time::Duration;
+
+use muster_determinism::random::Random;
+
+use super::some_of;
+
+/// What can happen to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It reaches the server late.
+    Delay(Duration),
+    /// Its answer comes late.
+    AnswerDelayed(Duration),
+    /// The connection breaks before the server sees it.
+    Lost,
+    /// The server does it, and the connection breaks before the answer.
+    AnswerLost,
+    /// The server does it, and the answer is 504.
+    AnswerTimedOut,
+    /// The answer is an error of the server, and nothing is done.
+    Failed(ServerError),
+    /// The answer is 409, and nothing is done.
+    Conflict,
+    /// The answer is 429, and nothing is done.
+    Throttled {
+        /// When the client is told to come back.
+        retry_after_seconds: u32,
+    },
+    /// The answer is 410, as if the past that was asked for were gone.
+    Expired,
+}
+
+/// What a server says that cannot do its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerError {
+    /// 500.
+    Internal,
+    /// 503.
+    Unavailable,
+    /// 504.
+    TimedOut,
+}
+
+impl ServerError {
+    pub(super) fn code(self) -> u16 {
+        match self {
+            ServerError::Internal => 500,
+            ServerError::Unavailable => 503,
+            ServerError::TimedOut => 504,
+        }
+    }
+
+    pub(super) fn reason(self) -> &'static str {
+        match self {
+            ServerError::Internal => "InternalError",
+            ServerError::Unavailable => "ServiceUnavailable",
+            ServerError::TimedOut => "Timeout",
+        }
+    }
+}
+
+/// What can happen to a watch at one of its events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamFault {
+    /// The stream ends before the event.
+    Cut,
+    /// The connection breaks before the event.
+    Broken,
+    /// The stream says 410 in place of the event and ends.
+    Expired,
+    /// The event is told twice.
+    Repeated,
+    /// The event, and with it all later ones, comes late.
+    Late(Duration),
+}
+
+/// How often faults come: chances in a thousand, for each request or each event of a watch. Chances that add up to more
+/// than a thousand leave none for the later ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// [`Fault::Delay`] and [`Fault::AnswerDelayed`].
+    pub delayed: u32,
+    /// The longest delay of a request or an event.
+    pub delay_max: Duration,
+    /// [`Fault::Lost`].
+    pub lost: u32,
+    /// [`Fault::AnswerLost`].
+    pub answer_lost: u32,
+    /// [`Fault::AnswerTimedOut`].
+    pub answer_timed_out: u32,
+    /// [`Fault::Failed`].
+    pub failed: u32,
+    /// [`Fault::Conflict`], only for requests that change what is there.
+    pub conflicts: u32,
+    /// [`Fault::Throttled`].
+    pub throttled: u32,
+    /// [`StreamFault::Cut`] and [`StreamFault::Broken`].
+    pub cut: u32,
+    /// [`StreamFault::Expired`], and [`Fault::Expired`] for requests that ask for the past.
+    pub expired: u32,
+    /// [`StreamFault::Repeated`].
+    pub repeated: u32,
+    /// [`StreamFault::Late`].
+    pub late: u32,
+}
+
+impl Plan {
+    /// A bad day: every kind of fault; one request in ten comes late, about one in ten fails.
+    pub const STORM: Plan = Plan {
+        delayed: 100,
+        delay_max: Duration::from_millis(500),
+        lost: 15,
+        answer_lost: 15,
+        answer_timed_out: 10,
+        failed: 15,
+        conflicts: 15,
+        throttled: 15,
+        cut: 10,
+        expired: 3,
+        repeated: 15,
+        late: 50,
+    };
+
+    pub(super) fn draw(
+        &self,
+        random: &mut Random,
+        changes_what_is_there: bool,
+        asks_for_the_past: bool,
+    ) -> Option<Fault> {
+        let chances = [
+            (self.delayed / 2, 0),
+            (self.delayed.div_ceil(2), 1),
+            (self.lost, 2),
+            (self.answer_lost, 3),
+            (self.answer_timed_out, 4),
+            (self.failed, 5),
+            (if changes_what_is_there { self.conflicts } else { 0 }, 6),
+            (self.throttled, 7),
+            (if asks_for_the_past { self.expired } else { 0 }, 8),
+        ];
+        Some(match pick(random, &chances)? {
+            0 => Fault::Delay(some_of(random, self.delay_max)),
+            1 => Fault::AnswerDelayed(some_of(random, self.delay_max)),
+            2 => Fault::Lost,
+            3 => Fault::AnswerLost,
+            4 => Fault::AnswerTimedOut,
+            5 => {
+                let errors = [ServerError::Internal, ServerError::Unavailable, ServerError::TimedOut];
+                Fault::Failed(errors[random.below(3) as usize])
+            }
+            6 => Fault::Conflict,
+            8 => Fault::Expired,
+            _ => Fault::Throttled { retry_after_seconds: 1 + random.below(3) as u32 },
+        })
+    }
+
+    pub(super) fn draw_for_event(&self, random: &mut Random) -> Option<StreamFault> {
+        let chances =
+            [(self.cut / 2, 0), (self.cut.div_ceil(2), 1), (self.expired, 2), (self.repeated, 3), (self.late, 4)];
+        Some(match pick(random, &chances)? {
+            0 => StreamFault::Cut,
+            1 => StreamFault::Broken,
+            2 => StreamFault::Expired,
+            3 => StreamFault::Repeated,
+            _ => StreamFault::Late(some_of(random, self.delay_max)),
+        })
+    }
+}
+
+/// One of the things that have these chances in a thousand, or none.
+fn pick(random: &mut Random, chances: &[(u32, usize)]) -> Option<usize> {
+    let mut drawn = random.below(1000);
+    for (chance, thing) in chances {
+        match drawn.checked_sub(u64::from(*chance)) {
+            Some(rest) => drawn = rest,
+            None => return Some(*thing),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_come_as_often_as_the_plan_says() {
+        let mut random = Random::new(5);
+        let plan = Plan { lost: 100, conflicts: 50, ..Plan::default() };
+        let drawn: Vec<Fault> = (0..100_000).filter_map(|_| plan.draw(&mut random, true, false)).collect();
+        let count = |fault: Fault| drawn.iter().filter(|drawn| **drawn == fault).count();
+        assert!((9_500..10_500).contains(&count(Fault::Lost)), "{}", count(Fault::Lost));
+        assert!((4_600..5_400).contains(&count(Fault::Conflict)), "{}", count(Fault::Conflict));
+        assert_eq!(count(Fault::Lost) + count(Fault::Conflict), drawn.len());
+        assert!((0..1000).all(|_| plan.draw(&mut random, false, false) != Some(Fault::Conflict)));
+    }
+
+    #[test]
+    fn without_chances_nothing_happens() {
+        let mut random = Random::new(5);
+        assert!((0..1000).all(|_| Plan::default().draw(&mut random, true, true).is_none()));
+        assert!((0..1000).all(|_| Plan::default().draw_for_event(&mut random).is_none()));
+    }
+}

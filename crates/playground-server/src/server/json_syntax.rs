@@ -1,0 +1,273 @@
+//! What is wrong with a text that is not JSON, in the words of Go's decoder, since clients see them.
+//!
+//! Invariant: says nothing about a text exactly if it is JSON and not too deep for this server.
+//! It must not know what the text is for.
+
+use muster_playground_schema::go_text::quoted;
+
+/// How deep values may nest; what reads them later recurses. The real server goes to 10 000.
+pub(crate) const DEPTH_MAX: usize = 127;
+const END: &str = "unexpected end of JSON input";
+
+/// What may come next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Expected {
+    Value,
+    /// After `[`: a value or the end.
+    FirstEntry,
+    /// After `{`: a key or the end.
+    FirstKey,
+    Key,
+    Colon,
+    /// After a value: a comma, the end of what it is in, or of the text.
+    AfterValue,
+}
+
+struct Scanner<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    /// The open brackets.
+    open: Vec<u8>,
+}
+
+/// What is wrong with the text, if it is not JSON.
+pub(crate) fn refusal(bytes: &[u8]) -> Option<String> {
+    let mut scanner = Scanner { bytes, at: 0, open: Vec::new() };
+    scanner.document().err()
+}
+
+impl Scanner<'_> {
+    fn document(&mut self) -> Result<(), String> {
+        let mut expected = Expected::Value;
+        loop {
+            while self.peek().is_some_and(|byte| b" \t\r\n".contains(&byte)) {
+                self.at += 1;
+            }
+            let Some(byte) = self.peek() else {
+                let done = expected == Expected::AfterValue && self.open.is_empty();
+                return if done { Ok(()) } else { Err(END.to_owned()) };
+            };
+            expected = match (expected, byte) {
+                (Expected::AfterValue, _) => self.after_value(byte)?,
+                (Expected::Colon, b':') => self.step(Expected::Value),
+                (Expected::Colon, _) => return Err(strange(byte, "after object key")),
+                (Expected::FirstKey, b'}') | (Expected::FirstEntry, b']') => self.close(),
+                (Expected::FirstKey | Expected::Key, b'"') => {
+                    self.string()?;
+                    Expected::Colon
+                }
+                (Expected::FirstKey | Expected::Key, _) => {
+                    return Err(strange(byte, "looking for beginning of object key string"));
+                }
+                (Expected::Value | Expected::FirstEntry, _) => self.value(byte)?,
+            };
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn step(&mut self, expected: Expected) -> Expected {
+        self.at += 1;
+        expected
+    }
+
+    fn close(&mut self) -> Expected {
+        self.open.pop();
+        self.step(Expected::AfterValue)
+    }
+
+    fn after_value(&mut self, byte: u8) -> Result<Expected, String> {
+        match (self.open.last(), byte) {
+            (Some(b'{'), b',') => Ok(self.step(Expected::Key)),
+            (Some(b'['), b',') => Ok(self.step(Expected::Value)),
+            (Some(b'{'), b'}') | (Some(b'['), b']') => Ok(self.close()),
+            (Some(b'{'), _) => Err(strange(byte, "after object key:value pair")),
+            (Some(_), _) => Err(strange(byte, "after array element")),
+            (None, _) => Err(strange(byte, "after top-level value")),
+        }
+    }
+
+    fn value(&mut self, byte: u8) -> Result<Expected, String> {
+        match byte {
+            b'{' | b'[' => {
+                if self.open.len() >= DEPTH_MAX {
+                    return Err(strange(byte, "exceeded max depth"));
+                }
+                self.open.push(byte);
+                return Ok(self.step(if byte == b'{' { Expected::FirstKey } else { Expected::FirstEntry }));
+            }
+            b'"' => self.string()?,
+            b't' => self.literal("true")?,
+            b'f' => self.literal("false")?,
+            b'n' => self.literal("null")?,
+            b'-' | b'0'..=b'9' => self.number()?,
+            _ => return Err(strange(byte, "looking for beginning of value")),
+        }
+        Ok(Expected::AfterValue)
+    }
+
+    /// The next byte, which must be there.
+    fn take(&mut self) -> Result<u8, String> {
+        let byte = self.peek().ok_or(END)?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    fn string(&mut self) -> Result<(), String> {
+        self.at += 1;
+        loop {
+            match self.take()? {
+                b'"' => return Ok(()),
+                b'\\' => self.escape()?,
+                byte if byte < b' ' => return Err(strange(byte, "in string literal")),
+                _ => {}
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<(), String> {
+        match self.take()? {
+            b'b' | b'f' | b'n' | b'r' | b't' | b'\\' | b'/' | b'"' => Ok(()),
+            b'u' => (0..4).try_for_each(|_| match self.take()? {
+                byte if byte.is_ascii_hexdigit() => Ok(()),
+                byte => Err(strange(byte, "in \\u hexadecimal character escape")),
+            }),
+            byte => Err(strange(byte, "in string escape code")),
+        }
+    }
+
+    fn literal(&mut self, word: &str) -> Result<(), String> {
+        for wanted in word.bytes() {
+            match self.take()? {
+                byte if byte == wanted => {}
+                byte => {
+                    let why = format!("in literal {word} (expecting '{}')", char::from(wanted));
+                    return Err(strange(byte, &why));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn number(&mut self) -> Result<(), String> {
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        match self.take()? {
+            // Nothing but a fraction or exponent follows a leading zero.
+            b'0' => {}
+            b'1'..=b'9' => self.digits(),
+            byte => return Err(strange(byte, "in numeric literal")),
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.some_digits("after decimal point in numeric literal")?;
+        }
+        if self.peek().is_some_and(|byte| b"eE".contains(&byte)) {
+            self.at += 1;
+            if self.peek().is_some_and(|byte| b"+-".contains(&byte)) {
+                self.at += 1;
+            }
+            self.some_digits("in exponent of numeric literal")?;
+        }
+        Ok(())
+    }
+
+    fn some_digits(&mut self, place: &str) -> Result<(), String> {
+        match self.take()? {
+            byte if byte.is_ascii_digit() => self.digits(),
+            byte => return Err(strange(byte, place)),
+        }
+        Ok(())
+    }
+
+    fn digits(&mut self) {
+        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            self.at += 1;
+        }
+    }
+}
+
+/// Go looks at bytes, and shows each as the letter with its number.
+fn strange(byte: u8, place: &str) -> String {
+    let shown = match byte {
+        b'\'' => "\\'".to_owned(),
+        b'"' => "\"".to_owned(),
+        _ => quoted(&char::from(byte).to_string()).trim_matches('"').to_owned(),
+    };
+    format!("invalid character '{shown}' {place}")
+}
+
+/// The same text with every escaped half of a letter replaced, as Go does; nothing if there is none.
+pub(crate) fn without_lone_surrogates(text: &str) -> Option<String> {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    let mut found = false;
+    while let Some(start) = rest.find('\\') {
+        out.push_str(&rest[..start]);
+        rest = &rest[start..];
+        let length = match (unit(rest), rest.get(6..).and_then(unit)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
+            (Some(0xd800..=0xdfff), _) => {
+                found = true;
+                out.push('\u{fffd}');
+                rest = &rest[6..];
+                continue;
+            }
+            (Some(_), _) => 6,
+            // The letter after the backslash may be any.
+            (None, _) => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+        };
+        out.push_str(&rest[..length]);
+        rest = &rest[length..];
+    }
+    out.push_str(rest);
+    found.then_some(out)
+}
+
+/// The number in an escape `\u1234` at the start of a text.
+fn unit(text: &str) -> Option<u16> {
+    u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_of_letters_are_replaced() {
+        assert_eq!(without_lone_surrogates(r#""a\ud83d\ude00 \u00e9 \\ud800 \n""#), None);
+        assert_eq!(without_lone_surrogates(r#""a\ud800b\udc00""#).unwrap(), "\"a\u{fffd}b\u{fffd}\"");
+    }
+
+    #[test]
+    fn refusals_are_those_of_go() {
+        for (text, expected) in [
+            ("", END),
+            ("  {\"a\": [1, 2.5e3, true, null, \"\\u00e9\\n\"]} ", ""),
+            ("[]", ""),
+            ("{", END),
+            ("}", "invalid character '}' looking for beginning of value"),
+            ("{'a':1}", "invalid character '\\'' looking for beginning of object key string"),
+            ("{\"a\"}", "invalid character '}' after object key"),
+            ("{\"a\":1,}", "invalid character '}' looking for beginning of object key string"),
+            ("{\"a\":01}", "invalid character '1' after object key:value pair"),
+            ("[1 2]", "invalid character '2' after array element"),
+            ("[1,]", "invalid character ']' looking for beginning of value"),
+            ("1 x", "invalid character 'x' after top-level value"),
+            ("nonsense", "invalid character 'o' in literal null (expecting 'u')"),
+            ("\"a\tb\"", "invalid character '\\t' in string literal"),
+            ("\"\\x\"", "invalid character 'x' in string escape code"),
+            ("\"\\u12g4\"", "invalid character 'g' in \\u hexadecimal character escape"),
+            ("-x", "invalid character 'x' in numeric literal"),
+            ("1.x", "invalid character 'x' after decimal point in numeric literal"),
+            ("1ex", "invalid character 'x' in exponent of numeric literal"),
+        ] {
+            assert_eq!(refusal(text.as_bytes()).unwrap_or_default(), expected, "{text}");
+        }
+        let deep = "[".repeat(200);
+        assert_eq!(refusal(deep.as_bytes()).unwrap(), "invalid character '[' exceeded max depth");
+    }
+}

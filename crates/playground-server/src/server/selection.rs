@@ -1,0 +1,91 @@
+//! Which objects of a collection are meant: a namespace, a name, labels and fields.
+
+use muster_playground_schema::selectors::{FieldOperator, FieldQuery, FieldTerm, LabelQuery};
+use muster_playground_store::{Object, field_text};
+
+use crate::kinds::{Kind, Rules};
+
+use super::failure::Failure;
+use super::query::ListOptions;
+use super::request::Target;
+
+enum Field {
+    Name,
+    Namespace,
+    /// A place on the object's card.
+    Card(usize),
+    /// A path in the object: a definition may choose other fields than when the object's card was written.
+    Path(String),
+}
+
+/// What a list or watch shows.
+pub(crate) struct Selection {
+    namespace: Option<String>,
+    labels: LabelQuery,
+    fields: Vec<(Field, FieldTerm)>,
+}
+
+impl Selection {
+    pub(crate) fn read(kind: &Kind, target: &Target, options: &ListOptions) -> Result<Self, Failure> {
+        let unreadable =
+            |error: muster_playground_schema::selectors::SelectorError| Failure::bad_request(error.to_string());
+        let labels = LabelQuery::parse(&options.label_selector).map_err(unreadable)?;
+        let mut fields = Vec::new();
+        for term in FieldQuery::parse(&options.field_selector).map_err(unreadable)?.terms() {
+            // The real server takes a lone operator for no question at all.
+            if term.path.is_empty() && term.value.is_empty() {
+                continue;
+            }
+            let field = match term.path.as_str() {
+                "metadata.name" => Field::Name,
+                "metadata.namespace" => Field::Namespace,
+                label => match (kind.field_index(label).ok_or_else(|| unknown(kind, label))?, &kind.rules) {
+                    (index, Rules::Builtin(_)) => Field::Card(index),
+                    (_, Rules::Custom(_)) => Field::Path(label.to_owned()),
+                },
+            };
+            fields.push((field, term.clone()));
+        }
+        if !target.name.is_empty() {
+            let (path, value) = ("metadata.name".to_owned(), target.name.clone());
+            fields.push((Field::Name, FieldTerm { path, operator: FieldOperator::Equals, value }));
+        }
+        let namespace = (!target.namespace.is_empty()).then(|| target.namespace.clone());
+        Ok(Self { namespace, labels, fields })
+    }
+
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
+    /// Whether at most one object can be meant, by its name.
+    pub(crate) fn is_one(&self) -> bool {
+        self.fields.iter().any(|(field, term)| matches!((field, term.operator), (Field::Name, FieldOperator::Equals)))
+    }
+
+    /// Whether nothing but the namespace decides.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.fields.is_empty() && self.labels.is_empty()
+    }
+
+    pub(crate) fn is_in_namespace(&self, object: &Object) -> bool {
+        self.namespace.as_deref().is_none_or(|namespace| *object.key.namespace == *namespace)
+    }
+
+    pub(crate) fn matches(&self, object: &Object) -> bool {
+        self.is_in_namespace(object)
+            && self.fields.iter().all(|(field, term)| {
+                term.matches(match field {
+                    Field::Name => &object.key.name,
+                    Field::Namespace => &object.key.namespace,
+                    Field::Card(index) => &object.fields[*index],
+                    Field::Path(path) => return term.matches(&field_text(&object.value(), path)),
+                })
+            })
+            && self.labels.matches(&object.labels)
+    }
+}
+
+fn unknown(kind: &Kind, label: &str) -> Failure {
+    Failure::bad_request(kind.no_such_field(label))
+}

@@ -1,0 +1,44 @@
+//! Everything that a simulated cluster needs beside the API server, in one piece.
+
+use kube::Client;
+use muster_determinism::clock::Clock;
+use muster_playground_controllers::Controllers;
+use muster_playground_kubelet::{KubeletSettings, Kubelets, Shape, ShapeError};
+
+/// Nodes that run pods, and the controllers that look after nodes, disruption budgets, jobs and sets of pods. They work
+/// until this is dropped.
+#[derive(Debug)]
+pub struct Cluster {
+    /// The nodes.
+    pub kubelets: Kubelets,
+    controllers: Controllers,
+}
+
+impl Cluster {
+    /// Starts all of it with the usual settings. Needs a tokio runtime.
+    ///
+    /// The clock must agree with the server's: `Server::clock`, or [`Clock::real`] on a real cluster.
+    pub fn start(client: &Client, shape: &Shape, clock: Clock) -> Result<Self, ShapeError> {
+        Self::start_with(client, shape, KubeletSettings::default(), clock)
+    }
+
+    /// The same, with kubelets of other settings.
+    pub fn start_with(
+        client: &Client,
+        shape: &Shape,
+        settings: KubeletSettings,
+        clock: Clock,
+    ) -> Result<Self, ShapeError> {
+        let kubelets = Kubelets::start(client.clone(), shape, settings, clock)?;
+        Ok(Self { kubelets, controllers: Controllers::start(client, clock) })
+    }
+
+    /// Waits until one of the clients has ended, which it does only by a fault of its own, and answers which.
+    pub async fn ended(&self) -> &'static str {
+        tokio::select! {
+            biased;
+            name = self.kubelets.ended() => name,
+            name = self.controllers.ended() => name,
+        }
+    }
+}
