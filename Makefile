@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test lint fmt bench bench-cluster controlplane-up controlplane-down
+.PHONY: help setup up test test-all lint fmt dist bench bench-cluster controlplane-up controlplane-down
 
 help: ## Show this menu
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -12,17 +12,19 @@ setup: # Finds or installs what the other targets need beyond Rust itself.
 	@CARGO="$(CARGO)" tools/setup
 
 up: setup ## Start a cluster in this terminal with a demo, kubectl works on it (flags: make up ARGS="--demo deadlock")
-	$(CARGO) run --release --locked --package muster-lab -- up $(ARGS)
+	$(CARGO) run --locked --package muster-lab -- up $(ARGS)
 
-test: setup lint ## Check and test everything; does its own set-up
-	@tools/setup go
-	@tools/controlplane/build >/dev/null
-	@tools/controlplane/managers/build >/dev/null
-	@tools/kubectl/build >/dev/null
-	$(CARGO) test --workspace --locked
+test: setup ## Lint and test: what every change has to pass; does its own set-up
+	@CARGO="$(CARGO)" tools/test short
+
+test-all: setup ## Everything there is, all versions and seeds (PART=3/6: one part; PART=3-: from there on)
+	@CARGO="$(CARGO)" tools/test all $(PART)
 
 lint: setup ## Format check and clippy, warnings are errors
 	@CARGO="$(CARGO)" tools/lint
+
+dist: setup ## Build the static, stripped program for clusters, and print its path
+	@CARGO="$(CARGO)" tools/dist
 
 fmt: ## Format all code (needs rustfmt: rustup component add rustfmt)
 	$(CARGO) fmt --all

@@ -8,13 +8,22 @@ const LINES_MAX: usize = 700;
 const EMPTY_NAMES: [&str; 6] = ["utils", "util", "common", "helpers", "helper", "misc"];
 
 /// What a crate's manifest must not name among its ordinary dependencies.
-const FORBIDDEN: [(&str, &[&str]); 6] = [
+const FORBIDDEN: [(&str, &[&str]); 15] = [
     ("engine", &["muster-", "tokio", "kube", "k8s-openapi", "rand", "chrono", "jiff", "futures", "async"]),
     ("oracle", &["muster-api", "tokio", "kube", "k8s-openapi"]),
     ("api", &["muster-", "tokio", "kube-client", "kube-runtime"]),
     ("controlplane", &["muster-", "tokio", "kube"]),
+    ("determinism", &["muster-", "kube"]),
+    ("playground-store", &["muster-playground", "muster-determinism", "kube"]),
+    ("playground-schema", &["muster-playground", "muster-engine", "tokio"]),
+    ("playground-server", &["muster-playground-k", "muster-playground-c", "muster-engine", "muster-oracle"]),
+    ("playground-kubectl", &["muster-playground-c", "muster-playground-kubelet", "muster-engine", "muster-oracle"]),
+    ("playground-client", &["muster-playground", "muster-engine", "muster-oracle"]),
+    ("playground-controllers", &["muster-playground-s", "muster-playground-k", "muster-engine", "muster-oracle"]),
+    ("playground-kubelet", &["muster-playground-s", "muster-playground-k", "muster-engine", "muster-oracle"]),
     ("playground", &["muster-engine", "muster-oracle"]),
     ("runtime", &["muster-playground", "muster-sim", "muster-oracle"]),
+    ("muster", &["muster-playground", "muster-sim", "muster-oracle"]),
 ];
 
 fn root() -> PathBuf {
