@@ -12,7 +12,9 @@ setup: # Finds or installs what the other targets need beyond Rust itself.
 	@CARGO="$(CARGO)" tools/setup
 
 up: setup ## Start a cluster in this terminal with a demo, kubectl works on it (flags: make up ARGS="--demo deadlock")
-	$(CARGO) run --locked --package muster-lab -- up $(ARGS)
+	@test -e "$${CARGO_TARGET_DIR:-target}/lab/muster-lab" || \
+	echo "make up: the first build takes about four minutes on two cores; then the demo starts by itself"
+	$(CARGO) run --locked --profile lab --package muster-lab -- up $(ARGS)
 
 test: setup ## Lint and test: what every change has to pass; does its own set-up
 	@CARGO="$(CARGO)" tools/test short
