@@ -108,20 +108,6 @@ impl Plane {
         fs::read_to_string(self.folder.join(format!("{program}.pid"))).ok()?.trim().parse().ok()
     }
 
-    /// Asks one of its programs to end, and waits until it has.
-    pub fn stop_program(&self, program: &str) -> Result<(), PlaneError> {
-        let mut stop = self.command("stop");
-        stop.arg(program);
-        run(stop)
-    }
-
-    /// Ends one of its programs at once.
-    pub fn kill_program(&self, program: &str) -> Result<(), PlaneError> {
-        let mut stop = self.command("stop");
-        stop.args(["--kill", program]);
-        run(stop)
-    }
-
     /// Starts one of its programs again, with the same flags and data.
     pub fn start_program(&self, program: &str) -> Result<(), PlaneError> {
         let mut start = self.command("start");

@@ -8,12 +8,10 @@
 
 pub use muster_playground_controllers::{
     Budgets, Deployments, JobSets, Jobs, LeaderWorkerSets, NodeLifecycle, NodeLifecycleSettings, PodGarbage,
-    PodGarbageSettings, Replicas, StatefulSets, budgets, deployment, job, jobset, leader_worker, node_lifecycle,
-    pod_gc, replicas, stateful,
+    PodGarbageSettings, Replicas, StatefulSets, jobset, leader_worker,
 };
 pub use muster_playground_kubelet::{
-    self as kubelet, Domain, KubeletSettings, Kubelets, NodeShape, Pool, PoolTaint, Shape, ShapeError, UnknownNode,
-    annotations, shape,
+    Domain, KubeletSettings, Kubelets, NodeShape, Pool, PoolTaint, Shape, ShapeError, UnknownNode, annotations,
 };
 
-pub use crate::cluster::{self, Cluster};
+pub use crate::cluster::Cluster;

@@ -42,3 +42,22 @@ impl Cluster {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use muster_playground_server::{Server, Settings};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn every_client_works_on_a_server() {
+        let server = Server::start(Settings::default());
+        let shape = Shape::from_json(r#"{"pools": [{"name": "n", "count": 1, "capacity": {"cpu": "1"}}]}"#).unwrap();
+        let cluster = Cluster::start(&server.client(), &shape, server.clock()).unwrap();
+        let ended = timeout(Duration::from_secs(60), cluster.ended()).await;
+        assert!(ended.is_err(), "{ended:?} has ended");
+    }
+}

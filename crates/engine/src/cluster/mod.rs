@@ -140,11 +140,6 @@ impl Cluster {
         self.leaving.iter().copied()
     }
 
-    /// How many pods are known.
-    pub fn pod_count(&self) -> usize {
-        self.pods.len()
-    }
-
     /// The group in a slot.
     pub fn group(&self, id: GroupId) -> &Group {
         self.groups.get(id.0).expect("a group in use exists")

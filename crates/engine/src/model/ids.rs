@@ -113,10 +113,6 @@ impl<T> Slab<T> {
     pub(crate) fn bound(&self) -> usize {
         self.slots.len()
     }
-
-    pub(crate) fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
 }
 
 #[cfg(test)]
@@ -134,7 +130,7 @@ mod tests {
         assert_eq!(slab.insert(10), 1);
         assert_eq!(slab.insert(11), 2);
         assert_eq!(slab.insert(12), 4);
-        assert_eq!(slab.len(), 5);
+        assert_eq!(slab.iter().count(), 5);
         assert_eq!(slab.remove(9), None);
     }
 }

@@ -72,8 +72,8 @@ const V1_35: Kind = Kind {
     ..NATIVE
 };
 
-/// What the short tier plays: the newest version in both profiles.
-pub(crate) const SHORT: [Kind; 2] = [STOCK, NATIVE];
+/// What the short tier plays: the newest version in both profiles, and with the managers of JobSet and LeaderWorkerSet.
+pub(crate) const SHORT: [Kind; 3] = [STOCK, NATIVE, MANAGERS];
 /// Everything.
 pub(crate) const ALL: [Kind; 9] = [
     STOCK,

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_controlplane::{Binary, Profile, Version};
+use muster_controlplane::{Profile, Version, required};
 use serde_json::{Value, json};
 
 use crate::objects::{Gang, V1ALPHA2, V1BETA1, nodes, single};
@@ -31,10 +31,7 @@ async fn its_own_rights_are_enough_on_a_stock_cluster() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn its_own_rights_are_enough_on_older_versions() {
     for version in [Version::V1_36, Version::V1_35] {
-        let Some(binary) = Binary::find(version) else {
-            eprintln!("own rights: Kubernetes {version} is not built (tools/controlplane/build {version})");
-            continue;
-        };
+        let Some(binary) = required(version, "own rights on older versions") else { continue };
         let name = format!("own-rights-{version}");
         let stage = Stage::open_on(&binary, version, &name, Load::Half, (Profile::Gates, &[])).await;
         its_own_rights_are_enough(stage, Some(version)).await;

@@ -2,7 +2,7 @@
 //! version with its own carrier.
 //!
 //! Invariant: a chosen scenario that a cluster of its kind did not play is a failure. A scenario that fails is played once more
-//! when the machine is idle, since time is real; then it has to pass, and both outcomes are reported.
+//! when no other is playing, since time is real; then it has to pass, and both outcomes are reported.
 
 use std::fs;
 use std::thread;

@@ -3,9 +3,11 @@
 //! `MUSTER_TIER=all` chooses every kind of cluster; `MUSTER_KINDS=stock:1/2,1.36` of them only these, `stock:1/2` being the first
 //! half of what a stock cluster plays. It must not know how planes are started.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::path::{Path, PathBuf};
 
+use muster_controlplane::Version;
 use muster_sim::scenario::{About, Carrier, Scenario, load};
 use muster_sim::tier::Tier;
 
@@ -91,7 +93,7 @@ fn parts<'a>(kind: &Kind, tier: Tier, scenarios: &'a [Scenario]) -> Vec<Part<'a>
     };
     let of = |scenario: &'a Scenario| kind.carriers.iter().map(move |carrier| (scenario, *carrier));
     let mut parts: Vec<Part> = scenarios.iter().filter(is_played).flat_map(of).collect();
-    parts.retain(|(scenario, carrier)| tier.plays(scenario, *carrier));
+    parts.retain(|(scenario, carrier)| tier == Tier::All || is_in_short(kind, scenario, *carrier));
     if env::var_os("MUSTER_ALL").is_none() {
         parts.retain(|(scenario, carrier)| {
             let is_played_elsewhere = SISTERS.contains(carrier) && !scenario.carriers.contains(carrier);
@@ -108,6 +110,13 @@ fn parts<'a>(kind: &Kind, tier: Tier, scenarios: &'a [Scenario]) -> Vec<Part<'a>
         parts.extend(both.map(|scenario| (scenario, Carrier::Muster)));
     }
     parts
+}
+
+/// Whether the short tier plays a story about the API in a carrier: in the first of the cluster's own that can express it,
+/// and in the others where the carrier matters to it.
+fn is_in_short(kind: &Kind, scenario: &Scenario, carrier: Carrier) -> bool {
+    let first = kind.carriers.iter().find(|carrier| carrier.can_express(scenario));
+    scenario.about.contains(&About::Carriers) || first == Some(&carrier)
 }
 
 /// Whether a scenario stands in the file of this name.
@@ -128,13 +137,32 @@ fn is_shown(scenario: &Scenario, kind: &Kind, tier: Tier) -> bool {
 #[test]
 fn every_scenario_is_planned_on_a_real_control_plane() {
     for scenario in scenarios() {
-        assert!(ALL.iter().any(|kind| is_shown(&scenario, kind, Tier::All)), "{}: on no plane", scenario.file);
-        let own = scenario.own_carrier();
-        let is_of_newest = SHORT.iter().any(|kind| own.is_some_and(|own| kind.carriers.contains(&own)));
-        if scenario.about.contains(&About::Api) && is_of_newest && !scenario.needs_managers() {
-            let in_short = SHORT.iter().any(|kind| is_shown(&scenario, kind, Tier::Short));
-            assert!(in_short, "{}: about the API, and not in the short tier", scenario.file);
+        let file = &scenario.file;
+        let is_newest = |kind: &&Kind| kind.version == Version::V1_37;
+        let is_older = |carrier: Carrier| !ALL.iter().filter(is_newest).any(|kind| kind.carriers.contains(&carrier));
+        let is_of_older = Carrier::ALL.into_iter().filter(|carrier| carrier.can_express(&scenario)).all(is_older);
+        let mut planned = ALL.iter().filter(|kind| is_of_older || is_newest(kind));
+        assert!(planned.any(|kind| is_shown(&scenario, kind, Tier::All)), "{file}: on no plane");
+        let in_short = SHORT.iter().any(|kind| is_shown(&scenario, kind, Tier::Short));
+        let only_native_managers = scenario.needs_managers() && scenario.own_carrier() != Some(Carrier::Muster);
+        if scenario.about.contains(&About::Api) && !is_of_older && !only_native_managers {
+            assert!(in_short, "{file}: about the API, and not in the short tier");
         }
+    }
+}
+
+/// The parts of `make test-all` are lists in a script: together they play every kind of cluster, and every slice of it.
+#[test]
+fn the_parts_of_all_tests_play_every_kind() {
+    let script = include_str!("../../../../tools/test");
+    let lists = script.lines().filter_map(|line| line.split_once(" real ")?.1.split_whitespace().next());
+    let words: Vec<&str> = lists.flat_map(|list| list.split(',')).collect();
+    for kind in ALL {
+        let mut of_kind =
+            words.iter().filter_map(|word| choice(word, Tier::All).ok()).filter(|one| one.kind.id == kind.id);
+        let Some(first) = of_kind.next() else { panic!("{}: no part of tools/test plays it", kind.id) };
+        let slices: BTreeSet<usize> = of_kind.map(|one| one.slice).chain([first.slice]).collect();
+        assert_eq!(slices.len(), first.slices, "{}: a slice is missing", kind.id);
     }
 }
 
