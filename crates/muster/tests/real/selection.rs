@@ -155,7 +155,7 @@ fn every_scenario_is_planned_on_a_real_control_plane() {
 #[test]
 fn the_parts_of_all_tests_play_every_kind() {
     let script = include_str!("../../../../tools/test");
-    let lists = script.lines().filter_map(|line| line.split_once(" real ")?.1.split_whitespace().next());
+    let lists = script.lines().filter_map(|line| line.rsplit_once(" real ")?.1.split_whitespace().next());
     let words: Vec<&str> = lists.flat_map(|list| list.split(',')).collect();
     for kind in ALL {
         let mut of_kind =
