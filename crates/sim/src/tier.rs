@@ -54,7 +54,11 @@ mod tests {
     use crate::scenario::parse;
 
     fn scenario(fields: &str) -> Scenario {
-        parse(&format!("name: a story\n{fields}\nsteps:\n- hold: {{for: 1s}}\n"), Path::new("story.yaml")).unwrap()
+        parse(
+            &format!("name: a story\n{fields}\nsteps:\n- hold: {{for: 1s, unbound: [\"default/*\"]}}\n"),
+            Path::new("story.yaml"),
+        )
+        .unwrap()
     }
 
     fn carriers(scenario: &Scenario) -> Vec<Carrier> {
