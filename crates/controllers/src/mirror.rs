@@ -14,10 +14,12 @@ use kube::runtime::utils::Backoff;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 const PAGE: u32 = 500;
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+const QUIET: Duration = Duration::from_secs(60);
 
 /// Namespace and name.
 pub(crate) type Key = (String, String);
@@ -49,7 +51,7 @@ where
             None
         }
     };
-    let events = watcher(api, config).backoff(Pauses { next: PAUSE_MIN });
+    let events = watcher(api, config).backoff(Pauses::default());
     events.filter_map(move |event| std::future::ready(turn(event)))
 }
 
@@ -60,10 +62,18 @@ fn is_not_served(error: &watcher::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
-/// Pauses that double, without chance, so that tests can be repeated.
+/// Pauses that double, without chance, so that tests can be repeated. They begin anew only after a quiet time, since
+/// every attempt begins well: a kind that the cluster does not serve would else be listed twice a second for ever.
 #[derive(Debug)]
 struct Pauses {
     next: Duration,
+    last: Option<Instant>,
+}
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Self { next: PAUSE_MIN, last: None }
+    }
 }
 
 impl Iterator for Pauses {
@@ -72,13 +82,16 @@ impl Iterator for Pauses {
     fn next(&mut self) -> Option<Duration> {
         let pause = self.next;
         self.next = (pause * 2).min(PAUSE_MAX);
+        self.last = Some(Instant::now());
         Some(pause)
     }
 }
 
 impl Backoff for Pauses {
     fn reset(&mut self) {
-        self.next = PAUSE_MIN;
+        if self.last.is_some_and(|last| last.elapsed() > QUIET) {
+            *self = Self::default();
+        }
     }
 }
 
@@ -205,4 +218,25 @@ impl<K: Resource> Mirror<K> {
 /// The key of an object.
 pub(crate) fn key_of<K: Resource>(object: &K) -> Key {
     (object.namespace().unwrap_or_default(), object.name_any())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The watcher resets the pauses whenever an attempt begins.
+    #[tokio::test(start_paused = true)]
+    async fn a_kind_that_is_not_served_is_asked_for_less_and_less() {
+        let mut pauses = Pauses::default();
+        let seconds: Vec<f64> = (0..8)
+            .map(|_| {
+                pauses.reset();
+                pauses.next().expect("there is always a next pause").as_secs_f64()
+            })
+            .collect();
+        assert_eq!(seconds, [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]);
+        tokio::time::sleep(QUIET * 2).await;
+        pauses.reset();
+        assert_eq!(pauses.next(), Some(PAUSE_MIN));
+    }
 }

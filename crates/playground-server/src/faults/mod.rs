@@ -239,6 +239,7 @@ impl<S> Faulty<S> {
                 self.pass_on(request).await?;
                 refusal(504, "Timeout", "Timeout: request did not complete within the allowed duration", None)
             }
+            Some(Fault::Forbidden) => refusal(403, "Forbidden", "an injected refusal", None),
             Some(Fault::Failed(error)) => refusal(error.code(), error.reason(), "an injected failure", None),
             Some(Fault::Conflict) => refusal(409, "Conflict", CONFLICT, None),
             Some(Fault::Throttled { retry_after_seconds }) => {

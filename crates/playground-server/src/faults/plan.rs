@@ -23,6 +23,8 @@ pub enum Fault {
     Failed(ServerError),
     /// The answer is 409, and nothing is done.
     Conflict,
+    /// The answer is 403, and nothing is done: an API server that has just started does not know all rights yet.
+    Forbidden,
     /// The answer is 429, and nothing is done.
     Throttled {
         /// When the client is told to come back.

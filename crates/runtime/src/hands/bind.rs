@@ -54,27 +54,26 @@ impl Reach {
         };
         match failure {
             Failure::Busy(message, _) => BindOutcome::Transient { message },
-            Failure::Refused(message) | Failure::Missing(message) => BindOutcome::Refused { message },
-            Failure::Conflict(ref message) | Failure::Unknown(ref message) => {
-                self.bound_after_all(pod, node, message, matches!(failure, Failure::Conflict(_))).await
-            }
+            Failure::Missing(message) => BindOutcome::Refused { message },
+            failure => self.bound_after_all(pod, node, failure).await,
         }
     }
 
-    /// What became of a bind whose answer does not say it.
-    async fn bound_after_all(&self, pod: &PodName, node: &str, said: &str, conflict: bool) -> BindOutcome {
-        match self.truth(pod).await {
-            Truth::Bound(there) if there == node => BindOutcome::Bound,
-            Truth::Bound(there) => BindOutcome::Refused { message: format!("the pod is bound to node {there}") },
-            Truth::Gone => BindOutcome::Refused { message: "the pod is gone".to_owned() },
-            Truth::Unbound { terminating: true } => {
+    /// What became of a bind whose answer does not say it. A refusal does not either: it is about this request, and an
+    /// earlier one whose answer was lost may have bound the pod. To free its room then would give it away twice.
+    async fn bound_after_all(&self, pod: &PodName, node: &str, failure: Failure) -> BindOutcome {
+        let said = failure.message().to_owned();
+        match (self.truth(pod).await, failure) {
+            (Truth::Bound(there), _) if there == node => BindOutcome::Bound,
+            (Truth::Bound(there), _) => BindOutcome::Refused { message: format!("the pod is bound to node {there}") },
+            (Truth::Gone, _) => BindOutcome::Refused { message: "the pod is gone".to_owned() },
+            (Truth::Unbound { terminating: true }, _) => {
                 BindOutcome::Refused { message: format!("the pod is being deleted: {said}") }
             }
-            Truth::Unbound { terminating: false } if conflict => BindOutcome::Transient { message: said.to_owned() },
-            Truth::Unbound { terminating: false } => {
-                BindOutcome::Transient { message: format!("{said}; the pod is not bound") }
-            }
-            Truth::Unknown(why) => BindOutcome::Transient { message: format!("{said}; and then: {why}") },
+            (Truth::Unbound { .. }, Failure::Refused(message)) => BindOutcome::Refused { message },
+            (Truth::Unbound { .. }, Failure::Conflict(message)) => BindOutcome::Transient { message },
+            (Truth::Unbound { .. }, _) => BindOutcome::Transient { message: format!("{said}; the pod is not bound") },
+            (Truth::Unknown(why), _) => BindOutcome::Transient { message: format!("{said}; and then: {why}") },
         }
     }
 

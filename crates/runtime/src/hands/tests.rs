@@ -82,6 +82,27 @@ async fn after_an_answer_that_leaves_it_open_the_truth_is_read() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refusal_does_not_undo_an_earlier_bind_whose_answer_was_lost() {
+    let world = World::new().await;
+    let pod = world.pod().await;
+    world.faults.order(Method::POST, "/binding", Fault::AnswerLost);
+    world.faults.order(Method::GET, "/pods/a", Fault::Lost);
+    let outcome = world.reach.bind(&pod, "n1").await;
+    assert!(matches!(outcome, BindOutcome::Transient { .. }), "nobody knows: {outcome:?}");
+    world.faults.order(Method::POST, "/binding", Fault::Forbidden);
+    world.faults.order(Method::GET, "/pods/a", Fault::Forbidden);
+    let outcome = world.reach.bind(&pod, "n1").await;
+    assert!(matches!(outcome, BindOutcome::Transient { .. }), "still nobody knows: {outcome:?}");
+    world.faults.order(Method::POST, "/binding", Fault::Forbidden);
+    assert_eq!(world.reach.bind(&pod, "n1").await, BindOutcome::Bound);
+    let other = world.named("b").await;
+    world.faults.order(Method::POST, "/binding", Fault::Forbidden);
+    let refused = BindOutcome::Refused { message: "an injected refusal".to_owned() };
+    assert_eq!(world.reach.bind(&other, "n2").await, refused);
+    assert_eq!(world.faults.unmet(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_is_elsewhere_gone_or_another_is_refused() {
     let world = World::new().await;
     let pod = world.pod().await;
