@@ -13,6 +13,7 @@ mod mirror;
 mod plans;
 pub mod providers;
 mod queue;
+mod read;
 mod settings;
 pub mod webhook;
 mod world;

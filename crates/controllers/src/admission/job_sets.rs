@@ -9,7 +9,8 @@ use muster_api::wire::job_set::GangConfig;
 use serde_json::{Value, json};
 
 use super::patch::Patch;
-use super::{Admission, Request, Verdict, read};
+use super::{Admission, Request, Verdict};
+use crate::read::read;
 
 const SPLIT: &str = "the Jobs of this set start one after the other, so each replicated Job is a gang of its own instead of the whole set";
 

@@ -7,7 +7,8 @@ use muster_api::wire::Job;
 use serde_json::json;
 
 use super::patch::Patch;
-use super::{Admission, Request, Verdict, read};
+use super::{Admission, Request, Verdict};
+use crate::read::read;
 
 const PATH: [&str; 4] = ["spec", "template", "metadata", "annotations"];
 

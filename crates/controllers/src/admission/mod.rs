@@ -110,10 +110,5 @@ impl Admission {
     }
 }
 
-/// Reads an object. The API server has checked its types; what cannot be read all the same is none of our business.
-fn read<T: serde::de::DeserializeOwned>(object: &Value) -> Option<T> {
-    serde_json::from_value(object.clone()).ok()
-}
-
 #[cfg(test)]
 mod tests;

@@ -7,8 +7,9 @@ use muster_api::wire::Pod;
 use muster_api::wire::template::TemplateMetadata;
 
 use super::patch::Patch;
-use super::{Admission, Request, Verdict, read};
+use super::{Admission, Request, Verdict};
 use crate::providers::gangs_pods_of;
+use crate::read::read;
 
 impl Admission {
     pub(super) fn pod(&self, request: &Request<'_>) -> Verdict {

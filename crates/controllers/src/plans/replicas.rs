@@ -22,6 +22,7 @@ use muster_api::wire::{LeaderWorkerSet, Pod};
 use super::{Plan, owner, target, tell_flaw};
 use crate::mirror::Key;
 use crate::providers::{ReplicaGang, SchedulerProvider};
+use crate::read::read;
 use crate::world::World;
 use crate::write::Write;
 
@@ -113,10 +114,10 @@ fn template(world: &World, set: &LeaderWorkerSet, replica: &Replica) -> Option<L
         has(labels::NAME, &replica.set) && has(labels::REVISION, &replica.revision)
     };
     // Revisions of the set's stateful sets carry the same labels.
-    let template = |revision: &DynamicObject| revision.data.pointer("/data/spec/leaderWorkerTemplate").cloned();
+    let template = |revision: &DynamicObject| revision.data.pointer("/data/spec/leaderWorkerTemplate").map(read);
     let revisions = world.revisions.of(namespace, &replica.set);
     let mut templates = revisions.filter(|one| is_it(one)).filter_map(|one| template(one));
-    serde_json::from_value(templates.next()?).ok()
+    templates.next()?
 }
 
 fn gang(
