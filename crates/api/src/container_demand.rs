@@ -1,16 +1,16 @@
-//! What the containers of a pod need together: the rule of sums, stages and sidecars.
+//! Aggregates the resources of a pod's containers, init containers and sidecars.
 //!
-//! Containers run together, so they add up. Init containers run one after the other before them,
-//! each beside the sidecars started so far, so only the hungriest stage counts.
+//! Containers run concurrently, so they add up. Init containers run one after another before them, each together with
+//! the sidecars started so far, so only the largest init stage counts.
 //!
-//! Invariant: the result holds, per resource, the most that is in use at any moment of the pod's
-//! life. It must not know where a container's list comes from, nor pod-wide resources.
+//! Invariant: the result is, per resource, the maximum in use at any time of the pod's life. Must not depend on where a
+//! container's list comes from, or on pod-level resources.
 
 use crate::quantity::Quantity;
 use crate::resources::ResourceList;
 
-/// One container's list and the part it plays.
-pub(crate) struct Share<'a> {
+/// The resource list of one container, with its role.
+pub(crate) struct ContainerResources<'a> {
     pub(crate) role: Role,
     pub(crate) list: &'a ResourceList,
 }
@@ -18,49 +18,50 @@ pub(crate) struct Share<'a> {
 /// When a container runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// With all other main containers, for the pod's life.
+    /// Runs with all other main containers, for the pod's life.
     Main,
-    /// Alone, before the main containers.
+    /// Runs alone, before the main containers.
     Init,
-    /// From its turn among the init containers on, for the pod's life.
+    /// Starts in the order of the init containers and runs for the rest of the pod's life.
     Sidecar,
 }
 
-/// A sum that is above what a quantity holds.
+/// A sum that exceeds the range of a quantity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Overflow {
     pub(crate) resource: String,
     pub(crate) addend: Quantity,
 }
 
-/// The most the containers need at any moment. `fill` stands in for what a container leaves out.
+/// The maximum that the containers need at any time. `fill` has the defaults for resources that a container does not
+/// name.
 pub(crate) fn aggregate<'a>(
-    shares: impl Iterator<Item = Share<'a>>,
+    containers: impl Iterator<Item = ContainerResources<'a>>,
     fill: &ResourceList,
 ) -> Result<ResourceList, Overflow> {
     let mut running = ResourceList::new();
     let mut sidecars = ResourceList::new();
-    let mut hungriest_stage = ResourceList::new();
-    for share in shares {
-        match share.role {
-            Role::Main => add(&mut running, share.list, fill)?,
+    let mut largest_init_stage = ResourceList::new();
+    for container in containers {
+        match container.role {
+            Role::Main => add(&mut running, container.list, fill)?,
             Role::Sidecar => {
-                add(&mut running, share.list, fill)?;
-                add(&mut sidecars, share.list, fill)?;
-                raise(&mut hungriest_stage, &sidecars);
+                add(&mut running, container.list, fill)?;
+                add(&mut sidecars, container.list, fill)?;
+                raise(&mut largest_init_stage, &sidecars);
             }
             Role::Init => {
                 let mut stage = sidecars.clone();
-                add(&mut stage, share.list, fill)?;
-                raise(&mut hungriest_stage, &stage);
+                add(&mut stage, container.list, fill)?;
+                raise(&mut largest_init_stage, &stage);
             }
         }
     }
-    raise(&mut running, &hungriest_stage);
+    raise(&mut running, &largest_init_stage);
     Ok(running)
 }
 
-/// Adds `list`, and of `fill` what `list` does not name. A zero that is written counts as named.
+/// Adds `list`, and the entries of `fill` that `list` does not name. An explicit zero counts as named.
 pub(crate) fn add(into: &mut ResourceList, list: &ResourceList, fill: &ResourceList) -> Result<(), Overflow> {
     let missing = fill.iter().filter(|(name, _)| !list.contains_key(*name));
     for (name, &quantity) in list.iter().chain(missing) {
@@ -76,7 +77,7 @@ pub(crate) fn add(into: &mut ResourceList, list: &ResourceList, fill: &ResourceL
     Ok(())
 }
 
-/// Raises each entry to that of `other`, if it is higher or new.
+/// Sets each entry to the maximum of both lists.
 pub(crate) fn raise(list: &mut ResourceList, other: &ResourceList) {
     for (name, &quantity) in other {
         match list.get_mut(name) {
@@ -102,19 +103,19 @@ mod tests {
     fn need(parts: &[(Role, Option<i64>)], fill: Option<i64>) -> Option<i64> {
         let list = |millis: Option<i64>| millis.map(cpu).unwrap_or_default();
         let lists: Vec<_> = parts.iter().map(|&(role, millis)| (role, list(millis))).collect();
-        let shares = lists.iter().map(|(role, list)| Share { role: *role, list });
-        let total = aggregate(shares, &list(fill)).unwrap();
+        let containers = lists.iter().map(|(role, list)| ContainerResources { role: *role, list });
+        let total = aggregate(containers, &list(fill)).unwrap();
         total.get("cpu").map(|sum| sum.milli_value().unwrap())
     }
 
     #[test]
-    fn sums_stages_and_sidecars() {
+    fn containers_add_up_and_largest_init_stage_counts() {
         for (parts, expected) in [
             (&[][..], None),
             (&[(Main, Some(100)), (Main, Some(200))], Some(300)),
             (&[(Main, Some(100)), (Init, Some(250))], Some(250)),
             (&[(Main, Some(300)), (Init, Some(250))], Some(300)),
-            // Init containers before a sidecar do not run beside it, those after it do.
+            // Init containers before a sidecar do not run with it, those after it do.
             (&[(Main, Some(100)), (Init, Some(500)), (Sidecar, Some(50))], Some(500)),
             (&[(Main, Some(100)), (Sidecar, Some(50)), (Init, Some(500))], Some(550)),
             (&[(Main, Some(10)), (Sidecar, Some(50)), (Init, Some(20)), (Sidecar, Some(70))], Some(130)),
@@ -126,21 +127,21 @@ mod tests {
     }
 
     #[test]
-    fn a_fill_stands_in_only_for_what_is_left_out() {
+    fn fill_applies_only_to_unnamed_resources() {
         assert_eq!(need(&[(Main, None), (Main, Some(0)), (Main, Some(7))], Some(100)), Some(107));
         assert_eq!(need(&[(Sidecar, None), (Init, None), (Main, None)], Some(100)), Some(200));
     }
 
     #[test]
-    fn an_overflow_names_the_resource() {
+    fn overflow_names_the_resource() {
         let most: ResourceList = [("memory".to_owned(), Quantity::from_units(i64::MAX).unwrap())].into();
-        let shares = [&most, &most].map(|list| Share { role: Main, list });
-        let error = aggregate(shares.into_iter(), &ResourceList::new()).unwrap_err();
+        let containers = [&most, &most].map(|list| ContainerResources { role: Main, list });
+        let error = aggregate(containers.into_iter(), &ResourceList::new()).unwrap_err();
         assert_eq!(error.resource, "memory");
     }
 
-    /// The need by its definition: the largest sum over all moments of the pod's life.
-    fn slow(parts: &[(Role, i64)]) -> i64 {
+    /// A reference implementation: the largest sum over all moments of the pod's life.
+    fn reference_need(parts: &[(Role, i64)]) -> i64 {
         let sidecars_before = |end: usize| -> i64 {
             let started = parts[..end].iter().filter(|(role, _)| *role == Sidecar);
             started.map(|(_, cpu)| cpu).sum()
@@ -163,12 +164,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_the_most_in_use_at_any_moment(parts in parts()) {
-            prop_assert_eq!(need_of(&parts), slow(&parts));
+        fn need_is_the_maximum_in_use_at_any_time(parts in parts()) {
+            prop_assert_eq!(need_of(&parts), reference_need(&parts));
         }
 
         #[test]
-        fn asking_for_more_never_needs_less(parts in parts(), which in any::<prop::sample::Index>(), more in 0..1000_i64) {
+        fn larger_request_never_needs_less(parts in parts(), which in any::<prop::sample::Index>(), more in 0..1000_i64) {
             let mut raised = parts.clone();
             raised[which.index(parts.len())].1 += more;
             let (before, after) = (need_of(&parts), need_of(&raised));

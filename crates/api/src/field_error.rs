@@ -1,32 +1,32 @@
-//! What is wrong with a field, said the way the Kubernetes API server says it.
+//! Field errors in the format of the Kubernetes API server.
 //!
-//! A server must report all errors at once, each with a kind that clients read by machine. This is
-//! that form; [`InvalidField`](crate::invalid::InvalidField) is ours for events and conditions.
+//! A server reports all errors at once, each with a machine-readable kind.
+//! [`InvalidField`](crate::invalid::InvalidField) is our own format for events and conditions.
 //!
-//! Invariant: what is shown of a value is bounded. It must not know any kind of object or any rule.
+//! Invariant: the value in an error is bounded. Must not depend on any kind of object or any rule.
 
 use std::fmt;
 
 use serde::Serialize;
 
-use crate::invalid::{FieldPath, shown};
+use crate::invalid::{FieldPath, truncated};
 
-/// What sort of error it is.
+/// The kind of error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ErrorKind {
-    /// A value must be there and is not.
+    /// A required value is missing.
     Required,
     /// A value is malformed or out of bounds.
     Invalid,
     /// A value is not allowed here.
     Forbidden,
-    /// A value that must be unique is there twice.
+    /// A value that must be unique is duplicated.
     Duplicate,
     /// A list is too long.
     TooMany,
     /// A text is too long.
     TooLong,
-    /// A value is none of those that are known.
+    /// A value is not one of the supported ones.
     NotSupported,
 }
 
@@ -60,18 +60,18 @@ impl ErrorKind {
 /// An error about a field. It prints as `spec.x: Invalid value: "y": reason`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
-    /// What sort of error it is.
+    /// The kind of error.
     pub kind: ErrorKind,
     /// The path of the field.
     pub field: String,
-    /// The value as JSON, cut short if it is long; none if it is not told.
+    /// The value as JSON, truncated if it is long; `None` if it is not reported.
     pub value: Option<String>,
-    /// More about it; may be empty.
+    /// Details; may be empty.
     pub detail: String,
 }
 
 impl FieldError {
-    /// A value must be there and is not.
+    /// A required value is missing.
     pub fn required(path: &FieldPath<'_>, detail: impl fmt::Display) -> FieldError {
         FieldError::new(ErrorKind::Required, path, None, detail)
     }
@@ -86,7 +86,7 @@ impl FieldError {
         FieldError::new(ErrorKind::Forbidden, path, None, detail)
     }
 
-    /// A value that must be unique is there twice.
+    /// A value that must be unique is duplicated.
     pub fn duplicate<V: Serialize + ?Sized>(path: &FieldPath<'_>, value: &V) -> FieldError {
         FieldError::new(ErrorKind::Duplicate, path, Some(as_json(value)), "")
     }
@@ -103,7 +103,7 @@ impl FieldError {
         FieldError::new(ErrorKind::TooLong, path, None, format_args!("may not be more than {most} bytes"))
     }
 
-    /// A value is none of those that are known.
+    /// A value is not one of the supported ones.
     pub fn not_supported(path: &FieldPath<'_>, value: &str, known: &[&str]) -> FieldError {
         let known: Vec<_> = known.iter().map(|one| format!("{one:?}")).collect();
         let detail = format_args!("supported values: {}", known.join(", "));
@@ -134,7 +134,7 @@ impl fmt::Display for FieldError {
 impl std::error::Error for FieldError {}
 
 fn as_json<V: Serialize + ?Sized>(value: &V) -> String {
-    shown(&serde_json::to_string(value).unwrap_or_default())
+    truncated(&serde_json::to_string(value).unwrap_or_default())
 }
 
 #[cfg(test)]

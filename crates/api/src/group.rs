@@ -1,10 +1,10 @@
-//! A group's own settings, as people write them in any dialect, checked.
+//! The settings of a group and their validation, shared by all dialects.
 //!
-//! Numbers are taken as any JSON value: a number that is absurd, a fraction or a text is an error
-//! that names field and value, not a failure to read the object.
+//! Numbers are read as any JSON value: a value out of range, a fraction or a string is an error that names field and
+//! value, not a failure to read the object.
 //!
-//! Invariant: in a checked group every number is in its range, subset names are unique, and a mode
-//! is one that fits the policy. It must not know any dialect's kinds, or what the engine does.
+//! Invariant: in a checked group every number is in its range, subset names are unique, and modes fit the policy. Must
+//! not depend on any dialect's kinds, or on what the engine does.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -17,19 +17,19 @@ use crate::names::{check_dns_label, check_dns_subdomain, check_label_key};
 use crate::null::{is_default, null_is_default};
 use crate::resources::{Place, ResourceList, WrittenResources, validate};
 
-/// The most subsets of a group.
+/// The maximum number of subsets of a group.
 pub const MAX_SUBSETS: usize = 32;
 
-/// The most resources that `minResources` names.
+/// The maximum number of resources in `minResources`.
 pub const MAX_MIN_RESOURCES: usize = 64;
-/// How long a group may say it waits, in seconds.
+/// The range of `scheduleTimeoutSeconds`.
 pub const SCHEDULE_TIMEOUT_SECONDS: RangeInclusive<i64> = 1..=86_400;
-/// A number of members, minimum or expected.
+/// The range of member counts, minimum or expected.
 pub const COUNT: RangeInclusive<i64> = 1..=i32::MAX as i64;
-/// A priority, of a class of people or of the system.
+/// The range of priorities, of user and system classes.
 pub const PRIORITY: RangeInclusive<i64> = i32::MIN as i64..=i32::MAX as i64;
 
-/// A group's settings as they stand in an object.
+/// A group's settings as written in an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenGroup {
@@ -39,34 +39,33 @@ pub struct WrittenGroup {
     /// Parts with minimums of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subsets: Option<Vec<WrittenSubset>>,
-    /// How long the group may wait for placement.
+    /// How long the start of the group may take.
     #[serde(skip_serializing_if = "is_default")]
     pub schedule_timeout_seconds: Value,
-    /// What is evicted together.
+    /// Whether members are evicted individually or together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disruption_mode: Option<String>,
     /// The priority class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_class_name: Option<String>,
-    /// The number of that class. It is filled in, not chosen: whoever knows the classes refuses any
-    /// other number.
+    /// The value of that class. It is filled in, not chosen: where the classes are known, any other number is refused.
     #[serde(skip_serializing_if = "is_default")]
     pub priority: Value,
-    /// Whether others may be evicted for this group.
+    /// The preemption policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption_policy: Option<String>,
-    /// What the group needs at the least, so that a cluster without it need not be tried.
+    /// The minimum resources of the group: without them it is not tried.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub min_resources: WrittenResources,
     /// Topology domains that members share.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub topology: Vec<WrittenTopology>,
-    /// What a gang that fell below its minimum may do.
+    /// What happens when a running gang falls below its minimum.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub degraded_policy: Option<String>,
 }
 
-/// A policy as it stands in an object.
+/// A policy as written in an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenPolicy {
@@ -78,16 +77,16 @@ pub struct WrittenPolicy {
     pub basic: Option<WrittenBasic>,
 }
 
-/// A gang policy as it stands in an object.
+/// A gang policy as written in an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenGang {
-    /// The least number of members.
+    /// The minimum number of members.
     #[serde(skip_serializing_if = "is_default")]
     pub min_count: Value,
 }
 
-/// A basic policy as it stands in an object.
+/// A basic policy as written in an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenBasic {
@@ -96,26 +95,26 @@ pub struct WrittenBasic {
     pub desired_count: Value,
 }
 
-/// A subset as it stands in an object.
+/// A subset as written in an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenSubset {
-    /// The name; may be left out if there is no other subset.
+    /// The name; optional if there is no other subset.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub name: String,
-    /// The least number of members.
+    /// The minimum number of members.
     #[serde(skip_serializing_if = "is_default")]
     pub min_member: Value,
 }
 
-/// A topology constraint as it stands in an object.
+/// A topology constraint as written in an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenTopology {
-    /// The label whose value names the domain.
+    /// The node label whose value is the domain.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub key: String,
-    /// Whether it must hold.
+    /// Whether it is required or preferred.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub mode: String,
 }
@@ -125,70 +124,70 @@ pub struct WrittenTopology {
 pub struct Group {
     /// How its members are placed.
     pub policy: Policy,
-    /// How long its start may take, in seconds, if it says so.
+    /// How long its start may take, in seconds, if it is set.
     pub schedule_timeout_seconds: Option<u32>,
-    /// What is evicted together.
+    /// Whether members are evicted individually or together.
     pub disruption_mode: DisruptionMode,
     /// The priority class, if it names one.
     pub priority_class_name: Option<String>,
-    /// The number that stands beside the class. Only the class can back it.
+    /// The priority in the spec. It is valid only if the class has this value.
     pub priority: Option<i32>,
-    /// Whether others may be evicted for it, if it says so.
+    /// The preemption policy, if it is set.
     pub preemption_policy: Option<PreemptionPolicy>,
-    /// What it needs at the least; empty if it does not say.
+    /// The minimum resources; empty if unset.
     pub min_resources: ResourceList,
     /// The topology domains that members share, in the order written.
     pub topology: Vec<Topology>,
-    /// What it may do if it falls below its minimum.
+    /// What happens when it falls below its minimum.
     pub degraded_policy: DegradedPolicy,
 }
 
 /// How members are placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// At least this many at once, or none.
+    /// All or nothing, for a minimum number of members.
     Gang {
-        /// The least number of members.
+        /// The minimum number of members.
         min_count: i32,
     },
     /// One by one.
     Basic {
-        /// The number of members that are expected, if it is said.
+        /// The expected number of members, if it is set.
         desired_count: Option<i32>,
     },
-    /// All or nothing, with a minimum for each part.
+    /// All or nothing, with a minimum for each subset.
     Subsets(Vec<Subset>),
 }
 
-/// A part of a group. An only subset may have an empty name.
+/// A subset of a group. The name may be empty if there is only one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subset {
     /// The name.
     pub name: String,
-    /// The least number of members.
+    /// The minimum number of members.
     pub min_member: i32,
 }
 
-/// What is evicted together.
+/// Whether members are evicted individually or together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DisruptionMode {
-    /// Each pod by itself.
+    /// Each pod individually.
     #[default]
     Pod,
     /// The whole group or nothing of it.
     PodGroup,
 }
 
-/// Whether others may be evicted.
+/// The preemption policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PreemptionPolicy {
-    /// No.
+    /// No preemption.
     Never,
-    /// Those of lower priority.
+    /// Preempts pods and groups of lower priority.
     PreemptLowerPriority,
 }
 
-/// What a gang that ran and fell below its minimum may do.
+/// What happens when a running gang falls below its minimum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DegradedPolicy {
     /// Replacements start one by one.
@@ -196,25 +195,25 @@ pub enum DegradedPolicy {
     Replace,
     /// Replacements start only if the minimum is reached again.
     Requorum,
-    /// What is left of it is evicted.
+    /// The remaining members are evicted.
     Evict,
 }
 
 /// A checked topology constraint.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Topology {
-    /// The label whose value names the domain.
+    /// The node label whose value is the domain.
     pub key: String,
-    /// Whether it must hold.
+    /// Whether it is required or preferred.
     pub mode: TopologyMode,
 }
 
-/// Whether a topology constraint must hold.
+/// Whether a topology constraint is required or preferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TopologyMode {
-    /// It must.
+    /// Required.
     Required,
-    /// It should.
+    /// Preferred.
     Preferred,
 }
 
@@ -251,7 +250,7 @@ impl WrittenGroup {
                 Err(path.child("policy").invalid(&(), reason))
             }
             (Some(_), Some(list)) => {
-                let reason = "must not be set beside policy";
+                let reason = "must not be set together with policy";
                 let names: Vec<_> = list.iter().map(|subset| &subset.name).collect();
                 Err(path.child("subsets").invalid(&names, reason))
             }
@@ -287,7 +286,7 @@ pub fn count(value: &Value, path: &FieldPath<'_>) -> Result<i32, InvalidField> {
     integer_in(&COUNT, value, path).map(|number| number as i32)
 }
 
-/// Checks a schedule timeout in seconds; `None` if it is left out.
+/// Checks a schedule timeout in seconds; `None` if it is unset.
 pub fn schedule_timeout(value: &Value, path: &FieldPath<'_>) -> Result<Option<u32>, InvalidField> {
     if value.is_null() {
         return Ok(None);
@@ -325,7 +324,7 @@ pub fn subsets(list: &[WrittenSubset], path: &FieldPath<'_>) -> Result<Vec<Subse
     Ok(checked)
 }
 
-/// Checks a disruption mode: `Pod`, also if left out, or `PodGroup`, which needs all or nothing.
+/// Checks a disruption mode: `Pod`, also if unset, or `PodGroup`, which needs all or nothing.
 pub fn disruption_mode(
     mode: Option<&str>,
     policy: &Policy,
@@ -339,15 +338,14 @@ pub fn disruption_mode(
     }
 }
 
-/// Checks the shape of a priority. Whether it is that of the class is for those to say who know
-/// the classes.
+/// Checks the range of a priority. Whether it is the value of the class is checked where the classes are known.
 pub fn priority(value: &Value, path: &FieldPath<'_>) -> Result<Option<i32>, InvalidField> {
     let written = Some(value).filter(|value| !value.is_null());
     // The range is that of i32.
     written.map(|value| integer_in(&PRIORITY, value, path).map(|number| number as i32)).transpose()
 }
 
-/// Checks what a group needs at the least.
+/// Checks the minimum resources of a group.
 pub fn min_resources(list: &WrittenResources, path: &FieldPath<'_>) -> Result<ResourceList, InvalidField> {
     if list.len() > MAX_MIN_RESOURCES {
         return Err(path.invalid(&list.len(), format_args!("must name at most {MAX_MIN_RESOURCES} resources")));
@@ -355,7 +353,7 @@ pub fn min_resources(list: &WrittenResources, path: &FieldPath<'_>) -> Result<Re
     validate(list, Place::Group, path)
 }
 
-/// Checks a degraded policy; `Replace` if it is left out. A basic group has no minimum to fall below.
+/// Checks a degraded policy; `Replace` if it is unset. A basic group has no minimum to fall below.
 pub fn degraded_policy(
     degraded: Option<&str>,
     policy: &Policy,
@@ -382,7 +380,7 @@ pub fn preemption_policy(policy: Option<&str>, path: &FieldPath<'_>) -> Result<O
     }
 }
 
-/// Checks the name of a priority class; empty is the same as left out, as for pods.
+/// Checks the name of a priority class; empty is the same as unset, as for pods.
 pub fn priority_class_name(name: Option<&str>, path: &FieldPath<'_>) -> Result<Option<String>, InvalidField> {
     match name {
         None | Some("") => Ok(None),
@@ -439,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_gang_has_the_defaults() {
+    fn minimal_gang_has_defaults() {
         let expected = Group {
             policy: Policy::Gang { min_count: 4 },
             schedule_timeout_seconds: None,
@@ -455,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_set() {
+    fn all_fields_are_read() {
         let group = read(json!({
             "subsets": [{"name": "ps", "minMember": 1}, {"name": "worker", "minMember": 2_147_483_647_i64}],
             "scheduleTimeoutSeconds": 86400,
@@ -484,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn basic_may_leave_its_count_out() {
+    fn basic_count_is_optional() {
         let basic = |value: Value| read(json!({"policy": {"basic": value}})).map(|one| one.policy);
         assert_eq!(basic(json!({})), Ok(Policy::Basic { desired_count: None }));
         assert_eq!(basic(json!({"desiredCount": 3})), Ok(Policy::Basic { desired_count: Some(3) }));
@@ -492,14 +490,14 @@ mod tests {
     }
 
     #[test]
-    fn an_only_subset_needs_no_name() {
+    fn single_subset_needs_no_name() {
         let group = read(json!({"subsets": [{"minMember": 3}]})).unwrap();
         let only = Subset { name: String::new(), min_member: 3 };
         assert_eq!(group.policy, Policy::Subsets(vec![only]));
     }
 
     #[test]
-    fn absurd_counts_are_errors_about_the_field() {
+    fn counts_out_of_range_are_field_errors() {
         for bad in [
             json!(0),
             json!(-1),
@@ -528,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_resources_are_named() {
+    fn number_of_resources_is_limited() {
         let naming = |count: usize| {
             let list: serde_json::Map<_, _> = (0..count).map(|index| (format!("a.com/r{index}"), json!(1))).collect();
             read(with(gang(json!(1)), "minResources", json!(list)))

@@ -1,27 +1,25 @@
-//! What is wrong with an object, said so that its author can mend it.
+//! Validation errors with enough context to fix the object.
 //!
-//! Every error names the object, the path of the field, the value as written and the reason.
-//! Checks inside know only the path ([`InvalidField`]); whoever knows the object adds it with
-//! [`InvalidField::on`].
+//! Every error names the object, the path of the field, the value as written and the reason. Nested checks know only
+//! the path ([`InvalidField`]); the caller that knows the object adds it with [`InvalidField::on`].
 //!
-//! Invariant: what is shown of a value is bounded, since errors travel into events and
-//! conditions and a hostile value may be megabytes long.
-//! This file must not know any kind of object or any rule.
+//! Invariant: the value in an error is bounded, since errors end up in events and conditions and a hostile value may be
+//! megabytes long. Must not depend on any kind of object or any rule.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// The most characters of a value that an error shows.
-const SHOWN_CHARS: usize = 120;
+/// The maximum number of characters of a value in an error.
+const VALUE_CHARS_MAX: usize = 120;
 
 /// A path to a field, such as `spec.containers[0].resources.requests[cpu]`.
 ///
-/// The steps borrow each other, so that a path costs nothing until an error prints it.
+/// The steps borrow each other, so that a path allocates nothing until an error prints it.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub enum FieldPath<'a> {
-    /// The field at the top.
+    /// The root field.
     Root(&'a str),
     /// A named field inside another.
     Child(&'a FieldPath<'a>, &'a str),
@@ -51,7 +49,7 @@ impl<'a> FieldPath<'a> {
     pub fn invalid<V: Serialize + ?Sized>(&self, value: &V, reason: impl fmt::Display) -> InvalidField {
         InvalidField {
             field: self.to_string(),
-            value: shown(&serde_json::to_string(value).unwrap_or_default()),
+            value: truncated(&serde_json::to_string(value).unwrap_or_default()),
             reason: reason.to_string(),
         }
     }
@@ -61,22 +59,22 @@ impl fmt::Display for FieldPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FieldPath::Root(name) => f.write_str(name),
-            FieldPath::Child(parent, name) => write!(f, "{parent}.{}", shown(name)),
+            FieldPath::Child(parent, name) => write!(f, "{parent}.{}", truncated(name)),
             FieldPath::Index(parent, index) => write!(f, "{parent}[{index}]"),
-            FieldPath::Key(parent, key) => write!(f, "{parent}[{}]", shown(key)),
+            FieldPath::Key(parent, key) => write!(f, "{parent}[{}]", truncated(key)),
         }
     }
 }
 
-/// A wrong field of an object that is not named yet.
+/// An invalid field; the object is not named yet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {value}: {reason}")]
 pub struct InvalidField {
     /// The path of the field.
     pub field: String,
-    /// The value as JSON, cut short if it is long.
+    /// The value as JSON, truncated if it is long.
     pub value: String,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: String,
 }
 
@@ -87,7 +85,7 @@ impl InvalidField {
     }
 }
 
-/// A wrong field of a named object.
+/// An invalid field of a named object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{object}: {field}: {value}: {reason}")]
 pub struct Invalid {
@@ -95,15 +93,15 @@ pub struct Invalid {
     pub object: String,
     /// The path of the field.
     pub field: String,
-    /// The value as JSON, cut short if it is long.
+    /// The value as JSON, truncated if it is long.
     pub value: String,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: String,
 }
 
-/// The text, or as much of it as an error may carry.
-pub(crate) fn shown(text: &str) -> String {
-    match text.char_indices().nth(SHOWN_CHARS) {
+/// The text, truncated to the length that an error may have.
+pub(crate) fn truncated(text: &str) -> String {
+    match text.char_indices().nth(VALUE_CHARS_MAX) {
         None => text.to_owned(),
         Some((end, _)) => format!("{}…", &text[..end]),
     }
@@ -124,17 +122,17 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_lists_are_shown_as_written() {
+    fn numbers_and_lists_are_printed_as_written() {
         let path = FieldPath::Root("minCount");
         assert_eq!(path.invalid(&0, "too small").to_string(), "minCount: 0: too small");
         assert_eq!(path.invalid(&["a", "b"], "no").to_string(), r#"minCount: ["a","b"]: no"#);
     }
 
     #[test]
-    fn a_long_value_is_cut_between_characters() {
+    fn long_value_is_truncated_between_characters() {
         let path = FieldPath::Root("x");
         let error = path.invalid(&"é".repeat(100_000), "long");
-        assert_eq!(error.value.chars().count(), SHOWN_CHARS + 1);
+        assert_eq!(error.value.chars().count(), VALUE_CHARS_MAX + 1);
         let keyed = path.key(&"k".repeat(100_000)).invalid("", "long");
         assert!(keyed.field.len() < 200);
     }

@@ -1,13 +1,12 @@
-//! The words of our API that are not fields: annotations, condition types, reasons, finalizers.
+//! Constants of our API: annotation keys, condition types, reasons, finalizers.
 //!
-//! Each stands here once, so that those who write one and those who read it cannot differ.
-//! It must not know who uses a word or when.
+//! Each is defined once, so that writers and readers cannot differ. Must not depend on their use.
 
 /// Our API group.
 pub const GROUP: &str = "muster.dev";
 /// The version of our kinds.
 pub const VERSION: &str = "v1alpha1";
-/// The `schedulerName` of pods that are ours if nothing else is configured.
+/// The default `schedulerName` of Muster.
 pub const SCHEDULER_NAME: &str = "muster";
 
 /// Annotations of pods and of the objects that own them.
@@ -16,22 +15,22 @@ pub mod annotations {
     pub const POD_GROUP: &str = "muster.dev/pod-group";
     /// Names a Workload.
     pub const WORKLOAD: &str = "muster.dev/workload";
-    /// Tells replicas of a group inside a Workload apart.
+    /// Distinguishes replicas of a group inside a Workload.
     pub const REPLICA_KEY: &str = "muster.dev/replica-key";
     /// Names a subset of a PodGroup.
     pub const SUBSET: &str = "muster.dev/subset";
     /// How pods of an owner form groups: `Off`, `Gang` or `ReplicatedGang`.
     pub const GANG_MODE: &str = "muster.dev/gang-mode";
-    /// On the Job templates of a JobSet: whose pods are one gang, `JobSet`, `ReplicatedJob` or `Job`. Written by our
-    /// webhook, since a Job does not show what its JobSet asks for.
+    /// On the Job templates of a JobSet: the gang scope, `JobSet`, `ReplicatedJob` or `Job`. Written by our webhook,
+    /// since a Job does not show the gang mode of its JobSet.
     pub const GANG_SCOPE: &str = "muster.dev/gang-scope";
-    /// On a Job: how its pods are scheduled, JSON in the shape of `spec.scheduling` of Kubernetes' own Job.
+    /// On a Job: how its pods are scheduled, JSON in the format of `spec.scheduling` of Kubernetes' own Job.
     pub const SCHEDULING: &str = "muster.dev/scheduling";
-    /// A JSON resource list: what a group of a kind without such a field needs at the least.
+    /// A JSON resource list: the minimum resources of a group whose kind has no such field.
     pub const MIN_RESOURCES: &str = "muster.dev/min-resources";
-    /// On a Workload: a JSON resource list, what all its groups need together, where they start one after the other.
+    /// On a Workload: a JSON resource list, the total of all its groups where they start one after another.
     pub const WHOLE_RESOURCES: &str = "muster.dev/whole-resources";
-    /// How dear the eviction of a pod is among its equals: an int32, 0 if left out.
+    /// The cost of evicting a pod, compared to others of the same priority: an int32, 0 by default.
     pub const PREEMPTION_COST: &str = "muster.dev/preemption-cost";
 }
 
@@ -47,84 +46,84 @@ pub mod gang_mode {
 
 /// Types of conditions on our groups. On native groups ours have `NATIVE_PREFIX` before them.
 pub mod conditions {
-    /// Whether the group has its place.
+    /// Whether the group is scheduled.
     pub const POD_GROUP_SCHEDULED: &str = "PodGroupScheduled";
-    /// The group has had its minimum. The reason, `WithMinimumN`, remembers which: a later scheduler tells a gang that
-    /// lost members from one whose start was cut short.
+    /// The group has reached its minimum. The reason, `WithMinimumN`, records which: after a restart the scheduler can
+    /// distinguish a gang that lost members from one whose start was interrupted.
     pub const STARTED: &str = "Started";
     /// A gang that ran has fewer members than its minimum.
     pub const DEGRADED: &str = "Degraded";
-    /// All members have ended and no more are expected.
+    /// All members have finished and no more are expected.
     pub const COMPLETED: &str = "Completed";
     /// Members have another priority than the group.
     pub const PODS_NOT_MATCHING_PRIORITY: &str = "PodsNotMatchingPriority";
     /// The group is being evicted.
     pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
-    /// Upstream's word on native groups: the group had its place at least once.
+    /// The upstream condition on native groups: the group was scheduled at least once.
     pub const POD_GROUP_INITIALLY_SCHEDULED: &str = "PodGroupInitiallyScheduled";
     /// The pod's own condition.
     pub const POD_SCHEDULED: &str = "PodScheduled";
-    /// Stands before our own condition types on native groups.
+    /// The prefix of our own condition types on native groups.
     pub const NATIVE_PREFIX: &str = "muster.dev/";
 }
 
 /// Reasons of [`conditions::POD_GROUP_SCHEDULED`].
 pub mod group_reasons {
-    /// It has its place.
+    /// It is scheduled.
     pub const SCHEDULED: &str = "Scheduled";
     /// Fewer members exist than it needs.
     pub const WAITING_FOR_MEMBERS: &str = "WaitingForMembers";
-    /// Members carry scheduling gates.
+    /// Members have scheduling gates.
     pub const GATED: &str = "Gated";
-    /// There is no room, and that is certain.
+    /// There is no room, which is proven.
     pub const UNSCHEDULABLE: &str = "Unschedulable";
-    /// No room was found in the time there was; there may be some.
+    /// No room was found within the search budget; there may be some.
     pub const NOT_FOUND_WITHIN_BUDGET: &str = "NotFoundWithinBudget";
-    /// It would not fit if the cluster were empty.
+    /// It would not fit into an empty cluster.
     pub const NEVER_FITS: &str = "NeverFits";
-    /// Room is being made.
+    /// Victims are being evicted for it.
     pub const WAITING_FOR_VICTIMS: &str = "WaitingForVictims";
     /// Some members fit, fewer than it needs.
     pub const COSCHEDULING_NOT_MEET_MIN_MEMBER: &str = "CoschedulingNotMeetMinMember";
-    /// It waited longer than it may.
+    /// Its start took longer than `scheduleTimeoutSeconds`.
     pub const SCHEDULE_TIMEOUT: &str = "ScheduleTimeout";
-    /// What is written is wrong.
+    /// The spec is invalid.
     pub const INVALID: &str = "Invalid";
-    /// What is written is right and not supported.
+    /// The spec is valid but not supported.
     pub const UNSUPPORTED: &str = "Unsupported";
-    /// Upstream's word for an error of the scheduler.
+    /// The upstream reason for an error of the scheduler.
     pub const SCHEDULER_ERROR: &str = "SchedulerError";
-    /// Upstream's word for an eviction in favour of others.
+    /// The upstream reason for preemption.
     pub const PREEMPTION_BY_SCHEDULER: &str = "PreemptionByScheduler";
 }
 
 /// Reasons of a pod's [`conditions::POD_SCHEDULED`].
 pub mod pod_reasons {
-    /// It lacks room: what autoscalers act on.
+    /// There is no room for it. Cluster autoscalers act on this reason.
     pub const UNSCHEDULABLE: &str = "Unschedulable";
-    /// It would fit, its group does not.
+    /// It would fit, but its group does not.
     pub const COSCHEDULING_NOT_MEET_MIN_MEMBER: &str = "CoschedulingNotMeetMinMember";
-    /// Its group is not there or not ready.
+    /// Its group does not exist or is not ready.
     pub const WAITING_FOR_GROUP: &str = "WaitingForGroup";
-    /// Its group lacks members.
+    /// Its group has too few members.
     pub const WAITING_FOR_MEMBERS: &str = "WaitingForMembers";
-    /// Room is being made.
+    /// Victims are being evicted for it.
     pub const WAITING_FOR_VICTIMS: &str = "WaitingForVictims";
     /// The scheduler failed.
     pub const SCHEDULER_ERROR: &str = "SchedulerError";
-    /// It carries gates. Written by the API server; never overwritten.
+    /// It has scheduling gates. Written by the API server; never overwritten.
     pub const SCHEDULING_GATED: &str = "SchedulingGated";
 }
 
-/// Reasons of events about how pods name their groups.
+/// Reasons of events about group references of pods.
 pub mod events {
     /// The reference changed after the pod was first seen; that has no effect.
     pub const GROUP_REFERENCE_CHANGED: &str = "GroupReferenceChanged";
-    /// The pod names groups in more than one way.
+    /// The pod references groups in more than one way.
     pub const GROUP_REFERENCE_CONFLICT: &str = "GroupReferenceConflict";
 }
 
-/// Keeps a native PodGroup from going while pods use it.
+/// The finalizer that keeps a native PodGroup while pods use it.
 pub const POD_GROUP_PROTECTION_FINALIZER: &str = "scheduling.k8s.io/podgroup-protection";
 
 #[cfg(test)]
@@ -133,7 +132,7 @@ mod tests {
     use crate::names::check_label_key;
 
     #[test]
-    fn annotations_are_good_keys_of_our_group() {
+    fn annotations_are_valid_keys_of_our_group() {
         use annotations::*;
         let ours = [GANG_MODE, GANG_SCOPE, MIN_RESOURCES, POD_GROUP, PREEMPTION_COST, REPLICA_KEY, SCHEDULING, SUBSET];
         for key in ours.into_iter().chain([WHOLE_RESOURCES, WORKLOAD]) {

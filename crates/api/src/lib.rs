@@ -1,14 +1,14 @@
-//! The edge of Muster: what people write in Kubernetes objects, read exactly and checked.
+//! The API types of Muster: Kubernetes objects, parsed exactly and validated.
 //!
-//! Types called `Written…` hold what stands in an object and are read with serde. Their `validate`
-//! gives checked values, in which every name, number and operator is known to be good, or an error
-//! that names object, field, value and reason.
+//! Types called `Written…` hold fields as written in an object and are read with serde. Their `validate` returns
+//! checked values, in which every name, number and operator is valid, or an error that names object, field, value and
+//! reason.
 //!
-//! `wire` has the objects themselves, slim; `pod_group`, `workload` and `crds` are our own kinds,
-//! `native` is Kubernetes' own API for groups, `makers` says which pods of a Job, JobSet or
-//! LeaderWorkerSet are gangs, and `keys` has the words that are no fields.
+//! `wire` has the objects themselves, reduced to the fields that matter; `pod_group`, `workload` and `crds` are our own
+//! kinds, `native` is Kubernetes' own API for groups, `makers` has the rules by which pods of Jobs, JobSets and
+//! LeaderWorkerSets form gangs, and `keys` has annotation keys, condition types and reasons.
 //!
-//! This crate must not know the engine, do input or output, or depend on a Kubernetes client.
+//! This crate must not depend on the engine or a Kubernetes client, and does no I/O.
 
 pub mod crds;
 pub mod field_error;

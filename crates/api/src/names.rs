@@ -1,17 +1,17 @@
-//! The shapes of names in Kubernetes: DNS labels, DNS subdomains, label keys and label values.
+//! Validation of Kubernetes names: DNS labels, DNS subdomains, label keys and label values.
 //!
-//! Each check answers with the reason why a text is refused, and accepts exactly what the
-//! Kubernetes API server accepts. It must not know where the name stands.
+//! Each check accepts exactly what the Kubernetes API server accepts, and returns the reason for a refusal. Must not
+//! depend on where the name is used.
 
-/// The most characters of a DNS label, of the name part of a label key and of a label value.
+/// The maximum number of characters of a DNS label, of the name part of a label key and of a label value.
 const SHORT: usize = 63;
-/// The most characters of a DNS subdomain.
+/// The maximum number of characters of a DNS subdomain.
 const LONG: usize = 253;
 
 /// Checks a DNS label: `[a-z0-9]([-a-z0-9]*[a-z0-9])?`, at most 63 characters.
 pub fn check_dns_label(text: &str) -> Result<(), String> {
     check_length(text, SHORT)?;
-    check_label_shape(text).map_err(|reason| format!("a DNS label {reason}"))
+    check_label_syntax(text).map_err(|reason| format!("a DNS label {reason}"))
 }
 
 /// Checks a DNS subdomain: DNS labels joined by dots, at most 253 characters in all.
@@ -20,7 +20,7 @@ pub fn check_dns_label(text: &str) -> Result<(), String> {
 pub fn check_dns_subdomain(text: &str) -> Result<(), String> {
     check_length(text, LONG)?;
     text.split('.').try_for_each(|label| {
-        check_label_shape(label).map_err(|reason| format!("each part of a DNS subdomain {reason}"))
+        check_label_syntax(label).map_err(|reason| format!("each part of a DNS subdomain {reason}"))
     })
 }
 
@@ -37,20 +37,20 @@ pub fn check_label_key(text: &str) -> Result<(), String> {
     if name.contains('/') {
         return Err("must have at most one \"/\"".to_owned());
     }
-    check_length(name, SHORT).and_then(|()| check_name_shape(name)).map_err(|reason| format!("the name: {reason}"))
+    check_length(name, SHORT).and_then(|()| check_name_syntax(name)).map_err(|reason| format!("the name: {reason}"))
 }
 
-/// Checks a label value: empty, or at most 63 characters in the shape of a label key's name.
+/// Checks a label value: empty, or at most 63 characters with the syntax of a label key's name.
 pub fn check_label_value(text: &str) -> Result<(), String> {
     if text.is_empty() {
         return Ok(());
     }
     check_length(text, SHORT)?;
-    check_name_shape(text)
+    check_name_syntax(text)
 }
 
-/// Checks a name that stands as one step in a path: not empty, at most `most` characters, not `.`
-/// or `..`, and without `/` and `%`.
+/// Checks a name that is used as a path segment: not empty, at most `most` characters, not `.` or `..`, and without `/`
+/// and `%`.
 pub fn check_path_segment(text: &str, most: usize) -> Result<(), String> {
     // Characters, since it may be any text; the schema of a CRD counts the same way.
     match text.chars().count() {
@@ -76,18 +76,18 @@ fn check_length(text: &str, most: usize) -> Result<(), String> {
     }
 }
 
-fn check_label_shape(text: &str) -> Result<(), &'static str> {
+fn check_label_syntax(text: &str) -> Result<(), &'static str> {
     let edge = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    if has_shape(text, edge, |byte| edge(byte) || byte == b'-') {
+    if matches_charset(text, edge, |byte| edge(byte) || byte == b'-') {
         Ok(())
     } else {
         Err("must consist of a-z, 0-9 and \"-\", and start and end with a-z or 0-9")
     }
 }
 
-fn check_name_shape(text: &str) -> Result<(), String> {
+fn check_name_syntax(text: &str) -> Result<(), String> {
     let edge = |byte: u8| byte.is_ascii_alphanumeric();
-    if has_shape(text, edge, |byte| edge(byte) || b"-_.".contains(&byte)) {
+    if matches_charset(text, edge, |byte| edge(byte) || b"-_.".contains(&byte)) {
         Ok(())
     } else {
         Err("must consist of letters, digits, \"-\", \"_\" and \".\", and start and end with a \
@@ -97,7 +97,7 @@ fn check_name_shape(text: &str) -> Result<(), String> {
 }
 
 /// Whether a text is not empty, starts and ends with `edge` bytes and has `inner` bytes only.
-fn has_shape(text: &str, edge: impl Fn(u8) -> bool, inner: impl Fn(u8) -> bool) -> bool {
+fn matches_charset(text: &str, edge: impl Fn(u8) -> bool, inner: impl Fn(u8) -> bool) -> bool {
     let bytes = text.as_bytes();
     bytes.first().is_some_and(|&byte| edge(byte))
         && bytes.last().is_some_and(|&byte| edge(byte))

@@ -1,13 +1,12 @@
-//! Which nodes a pod may run on and which it would rather have: node affinity.
+//! Node affinity: required and preferred node selectors.
 //!
-//! A required selector has terms of which one must match; a preferred one gives weight to each term
-//! that does. An empty term is legal and matches no node. Invariant: a checked [`NodeTerm`] is
-//! never empty, since empty ones are dropped when checked; so "no requirement" cannot be taken for
-//! "every node". A selector of which no term is left matches no node.
+//! Of a required selector one term must match; of preferred terms each match adds its weight. An empty term is legal
+//! and matches no node. Invariant: a checked [`NodeTerm`] is never empty, since empty ones are dropped by validation;
+//! so an empty term cannot be mistaken for one that matches every node. A selector without remaining terms matches no
+//! node.
 //!
-//! Kubernetes puts up with a term it cannot read, e.g. `Gt` with a word, as long as another one
-//! matches; here it is an error.
-//! It must not know nodes beyond labels and name.
+//! Kubernetes tolerates an invalid term, e.g. `Gt` with a word, as long as another one matches; here it is an error.
+//! Must not depend on nodes beyond labels and name.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,22 +16,22 @@ use crate::names::check_dns_subdomain;
 use crate::null::{is_default, null_is_default};
 use crate::selector::{Labels, Requirement, UnknownFields, WrittenRequirement, refuse_unknown};
 
-/// The only field of a node that can be asked for.
+/// The only node field that can be matched.
 const NAME_FIELD: &str = "metadata.name";
 
-/// A required node selector as it stands in an object.
+/// A required node selector as written in an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenNodeSelector {
     /// Terms of which one must match.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub node_selector_terms: Vec<WrittenNodeTerm>,
-    /// Everything else.
+    /// All other fields.
     #[serde(flatten)]
     pub unknown: UnknownFields,
 }
 
-/// A term as it stands in an object.
+/// A term as written in an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenNodeTerm {
@@ -42,22 +41,22 @@ pub struct WrittenNodeTerm {
     /// Requirements on fields.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub match_fields: Vec<WrittenRequirement>,
-    /// Everything else.
+    /// All other fields.
     #[serde(flatten)]
     pub unknown: UnknownFields,
 }
 
-/// A preferred term as it stands in an object.
+/// A preferred term as written in an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenPreferredTerm {
-    /// The weight, any JSON value so that an absurd one is an error about this field.
+    /// The weight, any JSON value so that an invalid one is an error about this field.
     #[serde(skip_serializing_if = "is_default")]
     pub weight: Value,
     /// The term.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub preference: WrittenNodeTerm,
-    /// Everything else.
+    /// All other fields.
     #[serde(flatten)]
     pub unknown: UnknownFields,
 }
@@ -87,7 +86,7 @@ pub enum NameRequirement {
 /// A checked preferred term.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PreferredTerm {
-    /// What a matching node gains, 1 to 100.
+    /// The weight of a match, 1 to 100.
     pub weight: u8,
     /// The term.
     pub term: NodeTerm,
@@ -127,7 +126,7 @@ impl WrittenNodeTerm {
 }
 
 impl WrittenPreferredTerm {
-    /// Checks a list of preferred terms. Empty terms are left out: no node gains by them.
+    /// Checks a list of preferred terms. Empty terms are dropped: they match no node.
     pub fn validate_all(
         list: &[WrittenPreferredTerm],
         path: &FieldPath<'_>,
@@ -308,13 +307,13 @@ mod tests {
 
     #[test]
     fn weights_are_1_to_100() {
-        let weighing =
+        let with_weight =
             |weight: Value| preferred(json!([{"weight": weight, "preference": {"matchExpressions": [exists("a")]}}]));
         for good in [1, 50, 100] {
-            assert_eq!(weighing(json!(good)).unwrap()[0].weight, good);
+            assert_eq!(with_weight(json!(good)).unwrap()[0].weight, good);
         }
         for bad in [json!(0), json!(-1), json!(101), json!(256), json!(357), json!(1.5), json!("5"), json!(null)] {
-            let error = weighing(bad.clone()).unwrap_err();
+            let error = with_weight(bad.clone()).unwrap_err();
             assert!(error.starts_with(&format!("preferred[0].weight: {bad}: ")), "{error}");
         }
         let error = preferred(json!([{"weight": 1, "preference": {"matchExpressions": [{}]}}]));

@@ -1,6 +1,7 @@
-//! A JSON `null` means "left out", as everywhere in Kubernetes, and what is left out is not written.
+//! Serde helpers: a JSON `null` is the same as a missing field, as everywhere in Kubernetes, and defaults are not
+//! serialized.
 //!
-//! It must not know any type that is read.
+//! Must not depend on any deserialized type.
 
 use serde::{Deserialize, Deserializer};
 
@@ -13,7 +14,7 @@ where
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// For `#[serde(skip_serializing_if = "...")]`: a value that reads the same if it is left out.
+/// For `#[serde(skip_serializing_if = "...")]`: whether a value is the default.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

@@ -1,22 +1,21 @@
-//! Groups inside groups: who is whose parent, without circles and not too deep.
+//! Validation of nested groups: no cycles, limited depth.
 //!
-//! The limit is that of Kubernetes: from a root down to a group of pods, at most four groups.
-//! A parent that is not known (yet) ends the chain; whether to wait for it is the caller's choice.
-//! It must not know what a group is: only names.
+//! The limit is that of Kubernetes: from a root down to a group of pods, at most four groups. An unknown parent ends
+//! the chain; whether to wait for it is the caller's choice. Must not depend on groups, only on names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::invalid::{FieldPath, InvalidField, shown};
+use crate::invalid::{FieldPath, InvalidField, truncated};
 
-/// The most groups on the way from a root to the innermost group, both counted.
+/// The maximum number of groups from a root to the innermost group, inclusive.
 pub const MAX_DEPTH: usize = 4;
 
-/// The most names of a circle or chain that an error lists.
+/// The maximum number of names of a cycle or chain in an error.
 const NAMES_SHOWN: usize = 8;
 
 /// Checks the chain of parents above `child`; `path` is the child's field that names its parent.
 ///
-/// An error lists the groups on the way: the circle, or the chain that is too long.
+/// An error lists the groups of the cycle, or of the chain that is too long.
 pub fn check_parents(
     child: &str,
     parents: &BTreeMap<String, String>,
@@ -24,26 +23,26 @@ pub fn check_parents(
 ) -> Result<(), InvalidField> {
     let mut chain = vec![child];
     let mut seen = BTreeSet::from([child]);
-    // To the very end, not just to the limit: that it is a circle is the truer answer.
+    // Follow the chain to its end, not just to the limit: a cycle is the more useful error.
     while let Some(parent) = chain.last().and_then(|last| parents.get(*last)) {
         if !seen.insert(parent) {
             let start = chain.iter().position(|name| name == parent);
-            let mut circle = chain.split_off(start.unwrap_or(0));
-            circle.push(parent);
-            let reason = format_args!("leads into a circle: {}", way(&circle));
+            let mut cycle = chain.split_off(start.unwrap_or(0));
+            cycle.push(parent);
+            let reason = format_args!("leads into a cycle: {}", format_chain(&cycle));
             return Err(path.invalid(&parents.get(child), reason));
         }
         chain.push(parent);
     }
     if chain.len() > MAX_DEPTH {
-        let reason = format_args!("is more than {MAX_DEPTH} groups deep: {}", way(&chain));
+        let reason = format_args!("is more than {MAX_DEPTH} groups deep: {}", format_chain(&chain));
         return Err(path.invalid(&parents.get(child), reason));
     }
     Ok(())
 }
 
-fn way(names: &[&str]) -> String {
-    let listed: Vec<_> = names.iter().take(NAMES_SHOWN).map(|name| shown(name)).collect();
+fn format_chain(names: &[&str]) -> String {
+    let listed: Vec<_> = names.iter().take(NAMES_SHOWN).map(|name| truncated(name)).collect();
     let more = if listed.len() < names.len() { " -> …" } else { "" };
     format!("{}{more}", listed.join(" -> "))
 }
@@ -60,15 +59,15 @@ mod tests {
     }
 
     #[test]
-    fn chains_up_to_the_limit_are_good() {
+    fn chains_up_to_the_limit_are_valid() {
         let chain = [("a", "b"), ("b", "c"), ("c", "d")];
-        for child in ["a", "b", "c", "d", "stranger"] {
+        for child in ["a", "b", "c", "d", "unknown"] {
             assert_eq!(check(child, &chain), Ok(()));
         }
     }
 
     #[test]
-    fn a_deeper_chain_is_refused_for_those_too_deep_only() {
+    fn deeper_chain_is_refused_only_for_groups_below_the_limit() {
         let chain = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")];
         let expected = r#"parent: "b": is more than 4 groups deep: a -> b -> c -> d -> e"#;
         assert_eq!(check("a", &chain), Err(expected.to_owned()));
@@ -76,11 +75,11 @@ mod tests {
     }
 
     #[test]
-    fn circles_are_named() {
+    fn cycles_are_named() {
         for (child, pairs, expected) in [
-            ("a", &[("a", "a")][..], r#"parent: "a": leads into a circle: a -> a"#),
-            ("a", &[("a", "b"), ("b", "a")], r#"parent: "b": leads into a circle: a -> b -> a"#),
-            ("x", &[("x", "a"), ("a", "b"), ("b", "a")], r#"parent: "a": leads into a circle: a -> b -> a"#),
+            ("a", &[("a", "a")][..], r#"parent: "a": leads into a cycle: a -> a"#),
+            ("a", &[("a", "b"), ("b", "a")], r#"parent: "b": leads into a cycle: a -> b -> a"#),
+            ("x", &[("x", "a"), ("a", "b"), ("b", "a")], r#"parent: "a": leads into a cycle: a -> b -> a"#),
         ] {
             assert_eq!(check(child, pairs), Err(expected.to_owned()));
         }
@@ -88,13 +87,13 @@ mod tests {
         let next = |index: usize| names[(index + 1) % 20].as_str();
         let pairs: Vec<_> = (0..20).map(|index| (names[index].as_str(), next(index))).collect();
         let error = check("g0", &pairs).unwrap_err();
-        assert!(error.ends_with("circle: g0 -> g1 -> g2 -> g3 -> g4 -> g5 -> g6 -> g7 -> …"), "{error}");
+        assert!(error.ends_with("cycle: g0 -> g1 -> g2 -> g3 -> g4 -> g5 -> g6 -> g7 -> …"), "{error}");
     }
 
     proptest! {
-        /// Any map: the answer is that of following parents a fixed number of times.
+        /// For any map, the result equals following parents a fixed number of times.
         #[test]
-        fn good_exactly_if_the_root_is_near(links in prop::collection::btree_map(0..12_u8, 0..12_u8, 0..12)) {
+        fn valid_exactly_if_root_is_within_the_limit(links in prop::collection::btree_map(0..12_u8, 0..12_u8, 0..12)) {
             let parents: BTreeMap<String, String> =
                 links.iter().map(|(child, parent)| (child.to_string(), parent.to_string())).collect();
             for child in 0..12_u8 {

@@ -1,15 +1,14 @@
-//! A pod's resource lists, checked and with Kubernetes' defaults filled in.
+//! A pod's resource lists, validated and with Kubernetes' defaults applied.
 //!
-//! The API server fills in defaults when it takes a pod: a request that is left out is the limit,
-//! and pod-wide requests follow from the containers (as of Kubernetes 1.37). Objects that did not
-//! pass a real API server, as in tests, scenarios and the in-process server, lack them, so they are
-//! filled in here again. On objects that have them this changes nothing, with one exception: below
-//! 1.37 a pod with pod-wide requests but no pod-wide limits had no defaults for the other pod-wide
-//! requests. That can move its score, never its requests.
+//! The API server applies defaults when a pod is created: a missing request is the limit, and pod-level requests follow
+//! from the containers (as of Kubernetes 1.37). Objects that did not pass a real API server, as in tests, scenarios and
+//! the in-process server, lack them, so they are applied here again. On defaulted objects this changes nothing, with
+//! one exception: before 1.37 a pod with pod-level requests but no pod-level limits had no defaults for the other
+//! pod-level requests. That can change its score, never its requests.
 //!
-//! Invariant: every list here is checked. It must not know how lists are combined into requests.
+//! Invariant: every list here is valid. Must not depend on how lists are combined into requests.
 
-use crate::container_demand::{Overflow, Role, Share, aggregate};
+use crate::container_demand::{ContainerResources, Overflow, Role, aggregate};
 use crate::invalid::{FieldPath, InvalidField};
 use crate::resources::{Place, ResourceList, WrittenResources, is_huge_pages, is_pod_level, validate};
 use crate::wire::container::{Container, Requirements};
@@ -19,39 +18,39 @@ use crate::wire::pod_status::PodStatus;
 const SPEC: FieldPath<'static> = FieldPath::Root("spec");
 const STATUS: FieldPath<'static> = FieldPath::Root("status");
 
-/// A pod's checked lists.
+/// A pod's validated lists.
 pub(crate) struct PodDemand {
     pub(crate) containers: Vec<ContainerDemand>,
-    /// Requests for the pod as a whole; empty if it has none.
+    /// Pod-level requests; may be empty.
     pub(crate) pod_level: ResourceList,
     pub(crate) overhead: ResourceList,
-    /// What the node reports, if it is to count.
+    /// The kubelet's status, if it is used.
     pub(crate) reported: Option<Reported>,
 }
 
-/// A container's checked lists.
+/// A container's validated lists.
 pub(crate) struct ContainerDemand {
     pub(crate) role: Role,
     pub(crate) requests: ResourceList,
     limits: ResourceList,
-    /// What the node set aside, if it has said so.
+    /// The `allocatedResources`, if reported.
     pub(crate) allocated: Option<ResourceList>,
-    /// What is in force, if the node has said so.
+    /// The actuated requests, if reported.
     pub(crate) actuated: Option<ResourceList>,
 }
 
-/// What the node reports about a pod as a whole.
+/// The pod-level status that the kubelet reports.
 pub(crate) struct Reported {
-    /// The resize that the spec asks for can never be done on this node.
+    /// The requested resize is infeasible on this node.
     pub(crate) resize_is_infeasible: bool,
-    /// Whether there is any word on what is in force, be it without requests.
+    /// Whether `status.resources` is set, even without requests.
     pub(crate) has_resources: bool,
     pub(crate) actuated: Option<ResourceList>,
     pub(crate) allocated: Option<ResourceList>,
 }
 
 impl PodDemand {
-    /// Checks a pod's lists. What the node reports counts, and is looked at, only if `use_status`.
+    /// Validates a pod's lists. The status is read only if `use_status` is set.
     pub(crate) fn read(pod: &Pod, use_status: bool) -> Result<PodDemand, InvalidField> {
         let status = use_status.then_some(&pod.status);
         let mut containers = Vec::new();
@@ -125,8 +124,8 @@ impl Reported {
     }
 }
 
-/// The pod-wide requests with their defaults: for cpu and memory what the containers ask for, else
-/// the pod-wide limit; for huge pages the pod-wide limit, else the containers' limits.
+/// The pod-level requests with their defaults: for cpu and memory the sum of the containers' requests, else the
+/// pod-level limit; for huge pages the pod-level limit, else the containers' limits.
 fn pod_level_requests(written: &Requirements, containers: &[ContainerDemand]) -> Result<ResourceList, InvalidField> {
     let path = SPEC.child("resources");
     let (mut requests, limits) = read_requirements(written, Place::Pod, &path)?;
@@ -147,15 +146,16 @@ fn sum<'a>(
     containers: &'a [ContainerDemand],
     list: impl Fn(&'a ContainerDemand) -> &'a ResourceList,
 ) -> Result<ResourceList, InvalidField> {
-    let shares = containers.iter().map(|container| Share { role: container.role, list: list(container) });
-    aggregate(shares, &ResourceList::new()).map_err(|overflow| too_much(&overflow))
+    let resources =
+        containers.iter().map(|container| ContainerResources { role: container.role, list: list(container) });
+    aggregate(resources, &ResourceList::new()).map_err(|overflow| total_overflow(&overflow))
 }
 
-/// The error for a sum over the whole pod that is out of range.
-pub(crate) fn too_much(overflow: &Overflow) -> InvalidField {
+/// The error for a total of the pod that is out of range.
+pub(crate) fn total_overflow(overflow: &Overflow) -> InvalidField {
     SPEC.invalid(
         &overflow.addend.to_string(),
-        format_args!("takes the pod's total of {} above what a 64 bit integer holds", overflow.resource),
+        format_args!("makes the pod's total of {} larger than a 64 bit integer holds", overflow.resource),
     )
 }
 

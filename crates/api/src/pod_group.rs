@@ -1,11 +1,10 @@
-//! The rules of our own PodGroup, `podgroups.muster.dev`: what may be written, and what may change.
+//! Validation of our own PodGroup, `podgroups.muster.dev`: valid specs and allowed changes.
 //!
-//! They are those of the CRD's schema, said once more for clusters and paths where the schema is
-//! not there, and for what a schema cannot say (names of resources, amounts).
+//! The rules are those of the CRD's schema, repeated for code paths where the schema is not applied, plus rules that a
+//! schema cannot express (resource names, amounts).
 //!
-//! Invariant: a change that is taken keeps the shape of the group: the kind of policy, the names of
-//! subsets, what is evicted together, and the class.
-//! It must not know who fills in the priority, or what the engine does.
+//! Invariant: an accepted change keeps the kind of policy, the names of subsets, the disruption mode and the priority
+//! class. Must not depend on what fills in the priority, or on what the engine does.
 
 use std::collections::BTreeSet;
 
@@ -18,12 +17,12 @@ use crate::invalid::{FieldPath, InvalidField};
 pub fn validate_pod_group(spec: &WrittenGroup, path: &FieldPath<'_>) -> Result<Group, InvalidField> {
     let group = spec.validate(path)?;
     if !group.topology.is_empty() {
-        return Err(path.child("topology").invalid(&spec.topology, "is not supported yet and must be left out"));
+        return Err(path.child("topology").invalid(&spec.topology, "is not supported yet and must be unset"));
     }
     Ok(group)
 }
 
-/// Checks a PodGroup's spec that takes the place of an older one.
+/// Checks an update of a PodGroup's spec.
 pub fn validate_pod_group_update(
     spec: &WrittenGroup,
     old: &WrittenGroup,
@@ -38,7 +37,7 @@ pub fn validate_pod_group_update(
     Ok(group)
 }
 
-/// The settings of a group that hold for its life.
+/// The immutable settings of a group.
 pub(crate) struct Settings<'a> {
     pub(crate) disruption_mode: Option<&'a str>,
     pub(crate) priority_class_name: Option<&'a str>,
@@ -55,7 +54,7 @@ impl Settings<'_> {
     }
 }
 
-/// Refuses a change of what holds for a group's life. A priority may be filled in once.
+/// Refuses changes of immutable settings. A priority may be filled in once.
 pub(crate) fn unchanged_settings(
     new: &Settings<'_>,
     old: &Settings<'_>,

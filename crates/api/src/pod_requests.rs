@@ -1,65 +1,63 @@
-//! What a pod counts for: the room it takes on a node, and its weight in scores.
+//! Computes the requests of a pod: the capacity it takes on a node, and the amounts used for scoring.
 //!
-//! The rule is that of Kubernetes 1.37: what the containers need together, pod-wide requests in
-//! their place where there are any, and the runtime's overhead on top. While a pod is resized in
-//! place, the highest of what is wanted, set aside and in force counts; a wanted size that the node
-//! has refused for good does not.
-//! Amounts are combined exactly and rounded up once, at the end.
+//! The rules are those of Kubernetes 1.37: the aggregate of the containers, replaced by pod-level requests where set,
+//! plus the runtime's overhead. During an in-place resize the maximum of the desired, allocated and actuated amounts
+//! counts; a desired size that is infeasible on the node does not. Amounts are combined exactly and rounded up once, at
+//! the end.
 //!
-//! Left out: resources that a dynamic claim takes from the node itself (`DRANodeAllocatableResources`,
-//! alpha and off by default).
-//! It must not know nodes or scores.
+//! Not covered: node resources that are allocated through DRA claims (`DRANodeAllocatableResources`, alpha and off by
+//! default). Must not depend on nodes or scores.
 
-use crate::container_demand::{Share, add, aggregate, raise};
+use crate::container_demand::{ContainerResources, add, aggregate, raise};
 use crate::invalid::{FieldPath, Invalid, InvalidField};
-use crate::pod_demand::{ContainerDemand, PodDemand, Reported, too_much};
+use crate::pod_demand::{ContainerDemand, PodDemand, Reported, total_overflow};
 use crate::quantity::Quantity;
 use crate::resources::{BaseUnits, CPU, MEMORY, ResourceList, base_units, is_pod_level, list_in_base_units};
 use crate::wire::Pod;
 
-/// What a container that names no cpu weighs in scores.
+/// The cpu that scoring assumes for a container without a cpu request.
 pub const SCORING_CPU_MILLI: i64 = 100;
-/// What a container that names no memory weighs in scores.
+/// The memory that scoring assumes for a container without a memory request.
 pub const SCORING_MEMORY_BYTES: i64 = 200 * 1024 * 1024;
 
-/// What a pod counts for.
+/// The computed requests of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodRequests {
-    /// The room it takes, in base units, without zeros.
+    /// The capacity it takes, in base units, without zeros.
     pub requests: BaseUnits,
-    /// Its cpu in scores while it is being placed.
+    /// The cpu used for scoring while the pod is pending.
     ///
-    /// kube-scheduler leaves pod-wide requests out here (its score of fullness never learns that they are on), and so
-    /// do we: its numbers are what users know.
+    /// kube-scheduler ignores pod-level requests here (the NodeResourcesFit score is not configured with them), and so
+    /// does Muster, for the same scores.
     pub scoring_cpu_milli: i64,
-    /// Its memory in scores while it is being placed; see `scoring_cpu_milli`.
+    /// The memory used for scoring while the pod is pending; see `scoring_cpu_milli`.
     pub scoring_memory_bytes: i64,
-    /// Its cpu in scores once it is on a node.
+    /// The cpu used for scoring once the pod is on a node.
     ///
-    /// Kubernetes reckons the two apart: if pod-wide requests are set, a pod on a node is not given
-    /// the stand-in for a resource of which any container or the pod has named an amount.
+    /// Kubernetes computes the two differently: if pod-level requests are set, a pod on a node does not get the default
+    /// for a resource that any container or the pod itself requests.
     pub placed_scoring_cpu_milli: i64,
-    /// Its memory in scores once it is on a node; see `placed_scoring_cpu_milli`.
+    /// The memory used for scoring once the pod is on a node; see `placed_scoring_cpu_milli`.
     pub placed_scoring_memory_bytes: i64,
 }
 
-/// What the pod counts for.
+/// Computes the requests of a pod.
 ///
-/// With `use_status`, what the node reports about a resize in place counts too.
+/// With `use_status`, the status of an in-place resize is taken into account.
 pub fn pod_requests(pod: &Pod, use_status: bool) -> Result<PodRequests, Invalid> {
-    PodDemand::read(pod, use_status).and_then(|demand| demand.reckon()).map_err(|error| error.on(pod.object_name()))
+    PodDemand::read(pod, use_status).and_then(|demand| demand.compute()).map_err(|error| error.on(pod.object_name()))
 }
 
 impl PodDemand {
-    fn reckon(&self) -> Result<PodRequests, InvalidField> {
-        let stand_ins: ResourceList = [
+    fn compute(&self) -> Result<PodRequests, InvalidField> {
+        let defaults: ResourceList = [
             (CPU.to_owned(), Quantity::from_millis(SCORING_CPU_MILLI)),
             (MEMORY.to_owned(), Quantity::from_millis(SCORING_MEMORY_BYTES * 1000)),
         ]
         .into();
         let requests = self.total(&ResourceList::new())?;
-        let incoming = self.with_overhead(self.sum(&stand_ins, |container| &container.requests)?)?;
-        let mut missing = stand_ins;
+        let incoming = self.with_overhead(self.sum(&defaults, |container| &container.requests)?)?;
+        let mut missing = defaults;
         if !self.pod_level.is_empty() {
             missing.retain(|name, _| !requests.contains_key(name));
         }
@@ -75,34 +73,34 @@ impl PodDemand {
         })
     }
 
-    /// The whole pod, with `fill` for what a container leaves out.
+    /// The total of the pod, with `fill` as defaults for containers.
     fn total(&self, fill: &ResourceList) -> Result<ResourceList, InvalidField> {
         let mut total = self.containers_total(fill)?;
         if !self.pod_level.is_empty() {
-            total.extend(self.pod_level_in_force());
+            total.extend(self.effective_pod_level());
         }
         self.with_overhead(total)
     }
 
     fn with_overhead(&self, mut total: ResourceList) -> Result<ResourceList, InvalidField> {
-        add(&mut total, &self.overhead, &ResourceList::new()).map_err(|overflow| too_much(&overflow))?;
+        add(&mut total, &self.overhead, &ResourceList::new()).map_err(|overflow| total_overflow(&overflow))?;
         Ok(total)
     }
 
     fn containers_total(&self, fill: &ResourceList) -> Result<ResourceList, InvalidField> {
-        let wanted = self.sum(fill, |container| &container.requests)?;
+        let desired = self.sum(fill, |container| &container.requests)?;
         let Some(reported) = &self.reported else {
-            return Ok(wanted);
+            return Ok(desired);
         };
-        let refused = reported.resize_is_infeasible;
-        let mut total = if refused { ResourceList::new() } else { wanted };
+        let infeasible = reported.resize_is_infeasible;
+        let mut total = if infeasible { ResourceList::new() } else { desired };
         if let (Some(allocated), Some(actuated)) = (&reported.allocated, &reported.actuated) {
-            // The node has added up its containers itself.
+            // The kubelet reports the totals of the containers.
             raise(&mut total, allocated);
             raise(&mut total, actuated);
         } else {
-            raise(&mut total, &self.sum(fill, |one| one.allocated_or_wanted(refused))?);
-            raise(&mut total, &self.sum(fill, |one| one.actuated_or_wanted(refused))?);
+            raise(&mut total, &self.sum(fill, |one| one.allocated_or_desired(infeasible))?);
+            raise(&mut total, &self.sum(fill, |one| one.actuated_or_desired(infeasible))?);
         }
         Ok(total)
     }
@@ -112,12 +110,13 @@ impl PodDemand {
         fill: &ResourceList,
         list: impl Fn(&'a ContainerDemand) -> &'a ResourceList,
     ) -> Result<ResourceList, InvalidField> {
-        let shares = self.containers.iter().map(|container| Share { role: container.role, list: list(container) });
-        aggregate(shares, fill).map_err(|overflow| too_much(&overflow))
+        let resources =
+            self.containers.iter().map(|container| ContainerResources { role: container.role, list: list(container) });
+        aggregate(resources, fill).map_err(|overflow| total_overflow(&overflow))
     }
 
-    /// The pod-wide amounts that count, which replace those of the containers.
-    fn pod_level_in_force(&self) -> ResourceList {
+    /// The effective pod-level amounts, which replace those of the containers.
+    fn effective_pod_level(&self) -> ResourceList {
         let Some(reported) = self.reported.as_ref().filter(|one| one.has_resources) else {
             return self.pod_level.clone();
         };
@@ -126,8 +125,8 @@ impl PodDemand {
 }
 
 impl Reported {
-    fn pod_level(&self, wanted: &ResourceList) -> ResourceList {
-        let mut list = if self.resize_is_infeasible { ResourceList::new() } else { wanted.clone() };
+    fn pod_level(&self, desired: &ResourceList) -> ResourceList {
+        let mut list = if self.resize_is_infeasible { ResourceList::new() } else { desired.clone() };
         for known in [&self.actuated, &self.allocated].into_iter().flatten() {
             raise(&mut list, known);
         }
@@ -139,13 +138,13 @@ impl Reported {
 static NOTHING: ResourceList = ResourceList::new();
 
 impl ContainerDemand {
-    fn allocated_or_wanted(&self, refused: bool) -> &ResourceList {
-        let wanted = if refused { &NOTHING } else { &self.requests };
-        self.allocated.as_ref().unwrap_or(wanted)
+    fn allocated_or_desired(&self, infeasible: bool) -> &ResourceList {
+        let desired = if infeasible { &NOTHING } else { &self.requests };
+        self.allocated.as_ref().unwrap_or(desired)
     }
 
-    fn actuated_or_wanted(&self, refused: bool) -> &ResourceList {
-        self.actuated.as_ref().unwrap_or_else(|| self.allocated_or_wanted(refused))
+    fn actuated_or_desired(&self, infeasible: bool) -> &ResourceList {
+        self.actuated.as_ref().unwrap_or_else(|| self.allocated_or_desired(infeasible))
     }
 }
 
@@ -168,17 +167,17 @@ mod tests {
 
     const MI: i64 = 1024 * 1024;
 
-    fn reckon_with(pod: Value, use_status: bool) -> Result<PodRequests, String> {
+    fn compute_with(pod: Value, use_status: bool) -> Result<PodRequests, String> {
         let pod: Pod = serde_json::from_value(pod).unwrap();
         pod_requests(&pod, use_status).map_err(|error| error.to_string())
     }
 
-    fn reckon(spec: Value) -> PodRequests {
-        reckon_with(json!({ "spec": spec }), false).unwrap()
+    fn compute(spec: Value) -> PodRequests {
+        compute_with(json!({ "spec": spec }), false).unwrap()
     }
 
     fn refused(pod: Value) -> String {
-        reckon_with(pod, true).unwrap_err()
+        compute_with(pod, true).unwrap_err()
     }
 
     fn units<const N: usize>(entries: [(&str, i64); N]) -> BaseUnits {
@@ -202,7 +201,7 @@ mod tests {
     fn containers_init_containers_and_overhead() {
         let mut sidecar = asking(json!({"cpu": "50m", "memory": "10Mi"}));
         sidecar["restartPolicy"] = json!("Always");
-        let pod = reckon(json!({
+        let pod = compute(json!({
             "containers": [
                 asking(json!({"cpu": "100m", "memory": "100Mi", "nvidia.com/gpu": 1})),
                 asking(json!({"cpu": 0.2, "memory": "28Mi"})),
@@ -214,44 +213,44 @@ mod tests {
             pod.requests,
             units([("cpu", 1055), ("memory", 139 * MI), ("nvidia.com/gpu", 1), ("example.com/fpga", 2),])
         );
-        // The init container names no memory: 200Mi beside the sidecar's 10Mi, and the overhead.
+        // The init container names no memory: the default 200Mi, the sidecar's 10Mi and the overhead.
         assert_eq!(scoring(&pod), [1055, 211, 1055, 211]);
     }
 
     #[test]
-    fn a_pod_that_asks_for_nothing_still_weighs_something() {
-        let pod = reckon(json!({"containers": [{}, {}], "initContainers": null}));
+    fn pod_without_requests_has_scoring_defaults() {
+        let pod = compute(json!({"containers": [{}, {}], "initContainers": null}));
         assert_eq!(pod.requests, BaseUnits::new());
         assert_eq!(scoring(&pod), [200, 400, 200, 400]);
     }
 
     #[test]
-    fn a_written_zero_is_not_missing() {
-        let pod = reckon(json!({"containers": [asking(json!({"cpu": 0, "memory": "0"}))]}));
+    fn explicit_zero_is_not_defaulted() {
+        let pod = compute(json!({"containers": [asking(json!({"cpu": 0, "memory": "0"}))]}));
         assert_eq!(pod.requests, BaseUnits::new());
         assert_eq!(scoring(&pod), [0, 0, 0, 0]);
     }
 
     #[test]
-    fn amounts_are_rounded_after_they_are_added() {
+    fn amounts_are_rounded_after_summing() {
         let half = || asking(json!({"cpu": "0.5m", "memory": "500m"}));
-        let pod = reckon(json!({"containers": [half(), half()]}));
+        let pod = compute(json!({"containers": [half(), half()]}));
         assert_eq!(pod.requests, units([("cpu", 1), ("memory", 1)]));
     }
 
     #[test]
-    fn limits_stand_in_for_missing_requests() {
+    fn missing_requests_default_to_limits() {
         let container = json!({"resources": {
             "requests": {"cpu": "1"},
             "limits": {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": 4},
         }});
-        let pod = reckon(json!({"containers": [container]}));
+        let pod = compute(json!({"containers": [container]}));
         assert_eq!(pod.requests, units([("cpu", 1000), ("memory", 1024 * MI), ("nvidia.com/gpu", 4)]));
     }
 
     #[test]
-    fn pod_wide_requests_replace_those_of_the_containers() {
-        let pod = reckon(json!({
+    fn pod_level_requests_replace_those_of_containers() {
+        let pod = compute(json!({
             "containers": [asking(json!({"cpu": "100m", "memory": "64Mi", "nvidia.com/gpu": 1}))],
             "resources": {"requests": {"cpu": "2", "hugepages-2Mi": "4Mi"}},
             "overhead": {"cpu": "10m"},
@@ -260,13 +259,13 @@ mod tests {
             pod.requests,
             units([("cpu", 2010), ("memory", 64 * MI), ("nvidia.com/gpu", 1), ("hugepages-2Mi", 4 * MI),])
         );
-        // While it is being placed, only what its containers ask for weighs.
+        // While the pod is pending, only the containers' requests count for scoring.
         assert_eq!(scoring(&pod), [110, 64, 2010, 64]);
     }
 
     #[test]
-    fn pod_wide_defaults_come_from_containers_then_from_limits() {
-        let pod = reckon(json!({
+    fn pod_level_defaults_come_from_containers_then_from_limits() {
+        let pod = compute(json!({
             "containers": [
                 {"resources": {"requests": {"cpu": "100m"}, "limits": {"hugepages-1Gi": "1Gi"}}},
                 {},
@@ -274,19 +273,19 @@ mod tests {
             "resources": {"limits": {"cpu": "2", "memory": "512Mi"}},
         }));
         assert_eq!(pod.requests, units([("cpu", 100), ("memory", 512 * MI), ("hugepages-1Gi", 1024 * MI)]));
-        // All is named pod-wide now, so on a node the second container weighs nothing of its own.
+        // All resources have pod-level requests, so on a node the second container gets no scoring default.
         assert_eq!(scoring(&pod), [200, 400, 100, 512]);
     }
 
     #[test]
-    fn pod_wide_huge_pages_leave_the_stand_ins_for_cpu_and_memory() {
-        let pod = reckon(json!({
+    fn pod_level_huge_pages_keep_defaults_for_cpu_and_memory() {
+        let pod = compute(json!({
             "containers": [{}, {}],
             "resources": {"requests": {"hugepages-2Mi": "4Mi"}},
         }));
         assert_eq!(scoring(&pod), [200, 400, 200, 400]);
-        // The overhead names cpu, so on a node the containers' stand-in falls away.
-        let pod = reckon(json!({
+        // The overhead names cpu, so on a node the containers get no default.
+        let pod = compute(json!({
             "containers": [{}, {}],
             "resources": {"requests": {"hugepages-2Mi": "4Mi"}},
             "overhead": {"cpu": "7m"},
@@ -301,12 +300,12 @@ mod tests {
     }
 
     fn cpu_of(pod: &Value, use_status: bool) -> i64 {
-        let requests = reckon_with(pod.clone(), use_status).unwrap().requests;
+        let requests = compute_with(pod.clone(), use_status).unwrap().requests;
         requests.get(CPU).copied().unwrap_or(0)
     }
 
     #[test]
-    fn while_resizing_the_highest_counts() {
+    fn maximum_counts_during_resize() {
         let report = |allocated: &str, actuated: &str| {
             json!({"containerStatuses": [{
                 "name": "main",
@@ -332,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_resize_does_not_count() {
+    fn infeasible_resize_does_not_count() {
         for (reason, expected) in [("Infeasible", 1000), ("Deferred", 9000)] {
             let status = json!({
                 "conditions": [{"type": "Ready"}, {"type": "PodResizePending", "reason": reason}],
@@ -345,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn pod_wide_reports_count_for_the_whole_pod() {
+    fn pod_level_status_counts_for_the_whole_pod() {
         let status = json!({
             "allocatedResources": {"cpu": "4"},
             "resources": {"requests": {"cpu": "5"}},
@@ -399,14 +398,14 @@ mod tests {
     fn sums_out_of_range_are_refused() {
         let most = || asking(json!({"memory": "9223372036854775807"}));
         let error = refused(json!({"spec": {"containers": [most(), most()]}}));
-        assert!(error.contains("total of memory above"), "{error}");
+        assert!(error.contains("total of memory larger"), "{error}");
         let most = || asking(json!({"cpu": "9223372036854775"}));
         let error = refused(json!({"spec": {"containers": [most(), most()]}}));
         assert!(error.contains("spec[cpu]: \"18446744073709550\""), "{error}");
-        // The stand-in alone can break the bank.
+        // The default alone can overflow the total.
         let mut pod = json!({"spec": {"containers": [asking(json!({"memory": "9223372036854775807"}))]}});
-        assert!(reckon_with(pod.clone(), false).is_ok());
+        assert!(compute_with(pod.clone(), false).is_ok());
         pod["spec"]["containers"].as_array_mut().unwrap().push(json!({}));
-        assert!(reckon_with(pod, false).is_err());
+        assert!(compute_with(pod, false).is_err());
     }
 }

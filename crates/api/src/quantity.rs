@@ -1,24 +1,21 @@
-//! Kubernetes quantities (`500m`, `1.5Gi`, `2e3`), read exactly.
+//! Kubernetes quantities (`500m`, `1.5Gi`, `2e3`), parsed exactly.
 //!
-//! A quantity is held as a whole number of nano units, so no value that Kubernetes can hold is
-//! rounded. Smaller parts are rounded away from zero to a nano unit, as Kubernetes does: who asks
-//! for something gets something.
+//! A quantity is stored as a whole number of nano units, so no value that Kubernetes can represent is rounded. Smaller
+//! parts are rounded away from zero to a nano unit, as in Kubernetes: a nonzero amount never becomes zero.
 //!
-//! Invariant: the value rounded away from zero to a whole number fits `i64`. Kubernetes cuts a
-//! larger value down without a word; here it is refused, since a scheduler that quietly reads
-//! another number than the one written does harm.
-//! Two more differences are meant: a text without digits (`"m"`, `"+"`) is refused although
-//! Kubernetes reads it as zero, and an exponent that does not fit `i32` is refused, not wrapped.
-//! Negative values round away from zero throughout; Kubernetes says so too, but its code for long
-//! fractions rounds them up. No resource may be negative, so it makes no odds.
+//! Invariant: the value rounded away from zero to a whole number fits `i64`. Kubernetes silently caps a larger value;
+//! here it is refused, since a scheduler must not use another number than the one written. Two more differences are
+//! intended: a text without digits (`"m"`, `"+"`) is refused although Kubernetes parses it as zero, and an exponent
+//! that does not fit `i32` is refused, not wrapped. Negative values are always rounded away from zero; Kubernetes
+//! documents the same, but its code for long fractions rounds them up. No resource may be negative, so this has no
+//! effect.
 //!
-//! It must not know what is measured (names and units of resources are in `resources`) nor JSON
-//! (`written_quantity`).
+//! Must not depend on resource names and units (`resources`) or JSON (`written_quantity`).
 
 use std::fmt;
 use std::str::FromStr;
 
-use crate::invalid::shown;
+use crate::invalid::truncated;
 
 const NANOS_PER_UNIT: i128 = 1_000_000_000;
 const NANOS_PER_MILLI: i128 = 1_000_000;
@@ -41,16 +38,16 @@ pub enum QuantityError {
     /// There is more than one decimal point.
     #[error("has more than one decimal point")]
     ManyPoints,
-    /// The suffix is none of Kubernetes' own.
+    /// The suffix is unknown to Kubernetes.
     #[error("suffix {0:?} is not known")]
     UnknownSuffix(String),
     /// The decimal exponent does not fit `i32`.
     #[error("exponent {0:?} is out of range")]
     ExponentOutOfRange(String),
-    /// The magnitude is above what `i64` holds in the unit that is asked for.
+    /// The magnitude exceeds `i64` in the requested unit.
     #[error("is larger than a 64 bit integer holds")]
     TooLarge,
-    /// A JSON number with so many digits that reading it may have changed it.
+    /// A JSON number with so many digits that parsing may have changed it.
     #[error("has too many digits to be exact as a number; write it as a string")]
     InexactNumber,
     /// Neither a JSON string nor a JSON number.
@@ -59,7 +56,7 @@ pub enum QuantityError {
 }
 
 impl Quantity {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Quantity = Quantity { nanos: 0 };
 
     /// A whole number of units.
@@ -181,19 +178,18 @@ impl Scale {
 
 /// Reads a decimal exponent: `e` or `E` and a whole number with an optional sign.
 fn exponent(suffix: &str) -> Result<i32, QuantityError> {
-    let unknown = || QuantityError::UnknownSuffix(shown(suffix));
+    let unknown = || QuantityError::UnknownSuffix(truncated(suffix));
     let number = suffix.strip_prefix(['e', 'E']).ok_or_else(unknown)?;
     let digits = number.strip_prefix(['+', '-']).unwrap_or(number);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(unknown());
     }
-    number.parse().map_err(|_| QuantityError::ExponentOutOfRange(shown(number)))
+    number.parse().map_err(|_| QuantityError::ExponentOutOfRange(truncated(number)))
 }
 
-/// A whole number of any length, as decimal digits from the lowest up.
+/// A whole number of any length, as decimal digits, least significant first.
 ///
-/// Long fractions times 1024^6 do not fit any machine integer, and cutting them first could round
-/// the wrong way.
+/// Long fractions times 1024^6 do not fit any machine integer, and truncating them first could round the wrong way.
 struct Digits(Vec<u8>);
 
 impl Digits {
@@ -237,7 +233,7 @@ impl Digits {
     }
 }
 
-/// Shows the exact value in the largest of the units 1, m, u and n that leaves no fraction.
+/// Prints the exact value in the largest of the units 1, m, u and n that leaves no fraction.
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, suffix) = [(NANOS_PER_UNIT, ""), (NANOS_PER_MILLI, "m"), (1000, "u"), (1, "n")]
@@ -329,7 +325,7 @@ mod tests {
             ("1e-2147483648", 1),
             ("-1e-2147483648", -1),
             ("0.00000000000000000000000000001Ki", 1),
-            // 2^-10 of a Ki is exactly one: no rounding may happen on the way.
+            // 2^-10 of a Ki is exactly one: intermediate results must not be rounded.
             ("0.0009765625Ki", UNIT),
             ("0.00097656250000000000000001Ki", UNIT + 1),
         ] {
@@ -363,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_texts_are_refused_with_the_reason() {
+    fn invalid_texts_are_refused_with_the_reason() {
         use QuantityError as Bad;
         let unknown = |suffix: &str| Bad::UnknownSuffix(suffix.to_owned());
         for (text, error) in [
@@ -463,7 +459,7 @@ mod tests {
         fn order_is_that_of_the_fractions((a, a_over, a_under) in written(), (b, b_over, b_under) in written()) {
             let by_fraction = (a_over * b_under).cmp(&(b_over * a_under));
             let by_quantity = a.parse::<Quantity>().unwrap().cmp(&b.parse().unwrap());
-            // Below a nano two fractions may become one quantity; never may the order turn.
+            // Below a nano two fractions may become one quantity, but the order must not be reversed.
             prop_assert!(by_quantity == by_fraction || by_quantity.is_eq());
             if UNIT % a_under == 0 && UNIT % b_under == 0 {
                 prop_assert_eq!(by_quantity, by_fraction);
@@ -471,13 +467,13 @@ mod tests {
         }
 
         #[test]
-        fn shown_text_reads_back_the_same(nanos in -MAX_NANOS..=MAX_NANOS) {
+        fn printed_text_parses_to_the_same_value(nanos in -MAX_NANOS..=MAX_NANOS) {
             let quantity = Quantity { nanos };
             prop_assert_eq!(quantity.to_string().parse(), Ok(quantity));
         }
 
         #[test]
-        fn a_shorter_suffix_means_the_same(units in 0..9_000_000_i64) {
+        fn binary_suffix_equals_plain_number(units in 0..9_000_000_i64) {
             let plain: Quantity = (units * 1024 * 1024).to_string().parse().unwrap();
             prop_assert_eq!(format!("{units}Mi").parse(), Ok(plain));
         }

@@ -1,12 +1,11 @@
-//! Names of resources and lists of amounts, checked and turned into the integers we reckon with.
+//! Resource names and lists of amounts: validation, and conversion to integers.
 //!
 //! Base units are thousandths of a core for `cpu` and whole units for everything else.
-//! Invariant of a checked [`ResourceList`]: names are good for the place they stand in, no amount
-//! is negative, amounts that cannot be split are whole, and each amount fits `i64` in base units.
+//! Invariant of a checked [`ResourceList`]: names are allowed in their place, no amount is negative, indivisible
+//! amounts are whole, and each amount fits `i64` in base units.
 //!
-//! Where Kubernetes rounds before it asks for a whole number (`0.9995` of a GPU passes as one),
-//! we do not.
-//! It must not know pods, nodes or groups.
+//! Unlike Kubernetes, amounts are not rounded before the check for a whole number (there `0.9995` of a GPU passes as
+//! one). Must not depend on pods, nodes or groups.
 
 use std::collections::BTreeMap;
 
@@ -24,12 +23,12 @@ const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 const PODS: &str = "pods";
 const HUGE_PAGES: &str = "hugepages-";
 const ATTACHABLE_VOLUMES: &str = "attachable-volumes-";
-/// Names under this domain, or one that ends with it, are Kubernetes' own.
+/// Names with this domain, or one that ends with it, are native to Kubernetes.
 const NATIVE_DOMAIN: &str = "kubernetes.io/";
-/// How quotas write a request; a resource of such a name could not have a quota.
+/// The prefix of requests in quotas; a resource with such a name could not have a quota.
 const QUOTA_REQUESTS: &str = "requests.";
 
-/// Amounts of resources as they stand in an object.
+/// Amounts of resources as written in an object.
 pub type WrittenResources = BTreeMap<String, WrittenQuantity>;
 
 /// Checked amounts of resources by name.
@@ -38,20 +37,20 @@ pub type ResourceList = BTreeMap<String, Quantity>;
 /// Amounts in base units by name.
 pub type BaseUnits = BTreeMap<String, i64>;
 
-/// Where a list of resources stands; it decides which names are allowed.
+/// The place of a resource list, which determines the allowed names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// What a container asks for, and what is reported about one.
+    /// The resources of a container, requested or reported.
     Container,
     /// `spec.resources` of a pod.
     Pod,
-    /// What a node offers.
+    /// The capacity or allocatable resources of a node.
     Node,
-    /// What a group needs at the least.
+    /// The minimum resources of a group.
     Group,
 }
 
-/// What sort of resource a name stands for.
+/// The kind of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResourceKind {
     /// `cpu`.
@@ -60,11 +59,11 @@ pub enum ResourceKind {
     Memory,
     /// `ephemeral-storage`.
     EphemeralStorage,
-    /// `pods`: how many pods a node takes.
+    /// `pods`: the number of pods on a node.
     Pods,
     /// `hugepages-<size>`.
     HugePages,
-    /// `attachable-volumes-<plugin>`: how many volumes a node takes.
+    /// `attachable-volumes-<plugin>`: the number of volumes on a node.
     AttachableVolumes,
     /// `domain/name` under `kubernetes.io`.
     PrefixedNative,
@@ -73,7 +72,7 @@ pub enum ResourceKind {
 }
 
 impl ResourceKind {
-    /// The kind of the resource `name`, or why the name is bad.
+    /// The kind of the resource `name`, or why the name is invalid.
     pub fn of(name: &str) -> Result<ResourceKind, String> {
         match name {
             CPU => return Ok(ResourceKind::Cpu),
@@ -187,7 +186,7 @@ pub fn base_units(name: &str, quantity: Quantity) -> Result<i64, QuantityError> 
     if name == CPU { quantity.milli_value() } else { Ok(quantity.value()) }
 }
 
-/// A list in base units, without zeros: none of a resource and no word of it are the same.
+/// A list in base units, without zeros: zero and a missing entry are equivalent.
 pub fn list_in_base_units(list: &ResourceList, path: &FieldPath<'_>) -> Result<BaseUnits, InvalidField> {
     let mut units = BaseUnits::new();
     for (name, &quantity) in list {

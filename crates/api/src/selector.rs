@@ -1,8 +1,7 @@
-//! Label selectors, and the requirements on labels that node selectors share with them.
+//! Label selectors, and the label requirements that node selectors share with them.
 //!
-//! Invariant of checked values: keys and values have the right shape, and an operator carries
-//! exactly the values it needs, so matching cannot fail.
-//! It must not know what carries the labels.
+//! Invariant of checked values: keys and values are valid, and an operator has exactly the values it needs, so matching
+//! cannot fail. Must not depend on the kind of the labelled object.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,11 +15,10 @@ use crate::null::{is_default, null_is_default};
 /// The labels of an object.
 pub type Labels = BTreeMap<String, String>;
 
-/// Fields that no rule here knows. A selector that is half understood selects the wrong things, so
-/// they are an error.
+/// Unknown fields. They are an error: a selector that is only partly understood selects the wrong objects.
 pub type UnknownFields = BTreeMap<String, Value>;
 
-/// A label selector as it stands in an object.
+/// A label selector as written in an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenLabelSelector {
@@ -30,25 +28,25 @@ pub struct WrittenLabelSelector {
     /// Further requirements.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub match_expressions: Vec<WrittenRequirement>,
-    /// Everything else.
+    /// All other fields.
     #[serde(flatten)]
     pub unknown: UnknownFields,
 }
 
-/// A requirement on one label, or field, as it stands in an object.
+/// A requirement on one label, or field, as written in an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenRequirement {
     /// The key of the label.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub key: String,
-    /// How the label and the values relate.
+    /// The operator.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub operator: String,
     /// The values.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub values: Vec<String>,
-    /// Everything else.
+    /// All other fields.
     #[serde(flatten)]
     pub unknown: UnknownFields,
 }
@@ -56,7 +54,7 @@ pub struct WrittenRequirement {
 /// A checked label selector.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LabelSelector {
-    /// The selector was left out: nothing matches.
+    /// The selector is unset: nothing matches.
     Nothing,
     /// All requirements must hold; if there are none, everything matches.
     All(Vec<Requirement>),
@@ -67,29 +65,29 @@ pub enum LabelSelector {
 pub struct Requirement {
     /// The key of the label.
     pub key: String,
-    /// What must be true of it.
+    /// The condition.
     pub operator: Operator,
 }
 
-/// What must be true of a label.
+/// The condition on a label.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operator {
-    /// It is there and has one of these values.
+    /// It exists and has one of these values.
     In(BTreeSet<String>),
-    /// It is not there or has none of these values.
+    /// It does not exist or has none of these values.
     NotIn(BTreeSet<String>),
-    /// It is there.
+    /// It exists.
     Exists,
-    /// It is not there.
+    /// It does not exist.
     DoesNotExist,
-    /// It is there and is an integer above this one. Never in label selectors.
+    /// It exists and is an integer greater than this one. Never in label selectors.
     Gt(i64),
-    /// It is there and is an integer below this one. Never in label selectors.
+    /// It exists and is an integer less than this one. Never in label selectors.
     Lt(i64),
 }
 
 impl WrittenLabelSelector {
-    /// Checks a selector; `None` is one that was left out.
+    /// Checks a selector; `None` means that it is unset.
     pub fn validate(
         written: Option<&WrittenLabelSelector>,
         path: &FieldPath<'_>,
@@ -112,7 +110,7 @@ impl WrittenLabelSelector {
     }
 }
 
-/// Checks a map of labels that must all be there, such as `matchLabels` or a pod's `nodeSelector`.
+/// Checks a map of labels that must all match, such as `matchLabels` or a pod's `nodeSelector`.
 pub fn validate_match_labels(labels: &Labels, path: &FieldPath<'_>) -> Result<Vec<Requirement>, InvalidField> {
     labels
         .iter()
@@ -168,7 +166,7 @@ impl WrittenRequirement {
             let reason = format!("{} needs exactly one value", self.operator);
             return Err(path.invalid(&self.values, reason));
         };
-        // A sign is no part of a label value, so only digits pass both checks, as in Kubernetes.
+        // A label value has no sign, so only digits pass both checks, as in Kubernetes.
         check_label_value(value).map_err(|reason| path.index(0).invalid(value, reason))?;
         let reason = format_args!("{} needs a 64 bit integer", self.operator);
         value.parse().map_err(|_| path.index(0).invalid(value, reason))
@@ -176,10 +174,10 @@ impl WrittenRequirement {
 }
 
 fn unknown_operator(operator: &str, path: &FieldPath<'_>) -> InvalidField {
-    path.child("operator").invalid(operator, "is not an operator known here")
+    path.child("operator").invalid(operator, "is not a supported operator")
 }
 
-/// Refuses fields that no rule knows.
+/// Refuses unknown fields.
 pub(crate) fn refuse_unknown(unknown: &UnknownFields, path: &FieldPath<'_>) -> Result<(), InvalidField> {
     match unknown.iter().next() {
         None => Ok(()),

@@ -1,10 +1,8 @@
 //! Taints of nodes and the tolerations of pods for them.
 //!
-//! Invariant of checked values: key, value and effect have the right shape, and a toleration says
-//! in its type whether it asks for a value or takes any.
-//! Numeric tolerations (`Lt`, `Gt`) are refused: they are alpha and off by default in Kubernetes,
-//! and to take one for something else would let pods where they must not go.
-//! It must not know nodes or pods.
+//! Invariant of checked values: key, value and effect are valid, and the type of a toleration shows whether it matches
+//! a value or any value. Numeric tolerations (`Lt`, `Gt`) are refused: they are alpha and off by default in Kubernetes,
+//! and misinterpreting one would let pods onto nodes that they must not use. Must not depend on nodes or pods.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +13,7 @@ use crate::names::{check_label_key, check_label_value};
 use crate::null::{is_default, null_is_default};
 use crate::selector::{UnknownFields, refuse_unknown};
 
-/// A taint as it stands in an object. Fields that are not listed are ignored.
+/// A taint as written in an object. Fields that are not listed are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenTaint {
@@ -25,12 +23,12 @@ pub struct WrittenTaint {
     /// The value.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub value: String,
-    /// What it does.
+    /// The effect.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub effect: String,
 }
 
-/// A toleration as it stands in an object.
+/// A toleration as written in an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenToleration {
@@ -46,15 +44,15 @@ pub struct WrittenToleration {
     /// The effect; empty for every effect.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub effect: String,
-    /// How long a pod stays on a node after the taint came.
+    /// How long a pod stays on a node after the taint was added.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub toleration_seconds: Option<i64>,
-    /// Everything else.
+    /// All other fields.
     #[serde(flatten)]
     pub unknown: UnknownFields,
 }
 
-/// What a taint does to pods that do not tolerate it.
+/// The effect of a taint on pods that do not tolerate it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effect {
     /// They are not placed on the node.
@@ -72,29 +70,29 @@ pub struct Taint {
     pub key: String,
     /// The value, may be empty.
     pub value: String,
-    /// What it does.
+    /// The effect.
     pub effect: Effect,
 }
 
 /// A checked toleration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Toleration {
-    /// Which taints.
+    /// The tolerated taints.
     pub taints: Tolerated,
-    /// Which effect; every one if there is none.
+    /// The tolerated effect; all effects if `None`.
     pub effect: Option<Effect>,
-    /// How long a pod stays after a `NoExecute` taint came; for ever if there is none.
+    /// How long a pod stays after a `NoExecute` taint was added; forever if `None`.
     pub seconds: Option<i64>,
 }
 
-/// Which taints a toleration is for.
+/// The taints that a toleration matches.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tolerated {
     /// All.
     Every,
-    /// Those of this key, whatever their value.
+    /// Those with this key and any value.
     Key(String),
-    /// Those of this key and this value.
+    /// Those with this key and this value.
     KeyAndValue(String, String),
 }
 
@@ -182,7 +180,7 @@ impl WrittenToleration {
 }
 
 impl Toleration {
-    /// Whether the toleration is for this taint.
+    /// Whether the toleration matches this taint.
     pub fn tolerates(&self, taint: &Taint) -> bool {
         self.effect.is_none_or(|effect| effect == taint.effect)
             && match &self.taints {

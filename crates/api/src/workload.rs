@@ -1,10 +1,9 @@
-//! The rules of our own Workload, `workloads.muster.dev`: what may be written, and what may change.
+//! Validation of our own Workload, `workloads.muster.dev`: valid specs and allowed changes.
 //!
-//! They are those of the CRD's schema, said once more for clusters and paths where the schema is
-//! not there.
+//! The rules are those of the CRD's schema, repeated for code paths where the schema is not applied.
 //!
-//! Invariant of a checked workload: it has 1 to 8 groups, and their names are unique DNS labels.
-//! It must not know who fills in the priority, or what the engine does.
+//! Invariant of a checked workload: it has 1 to 8 groups, and their names are unique DNS labels. Must not depend on
+//! what fills in the priority, or on what the engine does.
 
 use std::collections::BTreeSet;
 
@@ -17,12 +16,12 @@ use crate::names::{check_dns_label, check_dns_subdomain, check_path_segment};
 use crate::null::{is_default, null_is_default};
 use crate::pod_group::{Settings, unchanged_settings};
 
-/// The most groups of a workload.
+/// The maximum number of groups of a workload.
 pub const MAX_POD_GROUPS: usize = 8;
-/// The most characters of the kind or the name in a reference.
+/// The maximum number of characters of the kind or the name in a reference.
 pub const MAX_REFERENCE_LENGTH: usize = 253;
 
-/// A workload's settings as they stand in an object.
+/// A workload's settings as written in an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenWorkload {
@@ -34,7 +33,7 @@ pub struct WrittenWorkload {
     pub pod_groups: Vec<WrittenWorkloadGroup>,
 }
 
-/// A reference to an object in the same namespace as it stands in an object.
+/// A reference to an object in the same namespace, as written in an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenControllerRef {
@@ -49,7 +48,7 @@ pub struct WrittenControllerRef {
     pub name: String,
 }
 
-/// A group inside a workload as it stands in an object.
+/// A group inside a workload as written in an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenWorkloadGroup {
@@ -59,16 +58,16 @@ pub struct WrittenWorkloadGroup {
     /// How members are placed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<WrittenPolicy>,
-    /// What is evicted together.
+    /// Whether members are evicted individually or together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disruption_mode: Option<String>,
     /// The priority class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_class_name: Option<String>,
-    /// The number of that class. It is filled in, not chosen.
+    /// The value of that class. It is filled in, not chosen.
     #[serde(skip_serializing_if = "is_default")]
     pub priority: Value,
-    /// Whether others may be evicted for this group.
+    /// The preemption policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption_policy: Option<String>,
 }
@@ -105,7 +104,7 @@ pub fn validate_workload(spec: &WrittenWorkload, path: &FieldPath<'_>) -> Result
     Ok(Workload { controller_ref: spec.controller_ref.clone(), groups })
 }
 
-/// Checks a Workload's spec that takes the place of an older one.
+/// Checks an update of a Workload's spec.
 pub fn validate_workload_update(
     spec: &WrittenWorkload,
     old: &WrittenWorkload,
@@ -166,7 +165,7 @@ impl WrittenWorkloadGroup {
         }
     }
 
-    /// All of a group is fixed, but its priority may be filled in once.
+    /// Refuses all changes of a group, except that its priority may be filled in once.
     fn unchanged(&self, old: &WrittenWorkloadGroup, path: &FieldPath<'_>) -> Result<(), InvalidField> {
         if self.policy != old.policy {
             return Err(path.child("policy").invalid(&self.policy, "cannot be changed"));

@@ -1,20 +1,17 @@
-//! A quantity as it stands in an object: a JSON string or number.
+//! A quantity as written in an object: a JSON string or number.
 //!
-//! Reading a [`WrittenQuantity`] never fails, so that the error about a bad one can name the field
-//! it stands in.
+//! Deserializing a [`WrittenQuantity`] never fails, so that the error about an invalid one can name its field.
 //!
-//! Invariant: a JSON number is either read as the very number written or refused. JSON readers
-//! hold fractions as `f64`, which keeps 15 digits; a number that needs more must be a string. (A
-//! number with so many digits that it reads as a short one cannot be told apart; the API server
-//! never stores numbers.)
-//! It must not know the syntax of quantities.
+//! Invariant: a JSON number is either parsed exactly or refused. JSON parsers represent fractions as `f64`, which keeps
+//! 15 digits; a number that needs more must be a string. (A number with so many digits that it is parsed as a short one
+//! cannot be detected; the API server never stores numbers.) Must not depend on the syntax of quantities.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::quantity::{Quantity, QuantityError};
 
-/// A decimal number of at most this many digits survives being held as `f64`.
+/// A decimal number of at most this many digits is represented exactly enough as `f64`.
 const EXACT_FLOAT_DIGITS: usize = 15;
 
 impl<'de> Deserialize<'de> for Quantity {
@@ -24,13 +21,13 @@ impl<'de> Deserialize<'de> for Quantity {
     }
 }
 
-/// A quantity as it stands in an object, not checked yet.
+/// A quantity as written in an object, not validated yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WrittenQuantity(pub Value);
 
 impl WrittenQuantity {
-    /// Reads the value. Kubernetes takes strings (with blanks around), numbers, and `null` as zero.
+    /// Parses the value. Kubernetes accepts strings (with surrounding blanks), numbers, and `null` as zero.
     pub fn parse(&self) -> Result<Quantity, QuantityError> {
         match &self.0 {
             Value::Null => Ok(Quantity::ZERO),

@@ -1,4 +1,5 @@
-//! The Rust rules of our kinds agree with `crd_cases.yaml`, to which the CRDs' schemas are held too.
+//! Tests that the Rust validation of our kinds agrees with `crd_cases.yaml`, against which the CRD schemas are checked
+//! too.
 
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::pod_group::{validate_pod_group, validate_pod_group_update};
@@ -24,15 +25,15 @@ struct Case {
 }
 
 fn cases() -> Vec<Case> {
-    serde_saphyr::from_str(CASES).expect("cases that can be read")
+    serde_saphyr::from_str(CASES).expect("valid cases")
 }
 
 fn pod_group(spec: &Value) -> PodGroup {
-    serde_json::from_value(json!({ "spec": spec })).expect("a spec that can be read")
+    serde_json::from_value(json!({ "spec": spec })).expect("a readable spec")
 }
 
 fn workload(spec: &Value) -> Workload {
-    serde_json::from_value(json!({ "spec": spec })).expect("a spec that can be read")
+    serde_json::from_value(json!({ "spec": spec })).expect("a readable spec")
 }
 
 fn check(case: &Case) -> Result<(), InvalidField> {
@@ -50,7 +51,7 @@ fn check(case: &Case) -> Result<(), InvalidField> {
 }
 
 #[test]
-fn every_case_ends_as_it_says() {
+fn every_case_has_its_expected_result() {
     for case in cases() {
         let expected = case.error.as_deref().filter(|_| case.seen_by.as_deref() != Some("schema"));
         let found = check(&case).err();
@@ -59,7 +60,7 @@ fn every_case_ends_as_it_says() {
 }
 
 #[test]
-fn old_specs_are_good_and_names_are_unique() {
+fn old_specs_are_valid_and_names_are_unique() {
     let cases = cases();
     assert!(cases.len() > 80);
     let mut names: Vec<_> = cases.iter().map(|case| &case.name).collect();
@@ -75,7 +76,7 @@ fn old_specs_are_good_and_names_are_unique() {
 }
 
 #[test]
-fn what_is_written_reads_back() {
+fn specs_round_trip() {
     for case in cases() {
         let (group, load) = (pod_group(&case.spec).spec, workload(&case.spec).spec);
         assert_eq!(pod_group(&json!(group)).spec, group, "{}", case.name);

@@ -1,4 +1,5 @@
-//! Our CRDs can be read, say the numbers that the Rust rules have, and bound all that a rule walks over.
+//! Tests of our CRDs: they are valid, have the same bounds as the Rust rules, and bound everything that a CEL rule
+//! iterates over.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, CustomResourceDefinitionVersion,
@@ -12,7 +13,7 @@ use muster_api::workload::{MAX_POD_GROUPS, MAX_REFERENCE_LENGTH};
 use serde_json::{Value, json};
 
 fn read(yaml: &str) -> Value {
-    serde_saphyr::from_str(yaml).expect("YAML that can be read")
+    serde_saphyr::from_str(yaml).expect("valid YAML")
 }
 
 /// A field of the schema, by its path: `spec.podGroups[].name`.
@@ -33,7 +34,7 @@ fn range(schema: &Value) -> (i64, i64) {
 }
 
 #[test]
-fn they_are_the_definitions_of_our_kinds() {
+fn crds_define_our_kinds() {
     fn check<K: Resource<DynamicType = ()>>(yaml: &str, short: &str) {
         let crd: CustomResourceDefinition = serde_json::from_value(read(yaml)).expect("a CRD");
         let names = &crd.spec.names;
@@ -53,7 +54,7 @@ fn they_are_the_definitions_of_our_kinds() {
 }
 
 #[test]
-fn bounds_and_defaults_are_those_of_the_rules() {
+fn bounds_and_defaults_equal_those_of_the_rules() {
     let (workloads, groups) = (read(WORKLOADS), read(PODGROUPS));
     let count = (*COUNT.start(), *COUNT.end());
     for (crd, path) in [
@@ -87,7 +88,7 @@ fn bounds_and_defaults_are_those_of_the_rules() {
     }
 }
 
-/// Walks over a schema and all below it.
+/// Visits a schema and everything below it.
 fn walk(schema: &Value, path: &str, visit: &mut impl FnMut(&Value, &str)) {
     visit(schema, path);
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
@@ -101,7 +102,7 @@ fn walk(schema: &Value, path: &str, visit: &mut impl FnMut(&Value, &str)) {
 }
 
 #[test]
-fn every_list_text_and_map_is_bounded_and_every_field_explained() {
+fn every_list_string_and_map_is_bounded_and_every_field_documented() {
     for yaml in [WORKLOADS, PODGROUPS] {
         let crd = read(yaml);
         for part in ["spec", "status"] {
@@ -116,7 +117,7 @@ fn every_list_text_and_map_is_bounded_and_every_field_explained() {
                     _ => schema["x-kubernetes-int-or-string"] == true && schema["maxLength"].is_u64(),
                 };
                 assert!(bounded, "{path} has no bound");
-                assert!(path.ends_with("[]") || schema["description"].is_string(), "{path} is not explained");
+                assert!(path.ends_with("[]") || schema["description"].is_string(), "{path} has no description");
                 for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
                     assert!(rule["message"].is_string(), "{path}: a rule without a message");
                 }
@@ -126,7 +127,7 @@ fn every_list_text_and_map_is_bounded_and_every_field_explained() {
 }
 
 #[test]
-fn what_the_types_write_is_in_the_schema() {
+fn serialized_fields_are_in_the_schema() {
     let status = json!({
         "observedGeneration": 1,
         "conditions": [{"type": "PodGroupScheduled", "status": "True", "observedGeneration": 1, "reason": "Scheduled",
@@ -143,7 +144,7 @@ fn what_the_types_write_is_in_the_schema() {
     }
 }
 
-/// Every field of a value has its place in the schema, or the server would drop it.
+/// Checks that every field of a value is in the schema: the server would drop others.
 fn check_fields(schema: &Value, value: &Value, path: &str) {
     match value {
         Value::Object(fields) => {
@@ -159,7 +160,7 @@ fn check_fields(schema: &Value, value: &Value, path: &str) {
 }
 
 #[test]
-fn kinds_of_others_are_defined_as_they_are_elsewhere() {
+fn dialect_crds_match_the_original_kinds() {
     for (yaml, group, version, has_status) in [
         (dialects::SCHEDULER_PLUGINS, "scheduling.x-k8s.io", "v1alpha1", true),
         (dialects::VOLCANO, "scheduling.volcano.sh", "v1beta1", false),
@@ -175,7 +176,7 @@ fn kinds_of_others_are_defined_as_they_are_elsewhere() {
 }
 
 #[test]
-fn columns_read_fields_that_are_there() {
+fn printer_columns_refer_to_existing_fields() {
     for yaml in [WORKLOADS, PODGROUPS, dialects::SCHEDULER_PLUGINS, dialects::VOLCANO] {
         let crd = read(yaml);
         let columns = crd["spec"]["versions"][0]["additionalPrinterColumns"].as_array().expect("columns");

@@ -1,7 +1,7 @@
-//! Our reckoning gives the numbers that Kubernetes' own code gives.
+//! Differential test: quantities and pod requests equal those of Kubernetes' own code.
 //!
-//! `kubernetes_answers/answers.jsonl` holds random quantities and pods with the answers of the Go
-//! libraries; `kubernetes_answers/main.go` is the program that asked them.
+//! `kubernetes_answers/answers.jsonl` has random quantities and pods with the results of the Go libraries;
+//! `kubernetes_answers/main.go` is the program that produced them.
 
 use muster_api::pod_requests::pod_requests;
 use muster_api::quantity::Quantity;
@@ -25,7 +25,7 @@ fn ours(line: &Value) -> Value {
 }
 
 #[test]
-fn the_numbers_are_those_of_kubernetes() {
+fn numbers_equal_those_of_kubernetes() {
     let lines: Vec<Value> = ANSWERS.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(lines.len() > 500);
     for line in lines {

@@ -1,24 +1,24 @@
-//! What we say to native Workloads and PodGroups is what Kubernetes' own code says: the same
-//! errors in the same order, and the same spec stored.
+//! Differential test: validation of native Workloads and PodGroups gives the same errors in the same order and stores
+//! the same spec as Kubernetes' own code.
 //!
-//! `native_answers/answers.jsonl` holds random objects and changes with the answers of Kubernetes
-//! 1.37.1 (v1beta1), `v1alpha2/answers.jsonl` those of 1.36.4, `v1alpha1/answers.jsonl` those of
-//! 1.35.8; the `main.go` beside each is the program that asked. The words of two sorts of detail are
-//! our own and not compared: why a name or a reason has a bad shape.
+//! `native_answers/answers.jsonl` has random objects and updates with the results of Kubernetes 1.37.1 (v1beta1),
+//! `v1alpha2/answers.jsonl` those of 1.36.4, `v1alpha1/answers.jsonl` those of 1.35.8; the `main.go` next to each is
+//! the program that produced them. Two kinds of details have other texts and are not compared: why a name or a reason
+//! has invalid syntax.
 
 use muster_api::field_error::FieldError;
 use muster_api::native::{self, v1alpha1, v1alpha2};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Our errors show at least this much of a value.
-const SHOWN_CHARS: usize = 100;
+/// Errors contain at least this many characters of a value.
+const VALUE_CHARS_MIN: usize = 100;
 
 fn read<T: DeserializeOwned>(object: &Value) -> T {
     serde_json::from_value(object.clone()).expect("an object of the kind")
 }
 
-/// What a server of 1.37 does with a line: the stored spec, and all errors.
+/// The result of a server of 1.37 for a line: the stored spec, and all errors.
 fn in_v1beta1(line: &Value) -> (Value, Vec<FieldError>) {
     let all = line["gates"] == true;
     let gates = native::Gates {
@@ -54,7 +54,7 @@ fn in_v1beta1(line: &Value) -> (Value, Vec<FieldError>) {
     (json!(new.spec), errors)
 }
 
-/// What a server of 1.36 does with a line.
+/// The result of a server of 1.36 for a line.
 fn in_v1alpha2(line: &Value) -> (Value, Vec<FieldError>) {
     let all = line["gates"] == true;
     let gates = v1alpha2::Gates {
@@ -89,7 +89,7 @@ fn in_v1alpha2(line: &Value) -> (Value, Vec<FieldError>) {
     (json!(new.spec), errors)
 }
 
-/// What a server of 1.35 does with a line.
+/// The result of a server of 1.35 for a line.
 fn in_v1alpha1(line: &Value) -> (Value, Vec<FieldError>) {
     let new: v1alpha1::Workload = read(&line["new"]);
     let errors = match line.get("old") {
@@ -99,8 +99,8 @@ fn in_v1alpha1(line: &Value) -> (Value, Vec<FieldError>) {
     (json!(new.spec), errors)
 }
 
-/// Kubernetes' words for a bad shape, in the place of which we have our own.
-const THEIR_WORDS: [&str; 8] = [
+/// Texts of Kubernetes for invalid syntax, which differ from ours.
+const KUBERNETES_TEXTS: [&str; 8] = [
     "RFC 1123",
     "must be no more than",
     "must not contain dots",
@@ -111,15 +111,15 @@ const THEIR_WORDS: [&str; 8] = [
     "may not be '",
 ];
 
-/// The parts of an error that must be the same: with `in_own_words`, all but the detail.
-fn compared(field: &str, cause: &str, body: &str, in_own_words: bool) -> String {
-    let body: Vec<_> = body.split(": ").take(if in_own_words { 2 } else { usize::MAX }).collect();
-    let body: String = body.join(": ").chars().take(SHOWN_CHARS).collect();
+/// The parts of an error that must be equal: with `text_differs`, all but the detail.
+fn compared(field: &str, cause: &str, body: &str, text_differs: bool) -> String {
+    let body: Vec<_> = body.split(": ").take(if text_differs { 2 } else { usize::MAX }).collect();
+    let body: String = body.join(": ").chars().take(VALUE_CHARS_MIN).collect();
     format!("{field} {cause} {body}")
 }
 
-/// Holds every line of `answers` against `ours`. A stored spec of theirs is read by `reread`, so that what is written
-/// differently but means the same is equal.
+/// Compares every line of `answers` with `ours`. The expected spec is normalized by `reread`, so that different
+/// spellings of the same value are equal.
 fn compare(answers: &str, ours: fn(&Value) -> (Value, Vec<FieldError>), reread: fn(&Value) -> Value) {
     let lines: Vec<Value> = answers.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(lines.len() >= 200);
@@ -129,9 +129,9 @@ fn compare(answers: &str, ours: fn(&Value) -> (Value, Vec<FieldError>), reread: 
         assert_eq!(errors.len(), theirs.len(), "{errors:?}\n{line:#}");
         for (ours, theirs) in errors.iter().zip(theirs) {
             let [field, cause, body] = ["field", "cause", "body"].map(|part| theirs[part].as_str().unwrap());
-            let in_own_words = THEIR_WORDS.iter().any(|words| body.contains(words));
-            let found = compared(&ours.field, ours.kind.cause(), &ours.body(), in_own_words);
-            assert_eq!(found, compared(field, cause, body, in_own_words), "{line:#}");
+            let text_differs = KUBERNETES_TEXTS.iter().any(|text| body.contains(text));
+            let found = compared(&ours.field, ours.kind.cause(), &ours.body(), text_differs);
+            assert_eq!(found, compared(field, cause, body, text_differs), "{line:#}");
         }
         if errors.is_empty() {
             assert_eq!(spec, reread(&line), "{line:#}");
@@ -144,7 +144,7 @@ fn is_workload(line: &Value) -> bool {
 }
 
 #[test]
-fn errors_and_stored_specs_are_those_of_kubernetes() {
+fn errors_and_stored_specs_equal_those_of_kubernetes() {
     compare(include_str!("native_answers/answers.jsonl"), in_v1beta1, |line| {
         let theirs = json!({"spec": line["spec"]});
         if is_workload(line) {
@@ -156,7 +156,7 @@ fn errors_and_stored_specs_are_those_of_kubernetes() {
 }
 
 #[test]
-fn v1alpha2_answers_as_kubernetes_1_36() {
+fn v1alpha2_results_equal_those_of_kubernetes_1_36() {
     compare(include_str!("native_answers/v1alpha2/answers.jsonl"), in_v1alpha2, |line| {
         let theirs = json!({"spec": line["spec"]});
         if is_workload(line) {
@@ -168,7 +168,7 @@ fn v1alpha2_answers_as_kubernetes_1_36() {
 }
 
 #[test]
-fn v1alpha1_answers_as_kubernetes_1_35() {
+fn v1alpha1_results_equal_those_of_kubernetes_1_35() {
     compare(include_str!("native_answers/v1alpha1/answers.jsonl"), in_v1alpha1, |line| {
         json!(read::<v1alpha1::Workload>(&json!({"spec": line["spec"]})).spec)
     });

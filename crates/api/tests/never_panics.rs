@@ -1,5 +1,5 @@
-//! Whatever stands in an object, reading and checking it ends in a value or an error, never in a
-//! panic, and errors stay short. Real examples are mutated at random, many thousand times.
+//! Fuzz test: reading and validating any object gives a value or an error, never a panic, and errors stay short. Real
+//! examples are mutated at random, many thousand times.
 //!
 //! A failure prints the seed of its case; `MUSTER_SEED=<seed>` runs that case alone.
 
@@ -25,20 +25,20 @@ use serde_json::{Value, json};
 const CASES: u64 = 20_000;
 const ROOT: FieldPath<'static> = FieldPath::Root("spec");
 
-/// A small generator (splitmix64): the cases must be the same on every machine.
-struct Dice(u64);
+/// A small random number generator (splitmix64): the cases must be the same on every machine.
+struct Rng(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
+impl Rng {
+    fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((mixed ^ (mixed >> 31)) % sides as u64) as usize
+        ((mixed ^ (mixed >> 31)) % bound as u64) as usize
     }
 
     fn pick<'a, T: ?Sized>(&mut self, from: &[&'a T]) -> &'a T {
-        from[self.roll(from.len())]
+        from[self.below(from.len())]
     }
 }
 
@@ -112,19 +112,19 @@ const ODD_KEYS: &[&str] = &[
     "gang",
 ];
 
-fn odd_text(dice: &mut Dice) -> String {
-    match dice.roll(4) {
-        0 => ODD_TEXTS[dice.roll(ODD_TEXTS.len())].repeat(dice.roll(300)),
+fn odd_text(rng: &mut Rng) -> String {
+    match rng.below(4) {
+        0 => ODD_TEXTS[rng.below(ODD_TEXTS.len())].repeat(rng.below(300)),
         1 => {
             let alphabet: Vec<char> = "0123456789.+-eEinumkKMGTPaZ/_ é".chars().collect();
-            (0..dice.roll(12)).map(|_| alphabet[dice.roll(alphabet.len())]).collect()
+            (0..rng.below(12)).map(|_| alphabet[rng.below(alphabet.len())]).collect()
         }
-        _ => dice.pick(ODD_TEXTS).to_owned(),
+        _ => rng.pick(ODD_TEXTS).to_owned(),
     }
 }
 
-fn odd_value(dice: &mut Dice) -> Value {
-    match dice.roll(12) {
+fn odd_value(rng: &mut Rng) -> Value {
+    match rng.below(12) {
         0 => Value::Null,
         1 => json!(true),
         2 => json!([]),
@@ -134,36 +134,36 @@ fn odd_value(dice: &mut Dice) -> Value {
         6 => json!(i64::MIN),
         7 => json!(1e300),
         8 => json!(0.1),
-        9 => json!([odd_text(dice), odd_text(dice)]),
-        _ => json!(odd_text(dice)),
+        9 => json!([odd_text(rng), odd_text(rng)]),
+        _ => json!(odd_text(rng)),
     }
 }
 
-/// Changes something somewhere.
-fn mutate(value: &mut Value, dice: &mut Dice) {
+/// Changes a random part of a value.
+fn mutate(value: &mut Value, rng: &mut Rng) {
     match value {
-        Value::Object(map) if !map.is_empty() && dice.roll(8) > 0 => {
+        Value::Object(map) if !map.is_empty() && rng.below(8) > 0 => {
             let keys: Vec<String> = map.keys().cloned().collect();
-            let key = &keys[dice.roll(keys.len())];
-            match dice.roll(12) {
+            let key = &keys[rng.below(keys.len())];
+            match rng.below(12) {
                 0 => drop(map.remove(key)),
-                1 => drop(map.insert(dice.pick(ODD_KEYS).to_owned(), odd_value(dice))),
+                1 => drop(map.insert(rng.pick(ODD_KEYS).to_owned(), odd_value(rng))),
                 2 => {
                     let moved = map.remove(key).unwrap_or_default();
-                    map.insert(odd_text(dice), moved);
+                    map.insert(odd_text(rng), moved);
                 }
-                _ => mutate(&mut map[key], dice),
+                _ => mutate(&mut map[key], rng),
             }
         }
-        Value::Array(list) if !list.is_empty() && dice.roll(8) > 0 => {
-            let index = dice.roll(list.len());
-            match dice.roll(8) {
+        Value::Array(list) if !list.is_empty() && rng.below(8) > 0 => {
+            let index = rng.below(list.len());
+            match rng.below(8) {
                 0 => drop(list.remove(index)),
                 1 => list.push(list[index].clone()),
-                _ => mutate(&mut list[index], dice),
+                _ => mutate(&mut list[index], rng),
             }
         }
-        other => *other = odd_value(dice),
+        other => *other = odd_value(rng),
     }
 }
 
@@ -227,7 +227,7 @@ fn examples() -> Vec<Value> {
     ]
 }
 
-/// Reads the value as everything it could be; returns the errors as text.
+/// Reads the value as every type; returns the errors as text.
 fn read_as_everything(value: &Value) -> Vec<String> {
     let mut errors = Vec::new();
     let mut note = |error: Option<String>| errors.extend(error);
@@ -268,7 +268,11 @@ fn read_as_everything(value: &Value) -> Vec<String> {
         note(validate_workload_update(&workload, &workload, &ROOT).err().map(|error| error.to_string()));
     }
     read_as_native(value, &mut note);
-    for written in [as_written::<Pod>(value), as_written::<Node>(value), as_written::<PodDisruptionBudget>(value)] {
+    for written in [
+        check_round_trip::<Pod>(value),
+        check_round_trip::<Node>(value),
+        check_round_trip::<PodDisruptionBudget>(value),
+    ] {
         note(written);
     }
     if let Ok(parents) = BTreeMap::<String, String>::deserialize_from(value) {
@@ -319,13 +323,13 @@ fn read_as_native(value: &Value, mut note: impl FnMut(Option<String>)) {
     }
 }
 
-/// Writes what was read and reads it again; what was kept must stay. An error tells of nothing.
-fn as_written<T: serde::Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(
+/// Checks that a value that can be read round-trips. Values that cannot be read are ignored.
+fn check_round_trip<T: serde::Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(
     value: &Value,
 ) -> Option<String> {
     let read = T::deserialize_from(value).ok()?;
-    let written = serde_json::to_value(&read).expect("what was read can be written");
-    assert_eq!(T::deserialize_from(&written).expect("what was written can be read"), read);
+    let written = serde_json::to_value(&read).expect("a read value can be serialized");
+    assert_eq!(T::deserialize_from(&written).expect("a serialized value can be read"), read);
     None
 }
 
@@ -353,11 +357,11 @@ impl<T: serde::de::DeserializeOwned> FromValue for T {
 }
 
 fn run(seed: u64) {
-    let mut dice = Dice(seed);
+    let mut rng = Rng(seed);
     let mut examples = examples();
-    let mut value = examples.swap_remove(dice.roll(examples.len()));
-    for _ in 0..=dice.roll(4) {
-        mutate(&mut value, &mut dice);
+    let mut value = examples.swap_remove(rng.below(examples.len()));
+    for _ in 0..=rng.below(4) {
+        mutate(&mut value, &mut rng);
     }
     for error in read_as_everything(&value) {
         assert!(error.len() < 4000, "an error of {} bytes", error.len());
@@ -377,16 +381,16 @@ fn mutated_objects_give_values_or_short_errors() {
 }
 
 #[test]
-fn the_examples_themselves_are_good_for_something() {
+fn examples_are_mostly_valid_and_mutations_reach_deep_fields() {
     for example in examples() {
         let errors = read_as_everything(&example);
         assert!(errors.len() < 40, "{example}: {errors:?}");
     }
-    // The mutations must reach deep: of the pods, some still pass and some fail in a field.
+    // The mutations must reach nested fields: some pods still pass and some fail in a field.
     let (mut good, mut bad) = (0, 0);
     for seed in 0..500 {
         let mut pod = examples().swap_remove(0);
-        mutate(&mut pod, &mut Dice(seed));
+        mutate(&mut pod, &mut Rng(seed));
         if let Ok(pod) = Pod::deserialize_from(&pod) {
             match pod_requests(&pod, true) {
                 Ok(_) => good += 1,

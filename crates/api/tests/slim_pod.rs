@@ -1,5 +1,5 @@
-//! A pod as a real cluster has it becomes a small one: what a scheduler needs stays, the rest is
-//! skipped while reading.
+//! Tests that a pod of a real cluster is reduced: the fields that a scheduler needs are kept, the rest is skipped while
+//! reading.
 
 use k8s_openapi::api::core::v1::Pod as WholePod;
 use muster_api::pod_requests::pod_requests;
@@ -13,7 +13,7 @@ fn slim() -> Pod {
 }
 
 #[test]
-fn what_decides_stays() {
+fn relevant_fields_are_kept() {
     let pod = slim();
     let (spec, status) = (&pod.spec, &pod.status);
     assert_eq!(pod.object_name(), "Pod training/bert-worker-3");
@@ -47,10 +47,10 @@ fn what_decides_stays() {
 }
 
 #[test]
-fn the_rest_is_gone() {
+fn other_fields_are_skipped() {
     let whole = POD.len();
     let written = serde_json::to_string(&slim()).unwrap();
-    assert!(whole > 5_000, "{whole} bytes are no realistic pod");
+    assert!(whole > 5_000, "{whole} bytes is too small for a realistic pod");
     assert!(written.len() * 2 < whole, "{} of {whole} bytes are left", written.len());
     for gone in [
         "managedFields",
@@ -67,9 +67,9 @@ fn the_rest_is_gone() {
     }
 }
 
-/// What is kept means the same to everybody: the whole type reads it back, field by field.
+/// The kept fields equal those of the complete type, field by field.
 #[test]
-fn what_is_kept_is_as_it_was() {
+fn kept_fields_are_unchanged() {
     fn check(kept: &Value, whole: &Value, path: &str) {
         match (kept, whole) {
             (Value::Object(kept), Value::Object(whole)) => {
@@ -95,7 +95,7 @@ fn what_is_kept_is_as_it_was() {
 }
 
 #[test]
-fn null_is_the_same_as_left_out() {
+fn null_is_the_same_as_unset() {
     let mut json: Value = serde_json::from_str(POD).unwrap();
     for part in ["spec", "status"] {
         for (_, field) in json[part].as_object_mut().unwrap() {

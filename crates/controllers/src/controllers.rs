@@ -1,7 +1,7 @@
-//! The controllers as a whole: watches, decisions and writes, on one client.
+//! Runs the controllers: watches, reconcile decisions and writes, on one client.
 //!
-//! Invariants: nothing is decided before every watch has shown its first list; what has come in is seen before anything
-//! is decided; nobody is looked after twice at once.
+//! Invariants: nothing is reconciled before every cache has synced; pending watch events are applied before the next
+//! reconcile; an item is never reconciled twice at the same time.
 
 use std::sync::Arc;
 
@@ -15,76 +15,77 @@ use muster_api::wire::{Job, JobSet, LeaderWorkerSet, Pod};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use crate::hands::{Deadline, Hands};
-use crate::mirror::watch;
-use crate::queue::Queue;
+use crate::actuator::{Actuator, Deadline};
+use crate::cache::watch;
 use crate::settings::Settings;
-use crate::world::{News, Subject, World};
+use crate::state::{ClusterEvent, State, WorkItem};
+use crate::work_queue::WorkQueue;
 
-/// How many subjects are looked after at once.
-const AT_ONCE_MAX: usize = 16;
-/// The label of pods of Jobs.
+/// How many items are reconciled concurrently.
+const MAX_CONCURRENT_RECONCILES: usize = 16;
+/// The label that the Job controller sets on its pods.
 const JOB_NAME_LABEL: &str = "batch.kubernetes.io/job-name";
 
-type Events = SelectAll<futures::stream::BoxStream<'static, News>>;
+type Events = SelectAll<futures::stream::BoxStream<'static, ClusterEvent>>;
 
-/// The controllers at work. Dropping them is a crash: everything stops where it is.
+/// The running controllers. Dropping them aborts all work immediately, like a crash.
 #[derive(Debug)]
 pub struct Controllers {
     tasks: JoinSet<()>,
 }
 
 impl Controllers {
-    /// Starts to watch and write on the current tokio runtime.
+    /// Starts the watches and the writes on the current tokio runtime.
     ///
-    /// `now` is the date for events; `deadline` says until when a request may last, and is asked before each write.
+    /// `now` is the clock for event timestamps; `deadline` is called before each write and returns when the request
+    /// must end.
     pub fn start(
         client: &Client,
         settings: Settings,
         now: impl Fn() -> Timestamp + Send + Sync + 'static,
         deadline: Deadline,
     ) -> Self {
-        let hands = Hands::new(client.clone(), settings.identity(), deadline, Arc::new(now));
-        let world = World::new(settings);
-        let events = watches(client, &world);
+        let actuator = Actuator::new(client.clone(), settings.identity(), deadline, Arc::new(now));
+        let state = State::new(settings);
+        let events = watches(client, &state);
         let mut tasks = JoinSet::new();
-        tasks.spawn(run(world, events, hands));
+        tasks.spawn(run(state, events, actuator));
         Self { tasks }
     }
 
-    /// Waits until they end by themselves, which only a fault of ours can bring about.
+    /// Waits until the controllers end on their own, which only a bug can cause.
     pub async fn failed(&mut self) {
         let _ = self.tasks.join_next().await;
     }
 }
 
-/// The watches of all that matters under these settings.
-fn watches(client: &Client, world: &World) -> Events {
+/// The watches that these settings need.
+fn watches(client: &Client, state: &State) -> Events {
     let mut events: Events = SelectAll::new();
-    let settings = &world.settings;
+    let settings = &state.settings;
     let dynamic = |resource: &ApiResource| Api::<DynamicObject>::all_with(client.clone(), resource);
     if settings.has_job_sets() {
-        events.push(watch("jobsets", Api::<JobSet>::all(client.clone()), None).map(News::JobSet).boxed());
+        events.push(watch("jobsets", Api::<JobSet>::all(client.clone()), None).map(ClusterEvent::JobSet).boxed());
     }
     if settings.jobs().is_some() {
-        events.push(watch("jobs", Api::<Job>::all(client.clone()), None).map(News::Job).boxed());
+        events.push(watch("jobs", Api::<Job>::all(client.clone()), None).map(ClusterEvent::Job).boxed());
     }
     if settings.jobs().is_some() || settings.has_job_sets() {
         let pods = Api::<Pod>::all(client.clone());
-        events.push(watch("pods of jobs", pods, Some(JOB_NAME_LABEL)).map(News::JobPod).boxed());
+        events.push(watch("pods of jobs", pods, Some(JOB_NAME_LABEL)).map(ClusterEvent::JobPod).boxed());
     }
-    for (number, kind) in world.written_kinds().enumerate() {
-        let turns = watch("what is written", dynamic(kind), None);
-        events.push(turns.map(move |turn| News::Written(number, turn)).boxed());
+    for (number, kind) in state.managed_kinds().enumerate() {
+        let watch_events = watch("managed objects", dynamic(kind), None);
+        events.push(watch_events.map(move |event| ClusterEvent::Managed(number, event)).boxed());
     }
-    if world.provider.is_none() {
+    if state.provider.is_none() {
         return events;
     }
     let sets = Api::<LeaderWorkerSet>::all(client.clone());
-    events.push(watch("leaderworkersets", sets, None).map(News::LeaderWorkerSet).boxed());
+    events.push(watch("leaderworkersets", sets, None).map(ClusterEvent::LeaderWorkerSet).boxed());
     let label = Some(replica_labels::NAME);
     let pods = Api::<Pod>::all(client.clone());
-    events.push(watch("pods of leaderworkersets", pods, label).map(News::ReplicaPod).boxed());
+    events.push(watch("pods of leaderworkersets", pods, label).map(ClusterEvent::ReplicaPod).boxed());
     let revisions = ApiResource {
         group: "apps".to_owned(),
         version: "v1".to_owned(),
@@ -92,25 +93,25 @@ fn watches(client: &Client, world: &World) -> Events {
         kind: "ControllerRevision".to_owned(),
         plural: "controllerrevisions".to_owned(),
     };
-    events.push(watch("controllerrevisions", dynamic(&revisions), label).map(News::Revision).boxed());
+    events.push(watch("controllerrevisions", dynamic(&revisions), label).map(ClusterEvent::Revision).boxed());
     events
 }
 
-async fn run(mut world: World, mut events: impl Stream<Item = News> + Unpin, hands: Hands) {
-    let mut queue: Queue<Subject> = Queue::default();
-    let mut at_work = FuturesUnordered::new();
+async fn run(mut state: State, mut events: impl Stream<Item = ClusterEvent> + Unpin, actuator: Actuator) {
+    let mut queue: WorkQueue<WorkItem> = WorkQueue::default();
+    let mut in_progress = FuturesUnordered::new();
     loop {
-        while world.is_complete() && at_work.len() < AT_ONCE_MAX {
-            let Some(subject) = queue.pop(Instant::now()) else { break };
-            let plan = world.plan(&subject);
-            let hands = hands.clone();
-            at_work.push(async move {
-                let outcome = hands.carry_out(plan.writes).await;
-                (subject, outcome.map(|()| plan.again).map_err(drop))
+        while state.has_synced() && in_progress.len() < MAX_CONCURRENT_RECONCILES {
+            let Some(item) = queue.pop(Instant::now()) else { break };
+            let plan = state.reconcile(&item);
+            let actuator = actuator.clone();
+            in_progress.push(async move {
+                let outcome = actuator.execute(plan.writes).await;
+                (item, outcome.map(|()| plan.requeue_after).map_err(drop))
             });
         }
-        let due = queue.next_due().filter(|_| world.is_complete() && at_work.len() < AT_ONCE_MAX);
-        let turn = async {
+        let due = queue.next_due().filter(|_| state.has_synced() && in_progress.len() < MAX_CONCURRENT_RECONCILES);
+        let wait_for_due = async {
             match due {
                 Some(time) => sleep_until(time).await,
                 None => std::future::pending().await,
@@ -118,17 +119,17 @@ async fn run(mut world: World, mut events: impl Stream<Item = News> + Unpin, han
         };
         tokio::select! {
             biased;
-            news = events.next() => match news {
-                Some(news) => {
+            event = events.next() => match event {
+                Some(event) => {
                     let now = Instant::now();
-                    for subject in world.take(news) {
-                        queue.at(subject, now);
+                    for item in state.apply(event) {
+                        queue.add_at(item, now);
                     }
                 }
                 None => return,
             },
-            Some((subject, outcome)) = at_work.next() => queue.done(subject, outcome),
-            () = turn => {}
+            Some((item, outcome)) = in_progress.next() => queue.done(item, outcome),
+            () = wait_for_due => {}
         }
     }
 }

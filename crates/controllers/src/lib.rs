@@ -1,26 +1,27 @@
-//! Job, JobSet and LeaderWorkerSet become gangs: from outside, without a change to those projects.
+//! Controllers and an admission webhook that turn Jobs, JobSets and LeaderWorkerSets into gangs, without changes to
+//! those projects.
 //!
-//! `Controllers` is the part that watches and writes: group objects, and references of pods that have none. `admission`
-//! is the pure part of the webhook, which gives references to what is being made; `webhook` serves it. `providers` has
-//! the words of other schedulers.
+//! `Controllers` watches the cluster and writes group objects, and group references for pods that have none.
+//! `admission` is the pure part of the webhook, which adds group references to objects at creation; `webhook` serves
+//! it. `providers` has one file for each supported scheduler.
 //!
-//! It must not know the engine, nor how groups are placed: it writes what users could write themselves.
+//! Must not depend on the engine or on how groups are placed: it writes only what users could write themselves.
 
+mod actuator;
 pub mod admission;
+mod cache;
 mod controllers;
-mod hands;
-mod mirror;
-mod plans;
 pub mod providers;
-mod queue;
 mod read;
+mod reconcile;
 mod settings;
+mod state;
 pub mod webhook;
-mod world;
+mod work_queue;
 mod write;
 
+pub use actuator::Deadline;
 pub use controllers::Controllers;
-pub use hands::Deadline;
-pub use plans::Plan;
+pub use reconcile::Plan;
 pub use settings::Settings;
-pub use write::{Target, Word, Write};
+pub use write::{ObjectEvent, Target, Write};

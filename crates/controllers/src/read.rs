@@ -1,12 +1,13 @@
-//! Reads typed objects out of JSON values.
+//! Deserializes typed objects from JSON values.
 //!
-//! The text of a value is read, by the code that reads what watches show: a second reader of every type takes long to
-//! compile and makes the program larger.
+//! The value is serialized to text first, so that the deserialization code of the watches is reused: a second instance
+//! for every type would cost compile time and binary size.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Reads an object. The API server has checked its types; what cannot be read all the same is none of our business.
+/// Deserializes an object; `None` if it does not have the expected type. The API server has checked the types, so such
+/// an object is ignored.
 pub(crate) fn read<T: DeserializeOwned>(object: &Value) -> Option<T> {
     serde_json::from_str(&object.to_string()).ok()
 }

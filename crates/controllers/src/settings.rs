@@ -1,4 +1,4 @@
-//! What the controllers are to do: for whom, and in whose words.
+//! The settings of the controllers: which owner kinds become gangs, and in which group API.
 
 use muster_api::makers::job::Unasked;
 use muster_api::makers::{Carrier, GangedOwners, ProviderName};
@@ -6,7 +6,7 @@ use muster_api::native::NativeVersion;
 
 use crate::providers::{SchedulerProvider, provider};
 
-/// What the controllers are to do.
+/// The settings of the controllers.
 #[derive(Clone, Debug)]
 pub struct Settings {
     scheduler_names: Vec<String>,
@@ -15,7 +15,7 @@ pub struct Settings {
     native: Option<NativeVersion>,
 }
 
-/// Groups of Kubernetes' own are to be written where there are none.
+/// Native groups are configured on a cluster that does not serve them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "controllers.{field}: Native: this cluster serves no Workloads or PodGroups of scheduling.k8s.io (feature gate GenericWorkload and --runtime-config of the API server)"
@@ -25,8 +25,8 @@ pub struct NotServed {
 }
 
 impl Settings {
-    /// For pods that ask for Muster by these names, and for these owners; `identity` writes events, and `native` is the
-    /// version of groups that the cluster serves.
+    /// `scheduler_names` are the `schedulerName`s that Muster handles, `identity` is the reporting instance of events,
+    /// `ganged` selects the owner kinds, and `native` is the version of native groups that the cluster serves.
     pub fn new(
         scheduler_names: Vec<String>,
         identity: String,
@@ -43,12 +43,12 @@ impl Settings {
         Ok(Self { scheduler_names, identity, ganged, native })
     }
 
-    /// The names by which pods ask for Muster.
+    /// The `schedulerName`s that Muster handles.
     pub(crate) fn scheduler_names(&self) -> &[String] {
         &self.scheduler_names
     }
 
-    /// Who writes events.
+    /// The reporting instance of events.
     pub(crate) fn identity(&self) -> &str {
         &self.identity
     }
@@ -58,17 +58,17 @@ impl Settings {
         self.ganged.job_sets.is_some()
     }
 
-    /// The version in which JobSets are written, if not in our own words.
+    /// The native version in which groups of JobSets are written; `None` for Muster's own kinds.
     pub(crate) fn native_job_sets(&self) -> Option<NativeVersion> {
         self.native.filter(|_| self.ganged.job_sets == Some(Carrier::Native))
     }
 
-    /// Which Jobs are gangs without asking for it; `None` if no Job is.
+    /// Which Jobs are gangs without an annotation; `None` if Jobs never become gangs.
     pub(crate) fn jobs(&self) -> Option<Unasked> {
         self.ganged.jobs
     }
 
-    /// In whose words replicas of LeaderWorkerSets are written, if at all.
+    /// The provider for replicas of LeaderWorkerSets; `None` if they do not become gangs.
     pub(crate) fn provider(&self) -> Option<Box<dyn SchedulerProvider>> {
         self.ganged.leader_worker_sets.and_then(|name| provider(name, self.native))
     }

@@ -1,7 +1,7 @@
-//! Writes as values: what is to be done to the API, decided without doing it.
+//! Writes as values: API requests that a reconcile decided on and the actuator sends.
 //!
-//! Invariant: whatever changes or deletes an object names the UID that it was decided for, so that nothing is done to
-//! another object of the same name.
+//! Invariant: a write that changes or deletes an object names its UID, so that another object of the same name is never
+//! touched.
 
 use kube::core::{ApiResource, DynamicObject};
 use serde_json::{Value, json};
@@ -9,30 +9,30 @@ use serde_json::{Value, json};
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
-    /// Makes an object.
+    /// Creates an object.
     Create {
         /// Its kind.
         resource: ApiResource,
-        /// The whole of it.
+        /// The complete object.
         object: Value,
     },
     /// Changes an object by a merge patch.
     Patch {
-        /// Which.
+        /// The object.
         target: Target,
         /// The patch, without the UID.
         body: Value,
     },
     /// Deletes an object.
     Delete {
-        /// Which.
+        /// The object.
         target: Target,
     },
-    /// Tells users of an object.
-    Tell(Word),
+    /// Records an event about an object.
+    Event(ObjectEvent),
 }
 
-/// An object that is there.
+/// An existing object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Its kind.
@@ -46,7 +46,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// The object as it was seen.
+    /// The target for an object from a cache.
     pub fn of(resource: &ApiResource, object: &DynamicObject) -> Self {
         let metadata = &object.metadata;
         Self {
@@ -57,7 +57,7 @@ impl Target {
         }
     }
 
-    /// How it is named to people.
+    /// The object reference, as events have it.
     pub fn reference(&self) -> Value {
         json!({
             "apiVersion": self.resource.api_version, "kind": self.resource.kind,
@@ -66,15 +66,15 @@ impl Target {
     }
 }
 
-/// What users are told of an object, as an event.
+/// An event about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Word {
-    /// Of which object.
-    pub about: Target,
-    /// Whether something is wrong.
+pub struct ObjectEvent {
+    /// The object.
+    pub regarding: Target,
+    /// Whether the type is `Warning` instead of `Normal`.
     pub warning: bool,
-    /// One word.
+    /// The reason, in CamelCase.
     pub reason: &'static str,
-    /// A sentence.
+    /// The message.
     pub note: String,
 }

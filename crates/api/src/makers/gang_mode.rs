@@ -1,4 +1,4 @@
-//! How the pods of an owner form gangs: `Off`, `Gang` or `ReplicatedGang`.
+//! The gang mode of an owner: `Off`, `Gang` or `ReplicatedGang`.
 
 use crate::invalid::{FieldPath, InvalidField};
 use crate::keys::annotations::GANG_MODE;
@@ -8,26 +8,26 @@ use crate::selector::Labels;
 /// How pods form gangs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GangMode {
-    /// They do not.
+    /// No gangs.
     #[default]
     Off,
-    /// All of them are one.
+    /// One gang of all pods.
     Gang,
-    /// Those of each replica are one.
+    /// One gang for each replica.
     ReplicatedGang,
 }
 
 impl GangMode {
-    /// Reads one of the words that are allowed.
+    /// Parses one of the allowed modes.
     pub fn read(text: &str, allowed: &[GangMode], path: &FieldPath<'_>) -> Result<GangMode, InvalidField> {
-        let known = allowed.iter().find(|mode| mode.word() == text).copied();
+        let known = allowed.iter().find(|mode| mode.as_str() == text).copied();
         known.ok_or_else(|| {
-            let words: Vec<&str> = allowed.iter().map(|mode| mode.word()).collect();
-            path.invalid(text, format_args!("must be one of {}", words.join(", ")))
+            let names: Vec<&str> = allowed.iter().map(|mode| mode.as_str()).collect();
+            path.invalid(text, format_args!("must be one of {}", names.join(", ")))
         })
     }
 
-    /// The mode that an annotation asks for, if it is there.
+    /// The mode in the annotation, if it is set.
     pub fn annotated(
         annotations: &Labels,
         allowed: &[GangMode],
@@ -37,8 +37,8 @@ impl GangMode {
         annotations.get(GANG_MODE).map(|text| Self::read(text, allowed, &path.key(GANG_MODE))).transpose()
     }
 
-    /// The word that people write.
-    pub fn word(self) -> &'static str {
+    /// The mode as written in annotations and fields.
+    pub fn as_str(self) -> &'static str {
         match self {
             GangMode::Off => OFF,
             GangMode::Gang => GANG,

@@ -1,27 +1,28 @@
-//! Of which owners' pods some become gangs by themselves: what scheduler and controllers have to agree on.
+//! The owner kinds whose pods become gangs automatically: the settings that scheduler and controllers share.
 
 use serde::{Deserialize, Serialize};
 
 use super::job::Unasked;
 
-/// Owners whose pods get references from our controllers. Without these controllers nobody should wait for them.
+/// The owner kinds whose pods get group references from our controllers. Without these controllers the scheduler must
+/// not wait for references.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GangedOwners {
-    /// JobSets that ask for gangs, and in whose words; `None` if none is.
+    /// The API in which groups of JobSets are written; `None` if JobSets do not become gangs.
     pub job_sets: Option<Carrier>,
-    /// Jobs that do, and those that need not ask; `None` if no Job is a gang.
+    /// Which Jobs are gangs without an annotation; `None` if Jobs do not become gangs.
     pub jobs: Option<Unasked>,
-    /// All LeaderWorkerSets that are not switched off, and in whose words; `None` if none is.
+    /// The provider for LeaderWorkerSets; `None` if they do not become gangs.
     pub leader_worker_sets: Option<ProviderName>,
 }
 
 impl GangedOwners {
-    /// Whether some are written in Kubernetes' own objects.
+    /// Whether any groups are written in the native API.
     pub fn are_native(&self) -> bool {
         self.job_sets == Some(Carrier::Native) || self.leader_worker_sets == Some(ProviderName::Native)
     }
 
-    /// All of them, in our own words.
+    /// All owner kinds, in Muster's own API.
     pub fn all() -> Self {
         Self {
             job_sets: Some(Carrier::Muster),
@@ -31,7 +32,7 @@ impl GangedOwners {
     }
 }
 
-/// In which objects the gangs of JobSets are written.
+/// The API in which groups of JobSets are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Carrier {
     /// Muster's own Workload.
@@ -41,7 +42,7 @@ pub enum Carrier {
     Native,
 }
 
-/// In whose words the group of a replica is written.
+/// The scheduler whose API represents the group of a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProviderName {
     /// Muster's own PodGroup.

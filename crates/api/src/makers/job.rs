@@ -1,21 +1,21 @@
-//! Which Jobs are gangs: those that say so by annotation, and if that is configured all indexed ones.
+//! The rules for Jobs: those with an annotation are gangs, and all indexed ones if that is configured.
 //!
-//! `muster.dev/gang-mode: Gang` makes one gang of all pods that run at once. `muster.dev/scheduling` says more, in the
-//! shape of `spec.scheduling` of Kubernetes' own Job. Where a Job has that field, or its pods name a group already, or
-//! it belongs to a JobSet, others see to its groups.
+//! `muster.dev/gang-mode: Gang` makes one gang of all pods that run concurrently. `muster.dev/scheduling` gives more
+//! control, in the format of `spec.scheduling` of Kubernetes' own Job. A Job that has that field, whose pods reference
+//! a group already, or that belongs to a JobSet is not handled here.
 //!
-//! It must not know what becomes of a group.
+//! Must not depend on what is done with a group.
 
 use serde::Deserialize;
 
 use super::gang_mode::GangMode;
-use super::{Flaw, flaws, job_set, names_a_group, short_name};
+use super::{GangConfigError, event_reasons, job_set, references_group, short_name};
 use crate::invalid::{FieldPath, InvalidField};
 use crate::keys::annotations::{POD_GROUP, SCHEDULING};
 use crate::selector::Labels;
 use crate::wire::Job;
 
-/// The controller that Jobs are looked after by if they do not say another.
+/// The default value of `spec.managedBy`.
 const CONTROLLER: &str = "kubernetes.io/job-controller";
 const NAME_CHARS_MAX: usize = 253;
 const ALLOWED: [GangMode; 2] = [GangMode::Off, GangMode::Gang];
@@ -23,27 +23,27 @@ const ALLOWED: [GangMode; 2] = [GangMode::Off, GangMode::Gang];
 /// The gang of a Job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobGang {
-    /// The PodGroup.
+    /// The name of the PodGroup.
     pub group: String,
-    /// How many pods start together.
+    /// The minimum number of pods that start together.
     pub min_count: i64,
-    /// Whether all of it is evicted if one is.
-    pub goes_whole: bool,
-    /// The class of their priority; empty if they have none.
+    /// Whether the group is evicted as a whole.
+    pub evicts_whole_group: bool,
+    /// The priority class; may be empty.
     pub priority_class_name: String,
 }
 
-/// Which Jobs are gangs without saying so.
+/// Which Jobs are gangs without an annotation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unasked {
     /// None.
     #[default]
     None,
-    /// Those that are indexed and have as many pods at once as they have work: what Kubernetes 1.36 chooses too.
+    /// Indexed Jobs whose `parallelism` equals `completions`, as in Kubernetes 1.36.
     Indexed,
 }
 
-/// `spec.scheduling` of Kubernetes' own Job, as far as it is honoured here.
+/// The supported part of `spec.scheduling` of Kubernetes' own Job.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Scheduling {
@@ -55,7 +55,7 @@ struct Scheduling {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 enum Policy {
     Gang(Gang),
-    Basic(Nothing),
+    Basic(Empty),
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -67,94 +67,97 @@ struct Gang {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 enum Disruption {
-    Single(Nothing),
-    All(Nothing),
+    Single(Empty),
+    All(Empty),
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct Empty {}
 
 /// The name of the PodGroup of a Job.
 pub fn group_name(job: &str) -> String {
     short_name(&format!("job-{job}"), NAME_CHARS_MAX)
 }
 
-/// The gang that a Job is; `None` if it is none, or if others see to that.
-pub fn gang(job: &Job, unasked: Unasked, scheduler_names: &[String]) -> Result<Option<JobGang>, Flaw> {
+/// The gang of a Job; `None` if it is not a gang or is not handled by Muster.
+pub fn gang(job: &Job, unasked: Unasked, scheduler_names: &[String]) -> Result<Option<JobGang>, GangConfigError> {
     let template = &job.spec.template;
-    let theirs = job.spec.managed_by.as_deref().is_some_and(|by| by != CONTROLLER);
+    let is_managed_elsewhere = job.spec.managed_by.as_deref().is_some_and(|by| by != CONTROLLER);
     let of_set = job.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(job_set::labels::JOB_SET));
-    if job.spec.scheduling.is_some() || theirs || of_set || names_its_own_group(job) {
+    if job.spec.scheduling.is_some() || is_managed_elsewhere || of_set || references_foreign_group(job) {
         return Ok(None);
     }
-    let flaw = |error: InvalidField| Flaw { reason: flaws::INVALID_GANG_MODE, message: error.to_string() };
+    let config_error =
+        |error: InvalidField| GangConfigError { reason: event_reasons::INVALID_GANG_MODE, message: error.to_string() };
     let none = Labels::new();
     let annotations = job.metadata.annotations.as_ref().unwrap_or(&none);
-    let ours = scheduler_names.is_empty() || scheduler_names.contains(&template.spec.scheduler_name);
-    let Some(gang) = asked(job, annotations).map_err(flaw)? else {
-        let is_off = GangMode::annotated(annotations, &ALLOWED, &FieldPath::Root("metadata")).map_err(flaw)?.is_some();
+    let is_ours = scheduler_names.is_empty() || scheduler_names.contains(&template.spec.scheduler_name);
+    let Some(gang) = annotated_gang(job, annotations).map_err(config_error)? else {
+        let is_off =
+            GangMode::annotated(annotations, &ALLOWED, &FieldPath::Root("metadata")).map_err(config_error)?.is_some();
         let pods = job.spec.parallelism.unwrap_or(1);
         let eligible = job.spec.is_indexed() && pods > 1 && job.spec.completions == Some(pods);
-        return Ok((unasked == Unasked::Indexed && !is_off && ours && eligible).then(|| plain(job)));
+        return Ok((unasked == Unasked::Indexed && !is_off && is_ours && eligible).then(|| default_gang(job)));
     };
-    if !ours {
-        let reason = format!("must be {}: the gangs of Muster are placed by Muster", scheduler_names.join(" or "));
+    if !is_ours {
+        let reason = format!("must be {}: gangs of Muster must be scheduled by Muster", scheduler_names.join(" or "));
         let path = FieldPath::Root("spec.template.spec.schedulerName");
-        return Err(flaw(path.invalid(&template.spec.scheduler_name, reason)));
+        return Err(config_error(path.invalid(&template.spec.scheduler_name, reason)));
     }
     Ok(Some(gang))
 }
 
-/// Whether its pods name the group that we gave them.
-pub fn names_our_group(job: &Job) -> bool {
+/// Whether its pods reference the group that Muster created for the Job.
+pub fn references_managed_group(job: &Job) -> bool {
     let ours = group_name(job.metadata.name.as_deref().unwrap_or_default());
     job.spec.template.metadata.annotations.get(POD_GROUP) == Some(&ours)
 }
 
-/// Whether its pods name a group that is not the one that we gave them.
-fn names_its_own_group(job: &Job) -> bool {
+/// Whether its pods reference any other group.
+fn references_foreign_group(job: &Job) -> bool {
     let mut metadata = job.spec.template.metadata.clone();
-    if names_our_group(job) {
+    if references_managed_group(job) {
         metadata.annotations.remove(POD_GROUP);
     }
-    names_a_group(&metadata, &job.spec.template.spec)
+    references_group(&metadata, &job.spec.template.spec)
 }
 
-fn plain(job: &Job) -> JobGang {
+fn default_gang(job: &Job) -> JobGang {
     JobGang {
         group: group_name(job.metadata.name.as_deref().unwrap_or_default()),
-        min_count: job.spec.pods_at_once().clamp(1, i64::from(i32::MAX)),
-        goes_whole: false,
+        min_count: job.spec.max_concurrent_pods().clamp(1, i64::from(i32::MAX)),
+        evicts_whole_group: false,
         priority_class_name: job.spec.template.spec.priority_class_name.clone(),
     }
 }
 
-/// The gang that the annotations ask for.
-fn asked(job: &Job, annotations: &Labels) -> Result<Option<JobGang>, InvalidField> {
+/// The gang in the annotations.
+fn annotated_gang(job: &Job, annotations: &Labels) -> Result<Option<JobGang>, InvalidField> {
     let mode = GangMode::annotated(annotations, &ALLOWED, &FieldPath::Root("metadata"))?;
     let Some(text) = annotations.get(SCHEDULING) else {
-        return Ok((mode == Some(GangMode::Gang)).then(|| plain(job)));
+        return Ok((mode == Some(GangMode::Gang)).then(|| default_gang(job)));
     };
     let path = FieldPath::Root("metadata.annotations");
     let path = path.key(SCHEDULING);
     if mode.is_some() {
-        return Err(path.invalid(text, "must be left out where muster.dev/gang-mode is set"));
+        return Err(path.invalid(text, "must not be set together with muster.dev/gang-mode"));
     }
     let scheduling: Scheduling = serde_json::from_str(text).map_err(|error| path.invalid(text, error))?;
-    let goes_whole = matches!(scheduling.disruption_mode, Some(Disruption::All(_)));
+    let evicts_whole_group = matches!(scheduling.disruption_mode, Some(Disruption::All(_)));
     let Some(Policy::Gang(gang)) = scheduling.scheduling_policy else {
-        if goes_whole {
+        if evicts_whole_group {
             return Err(path.invalid(text, "disruptionMode all needs the policy gang"));
         }
         return Ok(None);
     };
-    let pods = job.spec.pods_at_once();
+    let pods = job.spec.max_concurrent_pods();
     if let Some(wanted) = gang.min_count.filter(|wanted| *wanted < 1 || *wanted > pods) {
-        return Err(path.invalid(&wanted, format_args!("minCount must be 1 to {pods}, the pods that run at once")));
+        return Err(path
+            .invalid(&wanted, format_args!("minCount must be 1 to {pods}, the number of pods that run concurrently")));
     }
-    let plain = plain(job);
-    Ok(Some(JobGang { min_count: gang.min_count.unwrap_or(plain.min_count), goes_whole, ..plain }))
+    let default = default_gang(job);
+    Ok(Some(JobGang { min_count: gang.min_count.unwrap_or(default.min_count), evicts_whole_group, ..default }))
 }
 
 #[cfg(test)]
@@ -173,7 +176,7 @@ mod tests {
     fn minimum(annotations: &Value, spec: &Value) -> Result<Option<i64>, String> {
         let names = ["muster".to_owned()];
         let gang = gang(&read(annotations, spec), Unasked::None, &names);
-        gang.map(|gang| gang.map(|gang| gang.min_count)).map_err(|flaw| flaw.message)
+        gang.map(|gang| gang.map(|gang| gang.min_count)).map_err(|error| error.message)
     }
 
     #[test]
@@ -181,8 +184,8 @@ mod tests {
         let mode = json!({"muster.dev/gang-mode": "Gang"});
         assert_eq!(minimum(&json!({}), &json!({})), Ok(None));
         assert_eq!(minimum(&mode, &json!({})), Ok(Some(4)));
-        assert_eq!(minimum(&mode, &json!({"completions": 3})), Ok(Some(3)), "no more than there is work for");
-        assert_eq!(minimum(&mode, &json!({"scheduling": {}})), Ok(None), "Kubernetes sees to it");
+        assert_eq!(minimum(&mode, &json!({"completions": 3})), Ok(Some(3)), "no more pods than completions");
+        assert_eq!(minimum(&mode, &json!({"scheduling": {}})), Ok(None), "Kubernetes handles it");
         assert_eq!(minimum(&mode, &json!({"managedBy": "kueue.x-k8s.io/multikueue"})), Ok(None));
         let shaped = |text: &str| minimum(&json!({"muster.dev/scheduling": text}), &json!({}));
         assert_eq!(shaped(r#"{"schedulingPolicy": {"gang": {"minCount": 2}}}"#), Ok(Some(2)));
@@ -191,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told() {
+    fn invalid_annotations_are_refused() {
         let error = |annotations: Value, spec: Value| minimum(&annotations, &spec).unwrap_err();
         let mode = json!({"muster.dev/gang-mode": "ReplicatedGang"});
         assert!(error(mode, json!({})).contains("Off, Gang"));

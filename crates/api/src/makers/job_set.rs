@@ -1,4 +1,4 @@
-//! Which pods of a JobSet are gangs, and how the groups are called.
+//! The rules for JobSets: which pods form gangs, and the names of the groups.
 //!
 //! | mode | group in the Workload `w-<set>` | minimum | replica key |
 //! |---|---|---|---|
@@ -6,17 +6,17 @@
 //! | `Gang` on a replicated Job | `pg-<replicated Job>` | all its pods | |
 //! | `ReplicatedGang` on a replicated Job | `pg-<replicated Job>` | the pods of one Job | the Job's index, from 0 |
 //!
-//! A set whose Jobs start one after the other (`dependsOn`, `InOrder`) is split by replicated Job: later pods do not
-//! exist before earlier ones run, and a gang of all would wait for ever. A replicated Job whose pods name a group
-//! already is its author's to care for.
+//! A set whose Jobs start one after another (`dependsOn`, `InOrder`) is split by replicated Job: later pods do not
+//! exist before earlier ones run, and a gang of all would wait forever. A replicated Job whose pods reference a group
+//! already is left to its author.
 //!
-//! It must not know what becomes of a group.
+//! Must not depend on what is done with a group.
 
 use std::collections::BTreeMap;
 
 use super::gang_mode::GangMode;
-use super::requests::{add_times, requests_of};
-use super::{Flaw, Reference, flaws, names_a_group, short_name};
+use super::requests::{add_multiple, requests_of};
+use super::{GangConfigError, Reference, event_reasons, references_group, short_name};
 use crate::invalid::{FieldPath, InvalidField};
 use crate::keys::annotations::GANG_MODE;
 use crate::resources::BaseUnits;
@@ -33,35 +33,35 @@ pub mod labels {
     pub const JOB_SET_UID: &str = "jobset.sigs.k8s.io/jobset-uid";
     /// The replicated Job.
     pub const REPLICATED_JOB: &str = "jobset.sigs.k8s.io/replicatedjob-name";
-    /// Which Job of the replicated Job, from 0.
+    /// The index of the Job in its replicated Job, from 0.
     pub const JOB_INDEX: &str = "jobset.sigs.k8s.io/job-index";
 }
 
-/// The controller that JobSets are looked after by if they do not say another.
+/// The default value of `spec.managedBy`.
 const CONTROLLER: &str = "jobset.sigs.k8s.io/jobset-controller";
-/// At most one Job in each domain of this topology.
+/// The annotation for at most one Job in each topology domain.
 const EXCLUSIVE_TOPOLOGY: &str = "alpha.jobset.sigs.k8s.io/exclusive-topology";
-/// The domains are chosen by node labels, before there are pods.
+/// The annotation by which domains are selected by node labels, before pods exist.
 const NODE_SELECTOR_STRATEGY: &str = "alpha.jobset.sigs.k8s.io/node-selector";
-/// The most characters of a group's name in a Workload.
+/// The maximum number of characters of a group's name in a Workload.
 const GROUP_NAME_CHARS_MAX: usize = 63;
 const OF_SET: [GangMode; 2] = [GangMode::Off, GangMode::Gang];
 const OF_REPLICATED_JOB: [GangMode; 3] = [GangMode::Off, GangMode::Gang, GangMode::ReplicatedGang];
 
-/// Whose pods are one gang.
+/// The scope of a gang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Those of the whole set.
+    /// All pods of the set.
     JobSet,
-    /// Those of all Jobs of a replicated Job.
+    /// All pods of a replicated Job.
     ReplicatedJob,
-    /// Those of each Job.
+    /// The pods of one Job.
     Job,
 }
 
 impl Scope {
-    /// The word in annotations.
-    pub fn word(self) -> &'static str {
+    /// The value in annotations.
+    pub fn as_str(self) -> &'static str {
         match self {
             Scope::JobSet => "JobSet",
             Scope::ReplicatedJob => "ReplicatedJob",
@@ -69,12 +69,12 @@ impl Scope {
         }
     }
 
-    /// The scope of a word.
-    pub fn of(word: &str) -> Option<Scope> {
-        [Scope::JobSet, Scope::ReplicatedJob, Scope::Job].into_iter().find(|scope| scope.word() == word)
+    /// Parses the value of an annotation.
+    pub fn parse(text: &str) -> Option<Scope> {
+        [Scope::JobSet, Scope::ReplicatedJob, Scope::Job].into_iter().find(|scope| scope.as_str() == text)
     }
 
-    /// The group that the pods of a Job name.
+    /// The group that the pods of a Job reference.
     pub fn reference(self, set: &str, replicated_job: &str, job_index: &str) -> Reference {
         let named = if self == Scope::JobSet { set } else { replicated_job };
         Reference {
@@ -97,16 +97,16 @@ fn group_name(named: &str) -> String {
 /// The gangs of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gangs {
-    /// The Workload.
+    /// The name of the Workload.
     pub workload: String,
     /// Its groups, in the order of the set.
     pub groups: Vec<GangGroup>,
-    /// Whose pods are one gang, by replicated Job; those that are not here are on their own.
+    /// The gang scope by replicated Job; the pods of all others are scheduled individually.
     pub scopes: BTreeMap<String, Scope>,
-    /// A gang of the whole set was asked for, and is split since the Jobs start one after the other.
+    /// The set asks for one gang of all pods, which is split since the Jobs start one after another.
     pub is_split: bool,
-    /// What all gangs need together, where they start one after the other: the first is not to start where the last has
-    /// no room. Empty otherwise.
+    /// The total requests of all gangs that start one after another: the first gang must not start if there is no room
+    /// for the last. Empty otherwise.
     pub whole_resources: BaseUnits,
 }
 
@@ -115,21 +115,22 @@ pub struct Gangs {
 pub struct GangGroup {
     /// Its name.
     pub name: String,
-    /// How many pods start together.
+    /// The minimum number of pods that start together.
     pub min_count: i64,
-    /// How many groups there are of it, each with a key; `None` if there is one without.
+    /// The number of replicas of the group, each with a key; `None` for a single group without a key.
     pub replicas: Option<i64>,
-    /// The class of their priority; empty if they have none.
+    /// The priority class; may be empty.
     pub priority_class_name: String,
 }
 
-/// The gangs that a set asks for; `None` if none, or if others see to them.
-pub fn gangs(set: &JobSet, scheduler_names: &[String]) -> Result<Option<Gangs>, Flaw> {
-    let theirs = set.spec.managed_by.as_deref().is_some_and(|by| by != CONTROLLER);
-    if set.spec.scheduling.is_some() || theirs {
+/// The gangs of a set; `None` if it has none or is not handled by Muster.
+pub fn gangs(set: &JobSet, scheduler_names: &[String]) -> Result<Option<Gangs>, GangConfigError> {
+    let is_managed_elsewhere = set.spec.managed_by.as_deref().is_some_and(|by| by != CONTROLLER);
+    if set.spec.scheduling.is_some() || is_managed_elsewhere {
         return Ok(None);
     }
-    let invalid = |error: InvalidField| Flaw { reason: flaws::INVALID_GANG_MODE, message: error.to_string() };
+    let invalid =
+        |error: InvalidField| GangConfigError { reason: event_reasons::INVALID_GANG_MODE, message: error.to_string() };
     let modes = Modes::read(set).map_err(invalid)?;
     let is_split = modes.set == GangMode::Gang && is_sequenced(set);
     let mut gangs = Gangs {
@@ -148,17 +149,17 @@ pub fn gangs(set: &JobSet, scheduler_names: &[String]) -> Result<Option<Gangs>, 
             _ => Scope::JobSet,
         };
         let template = &job.template.spec.template;
-        if names_a_group(&template.metadata, &template.spec) {
+        if references_group(&template.metadata, &template.spec) {
             continue;
         }
         check_template(set, job, index, scheduler_names)?;
         if is_split {
             let requests = requests_of(&template.spec).map_err(|error| {
                 let path = format!("spec.replicatedJobs[{index}].template.spec.template.spec");
-                Flaw { reason: flaws::INVALID_GANG_MODE, message: format!("{path}: {error}") }
+                GangConfigError { reason: event_reasons::INVALID_GANG_MODE, message: format!("{path}: {error}") }
             })?;
-            let pods = job.template.spec.pods_at_once().saturating_mul(job.replicas.unwrap_or(1).max(0));
-            add_times(&mut gangs.whole_resources, &requests, pods);
+            let pods = job.template.spec.max_concurrent_pods().saturating_mul(job.replicas.unwrap_or(1).max(0));
+            add_multiple(&mut gangs.whole_resources, &requests, pods);
         }
         gangs.add(set, job, scope).map_err(|class| {
             let path = format!("spec.replicatedJobs[{index}].template.spec.template.spec.priorityClassName");
@@ -167,10 +168,10 @@ pub fn gangs(set: &JobSet, scheduler_names: &[String]) -> Result<Option<Gangs>, 
     }
     match gangs.groups.len() {
         0 => Ok(None),
-        count if count > MAX_POD_GROUPS => Err(Flaw {
-            reason: flaws::TOO_MANY_GROUPS,
+        count if count > MAX_POD_GROUPS => Err(GangConfigError {
+            reason: event_reasons::TOO_MANY_GROUPS,
             message: format!(
-                "spec.replicatedJobs: {count} of them are gangs of their own, and a Workload has room for {MAX_POD_GROUPS} groups."
+                "spec.replicatedJobs: {count} of them are separate gangs, but a Workload can have at most {MAX_POD_GROUPS} groups."
             ),
         }),
         _ => Ok(Some(gangs)),
@@ -178,7 +179,7 @@ pub fn gangs(set: &JobSet, scheduler_names: &[String]) -> Result<Option<Gangs>, 
 }
 
 impl Gangs {
-    /// The group that the pods of a Job name.
+    /// The group that the pods of a Job reference.
     pub fn reference(&self, set: &str, replicated_job: &str, job_index: &str) -> Option<Reference> {
         self.scopes.get(replicated_job).map(|scope| scope.reference(set, replicated_job, job_index))
     }
@@ -189,7 +190,7 @@ impl Gangs {
             Scope::JobSet => set.metadata.name.as_deref().unwrap_or_default(),
             Scope::ReplicatedJob | Scope::Job => &job.name,
         });
-        let (of_job, jobs) = (job.template.spec.pods_at_once(), job.replicas.unwrap_or(1).max(0));
+        let (of_job, jobs) = (job.template.spec.max_concurrent_pods(), job.replicas.unwrap_or(1).max(0));
         let pods = if scope == Scope::Job { of_job } else { of_job.saturating_mul(jobs) };
         let class = &job.template.spec.template.spec.priority_class_name;
         self.scopes.insert(job.name.clone(), scope);
@@ -206,14 +207,13 @@ impl Gangs {
     }
 }
 
-/// A gang of nobody needs one: the minimum of a group is at least 1.
 impl GangGroup {
-    /// The minimum as a Workload may have it.
+    /// The minimum in the range that a Workload allows: at least 1, even for a gang without pods.
     pub fn minimum(&self) -> i64 {
         self.min_count.clamp(1, i64::from(i32::MAX))
     }
 
-    /// What pods of its replicas name.
+    /// The references of its replicas.
     pub fn references(&self, workload: &str) -> impl Iterator<Item = Reference> {
         let keys = match self.replicas {
             Some(count) => (0..count).map(|key| Some(key.to_string())).collect(),
@@ -225,7 +225,7 @@ impl GangGroup {
     }
 }
 
-/// What is asked for at each level.
+/// The gang modes at each level.
 struct Modes {
     set: GangMode,
     jobs: Vec<GangMode>,
@@ -246,11 +246,11 @@ impl Modes {
             let metadata = template.child("metadata");
             let mode = mode(job.gang_config.as_ref(), annotations, &OF_REPLICATED_JOB, &path, &metadata)?;
             if of_set != GangMode::Off && mode != GangMode::Off {
-                let reason = "must be Off or left out, since the whole set is one gang";
+                let reason = "must be Off or unset, since the whole set is one gang";
                 let annotations = metadata.child("annotations");
                 let is_field = job.gang_config.as_ref().is_some_and(|config| config.gang_mode.is_some());
                 let field = if is_field { path.child("gangConfig.gangMode") } else { annotations.key(GANG_MODE) };
-                return Err(field.invalid(mode.word(), reason));
+                return Err(field.invalid(mode.as_str(), reason));
             }
             jobs.push(mode);
         }
@@ -258,7 +258,7 @@ impl Modes {
     }
 }
 
-/// The mode at one level: the field, or the annotation where a definition has no such field.
+/// The mode at one level: the field, or the annotation where the CRD has no such field.
 fn mode(
     config: Option<&GangConfig>,
     annotations: &Labels,
@@ -272,32 +272,35 @@ fn mode(
     let written = written.map(|text| GangMode::read(text, allowed, &field)).transpose()?;
     let annotated = GangMode::annotated(annotations, allowed, metadata)?;
     match (written, annotated) {
-        (Some(one), Some(two)) if one != two => {
-            Err(field
-                .invalid(one.word(), format_args!("the annotation says {}: only one of them may be set", two.word())))
-        }
+        (Some(one), Some(two)) if one != two => Err(field
+            .invalid(one.as_str(), format_args!("the annotation has {}: only one of them may be set", two.as_str()))),
         (one, two) => Ok(one.or(two).unwrap_or_default()),
     }
 }
 
-/// Whether Jobs of the set start one after the other.
+/// Whether Jobs of the set start one after another.
 fn is_sequenced(set: &JobSet) -> bool {
     let in_order = set.spec.startup_policy.startup_policy_order.as_deref() == Some("InOrder");
     in_order || set.spec.replicated_jobs.iter().any(|job| !job.depends_on.is_empty())
 }
 
-/// What the pods of a gang may not ask for.
-fn check_template(set: &JobSet, job: &ReplicatedJob, index: usize, scheduler_names: &[String]) -> Result<(), Flaw> {
+/// Rejects settings that are incompatible with a gang.
+fn check_template(
+    set: &JobSet,
+    job: &ReplicatedJob,
+    index: usize,
+    scheduler_names: &[String],
+) -> Result<(), GangConfigError> {
     let of_set = set.metadata.annotations.as_ref();
     let annotated = |key: &str| {
         of_set.is_some_and(|annotations| annotations.contains_key(key))
             || job.template.metadata.annotations.contains_key(key)
     };
     if annotated(EXCLUSIVE_TOPOLOGY) && !annotated(NODE_SELECTOR_STRATEGY) {
-        return Err(Flaw {
-            reason: flaws::EXCLUSIVE_TOPOLOGY,
+        return Err(GangConfigError {
+            reason: event_reasons::EXCLUSIVE_TOPOLOGY,
             message: format!(
-                "spec.replicatedJobs[{index}]: annotation {EXCLUSIVE_TOPOLOGY} and a gang do not go together: JobSet makes the other pods of a Job only when its first has a place, and the gang waits for all of them. {NODE_SELECTOR_STRATEGY} chooses places beforehand."
+                "spec.replicatedJobs[{index}]: annotation {EXCLUSIVE_TOPOLOGY} cannot be combined with a gang: JobSet creates the other pods of a Job only after the first is bound, and the gang waits for all of them. Use {NODE_SELECTOR_STRATEGY}, which selects the domains beforehand."
             ),
         });
     }
@@ -306,9 +309,9 @@ fn check_template(set: &JobSet, job: &ReplicatedJob, index: usize, scheduler_nam
         return Ok(());
     }
     let path = format!("spec.replicatedJobs[{index}].template.spec.template.spec.schedulerName");
-    let reason = format!("must be {}: the gangs of Muster are placed by Muster", scheduler_names.join(" or "));
+    let reason = format!("must be {}: gangs of Muster must be scheduled by Muster", scheduler_names.join(" or "));
     let error = FieldPath::Root(&path).invalid(name, reason);
-    Err(Flaw { reason: flaws::INVALID_GANG_MODE, message: error.to_string() })
+    Err(GangConfigError { reason: event_reasons::INVALID_GANG_MODE, message: error.to_string() })
 }
 
 #[cfg(test)]
@@ -331,7 +334,7 @@ mod tests {
         json!({"metadata": {"name": "js", "annotations": annotations}, "spec": {"replicatedJobs": jobs}})
     }
 
-    fn read(set: &Value) -> Result<Option<Gangs>, Flaw> {
+    fn read(set: &Value) -> Result<Option<Gangs>, GangConfigError> {
         gangs(&serde_json::from_value(set.clone()).unwrap(), &["muster".to_owned()])
     }
 
@@ -347,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table() {
+    fn modes_give_the_groups_of_the_table() {
         assert_eq!(groups(&set("", &[job("a", 2, "")])), []);
         assert_eq!(groups(&set("Off", &[job("a", 2, "Off")])), []);
         assert_eq!(groups(&set("Gang", &[job("a", 2, ""), job("b", 3, "Off")])), named(&[("pg-js", 20)]));
@@ -369,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_has_no_more_pods_than_work() {
+    fn job_has_no_more_pods_than_completions() {
         let mut short = job("a", 2, "Gang");
         short["template"]["spec"]["completions"] = json!(3);
         assert_eq!(groups(&set("", &[short])), named(&[("pg-a", 6)]));
@@ -379,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_starts_one_after_the_other_is_split() {
+    fn set_with_sequential_jobs_is_split() {
         let mut second = job("b", 1, "");
         second["dependsOn"] = json!([{"name": "a", "status": "Ready"}]);
         let mut split = set("Gang", &[job("a", 2, ""), second]);
@@ -394,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_count_as_annotations_do() {
+    fn fields_and_annotations_are_equivalent() {
         let mut one = set("", &[job("a", 2, "")]);
         one["spec"]["gangConfig"] = json!({"gangMode": "Gang"});
         assert_eq!(groups(&one), named(&[("pg-js", 8)]));
@@ -403,14 +406,14 @@ mod tests {
         assert_eq!(groups(&two), named(&[("pg-a", 4)]));
         two["spec"]["replicatedJobs"][0]["template"]["metadata"]["annotations"] =
             json!({"muster.dev/gang-mode": "Gang"});
-        assert!(read(&two).unwrap_err().message.contains("the annotation says Gang"));
+        assert!(read(&two).unwrap_err().message.contains("the annotation has Gang"));
     }
 
     #[test]
-    fn others_see_to_their_own() {
-        let mut theirs = set("Gang", &[job("a", 2, "")]);
-        theirs["spec"]["managedBy"] = json!("kueue.x-k8s.io/multikueue");
-        assert_eq!(groups(&theirs), []);
+    fn sets_managed_elsewhere_are_ignored() {
+        let mut managed_elsewhere = set("Gang", &[job("a", 2, "")]);
+        managed_elsewhere["spec"]["managedBy"] = json!("kueue.x-k8s.io/multikueue");
+        assert_eq!(groups(&managed_elsewhere), []);
         let mut upstream = set("Gang", &[job("a", 2, "")]);
         upstream["spec"]["scheduling"] = json!({"schedulingPolicy": {"gang": {}}});
         assert_eq!(groups(&upstream), []);
@@ -420,26 +423,26 @@ mod tests {
     }
 
     #[test]
-    fn flaws_name_field_and_value() {
-        let flaw = |set: &Value| read(set).unwrap_err();
-        assert!(flaw(&set("ReplicatedGang", &[job("a", 1, "")])).message.contains("Off, Gang"));
-        let both = flaw(&set("Gang", &[job("a", 1, "Gang")]));
+    fn errors_name_field_and_value() {
+        let error = |set: &Value| read(set).unwrap_err();
+        assert!(error(&set("ReplicatedGang", &[job("a", 1, "")])).message.contains("Off, Gang"));
+        let both = error(&set("Gang", &[job("a", 1, "Gang")]));
         let field = "spec.replicatedJobs[0].template.metadata.annotations[muster.dev/gang-mode]";
         assert!(both.message.contains(field), "{}", both.message);
         let many: Vec<Value> = (0..9).map(|index| job(&format!("j{index}"), 1, "Gang")).collect();
-        assert_eq!(flaw(&set("", &many)).reason, "TooManyGroups");
+        assert_eq!(error(&set("", &many)).reason, "TooManyGroups");
         let many: Vec<Value> = (0..9).map(|index| job(&format!("j{index}"), 1, "")).collect();
         assert_eq!(groups(&set("Gang", &many)), named(&[("pg-js", 36)]), "one group for all");
         let mut exclusive = set("Gang", &[job("a", 2, "")]);
         exclusive["metadata"]["annotations"]["alpha.jobset.sigs.k8s.io/exclusive-topology"] = json!("zone");
-        assert_eq!(flaw(&exclusive).reason, "ExclusiveTopology");
+        assert_eq!(error(&exclusive).reason, "ExclusiveTopology");
         exclusive["metadata"]["annotations"]["alpha.jobset.sigs.k8s.io/node-selector"] = json!("true");
         assert_eq!(groups(&exclusive), named(&[("pg-js", 8)]));
         let mut other = job("a", 1, "Gang");
         other["template"]["spec"]["template"]["spec"]["schedulerName"] = json!("default-scheduler");
-        assert!(flaw(&set("", &[other])).message.contains("schedulerName"));
-        let mut dear = job("b", 1, "");
-        dear["template"]["spec"]["template"]["spec"]["priorityClassName"] = json!("high");
-        assert!(flaw(&set("Gang", &[job("a", 1, ""), dear])).message.contains("replicatedJobs[1]"));
+        assert!(error(&set("", &[other])).message.contains("schedulerName"));
+        let mut high_priority = job("b", 1, "");
+        high_priority["template"]["spec"]["template"]["spec"]["priorityClassName"] = json!("high");
+        assert!(error(&set("Gang", &[job("a", 1, ""), high_priority])).message.contains("replicatedJobs[1]"));
     }
 }

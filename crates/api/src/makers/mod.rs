@@ -1,10 +1,10 @@
-//! Objects that make pods, and which of those pods are gangs: Job, JobSet, LeaderWorkerSet.
+//! Owner kinds (Job, JobSet, LeaderWorkerSet) and the rules by which their pods form gangs.
 //!
-//! What stands here is shared by those who write group objects and references and by the scheduler, which must not
-//! place a pod alone that belongs to a gang: so both read an object in the same way.
+//! Shared by the controllers, which write group objects and references, and the scheduler, which must not place a pod
+//! of a gang alone: both interpret an owner in the same way.
 //!
-//! Invariant: all answers follow from the object alone, without a lookup.
-//! It must not know how groups are written (controllers) or placed (the engine).
+//! Invariant: all results follow from the object alone, without lookups. Must not depend on how groups are written
+//! (controllers) or placed (engine).
 
 pub mod gang_mode;
 mod ganged_owners;
@@ -18,7 +18,7 @@ mod short_name;
 
 pub use gang_mode::GangMode;
 pub use ganged_owners::{Carrier, GangedOwners, ProviderName};
-pub use reference::{Joining, Reference};
+pub use reference::{Membership, Reference};
 pub use short_name::short_name;
 
 use crate::keys::annotations::{POD_GROUP, WORKLOAD};
@@ -26,27 +26,27 @@ use crate::others::{scheduler_plugins, volcano};
 use crate::wire::pod::PodSpec;
 use crate::wire::template::TemplateMetadata;
 
-/// What is wrong with what an object asks for. Its gangs are not made, and its pods are not placed.
+/// An invalid gang configuration of an owner. Its groups are not created, and its pods are not placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Flaw {
-    /// One word for events.
+pub struct GangConfigError {
+    /// The event reason.
     pub reason: &'static str,
-    /// A sentence that names field and value.
+    /// The message, with field and value.
     pub message: String,
 }
 
-/// Reasons of flaws.
-pub mod flaws {
-    /// More replicated Jobs are ganged than a Workload has room for.
+/// Event reasons of invalid gang configurations.
+pub mod event_reasons {
+    /// More replicated Jobs are gangs than a Workload can have groups.
     pub const TOO_MANY_GROUPS: &str = "TooManyGroups";
-    /// What is written makes no sense.
+    /// The gang settings are invalid.
     pub const INVALID_GANG_MODE: &str = "InvalidGangMode";
-    /// Pods that may only be made after others have a place cannot wait for each other.
+    /// With exclusive topology pods are created only after others are bound, so they cannot form a gang.
     pub const EXCLUSIVE_TOPOLOGY: &str = "ExclusiveTopology";
 }
 
-/// Whether a pod template names a group already, in whatever way: then that is what its author wants.
-pub fn names_a_group(metadata: &TemplateMetadata, spec: &PodSpec) -> bool {
+/// Whether a pod template references a group already, in any of the supported ways: then its author manages the group.
+pub fn references_group(metadata: &TemplateMetadata, spec: &PodSpec) -> bool {
     let annotated =
         [POD_GROUP, WORKLOAD, volcano::GROUP_NAME_ANNOTATION].iter().any(|key| metadata.annotations.contains_key(*key));
     let labelled = metadata.labels.contains_key(scheduler_plugins::POD_GROUP_LABEL);

@@ -1,7 +1,7 @@
-//! What the pods of a template will ask for.
+//! The requests that pods of a template will have.
 //!
-//! The API server fills in requests from limits when a pod is made; a template in another object has not been through
-//! that, so it is done here. What admission adds from elsewhere (limit ranges, runtime classes) cannot be seen.
+//! The API server defaults requests from limits when a pod is created; templates in other objects are not defaulted, so
+//! it is done here. What admission adds from elsewhere (LimitRanges, RuntimeClasses) is unknown.
 
 use crate::invalid::Invalid;
 use crate::pod_requests::pod_requests;
@@ -10,32 +10,32 @@ use crate::wire::Pod;
 use crate::wire::container::Requirements;
 use crate::wire::pod::PodSpec;
 
-/// What a pod with this spec asks for, in base units.
+/// The requests of a pod with this spec, in base units.
 pub fn requests_of(spec: &PodSpec) -> Result<BaseUnits, Invalid> {
     let mut spec = spec.clone();
     for container in spec.containers.iter_mut().chain(&mut spec.init_containers) {
-        fill_in(&mut container.resources);
+        default_requests(&mut container.resources);
     }
     let pod = Pod { spec, ..Pod::default() };
-    pod_requests(&pod, false).map(|reckoned| reckoned.requests)
+    pod_requests(&pod, false).map(|computed| computed.requests)
 }
 
-fn fill_in(resources: &mut Requirements) {
+fn default_requests(resources: &mut Requirements) {
     for (name, amount) in resources.limits.iter().flatten() {
         resources.requests.get_or_insert_default().entry(name.clone()).or_insert_with(|| amount.clone());
     }
 }
 
-/// So many times these amounts on top.
-pub fn add_times(sum: &mut BaseUnits, amounts: &BaseUnits, times: i64) {
+/// Adds a multiple of amounts to a sum.
+pub fn add_multiple(sum: &mut BaseUnits, amounts: &BaseUnits, times: i64) {
     for (name, amount) in amounts {
         let entry = sum.entry(name.clone()).or_insert(0);
         *entry = entry.saturating_add(amount.saturating_mul(times));
     }
 }
 
-/// Amounts as they are written in an object.
-pub fn written(amounts: &BaseUnits) -> WrittenResources {
+/// Amounts as quantities for an object.
+pub fn to_quantities(amounts: &BaseUnits) -> WrittenResources {
     let write = |(name, amount): (&String, &i64)| {
         let text = match amount {
             amount if name == CPU && amount % 1000 != 0 => format!("{amount}m"),
@@ -53,16 +53,16 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn limits_stand_in_for_requests_as_they_will_on_the_pod() {
+    fn requests_default_to_limits_as_on_the_pod() {
         let spec: PodSpec = serde_json::from_value(json!({"containers": [
             {"name": "a", "resources": {"limits": {"nvidia.com/gpu": "8", "cpu": "1500m"}}},
             {"name": "b", "resources": {"requests": {"cpu": "1", "memory": "1Ki"}, "limits": {"cpu": "4"}}},
         ]}))
         .unwrap();
         let mut sum = requests_of(&spec).unwrap();
-        add_times(&mut sum, &requests_of(&spec).unwrap(), 3);
+        add_multiple(&mut sum, &requests_of(&spec).unwrap(), 3);
         let expected = json!({"cpu": "10", "memory": "4096", "nvidia.com/gpu": "32"});
-        assert_eq!(serde_json::to_value(written(&sum)).unwrap(), expected);
-        assert_eq!(serde_json::to_value(written(&requests_of(&spec).unwrap())).unwrap()["cpu"], "2500m");
+        assert_eq!(serde_json::to_value(to_quantities(&sum)).unwrap(), expected);
+        assert_eq!(serde_json::to_value(to_quantities(&requests_of(&spec).unwrap())).unwrap()["cpu"], "2500m");
     }
 }

@@ -1,9 +1,9 @@
-//! Names that fit: a name that is too long keeps its beginning, and a hash of all of it at the end.
+//! Shortens names: a name that is too long is cut, and a hash of the whole name is appended.
 
-/// How many characters a hash has.
+/// The length of the hash.
 const HASH_CHARS: usize = 10;
 
-/// The name if it has at most `chars_max` characters (ASCII), else its beginning with a hash of the whole behind it.
+/// The name if it has at most `chars_max` characters (ASCII), else a prefix of it with a hash of the whole name.
 pub fn short_name(name: &str, chars_max: usize) -> String {
     if name.len() <= chars_max {
         return name.to_owned();
@@ -13,12 +13,12 @@ pub fn short_name(name: &str, chars_max: usize) -> String {
     while !name.is_char_boundary(end) {
         end -= 1;
     }
-    // No name may have two separators in a row where it was cut.
+    // No two separators in a row at the cut.
     let start = name[..end].trim_end_matches(['-', '.']);
     format!("{start}-{:010x}", fnv1a(name.as_bytes()) & 0xff_ffff_ffff)
 }
 
-/// FNV-1a of 64 bits: names are no secrets, and it never changes.
+/// FNV-1a with 64 bits: names are not secret, and the function is stable.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_names_fit_stay_apart_and_never_change() {
+    fn long_names_are_shortened_distinct_and_stable() {
         assert_eq!(short_name("short", 63), "short");
         let long = "a".repeat(60);
         let (one, two) = (short_name(&format!("{long}-0-abc"), 63), short_name(&format!("{long}-1-abc"), 63));

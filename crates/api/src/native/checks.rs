@@ -1,9 +1,9 @@
-//! The small rules of the native API: names, choices, bounds, and what may not change.
+//! Reusable checks of the native API: names, unions, bounds, and immutable fields.
 //!
-//! A rule looks at a new value and, for a change, at the old one. What did not change is not looked
-//! at again, so that an object that an older server took can still be updated.
+//! A check gets the new value and, for an update, the old one. Unchanged values are not checked again, so that an
+//! object accepted by an older server can still be updated.
 //!
-//! Errors are gathered, not returned, since a server tells them all. Nothing here may know a kind.
+//! Errors are collected, since a server reports all of them. Nothing here may depend on a kind.
 
 use serde::Serialize;
 
@@ -14,13 +14,13 @@ use crate::names::{check_dns_label, check_dns_subdomain, check_path_segment};
 /// The errors found so far.
 pub(super) type Errors = Vec<FieldError>;
 
-/// Whether a change left a value as it was.
+/// Whether an update left a value unchanged.
 pub(super) fn is_unchanged<T: PartialEq + ?Sized>(new: &T, old: Option<&T>) -> bool {
     old.is_some_and(|old| new == old)
 }
 
-/// A field that holds for an object's life: looks at it when it is new, refuses a change.
-pub(super) fn fixed<T: PartialEq + ?Sized>(
+/// An immutable field: checked in a new object, not allowed to change in an update.
+pub(super) fn immutable<T: PartialEq + ?Sized>(
     new: &T,
     old: Option<&T>,
     path: &FieldPath<'_>,
@@ -34,7 +34,7 @@ pub(super) fn fixed<T: PartialEq + ?Sized>(
     }
 }
 
-/// A name that must be there.
+/// A required name.
 pub(super) fn required_name(
     name: &str,
     path: &FieldPath<'_>,
@@ -49,21 +49,21 @@ pub(super) fn required_name(
 }
 
 /// A DNS label.
-pub(super) fn short_name(name: &str, path: &FieldPath<'_>, errors: &mut Errors) {
+pub(super) fn dns_label(name: &str, path: &FieldPath<'_>, errors: &mut Errors) {
     errors.extend(check_dns_label(name).err().map(|reason| FieldError::invalid(path, name, reason)));
 }
 
 /// A DNS subdomain.
-pub(super) fn long_name(name: &str, path: &FieldPath<'_>, errors: &mut Errors) {
+pub(super) fn dns_subdomain(name: &str, path: &FieldPath<'_>, errors: &mut Errors) {
     errors.extend(check_dns_subdomain(name).err().map(|reason| FieldError::invalid(path, name, reason)));
 }
 
-/// One step of a path.
+/// A path segment.
 pub(super) fn path_segment(name: &str, path: &FieldPath<'_>, errors: &mut Errors) {
     errors.extend(check_path_segment(name, usize::MAX).err().map(|reason| FieldError::invalid(path, name, reason)));
 }
 
-/// A choice of which exactly one is set: `members` are their names and whether each is set.
+/// A union of which exactly one member is set: `members` are their names and whether each is set.
 pub(super) fn one_of(members: &[(&str, bool)], path: &FieldPath<'_>, errors: &mut Errors) {
     let set: Vec<_> = members.iter().filter(|(_, is_set)| *is_set).map(|(name, _)| *name).collect();
     let all: Vec<_> = members.iter().map(|(name, _)| format!("`{name}`")).collect();
@@ -78,7 +78,7 @@ pub(super) fn one_of(members: &[(&str, bool)], path: &FieldPath<'_>, errors: &mu
     }
 }
 
-/// A list in which `key` is unique.
+/// A list with unique keys.
 pub(super) fn unique<T: Serialize>(list: &[T], key: impl Fn(&T) -> &str, path: &FieldPath<'_>, errors: &mut Errors) {
     for (index, one) in list.iter().enumerate() {
         if list[..index].iter().any(|other| key(other) == key(one)) {
@@ -87,7 +87,7 @@ pub(super) fn unique<T: Serialize>(list: &[T], key: impl Fn(&T) -> &str, path: &
     }
 }
 
-/// A field whose gate is off. Whether it is set and may go on.
+/// A field with a feature gate: forbidden while the gate is off. Returns whether it is set and enabled.
 pub(super) fn gated(is_on: bool, is_set: bool, path: &FieldPath<'_>, errors: &mut Errors) -> bool {
     if is_set && !is_on {
         errors.push(FieldError::forbidden(path, ""));
@@ -101,6 +101,6 @@ pub(super) fn object_name(name: Option<&str>, errors: &mut Errors) {
     let path = metadata.child("name");
     match name {
         None | Some("") => errors.push(FieldError::required(&path, "name or generateName is required")),
-        Some(name) => long_name(name, &path, errors),
+        Some(name) => dns_subdomain(name, &path, errors),
     }
 }

@@ -1,15 +1,14 @@
-//! Which parts of the native API a server has switched on, and what it does to fields that are off.
+//! Feature gates of the native API, defaults, and dropping of disabled fields.
 //!
-//! A server drops a field whose gate is off, unless the stored object has it already: then it is
-//! kept, so that turning a gate off loses nothing. The default is that of Kubernetes 1.37 with
-//! `GenericWorkload` on and nothing else.
+//! A server drops a field whose gate is off, unless the stored object has it already: then it is kept, so that turning
+//! a gate off loses nothing. The default is Kubernetes 1.37 with only `GenericWorkload` on.
 //!
-//! These work on the JSON, since a server stores the whole object and not only what we know of it.
-//! They must not know what is a good value.
+//! The functions work on JSON, since a server stores the complete object with fields that are unknown here. Must not
+//! depend on which values are valid.
 
 use serde_json::{Map, Value, json};
 
-/// The gates beside `GenericWorkload`.
+/// The gates other than `GenericWorkload`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gates {
     /// `TopologyAwareWorkloadScheduling`: `schedulingConstraints`.
@@ -23,7 +22,7 @@ pub struct Gates {
 }
 
 impl Gates {
-    /// The fields that a group and a template share, and whether they are on.
+    /// The gated fields that a group and a template share, and whether they are enabled.
     fn shared(self) -> [(&'static str, bool); 3] {
         [
             ("schedulingConstraints", self.topology_aware_workload_scheduling),
@@ -33,7 +32,7 @@ impl Gates {
     }
 }
 
-/// Fills in what a PodGroup leaves out. Called for new objects and for changed ones.
+/// Sets defaults of a PodGroup. Called on create and on update.
 pub fn set_pod_group_defaults(object: &mut Value, gates: Gates) {
     let Some(spec) = fields_of(object, "spec") else {
         return;
@@ -50,14 +49,14 @@ pub fn set_pod_group_defaults(object: &mut Value, gates: Gates) {
     }
 }
 
-/// Drops the fields of a PodGroup whose gate is off and that `old`, the stored object, has not.
+/// Drops the fields of a PodGroup whose gate is off, unless `old`, the stored object, has them.
 pub fn drop_disabled_pod_group(object: &mut Value, old: Option<&Value>, gates: Gates) {
     let old = old.and_then(|old| old.get("spec"));
     if let Some(spec) = fields_of(object, "spec") {
         let parent = [("parentCompositePodGroupName", gates.composite_pod_group)];
         drop_fields(spec, old, gates.shared().into_iter().chain(parent));
     }
-    // What the status tells of claims goes with the claims of the stored spec.
+    // The claim statuses are dropped unless the stored spec has claims.
     if let Some(status) = fields_of(object, "status")
         && !gates.dra_workload_resource_claims
         && !is_set(old, "resourceClaims")
@@ -66,9 +65,9 @@ pub fn drop_disabled_pod_group(object: &mut Value, old: Option<&Value>, gates: G
     }
 }
 
-/// Drops the fields of a Workload whose gate is off and that `old`, the stored object, has not.
+/// Drops the fields of a Workload whose gate is off, unless `old`, the stored object, has them.
 ///
-/// Templates are matched by their place in the list, as the server does.
+/// Templates are matched by their index in the list, as the server does.
 pub fn drop_disabled_workload(object: &mut Value, old: Option<&Value>, gates: Gates) {
     let Some(spec) = fields_of(object, "spec") else {
         return;
@@ -101,7 +100,7 @@ pub(super) fn drop_fields(
     }
 }
 
-/// Whether an object has a field; an empty list is none.
+/// Whether an object has a field; an empty list counts as unset.
 pub(super) fn is_set(object: Option<&Value>, field: &str) -> bool {
     match object.and_then(|object| object.get(field)) {
         None | Some(Value::Null) => false,
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_off_is_dropped_and_the_rest_stays() {
+    fn disabled_fields_are_dropped_and_others_stay() {
         let mut group = json!({"spec": full(), "status": {"conditions": [], "resourceClaimStatuses": [{"name": "a"}]}});
         drop_disabled_pod_group(&mut group, None, Gates::default());
         let expected =
@@ -133,13 +132,13 @@ mod tests {
             "podGroupTemplates": [full()], "compositePodGroupTemplates": [{"name": "c"}], "controllerRef": {},
         }});
         drop_disabled_workload(&mut workload, None, Gates::default());
-        // A template has no parent, so that field is none of ours to drop.
+        // A template has no parent field, so an unknown field of that name is not dropped.
         let template = json!({"schedulingPolicy": {"basic": {}}, "parentCompositePodGroupName": "c", "priority": 5});
         assert_eq!(workload, json!({"spec": {"podGroupTemplates": [template], "controllerRef": {}}}));
     }
 
     #[test]
-    fn what_is_on_or_in_use_stays() {
+    fn enabled_or_used_fields_stay() {
         let all = Gates {
             topology_aware_workload_scheduling: true,
             dra_workload_resource_claims: true,
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_evicted_pod_by_pod_unless_it_says_otherwise() {
+    fn disruption_mode_defaults_to_single() {
         for (spec, gate, expected) in [
             (json!({}), false, json!({"disruptionMode": {"single": {}}})),
             (json!({"disruptionMode": null}), false, json!({"disruptionMode": {"single": {}}})),

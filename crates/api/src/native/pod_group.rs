@@ -1,6 +1,6 @@
-//! The native PodGroup as it stands in the object.
+//! The native PodGroup as written in the object.
 //!
-//! What may be written is checked by `validate_pod_group`. It must not know any rule.
+//! It is validated by `validate_pod_group`. Must not depend on any rule.
 
 use kube_core::NamespaceResourceScope;
 use serde::{Deserialize, Serialize};
@@ -27,35 +27,35 @@ impl Kind for PodGroupKind {
     const PLURAL: &'static str = "podgroups";
 }
 
-/// What is wanted of a group.
+/// The spec of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodGroupSpec {
     /// The composite group it belongs to (gate `CompositePodGroup`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_composite_pod_group_name: Option<String>,
-    /// The template it was made from.
+    /// The template it was created from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workload_ref: Option<WorkloadReference>,
     /// How members are placed.
     #[serde(deserialize_with = "null_is_default")]
     pub scheduling_policy: SchedulingPolicy,
-    /// Where members stand to each other (gate `TopologyAwareWorkloadScheduling`).
+    /// Topology constraints of the members (gate `TopologyAwareWorkloadScheduling`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling_constraints: Option<SchedulingConstraints>,
     /// Devices that members share (gate `DRAWorkloadResourceClaims`).
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub resource_claims: Vec<ResourceClaim>,
-    /// What is evicted together.
+    /// Whether members are evicted individually or together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disruption_mode: Option<DisruptionMode>,
     /// The priority class.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub priority_class_name: String,
-    /// The number of that class.
+    /// The value of that class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
-    /// Whether others may be evicted for it (gate `PodGroupPreemptionPolicy`).
+    /// The preemption policy (gate `PodGroupPreemptionPolicy`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption_policy: Option<String>,
 }
@@ -72,19 +72,19 @@ pub struct WorkloadReference {
     pub template_name: String,
 }
 
-/// What has become of a group.
+/// The status of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodGroupStatus {
-    /// What is true of it.
+    /// The conditions.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub conditions: Vec<Condition>,
-    /// The claims that were made for it (gate `DRAWorkloadResourceClaims`).
+    /// The claims created for it (gate `DRAWorkloadResourceClaims`).
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub resource_claim_statuses: Vec<ResourceClaimStatus>,
 }
 
-/// A claim that was made for a group.
+/// A claim created for a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceClaimStatus {

@@ -1,13 +1,13 @@
-//! What a native PodGroup and a template of one have in common, as it stands in the object.
+//! The types that a native PodGroup and a PodGroup template share, as written in the object.
 //!
-//! Types of fields are those the server decodes; what it refuses to decode is refused here too.
-//! `null` is the same as left out. It must not know any rule.
+//! Field types are those that the server decodes; what it refuses to decode is refused here too. `null` is the same as
+//! unset. Must not depend on any rule.
 
 use serde::{Deserialize, Serialize};
 
 use crate::null::null_is_default;
 
-/// How members are placed: one of the two.
+/// How members are placed: exactly one is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SchedulingPolicy {
@@ -19,7 +19,7 @@ pub struct SchedulingPolicy {
     pub gang: Option<GangPolicy>,
 }
 
-/// A choice that has nothing to say.
+/// A union member without fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Empty {}
 
@@ -27,12 +27,12 @@ pub struct Empty {}
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GangPolicy {
-    /// The least number of members.
+    /// The minimum number of members.
     #[serde(deserialize_with = "null_is_default")]
     pub min_count: i32,
 }
 
-/// Where members stand to each other.
+/// Topology constraints of the members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SchedulingConstraints {
@@ -45,34 +45,34 @@ pub struct SchedulingConstraints {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TopologyConstraint {
-    /// The label of nodes whose value names the domain.
+    /// The node label whose value is the domain.
     #[serde(deserialize_with = "null_is_default")]
     pub key: String,
 }
 
-/// Devices that members share: a claim or a template of one.
+/// Devices that members share: a claim or a claim template.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceClaim {
     /// The name, unique in the group.
     #[serde(deserialize_with = "null_is_default")]
     pub name: String,
-    /// A claim that is there already.
+    /// An existing claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_claim_name: Option<String>,
-    /// What the group's own claim is made from.
+    /// The template of the group's own claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_claim_template_name: Option<String>,
 }
 
-/// What is evicted together: one of the two.
+/// Whether members are evicted individually or together: exactly one is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DisruptionMode {
-    /// Each pod by itself.
+    /// Each pod individually.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub single: Option<Empty>,
-    /// The whole group or nothing of it.
+    /// The whole group or none of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all: Option<Empty>,
 }

@@ -1,8 +1,8 @@
-//! The rule of a pod's reference to its native group.
+//! Validation of a pod's reference to its native group.
 //!
-//! It must not know whether the group is there.
+//! Must not depend on whether the group exists.
 
-use super::checks::{Errors, long_name};
+use super::checks::{Errors, dns_subdomain};
 use crate::field_error::FieldError;
 use crate::invalid::FieldPath;
 use crate::wire::pod::SchedulingGroup;
@@ -13,7 +13,7 @@ pub fn validate_scheduling_group(group: &SchedulingGroup, path: &FieldPath<'_>) 
     let path = path.child("podGroupName");
     match &group.pod_group_name {
         None => errors.push(FieldError::invalid(&path, &(), "must specify one of: `podGroupName`")),
-        Some(name) => long_name(name, &path, &mut errors),
+        Some(name) => dns_subdomain(name, &path, &mut errors),
     }
     errors
 }
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_is_named_by_a_good_name() {
+    fn group_reference_needs_a_valid_name() {
         let spec = FieldPath::Root("spec");
         let errors = |name: Option<&str>| {
             let group = SchedulingGroup { pod_group_name: name.map(str::to_owned) };

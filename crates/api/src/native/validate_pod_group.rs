@@ -1,9 +1,9 @@
-//! The rules of the native PodGroup: what the server takes, and what may change.
+//! Validation of the native PodGroup: valid objects and allowed changes.
 //!
-//! Of the metadata only the name of a new object is looked at; the rest is the same for all kinds
-//! and the server's own. It must not know the priority classes or the Workload it was made from.
+//! Of the metadata only the name of a new object is checked; the rest is the same for all kinds and left to the server.
+//! Must not depend on priority classes or on the Workload of the template.
 
-use super::checks::{Errors, fixed, gated, is_unchanged, long_name, object_name, required_name, short_name};
+use super::checks::{Errors, dns_label, dns_subdomain, gated, immutable, is_unchanged, object_name, required_name};
 use super::gates::Gates;
 use super::pod_group::{PodGroup, PodGroupSpec, WorkloadReference};
 use super::validate_template::Settings;
@@ -18,7 +18,7 @@ pub fn validate_pod_group(group: &PodGroup, gates: Gates) -> Vec<FieldError> {
     errors
 }
 
-/// Checks a PodGroup that takes the place of an older one, after defaults.
+/// Checks an update of a PodGroup, after defaults.
 pub fn validate_pod_group_update(group: &PodGroup, old: &PodGroup, gates: Gates) -> Vec<FieldError> {
     let mut errors = Errors::new();
     group.spec.validate(Some(&old.spec), gates, &mut errors);
@@ -28,14 +28,14 @@ pub fn validate_pod_group_update(group: &PodGroup, old: &PodGroup, gates: Gates)
 impl PodGroupSpec {
     fn validate(&self, old: Option<&PodGroupSpec>, gates: Gates, errors: &mut Errors) {
         let path = FieldPath::Root("spec");
-        // Looked at in new objects only, as the server does.
+        // Checked in new objects only, as the server does.
         if old.is_none() && self.parent_composite_pod_group_name.is_some() && self.workload_ref.is_none() {
             let detail = "must be set when parentCompositePodGroupName is set";
             errors.push(FieldError::required(&path.child("workloadRef"), detail));
         }
         self.validate_parent(old, &path.child("parentCompositePodGroupName"), gates, errors);
         let at = path.child("workloadRef");
-        fixed(&self.workload_ref, old.map(|old| &old.workload_ref), &at, errors, |reference, errors| {
+        immutable(&self.workload_ref, old.map(|old| &old.workload_ref), &at, errors, |reference, errors| {
             if let Some(reference) = reference {
                 reference.validate(&at, errors);
             }
@@ -49,10 +49,10 @@ impl PodGroupSpec {
         if is_unchanged(new, old) {
             return;
         }
-        let may_go_on = gated(gates.composite_pod_group, new.is_some(), at, errors);
-        fixed(new, old, at, errors, |name, errors| {
-            if let Some(name) = name.as_deref().filter(|_| may_go_on) {
-                long_name(name, at, errors);
+        let is_enabled = gated(gates.composite_pod_group, new.is_some(), at, errors);
+        immutable(new, old, at, errors, |name, errors| {
+            if let Some(name) = name.as_deref().filter(|_| is_enabled) {
+                dns_subdomain(name, at, errors);
             }
         });
     }
@@ -73,8 +73,8 @@ impl PodGroupSpec {
 
 impl WorkloadReference {
     fn validate(&self, path: &FieldPath<'_>, errors: &mut Errors) {
-        required_name(&self.workload_name, &path.child("workloadName"), errors, long_name);
-        required_name(&self.template_name, &path.child("templateName"), errors, short_name);
+        required_name(&self.workload_name, &path.child("workloadName"), errors, dns_subdomain);
+        required_name(&self.template_name, &path.child("templateName"), errors, dns_label);
     }
 }
 
@@ -84,7 +84,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_field_that_is_off_is_forbidden_and_not_looked_into() {
+    fn disabled_field_is_forbidden_and_not_validated() {
         let group: PodGroup = serde_json::from_value(json!({
             "metadata": {"name": "g"},
             "spec": {

@@ -1,8 +1,8 @@
-//! The rules of a native PodGroup's status, which is written at `/status`.
+//! Validation of a native PodGroup's status, which is written at `/status`.
 //!
-//! Conditions are looked at as a whole on every write. It must not know what a condition means.
+//! All conditions are checked on every write. Must not depend on what a condition means.
 
-use super::checks::{Errors, is_unchanged, long_name, unique};
+use super::checks::{Errors, dns_subdomain, is_unchanged, unique};
 use super::pod_group::{PodGroup, PodGroupStatus, ResourceClaimStatus};
 use super::policy::ResourceClaim;
 use crate::field_error::FieldError;
@@ -16,20 +16,19 @@ const MAX_MESSAGE_BYTES: usize = 32 * 1024;
 /// The known statuses, sorted.
 const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
 
-/// Checks a status that takes the place of an older one. The spec is that of the stored object.
+/// Checks an update of a status. The spec is that of the stored object.
 pub fn validate_pod_group_status_update(group: &PodGroup, old: &PodGroup) -> Vec<FieldError> {
     validate_status(&group.status, &old.status, &group.spec.resource_claims, Release::V1_37)
 }
 
-/// Whose rules for conditions: they differ in what is said of a field that is left out, and where of one that is there
-/// twice.
+/// The release whose rules for conditions apply: they differ in the errors for missing fields and duplicate types.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Release {
     V1_36,
     V1_37,
 }
 
-/// Checks a status that takes the place of an older one, of a group with these claims.
+/// Checks an update of a status, of a group with these claims.
 pub(super) fn validate_status(
     status: &PodGroupStatus,
     old: &PodGroupStatus,
@@ -69,7 +68,7 @@ fn validate_claim_statuses(
     for (index, one) in list.iter().enumerate() {
         let old = old.iter().find(|old| old.name == one.name);
         if let Some(name) = one.resource_claim_name.as_ref().filter(|_| !is_unchanged(one, old)) {
-            long_name(name, &path.index(index).child("resourceClaimName"), errors);
+            dns_subdomain(name, &path.index(index).child("resourceClaimName"), errors);
         }
     }
 }
@@ -137,7 +136,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn a_claim_that_did_not_change_is_not_looked_at_again() {
+    fn unchanged_claim_is_not_checked_again() {
         let group = |statuses: Value| -> PodGroup {
             let spec = json!({"resourceClaims": [{"name": "a"}, {"name": "b"}]});
             serde_json::from_value(json!({"spec": spec, "status": {"resourceClaimStatuses": statuses}})).unwrap()

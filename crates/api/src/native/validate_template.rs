@@ -1,20 +1,20 @@
-//! The rules that a native PodGroup and a template of one share.
+//! Validation that native PodGroups and PodGroup templates share.
 //!
-//! Both have the same settings and differ in small ways, so the caller says which it is.
-//! It must not know the rest of either kind.
+//! Both have the same settings with small differences, so the caller states which it is. Must not depend on the rest of
+//! either kind.
 
-use super::checks::{Errors, fixed, gated, is_unchanged, long_name, one_of, required_name, short_name, unique};
+use super::checks::{Errors, dns_label, dns_subdomain, gated, immutable, is_unchanged, one_of, required_name, unique};
 use super::gates::Gates;
 use super::policy::{DisruptionMode, GangPolicy, ResourceClaim, SchedulingConstraints, SchedulingPolicy};
 use crate::field_error::FieldError;
 use crate::invalid::FieldPath;
 use crate::names::check_label_key;
 
-/// The most domains that members share.
+/// The maximum number of domains that members share.
 const MAX_TOPOLOGY: usize = 1;
-/// The most claims of a group.
+/// The maximum number of claims of a group.
 pub(super) const MAX_RESOURCE_CLAIMS: usize = 4;
-/// The highest priority that people may define.
+/// The highest priority that users may define.
 const MAX_PRIORITY: i32 = 1_000_000_000;
 /// The known preemption policies, sorted.
 const PREEMPTION_POLICIES: [&str; 2] = ["Never", "PreemptLowerPriority"];
@@ -22,7 +22,7 @@ const PREEMPTION_POLICIES: [&str; 2] = ["Never", "PreemptLowerPriority"];
 /// The settings of a group or of a template.
 #[derive(Clone, Copy)]
 pub(super) struct Settings<'a> {
-    /// Whether they are those of a template.
+    /// Whether they belong to a template.
     pub(super) is_template: bool,
     pub(super) scheduling_policy: &'a SchedulingPolicy,
     pub(super) scheduling_constraints: Option<&'a SchedulingConstraints>,
@@ -34,33 +34,33 @@ pub(super) struct Settings<'a> {
 }
 
 impl Settings<'_> {
-    /// Checks settings that are new, or that take the place of `old`.
+    /// Checks new settings, or an update of `old`.
     pub(super) fn validate(&self, old: Option<&Settings<'_>>, path: &FieldPath<'_>, gates: Gates, errors: &mut Errors) {
         let old_policy = old.map(|old| old.scheduling_policy);
         validate_policy(self.scheduling_policy, old_policy, &path.child("schedulingPolicy"), errors);
         self.validate_constraints(old, &path.child("schedulingConstraints"), gates, errors);
         let at = path.child("resourceClaims");
         let old_claims = old.map(|old| old.resource_claims);
-        fixed(self.resource_claims, old_claims, &at, errors, |claims, errors| validate_claims(claims, &at, errors));
-        // A list that grew too long is told so beside being told that it may not change.
+        immutable(self.resource_claims, old_claims, &at, errors, |claims, errors| validate_claims(claims, &at, errors));
+        // A changed list that is too long gets both errors.
         if !is_unchanged(self.resource_claims, old_claims) && self.resource_claims.len() > MAX_RESOURCE_CLAIMS {
             errors.push(FieldError::too_many(&at, self.resource_claims.len(), MAX_RESOURCE_CLAIMS));
         }
         let at = path.child("disruptionMode");
-        fixed(&self.disruption_mode, old.map(|old| &old.disruption_mode), &at, errors, |mode, errors| match mode {
+        immutable(&self.disruption_mode, old.map(|old| &old.disruption_mode), &at, errors, |mode, errors| match mode {
             Some(mode) => one_of(&[("single", mode.single.is_some()), ("all", mode.all.is_some())], &at, errors),
-            // A default fills it in on groups.
+            // On groups it is set by defaulting.
             None if !self.is_template => errors.push(FieldError::required(&at, "")),
             None => {}
         });
         let at = path.child("priorityClassName");
-        fixed(self.priority_class_name, old.map(|old| old.priority_class_name), &at, errors, |name, errors| {
+        immutable(self.priority_class_name, old.map(|old| old.priority_class_name), &at, errors, |name, errors| {
             if !name.is_empty() {
-                long_name(name, &at, errors);
+                dns_subdomain(name, &at, errors);
             }
         });
         let at = path.child("priority");
-        fixed(&self.priority, old.map(|old| &old.priority), &at, errors, |priority, errors| {
+        immutable(&self.priority, old.map(|old| &old.priority), &at, errors, |priority, errors| {
             validate_priority(*priority, &at, errors);
         });
         self.validate_preemption_policy(old, &path.child("preemptionPolicy"), gates, errors);
@@ -73,13 +73,13 @@ impl Settings<'_> {
         if is_unchanged(new, old) {
             return;
         }
-        let may_go_on = gated(is_on, new.is_some(), at, errors);
-        // While it is off, a group may lose the field; a template may not.
+        let is_enabled = gated(is_on, new.is_some(), at, errors);
+        // While the gate is off, the field may be removed from a group, but not from a template.
         if !is_on && !self.is_template {
             return;
         }
-        fixed(new, old, at, errors, |constraints, errors| {
-            if let Some(constraints) = constraints.filter(|_| may_go_on) {
+        immutable(new, old, at, errors, |constraints, errors| {
+            if let Some(constraints) = constraints.filter(|_| is_enabled) {
                 validate_topology(constraints, &at.child("topology"), errors);
             }
         });
@@ -97,9 +97,9 @@ impl Settings<'_> {
         if is_unchanged(new, old) {
             return;
         }
-        let may_go_on = gated(gates.pod_group_preemption_policy, new.is_some(), at, errors);
-        fixed(new, old, at, errors, |policy, errors| {
-            if let Some(policy) = policy.filter(|policy| may_go_on && !PREEMPTION_POLICIES.contains(policy)) {
+        let is_enabled = gated(gates.pod_group_preemption_policy, new.is_some(), at, errors);
+        immutable(new, old, at, errors, |policy, errors| {
+            if let Some(policy) = policy.filter(|policy| is_enabled && !PREEMPTION_POLICIES.contains(policy)) {
                 errors.push(FieldError::not_supported(at, policy, &PREEMPTION_POLICIES));
             }
         });
@@ -114,7 +114,7 @@ fn validate_policy(new: &SchedulingPolicy, old: Option<&SchedulingPolicy>, path:
     if old.map(members) != Some(members(new)) {
         one_of(&members(new), path, errors);
     }
-    fixed(&new.basic, old.map(|old| &old.basic), &path.child("basic"), errors, |_, _| {});
+    immutable(&new.basic, old.map(|old| &old.basic), &path.child("basic"), errors, |_, _| {});
     let at = path.child("gang");
     match (&new.gang, old.map(|old| &old.gang)) {
         (Some(_), Some(None)) => errors.push(FieldError::invalid(&at, &(), "field cannot be set once created")),
@@ -134,7 +134,7 @@ pub(super) fn validate_priority(priority: Option<i32>, path: &FieldPath<'_>, err
 }
 
 pub(super) fn validate_min_count(gang: &GangPolicy, path: &FieldPath<'_>, errors: &mut Errors) {
-    // Zero cannot be told from a field that is left out.
+    // Zero is indistinguishable from an unset field.
     match gang.min_count {
         0 => errors.push(FieldError::required(path, "")),
         1.. => {}
@@ -168,10 +168,10 @@ pub(super) fn validate_claims(claims: &[ResourceClaim], path: &FieldPath<'_>, er
             ("resourceClaimTemplateName", claim.resource_claim_template_name.as_deref()),
         ];
         one_of(&sources.map(|(field, name)| (field, name.is_some())), &path, errors);
-        required_name(&claim.name, &path.child("name"), errors, short_name);
+        required_name(&claim.name, &path.child("name"), errors, dns_label);
         for (field, name) in sources {
             if let Some(name) = name {
-                long_name(name, &path.child(field), errors);
+                dns_subdomain(name, &path.child(field), errors);
             }
         }
     }

@@ -1,10 +1,10 @@
-//! The rules of the native Workload: what the server takes, and what may change.
+//! Validation of the native Workload: valid objects and allowed changes.
 //!
-//! Of the metadata only the name of a new object is looked at; the rest is the same for all kinds
-//! and the server's own. It must not know the priority classes or the groups made from templates.
+//! Of the metadata only the name of a new object is checked; the rest is the same for all kinds and left to the server.
+//! Must not depend on priority classes or on the groups created from templates.
 
 use super::checks::{
-    Errors, fixed, is_unchanged, long_name, object_name, one_of, path_segment, required_name, short_name, unique,
+    Errors, dns_label, dns_subdomain, immutable, is_unchanged, object_name, one_of, path_segment, required_name, unique,
 };
 use super::gates::Gates;
 use super::validate_template::Settings;
@@ -12,7 +12,7 @@ use super::workload::{ControllerReference, PodGroupTemplate, Workload, WorkloadS
 use crate::field_error::FieldError;
 use crate::invalid::FieldPath;
 
-/// The most templates of a Workload.
+/// The maximum number of templates of a Workload.
 pub(super) const MAX_TEMPLATES: usize = 8;
 
 const SPEC: FieldPath<'static> = FieldPath::Root("spec");
@@ -25,7 +25,7 @@ pub fn validate_workload(workload: &Workload, gates: Gates) -> Vec<FieldError> {
     errors
 }
 
-/// Checks a Workload that takes the place of an older one.
+/// Checks an update of a Workload.
 pub fn validate_workload_update(workload: &Workload, old: &Workload, gates: Gates) -> Vec<FieldError> {
     let mut errors = Errors::new();
     workload.spec.validate(Some(&old.spec), gates, &mut errors);
@@ -40,11 +40,11 @@ impl WorkloadSpec {
         }
         let is_set = |spec: &WorkloadSpec| !spec.pod_group_templates.is_empty();
         if old.map(is_set) != Some(is_set(self)) {
-            // The other choice is off, so it is never set; the server names it all the same.
+            // The other member is disabled, so it is never set; the server names it anyway.
             one_of(&[("podGroupTemplates", is_set(self)), ("compositePodGroupTemplates", false)], &SPEC, errors);
         }
         let at = SPEC.child("controllerRef");
-        fixed(&self.controller_ref, old.map(|old| &old.controller_ref), &at, errors, |reference, errors| {
+        immutable(&self.controller_ref, old.map(|old| &old.controller_ref), &at, errors, |reference, errors| {
             if let Some(reference) = reference {
                 reference.validate(&at, errors);
             }
@@ -53,7 +53,7 @@ impl WorkloadSpec {
         validate_templates(&self.pod_group_templates, old, &SPEC.child("podGroupTemplates"), gates, errors);
     }
 
-    /// All templates have the same priority and class. Looked at in every change.
+    /// All templates must have the same priority and class. Checked in every update.
     fn validate_priorities(&self, errors: &mut Errors) {
         let mut priorities = self.pod_group_templates.iter().map(|one| (&one.priority_class_name, one.priority));
         if let Some(first) = priorities.next()
@@ -67,7 +67,7 @@ impl WorkloadSpec {
 impl ControllerReference {
     pub(super) fn validate(&self, path: &FieldPath<'_>, errors: &mut Errors) {
         if !self.api_group.is_empty() {
-            long_name(&self.api_group, &path.child("apiGroup"), errors);
+            dns_subdomain(&self.api_group, &path.child("apiGroup"), errors);
         }
         required_name(&self.kind, &path.child("kind"), errors, path_segment);
         required_name(&self.name, &path.child("name"), errors, path_segment);
@@ -97,7 +97,7 @@ fn validate_templates(
             errors.push(FieldError::forbidden(path, "item may not be removed"));
         }
     }
-    // A list of the wrong length or with other entries is not looked into.
+    // A list of invalid length or with other entries is not checked further.
     if errors.len() > before {
         return;
     }
@@ -112,9 +112,9 @@ fn validate_templates(
 
 impl PodGroupTemplate {
     fn validate(&self, old: Option<&PodGroupTemplate>, path: &FieldPath<'_>, gates: Gates, errors: &mut Errors) {
-        // A template in an update is found by its name, so the name is as it was.
+        // In an update templates are matched by name, so the name is unchanged.
         if old.is_none() {
-            required_name(&self.name, &path.child("name"), errors, short_name);
+            required_name(&self.name, &path.child("name"), errors, dns_label);
         }
         self.settings().validate(old.map(PodGroupTemplate::settings).as_ref(), path, gates, errors);
     }
@@ -139,7 +139,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_field_that_is_off_is_forbidden_and_not_looked_into() {
+    fn disabled_field_is_forbidden_and_not_validated() {
         let workload: Workload = serde_json::from_value(json!({
             "metadata": {"name": "w"},
             "spec": {"podGroupTemplates": [{

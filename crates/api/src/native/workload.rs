@@ -1,6 +1,6 @@
-//! The native Workload as it stands in the object.
+//! The native Workload as written in the object.
 //!
-//! What may be written is checked by `validate_workload`. It must not know any rule.
+//! It is validated by `validate_workload`. Must not depend on any rule.
 
 use kube_core::NamespaceResourceScope;
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ impl Kind for WorkloadKind {
     const PLURAL: &'static str = "workloads";
 }
 
-/// What is wanted of a workload.
+/// The spec of a workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkloadSpec {
@@ -53,7 +53,7 @@ pub struct ControllerReference {
     pub name: String,
 }
 
-/// What a group of pods is made from.
+/// A template of PodGroups.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodGroupTemplate {
@@ -63,22 +63,22 @@ pub struct PodGroupTemplate {
     /// How members are placed.
     #[serde(deserialize_with = "null_is_default")]
     pub scheduling_policy: SchedulingPolicy,
-    /// Where members stand to each other (gate `TopologyAwareWorkloadScheduling`). The server writes
-    /// `null` if it is left out, and so do we.
+    /// Topology constraints of the members (gate `TopologyAwareWorkloadScheduling`). The server writes
+    /// `null` if it is unset, and so do we.
     pub scheduling_constraints: Option<SchedulingConstraints>,
     /// Devices that members share (gate `DRAWorkloadResourceClaims`).
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub resource_claims: Vec<ResourceClaim>,
-    /// What is evicted together.
+    /// Whether members are evicted individually or together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disruption_mode: Option<DisruptionMode>,
     /// The priority class.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub priority_class_name: String,
-    /// The number of that class.
+    /// The value of that class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
-    /// Whether others may be evicted for it (gate `PodGroupPreemptionPolicy`).
+    /// The preemption policy (gate `PodGroupPreemptionPolicy`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption_policy: Option<String>,
 }

@@ -1,6 +1,6 @@
-//! PodGroups of other schedulers, as they stand in the API: what clusters have already.
+//! PodGroups of other schedulers, as existing clusters have them.
 //!
-//! Only what they say is here. What of it is honoured is for those to know who read them.
+//! These are plain types; the code that reads them decides which fields are supported.
 
 pub mod scheduler_plugins;
 pub mod volcano;

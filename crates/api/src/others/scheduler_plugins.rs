@@ -1,6 +1,6 @@
 //! The PodGroup of scheduler-plugins (coscheduling): one minimum, and a label by which pods join.
 //!
-//! Its definition keeps nothing in the status but these fields, so there is no room for conditions.
+//! Its CRD prunes all other status fields, so conditions cannot be stored.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube_core::NamespaceResourceScope;
@@ -11,7 +11,7 @@ use crate::null::{is_default, null_is_default};
 use crate::resources::WrittenResources;
 use crate::wire::object::{Kind, Object};
 
-/// The label by which a pod names its group.
+/// The label by which a pod references its group.
 pub const POD_GROUP_LABEL: &str = "scheduling.x-k8s.io/pod-group";
 
 /// A group of pods.
@@ -31,14 +31,14 @@ impl Kind for PodGroupKind {
     const PLURAL: &'static str = "podgroups";
 }
 
-/// What is wanted.
+/// The spec.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodGroupSpec {
-    /// So many pods start together.
+    /// The minimum number of pods that start together.
     #[serde(skip_serializing_if = "is_default")]
     pub min_member: Value,
-    /// What all of them need.
+    /// The minimum resources of the group.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub min_resources: WrittenResources,
     /// How long a start may take.
@@ -46,23 +46,23 @@ pub struct PodGroupSpec {
     pub schedule_timeout_seconds: Value,
 }
 
-/// What has become of it.
+/// The status.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodGroupStatus {
-    /// One word: `Pending`, `Scheduling`, `Running`, `Finished`, `Failed` or `Unknown`.
+    /// The phase: `Pending`, `Scheduling`, `Running`, `Finished`, `Failed` or `Unknown`.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub phase: String,
-    /// Pods that run.
+    /// The number of running pods.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub running: i64,
-    /// Pods that ended well.
+    /// The number of succeeded pods.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub succeeded: i64,
-    /// Pods that failed.
+    /// The number of failed pods.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub failed: i64,
-    /// Since when it has had its minimum.
+    /// When it reached its minimum.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule_start_time: Option<Time>,
 }

@@ -1,6 +1,6 @@
-//! The PodGroup of Volcano: a minimum in all, minimums by task, and an annotation by which pods join.
+//! The PodGroup of Volcano: a total minimum, minimums by task, and an annotation by which pods join.
 //!
-//! Its definition has no `status` subresource: who writes the status writes the object.
+//! Its CRD has no `status` subresource: the status is written with the object.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use crate::null::{is_default, null_is_default};
 use crate::resources::WrittenResources;
 use crate::wire::object::{Kind, Object};
 
-/// The annotation by which a pod names its group.
+/// The annotation by which a pod references its group.
 pub const GROUP_NAME_ANNOTATION: &str = "scheduling.k8s.io/group-name";
-/// The annotation by which a pod says of which task it is.
+/// The annotation with the task of a pod.
 pub const TASK_ANNOTATION: &str = "volcano.sh/task-spec";
-/// The annotation of a group that says how long it may be pending before it goes ahead of others.
+/// The annotation of a group with the time after which it takes precedence over others while pending.
 pub const WAITING_TIME_ANNOTATION: &str = "volcano.sh/sla-waiting-time";
-/// The queue of groups that name none.
+/// The default queue.
 pub const DEFAULT_QUEUE: &str = "default";
 
 /// A group of pods.
@@ -39,50 +39,50 @@ impl Kind for PodGroupKind {
     const PLURAL: &'static str = "podgroups";
 }
 
-/// What is wanted.
+/// The spec.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodGroupSpec {
-    /// So many pods start together; none if it is 0.
+    /// The minimum number of pods that start together; 0 for no gang.
     #[serde(skip_serializing_if = "is_default")]
     pub min_member: Value,
-    /// So many pods of each task are among them.
+    /// The minimum number of pods of each task.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub min_task_member: BTreeMap<String, Value>,
-    /// What all of them need.
+    /// The minimum resources of the group.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub min_resources: WrittenResources,
-    /// The queue whose share it takes.
+    /// The queue.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub queue: String,
-    /// The class of its priority.
+    /// The priority class.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub priority_class_name: String,
-    /// How close its pods are to each other in the network.
+    /// The network topology constraint.
     #[serde(skip_serializing_if = "is_default")]
     pub network_topology: Value,
-    /// Groups in the group.
+    /// Subgroups.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub sub_group_policy: Vec<Value>,
 }
 
-/// What has become of it.
+/// The status.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodGroupStatus {
-    /// One word: `Pending`, `Inqueue`, `Running`, `Unknown` or `Completed`.
+    /// The phase: `Pending`, `Inqueue`, `Running`, `Unknown` or `Completed`.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub phase: String,
-    /// What is true of it.
+    /// The conditions.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub conditions: Vec<PodGroupCondition>,
-    /// Pods that run.
+    /// The number of running pods.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub running: i64,
-    /// Pods that ended well.
+    /// The number of succeeded pods.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub succeeded: i64,
-    /// Pods that failed.
+    /// The number of failed pods.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub failed: i64,
 }
@@ -91,22 +91,22 @@ pub struct PodGroupStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodGroupCondition {
-    /// What it is about.
+    /// The type.
     #[serde(rename = "type", deserialize_with = "null_is_default")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     #[serde(deserialize_with = "null_is_default")]
     pub status: String,
-    /// Which round of Volcano's own scheduler wrote it.
+    /// The scheduling session of Volcano that wrote it.
     #[serde(rename = "transitionID", deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub transition_id: String,
     /// When the status last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
-    /// Why, in one word.
+    /// The reason, in CamelCase.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub reason: String,
-    /// Why, in a sentence.
+    /// The message.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub message: String,
 }

@@ -1,7 +1,7 @@
-//! A container of a pod as it stands in the object: what it asks for and which ports of the node.
+//! A container of a pod as written in the object: resources, ports and image.
 //!
-//! Fields that are not listed are ignored; `null` is the same as left out.
-//! It must not know how requests are reckoned (`pod_requests`).
+//! Unlisted fields are ignored; `null` is the same as unset. Must not depend on how requests are computed
+//! (`pod_requests`).
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -18,24 +18,24 @@ pub struct Container {
     /// The image; nodes that have it are preferred.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub image: String,
-    /// What it asks for.
+    /// The requests and limits.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub resources: Requirements,
-    /// Ports; those of the node are taken by one pod at a time.
+    /// Ports; a host port can be used by one pod at a time.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub ports: Vec<ContainerPort>,
     /// `Always` makes an init container a sidecar.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart_policy: Option<String>,
-    /// What follows when it ends in a certain way.
+    /// What happens on certain exit codes.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub restart_policy_rules: Vec<RestartRule>,
-    /// Volumes that it mounts in ways that a node may not know: all others are left out.
+    /// Volume mounts with options that a node may not support; all others are skipped.
     #[serde(deserialize_with = "with_options", skip_serializing_if = "is_default")]
     pub volume_mounts: Vec<VolumeMount>,
 }
 
-/// What follows when a container ends in a certain way.
+/// What happens when a container ends with certain exit codes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RestartRule {
@@ -56,13 +56,13 @@ pub struct VolumeMount {
     /// The volume.
     #[serde(deserialize_with = "null_is_default")]
     pub name: String,
-    /// How the mount is made.
+    /// The mount options.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub bind_mount_options: Vec<String>,
 }
 
 impl Container {
-    /// Whether this init container keeps running beside those after it.
+    /// Whether this init container keeps running together with the containers after it.
     pub fn is_sidecar(&self) -> bool {
         self.restart_policy.as_deref() == Some("Always")
     }
@@ -72,13 +72,13 @@ impl Container {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerPort {
-    /// The port in the container; with `hostNetwork` it is the node's as well.
+    /// The port in the container; with `hostNetwork` also the host port.
     #[serde(deserialize_with = "null_is_default")]
     pub container_port: i32,
-    /// The port of the node, 0 for none.
+    /// The host port, 0 for none.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub host_port: i32,
-    /// The address of the node, empty for all.
+    /// The host address, empty for all.
     #[serde(rename = "hostIP", deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub host_ip: String,
     /// `TCP`, also if empty, `UDP` or `SCTP`.
@@ -90,10 +90,10 @@ pub struct ContainerPort {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Requirements {
-    /// What is set aside. In a status, a list that is left out and an empty one differ.
+    /// The requests. In a status, a missing list and an empty one differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<WrittenResources>,
-    /// What may be used at most.
+    /// The limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<WrittenResources>,
 }

@@ -1,7 +1,7 @@
-//! A PodDisruptionBudget as it stands in the object: which pods, and how many of them may go.
+//! A PodDisruptionBudget as written in the object.
 //!
-//! How many is what the budget's own controller last said in the status; it is not reckoned here.
-//! It must not know pods or evictions.
+//! The number of allowed disruptions is taken from the status that the disruption controller writes; it is not computed
+//! here. Must not depend on pods or evictions.
 
 use std::collections::BTreeMap;
 
@@ -30,26 +30,26 @@ impl Kind for PodDisruptionBudgetKind {
     const PLURAL: &'static str = "poddisruptionbudgets";
 }
 
-/// Which pods a budget is for.
+/// The pods that a budget covers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodDisruptionBudgetSpec {
-    /// The pods: none if it is left out, all of the namespace if it is empty.
+    /// The selector: no pods if unset, all of the namespace if empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub selector: Option<WrittenLabelSelector>,
 }
 
-/// How many pods may go.
+/// The allowed disruptions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodDisruptionBudgetStatus {
-    /// How many more may go now.
+    /// How many more pods may be disrupted now.
     #[serde(deserialize_with = "null_is_default")]
     pub disruptions_allowed: i32,
-    /// Pods whose eviction is granted and counted already, and since when, by name.
+    /// Pods whose eviction is already granted and counted, by name, with the time.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub disrupted_pods: BTreeMap<String, Time>,
-    /// The generation of the budget that was looked at.
+    /// The generation of the budget that was observed.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub observed_generation: i64,
 }

@@ -1,6 +1,6 @@
-//! A Job as it stands in the object, as far as gangs are concerned.
+//! A Job as written in the object, with the fields that matter for gangs.
 //!
-//! It must not know which Jobs are gangs: see `makers`.
+//! Must not depend on which Jobs are gangs: see `makers`.
 
 use kube_core::NamespaceResourceScope;
 use serde::{Deserialize, Serialize};
@@ -27,20 +27,20 @@ impl Kind for JobKind {
     const PLURAL: &'static str = "jobs";
 }
 
-/// What has become of a Job.
+/// The status of a Job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobStatus {
-    /// What is true of it.
+    /// The conditions.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub conditions: Vec<Condition>,
-    /// How many of its pods have finished well, those that are gone included.
+    /// How many of its pods have succeeded, including deleted ones.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub succeeded: i64,
 }
 
 impl Job {
-    /// Whether it has come to its end.
+    /// Whether it has completed or failed.
     pub fn is_finished(&self) -> bool {
         let ended = |one: &Condition| matches!(one.kind.as_str(), "Complete" | "Failed") && one.is_true();
         self.status.conditions.iter().any(ended)

@@ -1,7 +1,7 @@
-//! A JobSet as it stands in the object, `jobsets.jobset.x-k8s.io`, as far as gangs are concerned.
+//! A JobSet as written in the object, `jobsets.jobset.x-k8s.io`, with the fields that matter for gangs.
 //!
-//! `gangConfig` is a field of the document that describes gangs of JobSets; definitions that do not have it drop it.
-//! It must not know which JobSets are gangs: see `makers`.
+//! `gangConfig` is a field of the KEP for gang scheduling of JobSets; CRDs without it drop it. Must not depend on which
+//! JobSets are gangs: see `makers`.
 
 use kube_core::NamespaceResourceScope;
 use serde::{Deserialize, Serialize};
@@ -29,31 +29,31 @@ impl Kind for JobSetKind {
     const PLURAL: &'static str = "jobsets";
 }
 
-/// What a JobSet is to do.
+/// The spec of a JobSet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobSetSpec {
     /// Its Jobs.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub replicated_jobs: Vec<ReplicatedJob>,
-    /// In which order they start.
+    /// The order in which they start.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub startup_policy: StartupPolicy,
-    /// Whether all Jobs are to have no pods for now.
+    /// Whether all Jobs are suspended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
-    /// Who looks after it, if that is not JobSet's own controller.
+    /// The controller that manages it, if that is not JobSet's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub managed_by: Option<String>,
     /// Whether all its pods are one gang.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gang_config: Option<GangConfig>,
-    /// JobSet's own word on how its pods are scheduled, where it has one.
+    /// JobSet's own scheduling settings, where it has them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling: Option<Value>,
 }
 
-/// How pods form gangs, as a field.
+/// The gang mode as a field.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GangConfig {
@@ -62,7 +62,7 @@ pub struct GangConfig {
     pub gang_mode: Option<String>,
 }
 
-/// In which order Jobs start.
+/// The order in which Jobs start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StartupPolicy {
@@ -71,20 +71,20 @@ pub struct StartupPolicy {
     pub startup_policy_order: Option<String>,
 }
 
-/// Several Jobs of one template.
+/// Several Jobs with the same template.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReplicatedJob {
     /// Its name in the set.
     #[serde(deserialize_with = "null_is_default")]
     pub name: String,
-    /// How many Jobs; 1 if it is left out.
+    /// The number of Jobs; 1 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i64>,
     /// The template.
     #[serde(deserialize_with = "null_is_default")]
     pub template: JobTemplate,
-    /// Whom it waits for before it has Jobs at all.
+    /// The replicated Jobs that it waits for before its Jobs are created.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub depends_on: Vec<Value>,
     /// Whether its pods are a gang.
@@ -96,25 +96,25 @@ pub struct ReplicatedJob {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobTemplate {
-    /// What every Job carries.
+    /// The metadata of every Job.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub metadata: TemplateMetadata,
-    /// What every Job does.
+    /// The spec of every Job.
     #[serde(deserialize_with = "null_is_default")]
     pub spec: JobSpec,
 }
 
-/// What has become of a JobSet.
+/// The status of a JobSet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobSetStatus {
-    /// What is true of it.
+    /// The conditions.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub conditions: Vec<Condition>,
 }
 
 impl JobSet {
-    /// Whether it has come to its end.
+    /// Whether it has completed or failed.
     pub fn is_finished(&self) -> bool {
         let ended = |one: &Condition| matches!(one.kind.as_str(), "Completed" | "Failed") && one.is_true();
         self.status.conditions.iter().any(ended)

@@ -1,6 +1,6 @@
-//! A LeaderWorkerSet as it stands in the object, as far as gangs are concerned.
+//! A LeaderWorkerSet as written in the object, with the fields that matter for gangs.
 //!
-//! It must not know which sets are gangs: see `makers`.
+//! Must not depend on which sets are gangs: see `makers`.
 
 use kube_core::NamespaceResourceScope;
 use serde::{Deserialize, Serialize};
@@ -26,11 +26,11 @@ impl Kind for LeaderWorkerSetKind {
     const PLURAL: &'static str = "leaderworkersets";
 }
 
-/// What is wanted.
+/// The spec.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LeaderWorkerSetSpec {
-    /// `LeaderCreated`, or `LeaderReady`: workers are made only when their leader is ready.
+    /// `LeaderCreated`, or `LeaderReady`: workers are created only after their leader is ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub startup_policy: Option<String>,
     /// Leader and workers.
@@ -38,17 +38,17 @@ pub struct LeaderWorkerSetSpec {
     pub leader_worker_template: LeaderWorkerTemplate,
 }
 
-/// Leader and workers of a group. A revision of the set keeps it as it was.
+/// The templates of leader and workers. A revision of the set stores an older version.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LeaderWorkerTemplate {
-    /// The leader; like the workers if it is left out.
+    /// The leader; the worker template by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leader_template: Option<PodTemplate>,
     /// The workers.
     #[serde(deserialize_with = "null_is_default")]
     pub worker_template: PodTemplate,
-    /// How many pods a group has, its leader among them; 1 if it is left out.
+    /// The number of pods of a group, including the leader; 1 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<i64>,
 }

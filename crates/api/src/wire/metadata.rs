@@ -1,7 +1,7 @@
-//! Metadata without `managedFields`, which are most of it and say nothing to a scheduler.
+//! Metadata without `managedFields`, which are large and useless to a scheduler.
 //!
-//! They are skipped while reading, not dropped afterwards: building them costs more than the rest
-//! of a pod together. It must not know any kind.
+//! They are skipped while reading, not dropped afterwards: building them costs more than the rest of a pod. Must not
+//! depend on any kind.
 
 use std::collections::BTreeMap;
 

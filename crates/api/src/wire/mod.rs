@@ -1,16 +1,16 @@
-//! Kubernetes objects as they come over the wire, cut down to what a scheduler looks at.
+//! Kubernetes objects as received from the API server, reduced to the fields that a scheduler needs.
 //!
-//! Every kind is an [`Object`] with its own spec and status, so that a Kubernetes client can list
-//! and watch it. Fields that are not listed are skipped while reading: a pod of 50 KB in memory
-//! becomes one of a few. So these types are for reading, creating and patching; never send one
-//! back whole with a `PUT` or an apply, since what was skipped would be lost.
+//! Every kind is an [`Object`] with its own spec and status, so that a Kubernetes client can list and watch it.
+//! Unlisted fields are skipped while reading: a pod of 50 KB in memory shrinks to a few KB. So these types are for
+//! reading, creating and patching; never send one back with a `PUT` or an apply, since the skipped fields would be
+//! lost.
 //!
-//! Types of fields are trusted where the API server has checked them (metadata, and the built-in
-//! kinds). Numbers and amounts that people write stay JSON values until they are validated, so
-//! that a bad one is an error about its field and not a failure to read the object.
+//! Field types are trusted where the API server has checked them (metadata, and the built-in kinds). Numbers and
+//! amounts that users write stay JSON values until they are validated, so that an invalid one is an error about its
+//! field and not a failure to read the object.
 //!
-//! Kinds that are small as they are (`PriorityClass`, `Lease`) are taken from `k8s-openapi`.
-//! Nothing here may know a rule: checks are in the modules that say what a field means.
+//! Small kinds (`PriorityClass`, `Lease`) are taken from `k8s-openapi`. Nothing here may depend on a rule: validation
+//! is in the modules that define the meaning of a field.
 
 pub mod condition;
 pub mod container;

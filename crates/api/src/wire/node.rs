@@ -1,7 +1,6 @@
-//! A node as it stands in the object: what it offers, and whom it keeps out.
+//! A node as written in the object: resources, conditions, images and taints.
 //!
-//! Fields that are not listed are ignored; `null` is the same as left out.
-//! It must not know pods.
+//! Unlisted fields are ignored; `null` is the same as unset. Must not depend on pods.
 
 use k8s_openapi::ClusterResourceScope;
 use serde::{Deserialize, Serialize};
@@ -28,44 +27,44 @@ impl Kind for NodeKind {
     const PLURAL: &'static str = "nodes";
 }
 
-/// What is wanted of a node.
+/// The spec of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSpec {
-    /// Whether new pods are kept out.
+    /// Whether the node is cordoned.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub unschedulable: bool,
-    /// Taints that keep out pods that do not tolerate them.
+    /// The taints.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub taints: Vec<WrittenTaint>,
 }
 
-/// What a node says of itself.
+/// The status of a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeStatus {
-    /// What pods may take.
+    /// The resources that pods may use.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub allocatable: WrittenResources,
-    /// What there is in all.
+    /// The total resources.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub capacity: WrittenResources,
-    /// How it is.
+    /// The conditions.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub conditions: Vec<NodeCondition>,
-    /// Features that pods may ask for.
+    /// Features that pods may require.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub declared_features: Vec<String>,
-    /// Images that are there.
+    /// The images on the node.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub images: Vec<NodeImage>,
 }
 
-/// A condition of a node. Its heartbeat times change all the time and say nothing here.
+/// A condition of a node. Heartbeat times are skipped: they change often and are irrelevant here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeCondition {
-    /// What it is about.
+    /// The type.
     #[serde(rename = "type", deserialize_with = "null_is_default")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
@@ -77,10 +76,10 @@ pub struct NodeCondition {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeImage {
-    /// The names it goes by.
+    /// The names.
     #[serde(deserialize_with = "null_is_default")]
     pub names: Vec<String>,
-    /// How large it is.
+    /// The size.
     #[serde(deserialize_with = "null_is_default")]
     pub size_bytes: i64,
 }
@@ -91,7 +90,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_node_keeps_what_it_offers_and_whom_it_keeps_out() {
+    fn node_keeps_relevant_fields() {
         let json = json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {"name": "n1", "labels": {"zone": "a"}},

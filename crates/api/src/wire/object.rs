@@ -1,7 +1,7 @@
-//! An object of any kind: metadata, spec and status, with what a Kubernetes client must know of it.
+//! A generic object: metadata, spec and status, usable with a Kubernetes client.
 //!
-//! Invariant: what is written names its apiVersion and kind, and reads back as the same object.
-//! It must not know any particular kind.
+//! Invariant: the serialized object has its apiVersion and kind, and deserializes to an equal object. Must not depend
+//! on any particular kind.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -15,18 +15,18 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::null::{is_default, null_is_default};
 use crate::wire::metadata;
 
-/// What a spec or a status can do.
+/// The traits of a spec or a status.
 pub trait Part: Clone + Debug + Default + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static {}
 
 impl<T> Part for T where T: Clone + Debug + Default + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static {}
 
-/// A kind of object and where the API server has it. The type itself is only a name.
+/// A kind of object and its place in the API. The type itself is only a marker.
 pub trait Kind: Clone + Debug + Default + PartialEq + Send + Sync + 'static {
-    /// What is wanted.
+    /// The spec.
     type Spec: Part;
-    /// What is.
+    /// The status.
     type Status: Part;
-    /// Whether it lives in namespaces: `NamespaceResourceScope` or `ClusterResourceScope`.
+    /// Whether it is namespaced: `NamespaceResourceScope` or `ClusterResourceScope`.
     type Scope;
     /// The API group; empty for the core.
     const GROUP: &'static str;
@@ -34,7 +34,7 @@ pub trait Kind: Clone + Debug + Default + PartialEq + Send + Sync + 'static {
     const VERSION: &'static str;
     /// The name of the kind.
     const KIND: &'static str;
-    /// The name in paths.
+    /// The plural name in paths.
     const PLURAL: &'static str;
 }
 
@@ -49,16 +49,16 @@ pub struct Object<K: Kind> {
     /// Name, labels and so on, without `managedFields`.
     #[serde(deserialize_with = "metadata::read")]
     pub metadata: ObjectMeta,
-    /// What is wanted.
+    /// The spec.
     #[serde(deserialize_with = "null_is_default")]
     pub spec: K::Spec,
-    /// What is.
+    /// The status.
     #[serde(deserialize_with = "null_is_default")]
     pub status: K::Status,
 }
 
 impl<K: Kind> Object<K> {
-    /// How errors name the object: `Kind namespace/name`, or `Kind name` outside namespaces.
+    /// The name of the object in errors: `Kind namespace/name`, or `Kind name` for cluster-scoped kinds.
     pub fn object_name(&self) -> String {
         let name = self.metadata.name.as_deref().unwrap_or_default();
         match self.metadata.namespace.as_deref() {
@@ -120,14 +120,14 @@ mod tests {
     use kube_core::NamespaceResourceScope;
     use serde_json::json;
 
-    /// What a client's list, watch and patch calls ask of a type.
+    /// The traits that a client's list, watch and patch calls need.
     fn is_watchable<K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Serialize + Send + 'static>()
     -> String {
         K::url_path(&(), Some("n"))
     }
 
     #[test]
-    fn every_kind_stands_where_the_server_has_it() {
+    fn every_kind_has_its_path_on_the_server() {
         fn namespaced<K: Resource<Scope = NamespaceResourceScope>>() {}
         namespaced::<Pod>();
         namespaced::<PodGroup>();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_names_its_kind_and_reads_back() {
+    fn serialized_object_has_its_kind_and_round_trips() {
         let json = json!({
             "apiVersion": "muster.dev/v1alpha1", "kind": "PodGroup",
             "metadata": {"name": "g", "namespace": "d"},

@@ -1,7 +1,7 @@
-//! A pod as it stands in the object: what decides where it can run and what it takes.
+//! A pod as written in the object, with the fields that matter for scheduling.
 //!
-//! Fields that are not listed are ignored; `null` is the same as left out.
-//! It must not know how requests are reckoned (`pod_requests`) or what a selector means.
+//! Unlisted fields are ignored; `null` is the same as unset.
+//! Must not depend on how requests are computed (`pod_requests`) or what a selector means.
 
 use kube_core::NamespaceResourceScope;
 use serde::{Deserialize, Serialize};
@@ -34,77 +34,77 @@ impl Kind for PodKind {
     const PLURAL: &'static str = "pods";
 }
 
-/// What a pod asks for.
+/// The spec of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
-    /// Who places it.
+    /// The scheduler.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub scheduler_name: String,
-    /// Where it is; empty while it has no place.
+    /// The node; empty while it is not bound.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub node_name: String,
-    /// How important it is.
+    /// The priority.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
-    /// The class that the priority comes from.
+    /// The priority class.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub priority_class_name: String,
-    /// Whether others may be evicted for it.
+    /// The preemption policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption_policy: Option<String>,
     /// The native group it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling_group: Option<SchedulingGroup>,
-    /// The group inside a native Workload that it belongs to, as Kubernetes 1.35 writes it.
+    /// The group inside a native Workload that it belongs to, in the format of Kubernetes 1.35.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workload_ref: Option<WorkloadRef>,
-    /// The containers that run together.
+    /// The containers.
     #[serde(deserialize_with = "null_is_default")]
     pub containers: Vec<Container>,
-    /// The containers that run before them, one after the other, and sidecars.
+    /// The init containers and sidecars.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub init_containers: Vec<Container>,
-    /// The containers that were added to look into it.
+    /// The ephemeral containers.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub ephemeral_containers: Vec<Container>,
-    /// Resources for the pod as a whole.
+    /// The pod-level resources.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<Requirements>,
-    /// What the runtime needs on top.
+    /// The overhead of the runtime.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub overhead: WrittenResources,
     /// Labels that a node must have.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub node_selector: Labels,
-    /// Which nodes and which company it wants.
+    /// The node affinity and inter-pod affinity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub affinity: Option<Affinity>,
-    /// Taints that it puts up with.
+    /// The tolerations.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub tolerations: Vec<WrittenToleration>,
-    /// How evenly it and its like stand.
+    /// The topology spread constraints.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub topology_spread_constraints: Vec<TopologySpreadConstraint>,
-    /// What must be lifted before it may be placed.
+    /// The scheduling gates, which must be removed before it is scheduled.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub scheduling_gates: Vec<SchedulingGate>,
-    /// Volumes, as far as they decide.
+    /// The volumes, as far as they affect scheduling.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub volumes: Vec<Volume>,
-    /// Devices that it claims.
+    /// The resource claims.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub resource_claims: Vec<PodResourceClaim>,
-    /// Whether it uses the node's network, and so the node's ports.
+    /// Whether it uses the host network, and so host ports.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub host_network: bool,
-    /// Whether its users are the node's: so it is if this is left out.
+    /// Whether it uses the host user namespace; true by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_users: Option<bool>,
-    /// How long it may take to end.
+    /// The termination grace period.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub termination_grace_period_seconds: Option<i64>,
-    /// What runs it; the overhead comes from there.
+    /// The RuntimeClass, which defines the overhead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime_class_name: Option<String>,
 }
@@ -118,7 +118,7 @@ pub struct SchedulingGroup {
     pub pod_group_name: Option<String>,
 }
 
-/// A group inside a native Workload, as 1.35 has it.
+/// A group inside a native Workload, in the format of 1.35.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkloadRef {
@@ -128,12 +128,12 @@ pub struct WorkloadRef {
     /// The group inside it.
     #[serde(deserialize_with = "null_is_default")]
     pub pod_group: String,
-    /// Which replica of the group; empty if there is one.
+    /// The replica of the group; empty if there is only one.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub pod_group_replica_key: String,
 }
 
-/// Something that keeps a pod from being placed.
+/// A scheduling gate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SchedulingGate {
@@ -142,17 +142,17 @@ pub struct SchedulingGate {
     pub name: String,
 }
 
-/// A claim of devices.
+/// A reference to a ResourceClaim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodResourceClaim {
     /// The name, unique in the pod.
     #[serde(deserialize_with = "null_is_default")]
     pub name: String,
-    /// A claim that is there already.
+    /// An existing claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_claim_name: Option<String>,
-    /// What the pod's own claim is made from.
+    /// The template of the pod's own claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_claim_template_name: Option<String>,
 }

@@ -1,7 +1,7 @@
-//! Which nodes, and which other pods' company, a pod wants or shuns, as it stands in the object.
+//! Node affinity and inter-pod (anti-)affinity of a pod, as written in the object.
 //!
-//! Fields that are not listed are ignored; `null` is the same as left out. Selectors are checked by
-//! `selector` and `node_selector`. It must not know how affinity is weighed.
+//! Unlisted fields are ignored; `null` is the same as unset. Selectors are validated by `selector` and `node_selector`.
+//! Must not depend on how affinity is scored.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,29 +10,29 @@ use crate::node_selector::{WrittenNodeSelector, WrittenPreferredTerm};
 use crate::null::{is_default, null_is_default};
 use crate::selector::WrittenLabelSelector;
 
-/// All of a pod's affinities.
+/// The affinities of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Affinity {
-    /// To nodes.
+    /// The node affinity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_affinity: Option<NodeAffinity>,
-    /// To pods whose company it wants.
+    /// The inter-pod affinity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_affinity: Option<PodAffinity>,
-    /// To pods whose company it shuns.
+    /// The inter-pod anti-affinity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_anti_affinity: Option<PodAffinity>,
 }
 
-/// Affinity to nodes.
+/// Node affinity.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeAffinity {
-    /// What a node must match.
+    /// The required selector.
     #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution", skip_serializing_if = "Option::is_none")]
     pub required: Option<WrittenNodeSelector>,
-    /// What a node should match.
+    /// The preferred terms.
     #[serde(
         rename = "preferredDuringSchedulingIgnoredDuringExecution",
         deserialize_with = "null_is_default",
@@ -41,18 +41,18 @@ pub struct NodeAffinity {
     pub preferred: Vec<WrittenPreferredTerm>,
 }
 
-/// Affinity or anti-affinity to pods.
+/// Inter-pod affinity or anti-affinity.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodAffinity {
-    /// What must hold.
+    /// The required terms.
     #[serde(
         rename = "requiredDuringSchedulingIgnoredDuringExecution",
         deserialize_with = "null_is_default",
         skip_serializing_if = "is_default"
     )]
     pub required: Vec<PodAffinityTerm>,
-    /// What should hold.
+    /// The preferred terms.
     #[serde(
         rename = "preferredDuringSchedulingIgnoredDuringExecution",
         deserialize_with = "null_is_default",
@@ -61,11 +61,11 @@ pub struct PodAffinity {
     pub preferred: Vec<WeightedPodAffinityTerm>,
 }
 
-/// Pods, and the domain that is shared with them.
+/// An affinity term: pods and a topology domain.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodAffinityTerm {
-    /// The pods.
+    /// The selector of pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_selector: Option<WrittenLabelSelector>,
     /// The namespaces, by name; with no selector either, the pod's own.
@@ -74,22 +74,22 @@ pub struct PodAffinityTerm {
     /// The namespaces, by labels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<WrittenLabelSelector>,
-    /// The label of nodes whose value names the domain.
+    /// The node label whose value is the domain.
     #[serde(deserialize_with = "null_is_default")]
     pub topology_key: String,
-    /// Labels in which those pods must be like this one.
+    /// Labels that must have the same value as on this pod.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub match_label_keys: Vec<String>,
-    /// Labels in which those pods must be unlike this one.
+    /// Labels that must have another value than on this pod.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub mismatch_label_keys: Vec<String>,
 }
 
-/// A term that should hold.
+/// A preferred term.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WeightedPodAffinityTerm {
-    /// The weight, any JSON value so that an absurd one is an error about this field.
+    /// The weight, any JSON value so that an invalid one is an error about this field.
     pub weight: Value,
     /// The term.
     #[serde(deserialize_with = "null_is_default")]

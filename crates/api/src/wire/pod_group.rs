@@ -1,6 +1,6 @@
-//! Our own PodGroup, `podgroups.muster.dev`, as it stands in the object.
+//! Our own PodGroup, `podgroups.muster.dev`, as written in the object.
 //!
-//! What may be written is checked by `pod_group`. It must not know how the status is reckoned.
+//! It is validated by `pod_group`. Must not depend on how the status is computed.
 
 use kube_core::NamespaceResourceScope;
 use serde::{Deserialize, Serialize};
@@ -28,17 +28,17 @@ impl Kind for PodGroupKind {
     const PLURAL: &'static str = "podgroups";
 }
 
-/// What has become of a group.
+/// The status of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodGroupStatus {
-    /// The generation of the object that was looked at.
+    /// The generation of the object that was observed.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub observed_generation: i64,
-    /// What is true of it.
+    /// The conditions.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub conditions: Vec<Condition>,
-    /// The whole group in one line, for tables.
+    /// A summary of the group, for printer columns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<PodGroupSummary>,
     /// Each subset; a group with a policy has one entry with an empty name.
@@ -46,47 +46,47 @@ pub struct PodGroupStatus {
     pub subsets: Vec<SubsetStatus>,
 }
 
-/// A group in one line. A table can show a field but not add up a list.
+/// A summary of a group. A printer column can show a field but not sum up a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodGroupSummary {
     /// `Gang`, `Basic` or `Subsets`.
     #[serde(deserialize_with = "null_is_default")]
     pub policy: String,
-    /// The least number of members over all subsets; 0 for a basic group.
+    /// The minimum number of members over all subsets; 0 for a basic group.
     #[serde(deserialize_with = "null_is_default")]
     pub minimum: i64,
-    /// The members that have a node.
+    /// The number of bound members.
     #[serde(deserialize_with = "null_is_default")]
     pub scheduled: i64,
-    /// The members that run.
+    /// The number of running members.
     #[serde(deserialize_with = "null_is_default")]
     pub running: i64,
 }
 
-/// What has become of a subset.
+/// The status of a subset.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SubsetStatus {
     /// The name.
     #[serde(deserialize_with = "null_is_default")]
     pub name: String,
-    /// All members.
+    /// The number of members.
     #[serde(deserialize_with = "null_is_default")]
     pub total: i64,
-    /// Those that have a node and are well.
+    /// The number of pending members that would fit if the group did.
     #[serde(deserialize_with = "null_is_default")]
     pub scheduled_available: i64,
-    /// Those that have a node and are not well.
+    /// The number of pending members without room.
     #[serde(deserialize_with = "null_is_default")]
     pub scheduled_unavailable: i64,
-    /// Those that run.
+    /// The number of running members.
     #[serde(deserialize_with = "null_is_default")]
     pub running: i64,
-    /// Those that ended well.
+    /// The number of succeeded members.
     #[serde(deserialize_with = "null_is_default")]
     pub succeeded: i64,
-    /// Those that failed.
+    /// The number of failed members.
     #[serde(deserialize_with = "null_is_default")]
     pub failed: i64,
 }

@@ -1,11 +1,11 @@
-//! Something is there, and what it is does not matter.
+//! A marker for a field whose presence matters, but not its value.
 //!
-//! It reads anything and keeps nothing. It must not know what it stands for.
+//! It deserializes from anything and keeps nothing. Must not depend on the field it is used for.
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// Something is there. Written as an empty object.
+/// A present field. Serialized as an empty object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Present {}
 

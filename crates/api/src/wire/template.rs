@@ -1,7 +1,6 @@
-//! Templates of pods and Jobs inside other objects, as they stand there.
+//! Templates of pods and Jobs inside other objects.
 //!
-//! Fields that are not listed are ignored; `null` is the same as left out.
-//! It must not know who makes what from a template.
+//! Unlisted fields are ignored; `null` is the same as unset. Must not depend on the kinds that contain a template.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,7 +9,7 @@ use crate::null::{is_default, null_is_default};
 use crate::selector::Labels;
 use crate::wire::pod::PodSpec;
 
-/// The metadata of a template: what is copied to what is made from it.
+/// The metadata of a template, which is copied to the objects created from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TemplateMetadata {
@@ -26,49 +25,49 @@ pub struct TemplateMetadata {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodTemplate {
-    /// What every pod carries.
+    /// The metadata of every pod.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub metadata: TemplateMetadata,
-    /// What every pod asks for.
+    /// The spec of every pod.
     #[serde(deserialize_with = "null_is_default")]
     pub spec: PodSpec,
 }
 
-/// What a Job is to do.
+/// The spec of a Job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobSpec {
-    /// How many pods may run at once; 1 if it is left out.
+    /// The maximum number of concurrent pods; 1 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallelism: Option<i64>,
-    /// How many must succeed.
+    /// The number of pods that must succeed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completions: Option<i64>,
-    /// `Indexed`, or `NonIndexed` if it is left out.
+    /// `Indexed`, or `NonIndexed` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_mode: Option<String>,
-    /// Whether it is to have no pods for now.
+    /// Whether it is suspended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
-    /// Who looks after it, if that is not Kubernetes.
+    /// The controller that manages it, if that is not Kubernetes' own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub managed_by: Option<String>,
-    /// Kubernetes' own word on how its pods are scheduled, from 1.37 on.
+    /// Kubernetes' own scheduling settings, since 1.37.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling: Option<Value>,
-    /// Its pods.
+    /// The pod template.
     #[serde(deserialize_with = "null_is_default")]
     pub template: PodTemplate,
 }
 
 impl JobSpec {
-    /// The most pods that run at once: a Job never has more of them than it has work for.
-    pub fn pods_at_once(&self) -> i64 {
+    /// The maximum number of pods that run concurrently: `parallelism`, but no more than `completions`.
+    pub fn max_concurrent_pods(&self) -> i64 {
         let parallelism = self.parallelism.unwrap_or(1);
         self.completions.map_or(parallelism, |completions| parallelism.min(completions)).max(0)
     }
 
-    /// Whether each pod has an index of its own.
+    /// Whether its completion mode is `Indexed`.
     pub fn is_indexed(&self) -> bool {
         self.completion_mode.as_deref() == Some("Indexed")
     }

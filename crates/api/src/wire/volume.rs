@@ -1,9 +1,7 @@
-//! A volume of a pod, as far as it decides where the pod can run.
+//! A volume of a pod, with the fields that affect scheduling.
 //!
-//! Claims are named, since their volumes bind pods to places. Of other sources that have a say
-//! (disks that one node holds, limits of drivers) only the presence is kept: a pod with one is told
-//! apart from a pod without. All further sources are skipped.
-//! It must not know claims or drivers.
+//! Claims are kept by name, since their volumes restrict the nodes. Of other sources that matter (exclusive disks,
+//! driver limits) only the presence is kept. All further sources are skipped. Must not depend on claims or drivers.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,39 +15,39 @@ pub struct Volume {
     /// The name, unique in the pod.
     #[serde(deserialize_with = "null_is_default")]
     pub name: String,
-    /// A claim that is there already.
+    /// An existing claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistent_volume_claim: Option<ClaimVolume>,
-    /// A claim of the pod's own, called `<pod>-<volume>`.
+    /// An ephemeral volume, whose claim is called `<pod>-<volume>`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ephemeral: Option<Present>,
-    /// An image that is mounted.
+    /// An image volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageVolume>,
-    /// An inline volume of a driver.
+    /// An inline CSI volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub csi: Option<Present>,
-    /// A disk of AWS.
+    /// An AWS disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aws_elastic_block_store: Option<Present>,
-    /// A disk of Azure.
+    /// An Azure disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub azure_disk: Option<Present>,
-    /// A disk of OpenStack.
+    /// An OpenStack Cinder disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cinder: Option<Present>,
-    /// A disk of Google.
+    /// A GCE disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gce_persistent_disk: Option<Present>,
-    /// A disk over iSCSI.
+    /// An iSCSI disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iscsi: Option<Present>,
-    /// A disk of Ceph.
+    /// A Ceph RBD disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rbd: Option<Present>,
 }
 
-/// An image that is mounted.
+/// An image volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ImageVolume {
@@ -58,14 +56,14 @@ pub struct ImageVolume {
     pub reference: String,
 }
 
-/// A claim that a volume uses.
+/// A volume with a PersistentVolumeClaim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClaimVolume {
     /// The name of the claim, in the pod's namespace.
     #[serde(deserialize_with = "null_is_default")]
     pub claim_name: String,
-    /// Whether the pod only reads.
+    /// Whether it is mounted read-only.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub read_only: bool,
 }

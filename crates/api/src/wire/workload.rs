@@ -1,6 +1,6 @@
-//! Our own Workload, `workloads.muster.dev`, as it stands in the object.
+//! Our own Workload, `workloads.muster.dev`, as written in the object.
 //!
-//! What may be written is checked by `workload`. It must not know how the status is reckoned.
+//! It is validated by `workload`. Must not depend on how the status is computed.
 
 use kube_core::NamespaceResourceScope;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use crate::wire::condition::Condition;
 use crate::wire::object::{Kind, Object};
 use crate::workload::WrittenWorkload;
 
-/// The most groups that a status lists.
+/// The maximum number of groups that a status lists.
 pub const MAX_GROUPS_IN_STATUS: usize = 64;
 
 /// Several groups of pods that belong together.
@@ -31,17 +31,17 @@ impl Kind for WorkloadKind {
     const PLURAL: &'static str = "workloads";
 }
 
-/// What has become of a workload.
+/// The status of a workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkloadStatus {
-    /// The generation of the object that was looked at.
+    /// The generation of the object that was observed.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub observed_generation: i64,
-    /// What is true of it.
+    /// The conditions.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub conditions: Vec<Condition>,
-    /// How many groups there are and how they fare.
+    /// The numbers of groups by state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instances: Option<Instances>,
     /// Groups, worst first, at most [`MAX_GROUPS_IN_STATUS`].
@@ -49,25 +49,25 @@ pub struct WorkloadStatus {
     pub pod_groups: Vec<WorkloadGroupStatus>,
 }
 
-/// How the groups of a workload fare; each replica of a group counts.
+/// The numbers of a workload's groups by state; each replica of a group counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Instances {
-    /// All.
+    /// All groups.
     #[serde(deserialize_with = "null_is_default")]
     pub total: i64,
-    /// Those that have their place.
+    /// Scheduled groups.
     #[serde(deserialize_with = "null_is_default")]
     pub scheduled: i64,
-    /// Those that wait for it.
+    /// Pending groups.
     #[serde(deserialize_with = "null_is_default")]
     pub waiting: i64,
-    /// Those that ran and fell below their minimum.
+    /// Groups that ran and fell below their minimum.
     #[serde(deserialize_with = "null_is_default")]
     pub degraded: i64,
 }
 
-/// What has become of a group, or of a replica of one.
+/// The status of a group, or of a replica of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkloadGroupStatus {
@@ -77,22 +77,22 @@ pub struct WorkloadGroupStatus {
     /// The replica, empty if there are none.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub replica_key: String,
-    /// All members.
+    /// The number of members.
     #[serde(deserialize_with = "null_is_default")]
     pub total: i64,
-    /// Those that have a node.
+    /// The number of bound members.
     #[serde(deserialize_with = "null_is_default")]
     pub scheduled: i64,
-    /// Those that run.
+    /// The number of running members.
     #[serde(deserialize_with = "null_is_default")]
     pub running: i64,
-    /// Those that ended well.
+    /// The number of succeeded members.
     #[serde(deserialize_with = "null_is_default")]
     pub succeeded: i64,
-    /// Those that failed.
+    /// The number of failed members.
     #[serde(deserialize_with = "null_is_default")]
     pub failed: i64,
-    /// What is true of it.
+    /// The conditions.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub conditions: Vec<Condition>,
 }

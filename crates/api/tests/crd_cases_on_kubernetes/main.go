@@ -1,6 +1,6 @@
-// Holds the CRDs and `crd_cases.yaml` against Kubernetes' own code (k8s.io/apiextensions-apiserver
-// v0.37.1): the definitions must be accepted, with the cost of their rules, and every case must end
-// as it says. Run with the cases and the two CRDs as arguments; it prints what differs.
+// Checks the CRDs and `crd_cases.yaml` with Kubernetes' own code (k8s.io/apiextensions-apiserver
+// v0.37.1): the definitions must be accepted, including the cost of their rules, and every case must
+// have its expected result. Run with the cases and the two CRDs as arguments; it prints mismatches.
 package main
 
 import (

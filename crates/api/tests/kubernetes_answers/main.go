@@ -1,7 +1,7 @@
-// Asks Kubernetes' own code (k8s.io/component-helpers and k8s.io/apimachinery v0.37.1) what
-// quantities and pods come to. It reads lines of {"q": "1.5Gi"} or {"pod": {...}, "use": true} and
-// answers each with the value and the milli value, or with requests, the weight in scores while
-// being placed, and the weight on a node. `answers.jsonl` was made from random lines this way.
+// Computes quantities and pod requests with Kubernetes' own code (k8s.io/component-helpers and
+// k8s.io/apimachinery v0.37.1). It reads lines of {"q": "1.5Gi"} or {"pod": {...}, "use": true} and
+// prints for each the value and the milli value, or the requests, the scoring amounts while pending,
+// and the scoring amounts on a node. `answers.jsonl` was made from random lines this way.
 // The defaults are those of the API server, whose code for them is not a library.
 package main
 
@@ -121,7 +121,7 @@ func main() {
 		of := o
 		of.NonMissingContainerRequests = fill
 		placed := rh.PodRequests(p.DeepCopy(), of)
-		// As NodeResourcesFit asks for its score: it is not told of pod-wide requests, nor of reports.
+		// As NodeResourcesFit computes its score: without pod-level requests and without the status.
 		inc := rh.PodRequests(p.DeepCopy(), rh.PodResourcesOptions{NonMissingContainerRequests: fill, SkipPodLevelResources: true})
 		if rh.IsPodLevelRequestsSet(p) {
 			nm := v1.ResourceList{}

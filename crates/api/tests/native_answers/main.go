@@ -1,6 +1,6 @@
-// Asks Kubernetes' own code (k8s.io/kubernetes v1.37.1) what it does to native Workloads and
-// PodGroups. It reads lines of {"kind", "gates", "old", "new"}, with all gates but GenericWorkload
-// off or on, and answers each with the spec that is stored and with all errors.
+// Runs Kubernetes' own code (k8s.io/kubernetes v1.37.1) for native Workloads and PodGroups.
+// It reads lines of {"kind", "gates", "old", "new"}, with all gates but GenericWorkload off or on,
+// and prints for each the stored spec and all errors.
 // `answers.jsonl` was made from random lines this way.
 package main
 

@@ -1,6 +1,7 @@
-//! JobSets: whose pods are one gang is noted on the Job templates, since a Job does not show what its set asks for.
+//! Admission of JobSets: annotates the Job templates with the gang scope, since a Job does not show the gang mode of
+//! its set.
 //!
-//! The note is only there to spare a lookup. Where it is missing the controllers give pods their references.
+//! The annotation only saves a lookup. Where it is missing, the controllers add the references to the pods.
 
 use muster_api::keys::annotations::GANG_SCOPE;
 use muster_api::makers::job_set::{self, Gangs};
@@ -12,53 +13,54 @@ use super::patch::Patch;
 use super::{Admission, Request, Verdict};
 use crate::read::read;
 
-const SPLIT: &str = "the Jobs of this set start one after the other, so each replicated Job is a gang of its own instead of the whole set";
+const SPLIT: &str =
+    "the Jobs of this set start one after another, so each replicated Job is a gang instead of the whole set";
 
 impl Admission {
     pub(super) fn job_set(&self, request: &Request<'_>) -> Verdict {
         let Some(set) = read::<JobSet>(request.object) else { return Verdict::default() };
         if request.is_update {
-            return changed(request, &set);
+            return review_update(request, &set);
         }
         let gangs = match job_set::gangs(&set, self.settings.scheduler_names()) {
             Ok(gangs) => gangs,
-            Err(flaw) => return Verdict::denied(flaw.message),
+            Err(error) => return Verdict::denied(error.message),
         };
         let warnings = gangs.iter().filter(|gangs| gangs.is_split).map(|_| SPLIT.to_owned()).collect();
-        Verdict { warnings, ..Verdict::patched(noted(request.object, &set, gangs.as_ref())) }
+        Verdict { warnings, ..Verdict::patched(annotate_scopes(request.object, &set, gangs.as_ref())) }
     }
 }
 
-/// The notes of a new set.
-fn noted<'a>(object: &'a Value, set: &JobSet, gangs: Option<&Gangs>) -> Patch<'a> {
+/// Sets the gang scope on the Job templates of a new set.
+fn annotate_scopes<'a>(object: &'a Value, set: &JobSet, gangs: Option<&Gangs>) -> Patch<'a> {
     let mut patch = Patch::of(object);
     for (index, job) in set.spec.replicated_jobs.iter().enumerate() {
         let index = index.to_string();
         let path = ["spec", "replicatedJobs", &index, "template", "metadata", "annotations"];
         match gangs.and_then(|gangs| gangs.scopes.get(&job.name)) {
-            Some(scope) => patch.set(&path, GANG_SCOPE, &json!(scope.word())),
+            Some(scope) => patch.set(&path, GANG_SCOPE, &json!(scope.as_str())),
             None => patch.remove(&path, GANG_SCOPE),
         }
     }
     patch
 }
 
-/// A set keeps its modes, and an update that leaves out our notes means no change of its Jobs.
-fn changed(request: &Request<'_>, set: &JobSet) -> Verdict {
+/// Denies a change of the gang modes, and restores gang scopes that an update leaves out.
+fn review_update(request: &Request<'_>, set: &JobSet) -> Verdict {
     let Some(old) = read::<JobSet>(request.old) else { return Verdict::default() };
-    if let Some(why) = changed_mode(&old, set) {
-        return Verdict::denied(why);
+    if let Some(reason) = changed_mode(&old, set) {
+        return Verdict::denied(reason);
     }
     let mut patch = Patch::of(request.object);
     for (index, job) in set.spec.replicated_jobs.iter().enumerate() {
         let before = old.spec.replicated_jobs.iter().find(|one| one.name == job.name);
-        let note = before.and_then(|one| one.template.metadata.annotations.get(GANG_SCOPE));
-        if let Some(note) = note {
+        let scope = before.and_then(|one| one.template.metadata.annotations.get(GANG_SCOPE));
+        if let Some(scope) = scope {
             let index = index.to_string();
             patch.set(
                 &["spec", "replicatedJobs", &index, "template", "metadata", "annotations"],
                 GANG_SCOPE,
-                &json!(note),
+                &json!(scope),
             );
         }
     }

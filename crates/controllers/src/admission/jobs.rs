@@ -1,8 +1,8 @@
-//! Jobs: their pods name their group from the beginning.
+//! Admission of Jobs: adds the group reference to the pod template.
 
 use muster_api::keys::annotations::{GANG_SCOPE, POD_GROUP, REPLICA_KEY, WORKLOAD};
 use muster_api::makers::job_set::{Scope, labels};
-use muster_api::makers::{Joining, Reference, job, names_a_group};
+use muster_api::makers::{Membership, Reference, job, references_group};
 use muster_api::wire::Job;
 use serde_json::json;
 
@@ -16,24 +16,24 @@ impl Admission {
     pub(super) fn job(&self, request: &Request<'_>) -> Verdict {
         let Some(job) = read::<Job>(request.object) else { return Verdict::default() };
         if request.is_update {
-            return kept(request, &job);
+            return restore_references(request, &job);
         }
         let template = &job.spec.template;
-        if names_a_group(&template.metadata, &template.spec) {
+        if references_group(&template.metadata, &template.spec) {
             return Verdict::default();
         }
-        let joining = match self.joining(&job) {
-            Ok(Some(joining)) => joining,
+        let membership = match self.membership(&job) {
+            Ok(Some(membership)) => membership,
             Ok(None) => return Verdict::default(),
-            Err(why) => return Verdict::denied(why),
+            Err(reason) => return Verdict::denied(reason),
         };
         let mut patch = Patch::of(request.object);
-        patch.join(&["spec", "template"], &joining);
+        patch.add_membership(&["spec", "template"], &membership);
         Verdict::patched(patch)
     }
 
-    /// How a Job's pods name their group, as far as the Job itself shows it.
-    fn joining(&self, job: &Job) -> Result<Option<Joining>, String> {
+    /// The group membership of a Job's pods, as far as the Job itself shows it.
+    fn membership(&self, job: &Job) -> Result<Option<Membership>, String> {
         let label = |key: &str| job.metadata.labels.as_ref().and_then(|labels| labels.get(key));
         if let Some(set) = label(labels::JOB_SET) {
             let scope = scope(job).filter(|_| self.settings.has_job_sets());
@@ -43,27 +43,28 @@ impl Admission {
                 return Ok(None);
             };
             let reference = scope.reference(set, replicated_job, index);
-            return Ok(Some(reference.joining(self.settings.native_job_sets())));
+            return Ok(Some(reference.membership(self.settings.native_job_sets())));
         }
         if self.settings.jobs().is_none() {
             return Ok(None);
         }
         let gang = job::gang(job, self.settings.jobs().unwrap_or_default(), self.settings.scheduler_names());
-        // The name of a Job that asks for a generated one is not known yet: the controllers see to its pods.
+        // A Job with `generateName` has no name yet: the controllers add the references to its pods.
         let is_named = job.metadata.name.as_ref().is_some_and(|name| !name.is_empty());
-        let gang = gang.map_err(|flaw| flaw.message)?.filter(|_| is_named);
-        Ok(gang.map(|gang| Reference { workload: None, group: gang.group, replica_key: None }.joining(None)))
+        let gang = gang.map_err(|error| error.message)?.filter(|_| is_named);
+        Ok(gang.map(|gang| Reference { workload: None, group: gang.group, replica_key: None }.membership(None)))
     }
 }
 
-/// Whose pods are one gang, by the note of our webhook. What a replicated Job asks for is not enough: whether its set is
-/// ours to see to does not show here.
+/// The gang scope that the webhook wrote when the JobSet was created. The gang mode of a replicated Job is not enough:
+/// it does not show whether Muster manages the set.
 fn scope(job: &Job) -> Option<Scope> {
-    Scope::of(job.metadata.annotations.as_ref()?.get(GANG_SCOPE)?)
+    Scope::parse(job.metadata.annotations.as_ref()?.get(GANG_SCOPE)?)
 }
 
-/// A template cannot be changed: a controller that writes a Job without what it does not know does not mean to.
-fn kept(request: &Request<'_>, job: &Job) -> Verdict {
+/// Restores references that an update drops. Pod templates are immutable, so a controller that writes a Job without
+/// fields it does not know would be refused.
+fn restore_references(request: &Request<'_>, job: &Job) -> Verdict {
     let Some(old) = read::<Job>(request.old) else { return Verdict::default() };
     let (before, now) = (&old.spec.template.metadata.annotations, &job.spec.template.metadata.annotations);
     let mut patch = Patch::of(request.object);

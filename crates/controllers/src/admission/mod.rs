@@ -1,13 +1,13 @@
-//! What the webhook answers: a pure function of the request, without a lookup.
+//! The decisions of the admission webhook: a pure function of the request, without lookups.
 //!
-//! | object | when | what |
+//! | object | operation | effect |
 //! |---|---|---|
-//! | JobSet | made, changed | notes on its Job templates whose pods are one gang; refuses what cannot be, and a change of mode |
-//! | Job | made, changed | its pods name their group; a reference that an update would drop is put back |
-//! | Pod of a LeaderWorkerSet | made | names the group of its replica |
+//! | JobSet | create, update | annotates its Job templates with the gang scope; denies invalid sets and a change of mode |
+//! | Job | create, update | adds the group reference to its pod template; restores a reference that an update would drop |
+//! | Pod of a LeaderWorkerSet | create | adds the reference to the group of its replica |
 //!
-//! Invariants: an object that is as it should be is left alone, so asking twice changes nothing; nothing else is written,
-//! so a dry run is one. It must not know TLS or HTTP.
+//! Invariants: a correct object is not changed, so reinvocation changes nothing; there are no side effects, so dry runs
+//! need no special case. Must not depend on TLS or HTTP.
 
 mod job_sets;
 mod jobs;
@@ -22,28 +22,28 @@ use crate::providers::SchedulerProvider;
 use crate::settings::Settings;
 use patch::Patch;
 
-/// What it has to be asked about: group, version and plural, and the operations.
+/// The rules of the webhook: group, version and plural, and the operations.
 pub const ASKED_ABOUT: [([&str; 3], &[&str]); 3] = [
     (["jobset.x-k8s.io", "v1alpha2", "jobsets"], &["CREATE", "UPDATE"]),
     (["batch", "v1", "jobs"], &["CREATE", "UPDATE"]),
     (["", "v1", "pods"], &["CREATE"]),
 ];
 
-/// What the webhook answers from.
+/// The admission webhook, without its server.
 #[derive(Debug)]
 pub struct Admission {
     settings: Settings,
     provider: Option<Box<dyn SchedulerProvider>>,
 }
 
-/// What becomes of an object.
+/// The decision about an object.
 #[derive(Debug, Default, PartialEq)]
 struct Verdict {
-    /// What is changed.
+    /// The JSON patch operations.
     patch: Vec<Value>,
-    /// Why it is refused.
+    /// Why it is denied.
     denial: Option<String>,
-    /// What its author should know.
+    /// Warnings for the client.
     warnings: Vec<String>,
 }
 
@@ -52,12 +52,12 @@ impl Verdict {
         Self { patch: patch.into_operations(), ..Self::default() }
     }
 
-    fn denied(why: String) -> Self {
-        Self { denial: Some(why), ..Self::default() }
+    fn denied(reason: String) -> Self {
+        Self { denial: Some(reason), ..Self::default() }
     }
 }
 
-/// What is asked.
+/// An admission request.
 struct Request<'a> {
     is_update: bool,
     object: &'a Value,
@@ -65,7 +65,7 @@ struct Request<'a> {
 }
 
 impl Admission {
-    /// An answer for these settings.
+    /// A webhook with these settings.
     pub fn new(settings: Settings) -> Self {
         let provider = settings.provider();
         Self { settings, provider }
@@ -76,8 +76,8 @@ impl Admission {
         let request = &review["request"];
         let verdict = self.verdict(request);
         let mut response = json!({"uid": request["uid"], "allowed": verdict.denial.is_none()});
-        if let Some(why) = verdict.denial {
-            response["status"] = json!({"code": 422, "reason": "Invalid", "message": why});
+        if let Some(reason) = verdict.denial {
+            response["status"] = json!({"code": 422, "reason": "Invalid", "message": reason});
         } else if !verdict.patch.is_empty() {
             response["patchType"] = json!("JSONPatch");
             response["patch"] = json!(STANDARD.encode(json!(verdict.patch).to_string()));
@@ -89,7 +89,7 @@ impl Admission {
     }
 
     fn verdict(&self, request: &Value) -> Verdict {
-        let asked = Request {
+        let request_data = Request {
             is_update: request["operation"] == "UPDATE",
             object: &request["object"],
             old: &request["oldObject"],
@@ -98,13 +98,13 @@ impl Admission {
         let resource = &request["resource"];
         let known = matches!(text(&request["operation"]).as_str(), "CREATE" | "UPDATE");
         let is_main = text(&request["subResource"]).is_empty();
-        if !known || !is_main || asked.object["metadata"]["deletionTimestamp"].is_string() {
+        if !known || !is_main || request_data.object["metadata"]["deletionTimestamp"].is_string() {
             return Verdict::default();
         }
         match (text(&resource["group"]).as_str(), text(&resource["resource"]).as_str()) {
-            ("jobset.x-k8s.io", "jobsets") if self.settings.has_job_sets() => self.job_set(&asked),
-            ("batch", "jobs") => self.job(&asked),
-            ("", "pods") if !asked.is_update => self.pod(&asked),
+            ("jobset.x-k8s.io", "jobsets") if self.settings.has_job_sets() => self.job_set(&request_data),
+            ("batch", "jobs") => self.job(&request_data),
+            ("", "pods") if !request_data.is_update => self.pod(&request_data),
             _ => Verdict::default(),
         }
     }

@@ -1,29 +1,29 @@
-//! A JSON patch that sets labels, annotations and references, with the maps that have to be there first.
+//! A JSON patch that sets labels, annotations and references, and creates missing maps first.
 
 use std::collections::BTreeSet;
 
-use muster_api::makers::Joining;
+use muster_api::makers::Membership;
 use serde_json::{Value, json};
 
 /// A patch of an object.
 pub(super) struct Patch<'a> {
     object: &'a Value,
-    made: BTreeSet<String>,
+    created_maps: BTreeSet<String>,
     operations: Vec<Value>,
 }
 
 impl<'a> Patch<'a> {
     pub(super) fn of(object: &'a Value) -> Self {
-        Self { object, made: BTreeSet::new(), operations: Vec::new() }
+        Self { object, created_maps: BTreeSet::new(), operations: Vec::new() }
     }
 
-    /// Sets an entry of the map at the end of the path, if it is not so already.
+    /// Sets an entry of the map at the end of the path, unless it has this value already.
     pub(super) fn set(&mut self, path: &[&str], key: &str, value: &Value) {
         let mut pointer = String::new();
         for step in path {
             pointer = format!("{pointer}/{}", escaped(step));
-            let there = self.object.pointer(&pointer).is_some_and(|value| !value.is_null());
-            if !there && self.made.insert(pointer.clone()) {
+            let exists = self.object.pointer(&pointer).is_some_and(|value| !value.is_null());
+            if !exists && self.created_maps.insert(pointer.clone()) {
                 self.operations.push(json!({"op": "add", "path": pointer, "value": {}}));
             }
         }
@@ -33,19 +33,19 @@ impl<'a> Patch<'a> {
         }
     }
 
-    /// What a pod says to join a group, in the pod or template at the end of the path.
-    pub(super) fn join(&mut self, path: &[&str], joining: &Joining) {
-        for (field, entries) in [("labels", &joining.labels), ("annotations", &joining.annotations)] {
+    /// Adds a group membership to the pod or template at the end of the path.
+    pub(super) fn add_membership(&mut self, path: &[&str], membership: &Membership) {
+        for (field, entries) in [("labels", &membership.labels), ("annotations", &membership.annotations)] {
             let path = [path, &["metadata", field]].concat();
             for (key, value) in entries {
                 self.set(&path, key, &json!(value));
             }
         }
         let spec = [path, &["spec"]].concat();
-        if let Some(group) = &joining.scheduling_group {
+        if let Some(group) = &membership.scheduling_group {
             self.set(&spec, "schedulingGroup", &json!(group));
         }
-        if let Some(reference) = &joining.workload_ref {
+        if let Some(reference) = &membership.workload_ref {
             self.set(&spec, "workloadRef", &json!(reference));
         }
     }
@@ -60,9 +60,9 @@ impl<'a> Patch<'a> {
     }
 
     pub(super) fn into_operations(self) -> Vec<Value> {
-        // Maps alone change nothing that anybody asked for.
-        let says_something = self.operations.iter().any(|one| one["value"] != json!({}));
-        if says_something { self.operations } else { Vec::new() }
+        // Empty maps alone are no change.
+        let has_entries = self.operations.iter().any(|one| one["value"] != json!({}));
+        if has_entries { self.operations } else { Vec::new() }
     }
 }
 

@@ -1,14 +1,14 @@
-//! Pods of LeaderWorkerSets: they name the group of their replica.
+//! Admission of pods of LeaderWorkerSets: adds the reference to the group of their replica.
 
 use muster_api::invalid::FieldPath;
 use muster_api::makers::leader_worker_set::{self, Replica, labels};
-use muster_api::makers::names_a_group;
+use muster_api::makers::references_group;
 use muster_api::wire::Pod;
 use muster_api::wire::template::TemplateMetadata;
 
 use super::patch::Patch;
 use super::{Admission, Request, Verdict};
-use crate::providers::gangs_pods_of;
+use crate::providers::handles_scheduler;
 use crate::read::read;
 
 impl Admission {
@@ -17,24 +17,24 @@ impl Admission {
             return Verdict::default();
         };
         let metadata = TemplateMetadata::from(&pod);
-        let is_ganged = gangs_pods_of(provider.as_ref(), &pod.spec.scheduler_name, self.settings.scheduler_names());
+        let is_ganged = handles_scheduler(provider.as_ref(), &pod.spec.scheduler_name, self.settings.scheduler_names());
         match leader_worker_set::is_off(&metadata.annotations, &FieldPath::Root("metadata")) {
             Err(error) if is_ganged && metadata.labels.contains_key(labels::NAME) => {
                 return Verdict::denied(error.to_string());
             }
-            Ok(false) if is_ganged && !names_a_group(&metadata, &pod.spec) => {}
+            Ok(false) if is_ganged && !references_group(&metadata, &pod.spec) => {}
             _ => return Verdict::default(),
         }
-        // A pod with labels that make no sense is held back by the scheduler, which says why.
+        // The scheduler holds back pods with inconsistent labels and reports the reason.
         let Ok(Some(replica)) = Replica::of(pod.metadata.name.as_deref().unwrap_or_default(), &metadata.labels) else {
             return Verdict::default();
         };
-        let joining = match provider.inject_pod_group_metadata(&replica, &pod) {
-            Ok(joining) => joining,
+        let membership = match provider.inject_pod_group_metadata(&replica, &pod) {
+            Ok(membership) => membership,
             Err(error) => return Verdict::denied(error.to_string()),
         };
         let mut patch = Patch::of(request.object);
-        patch.join(&[], &joining);
+        patch.add_membership(&[], &membership);
         Verdict::patched(patch)
     }
 }

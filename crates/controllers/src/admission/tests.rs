@@ -1,4 +1,5 @@
-//! Requests in, answers out. Every patch is applied, and asked of again: the second answer changes nothing.
+//! Tests of the admission decisions. Every patch is applied and the result reviewed again: the second review must
+//! change nothing.
 
 use muster_api::makers::{Carrier, GangedOwners, ProviderName};
 use muster_api::native::NativeVersion;
@@ -6,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// An answer where gangs are written in Kubernetes' own objects, or in ours.
+/// A webhook that writes native groups in this version, or Muster's own.
 fn admission(native: Option<NativeVersion>) -> Admission {
     let mut ganged = GangedOwners::all();
     if native.is_some() {
@@ -17,11 +18,11 @@ fn admission(native: Option<NativeVersion>) -> Admission {
     Admission::new(Settings::new(names, "muster".to_owned(), ganged, native).unwrap())
 }
 
-fn ask(group: &str, resource: &str, object: &Value, old: &Value) -> Value {
-    ask_in(None, group, resource, object, old)
+fn review(group: &str, resource: &str, object: &Value, old: &Value) -> Value {
+    review_in(None, group, resource, object, old)
 }
 
-fn ask_in(native: Option<NativeVersion>, group: &str, resource: &str, object: &Value, old: &Value) -> Value {
+fn review_in(native: Option<NativeVersion>, group: &str, resource: &str, object: &Value, old: &Value) -> Value {
     let operation = if old.is_null() { "CREATE" } else { "UPDATE" };
     let request = json!({"uid": "u", "operation": operation, "resource": {"group": group, "resource": resource},
         "object": object, "oldObject": old});
@@ -30,26 +31,26 @@ fn ask_in(native: Option<NativeVersion>, group: &str, resource: &str, object: &V
     answer
 }
 
-/// The object after the patch; the answer must allow it.
+/// The object after the patch; the review must allow it.
 fn patched(group: &str, resource: &str, object: &Value, old: &Value) -> Value {
     patched_in(None, group, resource, object, old)
 }
 
 fn patched_in(native: Option<NativeVersion>, group: &str, resource: &str, object: &Value, old: &Value) -> Value {
-    let answer = ask_in(native, group, resource, object, old);
+    let answer = review_in(native, group, resource, object, old);
     assert_eq!(answer["allowed"], true, "{answer}");
     let mut after = object.clone();
     if let Some(patch) = answer["patch"].as_str() {
         let patch = STANDARD.decode(patch).unwrap();
         json_patch::patch(&mut after, &serde_json::from_slice::<json_patch::Patch>(&patch).unwrap()).unwrap();
     }
-    let again = ask_in(native, group, resource, &after, old);
+    let again = review_in(native, group, resource, &after, old);
     assert_eq!(again.get("patch"), None, "{again}");
     after
 }
 
 fn denied(group: &str, resource: &str, object: &Value, old: &Value) -> String {
-    let answer = ask(group, resource, object, old);
+    let answer = review(group, resource, object, old);
     assert_eq!(answer["allowed"], false, "{answer}");
     answer["status"]["message"].as_str().unwrap().to_owned()
 }
@@ -66,26 +67,29 @@ fn job_set(mode: &str) -> Value {
 const SETS: (&str, &str) = ("jobset.x-k8s.io", "jobsets");
 
 #[test]
-fn a_set_notes_on_its_jobs_whose_pods_are_one_gang() {
-    let note = |set: &Value, index: usize| {
+fn job_templates_of_set_get_gang_scope() {
+    let scope = |set: &Value, index: usize| {
         set["spec"]["replicatedJobs"][index]["template"]["metadata"]["annotations"]["muster.dev/gang-scope"].clone()
     };
     let whole = patched(SETS.0, SETS.1, &job_set("Gang"), &Value::Null);
-    assert_eq!((note(&whole, 0), note(&whole, 1)), (json!("JobSet"), json!("JobSet")));
+    assert_eq!((scope(&whole, 0), scope(&whole, 1)), (json!("JobSet"), json!("JobSet")));
     let mut split = job_set("Gang");
     split["spec"]["replicatedJobs"][1]["dependsOn"] = json!([{"name": "a", "status": "Ready"}]);
-    assert_eq!(note(&patched(SETS.0, SETS.1, &split, &Value::Null), 1), "ReplicatedJob");
-    assert!(ask(SETS.0, SETS.1, &split, &Value::Null)["warnings"][0].as_str().unwrap().contains("one after the other"));
-    // A note that nobody asked for is not believed.
-    let mut lie = job_set("Off");
-    lie["spec"]["replicatedJobs"][0]["template"]["metadata"] = json!({"annotations": {"muster.dev/gang-scope": "Job"}});
-    assert_eq!(note(&patched(SETS.0, SETS.1, &lie, &Value::Null), 0), Value::Null);
-    // An update that leaves the notes out means no harm.
+    assert_eq!(scope(&patched(SETS.0, SETS.1, &split, &Value::Null), 1), "ReplicatedJob");
+    assert!(
+        review(SETS.0, SETS.1, &split, &Value::Null)["warnings"][0].as_str().unwrap().contains("one after another")
+    );
+    // A scope that does not follow from the gang mode is removed.
+    let mut forged = job_set("Off");
+    forged["spec"]["replicatedJobs"][0]["template"]["metadata"] =
+        json!({"annotations": {"muster.dev/gang-scope": "Job"}});
+    assert_eq!(scope(&patched(SETS.0, SETS.1, &forged, &Value::Null), 0), Value::Null);
+    // An update that leaves the scopes out is allowed, and they are restored.
     assert_eq!(patched(SETS.0, SETS.1, &job_set("Gang"), &whole), whole);
 }
 
 #[test]
-fn a_set_that_cannot_be_and_a_change_of_mode_are_refused() {
+fn invalid_set_and_change_of_mode_are_denied() {
     assert!(denied(SETS.0, SETS.1, &job_set("All"), &Value::Null).contains("Off, Gang"));
     assert!(denied(SETS.0, SETS.1, &job_set("Off"), &job_set("Gang")).contains("cannot be changed"));
     let mut other = job_set("Off");
@@ -103,29 +107,32 @@ fn job_of_set(annotations: &Value) -> Value {
 }
 
 #[test]
-fn a_job_of_a_set_names_its_group() {
-    let named = |annotations: Value| {
+fn job_of_set_references_its_group() {
+    let references = |annotations: Value| {
         let job = patched("batch", "jobs", &job_of_set(&annotations), &Value::Null);
         job["spec"]["template"]["metadata"]["annotations"].clone()
     };
-    let scope = |word: &str| json!({"muster.dev/gang-scope": word});
-    assert_eq!(named(scope("JobSet")), json!({"muster.dev/workload": "w-js", "muster.dev/pod-group": "pg-js"}));
-    assert_eq!(named(scope("ReplicatedJob")), json!({"muster.dev/workload": "w-js", "muster.dev/pod-group": "pg-a"}));
-    let of_job = json!({"muster.dev/workload": "w-js", "muster.dev/pod-group": "pg-a", "muster.dev/replica-key": "3"});
-    assert_eq!(named(scope("Job")), of_job);
+    let scope = |value: &str| json!({"muster.dev/gang-scope": value});
+    assert_eq!(references(scope("JobSet")), json!({"muster.dev/workload": "w-js", "muster.dev/pod-group": "pg-js"}));
     assert_eq!(
-        named(json!({"muster.dev/gang-mode": "ReplicatedGang"})),
-        Value::Null,
-        "its set may be others' to see to"
+        references(scope("ReplicatedJob")),
+        json!({"muster.dev/workload": "w-js", "muster.dev/pod-group": "pg-a"})
     );
-    assert_eq!(named(json!({})), Value::Null);
+    let of_job = json!({"muster.dev/workload": "w-js", "muster.dev/pod-group": "pg-a", "muster.dev/replica-key": "3"});
+    assert_eq!(references(scope("Job")), of_job);
+    assert_eq!(
+        references(json!({"muster.dev/gang-mode": "ReplicatedGang"})),
+        Value::Null,
+        "another controller may manage its set"
+    );
+    assert_eq!(references(json!({})), Value::Null);
     let mut by_hand = job_of_set(&scope("Job"));
     by_hand["spec"]["template"]["metadata"] = json!({"annotations": {"muster.dev/pod-group": "mine"}});
     assert_eq!(patched("batch", "jobs", &by_hand, &Value::Null), by_hand);
 }
 
 #[test]
-fn references_to_kubernetes_own_groups_are_fields_and_survive_updates() {
+fn references_to_native_groups_are_fields_and_survive_updates() {
     let fields = [
         (NativeVersion::V1beta1, "schedulingGroup", json!({"podGroupName": "w-js.pg-a.3"})),
         (NativeVersion::V1alpha2, "schedulingGroup", json!({"podGroupName": "w-js.pg-a.3"})),
@@ -139,7 +146,7 @@ fn references_to_kubernetes_own_groups_are_fields_and_survive_updates() {
         let job = job_of_set(&json!({"muster.dev/gang-scope": "Job"}));
         let before = patched_in(Some(version), "batch", "jobs", &job, &Value::Null);
         assert_eq!(before["spec"]["template"]["spec"][field], expected);
-        assert_eq!(before["spec"]["template"]["metadata"], Value::Null, "no words of ours beside it");
+        assert_eq!(before["spec"]["template"]["metadata"], Value::Null, "no Muster annotations in addition");
         // A controller that does not know the field writes the Job without it.
         let mut dropped = before.clone();
         dropped["spec"]["template"]["spec"].as_object_mut().unwrap().remove(field);
@@ -148,7 +155,7 @@ fn references_to_kubernetes_own_groups_are_fields_and_survive_updates() {
 }
 
 #[test]
-fn a_reference_survives_an_update_that_drops_it() {
+fn reference_survives_update_that_drops_it() {
     let before = patched("batch", "jobs", &job_of_set(&json!({"muster.dev/gang-scope": "Job"})), &Value::Null);
     let mut dropped = before.clone();
     dropped["spec"]["template"].as_object_mut().unwrap().remove("metadata");
@@ -158,7 +165,7 @@ fn a_reference_survives_an_update_that_drops_it() {
 }
 
 #[test]
-fn a_job_that_asks_for_it_names_its_own_group() {
+fn annotated_job_references_its_own_group() {
     let mut job = template();
     job["metadata"] = json!({"name": "train", "annotations": {"muster.dev/gang-mode": "Gang"}});
     let after = patched("batch", "jobs", &job, &Value::Null);
@@ -171,7 +178,7 @@ fn a_job_that_asks_for_it_names_its_own_group() {
 }
 
 #[test]
-fn a_pod_of_a_leader_worker_set_names_the_group_of_its_replica() {
+fn pod_of_leader_worker_set_references_group_of_its_replica() {
     let pod = |scheduler: &str| {
         json!({"metadata": {"name": "test-0", "labels": {
                 "leaderworkerset.sigs.k8s.io/name": "test", "leaderworkerset.sigs.k8s.io/worker-index": "0",
@@ -188,21 +195,21 @@ fn a_pod_of_a_leader_worker_set_names_the_group_of_its_replica() {
     let mut off = pod("muster");
     off["metadata"]["annotations"] = json!({"muster.dev/gang-mode": "Off"});
     assert_eq!(patched("", "pods", &off, &Value::Null), off);
-    // Who is none of ours may carry such labels as he likes.
+    // Labels of pods of other schedulers are not checked.
     let mut odd = pod("other");
     odd["metadata"]["labels"] = json!({"leaderworkerset.sigs.k8s.io/name": "test"});
     assert_eq!(patched("", "pods", &odd, &Value::Null), odd);
     odd["spec"]["schedulerName"] = json!("muster");
-    assert_eq!(patched("", "pods", &odd, &Value::Null), odd, "the scheduler holds it back and says why");
+    assert_eq!(patched("", "pods", &odd, &Value::Null), odd, "the scheduler holds it back and reports the reason");
     let plain = json!({"metadata": {"name": "p"}, "spec": {"schedulerName": "muster", "containers": []}});
     assert_eq!(patched("", "pods", &plain, &Value::Null), plain);
 }
 
 #[test]
-fn what_is_going_or_none_of_our_business_is_left_alone() {
-    let mut going = job_of_set(&json!({"muster.dev/gang-scope": "Job"}));
-    going["metadata"]["deletionTimestamp"] = json!("2030-01-01T00:00:00Z");
-    assert_eq!(patched("batch", "jobs", &going, &Value::Null), going);
-    assert_eq!(ask("apps", "deployments", &json!({}), &Value::Null)["allowed"], true);
-    assert_eq!(ask("batch", "jobs", &json!("no job"), &Value::Null)["allowed"], true);
+fn deleted_and_unrelated_objects_are_unchanged() {
+    let mut terminating = job_of_set(&json!({"muster.dev/gang-scope": "Job"}));
+    terminating["metadata"]["deletionTimestamp"] = json!("2030-01-01T00:00:00Z");
+    assert_eq!(patched("batch", "jobs", &terminating, &Value::Null), terminating);
+    assert_eq!(review("apps", "deployments", &json!({}), &Value::Null)["allowed"], true);
+    assert_eq!(review("batch", "jobs", &json!("no job"), &Value::Null)["allowed"], true);
 }

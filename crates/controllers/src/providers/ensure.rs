@@ -1,8 +1,8 @@
-//! The group object of a replica, whoever's kind it is: made, corrected, or made anew for a new leader.
+//! Creates, patches or recreates the group object of a replica, for any kind of group.
 //!
-//! A leader that is made again has its old name and revision, and so the same group's name. The old group remembers
-//! that it has started, so its successor is a new object: the old one is deleted for certain, whether or not the garbage
-//! collector has come by.
+//! A recreated leader has its old name and revision, and so the same group name. The old group records that it has
+//! started, so the new leader needs a new object: the old one is deleted explicitly, whether or not the garbage
+//! collector has removed it.
 
 use std::time::Duration;
 
@@ -12,88 +12,91 @@ use muster_api::makers::leader_worker_set::labels;
 use serde_json::{Value, json};
 
 use super::ReplicaGang;
-use crate::plans::{IN_THE_WAY, Plan, is_controlled_by, let_go};
-use crate::write::{Target, Word, Write};
+use crate::reconcile::{CONFLICT_RETRY, Plan, is_controlled_by, remove_protection};
+use crate::write::{ObjectEvent, Target, Write};
 
-/// A group of the same name is on its way out.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How soon to retry while a group of the same name is being deleted.
+const DELETION_RETRY: Duration = Duration::from_secs(1);
 
-/// What a provider's group looks like.
-pub(super) struct Shape {
+/// The desired group object of a provider.
+pub(super) struct DesiredGroup {
     pub(super) resource: ApiResource,
     pub(super) name: String,
     pub(super) annotations: Value,
     pub(super) spec: Value,
-    /// Where the minimum stands in the spec, if it may be changed.
+    /// The JSON pointer to the minimum inside the spec, if it is mutable.
     pub(super) minimum: Option<&'static str>,
 }
 
-/// What has to be written so that the group is as it should be.
-pub(super) fn ensure(gang: &ReplicaGang, shape: &Shape, current: Option<&DynamicObject>) -> Plan {
+/// The writes that bring the group to the desired state.
+pub(super) fn ensure(gang: &ReplicaGang, group: &DesiredGroup, current: Option<&DynamicObject>) -> Plan {
     let Some(current) = current else {
-        return Plan::of(vec![Write::Create { resource: shape.resource.clone(), object: object(gang, shape) }]);
+        return Plan::of(vec![Write::Create { resource: group.resource.clone(), object: object(gang, group) }]);
     };
-    let target = Target::of(&shape.resource, current);
+    let target = Target::of(&group.resource, current);
     if current.metadata.labels.as_ref().and_then(|of| of.get(labels::NAME)) == Some(&gang.replica.set) {
         if current.metadata.deletion_timestamp.is_some() {
-            return Plan { writes: let_go(&target, current).into_iter().collect(), again: Some(LOOK_AGAIN) };
+            return Plan {
+                writes: remove_protection(&target, current).into_iter().collect(),
+                requeue_after: Some(DELETION_RETRY),
+            };
         }
         if !is_controlled_by(&current.metadata, &gang.leader.uid) {
             return Plan::of(vec![Write::Delete { target }]);
         }
-        return Plan::of(correction(shape, current).map(|body| Write::Patch { target, body }).into_iter().collect());
+        return Plan::of(correction(group, current).map(|body| Write::Patch { target, body }).into_iter().collect());
     }
     let note = format!(
-        "It has the name of the group for replica {} of LeaderWorkerSet {}, and is not of that set: the pods are placed as it says until it is gone.",
+        "It has the name of the group for replica {} of LeaderWorkerSet {}, but does not belong to that set: the pods are scheduled according to it until it is deleted.",
         gang.replica.index, gang.replica.set
     );
-    let word = Word { about: target, warning: true, reason: "PodGroupConflict", note };
-    Plan { writes: vec![Write::Tell(word)], again: Some(IN_THE_WAY) }
+    let event = ObjectEvent { regarding: target, warning: true, reason: "PodGroupConflict", note };
+    Plan { writes: vec![Write::Event(event)], requeue_after: Some(CONFLICT_RETRY) }
 }
 
-fn object(gang: &ReplicaGang, shape: &Shape) -> Value {
+fn object(gang: &ReplicaGang, group: &DesiredGroup) -> Value {
     let replica = &gang.replica;
     json!({
-        "apiVersion": shape.resource.api_version, "kind": shape.resource.kind,
+        "apiVersion": group.resource.api_version, "kind": group.resource.kind,
         "metadata": {
-            "name": shape.name, "namespace": gang.namespace,
+            "name": group.name, "namespace": gang.namespace,
             "labels": {
                 labels::NAME: replica.set, labels::GROUP_INDEX: replica.index, labels::REVISION: replica.revision,
             },
-            "annotations": shape.annotations,
+            "annotations": group.annotations,
             "ownerReferences": [gang.leader],
         },
-        "spec": shape.spec,
+        "spec": group.spec,
     })
 }
 
-/// What of the group is to be changed. A minimum is only ever raised: workers that exist are not sent away because their
-/// leader is not ready for a moment.
-fn correction(shape: &Shape, current: &DynamicObject) -> Option<Value> {
-    let (wanted, there) = (&shape.spec, &current.data["spec"]);
+/// The patch that the group needs. A minimum is only raised: existing workers stay members when their leader is briefly
+/// not ready.
+fn correction(group: &DesiredGroup, current: &DynamicObject) -> Option<Value> {
+    let (desired, current_spec) = (&group.spec, &current.data["spec"]);
     let mut patch = json!({});
-    if let Some(minimum) = shape.minimum {
+    if let Some(minimum) = group.minimum {
         let number = |spec: &Value| spec.pointer(minimum).and_then(Value::as_i64).unwrap_or(0);
-        if number(wanted) > number(there) {
+        if number(desired) > number(current_spec) {
             let at = minimum
                 .split('/')
                 .fold(&mut patch, |at, step| if step.is_empty() { &mut at["spec"] } else { &mut at[step] });
-            *at = json!(number(wanted));
+            *at = json!(number(desired));
         }
     }
-    if wanted["minResources"] != there["minResources"] {
-        patch["spec"]["minResources"] = replaced(&there["minResources"], &wanted["minResources"]);
+    if desired["minResources"] != current_spec["minResources"] {
+        patch["spec"]["minResources"] = replacement(&current_spec["minResources"], &desired["minResources"]);
     }
     let annotation = current.metadata.annotations.as_ref().and_then(|all| all.get(MIN_RESOURCES));
-    let least = &shape.annotations[MIN_RESOURCES];
-    if annotation.map(String::as_str) != least.as_str() {
-        patch["metadata"]["annotations"][MIN_RESOURCES] = least.clone();
+    let min_resources = &group.annotations[MIN_RESOURCES];
+    if annotation.map(String::as_str) != min_resources.as_str() {
+        patch["metadata"]["annotations"][MIN_RESOURCES] = min_resources.clone();
     }
     (patch != json!({})).then_some(patch)
 }
 
-/// A merge patch that leaves nothing of the old entries.
-fn replaced(old: &Value, new: &Value) -> Value {
+/// A merge patch that removes old entries which the new value lacks.
+fn replacement(old: &Value, new: &Value) -> Value {
     let mut patch = new.clone();
     for key in old.as_object().into_iter().flat_map(serde_json::Map::keys).filter(|key| new.get(key).is_none()) {
         patch[key] = Value::Null;

@@ -1,7 +1,7 @@
-//! In whose words the gang of a LeaderWorkerSet's replica is written: one file for each scheduler.
+//! The scheduler providers of KEP-407: how each supported scheduler represents the gang of a LeaderWorkerSet's replica.
 //!
-//! People who keep their scheduler can so use these controllers alone. A provider decides and writes nothing itself:
-//! it is given what there is and answers what is to be written.
+//! They make it possible to use these controllers with another scheduler. A provider only decides: it gets the current
+//! object and returns the writes.
 
 mod ensure;
 mod muster;
@@ -16,61 +16,66 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::{ApiResource, DynamicObject};
 use muster_api::invalid::InvalidField;
 use muster_api::makers::leader_worker_set::Replica;
-use muster_api::makers::{Joining, ProviderName};
+use muster_api::makers::{Membership, ProviderName};
 use muster_api::native::NativeVersion;
 use muster_api::resources::BaseUnits;
 use muster_api::selector::Labels;
 use muster_api::wire::Pod;
 
-use crate::plans::Plan;
+use crate::reconcile::Plan;
 
-/// The gang of a replica, as it should be.
+/// The desired gang of a replica.
 #[derive(Clone, Debug)]
 pub struct ReplicaGang {
     /// The namespace.
     pub namespace: String,
-    /// Which replica.
+    /// The replica.
     pub replica: Replica,
-    /// Its leader: the group goes when that goes.
+    /// The leader pod, which owns the group object.
     pub leader: OwnerReference,
-    /// How many pods start together.
+    /// The minimum number of pods that start together.
     pub min_member: i64,
-    /// What the whole replica asks for.
+    /// The requests of the whole replica.
     pub min_resources: BaseUnits,
-    /// How many pods ask for that.
+    /// The number of pods that `min_resources` covers.
     pub pods: i64,
-    /// The class of the leader's priority; empty if it has none.
+    /// The leader's `priorityClassName`; may be empty.
     pub priority_class_name: String,
     /// The annotations of the set.
     pub set_annotations: Labels,
 }
 
-/// How a scheduler has the gangs of replicas.
+/// How a scheduler represents the gangs of replicas.
 pub trait SchedulerProvider: Debug + Send + Sync {
-    /// The kind of its groups; `None` if it has none.
+    /// The kind of its group objects; `None` if it has none.
     fn resource(&self) -> Option<ApiResource>;
 
-    /// The name by which pods ask for its scheduler, if that is not ours.
+    /// The `schedulerName` of its scheduler, if that is not Muster.
     fn scheduler_name(&self) -> Option<&'static str>;
 
     /// The name of the group of a replica.
     fn group_name(&self, replica: &Replica) -> String;
 
-    /// What has to be written so that the group of a replica is there as it should be: nothing if it is.
+    /// The writes that bring the group of a replica to the desired state; none if it is there already.
     fn create_pod_group_if_not_exists(&self, gang: &ReplicaGang, current: Option<&DynamicObject>) -> Plan;
 
-    /// By what a pod joins the group of its replica.
-    fn inject_pod_group_metadata(&self, replica: &Replica, pod: &Pod) -> Result<Joining, InvalidField>;
+    /// The labels, annotations and fields by which a pod joins the group of its replica.
+    fn inject_pod_group_metadata(&self, replica: &Replica, pod: &Pod) -> Result<Membership, InvalidField>;
 }
 
-/// Whether pods that ask for a scheduler by this name are in the gangs of a provider, beside a Muster with these names.
-pub(crate) fn gangs_pods_of(provider: &dyn SchedulerProvider, asked: &str, ours: &[String]) -> bool {
-    // Muster reads the groups of others, but no words without an object.
-    let is_ours = provider.resource().is_some() && ours.iter().any(|name| name == asked);
-    is_ours || provider.scheduler_name() == Some(asked)
+/// Whether a provider makes gangs of pods with this `schedulerName`: it is the provider's own, or one of Muster's,
+/// which schedules the group objects of all providers.
+pub(crate) fn handles_scheduler(
+    provider: &dyn SchedulerProvider,
+    scheduler_name: &str,
+    muster_names: &[String],
+) -> bool {
+    // Muster reads the group objects of other schedulers, but no annotations without an object.
+    let is_muster = provider.resource().is_some() && muster_names.iter().any(|name| name == scheduler_name);
+    is_muster || provider.scheduler_name() == Some(scheduler_name)
 }
 
-/// The provider of a name, on a cluster that serves this version of groups of its own, if it serves what is needed.
+/// The provider with this name; `None` if it needs native groups and the cluster serves none.
 pub fn provider(name: ProviderName, native: Option<NativeVersion>) -> Option<Box<dyn SchedulerProvider>> {
     Some(match name {
         ProviderName::Muster => Box::new(muster::Muster),

@@ -1,16 +1,16 @@
-//! Muster's own PodGroup.
+//! The provider for Muster's own PodGroup.
 
 use kube::core::{ApiResource, DynamicObject};
 use muster_api::invalid::InvalidField;
 use muster_api::keys::annotations::POD_GROUP;
 use muster_api::makers::leader_worker_set::Replica;
-use muster_api::makers::{Joining, requests};
+use muster_api::makers::{Membership, requests};
 use muster_api::wire::{Pod, PodGroup};
 use serde_json::{Value, json};
 
-use super::ensure::{Shape, ensure};
+use super::ensure::{DesiredGroup, ensure};
 use super::{ReplicaGang, SchedulerProvider};
-use crate::plans::Plan;
+use crate::reconcile::Plan;
 
 const NAME_CHARS_MAX: usize = 253;
 
@@ -33,26 +33,26 @@ impl SchedulerProvider for Muster {
     fn create_pod_group_if_not_exists(&self, gang: &ReplicaGang, current: Option<&DynamicObject>) -> Plan {
         let mut spec = json!({"policy": {"gang": {"minCount": gang.min_member}}});
         if !gang.min_resources.is_empty() {
-            // With the number of pods Muster can tell when all are there, and nothing is owed to the replica any more.
-            let mut least = gang.min_resources.clone();
-            least.insert("pods".to_owned(), gang.pods);
-            spec["minResources"] = json!(requests::written(&least));
+            // The number of pods lets Muster detect when all of them exist and no capacity is needed for later ones.
+            let mut min_resources = gang.min_resources.clone();
+            min_resources.insert("pods".to_owned(), gang.pods);
+            spec["minResources"] = json!(requests::to_quantities(&min_resources));
         }
         if !gang.priority_class_name.is_empty() {
             spec["priorityClassName"] = json!(gang.priority_class_name);
         }
-        let shape = Shape {
+        let group = DesiredGroup {
             resource: ApiResource::erase::<PodGroup>(&()),
             name: self.group_name(&gang.replica),
             annotations: Value::Null,
             spec,
             minimum: Some("/policy/gang/minCount"),
         };
-        ensure(gang, &shape, current)
+        ensure(gang, &group, current)
     }
 
-    fn inject_pod_group_metadata(&self, replica: &Replica, _: &Pod) -> Result<Joining, InvalidField> {
+    fn inject_pod_group_metadata(&self, replica: &Replica, _: &Pod) -> Result<Membership, InvalidField> {
         let annotations = [(POD_GROUP.to_owned(), self.group_name(replica))].into();
-        Ok(Joining::annotated(annotations))
+        Ok(Membership::annotated(annotations))
     }
 }

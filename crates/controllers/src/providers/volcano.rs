@@ -1,20 +1,20 @@
-//! Volcano's PodGroup, as LeaderWorkerSet's own manager writes it for Volcano.
+//! The provider for Volcano's PodGroup, written as LeaderWorkerSet's own manager writes it.
 
 use kube::core::{ApiResource, DynamicObject};
 use muster_api::invalid::InvalidField;
 use muster_api::makers::leader_worker_set::Replica;
-use muster_api::makers::{Joining, requests};
+use muster_api::makers::{Membership, requests};
 use muster_api::others::volcano::{DEFAULT_QUEUE, GROUP_NAME_ANNOTATION, PodGroup};
 use muster_api::selector::Labels;
 use muster_api::wire::Pod;
 use serde_json::json;
 
-use super::ensure::{Shape, ensure};
+use super::ensure::{DesiredGroup, ensure};
 use super::{ReplicaGang, SchedulerProvider};
-use crate::plans::Plan;
+use crate::reconcile::Plan;
 
 const NAME_CHARS_MAX: usize = 253;
-/// Annotations of a set that its groups take over.
+/// The prefix of annotations that are copied from a set to its groups.
 const ANNOTATION_PREFIX: &str = "volcano.sh/";
 /// The annotation of a set that names the queue of its groups.
 const QUEUE_ANNOTATION: &str = "scheduling.volcano.sh/queue-name";
@@ -39,22 +39,22 @@ impl SchedulerProvider for Volcano {
         let queue = gang.set_annotations.get(QUEUE_ANNOTATION).map_or(DEFAULT_QUEUE, String::as_str);
         let mut spec = json!({"minMember": gang.min_member, "queue": queue});
         if !gang.min_resources.is_empty() {
-            spec["minResources"] = json!(requests::written(&gang.min_resources));
+            spec["minResources"] = json!(requests::to_quantities(&gang.min_resources));
         }
-        let taken_over = gang.set_annotations.iter().filter(|(key, _)| key.starts_with(ANNOTATION_PREFIX));
-        let annotations: Labels = taken_over.map(|(key, value)| (key.clone(), value.clone())).collect();
-        let shape = Shape {
+        let copied = gang.set_annotations.iter().filter(|(key, _)| key.starts_with(ANNOTATION_PREFIX));
+        let annotations: Labels = copied.map(|(key, value)| (key.clone(), value.clone())).collect();
+        let group = DesiredGroup {
             resource: ApiResource::erase::<PodGroup>(&()),
             name: self.group_name(&gang.replica),
             annotations: json!(annotations),
             spec,
             minimum: Some("/minMember"),
         };
-        ensure(gang, &shape, current)
+        ensure(gang, &group, current)
     }
 
-    fn inject_pod_group_metadata(&self, replica: &Replica, _: &Pod) -> Result<Joining, InvalidField> {
+    fn inject_pod_group_metadata(&self, replica: &Replica, _: &Pod) -> Result<Membership, InvalidField> {
         let annotations = [(GROUP_NAME_ANNOTATION.to_owned(), self.group_name(replica))].into();
-        Ok(Joining::annotated(annotations))
+        Ok(Membership::annotated(annotations))
     }
 }

@@ -1,19 +1,19 @@
-//! YuniKorn has no group objects: the pods of an application say themselves what it needs.
+//! The provider for YuniKorn, which has no group objects: the pods of an application carry its requirements.
 //!
-//! A replica is an application with one task group. The group's resources are those of the pod that says it, which is
-//! exact where leader and workers ask for the same. Under `LeaderReady` the minimum stays the size: it cannot be raised
-//! later, and YuniKorn holds the places with pods of its own until the workers come.
+//! A replica is an application with one task group. The group's resources are those of the annotated pod, which is
+//! exact if leader and workers have the same requests. Under `LeaderReady` the minimum stays the size: it cannot be
+//! raised later, and YuniKorn reserves the places with placeholder pods until the workers exist.
 
 use kube::core::{ApiResource, DynamicObject};
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::makers::leader_worker_set::{self, Replica};
-use muster_api::makers::{Joining, requests};
+use muster_api::makers::{Membership, requests};
 use muster_api::selector::Labels;
 use muster_api::wire::Pod;
 use serde_json::json;
 
 use super::{ReplicaGang, SchedulerProvider};
-use crate::plans::Plan;
+use crate::reconcile::Plan;
 
 const NAME_CHARS_MAX: usize = 63;
 const APPLICATION_LABEL: &str = "applicationId";
@@ -41,12 +41,12 @@ impl SchedulerProvider for YuniKorn {
         Plan::default()
     }
 
-    fn inject_pod_group_metadata(&self, replica: &Replica, pod: &Pod) -> Result<Joining, InvalidField> {
+    fn inject_pod_group_metadata(&self, replica: &Replica, pod: &Pod) -> Result<Membership, InvalidField> {
         let none = Labels::new();
         let size = leader_worker_set::size(pod.metadata.annotations.as_ref().unwrap_or(&none))?;
         let requests = requests::requests_of(&pod.spec).map_err(|error| FieldPath::Root("spec").invalid("", error))?;
         let groups = json!([{
-            "name": TASK_GROUP, "minMember": size, "minResource": requests::written(&requests),
+            "name": TASK_GROUP, "minMember": size, "minResource": requests::to_quantities(&requests),
             "nodeSelector": pod.spec.node_selector, "tolerations": pod.spec.tolerations,
         }]);
         let labels = [(APPLICATION_LABEL.to_owned(), self.group_name(replica))].into();
@@ -54,6 +54,6 @@ impl SchedulerProvider for YuniKorn {
             (TASK_GROUP_ANNOTATION.to_owned(), TASK_GROUP.to_owned()),
             (TASK_GROUPS_ANNOTATION.to_owned(), groups.to_string()),
         ];
-        Ok(Joining { labels, ..Joining::annotated(annotations.into()) })
+        Ok(Membership { labels, ..Membership::annotated(annotations.into()) })
     }
 }

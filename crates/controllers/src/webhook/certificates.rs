@@ -1,6 +1,6 @@
-//! Certificates made by ourselves: an authority, and a serving certificate that it signs.
+//! Generates and parses certificates: a self-signed authority, and a serving certificate that it signs.
 //!
-//! Pure but for the keys, which are random. It must not know the clock, files or Kubernetes.
+//! Pure except for the random keys. Must not depend on the clock, files or Kubernetes.
 
 use std::time::Duration;
 
@@ -15,36 +15,36 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use yasna::{ASN1Result, BERReader, Tag};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-const AUTHORITY_LIFE: Duration = Duration::from_secs(3650 * DAY.as_secs());
-const SERVING_LIFE: Duration = Duration::from_secs(365 * DAY.as_secs());
-/// Clocks of API servers may be behind ours.
+const AUTHORITY_LIFETIME: Duration = Duration::from_secs(3650 * DAY.as_secs());
+const SERVING_LIFETIME: Duration = Duration::from_secs(365 * DAY.as_secs());
+/// Clocks of API servers may be behind.
 const BACKDATED: Duration = Duration::from_secs(3600);
 
-/// What is wrong with a certificate or its key.
+/// An invalid certificate or key.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CertificateError {
-    /// No certificate could be made.
-    #[error("certificate for {names:?}: cannot be made: {source}")]
-    Making {
-        /// The wanted names.
+    /// No certificate could be generated.
+    #[error("certificate for {names:?}: cannot be generated: {source}")]
+    Generate {
+        /// The requested names.
         names: Vec<String>,
-        /// Why not.
+        /// The cause.
         source: rcgen::Error,
     },
     /// A time that certificates cannot express.
-    #[error("certificate: {time} is not a time that certificates know")]
+    #[error("certificate: {time} is out of the range of certificate times")]
     Time {
-        /// In words.
+        /// The time as text.
         time: String,
     },
-    /// Not PEM, or nothing of the kind in it.
+    /// Not PEM, or no such item in it.
     #[error("{field}: no {what} in PEM: {reason}")]
     Pem {
         /// The field or file.
         field: &'static str,
-        /// What was looked for.
+        /// The expected item.
         what: &'static str,
-        /// Why it was not found.
+        /// The cause.
         reason: String,
     },
     /// The validity cannot be read.
@@ -52,29 +52,29 @@ pub(super) enum CertificateError {
     Form {
         /// The field or file.
         field: &'static str,
-        /// What was met.
+        /// The cause.
         reason: String,
     },
-    /// Certificate and key are not for each other, or are of no use for TLS.
+    /// Certificate and key do not match, or cannot be used for TLS.
     #[error("tls.crt and tls.key: {0}")]
     Pair(rustls::Error),
 }
 
-/// A serving certificate with its key, and the authority that signed it, in PEM. The authority's key is thrown away:
-/// nobody can sign anything else with it.
+/// A serving certificate with its key, and the authority that signed it, in PEM. The authority's key is discarded, so
+/// nothing else can be signed with it.
 #[derive(Clone)]
-pub(super) struct Made {
+pub(super) struct GeneratedCertificate {
     /// The authority's certificate.
     pub(super) authority: String,
     /// The serving certificate.
     pub(super) certificate: String,
     /// Its key (PKCS #8).
     pub(super) key: String,
-    /// From when until when the serving certificate is good.
+    /// The validity period of the serving certificate.
     pub(super) validity: Validity,
 }
 
-/// From when until when a certificate is good.
+/// The validity period of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Validity {
     /// The first second.
@@ -84,19 +84,19 @@ pub(super) struct Validity {
 }
 
 impl Validity {
-    /// When less than a third of the life is left.
+    /// The time when a third of the lifetime is left.
     pub(super) fn renew_after(self) -> Timestamp {
-        // Between two times that are there, so it is there too.
+        // It lies between two valid times, so this cannot overflow.
         self.until - self.until.duration_since(self.from) / 3
     }
 
-    /// Is it over?
-    pub(super) fn is_over(self, now: Timestamp) -> bool {
+    /// Whether the period is over.
+    pub(super) fn has_expired(self, now: Timestamp) -> bool {
         now > self.until
     }
 }
 
-/// The names by which a Service is called inside a cluster, and any others.
+/// The DNS names of a Service inside a cluster, and the extra names.
 pub(super) fn service_names(service: &str, namespace: &str, extra: &[String]) -> Vec<String> {
     let mut names = vec![
         service.to_owned(),
@@ -108,10 +108,10 @@ pub(super) fn service_names(service: &str, namespace: &str, extra: &[String]) ->
     names
 }
 
-/// Makes an authority and a serving certificate for names (DNS or IP).
-pub(super) fn make(names: &[String], now: Timestamp) -> Result<Made, CertificateError> {
-    let validity = Validity { from: shifted(now, -1, BACKDATED)?, until: shifted(now, 1, SERVING_LIFE)? };
-    let authority_validity = Validity { until: shifted(now, 1, AUTHORITY_LIFE)?, ..validity };
+/// Generates an authority and a serving certificate for names (DNS or IP).
+pub(super) fn generate(names: &[String], now: Timestamp) -> Result<GeneratedCertificate, CertificateError> {
+    let validity = Validity { from: shifted(now, -1, BACKDATED)?, until: shifted(now, 1, SERVING_LIFETIME)? };
+    let authority_validity = Validity { until: shifted(now, 1, AUTHORITY_LIFETIME)?, ..validity };
     let signed = || -> Result<_, rcgen::Error> {
         let mut root = CertificateParams::default();
         root.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -126,21 +126,21 @@ pub(super) fn make(names: &[String], now: Timestamp) -> Result<Made, Certificate
         name_and_date(&mut leaf, "muster webhook", validity);
         let key = KeyPair::generate()?;
         let certificate = leaf.signed_by(&key, &root)?.pem();
-        Ok(Made { authority: root.pem(), certificate, key: key.serialize_pem(), validity })
+        Ok(GeneratedCertificate { authority: root.pem(), certificate, key: key.serialize_pem(), validity })
     };
-    signed().map_err(|source| CertificateError::Making { names: names.to_vec(), source })
+    signed().map_err(|source| CertificateError::Generate { names: names.to_vec(), source })
 }
 
 fn name_and_date(params: &mut CertificateParams, name: &str, validity: Validity) {
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);
-    // `shifted` lets nothing before 1970 pass.
+    // `shifted` rejects times before 1970.
     let date = |time: Timestamp| date_time_ymd(1970, 1, 1) + Duration::from_secs(time.as_second() as u64);
     params.not_before = date(validity.from);
     params.not_after = date(validity.until);
 }
 
-/// Certificates count whole seconds, and ours are from 1970 on.
+/// A time shifted by a duration, in whole seconds as certificates have them; not before 1970.
 fn shifted(now: Timestamp, sign: i64, by: Duration) -> Result<Timestamp, CertificateError> {
     let second = now.as_second() + sign * by.as_secs() as i64;
     let time = || CertificateError::Time { time: format!("second {second}") };
@@ -150,7 +150,7 @@ fn shifted(now: Timestamp, sign: i64, by: Duration) -> Result<Timestamp, Certifi
     Timestamp::from_second(second).map_err(|_| time())
 }
 
-/// All certificates of a PEM text, which must have one at least.
+/// All certificates of a PEM text, which must have at least one.
 pub(super) fn read_certificates(
     field: &'static str,
     pem: &[u8],
@@ -161,13 +161,13 @@ pub(super) fn read_certificates(
     if list.is_empty() { Err(failed("there is none".to_owned())) } else { Ok(list) }
 }
 
-/// A certificate in PEM.
-pub(super) fn write(certificate: &CertificateDer<'_>) -> String {
+/// Encodes a certificate as PEM.
+pub(super) fn to_pem(certificate: &CertificateDer<'_>) -> String {
     let lines = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
     pem::encode_config(&pem::Pem::new("CERTIFICATE", certificate.to_vec()), lines)
 }
 
-/// From when until when a certificate says that it is good.
+/// Parses the validity period of a certificate.
 pub(super) fn validity(field: &'static str, certificate: &CertificateDer<'_>) -> Result<Validity, CertificateError> {
     let form = |reason: String| CertificateError::Form { field, reason };
     let seconds = yasna::parse_der(certificate, |whole| {
@@ -194,7 +194,7 @@ fn skip(part: BERReader<'_, '_>) -> ASN1Result<()> {
     part.read_der().map(drop)
 }
 
-/// Until 2049 a time is written with two digits of the year, then with four.
+/// Parses a time. Until 2049 the year has two digits (UTCTime), then four (GeneralizedTime).
 fn second(time: BERReader<'_, '_>) -> ASN1Result<i64> {
     if time.lookahead_tag()? == yasna::tags::TAG_UTCTIME {
         Ok(time.read_utctime()?.datetime().unix_timestamp())
@@ -216,30 +216,30 @@ mod tests {
     }
 
     #[test]
-    fn the_validity_is_written_and_read_again() {
-        let made = make(&["a.b.svc".to_owned()], at("2030-01-02T03:04:05.6Z")).unwrap();
+    fn validity_round_trips() {
+        let generated = generate(&["a.b.svc".to_owned()], at("2030-01-02T03:04:05.6Z")).unwrap();
         let expected = Validity { from: at("2030-01-02T02:04:05Z"), until: at("2031-01-02T03:04:05Z") };
-        assert_eq!(made.validity, expected);
-        assert_eq!(read(&made.certificate), expected);
-        assert_eq!(read(&made.authority).until, at("2039-12-31T03:04:05Z"), "ten times 365 days");
-        assert!(!expected.is_over(expected.until) && expected.is_over(expected.until + Duration::from_secs(1)));
+        assert_eq!(generated.validity, expected);
+        assert_eq!(read(&generated.certificate), expected);
+        assert_eq!(read(&generated.authority).until, at("2039-12-31T03:04:05Z"), "ten times 365 days");
+        assert!(!expected.has_expired(expected.until) && expected.has_expired(expected.until + Duration::from_secs(1)));
     }
 
     #[test]
-    fn years_with_four_digits_are_read_too() {
-        let made = make(&["a".to_owned()], at("2055-01-01T00:00:00Z")).unwrap();
-        assert_eq!(read(&made.certificate), made.validity);
-        assert_eq!(made.validity.renew_after(), at("2055-09-01T07:40:00Z"));
+    fn years_with_four_digits_are_parsed() {
+        let generated = generate(&["a".to_owned()], at("2055-01-01T00:00:00Z")).unwrap();
+        assert_eq!(read(&generated.certificate), generated.validity);
+        assert_eq!(generated.validity.renew_after(), at("2055-09-01T07:40:00Z"));
     }
 
     #[test]
-    fn nonsense_is_refused_with_its_field() {
+    fn invalid_input_is_refused_with_its_field() {
         let refused = |pem: &[u8]| read_certificates("tls.crt", pem).unwrap_err().to_string();
         assert_eq!(refused(b""), "tls.crt: no certificate in PEM: there is none");
         assert!(refused(b"-----BEGIN CERTIFICATE-----\nAAAA").starts_with("tls.crt: no certificate in PEM: "));
         let wrong = validity("ca.crt", &CertificateDer::from(vec![0x30, 0x01, 0x00])).unwrap_err().to_string();
         assert!(wrong.starts_with("ca.crt: not an X.509 certificate"), "{wrong}");
-        assert!(make(&["ä".to_owned()], at("2030-01-01T00:00:00Z")).is_err());
-        assert!(make(&["a".to_owned()], at("1969-01-01T00:00:00Z")).is_err());
+        assert!(generate(&["ä".to_owned()], at("2030-01-01T00:00:00Z")).is_err());
+        assert!(generate(&["a".to_owned()], at("1969-01-01T00:00:00Z")).is_err());
     }
 }

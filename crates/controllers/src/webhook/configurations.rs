@@ -1,6 +1,6 @@
-//! The authorities in webhook configurations: API servers trust us if these say so.
+//! Injection of the CA bundle into webhook configurations, so that API servers trust the webhook.
 //!
-//! Only `caBundle` is ever changed. It must not know where the bundle comes from.
+//! Only `caBundle` is changed. Must not depend on where the bundle comes from.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ use kube::api::PostParams;
 use kube::core::{ApiResource, DynamicObject};
 use serde_json::Value;
 
-use super::keeper::KeepError;
+use super::rotation::RotationError;
 
 const GROUP: &str = "admissionregistration.k8s.io";
 const ATTEMPTS: usize = 5;
 
-/// Which kind of configuration.
+/// The kind of a webhook configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigurationKind {
     /// MutatingWebhookConfiguration.
@@ -45,50 +45,50 @@ impl fmt::Display for ConfigurationKind {
     }
 }
 
-/// How a configuration was found.
+/// The state of a webhook configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
-    Right,
-    Corrected,
-    Absent,
+pub(super) enum ConfigurationState {
+    Current,
+    Updated,
+    Missing,
 }
 
-/// Sees to it that every webhook of a configuration carries the bundle.
-pub(super) async fn correct(
+/// Makes sure that every webhook of a configuration has the bundle.
+pub(super) async fn inject_ca_bundle(
     client: &kube::Client,
     kind: ConfigurationKind,
     name: &str,
     bundle: &[u8],
-) -> Result<Found, KeepError> {
-    // Read as plain JSON: what a newer API server knows and we do not must not be lost.
+) -> Result<ConfigurationState, RotationError> {
+    // Read as plain JSON, so that fields of newer API servers are not lost.
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind.resource());
-    let failed = |doing, source| KeepError::Api { doing, what: format!("{kind} {name}"), source: Box::new(source) };
+    let failed = |doing, source| RotationError::Api { doing, what: format!("{kind} {name}"), source: Box::new(source) };
     for _ in 0..ATTEMPTS {
         let Some(mut object) = api.get_opt(name).await.map_err(|error| failed("read", error))? else {
-            return Ok(Found::Absent);
+            return Ok(ConfigurationState::Missing);
         };
         if !write_bundle(&mut object.data, bundle) {
-            return Ok(Found::Right);
+            return Ok(ConfigurationState::Current);
         }
         match api.replace(name, &PostParams::default(), &object).await {
-            Ok(_) => return Ok(Found::Corrected),
-            // Somebody else has changed it meanwhile, perhaps to the same end; or it is gone.
+            Ok(_) => return Ok(ConfigurationState::Updated),
+            // Another writer has changed it, perhaps to the same content, or it was deleted.
             Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => {}
             Err(error) => return Err(failed("write", error)),
         }
     }
-    Err(KeepError::Contended { what: format!("{kind} {name}"), attempts: ATTEMPTS })
+    Err(RotationError::Contended { what: format!("{kind} {name}"), attempts: ATTEMPTS })
 }
 
 /// Writes the bundle into every webhook. Returns whether anything was changed.
 fn write_bundle(configuration: &mut Value, bundle: &[u8]) -> bool {
-    // In JSON, bytes are base64.
+    // Bytes are base64 in JSON.
     let bundle = serde_json::to_value(ByteString(bundle.to_vec())).unwrap_or_default();
     let mut changed = false;
     for webhook in configuration["webhooks"].as_array_mut().into_iter().flatten() {
-        let Some(call) = webhook.get_mut("clientConfig").and_then(Value::as_object_mut) else { continue };
-        if call.get("caBundle") != Some(&bundle) {
-            call.insert("caBundle".to_owned(), bundle.clone());
+        let Some(client_config) = webhook.get_mut("clientConfig").and_then(Value::as_object_mut) else { continue };
+        if client_config.get("caBundle") != Some(&bundle) {
+            client_config.insert("caBundle".to_owned(), bundle.clone());
             changed = true;
         }
     }
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_webhook_carries_the_bundle_and_nothing_else_changes() {
+    fn every_webhook_gets_the_bundle_and_nothing_else_changes() {
         let mut object = json!({"webhooks": [
             {"name": "a", "clientConfig": {"service": {"name": "muster"}, "caBundle": "b2xk"}, "novelty": 1},
             {"name": "b", "clientConfig": {"service": {"name": "muster"}}},
@@ -113,7 +113,7 @@ mod tests {
             {"name": "b", "clientConfig": {"service": {"name": "muster"}, "caBundle": "bmV3"}},
         ]});
         assert_eq!(object, expected);
-        assert!(!write_bundle(&mut object, b"new"), "what is right is not written");
+        assert!(!write_bundle(&mut object, b"new"), "a current bundle is not written again");
         assert!(!write_bundle(&mut json!({"webhooks": null}), b"new"));
     }
 }

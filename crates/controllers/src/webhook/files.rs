@@ -1,6 +1,7 @@
-//! Certificates from files: somebody else (cert-manager, a mount) renews them, we read what is new.
+//! Certificates from files that another tool renews (cert-manager, a mounted Secret): they are reloaded when they
+//! change.
 //!
-//! It must not know Kubernetes.
+//! Must not depend on Kubernetes.
 
 use std::convert::Infallible;
 use std::fs;
@@ -10,49 +11,49 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::certificates::CertificateError;
-use super::shown::{Certificates, Serving};
+use super::resolver::{CertificateResolver, ServingCertificate};
 
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
+const RELOAD_PERIOD: Duration = Duration::from_secs(30);
 
 #[derive(Debug, thiserror::Error)]
 enum FilesError {
     #[error("{}: cannot be read: {source}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
-    #[error("{}: {source}", folder.display())]
-    Content { folder: PathBuf, source: CertificateError },
+    #[error("{}: {source}", directory.display())]
+    Content { directory: PathBuf, source: CertificateError },
 }
 
-/// Shows what is in `tls.crt` and `tls.key` of a folder, for ever.
-pub(super) async fn follow(folder: PathBuf, certificates: Certificates) -> Infallible {
-    let mut told = String::new();
+/// Serves the certificate in `tls.crt` and `tls.key` of a directory, forever.
+pub(super) async fn follow(directory: PathBuf, certificates: CertificateResolver) -> Infallible {
+    let mut reported = String::new();
     loop {
-        match read(&folder) {
+        match read(&directory) {
             Ok(serving) => {
-                told.clear();
+                reported.clear();
                 let until = serving.validity().until;
-                if certificates.show(serving) {
-                    tracing::info!(folder = %folder.display(), %until, "the webhook shows another certificate");
+                if certificates.set(serving) {
+                    tracing::info!(folder = %directory.display(), %until, "the webhook serves a new certificate");
                 }
             }
-            // Perhaps one file is new and the other is not yet: what was shown goes on.
+            // Perhaps only one of the files is new: the old certificate stays in use.
             Err(error) => {
                 let text = error.to_string();
-                if told != text {
-                    tracing::warn!(error = text, "the webhook's certificate cannot be taken from files");
-                    told = text;
+                if reported != text {
+                    tracing::warn!(error = text, "the webhook's certificate cannot be read from files");
+                    reported = text;
                 }
             }
         }
-        sleep(LOOK_AGAIN).await;
+        sleep(RELOAD_PERIOD).await;
     }
 }
 
-fn read(folder: &Path) -> Result<Serving, FilesError> {
-    // Small files, in memory as a rule: not worth another thread.
+fn read(directory: &Path) -> Result<ServingCertificate, FilesError> {
+    // Small files, usually in memory: not worth a blocking task.
     let content = |name: &str| {
-        let path = folder.join(name);
+        let path = directory.join(name);
         fs::read(&path).map_err(|source| FilesError::Read { path, source })
     };
-    Serving::read(&content("tls.crt")?, &content("tls.key")?)
-        .map_err(|source| FilesError::Content { folder: folder.to_owned(), source })
+    ServingCertificate::read(&content("tls.crt")?, &content("tls.key")?)
+        .map_err(|source| FilesError::Content { directory: directory.to_owned(), source })
 }

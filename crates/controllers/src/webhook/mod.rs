@@ -1,15 +1,15 @@
-//! The admission webhook as a server: TLS, certificates and their rotation.
+//! The server of the admission webhook: TLS, certificates and their rotation.
 //!
-//! What is answered is given from outside, as a pure function. It must not know any kind of object.
+//! The review functions are passed in. Must not depend on any kind of object.
 
 mod certificates;
 mod configurations;
 mod files;
-mod keeper;
-mod kept;
+mod resolver;
 mod review;
+mod rotation;
 mod server;
-mod shown;
+mod stored_certificate;
 #[cfg(test)]
 mod tests;
 
@@ -28,71 +28,71 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use self::configurations::ConfigurationKind;
-use self::keeper::Keeper;
+use self::resolver::CertificateResolver;
 pub use self::review::{Review, Routes};
-use self::shown::Certificates;
+use self::rotation::CertificateRotator;
 
-/// What time it is: given from outside, so that a year can pass in a test.
+/// The clock, passed in so that tests can simulate years.
 pub type Now = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// How often the Secret and the configurations are looked at, unless told otherwise.
+/// How often the Secret and the webhook configurations are checked by default.
 pub const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 
-/// Where to listen, and where the certificate comes from.
+/// The listen address and the source of the certificate.
 #[derive(Clone, Debug)]
 pub struct WebhookSettings {
-    /// The address; port 0 takes any.
+    /// The address; port 0 selects a free port.
     pub listen: SocketAddr,
     /// The certificate.
     pub certificates: CertificateSource,
 }
 
-/// Where the certificate comes from.
+/// The source of the certificate.
 #[derive(Clone, Debug)]
 pub enum CertificateSource {
-    /// We make it ourselves and tell the API servers.
+    /// Self-signed; the CA bundle is written into the webhook configurations.
     SelfMade(SelfMade),
-    /// `tls.crt` and `tls.key` in this folder; whoever writes them tells the API servers.
+    /// `tls.crt` and `tls.key` in this directory; the tool that writes them also maintains the webhook configurations.
     Files(PathBuf),
 }
 
-/// Certificates that are made by ourselves and shared by all replicas.
+/// Settings of a self-signed certificate that all replicas share.
 #[derive(Clone, Debug)]
 pub struct SelfMade {
     /// The namespace of the Secret and of the Service.
     pub namespace: String,
     /// The name of the Secret.
     pub secret: String,
-    /// The name of the Service by which API servers call.
+    /// The name of the Service that API servers call.
     pub service: String,
-    /// Other names or IPs by which we are called.
+    /// Additional DNS names or IP addresses of the webhook.
     pub extra_names: Vec<String>,
-    /// The configurations that are to trust us.
+    /// The webhook configurations that get the CA bundle.
     pub configurations: Vec<(ConfigurationKind, String)>,
-    /// How often everything is looked at; [`LOOK_AGAIN`] is a good choice.
+    /// How often everything is checked; the default is [`LOOK_AGAIN`].
     pub look_again: Duration,
 }
 
-/// Why there is no webhook.
+/// Why the webhook could not start or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookError {
-    /// The address is taken or not ours.
+    /// The address cannot be bound.
     #[error("webhook: listen: {address}: {source}")]
     Listen {
-        /// The wanted address.
+        /// The configured address.
         address: SocketAddr,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// A path that cannot be served.
+    /// An invalid path.
     #[error("webhook: path: {path:?}: {reason}")]
     Path {
         /// The path.
         path: &'static str,
-        /// Why not.
+        /// The cause.
         reason: &'static str,
     },
-    /// A name that no certificate can carry.
+    /// A name that is not valid in a certificate.
     #[error("webhook: certificate names: {name:?}: neither a DNS name nor an IP address")]
     Name {
         /// The name.
@@ -101,28 +101,28 @@ pub enum WebhookError {
     /// TLS cannot be set up.
     #[error("webhook: TLS: {0}")]
     Tls(#[from] tokio_rustls::rustls::Error),
-    /// It has ended by itself, which it never should.
-    #[error("webhook: it has ended: {reason}")]
+    /// The webhook ended on its own, which is a bug.
+    #[error("webhook: ended unexpectedly: {reason}")]
     Ended {
-        /// What is known about it.
+        /// The cause, as far as known.
         reason: String,
     },
 }
 
-/// A webhook that runs on the current runtime. When it is dropped it takes no more connections, and those that stand
-/// end after the request that is under way.
+/// A running webhook. Dropping it stops the listener; open connections are closed after the request in progress.
 #[derive(Debug)]
 pub struct Webhook {
     address: SocketAddr,
-    certificates: Certificates,
-    /// Dropping it aborts them.
+    certificates: CertificateResolver,
+    /// Aborted on drop.
     tasks: JoinSet<()>,
-    /// Dropping it tells the connections.
+    /// Dropping it notifies the connections.
     _stop: watch::Sender<()>,
 }
 
 impl Webhook {
-    /// Starts to listen and to keep the certificate. Handshakes fail until there is one: see [`Webhook::ready`].
+    /// Starts the listener and the certificate rotation. Handshakes fail until there is a certificate: see
+    /// [`Webhook::ready`].
     pub async fn start(
         client: kube::Client,
         settings: WebhookSettings,
@@ -130,15 +130,15 @@ impl Webhook {
         now: Now,
     ) -> Result<Self, WebhookError> {
         check_paths(routes)?;
-        let certificates = Certificates::default();
+        let certificates = CertificateResolver::default();
         let acceptor = server::acceptor(certificates.clone())?;
-        let keeping: BoxFuture<'static, Infallible> = match settings.certificates {
+        let rotation: BoxFuture<'static, Infallible> = match settings.certificates {
             CertificateSource::SelfMade(own) => {
-                let keeper = Keeper::new(client, own, certificates.clone(), now);
-                keeper.check_names().map_err(|name| WebhookError::Name { name })?;
-                Box::pin(keeper.run())
+                let rotator = CertificateRotator::new(client, own, certificates.clone(), now);
+                rotator.check_names().map_err(|name| WebhookError::Name { name })?;
+                Box::pin(rotator.run())
             }
-            CertificateSource::Files(folder) => Box::pin(files::follow(folder, certificates.clone())),
+            CertificateSource::Files(directory) => Box::pin(files::follow(directory, certificates.clone())),
         };
         let listen = |source| WebhookError::Listen { address: settings.listen, source };
         let listener = TcpListener::bind(settings.listen).await.map_err(listen)?;
@@ -146,40 +146,43 @@ impl Webhook {
         let (stop, stopped) = watch::channel(());
         let mut tasks = JoinSet::new();
         tasks.spawn(server::serve(listener, acceptor, server::router(routes), stopped));
-        tasks.spawn(async move { match keeping.await {} });
+        tasks.spawn(async move { match rotation.await {} });
         Ok(Self { address, certificates, tasks, _stop: stop })
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Waits until there is a certificate, so that reviews can be answered.
+    /// Waits until there is a certificate and reviews can be served.
     pub async fn ready(&self) {
         self.certificates.ready().await;
     }
 
-    /// Waits until it ends by itself, which it only does by a bug.
+    /// Waits until the webhook ends on its own, which only a bug can cause.
     pub async fn ended(&mut self) -> WebhookError {
         let reason = match self.tasks.join_next().await {
             Some(Err(error)) => error.to_string(),
-            Some(Ok(())) | None => "a task of it is over".to_owned(),
+            Some(Ok(())) | None => "one of its tasks returned".to_owned(),
         };
         WebhookError::Ended { reason }
     }
 }
 
-/// The router would panic on these.
+/// Rejects paths on which the router would panic.
 fn check_paths(routes: &Routes) -> Result<(), WebhookError> {
     let mut seen = BTreeSet::from(["/readyz"]);
     for (path, _) in routes.iter() {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
         if !path.starts_with('/') || !path.bytes().all(is_plain) {
-            return Err(WebhookError::Path { path, reason: "not a plain path that begins with /" });
+            return Err(WebhookError::Path {
+                path,
+                reason: "must start with / and consist of letters, digits and /-_.",
+            });
         }
         if !seen.insert(path) {
-            return Err(WebhookError::Path { path, reason: "taken already" });
+            return Err(WebhookError::Path { path, reason: "registered twice" });
         }
     }
     Ok(())

@@ -1,30 +1,30 @@
-//! What is answered: for each path a function from a review to the answered review.
+//! The routes of the webhook: for each path a function from an AdmissionReview request to its response.
 //!
-//! It must not know how reviews arrive, nor what is in them.
+//! Must not depend on how reviews arrive or what is in them.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-/// Answers one AdmissionReview with another. It must be quick: it is called on the thread that serves.
+/// Answers an AdmissionReview. It must be quick: it runs on the serving thread.
 pub type Review = Arc<dyn Fn(Value) -> Value + Send + Sync>;
 
-/// The paths that are served, each with its function.
+/// The served paths with their functions.
 #[derive(Clone, Default)]
 pub struct Routes {
     list: Vec<(&'static str, Review)>,
 }
 
 impl Routes {
-    /// The same with one more path, which is plain and begins with `/`.
+    /// Adds a path, which must start with `/` and have no parameters.
     #[must_use]
     pub fn with(mut self, path: &'static str, review: impl Fn(Value) -> Value + Send + Sync + 'static) -> Self {
         self.list.push((path, Arc::new(review)));
         self
     }
 
-    /// The paths and functions, in the order in which they were given.
+    /// The paths and functions, in insertion order.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Review)> {
         self.list.iter().map(|(path, review)| (*path, review))
     }

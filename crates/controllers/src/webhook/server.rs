@@ -1,7 +1,7 @@
-//! The server: TLS connections, and reviews that arrive on them.
+//! The HTTPS server of the webhook.
 //!
-//! Connections do not disturb each other: one that fails is logged and forgotten. It must not know where certificates
-//! come from, nor what is in a review beyond its envelope.
+//! Connections are independent: a failure is logged and affects no other one. Must not depend on where certificates
+//! come from, or on the content of a review beyond its envelope.
 
 use std::io;
 use std::sync::Arc;
@@ -27,24 +27,24 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 
+use super::resolver::CertificateResolver;
 use super::review::{Review, Routes};
-use super::shown::Certificates;
 
 /// The largest request of an API server is 3 MiB.
 const BODY_MAX: usize = 3 << 20;
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-/// API servers wait 30 s at most for an answer: what takes longer is of no use to anybody.
+/// API servers wait at most 30 s for an answer.
 const REQUEST_MAX: Duration = Duration::from_secs(30);
-/// Longer than API servers keep a connection without a request (90 s), so that they close it and not we: otherwise a
-/// review could meet a closing connection.
+/// Longer than API servers keep an idle connection (90 s), so that they close it first: otherwise a review could be
+/// sent on a closing connection.
 const IDLE_MAX: Duration = Duration::from_secs(180);
-/// How long a request that is under way has when we are stopped.
+/// How long a request in progress may take after the webhook is stopped.
 const GRACE: Duration = Duration::from_secs(10);
 const CONNECTIONS_MAX: usize = 1000;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// TLS that shows what is in the cell.
-pub(super) fn acceptor(certificates: Certificates) -> Result<TlsAcceptor, tokio_rustls::rustls::Error> {
+/// A TLS acceptor that serves the current certificate.
+pub(super) fn acceptor(certificates: CertificateResolver) -> Result<TlsAcceptor, tokio_rustls::rustls::Error> {
     let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
@@ -52,7 +52,7 @@ pub(super) fn acceptor(certificates: Certificates) -> Result<TlsAcceptor, tokio_
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// The paths.
+/// The router for all paths.
 pub(super) fn router(routes: &Routes) -> Router {
     let mut router = Router::new().route("/readyz", get(|| async { "ok" }));
     for (path, review) in routes.iter() {
@@ -63,7 +63,7 @@ pub(super) fn router(routes: &Routes) -> Router {
     router.layer(DefaultBodyLimit::max(BODY_MAX)).layer(middleware::from_fn(in_time))
 }
 
-/// The whole body; `None` if it is too large. One that says so itself is not waited for.
+/// The complete body; `None` if it is too large. A body whose declared length is too large is not read.
 async fn read_body(request: Request) -> Result<Option<Bytes>, BytesRejection> {
     if request.body().size_hint().lower() > BODY_MAX as u64 {
         return Ok(None);
@@ -76,44 +76,44 @@ async fn read_body(request: Request) -> Result<Option<Bytes>, BytesRejection> {
 }
 
 fn answer(path: &str, review: &Review, body: Result<Option<Bytes>, BytesRejection>) -> Response {
-    let refused = |status: StatusCode, reason: String| {
-        tracing::warn!(path, %status, reason, "a review was refused");
+    let rejected = |status: StatusCode, reason: String| {
+        tracing::warn!(path, %status, reason, "a review request was rejected");
         (status, format!("{path}: {reason}\n")).into_response()
     };
     let body = match body {
         Ok(Some(body)) => body,
-        Ok(None) => return refused(StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {BODY_MAX} bytes")),
-        Err(error) => return refused(StatusCode::BAD_REQUEST, error.body_text()),
+        Ok(None) => return rejected(StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {BODY_MAX} bytes")),
+        Err(error) => return rejected(StatusCode::BAD_REQUEST, error.body_text()),
     };
     match read_envelope(&body) {
-        Ok(asked) => ([(CONTENT_TYPE, "application/json")], review(asked).to_string()).into_response(),
-        Err(reason) => refused(StatusCode::BAD_REQUEST, reason),
+        Ok(request) => ([(CONTENT_TYPE, "application/json")], review(request).to_string()).into_response(),
+        Err(reason) => rejected(StatusCode::BAD_REQUEST, reason),
     }
 }
 
-/// A review has a kind, and a request with a UID that the answer must repeat.
+/// Checks that a review has its kind, and a request with a UID, which the response must repeat.
 fn read_envelope(body: &[u8]) -> Result<Value, String> {
-    let asked: Value = serde_json::from_slice(body).map_err(|error| format!("the body is not JSON: {error}"))?;
-    if asked["kind"] != "AdmissionReview" {
-        return Err(format!("kind: {}: not \"AdmissionReview\"", asked["kind"]));
+    let review: Value = serde_json::from_slice(body).map_err(|error| format!("the body is not JSON: {error}"))?;
+    if review["kind"] != "AdmissionReview" {
+        return Err(format!("kind: {}: not \"AdmissionReview\"", review["kind"]));
     }
-    match asked["request"]["uid"].as_str() {
-        Some(uid) if !uid.is_empty() => Ok(asked),
-        _ => Err(format!("AdmissionReview: request.uid: {}: not a UID", asked["request"]["uid"])),
+    match review["request"]["uid"].as_str() {
+        Some(uid) if !uid.is_empty() => Ok(review),
+        _ => Err(format!("AdmissionReview: request.uid: {}: not a UID", review["request"]["uid"])),
     }
 }
 
-/// Takes connections, each into a task of its own. They end when `stop` is dropped on the other side.
+/// Accepts connections, each in its own task. They end when the sender of `stop` is dropped.
 pub(super) async fn serve(listener: TcpListener, acceptor: TlsAcceptor, router: Router, stop: watch::Receiver<()>) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else {
-            return; // nobody closes it
+        let Ok(permit) = Arc::clone(&connections).acquire_owned().await else {
+            return; // never: the semaphore is not closed
         };
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                // One that went away at once, or too many open files: others go on.
+                // The client is gone already, or there are too many open files: keep accepting.
                 tracing::warn!(%error, "the webhook could not accept a connection");
                 sleep(ACCEPT_PAUSE).await;
                 continue;
@@ -151,11 +151,13 @@ async fn connection(
         served = serving.as_mut() => return Ok(served?),
         _ = stop.changed() => serving.as_mut().graceful_shutdown(),
     }
-    timeout(GRACE, serving).await.map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "cut off at the end"))??;
+    timeout(GRACE, serving)
+        .await
+        .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the request did not finish in time after shutdown"))??;
     Ok(())
 }
 
-/// A body that does not arrive must not hold its connection for ever.
+/// Limits the duration of a request: a body that does not arrive must not hold its connection forever.
 async fn in_time(request: Request, next: middleware::Next) -> Response {
     match timeout(REQUEST_MAX, next.run(request)).await {
         Ok(response) => response,

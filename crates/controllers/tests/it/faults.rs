@@ -1,5 +1,6 @@
-//! Requests that fail, get lost or come late, watches that break, and controllers that crash between any two writes: the
-//! end is always the same. A failing seed is printed; `MUSTER_SEED=n` plays it alone, `MUSTER_TIMES=n` plays more.
+//! Fault injection: with requests that fail, get lost or arrive late, watches that break, and controllers that crash
+//! between any two writes, the final state is always the same. A failing seed is printed; `MUSTER_SEED=n` runs it
+//! alone, `MUSTER_TIMES=n` runs n times as many.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +10,7 @@ use muster_playground_server::faults::{Faults, Plan};
 use serde_json::{Value, json};
 use tokio::time::{Duration, sleep};
 
-use crate::world::{World, job, job_set, leader_worker_set, pass};
+use crate::test_cluster::{TestCluster, job, job_set, leader_worker_set, pass};
 
 const SEEDS: u64 = 12;
 
@@ -17,40 +18,40 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// In which words gangs are written, by turns.
-const WORDS: [Option<NativeVersion>; 4] =
+/// The group APIs that gangs are written in, used in turn.
+const GROUP_APIS: [Option<NativeVersion>; 4] =
     [None, Some(NativeVersion::V1beta1), Some(NativeVersion::V1alpha2), Some(NativeVersion::V1alpha1)];
 
-/// What should be there, counted from the owners themselves and without our code.
-async fn judge(world: &World, seed: u64) {
-    let pods = world.list("v1", "Pod").await;
+/// Checks the expected objects, derived from the owners without the code under test.
+async fn check(cluster: &TestCluster, seed: u64) {
+    let pods = cluster.list("v1", "Pod").await;
     let name = |object: &Value| text(&object["metadata"]["name"]);
     let annotation = |pod: &Value, key: &str| text(&pod["metadata"]["annotations"][format!("muster.dev/{key}")]);
     let mut workloads = BTreeMap::new();
-    for set in world.list("jobset.x-k8s.io/v1alpha2", "JobSet").await {
+    for set in cluster.list("jobset.x-k8s.io/v1alpha2", "JobSet").await {
         let whole = set["metadata"]["annotations"]["muster.dev/gang-mode"] == "Gang";
         let (group, minimum) = if whole { (format!("pg-{}", name(&set)), 4) } else { ("pg-workers".to_owned(), 2) };
         let spec = json!([{"name": group, "policy": {"gang": {"minCount": minimum}}}]);
         workloads.insert(format!("w-{}", name(&set)), (set["metadata"]["uid"].clone(), spec));
-        let theirs = |pod: &&Value| pod["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] == name(&set);
+        let in_set = |pod: &&Value| pod["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] == name(&set);
         let mut count = 0;
-        for pod in pods.iter().filter(theirs) {
+        for pod in pods.iter().filter(in_set) {
             count += 1;
             let index = text(&pod["metadata"]["labels"]["jobset.sigs.k8s.io/job-index"]);
             let key = if whole { String::new() } else { index };
-            let said = (annotation(pod, "workload"), annotation(pod, "pod-group"), annotation(pod, "replica-key"));
-            assert_eq!(said, (format!("w-{}", name(&set)), group.clone(), key), "seed {seed}: {}", name(pod));
+            let reference = (annotation(pod, "workload"), annotation(pod, "pod-group"), annotation(pod, "replica-key"));
+            assert_eq!(reference, (format!("w-{}", name(&set)), group.clone(), key), "seed {seed}: {}", name(pod));
         }
         assert_eq!(count, 4, "seed {seed}: pods of {}", name(&set));
     }
-    let found = world.list("muster.dev/v1alpha1", "Workload").await;
+    let found = cluster.list("muster.dev/v1alpha1", "Workload").await;
     let owner = |object: &Value| object["metadata"]["ownerReferences"][0]["uid"].clone();
     let found: BTreeMap<_, _> =
         found.iter().map(|one| (name(one), (owner(one), one["spec"]["podGroups"].clone()))).collect();
     assert_eq!(found, workloads, "seed {seed}");
 
     let mut groups = BTreeSet::new();
-    for job in world
+    for job in cluster
         .list("batch/v1", "Job")
         .await
         .iter()
@@ -72,17 +73,17 @@ async fn judge(world: &World, seed: u64) {
             groups.insert((group, pod["metadata"]["uid"].to_string()));
         }
     }
-    let found = world.list("muster.dev/v1alpha1", "PodGroup").await;
+    let found = cluster.list("muster.dev/v1alpha1", "PodGroup").await;
     let two = |group: &Value| assert_eq!(group["spec"]["policy"]["gang"]["minCount"], 2, "seed {seed}: {group}");
     found.iter().for_each(two);
     let found: BTreeSet<_> = found.iter().map(|one| (name(one), owner(one).to_string())).collect();
     assert_eq!(found, groups, "seed {seed}");
 }
 
-/// What was written after a revision.
-async fn newer(world: &World, revision: u64) -> Vec<Value> {
+/// The objects written after a revision.
+async fn newer(cluster: &TestCluster, revision: u64) -> Vec<Value> {
     let mut found = Vec::new();
-    let native = world.native.map(|version| format!("scheduling.k8s.io/{}", version.name()));
+    let native = cluster.native.map(|version| format!("scheduling.k8s.io/{}", version.name()));
     let native = native.iter().flat_map(|version| [(version.as_str(), "Workload"), (version.as_str(), "PodGroup")]);
     for (version, kind) in [
         ("v1", "Pod"),
@@ -99,53 +100,53 @@ async fn newer(world: &World, revision: u64) -> Vec<Value> {
     {
         let is_newer =
             |object: &Value| text(&object["metadata"]["resourceVersion"]).parse().is_ok_and(|one: u64| one > revision);
-        found.extend(world.list(version, kind).await.into_iter().filter(is_newer));
+        found.extend(cluster.list(version, kind).await.into_iter().filter(is_newer));
     }
     found
 }
 
-async fn play(seed: u64) {
+async fn run(seed: u64) {
     let mut random = Random::new(seed);
-    let native = WORDS[usize::try_from(seed).unwrap() % WORDS.len()];
-    let mut world = World::new(Faults::new(seed, Plan::STORM), native).await;
+    let native = GROUP_APIS[usize::try_from(seed).unwrap() % GROUP_APIS.len()];
+    let mut cluster = TestCluster::new(Faults::new(seed, Plan::STORM), native).await;
     let mut objects = vec![job("j"), leader_worker_set("l")];
-    // The server's Jobs are those of 1.37, whose pods cannot name a group of 1.35.
+    // The server's Jobs are those of 1.37, whose pods cannot reference a group of 1.35.
     if native != Some(NativeVersion::V1alpha1) {
         objects.extend([job_set("a", "Gang", ""), job_set("b", "", "ReplicatedGang")]);
     }
     for object in &objects {
-        world.create(object).await;
+        cluster.create(object).await;
     }
     for _ in 0..8 {
         match random.below(4) {
-            0 => world.restart(),
+            0 => cluster.restart(),
             1 => {
                 let object = &objects[usize::try_from(random.below(objects.len() as u64)).unwrap()];
-                world.delete(object).await;
-                world.create(object).await;
+                cluster.delete(object).await;
+                cluster.create(object).await;
             }
             _ => {}
         }
         sleep(Duration::from_millis(random.below(3_000))).await;
     }
-    world.faults.set_plan(Plan::default());
+    cluster.faults.set_plan(Plan::default());
     pass(300).await;
     match native {
-        None => judge(&world, seed).await,
-        Some(version) => crate::native::judge(&world, version, seed).await,
+        None => check(&cluster, seed).await,
+        Some(version) => crate::native::check(&cluster, version, seed).await,
     }
-    // All is as it should be: nothing more is written, by these controllers or by new ones.
-    for again in ["as it is", "after a restart"] {
-        let before = *world.server.revisions().borrow();
+    // In the desired state nothing more is written, by these controllers or by new ones.
+    for again in ["without a restart", "after a restart"] {
+        let before = *cluster.server.revisions().borrow();
         pass(120).await;
-        let after = *world.server.revisions().borrow();
-        assert_eq!(after, before, "seed {seed}: {again}, a second pass wrote {:?}", newer(&world, before).await);
-        world.restart();
+        let after = *cluster.server.revisions().borrow();
+        assert_eq!(after, before, "seed {seed}: {again}, a second pass wrote {:?}", newer(&cluster, before).await);
+        cluster.restart();
     }
 }
 
 #[test]
-fn whatever_fails_the_end_is_the_same() {
+fn final_state_does_not_depend_on_faults() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seeds = match number("MUSTER_SEED") {
         Some(seed) => seed..seed + 1,
@@ -153,6 +154,6 @@ fn whatever_fails_the_end_is_the_same() {
     };
     for seed in seeds {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-        runtime.block_on(play(seed));
+        runtime.block_on(run(seed));
     }
 }

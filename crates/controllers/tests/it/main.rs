@@ -1,5 +1,5 @@
-//! The controllers on the playground's server, with its small controllers of Jobs, JobSets and LeaderWorkerSets.
+//! Tests of the controllers on the playground's server, with its controllers for Jobs, JobSets and LeaderWorkerSets.
 
 mod faults;
 mod native;
-mod world;
+mod test_cluster;

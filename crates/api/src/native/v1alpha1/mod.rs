@@ -1,7 +1,7 @@
-//! Kubernetes' own Workload, `scheduling.k8s.io/v1alpha1` as of 1.35: groups stand inside the object.
+//! Kubernetes' own Workload, `scheduling.k8s.io/v1alpha1` as of 1.35: groups are part of the object.
 //!
-//! A pod names workload, group and replica in `spec.workloadRef`; each replica is a group of its own. There is no
-//! PodGroup and no status. The version is gone in 1.36. It must not know the later versions' rules.
+//! A pod names workload, group and replica in `spec.workloadRef`; each replica is a separate group. There is no
+//! PodGroup and no status. The version was removed in 1.36. Must not depend on the later versions' rules.
 
 mod rules;
 
@@ -35,7 +35,7 @@ impl Kind for WorkloadKind {
     const PLURAL: &'static str = "workloads";
 }
 
-/// What is wanted of a workload.
+/// The spec of a workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkloadSpec {

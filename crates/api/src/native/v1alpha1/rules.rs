@@ -1,18 +1,18 @@
-//! The rules of the Workload of 1.35, and of a pod's reference to it.
+//! Validation of the Workload of 1.35, and of a pod's reference to it.
 //!
-//! They are written by hand upstream and not derived from the types, so their words and their order differ from those
-//! of the later versions, and everything is looked at again in every change.
+//! Upstream it is written by hand and not generated from the types, so messages and order differ from those of the
+//! later versions, and unchanged fields are checked again in every update.
 
 use serde_json::{Value, json};
 
 use super::{PodGroup, Workload, WorkloadSpec};
 use crate::field_error::FieldError;
 use crate::invalid::FieldPath;
-use crate::native::checks::{Errors, long_name, object_name, short_name};
+use crate::native::checks::{Errors, dns_label, dns_subdomain, object_name};
 use crate::native::policy::SchedulingPolicy;
 use crate::wire::pod::WorkloadRef;
 
-/// The most groups of a Workload.
+/// The maximum number of groups of a Workload.
 const MAX_POD_GROUPS: usize = 8;
 
 const SPEC: FieldPath<'static> = FieldPath::Root("spec");
@@ -25,22 +25,22 @@ pub fn validate_workload(workload: &Workload) -> Vec<FieldError> {
     errors
 }
 
-/// Checks a Workload that takes the place of an older one.
+/// Checks an update of a Workload.
 pub fn validate_workload_update(workload: &Workload, old: &Workload) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let (new, old) = (&workload.spec, &old.spec);
     new.validate(&mut errors);
-    // The server names these fields without their parent, and shows values as its own code has them.
+    // The server names these fields without their parent, and prints values with their Go field names.
     if old.controller_ref.is_some() && new.controller_ref != old.controller_ref {
-        let shown = new
+        let printed = new
             .controller_ref
             .as_ref()
             .map(|reference| json!({"APIGroup": reference.api_group, "Kind": reference.kind, "Name": reference.name}));
-        errors.push(FieldError::invalid(&FieldPath::Root("controllerRef"), &shown, "field is immutable"));
+        errors.push(FieldError::invalid(&FieldPath::Root("controllerRef"), &printed, "field is immutable"));
     }
     if new.pod_groups != old.pod_groups {
-        let shown: Vec<Value> = new.pod_groups.iter().map(PodGroup::in_go).collect();
-        errors.push(FieldError::invalid(&FieldPath::Root("podGroups"), &shown, "field is immutable"));
+        let printed: Vec<Value> = new.pod_groups.iter().map(PodGroup::to_go_value).collect();
+        errors.push(FieldError::invalid(&FieldPath::Root("podGroups"), &printed, "field is immutable"));
     }
     errors
 }
@@ -48,10 +48,10 @@ pub fn validate_workload_update(workload: &Workload, old: &Workload) -> Vec<Fiel
 /// Checks `spec.workloadRef` of a new pod.
 pub fn validate_workload_reference(reference: &WorkloadRef, path: &FieldPath<'_>) -> Vec<FieldError> {
     let mut errors = Errors::new();
-    long_name(&reference.name, &path.child("name"), &mut errors);
-    short_name(&reference.pod_group, &path.child("podGroup"), &mut errors);
+    dns_subdomain(&reference.name, &path.child("name"), &mut errors);
+    dns_label(&reference.pod_group, &path.child("podGroup"), &mut errors);
     if !reference.pod_group_replica_key.is_empty() {
-        short_name(&reference.pod_group_replica_key, &path.child("podGroupReplicaKey"), &mut errors);
+        dns_label(&reference.pod_group_replica_key, &path.child("podGroupReplicaKey"), &mut errors);
     }
     errors
 }
@@ -76,8 +76,8 @@ impl WorkloadSpec {
 }
 
 impl PodGroup {
-    /// As the server's own code has it.
-    fn in_go(&self) -> Value {
+    /// The value with the Go field names of the server.
+    fn to_go_value(&self) -> Value {
         let basic = self.policy.basic.map(|_| json!({}));
         let gang = self.policy.gang.as_ref().map(|gang| json!({"MinCount": gang.min_count}));
         json!({"Name": self.name, "Policy": {"Basic": basic, "Gang": gang}})
@@ -85,7 +85,7 @@ impl PodGroup {
 
     fn validate(&self, before: &[PodGroup], path: &FieldPath<'_>, errors: &mut Errors) {
         let at = path.child("name");
-        short_name(&self.name, &at, errors);
+        dns_label(&self.name, &at, errors);
         if before.iter().any(|other| other.name == self.name) {
             errors.push(FieldError::duplicate(&at, &self.name));
         }
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_names_workload_group_and_perhaps_a_replica() {
+    fn pod_references_workload_group_and_optional_replica() {
         let spec = FieldPath::Root("spec");
         let fields = |name: &str, group: &str, key: &str| {
             let reference = WorkloadRef {

@@ -1,14 +1,14 @@
-//! Which parts of the API of 1.36 a server has switched on, and what it does to fields that are off.
+//! Feature gates of the API of 1.36, defaults, and dropping of disabled fields.
 //!
-//! The default is a server with `GenericWorkload` on and nothing else: its groups have no priority and no disruption
-//! mode. It must not know what is a good value.
+//! The default is a server with only `GenericWorkload` on: its groups have no priority and no disruption mode. Must not
+//! depend on which values are valid.
 
 use serde_json::{Value, json};
 
 use super::DISRUPT_POD;
 use crate::native::gates::{drop_fields, fields_of, is_set};
 
-/// The gates beside `GenericWorkload`.
+/// The gates other than `GenericWorkload`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gates {
     /// `TopologyAwareWorkloadScheduling`: `schedulingConstraints`.
@@ -20,7 +20,7 @@ pub struct Gates {
 }
 
 impl Gates {
-    /// The fields that have a gate, in groups and in templates alike, and whether they are on.
+    /// The gated fields of groups and templates, and whether they are enabled.
     fn fields(self) -> [(&'static str, bool); 5] {
         [
             ("schedulingConstraints", self.topology_aware_workload_scheduling),
@@ -32,7 +32,7 @@ impl Gates {
     }
 }
 
-/// Fills in what a PodGroup leaves out. Called for new objects and for changed ones, before fields are dropped.
+/// Sets defaults of a PodGroup. Called on create and on update, before fields are dropped.
 pub fn set_pod_group_defaults(object: &mut Value) {
     if let Some(spec) = fields_of(object, "spec") {
         let mode = spec.entry("disruptionMode").or_insert(Value::Null);
@@ -42,13 +42,13 @@ pub fn set_pod_group_defaults(object: &mut Value) {
     }
 }
 
-/// Drops the fields of a PodGroup whose gate is off and that `old`, the stored object, has not.
+/// Drops the fields of a PodGroup whose gate is off, unless `old`, the stored object, has them.
 pub fn drop_disabled_pod_group(object: &mut Value, old: Option<&Value>, gates: Gates) {
     let old = old.and_then(|old| old.get("spec"));
     if let Some(spec) = fields_of(object, "spec") {
         drop_fields(spec, old, gates.fields().into_iter());
     }
-    // What the status tells of claims goes with the claims of the stored spec.
+    // The claim statuses are dropped unless the stored spec has claims.
     if let Some(status) = fields_of(object, "status")
         && !gates.dra_workload_resource_claims
         && !is_set(old, "resourceClaims")
@@ -57,9 +57,9 @@ pub fn drop_disabled_pod_group(object: &mut Value, old: Option<&Value>, gates: G
     }
 }
 
-/// Drops the fields of a Workload's templates whose gate is off and that `old`, the stored object, has not.
+/// Drops the fields of a Workload's templates whose gate is off, unless `old`, the stored object, has them.
 ///
-/// Templates are matched by their place in the list, as the server does.
+/// Templates are matched by their index in the list, as the server does.
 pub fn drop_disabled_workload(object: &mut Value, old: Option<&Value>, gates: Gates) {
     let old = old.and_then(|old| old.pointer("/spec/podGroupTemplates"));
     let templates = object.pointer_mut("/spec/podGroupTemplates").and_then(Value::as_array_mut);
@@ -85,7 +85,7 @@ mod tests {
         drop_disabled_pod_group(&mut kept, None, on);
         assert_eq!(kept, group);
         drop_disabled_pod_group(&mut kept, Some(&group), Gates::default());
-        assert_eq!(kept, group, "what is in use stays");
+        assert_eq!(kept, group, "fields in use stay");
         drop_disabled_pod_group(&mut kept, None, Gates::default());
         assert_eq!(kept, json!({"spec": {"schedulingPolicy": {"basic": {}}}}));
     }

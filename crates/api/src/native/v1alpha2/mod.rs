@@ -1,8 +1,8 @@
 //! Kubernetes' own Workload and PodGroup, `scheduling.k8s.io/v1alpha2` as of 1.36.
 //!
-//! What differs from v1beta1: the template that a group was made from stands in `podGroupTemplateRef`, the disruption
-//! mode is a text, priority and disruption mode have a gate, nothing of a spec may change, and upstream's condition is
-//! `PodGroupScheduled`. The version is gone in 1.37. What may be written is checked by `rules`.
+//! Differences from v1beta1: the template of a group is referenced in `podGroupTemplateRef`, the disruption mode is a
+//! string, priority and disruption mode have a gate, specs are immutable, and the upstream condition is
+//! `PodGroupScheduled`. The version was removed in 1.37. Objects are validated by `rules`.
 
 mod gates;
 mod rules;
@@ -24,9 +24,9 @@ pub use rules::{
 
 /// The version.
 pub const VERSION: &str = "v1alpha2";
-/// The disruption mode of a group whose pods may go one by one; the default.
+/// The disruption mode of a group whose pods are evicted individually; the default.
 pub const DISRUPT_POD: &str = "Pod";
-/// The disruption mode of a group that goes whole.
+/// The disruption mode of a group that is evicted as a whole.
 pub const DISRUPT_POD_GROUP: &str = "PodGroup";
 
 /// A group of pods.
@@ -62,37 +62,37 @@ impl Kind for WorkloadKind {
     const PLURAL: &'static str = "workloads";
 }
 
-/// What is wanted of a group.
+/// The spec of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodGroupSpec {
-    /// The template it was made from. The server writes `null` if it is left out, and so do we.
+    /// The template it was created from. The server writes `null` if it is unset, and so do we.
     pub pod_group_template_ref: Option<TemplateReference>,
     /// How members are placed.
     #[serde(deserialize_with = "null_is_default")]
     pub scheduling_policy: SchedulingPolicy,
-    /// Where members stand to each other (gate `TopologyAwareWorkloadScheduling`).
+    /// Topology constraints of the members (gate `TopologyAwareWorkloadScheduling`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling_constraints: Option<SchedulingConstraints>,
     /// Devices that members share (gate `DRAWorkloadResourceClaims`).
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub resource_claims: Vec<ResourceClaim>,
-    /// What is evicted together: `Pod` or `PodGroup` (gate `WorkloadAwarePreemption`).
+    /// Whether members are evicted individually or together: `Pod` or `PodGroup` (gate `WorkloadAwarePreemption`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disruption_mode: Option<String>,
     /// The priority class (gate `WorkloadAwarePreemption`).
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub priority_class_name: String,
-    /// The number of that class (gate `WorkloadAwarePreemption`).
+    /// The value of that class (gate `WorkloadAwarePreemption`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
 }
 
-/// Where a template is.
+/// A reference to a template.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TemplateReference {
-    /// In a Workload: the only choice.
+    /// A template in a Workload: the only option.
     pub workload: Option<WorkloadTemplate>,
 }
 
@@ -108,7 +108,7 @@ pub struct WorkloadTemplate {
     pub pod_group_template_name: String,
 }
 
-/// What is wanted of a workload.
+/// The spec of a workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkloadSpec {
@@ -120,7 +120,7 @@ pub struct WorkloadSpec {
     pub pod_group_templates: Vec<PodGroupTemplate>,
 }
 
-/// What a group of pods is made from.
+/// A template of PodGroups.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodGroupTemplate {
@@ -130,19 +130,19 @@ pub struct PodGroupTemplate {
     /// How members are placed.
     #[serde(deserialize_with = "null_is_default")]
     pub scheduling_policy: SchedulingPolicy,
-    /// Where members stand to each other (gate `TopologyAwareWorkloadScheduling`). The server writes
-    /// `null` if it is left out, and so do we.
+    /// Topology constraints of the members (gate `TopologyAwareWorkloadScheduling`). The server writes
+    /// `null` if it is unset, and so do we.
     pub scheduling_constraints: Option<SchedulingConstraints>,
     /// Devices that members share (gate `DRAWorkloadResourceClaims`).
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub resource_claims: Vec<ResourceClaim>,
-    /// What is evicted together: `Pod` or `PodGroup` (gate `WorkloadAwarePreemption`).
+    /// Whether members are evicted individually or together: `Pod` or `PodGroup` (gate `WorkloadAwarePreemption`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disruption_mode: Option<String>,
     /// The priority class (gate `WorkloadAwarePreemption`).
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub priority_class_name: String,
-    /// The number of that class (gate `WorkloadAwarePreemption`).
+    /// The value of that class (gate `WorkloadAwarePreemption`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
 }

@@ -1,7 +1,7 @@
-//! The rules of the PodGroup and the Workload of 1.36: what the server takes, and that nothing may change.
+//! Validation of the PodGroup and the Workload of 1.36, whose specs are immutable.
 //!
-//! Of the metadata only the name of a new object is looked at; the rest is the same for all kinds and the server's own.
-//! It must not know the priority classes or whether a template is there.
+//! Of the metadata only the name of a new object is checked; the rest is the same for all kinds and left to the server.
+//! Must not depend on priority classes or on whether a template exists.
 
 use super::{
     DISRUPT_POD, DISRUPT_POD_GROUP, Gates, PodGroup, PodGroupSpec, PodGroupTemplate, TemplateReference, Workload,
@@ -10,7 +10,7 @@ use super::{
 use crate::field_error::FieldError;
 use crate::invalid::FieldPath;
 use crate::native::checks::{
-    Errors, fixed, is_unchanged, long_name, object_name, one_of, required_name, short_name, unique,
+    Errors, dns_label, dns_subdomain, immutable, is_unchanged, object_name, one_of, required_name, unique,
 };
 use crate::native::policy::{ResourceClaim, SchedulingConstraints, SchedulingPolicy};
 use crate::native::validate_status::{Release, validate_status};
@@ -32,14 +32,14 @@ pub fn validate_pod_group(group: &PodGroup, gates: Gates) -> Vec<FieldError> {
     errors
 }
 
-/// Checks a PodGroup that takes the place of an older one, after defaults.
+/// Checks an update of a PodGroup, after defaults.
 pub fn validate_pod_group_update(group: &PodGroup, old: &PodGroup, gates: Gates) -> Vec<FieldError> {
     let mut errors = Errors::new();
     group.spec.validate(Some(&old.spec), gates, &mut errors);
     errors
 }
 
-/// Checks a status that takes the place of an older one. The spec is that of the stored object.
+/// Checks an update of a status. The spec is that of the stored object.
 pub fn validate_pod_group_status_update(group: &PodGroup, old: &PodGroup) -> Vec<FieldError> {
     validate_status(&group.status, &old.status, &group.spec.resource_claims, Release::V1_36)
 }
@@ -52,7 +52,7 @@ pub fn validate_workload(workload: &Workload, gates: Gates) -> Vec<FieldError> {
     errors
 }
 
-/// Checks a Workload that takes the place of an older one.
+/// Checks an update of a Workload.
 pub fn validate_workload_update(workload: &Workload, old: &Workload, gates: Gates) -> Vec<FieldError> {
     let mut errors = Errors::new();
     workload.spec.validate(Some(&old.spec), gates, &mut errors);
@@ -63,7 +63,7 @@ impl PodGroupSpec {
     fn validate(&self, old: Option<&PodGroupSpec>, gates: Gates, errors: &mut Errors) {
         let at = SPEC.child("podGroupTemplateRef");
         let old_reference = old.map(|old| &old.pod_group_template_ref);
-        fixed(&self.pod_group_template_ref, old_reference, &at, errors, |reference, errors| {
+        immutable(&self.pod_group_template_ref, old_reference, &at, errors, |reference, errors| {
             if let Some(reference) = reference {
                 reference.validate(&at, errors);
             }
@@ -89,8 +89,8 @@ impl TemplateReference {
         one_of(&[("workload", self.workload.is_some())], path, errors);
         if let Some(template) = &self.workload {
             let path = path.child("workload");
-            required_name(&template.workload_name, &path.child("workloadName"), errors, long_name);
-            required_name(&template.pod_group_template_name, &path.child("podGroupTemplateName"), errors, short_name);
+            required_name(&template.workload_name, &path.child("workloadName"), errors, dns_subdomain);
+            required_name(&template.pod_group_template_name, &path.child("podGroupTemplateName"), errors, dns_label);
         }
     }
 }
@@ -98,7 +98,7 @@ impl TemplateReference {
 impl WorkloadSpec {
     fn validate(&self, old: Option<&WorkloadSpec>, gates: Gates, errors: &mut Errors) {
         let at = SPEC.child("controllerRef");
-        fixed(&self.controller_ref, old.map(|old| &old.controller_ref), &at, errors, |reference, errors| {
+        immutable(&self.controller_ref, old.map(|old| &old.controller_ref), &at, errors, |reference, errors| {
             if let Some(reference) = reference {
                 reference.validate(&at, errors);
             }
@@ -119,7 +119,7 @@ impl WorkloadSpec {
         if list.is_empty() {
             errors.push(FieldError::required(&at, ""));
         }
-        // A list that is refused as a whole is not looked into.
+        // A list that is refused as a whole is not checked further.
         if errors.len() > before {
             return;
         }
@@ -131,9 +131,9 @@ impl WorkloadSpec {
 }
 
 impl PodGroupTemplate {
-    /// A template is only ever new: the list does not change.
+    /// Checks a template, which is always new: the list is immutable.
     fn validate(&self, path: &FieldPath<'_>, gates: Gates, errors: &mut Errors) {
-        required_name(&self.name, &path.child("name"), errors, short_name);
+        required_name(&self.name, &path.child("name"), errors, dns_label);
         let settings = Settings {
             is_template: true,
             scheduling_policy: &self.scheduling_policy,
@@ -147,7 +147,7 @@ impl PodGroupTemplate {
     }
 }
 
-/// What a group and a template have in common.
+/// The settings that a group and a template share.
 #[derive(Clone, Copy)]
 struct Settings<'a> {
     is_template: bool,
@@ -160,10 +160,10 @@ struct Settings<'a> {
 }
 
 impl Settings<'_> {
-    /// Checks settings that are new, or that take the place of `old`.
+    /// Checks new settings, or an update of `old`.
     fn validate(&self, old: Option<&Settings<'_>>, path: &FieldPath<'_>, gates: Gates, errors: &mut Errors) {
         let at = path.child("schedulingPolicy");
-        fixed(self.scheduling_policy, old.map(|old| old.scheduling_policy), &at, errors, |policy, errors| {
+        immutable(self.scheduling_policy, old.map(|old| old.scheduling_policy), &at, errors, |policy, errors| {
             one_of(&[("basic", policy.basic.is_some()), ("gang", policy.gang.is_some())], &at, errors);
             if let Some(gang) = &policy.gang {
                 let at = at.child("gang");
@@ -173,15 +173,15 @@ impl Settings<'_> {
         let at = path.child("schedulingConstraints");
         let is_on = gates.topology_aware_workload_scheduling;
         let (new, before) = (&self.scheduling_constraints, old.map(|old| &old.scheduling_constraints));
-        gated_and_fixed((new, before), (is_on, new.is_some()), &at, errors, |constraints, errors| {
+        gated_and_immutable((new, before), (is_on, new.is_some()), &at, errors, |constraints, errors| {
             if let Some(constraints) = constraints {
                 validate_topology(constraints, &at.child("topology"), errors);
             }
         });
         let at = path.child("resourceClaims");
         let old_claims = old.map(|old| old.resource_claims);
-        fixed(self.resource_claims, old_claims, &at, errors, |claims, errors| validate_claims(claims, &at, errors));
-        // A list that grew too long is told so beside being told that it may not change.
+        immutable(self.resource_claims, old_claims, &at, errors, |claims, errors| validate_claims(claims, &at, errors));
+        // A changed list that is too long gets both errors.
         if !is_unchanged(self.resource_claims, old_claims) && self.resource_claims.len() > MAX_RESOURCE_CLAIMS {
             errors.push(FieldError::too_many(&at, self.resource_claims.len(), MAX_RESOURCE_CLAIMS));
         }
@@ -192,33 +192,33 @@ impl Settings<'_> {
         let is_on = gates.workload_aware_preemption;
         let at = path.child("disruptionMode");
         let (new, before) = (&self.disruption_mode, old.map(|old| &old.disruption_mode));
-        // A default fills it in on groups.
+        // On groups it is set by defaulting.
         if is_on && !self.is_template && new.is_none() && !is_unchanged(new, before) {
             errors.push(FieldError::required(&at, ""));
         }
-        gated_and_fixed((new, before), (is_on, new.is_some()), &at, errors, |mode, errors| {
+        gated_and_immutable((new, before), (is_on, new.is_some()), &at, errors, |mode, errors| {
             if let Some(mode) = mode.filter(|mode| !DISRUPTION_MODES.contains(mode)) {
                 errors.push(FieldError::not_supported(&at, mode, &DISRUPTION_MODES));
             }
         });
         let at = path.child("priorityClassName");
         let (new, before) = (self.priority_class_name, old.map(|old| old.priority_class_name));
-        gated_and_fixed((new, before), (is_on, !new.is_empty()), &at, errors, |name, errors| {
+        gated_and_immutable((new, before), (is_on, !new.is_empty()), &at, errors, |name, errors| {
             if !name.is_empty() {
-                long_name(name, &at, errors);
+                dns_subdomain(name, &at, errors);
             }
         });
         let at = path.child("priority");
         let (new, before) = (&self.priority, old.map(|old| &old.priority));
-        gated_and_fixed((new, before), (is_on, new.is_some()), &at, errors, |priority, errors| {
+        gated_and_immutable((new, before), (is_on, new.is_some()), &at, errors, |priority, errors| {
             validate_priority(*priority, &at, errors);
         });
     }
 }
 
-/// A field with a gate: while it is off the field is forbidden, and may go; while it is on it holds for the object's
-/// life.
-fn gated_and_fixed<T: PartialEq + ?Sized>(
+/// A field with a gate: while the gate is off the field is forbidden but may be removed; while it is on the field is
+/// immutable.
+fn gated_and_immutable<T: PartialEq + ?Sized>(
     (new, old): (&T, Option<&T>),
     (is_on, is_set): (bool, bool),
     path: &FieldPath<'_>,
@@ -229,7 +229,7 @@ fn gated_and_fixed<T: PartialEq + ?Sized>(
         return;
     }
     if is_on {
-        fixed(new, old, path, errors, check);
+        immutable(new, old, path, errors, check);
     } else if is_set {
         errors.push(FieldError::forbidden(path, ""));
     }

@@ -1,6 +1,6 @@
-// Asks Kubernetes' own code (k8s.io/kubernetes v1.35.8) what it does to native Workloads in
-// v1alpha1. It reads lines of {"kind", "old", "new"} and answers each with the spec that is stored
-// and with all errors. `answers.jsonl` was made from random lines this way.
+// Runs Kubernetes' own code (k8s.io/kubernetes v1.35.8) for native Workloads in v1alpha1. It reads
+// lines of {"kind", "old", "new"} and prints for each the stored spec and all errors.
+// `answers.jsonl` was made from random lines this way.
 package main
 
 import (

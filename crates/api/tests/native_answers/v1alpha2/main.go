@@ -1,7 +1,7 @@
-// Asks Kubernetes' own code (k8s.io/kubernetes v1.36.4) what it does to native Workloads and
-// PodGroups in v1alpha2. It reads lines of {"kind", "gates", "old", "new"}, with all gates but
-// GenericWorkload and GangScheduling off or on, and answers each with the spec that is stored and
-// with all errors. `answers.jsonl` was made from random lines this way.
+// Runs Kubernetes' own code (k8s.io/kubernetes v1.36.4) for native Workloads and PodGroups in
+// v1alpha2. It reads lines of {"kind", "gates", "old", "new"}, with all gates but GenericWorkload and
+// GangScheduling off or on, and prints for each the stored spec and all errors.
+// `answers.jsonl` was made from random lines this way.
 package main
 
 import (

@@ -1,4 +1,4 @@
-//! Certificates from files, under paused time.
+//! Tests of certificates from files, with paused time.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,36 +6,36 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::super::certificates::{Made, make};
+use super::super::certificates::{GeneratedCertificate, generate};
 use super::super::files::follow;
-use super::super::shown::Certificates;
-use super::world::{Clock, shown};
+use super::super::resolver::CertificateResolver;
+use super::test_cluster::{Clock, served};
 
-fn made() -> Made {
-    make(&["a".to_owned()], Clock::default().read()).unwrap()
+fn generated() -> GeneratedCertificate {
+    generate(&["a".to_owned()], Clock::default().read()).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_new_in_the_files_is_shown_and_what_is_broken_is_not() {
-    let folder: PathBuf = std::env::temp_dir().join(format!("muster-webhook-files-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let write = |name: &str, text: &str| fs::write(folder.join(name), text).unwrap();
-    let cell = Certificates::default();
-    let following = tokio::spawn(follow(folder.clone(), cell.clone()));
-    let look = || sleep(Duration::from_secs(31));
-    look().await;
-    assert!(cell.current().is_none(), "there are no files yet");
-    let (first, second) = (made(), made());
+async fn new_files_are_served_and_broken_ones_are_not() {
+    let directory: PathBuf = std::env::temp_dir().join(format!("muster-webhook-files-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let write = |name: &str, text: &str| fs::write(directory.join(name), text).unwrap();
+    let resolver = CertificateResolver::default();
+    let following = tokio::spawn(follow(directory.clone(), resolver.clone()));
+    let reload = || sleep(Duration::from_secs(31));
+    reload().await;
+    assert!(resolver.current().is_none(), "there are no files yet");
+    let (first, second) = (generated(), generated());
     write("tls.crt", &first.certificate);
     write("tls.key", &first.key);
-    look().await;
-    let before = shown(&cell);
+    reload().await;
+    let before = served(&resolver);
     write("tls.crt", &second.certificate);
-    look().await;
-    assert_eq!(shown(&cell), before, "the key is not new yet");
+    reload().await;
+    assert_eq!(served(&resolver), before, "the key is not new yet");
     write("tls.key", &second.key);
-    look().await;
-    assert_ne!(shown(&cell), before);
+    reload().await;
+    assert_ne!(served(&resolver), before);
     following.abort();
-    fs::remove_dir_all(&folder).unwrap();
+    fs::remove_dir_all(&directory).unwrap();
 }

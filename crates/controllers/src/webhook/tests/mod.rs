@@ -1,6 +1,6 @@
-//! The webhook as a whole, on an API server in the process.
+//! Tests of the whole webhook on an in-process API server.
 
 mod calls;
 mod files;
-mod keeping;
-mod world;
+mod rotation;
+mod test_cluster;

@@ -1,4 +1,5 @@
-//! A server with owners of pods and the controllers that make gangs of them. Nobody schedules: pods stay as they are.
+//! A test server with controllers of pod owners, and the controllers under test. There is no scheduler, so pods stay
+//! pending.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,16 +16,16 @@ use muster_playground_server::faults::Faults;
 use muster_playground_server::{Admission, AdmissionOperation, NativeGroups, Server};
 use serde_json::{Value, json};
 
-pub(crate) struct World {
+pub(crate) struct TestCluster {
     pub(crate) server: Server,
     pub(crate) faults: Faults,
-    /// The version of Kubernetes' own groups that gangs are written in, if not in our own words.
+    /// The native version that gangs are written in; `None` for Muster's own kinds.
     pub(crate) native: Option<NativeVersion>,
     controllers: Option<Controllers>,
     _owners: (Jobs, JobSets, StatefulSets, LeaderWorkerSets),
 }
 
-impl World {
+impl TestCluster {
     pub(crate) async fn new(faults: Faults, native: Option<NativeVersion>) -> Self {
         let native_groups = match native {
             Some(NativeVersion::V1alpha1) => NativeGroups::V1alpha1,
@@ -60,13 +61,13 @@ impl World {
             StatefulSets::start(client.clone(), clock),
             LeaderWorkerSets::start(client, clock),
         );
-        let mut world = Self { server, faults, native, controllers: None, _owners: owners };
+        let mut cluster = Self { server, faults, native, controllers: None, _owners: owners };
         pass(1).await;
-        world.restart();
-        world
+        cluster.restart();
+        cluster
     }
 
-    /// The controllers end as in a crash, and start again.
+    /// Stops the controllers as in a crash, and starts new ones.
     pub(crate) fn restart(&mut self) {
         self.controllers = None;
         let client = self.server.client_with(&self.faults);
@@ -80,7 +81,7 @@ impl World {
         self.api(object).create(&PostParams::default(), &made).await.unwrap();
     }
 
-    /// Deletes an object, and waits until it is gone with all that it owns.
+    /// Deletes an object, and waits until it and its dependents are gone.
     pub(crate) async fn delete(&self, object: &Value) {
         let (api, name) = (self.api(object), object["metadata"]["name"].as_str().unwrap());
         api.delete(name, &DeleteParams::foreground()).await.unwrap();
@@ -119,7 +120,7 @@ fn settings(native: Option<NativeVersion>) -> Settings {
     Settings::new(vec!["muster".to_owned()], "muster".to_owned(), ganged, native).unwrap()
 }
 
-/// The webhook, without the wire: references to Kubernetes' own groups are given by it alone.
+/// The webhook, without HTTP: only it can add references to native groups.
 fn webhook(settings: Settings) -> Admission {
     use AdmissionOperation::{Create, Update};
     let admission = muster_controllers::admission::Admission::new(settings);

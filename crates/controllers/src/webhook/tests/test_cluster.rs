@@ -1,4 +1,4 @@
-//! A server, a clock that can be set, and a caller who trusts only what it is told to.
+//! A test API server with a settable clock, and a TLS client with configurable trust.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,14 +20,14 @@ use tokio_rustls::rustls::time_provider::TimeProvider;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::super::certificates::read_certificates;
-use super::super::keeper::Keeper;
-use super::super::shown::Certificates;
+use super::super::resolver::CertificateResolver;
+use super::super::rotation::CertificateRotator;
 use super::super::{LOOK_AGAIN, Now, SelfMade};
 
 pub(super) const SERVICE_NAME: &str = "hook.default.svc";
 const START: &str = "2030-01-01T00:00:00Z";
 
-/// A clock that stands until it is set.
+/// A clock that stands still until it is advanced.
 #[derive(Clone, Debug)]
 pub(super) struct Clock(Arc<Mutex<Timestamp>>);
 
@@ -58,40 +58,40 @@ impl TimeProvider for Clock {
     }
 }
 
-pub(super) struct World {
+pub(super) struct TestCluster {
     pub(super) server: Server,
     pub(super) clock: Clock,
 }
 
-impl World {
+impl TestCluster {
     pub(super) fn start() -> Self {
         let server = Server::start(muster_playground_server::Settings::default());
         Self { server, clock: Clock::default() }
     }
 
-    /// One replica's keeper on a cell of its own.
-    pub(super) fn keeper(&self, settings: SelfMade) -> (Keeper, Certificates) {
-        let cell = Certificates::default();
-        (Keeper::new(self.server.client(), settings, cell.clone(), self.clock.now()), cell)
+    /// The rotator of one replica, with its own resolver.
+    pub(super) fn rotator(&self, settings: SelfMade) -> (CertificateRotator, CertificateResolver) {
+        let resolver = CertificateResolver::default();
+        (CertificateRotator::new(self.server.client(), settings, resolver.clone(), self.clock.now()), resolver)
     }
 
     pub(super) fn secrets(&self) -> Api<Secret> {
         Api::namespaced(self.server.client(), "default")
     }
 
-    /// What callers are to trust, as the Secret has it.
+    /// The CA bundle in the Secret.
     pub(super) async fn bundle(&self) -> Vec<CertificateDer<'static>> {
         let secret = self.secrets().get("certs").await.unwrap();
         read_certificates("ca.crt", &secret.data.unwrap()["ca.crt"].0).unwrap()
     }
 
-    /// A connection of somebody who trusts these authorities.
+    /// Connects a client that trusts these authorities.
     pub(super) async fn connect(
         &self,
         address: SocketAddr,
         trusted: &[CertificateDer<'static>],
         name: &str,
-    ) -> io::Result<Caller> {
+    ) -> io::Result<TlsClient> {
         let mut roots = RootCertStore::empty();
         assert_eq!(roots.add_parsable_certificates(trusted.iter().cloned()), (trusted.len(), 0));
         let config = ClientConfig::builder_with_details(Arc::new(default_provider()), Arc::new(self.clock.clone()))
@@ -101,7 +101,7 @@ impl World {
             .with_no_client_auth();
         let stream = TcpStream::connect(address).await?;
         let name = ServerName::try_from(name.to_owned()).unwrap();
-        Ok(Caller { stream: TlsConnector::from(Arc::new(config)).connect(name, stream).await? })
+        Ok(TlsClient { stream: TlsConnector::from(Arc::new(config)).connect(name, stream).await? })
     }
 }
 
@@ -117,18 +117,18 @@ pub(super) fn settings() -> SelfMade {
     }
 }
 
-/// The certificate that a cell shows.
-pub(super) fn shown(cell: &Certificates) -> CertificateDer<'static> {
-    cell.current().expect("a certificate").pair().cert[0].clone()
+/// The certificate that a resolver serves.
+pub(super) fn served(resolver: &CertificateResolver) -> CertificateDer<'static> {
+    resolver.current().expect("a certificate").pair().cert[0].clone()
 }
 
-/// Somebody who is connected.
+/// A connected TLS client.
 #[derive(Debug)]
-pub(super) struct Caller {
+pub(super) struct TlsClient {
     pub(super) stream: TlsStream<TcpStream>,
 }
 
-impl Caller {
+impl TlsClient {
     pub(super) fn certificate(&self) -> CertificateDer<'static> {
         self.stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned()
     }
@@ -149,7 +149,7 @@ impl Caller {
         self.answer().await
     }
 
-    /// The status and the body of the next answer.
+    /// The status and the body of the next response.
     pub(super) async fn answer(&mut self) -> (u16, String) {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {

@@ -1,7 +1,7 @@
-//! Carries out writes, one after the other for each subject, and tells how it went.
+//! The actuator: sends the writes of one reconcile in order and returns the outcome.
 //!
-//! A write that came too late for what it was decided for is not an error of anybody: it is decided anew when the watch
-//! shows what is. It must not know why anything is written.
+//! A write that meets a changed or deleted object is not an error: the item is reconciled again when the watch delivers
+//! the current state. Must not depend on why an object is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,37 +14,38 @@ use kube::core::{ApiResource, DynamicObject};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use crate::write::{Target, Word, Write};
+use crate::write::{ObjectEvent, Target, Write};
 
 /// How long one request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// How many words are remembered, so that they are not repeated.
-const WORDS_MAX: usize = 10_000;
+/// How many recorded events are remembered in order not to repeat them.
+const RECORDED_EVENTS_MAX: usize = 10_000;
 const MANAGER: &str = "muster-controllers";
-/// The most characters of an event's note.
+/// The maximum length of an event's note, in characters.
 const NOTE_CHARS_MAX: usize = 1_024;
 
-/// Until when a request may last that wants to last until the time given; `None` if nothing may be written.
+/// Maps the time until which a request would like to run to the time until which it may run; `None` if this process
+/// must not write.
 pub type Deadline = Arc<dyn Fn(Instant) -> Option<Instant> + Send + Sync>;
 
-/// What carries out writes.
+/// Sends writes to the API server.
 #[derive(Clone)]
-pub(crate) struct Hands {
+pub(crate) struct Actuator {
     client: Client,
     identity: String,
     deadline: Deadline,
     now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    told: Arc<Mutex<Told>>,
+    recorded: Arc<Mutex<RecordedEvents>>,
 }
 
-/// What was told of whom.
+/// The events recorded so far, by object UID.
 #[derive(Debug, Default)]
-struct Told {
-    words: BTreeMap<String, BTreeSet<(&'static str, String)>>,
+struct RecordedEvents {
+    by_uid: BTreeMap<String, BTreeSet<(&'static str, String)>>,
     count: usize,
 }
 
-/// Why writes stopped.
+/// Why a write failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WriteError {
     #[error(transparent)]
@@ -56,35 +57,35 @@ pub(crate) enum WriteError {
 }
 
 impl WriteError {
-    /// Whether the object is not what it was when the write was decided.
-    fn is_too_late(&self) -> bool {
+    /// Whether the object has changed or is gone since the write was decided.
+    fn is_stale(&self) -> bool {
         matches!(self, Self::Kube(kube::Error::Api(status)) if matches!(status.code, 404 | 409))
     }
 }
 
-impl Hands {
+impl Actuator {
     pub(crate) fn new(
         client: Client,
         identity: &str,
         deadline: Deadline,
         now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     ) -> Self {
-        Self { client, identity: identity.to_owned(), deadline, now, told: Arc::default() }
+        Self { client, identity: identity.to_owned(), deadline, now, recorded: Arc::default() }
     }
 
-    /// Carries out writes until one fails.
-    pub(crate) async fn carry_out(&self, writes: Vec<Write>) -> Result<(), WriteError> {
+    /// Sends writes in order until one fails.
+    pub(crate) async fn execute(&self, writes: Vec<Write>) -> Result<(), WriteError> {
         for write in writes {
             let until = (self.deadline)(Instant::now() + REQUEST_TIMEOUT).ok_or(WriteError::Fenced)?;
             let outcome = timeout_at(until, self.send(&write)).await.unwrap_or(Err(WriteError::TimedOut));
             match outcome {
                 Ok(()) => {}
-                Err(error) if error.is_too_late() => {
-                    tracing::debug!(?write, %error, "a write came too late, and is decided anew");
+                Err(error) if error.is_stale() => {
+                    tracing::debug!(?write, %error, "a write met a changed object; reconciling again");
                     return Err(error);
                 }
                 Err(error) => {
-                    tracing::warn!(what = %shown(&write), %error, "a write failed and will be tried again");
+                    tracing::warn!(what = %describe(&write), %error, "a write failed and will be retried");
                     return Err(error);
                 }
             }
@@ -110,7 +111,7 @@ impl Hands {
                     answer => answer.map(drop).map_err(Into::into),
                 }
             }
-            Write::Tell(word) => self.tell(word).await,
+            Write::Event(event) => self.record(event).await,
         }
     }
 
@@ -127,21 +128,21 @@ impl Hands {
         Api::namespaced_with(self.client.clone(), &target.namespace, &target.resource)
     }
 
-    /// Tells users of an object, once. An event is a courtesy: if it cannot be written, the rest goes on.
-    async fn tell(&self, word: &Word) -> Result<(), WriteError> {
-        if !self.is_new(word) {
+    /// Records an event, once. Events are best effort: if one cannot be written, the other writes continue.
+    async fn record(&self, event: &ObjectEvent) -> Result<(), WriteError> {
+        if !self.is_new(event) {
             return Ok(());
         }
-        let note: String = word.note.chars().take(NOTE_CHARS_MAX).collect();
+        let note: String = event.note.chars().take(NOTE_CHARS_MAX).collect();
         let now = (self.now)();
-        let name = format!("{}.{:x}", word.about.name, now.as_nanosecond());
-        let event = json!({
+        let name = format!("{}.{:x}", event.regarding.name, now.as_nanosecond());
+        let object = json!({
             "apiVersion": "events.k8s.io/v1", "kind": "Event",
-            "metadata": {"name": name, "namespace": word.about.namespace},
+            "metadata": {"name": name, "namespace": event.regarding.namespace},
             "eventTime": format!("{now:.6}"), "reportingController": MANAGER, "reportingInstance": self.identity,
-            "action": "Grouping", "reason": word.reason, "note": note,
-            "type": if word.warning { "Warning" } else { "Normal" },
-            "regarding": word.about.reference(),
+            "action": "Grouping", "reason": event.reason, "note": note,
+            "type": if event.warning { "Warning" } else { "Normal" },
+            "regarding": event.regarding.reference(),
         });
         let resource = ApiResource {
             group: "events.k8s.io".to_owned(),
@@ -150,25 +151,26 @@ impl Hands {
             kind: "Event".to_owned(),
             plural: "events".to_owned(),
         };
-        if let Err(error) = self.create(&resource, &event).await {
-            tracing::warn!(reason = word.reason, note = word.note, %error, "an event could not be written");
+        if let Err(error) = self.create(&resource, &object).await {
+            tracing::warn!(reason = event.reason, note = event.note, %error, "an event could not be written");
         }
         Ok(())
     }
 
-    fn is_new(&self, word: &Word) -> bool {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.count >= WORDS_MAX {
-            *told = Told::default();
+    fn is_new(&self, event: &ObjectEvent) -> bool {
+        let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        if recorded.count >= RECORDED_EVENTS_MAX {
+            *recorded = RecordedEvents::default();
         }
-        let is_new = told.words.entry(word.about.uid.clone()).or_default().insert((word.reason, word.note.clone()));
-        told.count += usize::from(is_new);
+        let is_new =
+            recorded.by_uid.entry(event.regarding.uid.clone()).or_default().insert((event.reason, event.note.clone()));
+        recorded.count += usize::from(is_new);
         is_new
     }
 }
 
-/// A write in a few words.
-fn shown(write: &Write) -> String {
+/// A short description of a write, for logs.
+fn describe(write: &Write) -> String {
     match write {
         Write::Create { resource, object } => {
             let metadata = &object["metadata"];
@@ -176,7 +178,9 @@ fn shown(write: &Write) -> String {
         }
         Write::Patch { target, .. } => format!("patch {} {}/{}", target.resource.kind, target.namespace, target.name),
         Write::Delete { target } => format!("delete {} {}/{}", target.resource.kind, target.namespace, target.name),
-        Write::Tell(word) => format!("tell {} {}/{}", word.about.resource.kind, word.about.namespace, word.about.name),
+        Write::Event(event) => {
+            format!("event on {} {}/{}", event.regarding.resource.kind, event.regarding.namespace, event.regarding.name)
+        }
     }
 }
 
@@ -184,8 +188,8 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-impl std::fmt::Debug for Hands {
+impl std::fmt::Debug for Actuator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hands").field("identity", &self.identity).finish_non_exhaustive()
+        f.debug_struct("Actuator").field("identity", &self.identity).finish_non_exhaustive()
     }
 }

@@ -1,19 +1,19 @@
-//! Which version of its own groups a cluster serves, for those who write groups.
+//! The version of native groups that a cluster serves, for writers of groups.
 
 use kube_core::ApiResource;
 
 use super::{GROUP, PodGroup, V1ALPHA3, VERSION, Workload, v1alpha1, v1alpha2};
 
-/// The version of Kubernetes' own groups that is used on a cluster: no cluster has more than one shape of them.
+/// The version of native groups on a cluster: no cluster serves more than one format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NativeVersion {
     /// 1.37.
     V1beta1,
-    /// 1.37 where v1beta1 is switched off: the same shapes.
+    /// 1.37 with v1beta1 disabled: the same format.
     V1alpha3,
-    /// 1.36: PodGroups that never change.
+    /// 1.36: immutable PodGroups.
     V1alpha2,
-    /// 1.35: groups that stand in Workloads, which never change.
+    /// 1.35: groups inside immutable Workloads.
     V1alpha1,
 }
 
@@ -28,18 +28,18 @@ impl NativeVersion {
         }
     }
 
-    /// The kind of Workloads.
+    /// The resource of Workloads.
     pub fn workloads(self) -> ApiResource {
         self.versioned(ApiResource::erase::<Workload>(&()))
     }
 
-    /// The kind of groups that are objects of their own; `None` where groups stand in Workloads.
+    /// The resource of PodGroups; `None` where groups are part of Workloads.
     pub fn pod_groups(self) -> Option<ApiResource> {
         (self != Self::V1alpha1).then(|| self.versioned(ApiResource::erase::<PodGroup>(&())))
     }
 
-    /// Whether the minimum of a group that is there can be changed.
-    pub fn minimums_may_change(self) -> bool {
+    /// Whether the minimum of an existing group is mutable.
+    pub fn can_change_min_count(self) -> bool {
         matches!(self, Self::V1beta1 | Self::V1alpha3)
     }
 

@@ -1,7 +1,7 @@
-//! What is to be written for an object, given all that has been seen: pure decisions.
+//! Pure reconcile decisions: what to write for an item, given the caches.
 //!
-//! Invariant: a plan for a world that is as it should be has no writes, so a second pass writes nothing.
-//! It must not know how writes are sent.
+//! Invariant: for a cluster in the desired state the plan has no writes, so a second pass writes nothing. Must not
+//! depend on how writes are sent.
 
 mod job_set_objects;
 pub(crate) mod job_sets;
@@ -14,28 +14,28 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::core::{ApiResource, DynamicObject};
 use muster_api::keys::POD_GROUP_PROTECTION_FINALIZER as PROTECTION;
-use muster_api::makers::Flaw;
+use muster_api::makers::GangConfigError;
 use muster_api::wire::object::{Kind, Object};
 use serde_json::json;
 
-use crate::write::{Target, Word, Write};
+use crate::write::{ObjectEvent, Target, Write};
 
-/// How long something may be in the way before it is looked at again: its end concerns nobody that we know.
-pub(crate) const IN_THE_WAY: Duration = Duration::from_secs(10);
+/// How soon to retry after a name conflict: the deletion of a foreign object enqueues nothing.
+pub(crate) const CONFLICT_RETRY: Duration = Duration::from_secs(10);
 
-/// What is to be written, in this order, and when to look again even if nothing happens.
+/// The writes of one reconcile, in order, and when to reconcile again even without an event.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// The writes.
     pub writes: Vec<Write>,
-    /// When to look again.
-    pub again: Option<Duration>,
+    /// When to reconcile again.
+    pub requeue_after: Option<Duration>,
 }
 
 impl Plan {
-    /// These writes.
+    /// A plan with these writes that is not requeued.
     pub fn of(writes: Vec<Write>) -> Self {
-        Self { writes, again: None }
+        Self { writes, requeue_after: None }
     }
 }
 
@@ -49,9 +49,11 @@ pub(crate) fn controller_of(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
 }
 
-/// A reference to an owner that need not wait for what it owns: a native group waits for its pods, and a pod that waited
-/// for its group would never go.
-pub(crate) fn owner<K: Kind<Scope = kube::core::NamespaceResourceScope>>(object: &Object<K>) -> OwnerReference {
+/// An owner reference without `blockOwnerDeletion`: a native group waits for its pods, and a pod that waited for its
+/// group would never go away.
+pub(crate) fn owner_reference<K: Kind<Scope = kube::core::NamespaceResourceScope>>(
+    object: &Object<K>,
+) -> OwnerReference {
     let resource = ApiResource::erase::<Object<K>>(&());
     OwnerReference {
         api_version: resource.api_version,
@@ -63,7 +65,7 @@ pub(crate) fn owner<K: Kind<Scope = kube::core::NamespaceResourceScope>>(object:
     }
 }
 
-/// The object, to be written or spoken of.
+/// The target for a typed object.
 pub(crate) fn target<K: Kind<Scope = kube::core::NamespaceResourceScope>>(object: &Object<K>) -> Target {
     let metadata = &object.metadata;
     Target {
@@ -74,17 +76,17 @@ pub(crate) fn target<K: Kind<Scope = kube::core::NamespaceResourceScope>>(object
     }
 }
 
-/// Kubernetes keeps groups of its own that are deleted until no pod names them. Where a successor of the same name is
-/// wanted its pods name the old one already, and would keep it for ever: then it is let go.
-pub(crate) fn let_go(target: &Target, object: &DynamicObject) -> Option<Write> {
-    let kept = object.metadata.finalizers.as_ref().filter(|all| all.iter().any(|one| one == PROTECTION))?;
-    let rest: Vec<&String> = kept.iter().filter(|one| *one != PROTECTION).collect();
+/// Removes the protection finalizer of a native group that is being deleted. Kubernetes keeps such a group until no pod
+/// names it; the pods of a successor with the same name would keep it forever.
+pub(crate) fn remove_protection(target: &Target, object: &DynamicObject) -> Option<Write> {
+    let finalizers = object.metadata.finalizers.as_ref().filter(|all| all.iter().any(|one| one == PROTECTION))?;
+    let rest: Vec<&String> = finalizers.iter().filter(|one| *one != PROTECTION).collect();
     let version = &object.metadata.resource_version;
     let body = json!({"metadata": {"finalizers": rest, "resourceVersion": version}});
     Some(Write::Patch { target: target.clone(), body })
 }
 
-/// Tells of a flaw.
-pub(crate) fn tell_flaw(about: Target, flaw: Flaw) -> Write {
-    Write::Tell(Word { about, warning: true, reason: flaw.reason, note: flaw.message })
+/// The warning event for an invalid gang configuration.
+pub(crate) fn warning_event(regarding: Target, error: GangConfigError) -> Write {
+    Write::Event(ObjectEvent { regarding, warning: true, reason: error.reason, note: error.message })
 }

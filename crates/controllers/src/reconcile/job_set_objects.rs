@@ -1,30 +1,30 @@
-//! The objects of a JobSet's gangs, in our own words and in those of each version of Kubernetes' own groups.
+//! The Workload and PodGroups of a JobSet's gangs, in Muster's own API and in each version of the native API.
 //!
-//! What a server or others fill in does not count when an object is compared. It must not know what there is.
+//! Fields that a server or other writers fill in are ignored when objects are compared. Must not depend on the caches.
 
 use kube::core::{ApiResource, DynamicObject};
 use muster_api::keys::annotations::WHOLE_RESOURCES;
 use muster_api::makers::job_set::{GangGroup, Gangs, labels};
-use muster_api::makers::requests::written;
+use muster_api::makers::requests::to_quantities;
 use muster_api::native::NativeVersion;
 use muster_api::selector::Labels;
 use muster_api::wire::JobSet;
 use serde_json::{Value, json};
 
-use super::owner;
+use super::owner_reference;
 
-/// What has to be changed in an object.
+/// The change that an object needs.
 #[derive(Debug, PartialEq)]
 pub(super) enum Correction {
-    /// Nothing.
-    Nothing,
-    /// This, in place.
+    /// None.
+    None,
+    /// A merge patch.
     Patch(Value),
-    /// So much that another has to take its place.
-    Anew,
+    /// It must be deleted and created again.
+    Recreate,
 }
 
-/// The fields of a Workload that have its groups, and how these are placed.
+/// The names of the fields of a Workload that hold its groups and their policy.
 fn fields(native: Option<NativeVersion>) -> (&'static str, &'static str) {
     match native {
         None | Some(NativeVersion::V1alpha1) => ("podGroups", "policy"),
@@ -42,7 +42,7 @@ pub(super) fn workload(set: &JobSet, gangs: &Gangs, native: Option<NativeVersion
     let has_classes = match native {
         None => true,
         Some(NativeVersion::V1alpha1) => false,
-        // All templates of a Workload have one class: where they differ only the groups tell.
+        // All templates of a Workload must have the same class; if they differ, only the PodGroups carry it.
         Some(_) => gangs.groups.windows(2).all(|two| two[0].priority_class_name == two[1].priority_class_name),
     };
     let groups: Vec<Value> = gangs
@@ -57,7 +57,7 @@ pub(super) fn workload(set: &JobSet, gangs: &Gangs, native: Option<NativeVersion
         })
         .collect();
     let reference = json!({"apiGroup": "jobset.x-k8s.io", "kind": "JobSet", "name": set.metadata.name});
-    // Where groups are objects of their own, each says what all need.
+    // Where groups are separate objects, each of them carries the total.
     let whole = whole_resources(gangs).filter(|_| native.is_none_or(|version| version.pod_groups().is_none()));
     let spec = json!({"controllerRef": reference, list: groups});
     object(set, &gangs.workload, kind, whole, &spec)
@@ -93,61 +93,62 @@ fn object(set: &JobSet, name: &str, kind: &ApiResource, whole: Option<String>, s
             "name": name, "namespace": metadata.namespace,
             "labels": {labels::JOB_SET: metadata.name, labels::JOB_SET_UID: metadata.uid},
             "annotations": annotations,
-            "ownerReferences": [owner(set)],
+            "ownerReferences": [owner_reference(set)],
         },
         "spec": spec,
     })
 }
 
-/// What the first gang has to wait for if the others start after it.
+/// The total of all gangs that start one after another, as annotation value: the first gang waits until that much is
+/// free.
 fn whole_resources(gangs: &Gangs) -> Option<String> {
-    (!gangs.whole_resources.is_empty()).then(|| json!(written(&gangs.whole_resources)).to_string())
+    (!gangs.whole_resources.is_empty()).then(|| json!(to_quantities(&gangs.whole_resources)).to_string())
 }
 
 fn annotation(object: &DynamicObject) -> Option<&str> {
     object.metadata.annotations.as_ref().and_then(|all| all.get(WHOLE_RESOURCES)).map(String::as_str)
 }
 
-/// What has to be changed in a Workload of a set.
-pub(super) fn correction_of_workload(
+/// The change that a Workload of a set needs.
+pub(super) fn workload_correction(
     current: &DynamicObject,
-    wanted: &Value,
+    desired: &Value,
     native: Option<NativeVersion>,
 ) -> Correction {
     let (list, policy) = fields(native);
     let groups = |spec: &Value| spec[list].as_array().cloned().unwrap_or_default();
-    let (there, wanted_groups) = (groups(&current.data["spec"]), groups(&wanted["spec"]));
+    let (current_groups, desired_groups) = (groups(&current.data["spec"]), groups(&desired["spec"]));
     let minimum = |group: &Value| group[policy]["gang"]["minCount"].clone();
     let same = |one: &Value, other: &Value| one["name"] == other["name"] && has_class(one, other, native);
-    let is_the_same = there.len() == wanted_groups.len()
-        && wanted_groups.iter().all(|group| there.iter().any(|one| same(one, group)))
-        && annotation(current) == wanted["metadata"]["annotations"][WHOLE_RESOURCES].as_str();
-    if !is_the_same {
-        return Correction::Anew;
+    let is_same_shape = current_groups.len() == desired_groups.len()
+        && desired_groups.iter().all(|group| current_groups.iter().any(|one| same(one, group)))
+        && annotation(current) == desired["metadata"]["annotations"][WHOLE_RESOURCES].as_str();
+    if !is_same_shape {
+        return Correction::Recreate;
     }
-    let mut right = there.clone();
-    for group in &mut right {
-        let wanted = wanted_groups.iter().find(|one| one["name"] == group["name"]);
-        group[policy]["gang"]["minCount"] = wanted.map(minimum).unwrap_or_default();
+    let mut corrected = current_groups.clone();
+    for group in &mut corrected {
+        let desired = desired_groups.iter().find(|one| one["name"] == group["name"]);
+        group[policy]["gang"]["minCount"] = desired.map(minimum).unwrap_or_default();
     }
-    if right == there {
-        Correction::Nothing
-    } else if native.is_some_and(NativeVersion::minimums_may_change) {
-        Correction::Patch(json!({"spec": {list: right}}))
+    if corrected == current_groups {
+        Correction::None
+    } else if native.is_some_and(NativeVersion::can_change_min_count) {
+        Correction::Patch(json!({"spec": {list: corrected}}))
     } else {
-        Correction::Anew
+        Correction::Recreate
     }
 }
 
-/// Whether a group has the class that is wanted. A server that does not know classes of groups drops them.
-fn has_class(current: &Value, wanted: &Value, native: Option<NativeVersion>) -> bool {
+/// Whether a group has the desired class. A server without priority classes of groups drops the field.
+fn has_class(current: &Value, desired: &Value, native: Option<NativeVersion>) -> bool {
     let class = |group: &Value| group["priorityClassName"].as_str().unwrap_or_default().to_owned();
-    let (current, wanted) = (class(current), class(wanted));
-    current == wanted || (native.is_some() && (current.is_empty() || wanted.is_empty()))
+    let (current, desired) = (class(current), class(desired));
+    current == desired || (native.is_some() && (current.is_empty() || desired.is_empty()))
 }
 
-/// What has to be changed in the PodGroup of a group.
-pub(super) fn correction_of_pod_group(
+/// The change that a PodGroup of a set needs.
+pub(super) fn pod_group_correction(
     current: &DynamicObject,
     gangs: &Gangs,
     group: &GangGroup,
@@ -155,12 +156,12 @@ pub(super) fn correction_of_pod_group(
 ) -> Correction {
     let class = json!({"priorityClassName": group.priority_class_name});
     if !has_class(&current.data["spec"], &class, Some(version)) {
-        return Correction::Anew;
+        return Correction::Recreate;
     }
     let mut patch = json!({});
     if current.data["spec"]["schedulingPolicy"]["gang"]["minCount"].as_i64() != Some(group.minimum()) {
-        if !version.minimums_may_change() {
-            return Correction::Anew;
+        if !version.can_change_min_count() {
+            return Correction::Recreate;
         }
         patch["spec"]["schedulingPolicy"] = gang(group);
     }
@@ -168,7 +169,7 @@ pub(super) fn correction_of_pod_group(
     if annotation(current) != whole.as_deref() {
         patch["metadata"]["annotations"][WHOLE_RESOURCES] = json!(whole);
     }
-    if patch == json!({}) { Correction::Nothing } else { Correction::Patch(patch) }
+    if patch == json!({}) { Correction::None } else { Correction::Patch(patch) }
 }
 
 #[cfg(test)]
@@ -198,7 +199,7 @@ mod tests {
         NativeVersion::V1beta1.workloads()
     }
 
-    fn seen(object: &Value) -> DynamicObject {
+    fn cached(object: &Value) -> DynamicObject {
         serde_json::from_value(object.clone()).unwrap()
     }
 
@@ -206,36 +207,36 @@ mod tests {
         [None, Some(NativeVersion::V1beta1), Some(NativeVersion::V1alpha2), Some(NativeVersion::V1alpha1)];
 
     #[test]
-    fn a_workload_that_is_right_is_left_alone_and_new_minimums_are_written_where_they_can_be() {
+    fn correct_workload_is_unchanged_and_new_minimums_are_patched_where_mutable() {
         let (before, after) = (set(2, ["", ""]), set(3, ["", ""]));
         for version in VERSIONS {
-            let there = workload(&before, &gangs_of(&before), version, &kind());
-            assert_eq!(correction_of_workload(&seen(&there), &there, version), Correction::Nothing, "{version:?}");
-            let wanted = workload(&after, &gangs_of(&after), version, &kind());
-            let correction = correction_of_workload(&seen(&there), &wanted, version);
+            let current = workload(&before, &gangs_of(&before), version, &kind());
+            assert_eq!(workload_correction(&cached(&current), &current, version), Correction::None, "{version:?}");
+            let desired = workload(&after, &gangs_of(&after), version, &kind());
+            let correction = workload_correction(&cached(&current), &desired, version);
             if version == Some(NativeVersion::V1beta1) {
                 let Correction::Patch(patch) = correction else { panic!("{correction:?}") };
-                assert_eq!(patch["spec"]["podGroupTemplates"], wanted["spec"]["podGroupTemplates"]);
+                assert_eq!(patch["spec"]["podGroupTemplates"], desired["spec"]["podGroupTemplates"]);
             } else {
-                assert_eq!(correction, Correction::Anew, "{version:?}");
+                assert_eq!(correction, Correction::Recreate, "{version:?}");
             }
         }
     }
 
     #[test]
-    fn other_groups_are_another_workload() {
+    fn changed_set_of_groups_recreates_workload() {
         let two = set(2, ["", ""]);
         let mut one = two.clone();
         one.spec.replicated_jobs.pop();
         for version in VERSIONS {
-            let there = workload(&two, &gangs_of(&two), version, &kind());
-            let wanted = workload(&one, &gangs_of(&one), version, &kind());
-            assert_eq!(correction_of_workload(&seen(&there), &wanted, version), Correction::Anew, "{version:?}");
+            let current = workload(&two, &gangs_of(&two), version, &kind());
+            let desired = workload(&one, &gangs_of(&one), version, &kind());
+            assert_eq!(workload_correction(&cached(&current), &desired, version), Correction::Recreate, "{version:?}");
         }
     }
 
     #[test]
-    fn templates_have_one_class_or_none_and_what_a_server_dropped_is_not_missed() {
+    fn templates_share_one_class_or_none_and_dropped_class_is_accepted() {
         let version = NativeVersion::V1beta1;
         let differing = set(2, ["high", "low"]);
         let gangs = gangs_of(&differing);
@@ -245,31 +246,31 @@ mod tests {
             (&Value::Null, &Value::Null)
         );
         let group = &gangs.groups[0];
-        let mut there = pod_group(&differing, &gangs, group, "w-js.pg-a.0", (version, &kind()));
-        assert_eq!(there["spec"]["priorityClassName"], "high");
-        assert_eq!(there["spec"]["workloadRef"], json!({"workloadName": "w-js", "templateName": "pg-a"}));
-        assert_eq!(correction_of_pod_group(&seen(&there), &gangs, group, version), Correction::Nothing);
-        there["spec"].as_object_mut().unwrap().remove("priorityClassName");
-        assert_eq!(correction_of_pod_group(&seen(&there), &gangs, group, version), Correction::Nothing);
-        there["spec"]["priorityClassName"] = json!("low");
-        assert_eq!(correction_of_pod_group(&seen(&there), &gangs, group, version), Correction::Anew);
+        let mut current = pod_group(&differing, &gangs, group, "w-js.pg-a.0", (version, &kind()));
+        assert_eq!(current["spec"]["priorityClassName"], "high");
+        assert_eq!(current["spec"]["workloadRef"], json!({"workloadName": "w-js", "templateName": "pg-a"}));
+        assert_eq!(pod_group_correction(&cached(&current), &gangs, group, version), Correction::None);
+        current["spec"].as_object_mut().unwrap().remove("priorityClassName");
+        assert_eq!(pod_group_correction(&cached(&current), &gangs, group, version), Correction::None);
+        current["spec"]["priorityClassName"] = json!("low");
+        assert_eq!(pod_group_correction(&cached(&current), &gangs, group, version), Correction::Recreate);
     }
 
     #[test]
-    fn a_group_follows_the_numbers_of_its_set() {
+    fn pod_group_follows_counts_of_its_set() {
         let (before, after) = (set(2, ["", ""]), set(3, ["", ""]));
         let (old, new) = (gangs_of(&before), gangs_of(&after));
-        for (version, anew) in [(NativeVersion::V1beta1, false), (NativeVersion::V1alpha2, true)] {
-            let there = seen(&pod_group(&before, &old, &old.groups[0], "g", (version, &kind())));
-            let correction = correction_of_pod_group(&there, &new, &new.groups[0], version);
+        for (version, recreated) in [(NativeVersion::V1beta1, false), (NativeVersion::V1alpha2, true)] {
+            let current = cached(&pod_group(&before, &old, &old.groups[0], "g", (version, &kind())));
+            let correction = pod_group_correction(&current, &new, &new.groups[0], version);
             let patch = json!({"spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}});
-            assert_eq!(correction, if anew { Correction::Anew } else { Correction::Patch(patch) });
+            assert_eq!(correction, if recreated { Correction::Recreate } else { Correction::Patch(patch) });
         }
         let mut whole = new.clone();
         whole.whole_resources.insert("cpu".to_owned(), 4_000);
         let version = NativeVersion::V1alpha2;
-        let there = seen(&pod_group(&after, &new, &new.groups[0], "g", (version, &kind())));
-        let correction = correction_of_pod_group(&there, &whole, &new.groups[0], version);
+        let current = cached(&pod_group(&after, &new, &new.groups[0], "g", (version, &kind())));
+        let correction = pod_group_correction(&current, &whole, &new.groups[0], version);
         assert!(
             matches!(&correction, Correction::Patch(patch) if patch["metadata"]["annotations"][WHOLE_RESOURCES].is_string()),
             "{correction:?}"

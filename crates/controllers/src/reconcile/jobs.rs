@@ -1,0 +1,120 @@
+//! Reconciles the PodGroup of a Job: created when the Job is a gang, with a minimum that follows the Job.
+
+use kube::core::ApiResource;
+use muster_api::makers::job::{self, JobGang};
+use muster_api::wire::{Job, Pod, PodGroup};
+use serde_json::{Value, json};
+
+use super::{CONFLICT_RETRY, Plan, is_controlled_by, owner_reference, target, warning_event};
+use crate::cache::Key;
+use crate::state::State;
+use crate::write::{ObjectEvent, Target, Write};
+
+/// Values of `disruptionMode`.
+const POD: &str = "Pod";
+const POD_GROUP: &str = "PodGroup";
+
+/// Decides what to write for a Job.
+pub(crate) fn reconcile(state: &State, (namespace, name): &Key) -> Plan {
+    let Some(job) = state.jobs.get(namespace, name) else { return Plan::default() };
+    if job.metadata.deletion_timestamp.is_some() || job.is_finished() {
+        return Plan::default();
+    }
+    let resource = ApiResource::erase::<PodGroup>(&());
+    let current = state.managed(&resource).get(namespace, &job::group_name(name));
+    let uid = job.metadata.uid.as_deref().unwrap_or_default();
+    let gang = match job::gang(job, state.settings.jobs().unwrap_or_default(), state.settings.scheduler_names()) {
+        Ok(gang) => gang,
+        Err(error) => return Plan::of(vec![warning_event(target(&**job), error)]),
+    };
+    let ours = current.filter(|group| is_controlled_by(&group.metadata, uid));
+    let write = match (gang, current) {
+        // A template is immutable: one that references our group can never reference another.
+        (None, _) if job::references_managed_group(job) => None,
+        (None, _) => ours
+            .filter(|group| group.metadata.deletion_timestamp.is_none())
+            .map(|group| Write::Delete { target: Target::of(&resource, group) }),
+        (Some(gang), None) => {
+            Some(Write::Create { object: object(job, &gang, minimum(state, job, &gang), &resource), resource })
+        }
+        (Some(_), Some(group)) if group.metadata.deletion_timestamp.is_some() => None,
+        (Some(gang), Some(group)) if ours.is_some() => {
+            return Plan::of(correction(job, &gang, minimum(state, job, &gang), group, &resource));
+        }
+        // It belongs to a deleted Job of this name.
+        (Some(_), Some(group)) if is_controlled_by_job(group, name) => {
+            Some(Write::Delete { target: Target::of(&resource, group) })
+        }
+        (Some(gang), Some(_)) => {
+            let note = format!(
+                "PodGroup {} exists and does not belong to this Job: the pods are scheduled according to it until it is deleted.",
+                gang.group
+            );
+            let event = ObjectEvent { regarding: target(&**job), warning: true, reason: "PodGroupConflict", note };
+            return Plan { writes: vec![Write::Event(event)], requeue_after: Some(CONFLICT_RETRY) };
+        }
+    };
+    Plan::of(write.into_iter().collect())
+}
+
+fn is_controlled_by_job(group: &kube::core::DynamicObject, name: &str) -> bool {
+    super::controller_of(&group.metadata).is_some_and(|owner| owner.kind == "Job" && owner.name == name)
+}
+
+/// The minimum that a Job can still reach. Succeeded pods count while they exist; those that were deleted never come
+/// back, so the group must not wait for them.
+fn minimum(state: &State, job: &Job, gang: &JobGang) -> i64 {
+    let Some(completions) = job.spec.completions else { return gang.min_count };
+    let metadata = &job.metadata;
+    let (namespace, uid) = (metadata.namespace.as_deref(), metadata.uid.as_deref().unwrap_or_default());
+    let succeeded = |pod: &Pod| pod.status.phase == "Succeeded" && is_controlled_by(&pod.metadata, uid);
+    let existing = state.job_pods.by_index(namespace.unwrap_or_default(), uid).filter(|pod| succeeded(pod)).count();
+    let deleted = job.status.succeeded.saturating_sub(i64::try_from(existing).unwrap_or(i64::MAX)).max(0);
+    gang.min_count.min(completions - deleted).max(1)
+}
+
+/// Patches the group to the desired state, and reports a disruption mode that cannot be changed.
+fn correction(
+    job: &Job,
+    gang: &JobGang,
+    minimum: i64,
+    group: &kube::core::DynamicObject,
+    resource: &ApiResource,
+) -> Vec<Write> {
+    let mut writes = Vec::new();
+    if group.data.pointer("/spec/policy/gang/minCount").and_then(Value::as_i64) != Some(minimum) {
+        let body = json!({"spec": {"policy": {"gang": {"minCount": minimum}}}});
+        writes.push(Write::Patch { target: Target::of(resource, group), body });
+    }
+    let (current, desired) =
+        (group.data.pointer("/spec/disruptionMode").and_then(Value::as_str), disruption_mode(gang));
+    let current = current.unwrap_or(POD);
+    if current != desired {
+        let note = format!(
+            "disruptionMode: the Job asks for {desired} and PodGroup {} has {current}, which cannot be changed; delete the PodGroup to have it recreated as the Job asks.",
+            gang.group
+        );
+        let event = ObjectEvent { regarding: target(job), warning: true, reason: "DisruptionModeUnchanged", note };
+        writes.push(Write::Event(event));
+    }
+    writes
+}
+
+fn disruption_mode(gang: &JobGang) -> &'static str {
+    if gang.evicts_whole_group { POD_GROUP } else { POD }
+}
+
+fn object(job: &Job, gang: &JobGang, minimum: i64, resource: &ApiResource) -> Value {
+    let mut spec = json!({"policy": {"gang": {"minCount": minimum}}});
+    if gang.evicts_whole_group {
+        spec["disruptionMode"] = json!(POD_GROUP);
+    }
+    if !gang.priority_class_name.is_empty() {
+        spec["priorityClassName"] = json!(gang.priority_class_name);
+    }
+    json!({
+        "apiVersion": resource.api_version, "kind": resource.kind,
+        "metadata": {"name": gang.group, "namespace": job.metadata.namespace, "ownerReferences": [owner_reference(job)]},
+        "spec": spec,
+    })
+}
