@@ -1,4 +1,5 @@
-//! What the engine asks its host to do. A command names objects by what the API needs, never by an id.
+//! Commands: the actions that the engine requests from its host. A command refers to objects as the API needs it, never
+//! by an id.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use crate::diagnosis::Diagnosis;
 use crate::model::group::GroupKey;
 use crate::model::pod::PodName;
 
-/// One thing to do. Outcomes of `Bind`, `TakeBack` and `Evict` come back as observations.
+/// A command. Outcomes of `Bind`, `TakeBack` and `Evict` are reported as observations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Command {
     /// Bind the pod to the node.
@@ -18,74 +19,73 @@ pub enum Command {
         /// The node's name.
         node: Arc<str>,
     },
-    /// Delete a bound member of a gang that did not come together; its controller will make it again.
-    /// The UID must be a precondition of the delete.
+    /// Delete a bound member of a gang whose start was not confirmed, to roll back its bind; its controller recreates
+    /// it. The UID must be a precondition of the delete.
     TakeBack {
         /// Which pod.
         pod: Arc<PodName>,
     },
-    /// Keep a node free for the pod: those who are in its way there are leaving.
+    /// Nominate the node for the pod: its victims there are leaving.
     Nominate {
         /// Which pod.
         pod: Arc<PodName>,
         /// The node's name.
         node: Arc<str>,
     },
-    /// Evict these pods for somebody else, all or none as far as that can be told beforehand. The UIDs must be
-    /// preconditions. The outcome comes back for each pod.
+    /// Evict these pods by preemption, all or none as far as that can be known in advance. The UIDs must be
+    /// preconditions. The outcome is reported for each pod.
     Evict {
         /// Which pods.
         pods: Vec<Arc<PodName>>,
-        /// The group that is evicted whole, if it is one.
+        /// The group that is evicted as a whole, if it is one.
         group: Option<GroupKey>,
-        /// For whom.
+        /// The preemptor.
         by: Arc<Subject>,
     },
-    /// The pod shows that it is evicted for others, and it is not.
+    /// The pod is marked as a target of preemption but is not evicted: remove the mark.
     Spare {
         /// Which pod.
         pod: Arc<PodName>,
     },
-    /// The pod's nomination no longer stands.
+    /// Clear the pod's nomination.
     ClearNomination {
         /// Which pod.
         pod: Arc<PodName>,
     },
-    /// Say how things are with a pod or a group. Sent when the answer changes.
+    /// Report the diagnosis of a pod or group. Sent when it changes.
     Report(Box<Report>),
 }
 
-/// How things are with a pod or a group.
+/// The diagnosis of a pod or group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Of whom.
+    /// The pod or group.
     pub subject: Subject,
-    /// How things are.
+    /// The diagnosis.
     pub diagnosis: Diagnosis,
-    /// For a group that does not fit, or that waits for others to leave: what each waiting member is told.
+    /// For a group that is unschedulable or waits for victims: the verdict for each waiting member.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<(Arc<PodName>, MemberVerdict)>,
 }
 
-/// Whom a report is about.
+/// The subject of a report, or a preemptor.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Subject {
-    /// A pod that is scheduled alone, or that its group has no place for.
+    /// A pod without a group, or one that its group excludes.
     Pod(Arc<PodName>),
     /// A group.
     Group(GroupKey),
 }
 
-/// What a waiting member of a group that does not fit is told.
+/// The verdict for a waiting member of an unschedulable group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemberVerdict {
-    /// There is no room for this pod: what an autoscaler acts on.
+    /// This pod does not fit; an autoscaler should act on it.
     NoRoom,
-    /// There is no room for this pod, and room would not help: another member that its group needs is larger than any node
-    /// there is.
+    /// This pod does not fit, and more capacity would not help: another required member is larger than any node.
     InVain,
-    /// This pod would fit; its group does not. Or a place is kept free for it.
+    /// This pod would fit but its group does not, or it is nominated.
     WouldFit,
-    /// It came after the plan of its group was made, and is looked at when that is done.
+    /// Created after the plan of its group was made; considered after that.
     NotTried,
 }

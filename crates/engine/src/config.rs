@@ -1,4 +1,4 @@
-//! Everything about the engine that its host may set. The defaults are kube-scheduler's where it has one.
+//! The engine's configuration. The defaults are those of kube-scheduler where it has one.
 
 use std::collections::BTreeSet;
 
@@ -9,42 +9,42 @@ use crate::filter::FilterName;
 use crate::model::Millis;
 use crate::refusal::Refusal;
 
-/// The engine's settings.
+/// The engine's configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// What classes of pods are judged by, by their number; at least one.
+    /// The profiles, which pod classes refer to by index; at least one.
     pub profiles: Vec<Profile>,
-    /// The pause after a first failure; it doubles with every further one.
+    /// The backoff after the first failed attempt; it doubles with every further one.
     pub backoff_ms_initial: Millis,
-    /// The longest pause of a single pod; a group's is longer by the square root of its size.
+    /// The longest backoff of a single pod; that of a group is longer by the square root of its size.
     pub backoff_ms_max: Millis,
-    /// How many steps the search for a place for a mixed group may take at first.
-    /// It doubles with every retry after an answer that was not a proof.
+    /// The initial limit of steps in the search for a placement of a mixed group. It doubles with every retry after a
+    /// result that was not a proof.
     pub search_steps_initial: u64,
-    /// The most steps that one search may ever take.
+    /// The maximum limit of steps in one search.
     pub search_steps_max: u64,
-    /// The first pause before a group that was not found a place, without proof, is looked at again.
+    /// The first pause before a group without a placement is retried, if the result was not a proof.
     pub search_again_ms_initial: Millis,
     /// The longest such pause.
     pub search_again_ms_max: Millis,
-    /// How long a gang that would fit if others left waits before it claims nodes.
+    /// How long a gang that would fit if pods left is unschedulable before it reserves nodes.
     pub starving_after_ms: Millis,
-    /// How long such a claim lasts at most.
+    /// How long a reservation lasts at most.
     pub claim_ms_max: Millis,
     /// How long a basic group waits for the rest of its desired members.
     pub desired_wait_ms: Millis,
-    /// How room is taken from others.
+    /// The rules of preemption.
     pub preemption: PreemptionRules,
-    /// How long something waits before that is worth a report.
+    /// How long an entity waits before that is reported.
     pub report_waiting_after_ms: Millis,
-    /// How long the start of a group may take, where the group does not say.
+    /// How long the start of a group may take, unless the group sets it.
     pub schedule_timeout_ms: Millis,
-    /// The first pause before a bind that failed in passing is sent again; it doubles.
+    /// The first pause before a bind that failed transiently is retried; it doubles.
     pub bind_retry_ms_initial: Millis,
     /// The longest such pause.
     pub bind_retry_ms_max: Millis,
-    /// How long a single pod's bind is tried before another node is looked for.
+    /// How long the bind of a single pod is retried before another node is chosen.
     pub bind_timeout_ms: Millis,
 }
 
@@ -71,27 +71,27 @@ impl Default for Config {
     }
 }
 
-/// How room is taken from others.
+/// The rules of preemption.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PreemptionRules {
-    /// Whether anybody is evicted for others at all.
+    /// Whether preemption is enabled.
     pub on: bool,
-    /// Nobody is evicted before the whole of a group has a place; if not, its pods preempt one by one.
+    /// Preempts only if the whole group fits after that; otherwise its pods preempt for themselves.
     pub delayed: bool,
-    /// How long somebody waits as unschedulable before others are evicted, so that an autoscaler can act first.
+    /// How long an entity is unschedulable before it preempts, so that an autoscaler can act first.
     pub delay_ms: Millis,
-    /// How long after it was made a node may be waited for that is not ready for its first pods.
+    /// How long after its creation a node that is starting up is waited for.
     pub arrival_ms: Millis,
-    /// How long a pod whose eviction was refused is left alone.
+    /// How long a pod whose eviction was refused is spared.
     pub spare_ms: Millis,
-    /// Nobody is evicted against a disruption budget; if not, budgets are kept where that is possible.
+    /// Never violates disruption budgets; otherwise only avoids it where possible.
     pub keeps_budgets: bool,
-    /// Groups whose disruption mode asks for it are evicted whole; if not, pods are taken one by one.
+    /// Evicts groups as a whole if their disruption mode requires it; otherwise evicts single pods.
     pub whole_groups: bool,
-    /// For groups, cheaper plans are looked for than the one that Kubernetes' document describes.
+    /// Searches for cheaper plans for groups than the algorithm of KEP-5710.
     pub cheaper: bool,
-    /// How many sets of victims may be looked through for the cheapest.
+    /// The maximum number of victim sets in the search for the cheapest.
     pub steps_max: u64,
 }
 
@@ -111,13 +111,13 @@ impl Default for PreemptionRules {
     }
 }
 
-/// What pods are judged by.
+/// A scheduling profile.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Profile {
     /// How nodes are scored.
     pub scoring: Scoring,
-    /// Filters that are not asked.
+    /// Disabled filters.
     pub without: BTreeSet<FilterName>,
 }
 
@@ -125,29 +125,29 @@ pub struct Profile {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Scoring {
-    /// How a node's fullness is liked.
+    /// The strategy for node utilization.
     pub strategy: Strategy,
-    /// The resources whose fullness counts, and how much.
+    /// The resources of the `NodeResourcesFit` score, with their weights.
     pub fit_resources: Vec<Weighted>,
-    /// The resources that should be used evenly.
+    /// The resources of the `NodeResourcesBalancedAllocation` score.
     pub balanced_resources: Vec<String>,
-    /// The weight of tolerated `PreferNoSchedule` taints.
+    /// The weight of the `TaintToleration` score.
     pub weight_taints: i64,
-    /// The weight of preferred node affinity.
+    /// The weight of the `NodeAffinity` score.
     pub weight_node_affinity: i64,
-    /// The weight of fullness.
+    /// The weight of the `NodeResourcesFit` score.
     pub weight_fit: i64,
-    /// The weight of even use.
+    /// The weight of the `NodeResourcesBalancedAllocation` score.
     pub weight_balanced: i64,
-    /// The weight of welcome company.
+    /// The weight of the `InterPodAffinity` score.
     pub weight_pod_affinity: i64,
-    /// The weight of how evenly a pod and its like would be spread.
+    /// The weight of the `PodTopologySpread` score.
     pub weight_topology_spread: i64,
-    /// The weight of how much of the pod's images is on a node.
+    /// The weight of the `ImageLocality` score.
     pub weight_image_locality: i64,
-    /// What those are worth, as company, who insist on a pod like the one that is placed.
+    /// `hardPodAffinityWeight`: the score for existing pods with required affinity to the pod.
     pub hard_pod_affinity_weight: i64,
-    /// For a pod that likes and dislikes nobody it does not count who likes it.
+    /// `ignorePreferredTermsOfExistingPods`: applies to pods without preferred terms.
     pub ignores_likes_of_others: bool,
 }
 
@@ -171,21 +171,21 @@ impl Default for Scoring {
     }
 }
 
-/// How a node's fullness is liked.
+/// The strategy for node utilization.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Strategy {
-    /// Empty nodes first: spread.
+    /// Prefers empty nodes.
     LeastAllocated,
-    /// Full nodes first: pack.
+    /// Prefers full nodes.
     MostAllocated,
-    /// By a line through these points.
+    /// Interpolates between these points.
     RequestedToCapacityRatio {
-        /// At least one point, by rising utilization.
+        /// At least one point, by increasing utilization.
         shape: Vec<ShapePoint>,
     },
 }
 
-/// A point of a scoring line.
+/// A point of a shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShapePoint {
     /// 0 to 100 percent.
@@ -204,7 +204,7 @@ pub struct Weighted {
 }
 
 impl Config {
-    /// Checks every setting.
+    /// Validates all settings.
     pub fn validate(&self) -> Result<(), Refusal> {
         let refuse = |field: &str, value: &dyn std::fmt::Display, reason: &str| {
             Err(Refusal::new("configuration", field, value, reason))
@@ -247,7 +247,7 @@ impl Config {
 }
 
 impl Scoring {
-    /// Checks how nodes are scored.
+    /// Validates the scoring settings.
     pub fn validate(&self) -> Result<(), Refusal> {
         let refuse = |field: &str, value: &dyn std::fmt::Display, reason: &str| {
             Err(Refusal::new("configuration", field, value, reason))
@@ -296,7 +296,7 @@ fn validate_shape(shape: &[ShapePoint]) -> Result<(), Refusal> {
         }
     }
     if let Some(pair) = shape.windows(2).find(|pair| pair[0].utilization >= pair[1].utilization) {
-        let reason = "utilization must rise from point to point";
+        let reason = "utilization must increase from point to point";
         return Err(Refusal::new("configuration", field, pair[1].utilization, reason));
     }
     Ok(())
@@ -307,12 +307,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_valid() {
+    fn defaults_are_valid() {
         Config::default().validate().unwrap();
     }
 
     #[test]
-    fn bad_settings_are_refused_by_name() {
+    fn invalid_settings_are_refused_by_name() {
         let shape = |points: &[(i64, i64)]| Strategy::RequestedToCapacityRatio {
             shape: points
                 .iter()

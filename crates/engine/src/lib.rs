@@ -1,9 +1,9 @@
-//! Muster's mind: a scheduling engine that places groups of pods whole or not at all.
+//! Muster's scheduling engine, which places groups of pods as a whole or not at all.
 //!
-//! The engine is a pure state machine. [`Engine::observe`] changes its picture of the cluster, [`Engine::decide`]
-//! takes one decision and returns commands, [`Engine::next_wakeup`] says when time alone would change something.
-//! The outcome of a command comes back as an observation. It has no clock, no randomness, no I/O and no threads, so
-//! the same observations always give the same commands, byte for byte (see [`record`]).
+//! The engine is a pure state machine. [`Engine::observe`] updates its state of the cluster, [`Engine::decide`] takes
+//! one decision and returns commands, [`Engine::next_wakeup`] is the time of the next timer. The outcomes of commands
+//! are reported as observations. There is no clock, no randomness, no I/O and no threads, so the same observations
+//! always give the same commands, byte for byte (see [`record`]).
 //!
 //! ```
 //! use std::sync::Arc;
@@ -42,7 +42,6 @@ mod config;
 pub mod diagnosis;
 mod filter;
 pub mod invariants;
-mod mind;
 pub mod model;
 mod observation;
 mod placement;
@@ -50,6 +49,7 @@ pub mod preemption;
 mod queue;
 pub mod record;
 mod refusal;
+mod scheduler;
 mod score;
 pub mod validate;
 
@@ -57,6 +57,6 @@ pub use command::{Command, MemberVerdict, Report, Subject};
 pub use config::{Config, PreemptionRules, Profile, Scoring, ShapePoint, Strategy, Weighted};
 pub use diagnosis::Diagnosis;
 pub use filter::FilterName;
-pub use mind::{Engine, NodeSurvey, NodeVerdict, Pending, Waiters};
 pub use observation::{BindOutcome, Observation, TakeBackOutcome};
 pub use refusal::Refusal;
+pub use scheduler::{Engine, NodeSurvey, NodeVerdict, Pending, PendingCount};

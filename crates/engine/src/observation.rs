@@ -1,4 +1,4 @@
-//! What the engine is told. Observations are complete statements: a repeated or late one does no harm.
+//! Observations: the engine's input. They are complete and idempotent: a repeated or late one does no harm.
 
 use std::sync::Arc;
 
@@ -10,31 +10,31 @@ use crate::model::labels::Labels;
 use crate::model::node::NodeSpec;
 use crate::model::pod::{PodName, PodSpec};
 
-/// One thing that the host saw happen.
+/// An observation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Observation {
-    /// A node is there, new or changed.
+    /// A node exists, new or changed.
     NodeSeen(NodeSpec),
     /// A node is gone.
     NodeGone {
         /// Its name.
         name: String,
     },
-    /// A pod is there, new or changed.
+    /// A pod exists, new or changed.
     PodSeen(PodSpec),
     /// A pod is gone from the API.
     PodGone {
         /// Its UID.
         uid: String,
     },
-    /// A group object is there, new or changed.
+    /// A group object exists, new or changed.
     GroupSeen(GroupSpec),
     /// A group object is gone.
     GroupGone {
         /// Which group.
         key: GroupKey,
     },
-    /// A disruption budget is there, new or changed.
+    /// A disruption budget exists, new or changed.
     BudgetSeen(BudgetSpec),
     /// A disruption budget is gone.
     BudgetGone {
@@ -43,11 +43,11 @@ pub enum Observation {
         /// Its name.
         name: String,
     },
-    /// A namespace is there, new or changed.
+    /// A namespace exists, new or changed.
     NamespaceSeen {
         /// Its name.
         name: String,
-        /// Its labels: what selectors over namespaces look at.
+        /// Its labels, for namespace selectors.
         labels: Labels,
     },
     /// A namespace is gone.
@@ -55,61 +55,61 @@ pub enum Observation {
         /// Its name.
         name: String,
     },
-    /// What became of a `Bind` command.
+    /// The outcome of a `Bind` command.
     BindDone {
         /// Which pod.
         pod: Arc<PodName>,
-        /// The node that the command named.
+        /// The node of the command.
         node: Arc<str>,
-        /// What became of it.
+        /// The outcome.
         outcome: BindOutcome,
     },
-    /// What became of an `Evict` command, for one of its pods.
+    /// The outcome of an `Evict` command for one of its pods.
     EvictDone {
         /// Which pod.
         pod: Arc<PodName>,
-        /// What became of it.
+        /// The outcome.
         outcome: TakeBackOutcome,
     },
-    /// What became of a `TakeBack` command.
+    /// The outcome of a `TakeBack` command.
     TakeBackDone {
         /// Which pod.
         pod: Arc<PodName>,
-        /// What became of it.
+        /// The outcome.
         outcome: TakeBackOutcome,
     },
 }
 
-/// What became of a `Bind` command.
+/// The outcome of a `Bind` command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BindOutcome {
     /// The pod is bound to that node.
     Bound,
-    /// It did not happen, and the same may work soon: the server was busy, away, or timed out.
+    /// It failed, and a retry may succeed: the server was busy, unreachable, or timed out.
     Transient {
-        /// What the server said.
+        /// The error.
         message: String,
     },
-    /// It did not happen, and the same will not work again.
+    /// It failed, and a retry would fail too.
     Refused {
-        /// What the server said.
+        /// The error.
         message: String,
     },
 }
 
-/// What became of a `TakeBack` command, or of an `Evict` command for one pod.
+/// The outcome of a `TakeBack` command, or of an `Evict` command for one pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TakeBackOutcome {
-    /// The pod is gone or going.
+    /// The pod is terminating or gone.
     Deleted,
-    /// It did not happen, and the same may work soon.
+    /// It failed, and a retry may succeed.
     Transient {
-        /// What the server said.
+        /// The error.
         message: String,
     },
     /// The server does not allow it: the pod stays.
     Refused {
-        /// What the server said.
+        /// The error.
         message: String,
     },
 }

@@ -1,29 +1,28 @@
-//! Recording what an engine was told, and replaying it: the commands come out byte for byte the same.
+//! Recording and replay of the engine's input: a replay gives the same commands, byte for byte.
 //!
-//! A recording is lines of JSON: the configuration, then every input in order. Writing them somewhere is the
-//! host's business.
+//! A recording consists of lines of JSON: the configuration, then every input in order. The host stores them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::command::Command;
 use crate::config::Config;
-use crate::mind::Engine;
 use crate::model::Millis;
 use crate::observation::Observation;
 use crate::refusal::Refusal;
+use crate::scheduler::Engine;
 
 /// One line of a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Line {
-    /// The first line: what the engine was made with.
+    /// The first line: the configuration of the engine.
     Start(Box<Config>),
-    /// Something was observed.
+    /// An observation.
     Observe(Millis, Box<Observation>),
-    /// A decision was asked for.
+    /// A call of [`Engine::decide`].
     Decide(Millis),
 }
 
-/// An engine that remembers what it was told.
+/// An engine that records its input.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     engine: Engine,
@@ -33,7 +32,7 @@ pub struct Recorder {
 /// What can be wrong with a recording.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// A line that cannot be read.
+    /// A line that cannot be parsed.
     #[error("line {line}: {source}")]
     Line {
         /// Counted from 1.
@@ -41,16 +40,16 @@ pub enum ReplayError {
         /// What is wrong with it.
         source: serde_json::Error,
     },
-    /// The recording does not begin with a configuration.
-    #[error("line 1: a recording begins with its configuration")]
+    /// The recording does not start with a configuration.
+    #[error("line 1: a recording starts with its configuration")]
     NoStart,
-    /// The configuration makes no sense.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] Refusal),
 }
 
 impl Recorder {
-    /// An engine that knows nothing yet.
+    /// An engine without any state.
     pub fn new(config: Config) -> Result<Self, Refusal> {
         let lines = vec![json(&Line::Start(Box::new(config.clone())))];
         Ok(Self { engine: Engine::new(config)?, lines })
@@ -79,7 +78,7 @@ impl Recorder {
     }
 }
 
-/// Replays a recording; gives the commands of each decision as a line of JSON.
+/// Replays a recording; returns the commands of each decision as a line of JSON.
 pub fn replay<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Vec<String>, ReplayError> {
     let mut engine: Option<Engine> = None;
     let mut answers = Vec::new();
@@ -88,7 +87,7 @@ pub fn replay<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Vec<String
         match (line, &mut engine) {
             (Line::Start(config), None) => engine = Some(Engine::new(*config)?),
             (Line::Observe(now, observation), Some(engine)) => {
-                // What was refused then is refused now, and changed nothing either time.
+                // Refused as in the original run, without any effect either time.
                 let _ = engine.observe(now, *observation);
             }
             (Line::Decide(now), Some(engine)) => answers.push(commands_json(&engine.decide(now))),

@@ -1,8 +1,8 @@
-//! Input that makes no sense, said so that its author can find it.
+//! Errors about invalid input, with the object, field and value.
 
 use std::fmt::Display;
 
-/// Why an observation was not taken, in whole or in the named part. Nothing else was lost.
+/// Why an observation was not applied, or the named part of it. Everything else was applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{object}: {field}: {value:?}: {reason}")]
 pub struct Refusal {
@@ -10,9 +10,9 @@ pub struct Refusal {
     pub object: String,
     /// The field.
     pub field: String,
-    /// The value that makes no sense.
+    /// The invalid value.
     pub value: String,
-    /// Why not.
+    /// Why it is invalid.
     pub reason: String,
 }
 

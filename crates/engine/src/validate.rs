@@ -1,7 +1,7 @@
-//! The engine's own border control: an observation that makes no sense is refused before it changes anything.
+//! Validation of observations: an invalid one is refused before it changes anything.
 //!
-//! The edge parses and validates what people write; this is the second lock, so that nothing inside has
-//! to doubt its numbers. It looks at one object at a time and must not know the state of the cluster.
+//! The host parses and validates API objects first; this is a second check, so that the engine can rely on its input.
+//! It looks at one object at a time and must not depend on the state of the cluster.
 
 use crate::model::class::ClassSpec;
 use crate::model::company::Company;
@@ -12,14 +12,14 @@ use crate::model::pod::PodSpec;
 use crate::model::resources::AMOUNT_MAX;
 use crate::refusal::Refusal;
 
-/// The largest minimum that makes sense: what the API can carry.
+/// The largest minimum that the API can represent.
 const MIN_COUNT_MAX: u32 = i32::MAX as u32;
 /// The most subsets one group may have.
 pub const SUBSETS_MAX: usize = 32;
 /// The longest schedule timeout: a day.
 const SCHEDULE_TIMEOUT_MS_MAX: u64 = 86_400_000;
 
-/// Checks a node.
+/// Validates a node.
 pub fn node(spec: &NodeSpec) -> Result<(), Refusal> {
     let object = || format!("Node {}", spec.name);
     if spec.name.is_empty() {
@@ -31,7 +31,7 @@ pub fn node(spec: &NodeSpec) -> Result<(), Refusal> {
     amounts(&spec.allocatable, "allocatable", &object)
 }
 
-/// Checks a pod.
+/// Validates a pod.
 pub fn pod(spec: &PodSpec) -> Result<(), Refusal> {
     let object = || format!("Pod {}", spec.id);
     if spec.id.uid.is_empty() {
@@ -45,7 +45,7 @@ pub fn pod(spec: &PodSpec) -> Result<(), Refusal> {
     if let Some(refusal) = &spec.refused
         && refusal.field.is_empty()
     {
-        return Err(Refusal::new(object(), "refused.field", "", "a refusal names the field that it is about"));
+        return Err(Refusal::new(object(), "refused.field", "", "a refusal must name a field"));
     }
     class(&spec.class, &object)
 }
@@ -72,21 +72,21 @@ fn class(spec: &ClassSpec, object: &dyn Fn() -> String) -> Result<(), Refusal> {
         node_term(&preferred.term, "preferred_terms", object)?;
     }
     if let Some(company) = &spec.company {
-        self::company(company, object)?;
+        inter_pod_terms(company, object)?;
     }
     for port in &spec.host_ports {
         if port.port == 0 {
             return Err(Refusal::new(object(), "host_ports.port", 0, "a port is from 1 to 65535"));
         }
         if matches!(port.address.as_deref(), Some("" | "0.0.0.0")) {
-            let reason = "every address is said by leaving the address out";
+            let reason = "for all addresses, omit the address";
             return Err(Refusal::new(object(), "host_ports.address", port.address.as_deref().unwrap_or(""), reason));
         }
     }
     Ok(())
 }
 
-fn company(company: &Company, object: &dyn Fn() -> String) -> Result<(), Refusal> {
+fn inter_pod_terms(company: &Company, object: &dyn Fn() -> String) -> Result<(), Refusal> {
     for preferred in &company.prefers {
         if preferred.weight == 0 || !(-100..=100).contains(&preferred.weight) {
             let reason = "a weight is from 1 to 100, or from -100 to -1";
@@ -95,7 +95,7 @@ fn company(company: &Company, object: &dyn Fn() -> String) -> Result<(), Refusal
     }
     for term in company.spread.must.iter().chain(&company.spread.should) {
         if term.topology_key.is_empty() {
-            return Err(Refusal::new(object(), "company.spread.topology_key", "", "a term needs a label of nodes"));
+            return Err(Refusal::new(object(), "company.spread.topology_key", "", "a term needs a topology key"));
         }
         if term.skew_max == 0 {
             return Err(Refusal::new(object(), "company.spread.skew_max", 0, "a skew is at least 1"));
@@ -104,7 +104,7 @@ fn company(company: &Company, object: &dyn Fn() -> String) -> Result<(), Refusal
     let preferred = company.prefers.iter().map(|preferred| &preferred.term);
     for term in company.seeks.iter().chain(&company.shuns).chain(preferred) {
         if term.topology_key.is_empty() {
-            return Err(Refusal::new(object(), "company.topology_key", "", "a term needs a label of nodes"));
+            return Err(Refusal::new(object(), "company.topology_key", "", "a term needs a topology key"));
         }
     }
     Ok(())
@@ -125,7 +125,7 @@ fn node_term(term: &NodeTerm, field: &str, object: &dyn Fn() -> String) -> Resul
     Ok(())
 }
 
-/// Checks a group on its own; parents are checked against the other groups by their owner.
+/// Validates a group by itself; parents are checked against other groups by the caller.
 pub fn group(spec: &GroupSpec) -> Result<(), Refusal> {
     let object = || format!("group {}", spec.key);
     if spec.key.name.is_empty() {
@@ -140,7 +140,7 @@ pub fn group(spec: &GroupSpec) -> Result<(), Refusal> {
     if let Some(timeout_ms) = spec.schedule_timeout_ms
         && !(1..=SCHEDULE_TIMEOUT_MS_MAX).contains(&timeout_ms)
     {
-        let reason = "a schedule timeout is more than nothing and at most a day";
+        let reason = "a schedule timeout is greater than zero and at most a day";
         return Err(Refusal::new(object(), "schedule_timeout_ms", timeout_ms, reason));
     }
     for constraint in &spec.topology {
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_pod_is_refused_by_object_field_and_value() {
+    fn invalid_pod_is_refused_with_object_field_and_value() {
         let term = |demand| NodeTerm { labels: vec![Requirement { key: "zone".into(), demand }], names: vec![] };
         let port =
             |address: Option<&str>, port| HostPort { address: address.map(Into::into), protocol: Protocol::Tcp, port };
@@ -299,23 +299,23 @@ mod tests {
             assert!(text.contains(expected), "{text} should contain {expected}");
         }
         assert!(pod(&pod_with(|_| {})).is_ok());
-        let nameless = PodSpec {
+        let unnamed_group = PodSpec {
             membership: Some(Membership { group: GroupKey::default(), subset: String::new() }),
             ..pod_with(|_| {})
         };
-        assert!(refused(pod(&nameless)).contains("membership.group.name"));
+        assert!(refused(pod(&unnamed_group)).contains("membership.group.name"));
         let refusal = PodRefusal {
             kind: RefusalKind::Unsupported,
             field: String::new(),
             value: "x".into(),
             reason: String::new(),
         };
-        let aimless = PodSpec { refused: Some(Arc::new(refusal)), ..pod_with(|_| {}) };
-        assert!(refused(pod(&aimless)).contains("refused.field"));
+        let unnamed_field = PodSpec { refused: Some(Arc::new(refusal)), ..pod_with(|_| {}) };
+        assert!(refused(pod(&unnamed_field)).contains("refused.field"));
     }
 
     #[test]
-    fn a_bad_group_is_refused_by_object_field_and_value() {
+    fn invalid_group_is_refused_with_object_field_and_value() {
         let key = || GroupKey { namespace: "ml".into(), name: "g".into(), ..GroupKey::default() };
         let subset = |name: &str, min_member| Subset { name: name.into(), min_member };
         let many = |count: usize| (0..count).map(|number| subset(&number.to_string(), 1)).collect();
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_node_is_refused() {
+    fn invalid_node_is_refused() {
         let spec = NodeSpec { name: "n0".into(), allocatable: [("cpu".to_owned(), -1)].into(), ..NodeSpec::default() };
         assert!(refused(node(&spec)).starts_with("Node n0: allocatable[cpu]: \"-1\""));
         assert!(refused(node(&NodeSpec::default())).contains("needs a name"));

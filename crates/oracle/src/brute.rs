@@ -1,8 +1,7 @@
-//! Whether a group can be placed at all, by trying everything.
+//! Brute force: decides whether a group can be placed at all, by trying everything.
 //!
-//! One pod after another goes to every node or nowhere; what was found to lead nowhere is remembered by what is left
-//! of the nodes and of the needs. Exact, and only for small instances: about 5 nodes and 9 pods. It must not know an
-//! order of nodes or pods that is better than another.
+//! Each pod goes to every node or nowhere; dead ends are remembered by the remaining room and minimums. Exact, and only
+//! for small instances: about 5 nodes and 9 pods. Must not depend on a preferred order of nodes or pods.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -10,129 +9,136 @@ use muster_engine::Scoring;
 use muster_engine::model::class::ClassSpec;
 use muster_engine::model::node::NodeSpec;
 
-use crate::naive::{Naive, WhyNot, ports_conflict};
+use crate::naive::{FailureReason, Naive, ports_conflict};
 
-/// Like pods of one subset.
+/// Identical pods of one subset.
 #[derive(Clone, Debug)]
 pub struct Lot {
-    /// What each of them is.
+    /// Their class.
     pub class: ClassSpec,
-    /// Their subset: a position in the needs.
+    /// Their subset: an index into the needs.
     pub subset: usize,
-    /// How many they are.
+    /// Their number.
     pub count: u32,
 }
 
-/// Whether at least `needs[s]` pods of each subset s can be placed at once, beside the pods that are there.
+/// Whether at least `needs[s]` pods of each subset s can be placed together, in addition to the occupied room.
 pub fn placeable(nodes: &[NodeSpec], occupied: &[(usize, ClassSpec)], lots: &[Lot], needs: &[u32]) -> bool {
-    assert!(lots.len() <= 64, "the ports that are taken are kept as a set of bits");
+    assert!(lots.len() <= 64, "conflicting lots are a set of 64 bits");
     let names = resource_names(lots);
-    let rooms = nodes.iter().enumerate().map(|(node, spec)| Room::new(spec, node, occupied, lots, &names)).collect();
+    let rooms =
+        nodes.iter().enumerate().map(|(node, spec)| NodeState::new(spec, node, occupied, lots, &names)).collect();
     let mut attempt = Attempt {
-        kinds: lots.iter().map(|lot| Kind::new(nodes, lot, lots, &names)).collect(),
+        kinds: lots.iter().map(|lot| LotNumbers::new(nodes, lot, lots, &names)).collect(),
         pods: lots.iter().enumerate().flat_map(|(kind, lot)| (0..lot.count).map(move |_| kind)).collect(),
-        hopeless: HashSet::new(),
+        dead_ends: HashSet::new(),
     };
     let missing = needs.iter().map(|need| i64::from(*need)).collect();
-    attempt.leads_somewhere(0, &State { rooms, missing })
+    attempt.can_meet_needs(0, &State { rooms, missing })
 }
 
-/// What is left of a node.
+/// The remaining room of a node.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Room {
+struct NodeState {
     free: Vec<i64>,
     pods: i64,
-    /// The lots that can no longer go there because of a port.
-    barred: u64,
+    /// The lots that cannot go there because of a host port, as bits.
+    blocked_lots: u64,
 }
 
-/// Everything that the rest of the pods depends on.
+/// Everything that the placement of the remaining pods depends on.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct State {
-    rooms: Vec<Room>,
+    rooms: Vec<NodeState>,
     missing: Vec<i64>,
 }
 
-/// A lot in numbers.
-struct Kind {
+/// A lot with resources by index.
+struct LotNumbers {
     subset: usize,
-    asks: Vec<i64>,
-    suits: Vec<bool>,
-    /// The lots that cannot be where a pod of this one is.
-    bars: u64,
+    requests: Vec<i64>,
+    feasible: Vec<bool>,
+    /// The lots that cannot share a node with a pod of this one, as bits.
+    conflicting_lots: u64,
 }
 
 struct Attempt {
-    kinds: Vec<Kind>,
-    /// The kind of each pod.
+    kinds: Vec<LotNumbers>,
+    /// The lot of each pod.
     pods: Vec<usize>,
-    hopeless: HashSet<(usize, State)>,
+    dead_ends: HashSet<(usize, State)>,
 }
 
 impl Attempt {
-    /// Whether the pods from this one on can meet what is missing.
-    fn leads_somewhere(&mut self, pod: usize, state: &State) -> bool {
+    /// Whether the pods from this one on can meet the remaining needs.
+    fn can_meet_needs(&mut self, pod: usize, state: &State) -> bool {
         if state.missing.iter().all(|missing| *missing <= 0) {
             return true;
         }
         let Some(kind) = self.pods.get(pod).copied() else { return false };
         let key = (pod, state.clone());
-        if self.hopeless.contains(&key) {
+        if self.dead_ends.contains(&key) {
             return false;
         }
         for node in 0..state.rooms.len() {
             if let Some(next) = self.kinds[kind].put(kind, node, state)
-                && self.leads_somewhere(pod + 1, &next)
+                && self.can_meet_needs(pod + 1, &next)
             {
                 return true;
             }
         }
-        if self.leads_somewhere(pod + 1, state) {
+        if self.can_meet_needs(pod + 1, state) {
             return true;
         }
-        self.hopeless.insert(key);
+        self.dead_ends.insert(key);
         false
     }
 }
 
-impl Kind {
+impl LotNumbers {
     fn new(nodes: &[NodeSpec], lot: &Lot, lots: &[Lot], names: &[String]) -> Self {
         let empty = Naive::new(nodes, &Scoring::default());
-        let itself_will_not_do = |why_not: &WhyNot| {
-            matches!(why_not, WhyNot::NodeName | WhyNot::Unschedulable | WhyNot::Taints | WhyNot::NodeAffinity)
+        let is_static = |reason: &FailureReason| {
+            matches!(
+                reason,
+                FailureReason::NodeName
+                    | FailureReason::Unschedulable
+                    | FailureReason::Taints
+                    | FailureReason::NodeAffinity
+            )
         };
-        let suits = |node| !empty.why_not(node, &lot.class).iter().any(itself_will_not_do);
+        let feasible = |node| !empty.failure_reasons(node, &lot.class).iter().any(is_static);
         Self {
             subset: lot.subset,
-            asks: names.iter().map(|name| lot.class.requests.get(name).copied().unwrap_or(0)).collect(),
-            suits: (0..nodes.len()).map(suits).collect(),
-            bars: barred_by(&lot.class, lots),
+            requests: names.iter().map(|name| lot.class.requests.get(name).copied().unwrap_or(0)).collect(),
+            feasible: (0..nodes.len()).map(feasible).collect(),
+            conflicting_lots: conflicting_lots(&lot.class, lots),
         }
     }
 
-    /// The state with one more pod of this kind on the node, if it fits.
+    /// The state with one more pod of this lot on the node, if it fits.
     fn put(&self, kind: usize, node: usize, state: &State) -> Option<State> {
         let room = &state.rooms[node];
-        let fits = self.suits[node]
+        let fits = self.feasible[node]
             && room.pods > 0
-            && room.barred & (1 << kind) == 0
-            && self.asks.iter().zip(&room.free).all(|(asked, free)| *asked == 0 || asked <= free);
+            && room.blocked_lots & (1 << kind) == 0
+            && self.requests.iter().zip(&room.free).all(|(requested, free)| *requested == 0 || requested <= free);
         if !fits {
             return None;
         }
         let mut next = state.clone();
         let room = &mut next.rooms[node];
         room.pods -= 1;
-        room.barred |= self.bars;
-        for (free, asked) in room.free.iter_mut().zip(&self.asks) {
-            *free -= asked;
+        room.blocked_lots |= self.conflicting_lots;
+        for (free, requested) in room.free.iter_mut().zip(&self.requests) {
+            *free -= requested;
         }
         next.missing[self.subset] -= 1;
         Some(next)
     }
 }
 
-impl Room {
+impl NodeState {
     fn new(spec: &NodeSpec, node: usize, occupied: &[(usize, ClassSpec)], lots: &[Lot], names: &[String]) -> Self {
         let here = || occupied.iter().filter(|(other, _)| *other == node).map(|(_, class)| class);
         let free = |name: &String| {
@@ -142,12 +148,12 @@ impl Room {
         Self {
             free: names.iter().map(free).collect(),
             pods: spec.allocatable.get("pods").copied().unwrap_or(0) - here().count() as i64,
-            barred: here().fold(0, |barred, class| barred | barred_by(class, lots)),
+            blocked_lots: here().fold(0, |blocked_lots, class| blocked_lots | conflicting_lots(class, lots)),
         }
     }
 }
 
-fn barred_by(class: &ClassSpec, lots: &[Lot]) -> u64 {
+fn conflicting_lots(class: &ClassSpec, lots: &[Lot]) -> u64 {
     let conflicts = |lot: &Lot| ports_conflict(&lot.class.host_ports, &class.host_ports);
     lots.iter().enumerate().filter(|(_, lot)| conflicts(lot)).fold(0, |bits, (kind, _)| bits | 1 << kind)
 }
@@ -172,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_perfect_packing_is_found_and_one_unit_less_is_not_enough() {
+    fn perfect_packing_is_found_and_less_room_is_not_enough() {
         let lots = [lot(3, 0, 2), lot(2, 0, 3)];
         assert!(placeable(&[node(7, 9), node(5, 9)], &[], &lots, &[5]));
         assert!(!placeable(&[node(8, 9), node(4, 9)], &[], &lots, &[6]), "there are only five");

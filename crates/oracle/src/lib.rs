@@ -1,9 +1,9 @@
-//! Slow exact answers, for tests and benchmarks only.
+//! Slow exact reference implementations, for tests and benchmarks only.
 //!
-//! [`naive`] schedules pod by pod as kube-scheduler 1.37 does, [`brute`] says whether a group can be placed at all,
-//! [`victims`] whom to evict for it at least, [`random`] makes the instances that both are asked about. What is here was written from Kubernetes' own code and
-//! must not call the engine's decisions, filters or scores: two ways to the same answer are worth something only if
-//! they have nothing in common but the question. The engine's model types are that question.
+//! [`naive`] schedules pod by pod like kube-scheduler 1.37, [`brute`] decides whether a group can be placed at all,
+//! [`victims`] computes the cheapest victims for it, and [`random`] generates instances. Everything here was written
+//! from the code of Kubernetes. Must not depend on the engine's decisions, filters or scores: a comparison proves
+//! something only if both sides share nothing but the problem, which is given by the engine's model types.
 
 pub mod brute;
 pub mod naive;

@@ -1,8 +1,9 @@
-//! A plain pod-by-pod scheduler with kube-scheduler 1.37's filters and scores: every pod looks at every node.
+//! A naive pod-by-pod scheduler with the filters and scores of kube-scheduler 1.37: it evaluates every node for every
+//! pod.
 //!
-//! It is the measure for the engine's choices, and the fair n × m baseline of the benchmarks: resource names are
-//! interned once, and what only depends on the node itself is worked out once per class, in [`Prepared`].
-//! Nodes do not change, pods come and go. It must not know about groups, queues or time.
+//! It is the reference for the engine's choices, and the n × m baseline of the benchmarks: resource names are interned
+//! once, and static filters and scores are evaluated once per class, in [`Prepared`]. Nodes do not change; pods are
+//! added and removed. Must not depend on groups, queues or time.
 
 mod matching;
 mod scores;
@@ -23,10 +24,10 @@ const CPU: usize = 0;
 const MEMORY: usize = 1;
 const EPHEMERAL_STORAGE: usize = 2;
 
-/// Why a node will not do, in the order in which kube-scheduler asks.
+/// Why a node is infeasible, in the order of kube-scheduler's filters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum WhyNot {
-    /// The pod insists on another node.
+pub enum FailureReason {
+    /// The pod names another node.
     NodeName,
     /// The node is cordoned.
     Unschedulable,
@@ -36,9 +37,9 @@ pub enum WhyNot {
     NodeAffinity,
     /// A host port is taken.
     Ports,
-    /// The node holds as many pods as it may.
+    /// The node holds its maximum number of pods.
     TooManyPods,
-    /// There is too little of this resource.
+    /// There is too little of this resource left.
     Insufficient(String),
 }
 
@@ -46,9 +47,9 @@ pub enum WhyNot {
 #[derive(Clone, Debug)]
 pub struct Naive {
     names: Vec<String>,
-    nodes: Vec<Place>,
+    nodes: Vec<Node>,
     strategy: Strategy,
-    /// Resources by number, and their weights.
+    /// Resources by index, and their weights.
     fit: Vec<(usize, i64)>,
     balanced: Vec<usize>,
     weights: Weights,
@@ -62,35 +63,35 @@ struct Weights {
     balanced: i64,
 }
 
-/// A node and what is on it.
+/// A node and its usage.
 #[derive(Clone, Debug)]
-struct Place {
+struct Node {
     spec: NodeSpec,
-    offers: Vec<i64>,
+    allocatable: Vec<i64>,
     used: Vec<i64>,
-    /// CPU and memory as scores count them.
+    /// CPU and memory as used for scoring.
     used_for_scores: [i64; 2],
     pods: i64,
     pods_max: i64,
     ports: Vec<HostPort>,
 }
 
-/// A class ready to be placed many times. It belongs to the [`Naive`] that made it.
+/// A class prepared for many placements. It belongs to the [`Naive`] that created it.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     requests: Vec<i64>,
-    /// What no node has ever heard of.
-    unheard_of: Vec<String>,
+    /// Requested resources that no node has.
+    unknown_resources: Vec<String>,
     requests_for_scores: [i64; 2],
     requests_for_scores_when_placed: [i64; 2],
     ports: Vec<HostPort>,
-    suits: Vec<Suits>,
+    static_fit: Vec<StaticFit>,
 }
 
-/// How a node itself suits a class.
+/// The static filters and scores of a node for a class.
 #[derive(Clone, Debug)]
-struct Suits {
-    why_not: Option<WhyNot>,
+struct StaticFit {
+    failure_reason: Option<FailureReason>,
     soft_taints: i64,
     preference: i64,
 }
@@ -110,7 +111,7 @@ impl Naive {
         for name in nodes.iter().flat_map(|node| node.allocatable.keys()).filter(|name| *name != PODS) {
             number(name);
         }
-        let nodes = nodes.iter().map(|spec| Place::new(spec, &names)).collect();
+        let nodes = nodes.iter().map(|spec| Node::new(spec, &names)).collect();
         let weights = Weights {
             taints: scoring.weight_taints,
             node_affinity: scoring.weight_node_affinity,
@@ -120,43 +121,44 @@ impl Naive {
         Self { names, nodes, strategy: scoring.strategy.clone(), fit, balanced, weights }
     }
 
-    /// Works out once what is the same for every pod of a class.
+    /// Computes once what is the same for every pod of a class.
     pub fn prepare(&self, class: &ClassSpec) -> Prepared {
-        let asked = class.requests.iter().filter(|(_, amount)| **amount > 0);
-        let unheard_of = asked.filter(|(name, _)| !self.names.contains(name)).map(|(name, _)| name.clone()).collect();
-        let asked_for_scores = [class.scoring_cpu_milli, class.scoring_memory_bytes];
+        let requested = class.requests.iter().filter(|(_, amount)| **amount > 0);
+        let unknown_resources =
+            requested.filter(|(name, _)| !self.names.contains(name)).map(|(name, _)| name.clone()).collect();
+        let scoring_requests = [class.scoring_cpu_milli, class.scoring_memory_bytes];
         let placed = class.placed_scoring.map(|placed| [placed.cpu_milli, placed.memory_bytes]);
         Prepared {
             requests: by_number(&class.requests, &self.names),
-            unheard_of,
-            requests_for_scores: asked_for_scores,
-            requests_for_scores_when_placed: placed.unwrap_or(asked_for_scores),
+            unknown_resources,
+            requests_for_scores: scoring_requests,
+            requests_for_scores_when_placed: placed.unwrap_or(scoring_requests),
             ports: class.host_ports.clone(),
-            suits: self.nodes.iter().map(|node| Suits::new(class, &node.spec)).collect(),
+            static_fit: self.nodes.iter().map(|node| StaticFit::new(class, &node.spec)).collect(),
         }
     }
 
-    /// Whether one more pod of the class can go to the node.
+    /// Whether the node is feasible for one more pod of the class.
     pub fn feasible(&self, node: usize, class: &ClassSpec) -> bool {
         self.feasible_prepared(node, &self.prepare(class))
     }
 
-    /// Why not: all reasons of the first filter that says no; none if the pod can go there.
-    pub fn why_not(&self, node: usize, class: &ClassSpec) -> Vec<WhyNot> {
+    /// All reasons of the first filter that fails; empty if the node is feasible.
+    pub fn failure_reasons(&self, node: usize, class: &ClassSpec) -> Vec<FailureReason> {
         let (class, place) = (self.prepare(class), &self.nodes[node]);
-        if let Some(why_not) = &class.suits[node].why_not {
-            return vec![why_not.clone()];
+        if let Some(reason) = &class.static_fit[node].failure_reason {
+            return vec![reason.clone()];
         }
         if ports_conflict(&class.ports, &place.ports) {
-            return vec![WhyNot::Ports];
+            return vec![FailureReason::Ports];
         }
-        let too_many = (place.pods + 1 > place.pods_max).then_some(WhyNot::TooManyPods);
-        let short = (0..self.names.len()).filter(|resource| place.too_little(&class, *resource));
-        let short = short.map(|resource| &self.names[resource]).chain(&class.unheard_of);
-        too_many.into_iter().chain(short.map(|name| WhyNot::Insufficient(name.clone()))).collect()
+        let too_many = (place.pods + 1 > place.pods_max).then_some(FailureReason::TooManyPods);
+        let short = (0..self.names.len()).filter(|resource| place.is_insufficient(&class, *resource));
+        let short = short.map(|resource| &self.names[resource]).chain(&class.unknown_resources);
+        too_many.into_iter().chain(short.map(|name| FailureReason::Insufficient(name.clone()))).collect()
     }
 
-    /// The weighted total score of each node; `None` where the pod cannot go.
+    /// The weighted total score of each node; `None` where it is infeasible.
     pub fn totals(&self, class: &ClassSpec) -> Vec<Option<i64>> {
         self.totals_prepared(&self.prepare(class))
     }
@@ -181,13 +183,13 @@ impl Naive {
         Some(node)
     }
 
-    /// Puts a pod on a node without asking.
+    /// Puts a pod on a node without any checks.
     pub fn occupy(&mut self, node: usize, class: &ClassSpec) {
         let class = self.prepare(class);
         self.nodes[node].occupy(&class);
     }
 
-    /// Takes a pod from its node.
+    /// Removes a pod from its node.
     pub fn release(&mut self, node: usize, class: &ClassSpec) {
         let class = self.prepare(class);
         self.nodes[node].release(&class);
@@ -195,25 +197,27 @@ impl Naive {
 
     fn feasible_prepared(&self, node: usize, class: &Prepared) -> bool {
         let place = &self.nodes[node];
-        class.suits[node].why_not.is_none()
-            && class.unheard_of.is_empty()
+        class.static_fit[node].failure_reason.is_none()
+            && class.unknown_resources.is_empty()
             && place.pods < place.pods_max
-            && !(0..self.names.len()).any(|resource| place.too_little(class, resource))
+            && !(0..self.names.len()).any(|resource| place.is_insufficient(class, resource))
             && !ports_conflict(&class.ports, &place.ports)
     }
 
     fn totals_prepared(&self, class: &Prepared) -> Vec<Option<i64>> {
         let feasible: Vec<bool> = (0..self.nodes.len()).map(|node| self.feasible_prepared(node, class)).collect();
-        let suits = || class.suits.iter().zip(&feasible).filter(|(_, feasible)| **feasible).map(|(suits, _)| suits);
-        let most_taints = suits().map(|suits| suits.soft_taints).max().unwrap_or(0);
-        let most_liked = suits().map(|suits| suits.preference).max().unwrap_or(0);
+        let static_fit = || {
+            class.static_fit.iter().zip(&feasible).filter(|(_, feasible)| **feasible).map(|(static_fit, _)| static_fit)
+        };
+        let max_taints = static_fit().map(|static_fit| static_fit.soft_taints).max().unwrap_or(0);
+        let max_preference = static_fit().map(|static_fit| static_fit.preference).max().unwrap_or(0);
         let total = |node: usize| {
-            let suits = &class.suits[node];
-            let taints = SCORE_MAX - share(suits.soft_taints, most_taints);
-            let liked = share(suits.preference, most_liked);
+            let static_fit = &class.static_fit[node];
+            let taints = SCORE_MAX - share(static_fit.soft_taints, max_taints);
+            let preference = share(static_fit.preference, max_preference);
             let (fit, balance) = (self.fit_score(node, class), self.balance_score(node, class));
             self.weights.taints * taints
-                + self.weights.node_affinity * liked
+                + self.weights.node_affinity * preference
                 + self.weights.fit * fit
                 + self.weights.balanced * balance
         };
@@ -228,11 +232,11 @@ impl Naive {
             }
             _ => place.column(*resource, *weight, class.requests[*resource], place.used[*resource]),
         });
-        scores::fullness(&self.strategy, columns)
+        scores::fit(&self.strategy, columns)
     }
 
     fn balance_score(&self, node: usize, class: &Prepared) -> i64 {
-        // A pod that asks for none of them would go to whatever node is even already.
+        // A pod that requests none of them would prefer nodes that are already balanced.
         if self.balanced.iter().all(|resource| class.requests[*resource] == 0) {
             return 0;
         }
@@ -242,11 +246,11 @@ impl Naive {
     }
 }
 
-impl Place {
+impl Node {
     fn new(spec: &NodeSpec, names: &[String]) -> Self {
         Self {
             spec: spec.clone(),
-            offers: by_number(&spec.allocatable, names),
+            allocatable: by_number(&spec.allocatable, names),
             used: vec![0; names.len()],
             used_for_scores: [0; 2],
             pods: 0,
@@ -255,19 +259,19 @@ impl Place {
         }
     }
 
-    fn too_little(&self, class: &Prepared, resource: usize) -> bool {
-        let asked = class.requests[resource];
-        asked > 0 && asked > self.offers[resource] - self.used[resource]
+    fn is_insufficient(&self, class: &Prepared, resource: usize) -> bool {
+        let requested = class.requests[resource];
+        requested > 0 && requested > self.allocatable[resource] - self.used[resource]
     }
 
-    /// What a score sees of one resource; nothing if the node does not offer it, or if it is a device that the pod
-    /// does not ask for.
-    fn column(&self, resource: usize, weight: i64, asked: i64, allocated: i64) -> Option<Column> {
-        let allocatable = self.offers[resource];
-        if allocatable == 0 || (asked == 0 && resource > EPHEMERAL_STORAGE) {
+    /// The input of a score for one resource; `None` if the node does not have it, or if it is a scalar resource that
+    /// the pod does not request.
+    fn column(&self, resource: usize, weight: i64, requested: i64, allocated: i64) -> Option<Column> {
+        let allocatable = self.allocatable[resource];
+        if allocatable == 0 || (requested == 0 && resource > EPHEMERAL_STORAGE) {
             return None;
         }
-        Some(Column { weight, requested: allocated + asked, allocated, allocatable })
+        Some(Column { weight, requested: allocated + requested, allocated, allocatable })
     }
 
     fn occupy(&mut self, class: &Prepared) {
@@ -280,40 +284,41 @@ impl Place {
         self.pods -= 1;
         self.count(class, -1);
         for port in &class.ports {
-            let held = self.ports.iter().position(|held| held == port).expect("a pod that leaves held its ports");
+            let held = self.ports.iter().position(|held| held == port).expect("a removed pod held its ports");
             self.ports.swap_remove(held);
         }
     }
 
     fn count(&mut self, class: &Prepared, sign: i64) {
-        for (used, asked) in self.used.iter_mut().zip(&class.requests) {
-            *used += sign * asked;
+        for (used, requested) in self.used.iter_mut().zip(&class.requests) {
+            *used += sign * requested;
         }
-        for (used, asked) in self.used_for_scores.iter_mut().zip(class.requests_for_scores_when_placed) {
-            *used += sign * asked;
+        for (used, requested) in self.used_for_scores.iter_mut().zip(class.requests_for_scores_when_placed) {
+            *used += sign * requested;
         }
     }
 }
 
-impl Suits {
+impl StaticFit {
     fn new(class: &ClassSpec, node: &NodeSpec) -> Self {
-        let why_not = if matching::insists_on_another_node(class, node) {
-            Some(WhyNot::NodeName)
-        } else if matching::kept_off_by_cordon(class, node) {
-            Some(WhyNot::Unschedulable)
-        } else if matching::kept_off_by_taints(class, node) {
-            Some(WhyNot::Taints)
+        let failure_reason = if matching::names_another_node(class, node) {
+            Some(FailureReason::NodeName)
+        } else if matching::rejects_by_cordon(class, node) {
+            Some(FailureReason::Unschedulable)
+        } else if matching::rejects_by_taints(class, node) {
+            Some(FailureReason::Taints)
         } else if !matching::matches_required(class, node) {
-            Some(WhyNot::NodeAffinity)
+            Some(FailureReason::NodeAffinity)
         } else {
             None
         };
-        let (soft_taints, preference) = (matching::soft_taints_against(class, node), matching::preference(class, node));
-        Self { why_not, soft_taints, preference }
+        let (soft_taints, preference) =
+            (matching::untolerated_soft_taints(class, node), matching::preference(class, node));
+        Self { failure_reason, soft_taints, preference }
     }
 }
 
-/// Kubernetes' `DefaultNormalizeScore`, the right way round.
+/// Kubernetes' `DefaultNormalizeScore`, not reversed.
 fn share(raw: i64, most: i64) -> i64 {
     if most == 0 { 0 } else { SCORE_MAX * raw / most }
 }
@@ -345,20 +350,20 @@ mod tests {
         // Taints 300, no preference, fit (75 + 50) / 2 = 62, balance 50 + (50 + 87 - 100) / 2 = 68.
         // The second: (87 + 50) / 2 = 68, balance 50 + (50 + 81 - 100) / 2 = 65.
         assert_eq!(naive.totals(&pod), [Some(430), Some(433), None]);
-        assert_eq!(naive.why_not(2, &pod), [WhyNot::Insufficient("cpu".into())]);
+        assert_eq!(naive.failure_reasons(2, &pod), [FailureReason::Insufficient("cpu".into())]);
         assert_eq!(naive.place(&pod), Some(1));
         naive.release(1, &pod);
         assert_eq!(naive.totals(&pod)[1], Some(433));
     }
 
     #[test]
-    fn a_prepared_class_is_placed_until_the_nodes_are_full() {
+    fn prepared_class_is_placed_until_the_nodes_are_full() {
         let node = NodeSpec { name: "a".into(), allocatable: amounts(4000, 10), ..NodeSpec::default() };
         let mut naive = Naive::new(&[node], &Scoring::default());
         let pod = naive.prepare(&class(0, 1));
         assert_eq!([(); 3].map(|()| naive.place_prepared(&pod)), [Some(0), Some(0), None]);
-        assert_eq!(naive.why_not(0, &class(0, 1)), [WhyNot::TooManyPods]);
-        let strange = ClassSpec { requests: [("example.com/x".to_owned(), 1)].into(), ..ClassSpec::default() };
-        assert!(!naive.feasible(0, &strange));
+        assert_eq!(naive.failure_reasons(0, &class(0, 1)), [FailureReason::TooManyPods]);
+        let unknown = ClassSpec { requests: [("example.com/x".to_owned(), 1)].into(), ..ClassSpec::default() };
+        assert!(!naive.feasible(0, &unknown));
     }
 }

@@ -1,6 +1,6 @@
-//! Random numbers that are the same on every machine: SplitMix64, from a seed that a failing test can print.
+//! Random numbers that are the same on every machine: SplitMix64, with a seed that a failing test can print.
 //!
-//! Good enough to make instances; it must not be used for anything secret.
+//! Good enough for test instances; must not be used for anything secret.
 
 /// A stream of random numbers.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from 0 to `bound - 1`. The bias is far below what a test could see.
+    /// A number from 0 to `bound - 1`. The bias is negligible for tests.
     pub fn below(&mut self, bound: usize) -> usize {
         assert!(bound > 0, "there is no number below zero");
         (self.draw() % bound as u64) as usize
@@ -33,7 +33,7 @@ impl Random {
         low + (self.draw() % (high - low + 1) as u64) as i64
     }
 
-    /// True so many times in a hundred.
+    /// True with this probability in percent.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.draw() % 100 < percent
     }
@@ -56,14 +56,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_numbers_are_those_of_the_published_algorithm() {
+    fn first_numbers_match_the_published_algorithm() {
         let mut random = Random::new(1_234_567);
         let first: Vec<u64> = (0..3).map(|_| random.draw()).collect();
         assert_eq!(first, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
     }
 
     #[test]
-    fn bounds_are_kept_and_reached() {
+    fn bounds_are_respected_and_reached() {
         let mut random = Random::new(7);
         let drawn: Vec<i64> = (0..200).map(|_| random.between(-1, 2)).collect();
         assert!((-1..=2).all(|number| drawn.contains(&number)));

@@ -1,6 +1,6 @@
-//! Whom to evict, answered slowly: the cheapest set of victims by trying every set, and the document's own algorithm.
+//! Reference for preemption: the cheapest set of victims by enumeration, and the algorithm of KEP-5710.
 //!
-//! Both are for a group of like pods. What a set costs is written here again from the rules.
+//! Both are for a group of identical pods. The cost of a set is implemented again from the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,27 +12,27 @@ use muster_engine::preemption::Cost;
 
 use crate::naive::Naive;
 
-/// A pod on a node that may have to leave.
+/// A pod on a node that may be evicted.
 #[derive(Clone, Debug)]
-pub struct Placed {
+pub struct PlacedPod {
     /// Its name.
     pub name: String,
-    /// The number of its node.
+    /// The index of its node.
     pub node: usize,
-    /// What it takes.
+    /// Its class.
     pub class: ClassSpec,
     /// Its group's priority, or its own.
     pub priority: i32,
-    /// The number of its group.
+    /// The index of its group.
     pub group: Option<usize>,
-    /// When it began to run.
+    /// When it started to run.
     pub started_ms: Millis,
-    /// What its owner says that its loss would cost.
+    /// The preemption cost declared by its owner.
     pub cost: i32,
-    /// The numbers of the budgets that it is under.
+    /// The indices of the budgets that cover it.
     pub budgets: Vec<usize>,
-    /// It is being deleted: its room is as good as free, and it cannot be taken.
-    pub leaving: bool,
+    /// It is being deleted: its room counts as free, and it cannot be evicted.
+    pub terminating: bool,
 }
 
 /// A group of pods on nodes.
@@ -40,26 +40,26 @@ pub struct Placed {
 pub struct Group {
     /// It is evicted whole or not at all.
     pub whole: bool,
-    /// How many members it needs; none if it is no gang.
+    /// Its minimum; zero if it is not a gang.
     pub minimum: usize,
 }
 
-/// Like pods that ask for places, and who is in their way.
+/// Identical pending pods, and the cluster in which they may preempt.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct PreemptionCase {
     /// The nodes.
     pub nodes: Vec<NodeSpec>,
     /// The pods on them.
-    pub pods: Vec<Placed>,
+    pub pods: Vec<PlacedPod>,
     /// Their groups.
     pub groups: Vec<Group>,
-    /// How many pods may go under each budget.
+    /// How many pods may be evicted under each budget.
     pub allowed: Vec<i64>,
-    /// What each pod that asks takes.
+    /// The class of the pending pods.
     pub class: ClassSpec,
-    /// How many ask.
+    /// The number of pending pods.
     pub count: usize,
-    /// How many of them must have a place.
+    /// How many of them must be placed.
     pub minimum: usize,
     /// Their priority.
     pub priority: i32,
@@ -67,16 +67,16 @@ pub struct Question {
     pub now: Millis,
 }
 
-/// The numbers of the pods that go together.
+/// The indices of pods that are evicted together.
 pub type Unit = Vec<usize>;
 
-impl Question {
-    /// The pods that are not leaving anyway.
-    fn staying(&self) -> impl Iterator<Item = (usize, &Placed)> {
-        self.pods.iter().enumerate().filter(|(_, pod)| !pod.leaving)
+impl PreemptionCase {
+    /// The pods that are not already terminating.
+    fn staying(&self) -> impl Iterator<Item = (usize, &PlacedPod)> {
+        self.pods.iter().enumerate().filter(|(_, pod)| !pod.terminating)
     }
 
-    /// Everything that can be taken, by the numbers of pods.
+    /// All victim units, as indices of pods.
     pub fn units(&self) -> Vec<Unit> {
         let mut units: Vec<Unit> = Vec::new();
         let mut by_group: BTreeMap<usize, usize> = BTreeMap::new();
@@ -96,66 +96,67 @@ impl Question {
     }
 
     /// The cluster without these pods.
-    fn without(&self, gone: &BTreeSet<usize>) -> Naive {
+    fn without(&self, evicted: &BTreeSet<usize>) -> Naive {
         let mut naive = Naive::new(&self.nodes, &Scoring::default());
-        for (_, pod) in self.staying().filter(|(number, _)| !gone.contains(number)) {
+        for (_, pod) in self.staying().filter(|(number, _)| !evicted.contains(number)) {
             naive.occupy(pod.node, &pod.class);
         }
         naive
     }
 
-    /// How many of those who ask find a place without these pods.
-    pub fn room(&self, gone: &BTreeSet<usize>) -> usize {
-        let mut naive = self.without(gone);
+    /// How many pending pods fit without these pods.
+    pub fn room(&self, evicted: &BTreeSet<usize>) -> usize {
+        let mut naive = self.without(evicted);
         (0..self.count).take_while(|_| naive.place(&self.class).is_some()).count()
     }
 
-    /// How many are to be placed; `None` if the minimum has no room even without everybody below.
+    /// How many pods are to be placed; `None` if the minimum does not fit even without all possible victims.
     pub fn target(&self) -> Option<usize> {
         let all = self.units().into_iter().flatten().collect();
         Some(self.room(&all)).filter(|room| *room >= self.minimum.max(1))
     }
 
-    /// What it costs to take these pods.
-    pub fn cost(&self, gone: &BTreeSet<usize>) -> Cost {
-        let pods: Vec<&Placed> = gone.iter().map(|number| &self.pods[*number]).collect();
-        let hurt = (0..self.groups.len()).filter(|group| self.is_hurt(*group, gone)).count();
+    /// The cost of evicting these pods.
+    pub fn cost(&self, evicted: &BTreeSet<usize>) -> Cost {
+        let pods: Vec<&PlacedPod> = evicted.iter().map(|number| &self.pods[*number]).collect();
+        let disrupted = (0..self.groups.len()).filter(|group| self.is_disrupted(*group, evicted)).count();
         Cost {
-            against_budgets: self.against_budgets(gone),
+            pdb_violations: self.pdb_violations(evicted),
             highest: pods.iter().map(|pod| pod.priority).max(),
             priorities: pods.iter().map(|pod| i64::from(pod.priority) + (1 << 31)).sum(),
-            groups: hurt as u32,
+            groups: disrupted as u32,
             pods: pods.len() as u32,
-            asked: pods.iter().map(|pod| i64::from(pod.cost)).sum(),
+            preemption_cost: pods.iter().map(|pod| i64::from(pod.cost)).sum(),
             lost_ms: pods.iter().map(|pod| self.now - pod.started_ms).sum(),
         }
     }
 
     /// With at most one budget for a pod, the order does not matter.
-    fn against_budgets(&self, gone: &BTreeSet<usize>) -> u32 {
-        let under = |budget: usize| gone.iter().filter(|number| self.pods[**number].budgets.contains(&budget)).count();
-        let too_many =
-            self.allowed.iter().enumerate().map(|(budget, allowed)| under(budget) as i64 - (*allowed).max(0));
-        too_many.map(|too_many| too_many.max(0) as u32).sum()
+    fn pdb_violations(&self, evicted: &BTreeSet<usize>) -> u32 {
+        let covered =
+            |budget: usize| evicted.iter().filter(|number| self.pods[**number].budgets.contains(&budget)).count();
+        let excess =
+            self.allowed.iter().enumerate().map(|(budget, allowed)| covered(budget) as i64 - (*allowed).max(0));
+        excess.map(|excess| excess.max(0) as u32).sum()
     }
 
-    fn is_hurt(&self, group: usize, gone: &BTreeSet<usize>) -> bool {
+    fn is_disrupted(&self, group: usize, evicted: &BTreeSet<usize>) -> bool {
         let Group { whole, minimum } = self.groups[group];
         let members = || self.staying().filter(|(_, pod)| pod.group == Some(group));
-        let taken = members().filter(|(number, _)| gone.contains(number)).count();
+        let taken = members().filter(|(number, _)| evicted.contains(number)).count();
         let there = members().count();
         if whole { taken > 0 } else { there >= minimum && there - taken < minimum }
     }
 
-    /// The least that any set of units costs; `None` if there is no set that makes enough room.
+    /// The lowest cost of any set of units; `None` if no set frees enough room.
     pub fn cheapest(&self) -> Option<Cost> {
         let (units, target) = (self.units(), self.target()?);
         let sets = 0_u32..1 << units.len();
-        let gone = |set: u32| -> BTreeSet<usize> {
+        let evicted = |set: u32| -> BTreeSet<usize> {
             units.iter().enumerate().filter(|(at, _)| set & (1 << at) != 0).flat_map(|(_, unit)| unit.clone()).collect()
         };
         let mut best: Option<Cost> = None;
-        for set in sets.map(gone) {
+        for set in sets.map(evicted) {
             let cost = self.cost(&set);
             if best.as_ref().is_none_or(|best| cost < *best) && self.room(&set) >= target {
                 best = Some(cost);
@@ -164,33 +165,33 @@ impl Question {
         best
     }
 
-    /// What the document's algorithm takes, step by step.
-    pub fn plain(&self) -> Option<BTreeSet<usize>> {
+    /// The victims that the algorithm of KEP-5710 chooses.
+    pub fn kep_5710(&self) -> Option<BTreeSet<usize>> {
         let target = self.target()?;
         let mut units = self.units();
         units.sort_by_key(|unit| self.unimportance(unit));
-        let (breaking, others) = self.split_by_budgets(&units);
-        let everybody: BTreeSet<usize> = units.iter().flatten().copied().collect();
-        let broken = self.reprieve(&everybody, target, &breaking);
+        let (violating, others) = self.split_by_budgets(&units);
+        let all_pods: BTreeSet<usize> = units.iter().flatten().copied().collect();
+        let violators = self.reprieve(&all_pods, target, &violating);
         let lowest = |others: &[&Unit]| {
             let mut priorities: Vec<Option<i32>> =
                 others.iter().map(|unit| Some(self.pods[unit[0]].priority)).collect();
             priorities.push(None);
             priorities.sort_unstable();
-            let touched = |limit: &Option<i32>| self.touched(&broken, others, *limit);
+            let touched = |limit: &Option<i32>| self.touched(&violators, others, *limit);
             priorities.into_iter().find(|limit| self.room(&touched(limit)) >= target)
         };
         let others: Vec<&Unit> = others.iter().collect();
         let limit = lowest(&others)?;
-        let away = self.touched(&broken, &others, limit);
+        let away = self.touched(&violators, &others, limit);
         let candidates: Vec<Unit> =
             others.into_iter().filter(|unit| Some(self.pods[unit[0]].priority) <= limit).cloned().collect();
         let mut taken = self.reprieve(&away, target, &candidates);
-        taken.extend(&broken);
+        taken.extend(&violators);
         Some(taken)
     }
 
-    /// The most important unit has the least of it.
+    /// Sorts the most important unit first.
     fn unimportance(&self, unit: &Unit) -> (i32, u8, usize, Millis, usize) {
         let pod = &self.pods[unit[0]];
         let loss = match pod.group.map(|group| self.groups[group].whole) {
@@ -215,9 +216,9 @@ impl Question {
         members.iter().take(self.groups[group].minimum).any(|(_, member)| *member == number)
     }
 
-    /// What kube-scheduler does for one of the pods that ask, node by node, with groups that go whole taken whole: the
-    /// node, who goes, and what it costs by its rules.
-    pub fn for_one(&self) -> Option<(usize, BTreeSet<usize>, Cost)> {
+    /// The plan of kube-scheduler for a single pod, node by node, with groups evicted whole if required: the node, the
+    /// victims, and their cost by its criteria.
+    pub fn for_single_pod(&self) -> Option<(usize, BTreeSet<usize>, Cost)> {
         let mut best: Option<(usize, BTreeSet<usize>, Cost)> = None;
         for node in 0..self.nodes.len() {
             let Some(taken) = self.victims_on(node) else { continue };
@@ -236,18 +237,18 @@ impl Question {
         let mut units = self.units();
         units.retain(|unit| unit.iter().any(|number| self.pods[*number].node == node));
         units.sort_by_key(|unit| self.unimportance(unit));
-        let mut gone: BTreeSet<usize> = units.iter().flatten().copied().collect();
-        if !self.without(&gone).feasible(node, &self.class) {
+        let mut evicted: BTreeSet<usize> = units.iter().flatten().copied().collect();
+        if !self.without(&evicted).feasible(node, &self.class) {
             return None;
         }
-        let (breaking, others) = self.split_by_budgets(&units);
-        for unit in breaking.iter().chain(&others) {
-            let fewer: BTreeSet<usize> = gone.iter().copied().filter(|number| !unit.contains(number)).collect();
+        let (violating, others) = self.split_by_budgets(&units);
+        for unit in violating.iter().chain(&others) {
+            let fewer: BTreeSet<usize> = evicted.iter().copied().filter(|number| !unit.contains(number)).collect();
             if self.without(&fewer).feasible(node, &self.class) {
-                gone = fewer;
+                evicted = fewer;
             }
         }
-        Some(gone)
+        Some(evicted)
     }
 
     fn split_by_budgets(&self, units: &[Unit]) -> (Vec<Unit>, Vec<Unit>) {
@@ -262,12 +263,12 @@ impl Question {
         })
     }
 
-    fn touched(&self, broken: &BTreeSet<usize>, others: &[&Unit], limit: Option<i32>) -> BTreeSet<usize> {
+    fn touched(&self, violators: &BTreeSet<usize>, others: &[&Unit], limit: Option<i32>) -> BTreeSet<usize> {
         let touched = others.iter().filter(|unit| Some(self.pods[unit[0]].priority) <= limit);
-        broken.iter().copied().chain(touched.flat_map(|unit| (*unit).clone())).collect()
+        violators.iter().copied().chain(touched.flat_map(|unit| (*unit).clone())).collect()
     }
 
-    /// Places all without `away` and lets the candidates come back that fit beside them; answers those that do not.
+    /// Places all pods without `away` and reprieves the candidates that still fit; returns the others.
     fn reprieve(&self, away: &BTreeSet<usize>, target: usize, candidates: &[Unit]) -> BTreeSet<usize> {
         let mut naive = self.without(away);
         let placed: Vec<usize> = (0..target).filter_map(|_| naive.place(&self.class)).collect();
@@ -278,9 +279,9 @@ impl Question {
                 with.occupy(self.pods[*number].node, &self.pods[*number].class);
             }
             let fits = placed.iter().all(|node| {
-                let mut beside = with.clone();
-                beside.release(*node, &self.class);
-                beside.feasible(*node, &self.class)
+                let mut without_own = with.clone();
+                without_own.release(*node, &self.class);
+                without_own.feasible(*node, &self.class)
             });
             if fits { naive = with } else { taken.extend(unit) }
         }

@@ -1,12 +1,12 @@
-//! The pod classes in use, each held once and counted, so that a class whose pods are gone goes too.
+//! The pod classes in use, interned and reference-counted.
 //!
-//! Pods of one form are of different classes if selectors of others tell them apart.
+//! Pods with the same spec are of different classes if different selectors of other pods match them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::neighbours::{Own, TagSet};
-use crate::filter::Skipped;
+use super::topology::{OwnTerms, SelectorSet};
+use crate::filter::DisabledFilters;
 use crate::model::class::{ClassSpec, PodClass};
 use crate::model::ids::{ClassId, Slab};
 use crate::model::resources::{Requests, ResourceNames};
@@ -15,42 +15,47 @@ use crate::model::resources::{Requests, ResourceNames};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Classes {
     slab: Slab<(PodClass, u32)>,
-    ids: BTreeMap<(Arc<ClassSpec>, TagSet), ClassId>,
+    ids: BTreeMap<(Arc<ClassSpec>, SelectorSet), ClassId>,
 }
 
 impl Classes {
-    /// The class of this form, if there is one; the caller owes one `release`.
-    pub(crate) fn acquire(&mut self, spec: &Arc<ClassSpec>, tags: &TagSet) -> Option<ClassId> {
-        let id = *self.ids.get(&(spec.clone(), tags.clone()))?;
+    /// The class with this spec and these selectors, if there is one; the caller must `release` it.
+    pub(crate) fn acquire(&mut self, spec: &Arc<ClassSpec>, selectors: &SelectorSet) -> Option<ClassId> {
+        let id = *self.ids.get(&(spec.clone(), selectors.clone()))?;
         self.slab.get_mut(id.0).expect("a listed class exists").1 += 1;
         Some(id)
     }
 
-    /// A new class; the caller owes one `release`, and has made sure that the resource names fit.
+    /// Adds a class; the caller must `release` it, and has checked the resource names.
     pub(crate) fn add(
         &mut self,
         spec: &Arc<ClassSpec>,
-        tags: TagSet,
-        own: Option<Own>,
-        skipped: Skipped,
+        selectors: SelectorSet,
+        own: Option<OwnTerms>,
+        disabled_filters: DisabledFilters,
         names: &mut ResourceNames,
     ) -> ClassId {
         let requests =
             Requests::new(spec.requests.iter().filter_map(|(name, amount)| Some((names.intern(name)?, *amount))));
-        let class = PodClass { tags: tags.clone(), own, skipped, ..PodClass::alone(spec.clone(), requests) };
+        let class = PodClass {
+            selectors: selectors.clone(),
+            own,
+            disabled_filters,
+            ..PodClass::independent(spec.clone(), requests)
+        };
         let id = ClassId(self.slab.insert((class, 1)));
-        self.ids.insert((spec.clone(), tags), id);
+        self.ids.insert((spec.clone(), selectors), id);
         id
     }
 
-    /// One user less. Answers the class if that was the last.
+    /// Drops one reference. Returns the class if it was the last.
     pub(crate) fn release(&mut self, id: ClassId) -> Option<PodClass> {
         let (class, users) = self.slab.get_mut(id.0).expect("a released class exists");
         *users -= 1;
         if *users > 0 {
             return None;
         }
-        self.ids.remove(&(class.spec.clone(), class.tags.clone()));
+        self.ids.remove(&(class.spec.clone(), class.selectors.clone()));
         self.slab.remove(id.0).map(|(class, _)| class)
     }
 

@@ -1,64 +1,64 @@
-//! A group as the engine keeps it: its definition, its members, and how many of them stand where.
+//! A group: its definition, its members, and how many of them are in which state.
 //!
-//! The census is kept by differences, so that a gang of thousands costs nothing per event: every change
-//! of a member goes through the cluster, which counts it out before and in again after.
+//! The member counts are updated incrementally, so that a gang of thousands costs nothing per event: every change of a
+//! member goes through the cluster, which removes it from the counts before and adds it again after.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::pod::{Pod, PodState, Standing};
+use super::pod::{MemberState, Pod, PodState};
 use crate::model::Millis;
 use crate::model::group::{DegradedPolicy, GroupKey, GroupPriority, GroupSpec, History, Subset};
 use crate::model::ids::PodId;
 
-/// How many members of one subset stand where.
+/// How many members of one subset are in which state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Census {
+pub struct MemberCounts {
     /// Could be placed now.
     pub waiting: u32,
-    /// Wait behind scheduling gates.
+    /// Behind scheduling gates.
     pub gated: u32,
-    /// Wait because something of them cannot be honoured.
+    /// Refused because of an unsupported or invalid field.
     pub refused: u32,
-    /// Decided, not confirmed.
+    /// Assumed: placed, bind not confirmed.
     pub assumed: u32,
-    /// Bound and staying.
+    /// Bound and not leaving.
     pub bound: u32,
-    /// Finished well.
+    /// Succeeded.
     pub succeeded: u32,
 }
 
-impl Census {
-    /// Members that have a place or had one and finished well.
+impl MemberCounts {
+    /// Members that are placed or have succeeded.
     pub fn held(&self) -> u32 {
         self.assumed + self.secured()
     }
 
-    /// Members whose place is confirmed.
+    /// Members that are bound or have succeeded.
     pub fn secured(&self) -> u32 {
         self.bound + self.succeeded
     }
 
-    /// Members that could count towards the minimum.
+    /// Members that can count towards the minimum.
     pub fn present(&self) -> u32 {
         self.waiting + self.gated + self.refused + self.held()
     }
 
-    fn slot(&mut self, standing: Standing) -> Option<&mut u32> {
-        match standing {
-            Standing::Waiting => Some(&mut self.waiting),
-            Standing::Gated => Some(&mut self.gated),
-            Standing::Refused => Some(&mut self.refused),
-            Standing::Assumed => Some(&mut self.assumed),
-            Standing::Bound => Some(&mut self.bound),
-            Standing::Succeeded => Some(&mut self.succeeded),
-            Standing::Aside => None,
+    fn slot(&mut self, member_state: MemberState) -> Option<&mut u32> {
+        match member_state {
+            MemberState::Waiting => Some(&mut self.waiting),
+            MemberState::Gated => Some(&mut self.gated),
+            MemberState::Refused => Some(&mut self.refused),
+            MemberState::Assumed => Some(&mut self.assumed),
+            MemberState::Bound => Some(&mut self.bound),
+            MemberState::Succeeded => Some(&mut self.succeeded),
+            MemberState::NotCounted => None,
         }
     }
 }
 
-/// Why a member is left out of its group.
+/// Why a member is excluded from its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stray {
+pub enum Exclusion {
     /// It names a subset that the group does not have.
     UnknownSubset,
     /// Its priority is not the one that the members share.
@@ -70,12 +70,12 @@ pub enum Stray {
     Former,
 }
 
-/// A start that is under way: some members may be bound, the minimum is not confirmed yet.
+/// A start under way: some members may be bound, the minimum is not confirmed yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attempt {
+pub struct StartAttempt {
     /// The minimum of each subset when the start was decided.
     pub quorum: Vec<u32>,
-    /// When it is taken back.
+    /// When it is rolled back.
     pub deadline: Millis,
 }
 
@@ -84,71 +84,71 @@ pub struct Attempt {
 pub struct Group {
     /// Which group.
     pub key: GroupKey,
-    /// The object, once it was seen and while it is there.
+    /// The object, while it exists.
     pub spec: Option<GroupSpec>,
-    /// The quorum: one rule per subset. Those of the last object seen; before that, one without a minimum.
+    /// The subsets with their minimums, of the last object seen; before that, one without a minimum.
     pub rules: Vec<Subset>,
-    /// All pods that name this group, oldest first.
+    /// All pods that refer to this group, oldest first.
     pub members: BTreeSet<(Millis, PodId)>,
     /// Members that could be placed now, oldest first.
     pub waiting: BTreeSet<(Millis, PodId)>,
     /// Members behind scheduling gates.
     pub gated: BTreeSet<PodId>,
-    /// Members of which something cannot be honoured.
+    /// Members with an unsupported or invalid field.
     pub refused: BTreeSet<PodId>,
-    /// Members that are left out, and why.
-    pub strays: BTreeMap<PodId, Stray>,
-    /// Members that were left out or taken in again since somebody last looked.
-    pub strays_changed: BTreeSet<PodId>,
-    /// How many members stand where, per subset.
-    pub census: Vec<Census>,
-    /// How many live members have which priority.
+    /// Excluded members, and why.
+    pub strays: BTreeMap<PodId, Exclusion>,
+    /// Members that were excluded or included again since the last review.
+    pub exclusions_changed: BTreeSet<PodId>,
+    /// How many members are in which state, per subset.
+    pub member_counts: Vec<MemberCounts>,
+    /// How many members have which priority.
     pub priorities: BTreeMap<i32, u32>,
-    /// The minimum of each subset that was once confirmed. Empty: the group never started.
+    /// The minimum of each subset that was confirmed. Empty: the group never started.
     pub reached: Vec<u32>,
-    /// The minimum of each subset that the founders were placed for. Empty: nobody knows of any.
-    pub founded: Vec<u32>,
-    /// What the API said of its past when the object was first seen: bound members below the minimum may be what
-    /// is left of a start, and not one that was cut short.
+    /// The minimum of each subset that the founders were placed for. Empty: not known.
+    pub founding_minimum: Vec<u32>,
+    /// The history that the API showed when the object was first seen: bound members below the minimum may be the rest
+    /// of an earlier start, not an interrupted one.
     pub history: History,
-    /// Which object it was when it was last seen.
+    /// The identity of the object when it was last seen.
     pub incarnation: Option<String>,
     /// The start that is under way.
-    pub attempt: Option<Attempt>,
-    /// Bound members below the minimum were kept because nobody would make them again.
+    pub attempt: Option<StartAttempt>,
+    /// Bound members below the minimum were kept because no controller recreates them.
     pub kept_partial: bool,
     /// It had started and is below its minimum.
     pub degraded: bool,
-    /// That it is degraded was told.
-    pub loss_told: bool,
-    /// When what is left of it is given up, if it is still degraded then and its policy says so.
-    pub given_up_at: Option<Millis>,
-    /// How many were left when that was last said.
-    pub secured_when_told: u32,
-    /// How many decisions were made for it; tells refusals of one decision from those of the next.
+    /// Whether `Degraded` was reported.
+    pub degraded_reported: bool,
+    /// When the remaining members are evicted, if it is still degraded then and its policy is `Evict`.
+    pub degraded_eviction_at: Option<Millis>,
+    /// How many members were left in the last `Degraded` report.
+    pub secured_when_reported: u32,
+    /// The number of placement decisions; distinguishes refused binds of one decision from those of the next.
     pub decisions: u32,
-    /// The last decision of which a bind was refused.
+    /// The last decision with a refused bind.
     pub refused_decision: u32,
-    /// How many decisions in a row had a bind refused.
-    pub refusals_in_a_row: u32,
+    /// How many consecutive decisions had a refused bind.
+    pub consecutive_refusals: u32,
     /// Members that were refused are not placed again before this time.
     pub repair_not_before: Millis,
     /// Until when a basic group waits for the rest of its desired members.
     pub desired_until: Option<Millis>,
-    /// Counts what could change the answer to "does it fit": waiting members and rules.
-    pub stirred: u64,
-    /// The count when it was last parked.
-    pub stirred_when_parked: u64,
+    /// Counts changes that can affect whether it fits: of waiting members and of the rules.
+    pub changes: u64,
+    /// That count when it was last parked.
+    pub changes_when_parked: u64,
     /// What it needed when it was last parked.
     pub needs_when_parked: Vec<u32>,
     /// How many members are nominated.
     pub nominations: u32,
     /// The priority under which its nominations were last counted.
-    pub nominated_at: i32,
+    pub nominated_priority: i32,
 }
 
 impl Group {
-    /// A group of which nothing but the name is known.
+    /// A group of which only the key is known.
     pub fn new(key: GroupKey) -> Self {
         Self {
             key,
@@ -159,143 +159,145 @@ impl Group {
             gated: BTreeSet::new(),
             refused: BTreeSet::new(),
             strays: BTreeMap::new(),
-            strays_changed: BTreeSet::new(),
-            census: vec![Census::default()],
+            exclusions_changed: BTreeSet::new(),
+            member_counts: vec![MemberCounts::default()],
             priorities: BTreeMap::new(),
             reached: Vec::new(),
-            founded: Vec::new(),
+            founding_minimum: Vec::new(),
             history: History::New,
             incarnation: None,
             attempt: None,
             kept_partial: false,
             degraded: false,
-            loss_told: false,
-            given_up_at: None,
+            degraded_reported: false,
+            degraded_eviction_at: None,
             decisions: 0,
             refused_decision: 0,
-            refusals_in_a_row: 0,
+            consecutive_refusals: 0,
             repair_not_before: 0,
-            secured_when_told: 0,
+            secured_when_reported: 0,
             desired_until: None,
-            stirred: 0,
-            stirred_when_parked: 0,
+            changes: 0,
+            changes_when_parked: 0,
             needs_when_parked: Vec::new(),
             nominations: 0,
-            nominated_at: 0,
+            nominated_priority: 0,
         }
     }
 
-    /// Whether the group starts whole or not at all.
+    /// Whether the group starts with its minimum or not at all.
     pub fn is_gang(&self) -> bool {
         self.rules.iter().any(|rule| rule.min_member > 0)
     }
 
     /// The sum over all subsets.
-    pub fn total(&self) -> Census {
-        self.census.iter().fold(Census::default(), |mut sum, census| {
-            sum.waiting += census.waiting;
-            sum.gated += census.gated;
-            sum.refused += census.refused;
-            sum.assumed += census.assumed;
-            sum.bound += census.bound;
-            sum.succeeded += census.succeeded;
+    pub fn total(&self) -> MemberCounts {
+        self.member_counts.iter().fold(MemberCounts::default(), |mut sum, member_counts| {
+            sum.waiting += member_counts.waiting;
+            sum.gated += member_counts.gated;
+            sum.refused += member_counts.refused;
+            sum.assumed += member_counts.assumed;
+            sum.bound += member_counts.bound;
+            sum.succeeded += member_counts.succeeded;
             sum
         })
     }
 
-    /// The minimum over all subsets.
+    /// The sum of the minimums.
     pub fn min_total(&self) -> u64 {
         self.rules.iter().map(|rule| u64::from(rule.min_member)).sum()
     }
 
-    /// The present minimum of each subset.
+    /// The current minimum of each subset.
     pub fn quorum(&self) -> Vec<u32> {
         self.rules.iter().map(|rule| rule.min_member).collect()
     }
 
-    /// Takes new rules; what was decided or reached under the old ones goes with the subsets' names.
+    /// Sets new rules; what was decided or confirmed under the old ones is carried over by subset name.
     pub(crate) fn set_rules(&mut self, rules: Vec<Subset>) {
         let old = |name: &str| self.rules.iter().position(|rule| rule.name == name);
         let carry = |counts: &[u32], unknown: u32| -> Vec<u32> {
             rules.iter().map(|rule| old(&rule.name).and_then(|at| counts.get(at).copied()).unwrap_or(unknown)).collect()
         };
-        // A subset that is new has reached nothing, and a start that is under way has to fill it too.
+        // For a new subset nothing is confirmed, and a start under way must fill it too.
         let reached = if self.reached.is_empty() { Vec::new() } else { carry(&self.reached, 0) };
-        // Who was placed for no minimum stays that; any other start has to fill a new subset too.
-        let freely = self.founded.iter().all(|minimum| *minimum == 0);
-        let unknown = if freely { 0 } else { u32::MAX };
-        let founded = if self.founded.is_empty() { Vec::new() } else { carry(&self.founded, unknown) };
+        // A start without a minimum stays one; any other start must fill a new subset too.
+        let without_minimum = self.founding_minimum.iter().all(|minimum| *minimum == 0);
+        let unknown = if without_minimum { 0 } else { u32::MAX };
+        let founding_minimum =
+            if self.founding_minimum.is_empty() { Vec::new() } else { carry(&self.founding_minimum, unknown) };
         let decided = self.attempt.as_ref().map(|attempt| carry(&attempt.quorum, u32::MAX));
         if let (Some(attempt), Some(decided)) = (&mut self.attempt, decided) {
             attempt.quorum = decided;
         }
         self.reached = reached;
-        self.founded = founded;
+        self.founding_minimum = founding_minimum;
         self.rules = rules;
     }
 
-    /// Whether the present minimum was already confirmed once: then members may join one by one, unless the group lost
-    /// some and is to have its quorum again first.
-    pub fn joins_singly(&self) -> bool {
+    /// Whether the current minimum was confirmed before: then members may join one by one, unless the group is degraded
+    /// and its policy requires a new quorum.
+    pub fn admits_single_members(&self) -> bool {
         let policy = self.spec.as_ref().map(|spec| spec.degraded_policy);
         !(self.degraded && policy == Some(DegradedPolicy::Requorum))
             && self.reached.len() == self.rules.len()
             && self.rules.iter().zip(&self.reached).all(|(rule, reached)| rule.min_member <= *reached)
     }
 
-    /// Whether it says that it will need more than its members do, and has yet to start.
-    pub fn asks_for_more(&self) -> bool {
-        !self.joins_singly() && self.spec.as_ref().is_some_and(|spec| !spec.min_resources.is_empty())
+    /// Whether it has `minResources` and has not started.
+    pub fn must_fit_min_resources(&self) -> bool {
+        !self.admits_single_members() && self.spec.as_ref().is_some_and(|spec| !spec.min_resources.is_empty())
     }
 
-    /// Whether members are bound of a start that is not confirmed, or no longer is since a kubelet refused a founder.
+    /// Whether it has bound members of a start that is not confirmed, or was reopened after a kubelet refused a
+    /// founder.
     pub fn start_is_open(&self) -> bool {
         let unconfirmed = self.attempt.is_some() || self.kept_partial;
-        unconfirmed && self.reached.iter().all(|minimum| *minimum == 0) && !self.joins_singly()
+        unconfirmed && self.reached.iter().all(|minimum| *minimum == 0) && !self.admits_single_members()
     }
 
-    /// Whether one member that may not be placed holds back the others. A start that is under way, and members that
-    /// join one by one, do not wait for newcomers.
-    pub fn waits_for_everyone(&self) -> bool {
-        self.attempt.is_none() && !self.joins_singly()
+    /// Whether one member that may not be placed blocks the others. A start under way, and members that join one by
+    /// one, do not wait for new members.
+    pub fn waits_for_all_members(&self) -> bool {
+        self.attempt.is_none() && !self.admits_single_members()
     }
 
-    /// Whether there is anybody to be placed, now or once those that may not be placed yet may.
-    pub fn wants_places(&self) -> bool {
+    /// Whether it has members to place, now or once they are no longer gated or refused.
+    pub fn has_pending_members(&self) -> bool {
         let held_back = !self.gated.is_empty() || !self.refused.is_empty();
-        !self.waiting.is_empty() || (held_back && self.waits_for_everyone())
+        !self.waiting.is_empty() || (held_back && self.waits_for_all_members())
     }
 
     /// How many more members each subset needs before anything may be bound.
     pub fn needs(&self) -> Vec<u32> {
-        if self.joins_singly() {
+        if self.admits_single_members() {
             return vec![0; self.rules.len()];
         }
         self.rules
             .iter()
-            .zip(&self.census)
-            .map(|(rule, census)| rule.min_member.saturating_sub(census.held()))
+            .zip(&self.member_counts)
+            .map(|(rule, member_counts)| rule.min_member.saturating_sub(member_counts.held()))
             .collect()
     }
 
-    /// The minimum that a start has to confirm: what was decided, or less if the minimum was lowered since.
-    pub fn no_more_than_asked(&self, decided: &[u32]) -> Vec<u32> {
+    /// The minimum that a start must confirm: the one it was decided for, or a lower current one.
+    pub fn cap_at_minimum(&self, decided: &[u32]) -> Vec<u32> {
         let decided = |position: usize| decided.get(position).copied().unwrap_or(u32::MAX);
         self.rules.iter().enumerate().map(|(position, rule)| rule.min_member.min(decided(position))).collect()
     }
 
-    /// Whether so many members of each subset are confirmed.
+    /// Whether at least this many members of each subset are bound or have succeeded.
     pub fn secured_at_least(&self, quorum: &[u32]) -> bool {
-        self.census.iter().zip(quorum).all(|(census, min)| census.secured() >= *min)
+        self.member_counts.iter().zip(quorum).all(|(member_counts, min)| member_counts.secured() >= *min)
     }
 
-    /// Whether nothing is left of a start but members that finished well, and fewer of them than the group asks for.
+    /// Whether only succeeded members are left of a start, and fewer than the minimum.
     pub fn is_spent(&self) -> bool {
         let total = self.total();
         total.held() == 0 || (total.assumed + total.bound == 0 && !self.secured_at_least(&self.quorum()))
     }
 
-    /// The group's priority by its rule.
+    /// The group's priority, by the rule of its API.
     pub fn priority(&self, oldest_member: impl FnOnce() -> Option<i32>) -> i32 {
         match self.spec.as_ref().map(|spec| spec.priority) {
             Some(GroupPriority::Own(priority)) => priority,
@@ -304,51 +306,51 @@ impl Group {
         }
     }
 
-    /// The subset that a member belongs to, or why it is left out. Before the object was seen nobody is; nor is
-    /// a pod with another priority that has a place already.
-    pub fn subset_of(&self, pod: &Pod, shared_priority: Option<i32>) -> Result<usize, Stray> {
+    /// The subset of a member, or why it is excluded. No member is excluded before the object is seen, and no placed
+    /// member for its priority.
+    pub fn subset_of(&self, pod: &Pod, shared_priority: Option<i32>) -> Result<usize, Exclusion> {
         let since = self.spec.as_ref().and_then(|spec| spec.members_since_ms);
         if since.is_some_and(|since| pod.created_ms < since) {
-            return Err(Stray::Former);
+            return Err(Exclusion::Former);
         }
         if let Some(shared) = shared_priority
             && pod.priority != shared
             && pod.state == PodState::Waiting
         {
-            return Err(Stray::OtherPriority { shared });
+            return Err(Exclusion::OtherPriority { shared });
         }
         let open = self.spec.as_ref().is_some_and(|spec| spec.open);
         let subset = crate::model::group::subset_of(&self.rules, open, &pod.subset);
-        subset.or(self.spec.is_none().then_some(0)).ok_or(Stray::UnknownSubset)
+        subset.or(self.spec.is_none().then_some(0)).ok_or(Exclusion::UnknownSubset)
     }
 
-    /// Counts one member in or out at its standing.
-    pub(crate) fn count(&mut self, subset: u16, standing: Standing, member: (Millis, PodId), into: bool) {
-        if let Some(slot) = self.census[usize::from(subset)].slot(standing) {
+    /// Adds one member to the counts of its state, or removes it.
+    pub(crate) fn count(&mut self, subset: u16, member_state: MemberState, member: (Millis, PodId), into: bool) {
+        if let Some(slot) = self.member_counts[usize::from(subset)].slot(member_state) {
             if into { *slot += 1 } else { *slot -= 1 }
         }
-        let changed = match (standing, into) {
-            (Standing::Waiting, true) => self.waiting.insert(member),
-            (Standing::Waiting, false) => self.waiting.remove(&member),
-            (Standing::Gated, true) => self.gated.insert(member.1),
-            (Standing::Gated, false) => self.gated.remove(&member.1),
-            (Standing::Refused, true) => self.refused.insert(member.1),
-            (Standing::Refused, false) => self.refused.remove(&member.1),
+        let changed = match (member_state, into) {
+            (MemberState::Waiting, true) => self.waiting.insert(member),
+            (MemberState::Waiting, false) => self.waiting.remove(&member),
+            (MemberState::Gated, true) => self.gated.insert(member.1),
+            (MemberState::Gated, false) => self.gated.remove(&member.1),
+            (MemberState::Refused, true) => self.refused.insert(member.1),
+            (MemberState::Refused, false) => self.refused.remove(&member.1),
             _ => true,
         };
         debug_assert!(changed, "a member is counted once");
-        if standing == Standing::Waiting {
-            self.stirred += 1;
+        if member_state == MemberState::Waiting {
+            self.changes += 1;
         }
     }
 
-    /// Whether nothing would be lost by forgetting the group.
-    pub fn is_forgotten(&self) -> bool {
+    /// Whether the group has neither object nor members.
+    pub fn is_unused(&self) -> bool {
         self.spec.is_none() && self.members.is_empty()
     }
 }
 
-/// A sum of minimums, as far as it can be told.
+/// The saturating sum of minimums.
 pub(crate) fn sum_of(quorum: &[u32]) -> u32 {
     quorum.iter().fold(0, |sum: u32, count| sum.saturating_add(*count))
 }

@@ -1,7 +1,7 @@
-//! On how many nodes each image is.
+//! How many nodes have each image.
 //!
-//! What an image is worth on a node depends on how many others have it, so whoever keeps scores by image has to know
-//! when that changes: every image has a version, and so has the number of nodes.
+//! The image locality score of a node depends on how many other nodes have the image, so caches of scores must notice
+//! changes: every image has a version, and so has the number of nodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::model::ids::NodeId;
 pub(crate) struct Images {
     by_name: BTreeMap<Arc<str>, Image>,
     changes: u64,
-    /// When an image last went from its last node.
+    /// When an image was last removed from its last node.
     emptied: u64,
 }
 
@@ -26,12 +26,12 @@ struct Image {
 }
 
 impl Images {
-    /// On how many nodes an image is.
+    /// How many nodes have an image.
     pub(crate) fn nodes(&self, name: &str) -> u32 {
         self.by_name.get(name).map_or(0, |image| image.nodes)
     }
 
-    /// When any of these images last came to a node, or went; zero if they are on no node.
+    /// When any of these images was last added to or removed from a node; zero if no node has them.
     pub(crate) fn changed(&self, names: &[Arc<str>]) -> u64 {
         let known = names.iter().filter_map(|name| self.by_name.get(name));
         known.map(|image| image.changed.max(self.emptied)).max().unwrap_or(0)
@@ -50,7 +50,7 @@ impl Images {
 }
 
 impl Cluster {
-    /// Takes the images of a node. Nobody's place depends on them.
+    /// Sets the images of a node. Feasibility does not depend on them.
     pub(super) fn set_images(&mut self, id: NodeId, images: &BTreeMap<Arc<str>, i64>) {
         let node = self.nodes.get_mut(id.0).expect("a node in use exists");
         if node.images == *images {
@@ -63,11 +63,11 @@ impl Cluster {
         for name in images.keys().filter(|name| !old.contains_key(*name)) {
             self.images.change(name, true);
         }
-        // Scores change, and nobody's place: what was found out about places still holds.
+        // Only scores change, so the version stays and cached feasibility results remain valid.
         self.journal.touch(Touch { node: id, itself: false }, self.nodes.bound());
     }
 
-    /// On how many nodes an image is, by a recount.
+    /// Whether the counts of images equal a recount.
     pub(crate) fn images_are_counted(&self) -> bool {
         let mut fresh: BTreeMap<&Arc<str>, u32> = BTreeMap::new();
         for name in self.nodes.iter().flat_map(|(_, node)| node.images.keys()) {

@@ -1,6 +1,6 @@
-//! Which nodes changed, in order, so that whoever keeps something per node can repair just those.
+//! A journal of changed nodes, so that caches per node only update those.
 //!
-//! The journal has a limit: a reader that fell too far behind is told so and starts afresh.
+//! The journal is bounded: a reader that is too far behind must rebuild its cache.
 
 use crate::model::ids::NodeId;
 
@@ -8,11 +8,11 @@ use crate::model::ids::NodeId;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Touch {
     pub(crate) node: NodeId,
-    /// The node itself changed (labels, taints, room, existence), not only what is on it.
+    /// The node itself changed (labels, taints, capacity, existence), not only the pods on it.
     pub(crate) itself: bool,
 }
 
-/// The last changes. A position is the number of touches ever made before it.
+/// The last changes. A position is the number of all earlier changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Journal {
     touches: Vec<Touch>,
@@ -20,7 +20,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Keep at least so many touches whatever the size of the cluster.
+    /// The minimum number of changes that are kept, regardless of the size of the cluster.
     const KEPT_MIN: usize = 4096;
 
     pub(crate) fn touch(&mut self, touch: Touch, nodes: usize) {
@@ -32,12 +32,12 @@ impl Journal {
         self.touches.push(touch);
     }
 
-    /// The position after the last touch.
+    /// The position after the last change.
     pub(crate) fn end(&self) -> u64 {
         self.dropped + self.touches.len() as u64
     }
 
-    /// The touches since a position, or `None` if some of them are forgotten.
+    /// The changes since a position, or `None` if some of them were dropped.
     pub(crate) fn since(&self, position: u64) -> Option<&[Touch]> {
         let start = position.checked_sub(self.dropped)?;
         self.touches.get(start as usize..)
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reader_that_fell_behind_is_told() {
+    fn reader_that_is_too_far_behind_is_rejected() {
         let mut journal = Journal::default();
         let early = journal.end();
         for number in 0..=Journal::KEPT_MIN {

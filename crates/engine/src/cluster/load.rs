@@ -1,26 +1,26 @@
-//! What the pods on one node take together: the ledger that filters and scores read.
+//! The load of a node: what its pods use in total, as read by filters and scores.
 
 use crate::model::class::PodClass;
 use crate::model::port::HostPort;
 use crate::model::resources::ResourceVec;
 
-/// The sum over some pods. Adding and taking away the same pods in any order gives equal loads.
+/// The sum over some pods. It does not depend on the order in which pods are added and removed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Load {
     /// The sum of requests.
     pub used: ResourceVec,
-    /// The sum of CPU requests as scores count them.
+    /// The sum of CPU requests as used for scoring.
     pub scoring_cpu_milli: i64,
-    /// The sum of memory requests as scores count them.
+    /// The sum of memory requests as used for scoring.
     pub scoring_memory_bytes: i64,
     /// The number of pods.
     pub pods: usize,
-    /// The host ports taken, ordered; a port that two pods took by force stands twice.
+    /// The used host ports, sorted; a port is listed twice if two pods were bound despite the conflict.
     pub ports: Vec<HostPort>,
 }
 
 impl Load {
-    /// Counts one more pod of a class.
+    /// Adds one pod of a class.
     pub fn add(&mut self, class: &PodClass) {
         self.used.add(&class.requests);
         let scoring = class.spec.scoring_when_placed();
@@ -33,7 +33,7 @@ impl Load {
         }
     }
 
-    /// Counts one pod of a class less.
+    /// Removes one pod of a class.
     pub fn sub(&mut self, class: &PodClass) {
         self.used.sub(&class.requests);
         let scoring = class.spec.scoring_when_placed();
@@ -41,7 +41,7 @@ impl Load {
         self.scoring_memory_bytes = self.scoring_memory_bytes.wrapping_sub(scoring.memory_bytes);
         self.pods -= 1;
         for port in &class.spec.host_ports {
-            let place = self.ports.binary_search(port).expect("a port that is given back was taken");
+            let place = self.ports.binary_search(port).expect("a removed pod's port is listed");
             self.ports.remove(place);
         }
     }

@@ -1,26 +1,25 @@
-//! The engine's picture of the cluster: nodes, pods, nominations and groups, with everything that is
-//! derived from them kept in step.
+//! The state of the cluster: nodes, pods, nominations and groups, with everything derived from them.
 //!
-//! Every change of a pod's state goes through here, so that the loads of nodes and the censuses of
-//! groups are always what a recount would give. "What if" happens in a [`Trial`](trial::Trial).
-//! This module must not know why anything is changed.
+//! Every change of a pod's state goes through here, so that the loads of nodes and the member counts of groups always
+//! equal a recount. What-if evaluation uses a [`Transaction`](transaction::Transaction). Must not depend on why
+//! anything is changed.
 
 pub(crate) mod classes;
-mod company;
 pub mod group;
 pub(crate) mod images;
+mod inter_pod;
 pub(crate) mod journal;
 pub mod load;
-pub(crate) mod neighbours;
 pub mod node;
 pub mod pod;
-pub(crate) mod trial;
+pub(crate) mod topology;
+pub(crate) mod transaction;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::config::Profile;
-use crate::filter::Skipped;
+use crate::filter::DisabledFilters;
 use crate::model::Millis;
 use crate::model::budget::BudgetSpec;
 use crate::model::class::{ClassSpec, PodClass};
@@ -29,34 +28,34 @@ use crate::model::ids::{ClassId, GroupId, NodeId, PodId, Slab};
 use crate::model::node::NodeSpec;
 use crate::model::resources::{PODS, ResourceNames, ResourceVec};
 use classes::Classes;
-use group::{Census, Group};
+use group::{Group, MemberCounts};
 use images::Images;
 use journal::{Journal, Touch};
-use neighbours::{Neighbours, Presence};
-use node::{Node, Reserved};
+use node::{Node, NominatedLoad};
 use pod::{Counted, Pod, PodState};
+use topology::{Presence, Topology};
 
-/// What the pods of a profile are judged by, beside their scores.
+/// The settings of a profile besides its score weights.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ProfileRules {
-    /// What a pod is worth to those who insist on its company, in scores.
-    pub(crate) weight_sought: i64,
-    /// For one who likes nobody it does not count who likes it.
+    /// The score of a pod for existing pods with required affinity to it (`hardPodAffinityWeight`).
+    pub(crate) affinity_match_weight: i64,
+    /// Pods without preferred terms of their own ignore the preferred terms of existing pods.
     pub(crate) ignores_likes_of_others: bool,
-    skipped: Skipped,
+    disabled_filters: DisabledFilters,
 }
 
 impl ProfileRules {
     pub(crate) fn new(profile: &Profile) -> Self {
         Self {
-            weight_sought: profile.scoring.hard_pod_affinity_weight,
+            affinity_match_weight: profile.scoring.hard_pod_affinity_weight,
             ignores_likes_of_others: profile.scoring.ignores_likes_of_others,
-            skipped: Skipped::new(profile.without.iter().copied()),
+            disabled_filters: DisabledFilters::new(profile.without.iter().copied()),
         }
     }
 }
 
-/// The picture.
+/// The state of the cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Cluster {
     pub(crate) resources: ResourceNames,
@@ -66,17 +65,17 @@ pub struct Cluster {
     nodes_present: usize,
     pods: Slab<Pod>,
     pods_by_uid: BTreeMap<Box<str>, PodId>,
-    /// Pods on nodes that are on their way out. A trial does not change it.
+    /// Leaving pods that are on nodes. A transaction does not change it.
     leaving: BTreeSet<PodId>,
-    /// Nodes with taints that are taken off when they are ready for their first pods.
+    /// Nodes with startup taints.
     starting: BTreeSet<NodeId>,
     groups: Slab<Group>,
     groups_by_key: BTreeMap<GroupKey, GroupId>,
     /// By namespace and name.
     pub(crate) budgets: BTreeMap<(String, String), BudgetSpec>,
-    pub(crate) neighbours: Neighbours,
+    pub(crate) topology: Topology,
     pub(crate) images: Images,
-    /// What classes are judged by, by their number.
+    /// The profiles by index.
     pub(crate) profiles: Vec<ProfileRules>,
     pub(crate) journal: Journal,
     version: u64,
@@ -100,7 +99,7 @@ impl Cluster {
         self.nodes_by_name.get(name).copied()
     }
 
-    /// All nodes in slot order, those that are only named by pods too.
+    /// All nodes in slot order, including those that are only known from pods.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         self.nodes.iter().map(|(slot, node)| (NodeId(slot), node))
     }
@@ -110,7 +109,7 @@ impl Cluster {
         self.nodes.bound()
     }
 
-    /// How many nodes are there.
+    /// How many nodes exist.
     pub fn nodes_present(&self) -> usize {
         self.nodes_present
     }
@@ -135,7 +134,7 @@ impl Cluster {
         self.pods.iter().map(|(slot, pod)| (PodId(slot), pod))
     }
 
-    /// The pods on nodes that are on their way out.
+    /// The leaving pods that are on nodes.
     pub fn leaving(&self) -> impl Iterator<Item = PodId> {
         self.leaving.iter().copied()
     }
@@ -155,7 +154,7 @@ impl Cluster {
         self.groups_by_key.get(key).copied()
     }
 
-    /// All groups in slot order, those that are only named by pods too.
+    /// All groups in slot order, including those that are only known from pods.
     pub fn groups(&self) -> impl Iterator<Item = (GroupId, &Group)> {
         self.groups.iter().map(|(slot, group)| (GroupId(slot), group))
     }
@@ -170,26 +169,26 @@ impl Cluster {
         &self.resources
     }
 
-    /// The group's priority by its rule.
+    /// The group's priority, by the rule of its API.
     pub fn group_priority(&self, id: GroupId) -> i32 {
         let group = self.group(id);
         group.priority(|| group.members.first().map(|(_, oldest)| self.pod(*oldest).priority))
     }
 
-    /// The priority that counts for a pod: its group's, or its own.
+    /// The priority of a pod for scheduling: its group's, or its own.
     pub fn effective_priority(&self, id: PodId) -> i32 {
         let pod = self.pod(id);
         pod.group.map_or(pod.priority, |group| self.group_priority(group))
     }
 
-    /// What a class is judged by.
+    /// The profile of a class.
     pub(crate) fn profile(&self, class: &ClassSpec) -> ProfileRules {
         self.profiles.get(usize::from(class.profile)).copied().unwrap_or_default()
     }
 
     // Nodes.
 
-    /// Takes a node as observed. Says which slot, and whether anything changed.
+    /// Adds or updates a node. Returns its slot and whether anything changed.
     pub(crate) fn set_node(&mut self, spec: &NodeSpec) -> (NodeId, bool) {
         let id = self.ensure_node(&spec.name);
         let mut allocatable = ResourceVec::default();
@@ -225,7 +224,7 @@ impl Cluster {
             node.present = true;
             self.nodes_present += 1;
         }
-        self.count_all(id, false);
+        self.count_pods_on_node(id, false);
         let node = self.nodes.get_mut(id.0).expect("just ensured");
         node.labels.clone_from(&spec.labels);
         node.taints.clone_from(&spec.taints);
@@ -233,14 +232,14 @@ impl Cluster {
         node.allocatable = allocatable;
         node.pods_max = pods_max;
         node.features.clone_from(&spec.features);
-        self.neighbours.settle(id, self.nodes.get(id.0));
-        self.count_all(id, true);
+        self.topology.update_node(id, self.nodes.get(id.0));
+        self.count_pods_on_node(id, true);
         self.touch(id, true);
         (id, true)
     }
 
-    /// Marks a node as gone; what pods still name it is remembered.
-    pub(crate) fn drop_node(&mut self, name: &str) -> bool {
+    /// Marks a node as gone; it is kept while pods refer to it.
+    pub(crate) fn remove_node(&mut self, name: &str) -> bool {
         let Some(id) = self.node_id(name) else { return false };
         let node = self.nodes.get_mut(id.0).expect("a listed node exists");
         if !node.present {
@@ -248,21 +247,21 @@ impl Cluster {
         }
         self.starting.remove(&id);
         self.set_images(id, &BTreeMap::new());
-        self.count_all(id, false);
-        self.neighbours.settle(id, None);
+        self.count_pods_on_node(id, false);
+        self.topology.update_node(id, None);
         let node = self.nodes.get_mut(id.0).expect("a listed node exists");
         let kept = Node {
             name: node.name.clone(),
             load: std::mem::take(&mut node.load),
             pods: std::mem::take(&mut node.pods),
             nominated: std::mem::take(&mut node.nominated),
-            reserved: node.reserved.take(),
+            nominated_load: node.nominated_load.take(),
             ..Node::default()
         };
         *node = kept;
         self.nodes_present -= 1;
         self.touch(id, true);
-        self.tidy_node(id);
+        self.remove_node_if_unused(id);
         true
     }
 
@@ -277,8 +276,8 @@ impl Cluster {
         id
     }
 
-    /// Forgets a node that is not there and that nobody names.
-    fn tidy_node(&mut self, id: NodeId) {
+    /// Removes a node that does not exist and that no pod refers to.
+    fn remove_node_if_unused(&mut self, id: NodeId) {
         let node = self.node(id);
         if !node.present && node.pods.is_empty() && node.nominated.is_empty() {
             let name = node.name.clone();
@@ -288,23 +287,23 @@ impl Cluster {
         }
     }
 
-    /// Nodes that are not ready for their first pods, as far as their taints say.
+    /// The nodes that are starting up: those with startup taints.
     pub(crate) fn starting(&self) -> impl Iterator<Item = NodeId> {
         self.starting.iter().copied()
     }
 
-    /// Whether a node is not ready for its first pods, as far as its taints say.
+    /// Whether a node is starting up.
     pub(crate) fn is_starting(&self, id: NodeId) -> bool {
         self.starting.contains(&id)
     }
 
-    /// In a trial: a node is as it will be when it is ready for its first pods, or as it is.
-    pub(crate) fn set_ready_soon(&mut self, id: NodeId, soon: bool) {
-        self.nodes.get_mut(id.0).expect("a node that is starting is there").ready_soon = soon;
+    /// In a transaction: treats a node as if it were ready for its first pods, or no longer.
+    pub(crate) fn set_assumed_ready(&mut self, id: NodeId, soon: bool) {
+        self.nodes.get_mut(id.0).expect("a starting node exists").assumed_ready = soon;
         self.touch(id, true);
     }
 
-    /// Changes whenever a node does. A trial that is undone gives back the version with the picture.
+    /// The version of the state; it changes with every node. A transaction that is undone restores it.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
@@ -324,7 +323,7 @@ impl Cluster {
         let shared = group.and_then(|group| self.shared_priority(group));
         let (name, labels) = (pod.id.clone(), pod.labels.clone());
         let id = PodId(self.pods.insert(pod));
-        self.neighbours.kin.add(&name.namespace, &labels, id);
+        self.topology.label_sets.add(&name.namespace, &labels, id);
         self.pods_by_uid.insert(uid, id);
         self.list_if_leaving(id);
         if let Some(group_id) = group {
@@ -332,37 +331,37 @@ impl Cluster {
             group.members.insert((created_ms, id));
             *group.priorities.entry(priority).or_default() += 1;
             self.count_in(id);
-            self.recount_if_shared_priority_was_not(group_id, shared);
+            self.recount_if_shared_priority_changed(group_id, shared);
         }
         id
     }
 
-    /// Removes a pod and everything that it took.
+    /// Removes a pod and everything that it uses.
     pub(crate) fn remove_pod(&mut self, id: PodId) -> Pod {
         let shared = self.pod(id).group.and_then(|group| self.shared_priority(group));
         self.set_nominated(id, None);
-        self.set_state(id, PodState::Finished { well: false });
+        self.set_state(id, PodState::Finished { succeeded: false });
         self.count_out(id);
         let pod = self.pods.remove(id.0).expect("a removed pod exists");
         self.pods_by_uid.remove(pod.id.uid.as_str());
-        self.neighbours.kin.remove(&pod.id.namespace, &pod.labels, id);
+        self.topology.label_sets.remove(&pod.id.namespace, &pod.labels, id);
         if let Some(group_id) = pod.group {
             let group = self.group_mut(group_id);
             group.members.remove(&(pod.created_ms, id));
-            group.strays_changed.remove(&id);
+            group.exclusions_changed.remove(&id);
             if let Some(count) = group.priorities.get_mut(&pod.priority) {
                 *count -= 1;
                 if *count == 0 {
                     group.priorities.remove(&pod.priority);
                 }
             }
-            self.recount_if_shared_priority_was_not(group_id, shared);
+            self.recount_if_shared_priority_changed(group_id, shared);
         }
         self.release_class(pod.class);
         pod
     }
 
-    /// Gives a pod another class, on its node too.
+    /// Changes the class of a pod, also in the load of its node.
     pub(crate) fn set_class(&mut self, id: PodId, class: ClassId) {
         let pod = self.pod(id);
         let (old, node) = (pod.class, pod.state.node());
@@ -375,12 +374,12 @@ impl Cluster {
         self.change_pod(id, |pod| pod.class = class);
         self.count_pod(id, true);
         if let Some(node_id) = nominated {
-            self.reserve(node_id);
+            self.update_nominated_load(node_id);
         }
         self.release_class(old);
     }
 
-    /// Moves a pod to another state, with the load of its node and the census of its group.
+    /// Changes the state of a pod, with the load of its node and the member counts of its group.
     pub(crate) fn set_state(&mut self, id: PodId, state: PodState) {
         let old = self.pod(id).state;
         if old == state {
@@ -389,27 +388,27 @@ impl Cluster {
         self.count_out(id);
         if old.node() != state.node() {
             if let Some(node) = old.node() {
-                self.lift(id, node);
+                self.remove_from_node(id, node);
             }
             if let Some(node) = state.node() {
-                self.put(id, node);
+                self.add_to_node(id, node);
             }
         }
         self.pod_mut(id).state = state;
         self.list_if_leaving(id);
         self.count_in(id);
         if let Some(node) = old.node().filter(|node| state.node() != Some(*node)) {
-            self.tidy_node(node);
+            self.remove_node_if_unused(node);
         }
     }
 
-    /// Changes what does not touch a node: flags and the like. Census follows.
+    /// Changes fields that do not affect a node's load; updates the member counts.
     pub(crate) fn change_pod(&mut self, id: PodId, change: impl FnOnce(&mut Pod)) {
         self.count_out(id);
-        let was_leaving = self.pod(id).terminating;
+        let was_terminating = self.pod(id).terminating;
         change(self.pod_mut(id));
-        if self.pod(id).terminating != was_leaving {
-            self.change_who_stays(id);
+        if self.pod(id).terminating != was_terminating {
+            self.update_spread_counts(id);
         }
         self.list_if_leaving(id);
         self.count_in(id);
@@ -424,17 +423,17 @@ impl Cluster {
         }
     }
 
-    /// The pod, for fields that neither loads nor censuses depend on.
+    /// The pod, for fields that neither loads nor member counts depend on.
     pub(crate) fn pod_mut(&mut self, id: PodId) -> &mut Pod {
         self.pods.get_mut(id.0).expect("a pod in use exists")
     }
 
-    /// The slot of a node by name, made if nobody knows it yet: pods can be bound before their node is seen.
+    /// The slot of a node by name, created if needed: pods can be bound before their node is seen.
     pub(crate) fn node_for_pod(&mut self, name: &str) -> NodeId {
         self.ensure_node(name)
     }
 
-    /// Keeps a node free for a pod, or no longer.
+    /// Sets or clears the nominated node of a pod.
     pub(crate) fn set_nominated(&mut self, id: PodId, node: Option<NodeId>) {
         let old = self.pod(id).nominated;
         if old == node {
@@ -448,22 +447,22 @@ impl Cluster {
         }
         self.pod_mut(id).nominated = node;
         if let Some(old) = old {
-            self.tidy_node(old);
+            self.remove_node_if_unused(old);
         }
     }
 
-    /// Has the nodes that members are nominated to looked at again, after the group's priority changed.
+    /// Updates the nominated load of the nodes of a group's nominations, after its priority changed.
     pub(crate) fn touch_nominations(&mut self, group: GroupId) -> Vec<NodeId> {
         let nodes: Vec<NodeId> =
             self.group(group).members.iter().filter_map(|(_, member)| self.pod(*member).nominated).collect();
         for node in &nodes {
-            self.reserve(*node);
+            self.update_nominated_load(*node);
         }
         nodes
     }
 
-    /// Counts afresh what a node is kept free for.
-    fn reserve(&mut self, id: NodeId) {
+    /// Recomputes the load of a node with its nominated pods.
+    fn update_nominated_load(&mut self, id: NodeId) {
         let node = self.node(id);
         let mut load = node.load.clone();
         let mut lowest_priority = i32::MAX;
@@ -471,25 +470,25 @@ impl Cluster {
             load.add(self.class(self.pod(*pod).class));
             lowest_priority = lowest_priority.min(self.effective_priority(*pod));
         }
-        let reserved = (!node.nominated.is_empty()).then(|| Box::new(Reserved { load, lowest_priority }));
-        self.nodes.get_mut(id.0).expect("a nominated node exists").reserved = reserved;
+        let nominated_load = (!node.nominated.is_empty()).then(|| Box::new(NominatedLoad { load, lowest_priority }));
+        self.nodes.get_mut(id.0).expect("a nominated node exists").nominated_load = nominated_load;
         self.touch(id, false);
     }
 
-    /// Counts one pod of a class on a node, or one less.
+    /// Adds or removes one pod of a class on a node.
     fn change_load(&mut self, id: NodeId, class: ClassId, add: bool) {
         let class = self.classes.get(class);
         let node = self.nodes.get_mut(id.0).expect("a node in use exists");
-        let reserved = node.reserved.as_mut().map(|reserved| &mut reserved.load);
-        for load in std::iter::once(&mut node.load).chain(reserved) {
+        let nominated_load = node.nominated_load.as_mut().map(|nominated| &mut nominated.load);
+        for load in std::iter::once(&mut node.load).chain(nominated_load) {
             if add { load.add(class) } else { load.sub(class) }
         }
         self.touch(id, false);
     }
 
-    /// Claims a node for a group of this priority, or no longer.
-    pub(crate) fn set_claim(&mut self, id: NodeId, priority: Option<i32>) {
-        self.nodes.get_mut(id.0).expect("a claimed node exists").claimed_at = priority;
+    /// Reserves a node for a group of this priority, or ends the reservation.
+    pub(crate) fn set_reservation(&mut self, id: NodeId, priority: Option<i32>) {
+        self.nodes.get_mut(id.0).expect("a reserved node exists").reservation_priority = priority;
         self.touch(id, false);
     }
 
@@ -497,33 +496,33 @@ impl Cluster {
         let list = &mut self.nodes.get_mut(node.0).expect("a nominated node exists").nominated;
         let place = list.partition_point(|other| *other < id);
         list.insert(place, id);
-        self.change_company(id, node, Presence::Expected, true);
+        self.count_inter_pod(id, node, Presence::Nominated, true);
         if let Some(group) = self.pod(id).group {
             self.group_mut(group).nominations += 1;
         }
-        self.reserve(node);
+        self.update_nominated_load(node);
     }
 
     fn unlist_nomination(&mut self, id: PodId, node: NodeId) {
         let list = &mut self.nodes.get_mut(node.0).expect("a nominated node exists").nominated;
         list.retain(|other| *other != id);
-        self.change_company(id, node, Presence::Expected, false);
+        self.count_inter_pod(id, node, Presence::Nominated, false);
         if let Some(group) = self.pod(id).group {
             self.group_mut(group).nominations -= 1;
         }
-        self.reserve(node);
+        self.update_nominated_load(node);
     }
 
-    fn put(&mut self, id: PodId, node: NodeId) {
+    fn add_to_node(&mut self, id: PodId, node: NodeId) {
         self.change_load(node, self.pod(id).class, true);
-        self.change_company(id, node, Presence::There, true);
+        self.count_inter_pod(id, node, Presence::Placed, true);
         self.nodes.get_mut(node.0).expect("a pod's node exists").pods.push(id);
     }
 
-    /// Takes a pod off its node and says where in the node's list it stood.
-    fn lift(&mut self, id: PodId, node: NodeId) -> usize {
+    /// Removes a pod from its node and returns its index in the node's list.
+    fn remove_from_node(&mut self, id: PodId, node: NodeId) -> usize {
         self.change_load(node, self.pod(id).class, false);
-        self.change_company(id, node, Presence::There, false);
+        self.count_inter_pod(id, node, Presence::Placed, false);
         let pods = &mut self.nodes.get_mut(node.0).expect("a pod's node exists").pods;
         let place = pods.iter().rposition(|other| *other == id).expect("a pod is listed on its node");
         pods.remove(place);
@@ -532,7 +531,7 @@ impl Cluster {
 
     // Groups.
 
-    /// The slot of a group by key, made if nobody knows it yet: pods can come before their group.
+    /// The slot of a group by key, created if needed: pods can be seen before their group.
     pub(crate) fn ensure_group(&mut self, key: &GroupKey) -> GroupId {
         if let Some(id) = self.group_id(key) {
             return id;
@@ -542,12 +541,12 @@ impl Cluster {
         id
     }
 
-    /// Takes a group as observed and counts its members by its rules.
+    /// Adds or updates a group and counts its members by its rules.
     pub(crate) fn set_group(&mut self, id: GroupId, spec: GroupSpec) {
         let group = self.group_mut(id);
         group.set_rules(spec.rules());
         group.spec = Some(spec);
-        group.stirred += 1;
+        group.changes += 1;
         self.recount(id);
     }
 
@@ -555,9 +554,9 @@ impl Cluster {
         self.groups.get_mut(id.0).expect("a group in use exists")
     }
 
-    /// Forgets a group that has neither object nor members. Says whether it did.
-    pub(crate) fn tidy_group(&mut self, id: GroupId) -> bool {
-        if !self.group(id).is_forgotten() {
+    /// Removes a group that has neither object nor members. Returns whether it did.
+    pub(crate) fn remove_group_if_unused(&mut self, id: GroupId) -> bool {
+        if !self.group(id).is_unused() {
             return false;
         }
         let group = self.groups.remove(id.0).expect("a group in use exists");
@@ -565,29 +564,29 @@ impl Cluster {
         true
     }
 
-    /// Counts all members afresh, after the rules changed.
+    /// Counts all members again, after the rules changed.
     fn recount(&mut self, id: GroupId) {
         let members: Vec<(Millis, PodId)> = self.group(id).members.iter().copied().collect();
         let group = self.group_mut(id);
-        group.census = vec![Census::default(); group.rules.len()];
+        group.member_counts = vec![MemberCounts::default(); group.rules.len()];
         group.waiting.clear();
         group.gated.clear();
         group.refused.clear();
-        let strays = std::mem::take(&mut group.strays);
-        group.strays_changed.extend(strays.into_keys());
+        let excluded = std::mem::take(&mut group.strays);
+        group.exclusions_changed.extend(excluded.into_keys());
         for (_, member) in members {
             self.pod_mut(member).counted = Counted::Not;
             self.count_in(member);
         }
     }
 
-    fn recount_if_shared_priority_was_not(&mut self, group: GroupId, before: Option<i32>) {
+    fn recount_if_shared_priority_changed(&mut self, group: GroupId, before: Option<i32>) {
         if self.shared_priority(group) != before {
             self.recount(group);
         }
     }
 
-    /// The one priority that all members must have, where the group's rule asks for that.
+    /// The priority that all members must have, if the group's API requires it.
     fn shared_priority(&self, id: GroupId) -> Option<i32> {
         let group = self.group(id);
         let rule = group.spec.as_ref().map(|spec| spec.priority);
@@ -598,18 +597,18 @@ impl Cluster {
         let pod = self.pod(id);
         let Some(group_id) = pod.group else { return };
         let verdict = self.group(group_id).subset_of(pod, self.shared_priority(group_id));
-        let (standing, member) = (pod.standing(), (pod.created_ms, id));
+        let (member_state, member) = (pod.member_state(), (pod.created_ms, id));
         let group = self.group_mut(group_id);
         let counted = match verdict {
             Ok(subset) => {
                 let subset = u16::try_from(subset).expect("a group has few subsets");
-                group.count(subset, standing, member, true);
-                Counted::In { subset, standing }
+                group.count(subset, member_state, member, true);
+                Counted::In { subset, member_state }
             }
-            Err(stray) => {
-                group.strays.insert(id, stray);
-                group.strays_changed.insert(id);
-                Counted::Stray
+            Err(exclusion) => {
+                group.strays.insert(id, exclusion);
+                group.exclusions_changed.insert(id);
+                Counted::Excluded
             }
         };
         self.pod_mut(id).counted = counted;
@@ -621,17 +620,17 @@ impl Cluster {
         let group = self.group_mut(group_id);
         match counted {
             Counted::Not => {}
-            Counted::Stray => {
+            Counted::Excluded => {
                 group.strays.remove(&id);
-                group.strays_changed.insert(id);
+                group.exclusions_changed.insert(id);
             }
-            Counted::In { subset, standing } => group.count(subset, standing, member, false),
+            Counted::In { subset, member_state } => group.count(subset, member_state, member, false),
         }
         self.pod_mut(id).counted = Counted::Not;
     }
 
-    /// Whether two pictures show the same, whatever was journalled on the way.
-    pub fn same_picture(&self, other: &Self) -> bool {
+    /// Whether two states are equal, except for the journal.
+    pub fn same_state(&self, other: &Self) -> bool {
         self.nodes == other.nodes
             && self.pods == other.pods
             && self.groups == other.groups
@@ -640,6 +639,6 @@ impl Cluster {
             && self.groups_by_key == other.groups_by_key
             && self.nodes_present == other.nodes_present
             && self.budgets == other.budgets
-            && self.neighbours == other.neighbours
+            && self.topology == other.topology
     }
 }

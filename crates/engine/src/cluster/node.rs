@@ -1,4 +1,4 @@
-//! A node as the engine keeps it: what it is, and what is on it.
+//! A node, its pods and its nominations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,66 +10,66 @@ use crate::model::labels::{Labels, NodeTerm};
 use crate::model::resources::ResourceVec;
 use crate::model::taint::{Effect, Taint, Toleration, tolerated};
 
-/// A node. One that pods name but that was not seen yet, or is gone, is kept with `present` unset:
-/// nothing is placed there.
+/// A node. A node that pods refer to but that was not seen yet, or is gone, is kept with `present` unset: nothing is
+/// placed there.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Node {
     /// The name.
     pub name: Arc<str>,
-    /// Whether the node itself is there.
+    /// Whether the node exists.
     pub present: bool,
     /// Its labels.
     pub labels: Labels,
     /// Its taints.
     pub taints: Vec<Taint>,
-    /// Those of its taints that are taken off when it is ready for its first pods.
+    /// Its startup taints: those that are removed when it is ready for its first pods.
     pub startup_taints: Vec<Taint>,
-    /// When it was made.
+    /// When it was created.
     pub created_ms: Millis,
-    /// In a trial: as if it were ready for its first pods.
-    pub ready_soon: bool,
+    /// In a transaction: treated as ready for its first pods.
+    pub assumed_ready: bool,
     /// Whether it is cordoned.
     pub unschedulable: bool,
-    /// What it offers.
+    /// Its allocatable resources.
     pub allocatable: ResourceVec,
     /// Features that it declares.
     pub features: BTreeSet<String>,
-    /// The images that are there, with their sizes in bytes.
+    /// Its images, with their sizes in bytes.
     pub images: BTreeMap<Arc<str>, i64>,
-    /// How many pods it may hold.
+    /// How many pods it can hold.
     pub pods_max: i64,
-    /// What the pods on it take.
+    /// The load of its pods.
     pub load: Load,
-    /// The pods on it, in the order in which they came.
+    /// Its pods, in the order in which they were added.
     pub pods: Vec<PodId>,
-    /// The pods that it is kept free for, ordered.
+    /// The pods that are nominated to it, sorted.
     pub nominated: Vec<PodId>,
-    /// It is claimed for a group of this priority that has waited too long.
-    pub claimed_at: Option<i32>,
-    /// What is on it and what it is kept free for; only while it is kept free for somebody.
-    pub reserved: Option<Box<Reserved>>,
+    /// The priority of the starving group that it is reserved for.
+    pub reservation_priority: Option<i32>,
+    /// The load of its pods and its nominated pods; only while there are nominated pods.
+    pub nominated_load: Option<Box<NominatedLoad>>,
 }
 
 impl Node {
-    /// Whether the node has these labels and meets one of these terms.
-    pub(crate) fn suits(&self, selector: &Labels, terms: Option<&[NodeTerm]>) -> bool {
+    /// Whether the node matches a node selector and one of these terms.
+    pub(crate) fn matches_affinity(&self, selector: &Labels, terms: Option<&[NodeTerm]>) -> bool {
         selector.iter().all(|(key, value)| self.labels.get(key) == Some(value))
             && terms.is_none_or(|terms| terms.iter().any(|term| term.matches(&self.name, &self.labels)))
     }
 
-    /// Whether no taint keeps away who has these tolerations.
-    pub(crate) fn lets_in(&self, tolerations: &[Toleration]) -> bool {
-        let mut keeping_away = self.taints.iter().filter(|taint| taint.effect != Effect::PreferNoSchedule);
-        keeping_away
-            .all(|taint| tolerated(tolerations, taint) || (self.ready_soon && self.startup_taints.contains(taint)))
+    /// Whether all taints are tolerated.
+    pub(crate) fn tolerated_by(&self, tolerations: &[Toleration]) -> bool {
+        let mut hard_taints = self.taints.iter().filter(|taint| taint.effect != Effect::PreferNoSchedule);
+        hard_taints
+            .all(|taint| tolerated(tolerations, taint) || (self.assumed_ready && self.startup_taints.contains(taint)))
     }
 }
 
-/// A node's load with all its nominations.
+/// The load of a node with its nominated pods.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reserved {
-    /// What is on the node, and everything that it is kept free for.
+pub struct NominatedLoad {
+    /// The load of the pods on the node and of all nominated pods.
     pub load: Load,
-    /// The lowest priority among the nominations: for whoever is not above it, all of them count.
+    /// The lowest priority of the nominated pods: for a pod that is not above it, all of them count.
     pub lowest_priority: i32,
 }

@@ -1,4 +1,4 @@
-//! A pod as the engine keeps it, and the few states it can be in.
+//! A pod and its states.
 
 use std::sync::Arc;
 
@@ -8,24 +8,24 @@ use crate::model::ids::{ClassId, GroupId, NodeId};
 use crate::model::labels::Labels;
 use crate::model::pod::{PodName, PodRefusal};
 
-/// Where a pod stands.
+/// The state of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodState {
     /// On no node.
     Waiting,
-    /// Decided: it counts on the node, the bind is not confirmed.
+    /// Assumed: placed on the node, bind not confirmed.
     Assumed(NodeId),
-    /// Bound for good.
+    /// Bound.
     Bound(NodeId),
-    /// Done; it takes nothing any more.
+    /// Finished; it uses no capacity.
     Finished {
         /// It succeeded.
-        well: bool,
+        succeeded: bool,
     },
 }
 
 impl PodState {
-    /// The node that it takes room on.
+    /// The node whose capacity it uses.
     pub fn node(self) -> Option<NodeId> {
         match self {
             Self::Assumed(node) | Self::Bound(node) => Some(node),
@@ -37,15 +37,15 @@ impl PodState {
 /// The bind of one pod, from the decision to its confirmation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bind {
-    /// How often the bind was sent for the present node.
+    /// How often the bind to the current node was sent.
     pub tries: u32,
-    /// A command is out and its outcome is not known.
+    /// A command was sent and its outcome is not known.
     pub in_flight: bool,
     /// When the bind is to be sent again.
     pub retry_at: Option<Millis>,
-    /// When a pod on its own gives up this node.
+    /// When a pod without a group gives up this node.
     pub deadline: Millis,
-    /// Nodes that refused this pod in the present attempt.
+    /// Nodes that refused this pod in the current attempt.
     pub avoid: Vec<Arc<str>>,
 }
 
@@ -58,159 +58,159 @@ pub struct Pod {
     pub class: ClassId,
     /// Its own priority.
     pub priority: i32,
-    /// Its group, if it names one.
+    /// Its group, if it refers to one.
     pub group: Option<GroupId>,
-    /// The subset that it names.
+    /// The subset that it refers to.
     pub subset: Box<str>,
     /// Whether Muster schedules it.
     pub ours: bool,
     /// Whether scheduling gates hold it back.
     pub gated: bool,
-    /// Why it must not be placed, if it must not.
+    /// Why it must not be placed, if so.
     pub refused: Option<Arc<PodRefusal>>,
-    /// Whether it is being deleted, as the API says: that is for good.
+    /// Whether it is terminating, as shown by the API; that is final.
     pub terminating: bool,
-    /// Whether we asked for its deletion and were not refused.
-    pub taking_back: bool,
-    /// Whether its node runs it of its own accord: deleting it in the API does not make it leave.
+    /// Whether its deletion was requested to roll back a bind, and not refused.
+    pub rolling_back: bool,
+    /// Whether it is a static pod: deleting it in the API does not stop it.
     pub is_static: bool,
     /// Its labels.
     pub labels: Arc<Labels>,
-    /// When it began to run.
+    /// When it started to run.
     pub started_ms: Option<Millis>,
-    /// What its owner says that its loss would cost.
+    /// The cost of its loss, as set by its owner.
     pub preemption_cost: i32,
-    /// Its eviction for others, from the order on.
+    /// Its eviction by preemption, once ordered.
     pub eviction: Option<Eviction>,
-    /// It is not taken for others before this time: somebody refused its eviction.
+    /// It is not preempted before this time, because its eviction was refused.
     pub spared_until: Millis,
-    /// Whether it may take no room from others, where no group decides that.
+    /// Whether its own preemption policy is `Never`.
     pub never_preempts: bool,
-    /// By when it has to be gone, if it is being deleted.
+    /// When its grace period ends, if it is terminating.
     pub gone_by_ms: Option<Millis>,
-    /// Whether the API shows that it is evicted for others.
+    /// Whether the API marks it as a target of preemption.
     pub marked: bool,
-    /// Whether a controller would make it again.
+    /// Whether a controller recreates it.
     pub controlled: bool,
     /// Whether it was ever seen running.
     pub ran: bool,
-    /// Its part in the start of its group.
-    pub part: Part,
+    /// Its role in the start of its group.
+    pub start_role: StartRole,
     /// When it was created.
     pub created_ms: Millis,
-    /// Where it stands.
+    /// Its state.
     pub state: PodState,
-    /// Whether there was no room for it in the plan of its group.
-    pub left_out: bool,
-    /// The node that is kept free for it.
+    /// Whether the plan of its group has no place for it.
+    pub without_place: bool,
+    /// Its nominated node.
     pub nominated: Option<NodeId>,
-    /// Whether the API shows a nomination, or is to show one.
+    /// Whether the API shows a nomination, or is about to.
     pub shows_nomination: bool,
-    /// What the API is to show of that before anybody else is believed.
+    /// What the API must show first before nominations by other components are accepted.
     pub awaited_nomination: Awaited,
-    /// Its bind, while there is one to tell of.
+    /// Its bind, while there is one.
     pub bind: Option<Box<Bind>>,
-    /// Where its group counts it.
+    /// How its group counts it.
     pub counted: Counted,
 }
 
-/// An eviction for others.
+/// An eviction by preemption.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Eviction {
-    /// For whom.
+    /// The preemptor.
     pub by: Arc<Subject>,
-    /// The pod goes with the whole of its group.
+    /// The pod is evicted together with its whole group.
     pub whole: bool,
-    /// The request is on its way: its outcome will tell.
+    /// The request is in flight.
     pub sent: bool,
-    /// What was said when it last failed in passing.
+    /// The error of the last transient failure.
     pub failed: Option<Arc<str>>,
-    /// Others of its unit have gone: it follows them, whatever became of the plan.
+    /// The eviction of its unit has started: it must follow, even if the plan no longer holds.
     pub must_go: bool,
 }
 
-/// What the API has yet to show of a nomination that was decided here.
+/// The own change of a nomination that the API does not show yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Awaited {
-    /// Nothing: what it shows is what others want.
+    /// None: what it shows was set by other components.
     #[default]
     Nothing,
-    /// None at all.
+    /// The nomination is cleared.
     Cleared,
-    /// This node.
+    /// The nomination is set to this node.
     Node(Arc<str>),
 }
 
-/// Where a group counts a pod.
+/// How a group counts a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Counted {
-    /// Nowhere: it has no group.
+    /// Not at all: it has no group.
     #[default]
     Not,
-    /// As a stray.
-    Stray,
-    /// In this subset with this standing.
+    /// As excluded.
+    Excluded,
+    /// In this subset and state.
     In {
         /// Which subset.
         subset: u16,
-        /// With which standing.
-        standing: Standing,
+        /// In which state.
+        member_state: MemberState,
     },
 }
 
-/// The part that a pod plays in the start of its group.
+/// The role of a pod in the start of its group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Part {
-    /// None that is known: it was there before us, or before the group became a gang.
+pub enum StartRole {
+    /// None known: it was bound before this process or before the group became a gang.
     #[default]
     None,
-    /// It was placed by a start that is not confirmed yet.
+    /// Placed by a start that is not confirmed yet.
     Tentative,
-    /// It was placed by the start that was confirmed.
+    /// Placed by the confirmed start.
     Founder,
-    /// It joined the gang after its start was confirmed.
+    /// Joined after the start was confirmed.
     Joined,
 }
 
-/// What a pod is to its group.
+/// The state of a pod as a member of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum MemberState {
     /// Could be placed now.
     Waiting,
-    /// Waits behind scheduling gates.
+    /// Behind scheduling gates.
     Gated,
-    /// Waits because something of it cannot be honoured.
+    /// Refused because of an unsupported or invalid field.
     Refused,
-    /// Decided, not confirmed.
+    /// Assumed: placed, bind not confirmed.
     Assumed,
-    /// Bound and staying.
+    /// Bound and not leaving.
     Bound,
-    /// Finished well.
+    /// Succeeded.
     Succeeded,
-    /// Counts for nothing: failed, leaving, or not ours to place.
-    Aside,
+    /// Not counted: failed, leaving, or of another scheduler.
+    NotCounted,
 }
 
 impl Pod {
-    /// Whether the pod is on its way out, by others or by us.
+    /// Whether the pod is terminating, being evicted, or being deleted to roll back its bind.
     pub fn is_leaving(&self) -> bool {
-        self.terminating || self.taking_back || self.eviction.is_some()
+        self.terminating || self.rolling_back || self.eviction.is_some()
     }
 
-    /// What the pod is to its group.
-    pub fn standing(&self) -> Standing {
+    /// The state of the pod as a member of its group.
+    pub fn member_state(&self) -> MemberState {
         match self.state {
-            // A group that another scheduler has a hand in is not ours to count on, nor to take back.
-            _ if !self.ours => Standing::Aside,
-            PodState::Finished { well: true } => Standing::Succeeded,
-            PodState::Finished { well: false } => Standing::Aside,
-            _ if self.is_leaving() => Standing::Aside,
-            PodState::Bound(_) => Standing::Bound,
-            PodState::Assumed(_) => Standing::Assumed,
-            // Gates open by themselves in the end; a refusal needs somebody, and so is told first.
-            PodState::Waiting if self.refused.is_some() => Standing::Refused,
-            PodState::Waiting if self.gated => Standing::Gated,
-            PodState::Waiting => Standing::Waiting,
+            // Pods of another scheduler neither count for the group nor are rolled back.
+            _ if !self.ours => MemberState::NotCounted,
+            PodState::Finished { succeeded: true } => MemberState::Succeeded,
+            PodState::Finished { succeeded: false } => MemberState::NotCounted,
+            _ if self.is_leaving() => MemberState::NotCounted,
+            PodState::Bound(_) => MemberState::Bound,
+            PodState::Assumed(_) => MemberState::Assumed,
+            // Gates are removed eventually; a refusal needs a user, and so takes precedence.
+            PodState::Waiting if self.refused.is_some() => MemberState::Refused,
+            PodState::Waiting if self.gated => MemberState::Gated,
+            PodState::Waiting => MemberState::Waiting,
         }
     }
 }

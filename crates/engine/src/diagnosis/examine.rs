@@ -1,4 +1,4 @@
-//! Looking at a cluster to say why a class of pods found no place in it.
+//! Analysis of why a class of pods does not fit in the cluster.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,23 +11,23 @@ use crate::filter::{self, Reason, View};
 use crate::model::class::PodClass;
 use crate::model::ids::{ClassId, NodeId};
 
-/// Why no node will do, and which came closest. Nodes that refused a bind just now are left out.
-pub(crate) fn why_no_place(
+/// Why no node fits, and which came closest. Nodes that refused a bind recently are avoided.
+pub(crate) fn explain_no_fit(
     cluster: &Cluster,
     class: ClassId,
     priority: i32,
-    left_out: &[NodeId],
+    avoid: &[NodeId],
 ) -> (FitError, Option<Closest>) {
     let pod_class = cluster.class(class);
     let mut counts: BTreeMap<Rejection, u32> = BTreeMap::new();
     let mut nearest: Option<(i64, NodeId)> = None;
     for (id, node) in cluster.nodes().filter(|(_, node)| node.present) {
-        if left_out.contains(&id) {
+        if avoid.contains(&id) {
             *counts.entry(Rejection::RefusedBind).or_default() += 1;
             continue;
         }
         let view = filter::view(cluster, id, priority);
-        let reasons = filter::why_not(pod_class, node, &view);
+        let reasons = filter::failure_reasons(pod_class, node, &view);
         let distance = distance(cluster, pod_class, id, &view.load, &reasons);
         if let Some(distance) = distance
             && nearest.is_none_or(|(best, _)| distance < best)
@@ -35,23 +35,23 @@ pub(crate) fn why_no_place(
             nearest = Some((distance, id));
         }
         for reason in reasons {
-            *counts.entry(by_name(cluster, reason)).or_default() += 1;
+            *counts.entry(to_rejection(cluster, reason)).or_default() += 1;
         }
     }
     let fit = FitError { nodes: cluster.nodes_present() as u32, rejections: counts.into_iter().collect() };
     (fit, nearest.map(|(_, id)| closest(cluster, pod_class, id, priority)))
 }
 
-/// How many pods of a class a cluster without any pods would hold, counted up to `enough`.
+/// How many pods of a class would fit in a cluster without pods, counted up to `enough`.
 pub(crate) fn room_when_empty(cluster: &Cluster, class: ClassId, enough: u64) -> u64 {
     let pod_class = cluster.class(class);
     let nothing = Load::default();
     let mut room = 0_u64;
     for (id, node) in cluster.nodes() {
-        // A node that is being set up will be ready.
-        let ready = (!node.startup_taints.is_empty()).then(|| Node { ready_soon: true, ..node.clone() });
-        if filter::node_would_do(pod_class, ready.as_ref().unwrap_or(node)) {
-            let empty = View::deserted(cluster, id, Cow::Borrowed(&nothing));
+        // A node that is starting up will be ready.
+        let ready = (!node.startup_taints.is_empty()).then(|| Node { assumed_ready: true, ..node.clone() });
+        if filter::passes_static_filters(pod_class, ready.as_ref().unwrap_or(node)) {
+            let empty = View::without_pods(cluster, id, Cow::Borrowed(&nothing));
             room = room.saturating_add(filter::copies_max(pod_class, node, &empty) as u64);
             if room >= enough {
                 break;
@@ -61,8 +61,8 @@ pub(crate) fn room_when_empty(cluster: &Cluster, class: ClassId, enough: u64) ->
     room
 }
 
-/// Whether a pod of a class asks for more of a resource than any node has, of those that nodes have at all. What no node
-/// has, a node to come may have.
+/// Whether a pod of a class requests more of a resource than any node has, considering only resources that some node
+/// has: an upcoming node may have the others.
 pub(crate) fn is_too_large(cluster: &Cluster, class: ClassId) -> bool {
     let present = || cluster.nodes().filter(|(_, node)| node.present);
     cluster.class(class).requests.iter().any(|(resource, asked)| {
@@ -71,8 +71,8 @@ pub(crate) fn is_too_large(cluster: &Cluster, class: ClassId) -> bool {
     })
 }
 
-/// How far a node is from having room: the sum of what is missing, in thousandths of what is asked for.
-/// `None` where more than room is missing.
+/// The distance of a node from having enough capacity: the sum of what is missing, in thousandths of the requests.
+/// `None` if more than capacity is missing.
 fn distance(cluster: &Cluster, class: &PodClass, id: NodeId, load: &Load, reasons: &[Reason]) -> Option<i64> {
     let node = cluster.node(id);
     let mut sum = 0_i64;
@@ -93,7 +93,7 @@ fn distance(cluster: &Cluster, class: &PodClass, id: NodeId, load: &Load, reason
             | Reason::Spread
             | Reason::PodAntiAffinity
             | Reason::ExistingPodAntiAffinity
-            | Reason::Claimed => 1000,
+            | Reason::Reserved => 1000,
             Reason::Insufficient(resource) => {
                 let asked = class.requests.get(*resource).max(1);
                 let free = node.allocatable.get(*resource).saturating_sub(load.used.get(*resource));
@@ -107,7 +107,7 @@ fn distance(cluster: &Cluster, class: &PodClass, id: NodeId, load: &Load, reason
 
 fn closest(cluster: &Cluster, class: &PodClass, id: NodeId, priority: i32) -> Closest {
     let (node, view) = (cluster.node(id), filter::view(cluster, id, priority));
-    let reasons = filter::why_not(class, node, &view);
+    let reasons = filter::failure_reasons(class, node, &view);
     let mut closest = Closest { node: node.name.to_string(), lacks: Vec::new(), rejections: Vec::new() };
     for reason in reasons {
         match reason {
@@ -116,13 +116,13 @@ fn closest(cluster: &Cluster, class: &PodClass, id: NodeId, priority: i32) -> Cl
                 let missing = class.requests.get(resource).saturating_sub(free);
                 closest.lacks.push((cluster.resource_names().name(resource).to_owned(), missing));
             }
-            other => closest.rejections.push(by_name(cluster, other)),
+            other => closest.rejections.push(to_rejection(cluster, other)),
         }
     }
     closest
 }
 
-pub(crate) fn by_name(cluster: &Cluster, reason: Reason) -> Rejection {
+pub(crate) fn to_rejection(cluster: &Cluster, reason: Reason) -> Rejection {
     match reason {
         Reason::NodeName => Rejection::NodeName,
         Reason::Unschedulable => Rejection::Unschedulable,
@@ -139,7 +139,7 @@ pub(crate) fn by_name(cluster: &Cluster, reason: Reason) -> Rejection {
         Reason::PodAntiAffinity => Rejection::PodAntiAffinity,
         Reason::ExistingPodAntiAffinity => Rejection::ExistingPodAntiAffinity,
         Reason::Features => Rejection::Features,
-        Reason::Claimed => Rejection::Claimed,
+        Reason::Reserved => Rejection::Claimed,
         Reason::Insufficient(resource) => {
             Rejection::Insufficient { resource: cluster.resource_names().name(resource).to_owned() }
         }

@@ -1,8 +1,7 @@
-//! How things are with a pod or a group, as a value: conditions, events, explanations and metrics are all
-//! printed from it.
+//! The diagnosis of a pod or group, as a value: the source of conditions, events, explanations and metrics.
 //!
-//! The sentences are in `text`, the looking in `examine`. A value here names things as users know them; it must
-//! not hold ids.
+//! The messages are in `text`, the analysis in `examine`. A diagnosis names objects as users know them; it must not
+//! contain ids.
 
 pub(crate) mod examine;
 mod text;
@@ -12,58 +11,58 @@ use serde::{Deserialize, Serialize};
 use crate::model::pod::RefusalKind;
 pub use crate::score::ScoreName;
 
-/// How things are.
+/// A diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Diagnosis {
-    /// The group has what it needs, and it is bound.
+    /// The group has its minimum, and it is bound.
     Scheduled {
         /// The minimum.
         minimum: u32,
-        /// Members that are bound or finished well.
+        /// Members that are bound or succeeded.
         secured: u32,
     },
-    /// Not tried yet: something is missing that is not room.
+    /// Not attempted yet: something other than capacity is missing.
     Waiting(Waiting),
-    /// A single pod has no place.
+    /// A single pod is unschedulable.
     PodUnschedulable {
-        /// Why each node said no.
+        /// Why each node was rejected.
         fit: FitError,
-        /// Where it came closest.
+        /// The node that came closest.
         closest: Option<Closest>,
-        /// Not even an empty cluster would do.
+        /// It would not even fit in an empty cluster.
         never: bool,
-        /// Why nobody was preempted.
+        /// Why there was no preemption.
         preemption: Preemption,
     },
-    /// A group, or what is left of it, has no place.
+    /// A group, or its waiting members, are unschedulable.
     GroupUnschedulable(Shortfall),
-    /// A place is kept free, and those who are in the way there are leaving.
+    /// Nodes are nominated, and the victims there are leaving.
     WaitingForVictims(Victims),
     /// The node or the API refused the bind.
     BindFailed {
         /// The node.
         node: String,
-        /// What was said.
+        /// The error.
         message: String,
     },
-    /// The start of a gang did not come together in time.
+    /// The start of a gang was not confirmed in time.
     TimedOut {
         /// The minimum.
         minimum: u32,
         /// Members that were bound by then.
         secured: u32,
-        /// Bound members that are taken back.
+        /// Bound members that are rolled back.
         taken_back: u32,
-        /// Bound members that stay because nothing would make them again.
+        /// Bound members that stay because no controller recreates them.
         kept: u32,
     },
     /// A gang that had started lost members and is below its minimum.
     Degraded {
         /// The minimum.
         minimum: u32,
-        /// Members that are bound or finished well.
+        /// Members that are bound or succeeded.
         secured: u32,
-        /// How many of them are deleted, so that it starts anew as a whole.
+        /// How many of them are deleted, so that it starts as a whole again.
         #[serde(default)]
         evicted: u32,
     },
@@ -71,15 +70,15 @@ pub enum Diagnosis {
     Healthy {
         /// The minimum.
         minimum: u32,
-        /// Members that are bound or finished well.
+        /// Members that are bound or succeeded.
         secured: u32,
     },
 }
 
-/// What an entity waits for before it is tried.
+/// What an entity waits for before it is attempted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Waiting {
-    /// The group object that the pods name is not there.
+    /// The group object that the pods refer to does not exist.
     GroupMissing {
         /// Which group.
         group: String,
@@ -88,14 +87,14 @@ pub enum Waiting {
     },
     /// There are fewer members than the minimum.
     Members {
-        /// The subset that is short; empty if the group has none.
+        /// The subset that lacks members; empty if the group has none.
         subset: String,
-        /// Members there are.
+        /// Members that exist.
         have: u32,
         /// Members needed.
         need: u32,
     },
-    /// All that is placed of the group is to be evicted: whoever joined it now would be left alone.
+    /// All placed members of the group are to be evicted: a member that joined now would be left alone.
     Leaving,
     /// Members are held back by scheduling gates.
     Gates {
@@ -106,19 +105,19 @@ pub enum Waiting {
     },
     /// A basic group waits a short time for the rest of its desired members.
     DesiredCount {
-        /// Members there are.
+        /// Members that exist.
         have: u32,
         /// Members desired.
         desired: u32,
     },
-    /// The pod names a subset that its group does not have.
+    /// The pod refers to a subset that its group does not have.
     UnknownSubset {
         /// The subset.
         subset: String,
         /// The group.
         group: String,
     },
-    /// The pod's priority is not the one that the members of its group share.
+    /// The pod's priority differs from that of the other members.
     OtherPriority {
         /// The pod's.
         own: i32,
@@ -132,7 +131,7 @@ pub enum Waiting {
         /// The group.
         group: String,
     },
-    /// Something of the pod, or of members of the group, cannot be honoured.
+    /// The pod, or a member of the group, has an unsupported or invalid field.
     PodRefused {
         /// The pod, or one of them.
         pod: String,
@@ -140,144 +139,144 @@ pub enum Waiting {
         kind: RefusalKind,
         /// The field.
         field: String,
-        /// What stands there.
+        /// Its value.
         value: String,
-        /// Why that will not do.
+        /// Why it is refused.
         reason: String,
         /// How many pods are refused.
         pods: u32,
     },
-    /// The group asks for something that is not supported yet.
+    /// The group has a field that is not supported yet.
     Unsupported {
         /// The field.
         field: String,
-        /// What it asks for.
+        /// Its value.
         value: String,
     },
 }
 
-/// Why no node will do for a pod, counted.
+/// Why a pod fits on no node, by number of nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FitError {
     /// How many nodes there are.
     pub nodes: u32,
-    /// How many nodes said no for which reason.
+    /// How many nodes were rejected for each reason.
     pub rejections: Vec<(Rejection, u32)>,
 }
 
-/// Why a node said no, by name.
+/// Why a node was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Rejection {
-    /// The pod insists on another node.
+    /// The pod has another node name.
     NodeName,
     /// The node is cordoned.
     Unschedulable,
     /// The node has a taint that the pod does not tolerate.
     Taints,
-    /// The node does not match the affinity that the scheduler asks for.
+    /// The node does not match the affinity that the scheduler's configuration adds.
     EnforcedAffinity,
     /// The node does not match the pod's selector or required affinity.
     NodeAffinity,
-    /// A host port is taken.
+    /// A host port is in use.
     Ports,
-    /// The node holds as many pods as it may.
+    /// The node has as many pods as it can hold.
     TooManyPods,
     /// There is too little of a resource.
     Insufficient {
         /// The resource.
         resource: String,
     },
-    /// The node is none from which a volume of the pod can be reached.
+    /// A volume of the pod is not accessible from the node.
     VolumeAffinity,
     /// A volume of the pod is in another zone.
     VolumeZone,
-    /// Too many of those are near among whom the pod is to be spread.
+    /// The node violates a topology spread constraint.
     Spread,
-    /// The node lacks a label over which the pod is to be spread.
+    /// The node lacks the topology key of a topology spread constraint.
     SpreadLabel,
-    /// Nobody is near whom the pod insists on.
+    /// The node does not match the pod's affinity to other pods.
     PodAffinity,
-    /// Somebody is near whom the pod shuns.
+    /// The node does not match the pod's anti-affinity to other pods.
     PodAntiAffinity,
-    /// Somebody is near who shuns the pod.
+    /// The node does not match the anti-affinity of existing pods to the pod.
     ExistingPodAntiAffinity,
     /// The node does not declare a feature that the pod needs.
     Features,
-    /// The node is claimed for a group that has waited too long.
+    /// The node is reserved for a starving group.
     Claimed,
-    /// The bind to this node was refused a moment ago.
+    /// The node refused the bind recently.
     RefusedBind,
 }
 
-/// The node that came closest to having room.
+/// The node that came closest to having enough capacity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Closest {
     /// The node.
     pub node: String,
-    /// What it lacks for one more pod: amounts in base units. Empty if it lacks something else than a resource.
+    /// What it lacks for one more pod, in base units. Empty if it lacks something other than a resource.
     pub lacks: Vec<(String, i64)>,
-    /// What else stands in the way there.
+    /// What else rejects the pod there.
     pub rejections: Vec<Rejection>,
 }
 
 /// By how much a group does not fit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shortfall {
-    /// An earlier start of the group stands, for the present minimum or for another one. If not, whatever was said of
-    /// its having started is over.
+    /// An earlier start of the group is still valid, for the current minimum or another one. Otherwise earlier reports
+    /// that it started no longer apply.
     pub started: bool,
     /// The minimum of the group; zero if it has none or has reached it before.
     pub minimum: u32,
-    /// Members that have a place already or finished well.
+    /// Members that are placed or succeeded.
     pub held: u32,
     /// Members that wait.
     pub waiting: u32,
-    /// How many of those would find a place now.
+    /// How many of them would fit now.
     pub would_fit: u32,
-    /// Those that would not, by kind, the hardest first; at most [`KINDS_MAX`].
+    /// Those that would not, by class, the hardest first; at most [`KINDS_MAX`].
     pub kinds: Vec<KindShortfall>,
-    /// All who are needed fit, and the cluster has too little left for what the group will need in all.
+    /// The required members fit, but the cluster has too little left for the `minResources` of the group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap: Option<ResourceGap>,
-    /// How sure this is.
+    /// How certain this is.
     pub proof: Proof,
-    /// Why nobody was preempted.
+    /// Why there was no preemption.
     pub preemption: Preemption,
 }
 
-/// What is missing of a resource that a group will need in all.
+/// A resource of which there is too little for the `minResources` of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceGap {
     /// The resource.
     pub resource: String,
-    /// What the group asks for in all, in base units.
+    /// The amount in `minResources`, in base units.
     pub asked: i64,
-    /// What its members have or would have.
+    /// What its placed members use or would use.
     pub taken: i64,
-    /// What is left for the others on the nodes that it may use.
+    /// What is free for other members on the nodes that it may use.
     pub left: i64,
-    /// How much of that is for the others of groups that have started before and are not complete.
+    /// How much of that is needed by incomplete groups that started earlier.
     #[serde(default)]
     pub owed: i64,
 }
 
-/// No more kinds than this are told of.
+/// The maximum number of classes in a shortfall.
 pub const KINDS_MAX: usize = 3;
 
-/// Like pods of a group that find no place.
+/// Members of one class that do not fit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KindShortfall {
     /// Their subset; empty if the group has none.
     pub subset: String,
-    /// How many they are.
+    /// How many.
     pub pods: u32,
-    /// Why, with the others of the group in place.
+    /// Why, with the other members in place.
     pub fit: FitError,
-    /// Where it came closest.
+    /// The node that came closest.
     pub closest: Option<Closest>,
 }
 
-/// How sure a "no" is.
+/// How certain it is that there is no placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Proof {
     /// There is no placement now.
@@ -289,49 +288,50 @@ pub enum Proof {
         /// How many steps the search took; none if the group is too large to be searched.
         steps: u64,
     },
-    /// Nodes that refused a bind a moment ago were left out.
+    /// Nodes that refused a bind recently were left out.
     NodesLeftOut,
 }
 
-/// Who has to leave before somebody has a place.
+/// The victims that an entity waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Victims {
-    /// An earlier start of the group stands.
+    /// An earlier start of the group is still valid.
     pub started: bool,
-    /// How many more members the group needs; none if it has its minimum, and for single pods.
+    /// How many more members the group needs; zero if it has its minimum, and for single pods.
     pub needed: u32,
-    /// How many pods are evicted for it; none if it is enough that those leave who were leaving.
+    /// How many pods are evicted; zero if it only waits for pods that were leaving already.
     pub evicted: u32,
-    /// How many pods and whole groups these are.
+    /// How many units these are: single pods and whole groups.
     pub units: u32,
-    /// How many whole groups are among them.
+    /// How many of the units are whole groups.
     pub groups: u32,
     /// The highest priority among them.
     pub highest: Option<i32>,
-    /// How many of them are evicted against a disruption budget.
-    pub against_budgets: u32,
-    /// Some of them by name: groups, or pods of no group that goes whole.
+    /// How many of them are evicted despite a disruption budget.
+    #[serde(rename = "against_budgets")]
+    pub pdb_violations: u32,
+    /// Examples by name: groups, or pods that are evicted alone.
     pub examples: Vec<String>,
-    /// It is proven that nobody could be spared.
+    /// It is proven that no cheaper set of victims exists.
     pub proven: bool,
-    /// When the last of them has to be gone, if that is known.
+    /// When the grace period of the last of them ends, if known.
     pub gone_by_ms: Option<u64>,
-    /// How long that was when it was first known.
+    /// The time left until then when it was first known.
     pub within_ms: Option<u64>,
-    /// Those that should be gone by now and are not, some by name.
+    /// Examples of those that should be gone by now.
     pub overdue: Vec<String>,
-    /// One of them whose eviction does not succeed, and what was said.
+    /// One whose eviction fails, and the error.
     pub failing: Option<String>,
 }
 
 impl Victims {
-    /// Both together.
+    /// The sum of both.
     pub(crate) fn with(mut self, more: &Self) -> Self {
         self.evicted += more.evicted;
         self.units += more.units;
         self.groups += more.groups;
         self.highest = self.highest.max(more.highest);
-        self.against_budgets += more.against_budgets;
+        self.pdb_violations += more.pdb_violations;
         let room = EXAMPLES_MAX.saturating_sub(self.examples.len());
         self.examples.extend(more.examples.iter().take(room).cloned());
         self.proven &= more.proven;
@@ -339,45 +339,47 @@ impl Victims {
     }
 }
 
-/// No more victims than this are told by name.
+/// The maximum number of victims that are named.
 pub const EXAMPLES_MAX: usize = 3;
 
-/// Why nobody was preempted.
+/// Why there was no preemption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Preemption {
     /// Preemption was not considered.
     NotTried,
-    /// Its policy is to take no room from anybody.
+    /// Its preemption policy is `Never`.
     Never,
-    /// Nobody of a lower priority is in the way.
-    NobodyBelow,
-    /// Even if everybody of a lower priority left, there would be too little room.
+    /// No pod of a lower priority is in the way.
+    #[serde(rename = "NobodyBelow")]
+    NoLowerPriority,
+    /// It would not even fit without all pods of a lower priority.
     NotEnough,
-    /// Room can be made for those who are there, and not for what the group will need in all.
+    /// Its members would fit, but not the `minResources` of the group.
     MinResources,
     /// No plan was found; there may be one.
     NotFound,
-    /// It would go against a disruption budget.
+    /// It would violate a disruption budget.
     Budgets,
-    /// Those who could be evicted are left alone for a while, since their eviction was refused.
+    /// Possible victims are spared for a while because their eviction was refused.
     Spared,
-    /// Nodes that are being set up would do.
-    NodesArriving {
-        /// How many are being set up.
+    /// It fits once upcoming nodes are ready.
+    #[serde(rename = "NodesArriving")]
+    UpcomingNodes {
+        /// How many nodes are starting up.
         nodes: u32,
     },
-    /// It waits a while first.
+    /// Preemption is delayed.
     Delayed {
-        /// How long in all.
+        /// The delay.
         delay_ms: u64,
     },
 }
 
 impl Diagnosis {
-    /// The reason of the group's condition, in one word.
+    /// The reason of the group's condition.
     pub fn group_reason(&self) -> &'static str {
         match self {
-            // Of a group that has started, only later members can wait: the group itself stays what it is.
+            // In a group that has started only later members can wait: the group itself stays scheduled.
             Self::Scheduled { .. }
             | Self::Healthy { .. }
             | Self::GroupUnschedulable(Shortfall { started: true, minimum: 0, .. })
@@ -408,7 +410,7 @@ impl Diagnosis {
         }
     }
 
-    /// Whether it is told at once: waiting and losses are told when they last. What is refused does not pass by itself.
+    /// Whether it is reported at once. Waiting and losses are reported if they last; a refusal does not end by itself.
     pub fn is_urgent(&self) -> bool {
         match self {
             Self::Waiting(waiting) => matches!(waiting, Waiting::PodRefused { .. }),
@@ -417,7 +419,7 @@ impl Diagnosis {
         }
     }
 
-    /// Whether both refuse pods for the same thing: more or other pods of the kind are no urgent news.
+    /// Whether both refuse pods for the same reason: further pods of the same kind are not urgent.
     pub(crate) fn is_like_refusal(&self, other: &Self) -> bool {
         let refusal = |diagnosis: &Self| match diagnosis {
             Self::Waiting(Waiting::PodRefused { kind, field, value, reason, .. }) => {

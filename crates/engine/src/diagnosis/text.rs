@@ -1,4 +1,4 @@
-//! The sentences. Filter reasons are phrased as kube-scheduler phrases them, so that people and tools find them.
+//! The messages of diagnoses. Filter reasons use the wording of kube-scheduler, so that users and tools recognise them.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -39,7 +39,7 @@ impl Display for FitError {
         write!(f, "0/{} nodes are available", self.nodes)?;
         let mut parts: Vec<String> =
             self.rejections.iter().map(|(rejection, nodes)| format!("{nodes} {rejection}")).collect();
-        // The order of kube-scheduler: as text.
+        // kube-scheduler sorts the reasons as text.
         parts.sort_unstable();
         if parts.is_empty() { f.write_str(".") } else { write!(f, ": {}.", parts.join(", ")) }
     }
@@ -59,7 +59,7 @@ impl Display for Closest {
     }
 }
 
-/// An amount as people write it.
+/// An amount as a Kubernetes quantity.
 fn amount_text(resource: &str, amount: i64) -> String {
     const MEBI: i64 = 1 << 20;
     match resource {
@@ -82,7 +82,7 @@ impl Display for Waiting {
             Self::Members { subset, have, need } => {
                 write!(f, "Waiting for members of subset {subset}: {have} of {need} are there.")
             }
-            Self::Leaving => f.write_str("The group is to be evicted for others; who waits is looked at after that."),
+            Self::Leaving => f.write_str("The group is being preempted; its waiting pods are considered after that."),
             Self::Gates { gated: 1, example } => write!(f, "Waiting for the scheduling gates of pod {example}."),
             Self::Gates { gated, example } => {
                 write!(f, "Waiting for the scheduling gates of {gated} pods, {example} among them.")
@@ -98,7 +98,10 @@ impl Display for Waiting {
                 write!(f, "All pods of the group {group} must have priority {shared}; this pod has {own}.")
             }
             Self::Former { group } => {
-                write!(f, "The pod is left over from an earlier group {group}; the present one is not placed with it.")
+                write!(
+                    f,
+                    "The pod is left over from an earlier group {group}; it is not scheduled with the current one."
+                )
             }
             Self::PodRefused { pod, kind, field, value, reason, pods } => {
                 write!(f, "Pod {pod}: {field} ({value:?})")?;
@@ -160,8 +163,8 @@ impl Display for Shortfall {
             Proof::NeverFits => f.write_str(" Even the empty nodes of this cluster could not hold it.")?,
             Proof::NodesLeftOut => f.write_str(" Nodes that refused a bind are tried again in a moment.")?,
             Proof::NotFound { steps: 0 } => f.write_str(
-                " This is not a proof: the group mixes different pods and is too large to be searched; only the quick \
-                 ways were tried.",
+                " This is not a proof: the group mixes different pods and is too large to be searched; only heuristics \
+                 were tried.",
             )?,
             Proof::NotFound { steps } => write!(
                 f,
@@ -188,8 +191,8 @@ impl Display for Victims {
             write!(f, ", of priority {highest} or lower")?;
         }
         f.write_str(".")?;
-        if self.against_budgets > 0 {
-            write!(f, " {} of them are evicted against a disruption budget.", self.against_budgets)?;
+        if self.pdb_violations > 0 {
+            write!(f, " {} of them are evicted against a disruption budget.", self.pdb_violations)?;
         }
         if self.proven && self.evicted > 0 {
             f.write_str(" No cheaper choice exists.")?;
@@ -212,22 +215,22 @@ impl Display for Preemption {
         match self {
             Self::NotTried => f.write_str(" Preemption was not tried."),
             Self::Never => f.write_str(" It preempts nobody: its preemption policy is Never."),
-            Self::NobodyBelow => f.write_str(" Nobody of a lower priority could be preempted."),
+            Self::NoLowerPriority => f.write_str(" Nobody of a lower priority could be preempted."),
             Self::NotEnough => f.write_str(
                 " Preemption would not help: even without all pods of a lower priority there is too little room.",
             ),
             Self::MinResources => f.write_str(
                 " Preemption would not help: beside these pods there would be too little for its minResources.",
             ),
-            Self::NotFound => f.write_str(" No preemption was found that would help; that is not a proof."),
-            Self::Budgets => f.write_str(" Preemption would go against a disruption budget."),
-            Self::Spared => f.write_str(
-                " Pods that could be preempted are left alone for a while, since their eviction was refused.",
-            ),
-            Self::NodesArriving { nodes: 1 } => {
+            Self::NotFound => f.write_str(" No preemption plan was found; that does not prove that there is none."),
+            Self::Budgets => f.write_str(" Preemption would violate a disruption budget."),
+            Self::Spared => {
+                f.write_str(" Pods that could be preempted are spared for a while because their eviction was refused.")
+            }
+            Self::UpcomingNodes { nodes: 1 } => {
                 f.write_str(" Nobody is preempted: it fits when a node is ready that is being set up.")
             }
-            Self::NodesArriving { nodes } => {
+            Self::UpcomingNodes { nodes } => {
                 write!(f, " Nobody is preempted: it fits when {nodes} nodes are ready that are being set up.")
             }
             Self::Delayed { delay_ms } => {
@@ -297,14 +300,14 @@ mod tests {
     }
 
     #[test]
-    fn filter_reasons_read_as_kube_scheduler_says_them() {
+    fn filter_reasons_use_the_wording_of_kube_scheduler() {
         let expected = "0/12 nodes are available: 4 Insufficient nvidia.com/gpu, 8 node(s) had untolerated taint(s).";
         assert_eq!(fit().to_string(), expected);
         assert_eq!(FitError::default().to_string(), "0/0 nodes are available.");
     }
 
     #[test]
-    fn a_group_says_how_many_fit_where_it_came_closest_and_what_was_missing() {
+    fn group_message_has_fitting_pods_closest_node_and_what_is_missing() {
         let closest = Closest {
             node: "gpu-7".into(),
             lacks: vec![("nvidia.com/gpu".into(), 3), ("memory".into(), (5 << 30) + 1)],
@@ -339,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_apply_is_left_out() {
+    fn parts_that_do_not_apply_are_omitted() {
         let timed_out = |kept| Diagnosis::TimedOut { minimum: 3, secured: 2, taken_back: 2, kept }.to_string();
         assert_eq!(timed_out(0), "The group did not start in time: 2 of 3 pods were bound. 2 are taken back.");
         assert!(timed_out(1).ends_with("2 are taken back, 1 stay because no controller would make them again."));
@@ -355,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_pod_is_told_the_field_the_value_and_the_reason() {
+    fn refusal_message_has_field_value_and_reason() {
         let refused = |kind, field: &str, reason: &str, pods| {
             let (field, reason) = (field.to_owned(), reason.to_owned());
             Waiting::PodRefused { pod: "ml/a-0".into(), kind, field, value: "x".into(), reason, pods }.to_string()
@@ -374,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_written_as_people_write_them() {
+    fn amounts_are_formatted_as_quantities() {
         assert_eq!(amount_text("cpu", 2000), "2");
         assert_eq!(amount_text("cpu", 1500), "1500m");
         assert_eq!(amount_text("memory", 1000), "1000");

@@ -1,10 +1,10 @@
-//! The node does not match the affinity that whoever runs the scheduler asks for.
+//! The node does not match the node affinity of the scheduler configuration (`addedAffinity`).
 
-use super::{Filter, Fixed, Reason};
+use super::{Filter, Reason, StaticFilter};
 use crate::cluster::node::Node;
 use crate::model::class::PodClass;
 
-pub(super) const FILTER: Filter = Filter::Fixed(Fixed { passes, reason: Reason::EnforcedAffinity });
+pub(super) const FILTER: Filter = Filter::Static(StaticFilter { passes, reason: Reason::EnforcedAffinity });
 
 fn passes(class: &PodClass, node: &Node) -> bool {
     let terms = class.spec.enforced_terms.as_ref();

@@ -1,10 +1,10 @@
 //! The node does not declare a feature that the pod needs.
 
-use super::{Filter, Fixed, Reason};
+use super::{Filter, Reason, StaticFilter};
 use crate::cluster::node::Node;
 use crate::model::class::PodClass;
 
-pub(super) const FILTER: Filter = Filter::Fixed(Fixed { passes, reason: Reason::Features });
+pub(super) const FILTER: Filter = Filter::Static(StaticFilter { passes, reason: Reason::Features });
 
 fn passes(class: &PodClass, node: &Node) -> bool {
     class.spec.features.is_subset(&node.features)

@@ -1,21 +1,21 @@
-//! Filters: may a pod of this class go to this node? One file per filter, one list of them all.
+//! Filters: decide whether a pod of a class may go to a node. One file per filter, and one list of all of them.
 //!
-//! They mean what kube-scheduler's filters of the same purpose mean, run in the same order, and the first
-//! that says no is the reason that users see. A fixed filter depends on the node itself, so its answer is
-//! kept until the node changes; a moving one depends on what is on the node.
+//! They correspond to kube-scheduler's filters, run in the same order, and the first one that fails is the reason that
+//! users see. The result of a static filter depends on the node object alone and is cached until the node changes; that
+//! of a load filter depends on the pods on the node, that of an inter-pod filter also on pods on other nodes.
 //!
-//! Filters must not know who asks or why: priorities, nominations and claims are in the view they are shown.
+//! Must not depend on what is scheduled and why: priorities, nominations and reservations are part of the [`View`].
 
-mod claims;
-mod company;
 mod enforced_affinity;
 mod features;
+mod inter_pod_affinity;
 mod node_affinity;
 mod node_name;
 mod ports;
+mod reservations;
 pub(crate) mod resources;
-mod spread;
 mod taints;
+mod topology_spread;
 mod unschedulable;
 mod volumes;
 
@@ -29,104 +29,104 @@ use crate::cluster::node::Node;
 use crate::model::class::PodClass;
 use crate::model::ids::{NodeId, ResourceId};
 
-/// Why a node will not do.
+/// Why a node is infeasible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// The pod insists on another node.
+    /// The pod's `nodeName` is another node.
     NodeName,
     /// The node is cordoned.
     Unschedulable,
     /// The node has a taint that the pod does not tolerate.
     Taints,
-    /// The node does not match the affinity that the scheduler asks for.
+    /// The node does not match the affinity added by the scheduler configuration.
     EnforcedAffinity,
     /// The node does not match the pod's selector or required affinity.
     NodeAffinity,
     /// A host port is taken.
     Ports,
-    /// The node holds as many pods as it may.
+    /// The node holds its maximum number of pods.
     TooManyPods,
-    /// There is too little of a resource.
+    /// There is too little of a resource left.
     Insufficient(ResourceId),
-    /// The node is none from which a volume of the pod can be reached.
+    /// The node does not match the node affinity of a volume.
     VolumeAffinity,
     /// A volume of the pod is in another zone.
     VolumeZone,
-    /// Too many of those are near among whom the pod is to be spread.
+    /// The pod would violate the skew of a topology spread constraint.
     Spread,
-    /// The node lacks a label over which the pod is to be spread.
+    /// The node lacks the topology key of a spread constraint.
     SpreadLabel,
-    /// Nobody is near whom the pod insists on.
+    /// No pod in the domain matches the pod's required affinity.
     PodAffinity,
-    /// Somebody is near whom the pod shuns.
+    /// A pod in the domain matches the pod's required anti-affinity.
     PodAntiAffinity,
-    /// Somebody is near who shuns the pod.
+    /// The required anti-affinity of an existing pod matches the pod.
     ExistingPodAntiAffinity,
     /// The node does not declare a feature that the pod needs.
     Features,
-    /// The node is claimed for a group that has waited too long.
-    Claimed,
+    /// The node is reserved for a group that has been pending too long.
+    Reserved,
 }
 
-/// A filter that only depends on the node itself.
-pub(crate) struct Fixed {
+/// A filter that depends on the node object alone.
+pub(crate) struct StaticFilter {
     pub(crate) passes: fn(&PodClass, &Node) -> bool,
     pub(crate) reason: Reason,
 }
 
-/// A filter that depends on what is on the node.
-pub(crate) struct Moving {
-    /// Whether one more pod of the class can go there.
+/// A filter that depends on the pods on the node.
+pub(crate) struct LoadFilter {
+    /// Whether one more pod of the class fits.
     pub(crate) passes: fn(&PodClass, &Node, &View<'_>) -> bool,
-    /// How many more pods of the class can go there.
+    /// How many more pods of the class fit.
     pub(crate) copies_max: fn(&PodClass, &Node, &View<'_>) -> i64,
-    /// All reasons why not even one can.
+    /// All reasons why not even one fits.
     pub(crate) reasons: fn(&PodClass, &Node, &View<'_>, &mut Vec<Reason>),
 }
 
-/// A filter that depends on who is on other nodes, too.
-pub(crate) struct Company {
-    /// Why not even one more pod of the class can go there.
-    pub(crate) why_not: fn(&PodClass, &Node, &View<'_>) -> Option<Reason>,
-    /// How many more pods of the class can go there, as long as nobody else comes.
+/// A filter that also depends on pods on other nodes.
+pub(crate) struct InterPodFilter {
+    /// Why not even one more pod of the class fits.
+    pub(crate) failure_reason: fn(&PodClass, &Node, &View<'_>) -> Option<Reason>,
+    /// How many more pods of the class fit, as long as no other pod is placed.
     pub(crate) copies_max: fn(&PodClass, &Node, &View<'_>) -> i64,
 }
 
 pub(crate) enum Filter {
-    Fixed(Fixed),
-    Moving(Moving),
-    Near(Company),
+    Static(StaticFilter),
+    Load(LoadFilter),
+    InterPod(InterPodFilter),
 }
 
-/// Which filter: what a profile may go without.
+/// The filters that a profile can disable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum FilterName {
-    /// The node that a pod names.
+    /// The pod's `nodeName`.
     NodeName,
-    /// Cordons.
+    /// Cordoned nodes.
     NodeUnschedulable,
     /// Taints and tolerations.
     TaintToleration,
-    /// Selectors and affinity, the pod's and the scheduler's own.
+    /// Node selectors and node affinity, the pod's own and that of the scheduler configuration.
     NodeAffinity,
     /// Host ports.
     NodePorts,
-    /// Room.
+    /// Free resources.
     NodeResourcesFit,
-    /// The nodes from which volumes can be reached.
+    /// The node affinity of volumes.
     VolumeBinding,
     /// The zones of volumes.
     VolumeZone,
-    /// Even spread.
+    /// Topology spread constraints.
     PodTopologySpread,
-    /// The company of other pods.
+    /// Inter-pod affinity and anti-affinity.
     InterPodAffinity,
     /// Features that nodes declare.
     NodeDeclaredFeatures,
 }
 
 impl FilterName {
-    /// Everything that a profile may go without.
+    /// All filters that a profile can disable.
     pub const ALL: [Self; 11] = [
         Self::NodeName,
         Self::NodeUnschedulable,
@@ -142,11 +142,11 @@ impl FilterName {
     ];
 }
 
-/// Filters that a class goes without.
+/// The filters that are disabled for a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Skipped(u16);
+pub(crate) struct DisabledFilters(u16);
 
-impl Skipped {
+impl DisabledFilters {
     pub(crate) fn new(names: impl IntoIterator<Item = FilterName>) -> Self {
         Self(names.into_iter().fold(0, |all, name| all | 1 << name as u16))
     }
@@ -156,7 +156,7 @@ impl Skipped {
     }
 }
 
-/// All filters, in the order in which they are asked. One without a name is always asked.
+/// All filters in the order of their evaluation. A filter without a name cannot be disabled.
 static FILTERS: [(Option<FilterName>, Filter); 13] = [
     (Some(FilterName::NodeName), node_name::FILTER),
     (Some(FilterName::NodeUnschedulable), unschedulable::FILTER),
@@ -167,77 +167,80 @@ static FILTERS: [(Option<FilterName>, Filter); 13] = [
     (Some(FilterName::NodeResourcesFit), resources::FILTER),
     (Some(FilterName::VolumeBinding), volumes::REACH),
     (Some(FilterName::VolumeZone), volumes::ZONE),
-    (Some(FilterName::PodTopologySpread), spread::FILTER),
-    (Some(FilterName::InterPodAffinity), company::FILTER),
+    (Some(FilterName::PodTopologySpread), topology_spread::FILTER),
+    (Some(FilterName::InterPodAffinity), inter_pod_affinity::FILTER),
     (Some(FilterName::NodeDeclaredFeatures), features::FILTER),
-    (None, claims::FILTER),
+    (None, reservations::FILTER),
 ];
 
-/// The filters that a class is held against, in order.
+/// The filters that are enabled for a class, in order.
 fn filters(class: &PodClass) -> impl Iterator<Item = &'static Filter> {
-    let skipped = class.skipped;
-    FILTERS.iter().filter(move |(name, _)| !name.is_some_and(|name| skipped.has(name))).map(|(_, filter)| filter)
+    let disabled_filters = class.disabled_filters;
+    FILTERS
+        .iter()
+        .filter(move |(name, _)| !name.is_some_and(|name| disabled_filters.has(name)))
+        .map(|(_, filter)| filter)
 }
 
-/// Whether the node itself would do.
-pub(crate) fn node_would_do(class: &PodClass, node: &Node) -> bool {
+/// Whether the node object passes all static filters.
+pub(crate) fn passes_static_filters(class: &PodClass, node: &Node) -> bool {
     node.present
         && filters(class).all(|filter| match filter {
-            Filter::Fixed(fixed) => (fixed.passes)(class, node),
-            Filter::Moving(_) | Filter::Near(_) => true,
+            Filter::Static(filter) => (filter.passes)(class, node),
+            Filter::Load(_) | Filter::InterPod(_) => true,
         })
 }
 
-/// Whether a node that would do has room for one more pod.
+/// Whether a node that passes the static filters has room for one more pod and passes the inter-pod filters.
 pub(crate) fn has_room(class: &PodClass, node: &Node, view: &View<'_>) -> bool {
-    has_room_alone(class, node, view) && is_welcome(class, node, view)
+    has_room_ignoring_inter_pod(class, node, view) && passes_inter_pod_filters(class, node, view)
 }
 
-/// The same, without regard to who is near.
-pub(crate) fn has_room_alone(class: &PodClass, node: &Node, view: &View<'_>) -> bool {
+/// Whether one more pod fits by the load filters alone.
+pub(crate) fn has_room_ignoring_inter_pod(class: &PodClass, node: &Node, view: &View<'_>) -> bool {
     filters(class).all(|filter| match filter {
-        Filter::Fixed(_) | Filter::Near(_) => true,
-        Filter::Moving(moving) => (moving.passes)(class, node, view),
+        Filter::Static(_) | Filter::InterPod(_) => true,
+        Filter::Load(filter) => (filter.passes)(class, node, view),
     })
 }
 
-/// Whether nobody who is near, or is not, keeps the pod from a node.
-pub(crate) fn is_welcome(class: &PodClass, node: &Node, view: &View<'_>) -> bool {
-    !class.minds_others()
+/// Whether all inter-pod filters pass.
+pub(crate) fn passes_inter_pod_filters(class: &PodClass, node: &Node, view: &View<'_>) -> bool {
+    !class.has_inter_pod_terms()
         || filters(class).all(|filter| match filter {
-            Filter::Fixed(_) | Filter::Moving(_) => true,
-            Filter::Near(near) => (near.why_not)(class, node, view).is_none(),
+            Filter::Static(_) | Filter::Load(_) => true,
+            Filter::InterPod(filter) => (filter.failure_reason)(class, node, view).is_none(),
         })
 }
 
-/// How many more pods of the class a node that would do has room for, without regard to who is near.
-pub(crate) fn copies_max_alone(class: &PodClass, node: &Node, view: &View<'_>) -> i64 {
-    let alone = filters(class).filter_map(|filter| match filter {
-        Filter::Fixed(_) | Filter::Near(_) => None,
-        Filter::Moving(moving) => Some((moving.copies_max)(class, node, view)),
+/// How many more pods of the class fit on a node that passes the static filters, by the load filters alone.
+pub(crate) fn copies_max_ignoring_inter_pod(class: &PodClass, node: &Node, view: &View<'_>) -> i64 {
+    let by_filter = filters(class).filter_map(|filter| match filter {
+        Filter::Static(_) | Filter::InterPod(_) => None,
+        Filter::Load(filter) => Some((filter.copies_max)(class, node, view)),
     });
-    alone.min().unwrap_or(i64::MAX).max(0)
+    by_filter.min().unwrap_or(i64::MAX).max(0)
 }
 
-/// How many more pods of the class a node that would do has room for.
+/// How many more pods of the class fit on a node that passes the static filters.
 pub(crate) fn copies_max(class: &PodClass, node: &Node, view: &View<'_>) -> i64 {
     let all = filters(class).filter_map(|filter| match filter {
-        Filter::Fixed(_) => None,
-        Filter::Moving(moving) => Some((moving.copies_max)(class, node, view)),
-        Filter::Near(near) => Some((near.copies_max)(class, node, view)),
+        Filter::Static(_) => None,
+        Filter::Load(filter) => Some((filter.copies_max)(class, node, view)),
+        Filter::InterPod(filter) => Some((filter.copies_max)(class, node, view)),
     });
     all.min().unwrap_or(i64::MAX).max(0)
 }
 
-/// Why not: all reasons of the first filter that says no; none if every filter says yes.
-pub(crate) fn why_not(class: &PodClass, node: &Node, view: &View<'_>) -> Vec<Reason> {
+/// All reasons of the first filter that fails; empty if every filter passes.
+pub(crate) fn failure_reasons(class: &PodClass, node: &Node, view: &View<'_>) -> Vec<Reason> {
     let mut reasons = Vec::new();
     for filter in filters(class) {
         match filter {
-            Filter::Fixed(fixed) if !(fixed.passes)(class, node) => reasons.push(fixed.reason),
-            Filter::Fixed(_) => {}
-            Filter::Moving(moving) => (moving.reasons)(class, node, view, &mut reasons),
-            Filter::Near(near) => reasons.extend((near.why_not)(class, node, view)),
+            Filter::Static(filter) if !(filter.passes)(class, node) => reasons.push(filter.reason),
+            Filter::Static(_) => {}
+            Filter::Load(filter) => (filter.reasons)(class, node, view, &mut reasons),
+            Filter::InterPod(filter) => reasons.extend((filter.failure_reason)(class, node, view)),
         }
         if !reasons.is_empty() {
             break;
@@ -246,44 +249,52 @@ pub(crate) fn why_not(class: &PodClass, node: &Node, view: &View<'_>) -> Vec<Rea
     reasons
 }
 
-/// A node as somebody of a certain priority sees it.
+/// A node as seen by a pod or group of a certain priority.
 #[derive(Debug)]
 pub(crate) struct View<'a> {
-    /// What is there, and what the node is kept free for by nominations of the same or a higher priority.
+    /// The load of the node, including nominated pods of the same or a higher priority.
     pub(crate) load: Cow<'a, Load>,
-    /// The node is claimed by a group of the same or a higher priority.
-    pub(crate) claimed: bool,
-    /// Who is near; `None` is not looked at.
-    pub(crate) near: Option<Near<'a>>,
+    /// The node is reserved for a group of the same or a higher priority.
+    pub(crate) blocked_by_reservation: bool,
+    /// The rest of the cluster, for inter-pod filters; `None` skips them.
+    pub(crate) inter_pod: Option<InterPodView<'a>>,
 }
 
-/// A node among the others, as somebody of a certain priority sees it.
+/// A node within its topology domains, as seen by a pod or group of a certain priority.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Near<'a> {
+pub(crate) struct InterPodView<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) node: NodeId,
     pub(crate) priority: i32,
-    /// As if there were no pods anywhere.
-    pub(crate) deserted: bool,
+    /// Evaluate as if the cluster had no pods.
+    pub(crate) without_pods: bool,
 }
 
 impl<'a> View<'a> {
-    /// A node of a cluster without any pods, but for this load.
-    pub(crate) fn deserted(cluster: &'a Cluster, node: NodeId, load: Cow<'a, Load>) -> Self {
-        View { load, claimed: false, near: Some(Near { cluster, node, priority: i32::MAX, deserted: true }) }
+    /// A node of a cluster without any pods except this load.
+    pub(crate) fn without_pods(cluster: &'a Cluster, node: NodeId, load: Cow<'a, Load>) -> Self {
+        View {
+            load,
+            blocked_by_reservation: false,
+            inter_pod: Some(InterPodView { cluster, node, priority: i32::MAX, without_pods: true }),
+        }
     }
 }
 
-/// A node as somebody of this priority sees it.
+/// A node as seen by a pod or group of this priority.
 pub(crate) fn view(cluster: &Cluster, id: NodeId, priority: i32) -> View<'_> {
     let node = cluster.node(id);
-    let load = match &node.reserved {
+    let load = match &node.nominated_load {
         None => Cow::Borrowed(&node.load),
-        Some(reserved) if priority <= reserved.lowest_priority => Cow::Borrowed(&reserved.load),
+        Some(nominated) if priority <= nominated.lowest_priority => Cow::Borrowed(&nominated.load),
         Some(_) => Cow::Owned(nominated_at_least(cluster, id, priority)),
     };
-    let claimed = node.claimed_at.is_some_and(|claim| priority <= claim);
-    View { load, claimed, near: Some(Near { cluster, node: id, priority, deserted: false }) }
+    let blocked_by_reservation = node.reservation_priority.is_some_and(|claim| priority <= claim);
+    View {
+        load,
+        blocked_by_reservation,
+        inter_pod: Some(InterPodView { cluster, node: id, priority, without_pods: false }),
+    }
 }
 
 fn nominated_at_least(cluster: &Cluster, id: NodeId, priority: i32) -> Load {

@@ -1,11 +1,11 @@
 //! The node does not match the pod's node selector or its required node affinity.
 
-use super::{Filter, Fixed, Reason};
+use super::{Filter, Reason, StaticFilter};
 use crate::cluster::node::Node;
 use crate::model::class::PodClass;
 
-pub(super) const FILTER: Filter = Filter::Fixed(Fixed { passes, reason: Reason::NodeAffinity });
+pub(super) const FILTER: Filter = Filter::Static(StaticFilter { passes, reason: Reason::NodeAffinity });
 
 fn passes(class: &PodClass, node: &Node) -> bool {
-    node.suits(&class.spec.node_selector, class.spec.required_terms.as_deref())
+    node.matches_affinity(&class.spec.node_selector, class.spec.required_terms.as_deref())
 }

@@ -1,17 +1,17 @@
-//! A host port that the pod takes is taken.
+//! A host port of the pod is already in use on the node.
 
-use super::{Filter, Moving, Reason, View};
+use super::{Filter, LoadFilter, Reason, View};
 use crate::cluster::node::Node;
 use crate::model::class::PodClass;
 
-pub(super) const FILTER: Filter = Filter::Moving(Moving { passes, copies_max, reasons });
+pub(super) const FILTER: Filter = Filter::Load(LoadFilter { passes, copies_max, reasons });
 
 fn passes(class: &PodClass, _: &Node, view: &View<'_>) -> bool {
     let taken = &view.load.ports;
     class.spec.host_ports.iter().all(|port| !taken.iter().any(|other| port.conflicts_with(other)))
 }
 
-/// Two pods with one host port are always in each other's way.
+/// Two pods with the same host port always conflict.
 fn copies_max(class: &PodClass, node: &Node, view: &View<'_>) -> i64 {
     if class.spec.host_ports.is_empty() { i64::MAX } else { i64::from(passes(class, node, view)) }
 }

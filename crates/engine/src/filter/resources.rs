@@ -1,17 +1,17 @@
-//! The node has too little left of a resource, or holds as many pods as it may.
+//! The node has too little left of a resource, or holds its maximum number of pods.
 //!
-//! A resource that the pod does not ask for is not looked at, so a node that is over-committed in one
-//! resource still takes pods that need none of it.
+//! A resource that the pod does not request is not checked, so a node that is over-committed in one resource still
+//! accepts pods that need none of it.
 
 use smallvec::SmallVec;
 
-use super::{Filter, Moving, Reason, View};
+use super::{Filter, LoadFilter, Reason, View};
 use crate::cluster::node::Node;
 use crate::model::class::PodClass;
 use crate::model::ids::ResourceId;
 use crate::model::resources::PODS_PER_NODE_MAX;
 
-pub(super) const FILTER: Filter = Filter::Moving(Moving { passes, copies_max, reasons });
+pub(super) const FILTER: Filter = Filter::Load(LoadFilter { passes, copies_max, reasons });
 
 fn free(node: &Node, view: &View<'_>, resource: ResourceId) -> i64 {
     node.allocatable.get(resource).saturating_sub(view.load.used.get(resource))
@@ -33,7 +33,8 @@ fn copies_max(class: &PodClass, node: &Node, view: &View<'_>) -> i64 {
         .fold(pods_free(node, view), i64::min)
 }
 
-/// How much of each resource, and of the number of pods, is missing for so many copies, where it is.
+/// How much of each resource, and of the number of pods (`None`), is missing for this many copies; only what is
+/// missing.
 pub(crate) fn missing_for(
     class: &PodClass,
     node: &Node,

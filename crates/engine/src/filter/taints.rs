@@ -1,11 +1,11 @@
-//! The node has a taint that keeps pods away, and the pod does not tolerate it.
+//! The node has a `NoSchedule` or `NoExecute` taint that the pod does not tolerate.
 
-use super::{Filter, Fixed, Reason};
+use super::{Filter, Reason, StaticFilter};
 use crate::cluster::node::Node;
 use crate::model::class::PodClass;
 
-pub(super) const FILTER: Filter = Filter::Fixed(Fixed { passes, reason: Reason::Taints });
+pub(super) const FILTER: Filter = Filter::Static(StaticFilter { passes, reason: Reason::Taints });
 
 fn passes(class: &PodClass, node: &Node) -> bool {
-    node.lets_in(&class.spec.tolerations)
+    node.tolerated_by(&class.spec.tolerations)
 }

@@ -1,11 +1,11 @@
-//! The node is cordoned, and the pod does not tolerate the taint that stands for it.
+//! The node is cordoned and the pod does not tolerate the corresponding taint.
 
-use super::{Filter, Fixed, Reason};
+use super::{Filter, Reason, StaticFilter};
 use crate::cluster::node::Node;
 use crate::model::class::PodClass;
 use crate::model::taint::{Effect, Taint, UNSCHEDULABLE_KEY, tolerated};
 
-pub(super) const FILTER: Filter = Filter::Fixed(Fixed { passes, reason: Reason::Unschedulable });
+pub(super) const FILTER: Filter = Filter::Static(StaticFilter { passes, reason: Reason::Unschedulable });
 
 fn passes(class: &PodClass, node: &Node) -> bool {
     if !node.unschedulable {

@@ -1,16 +1,16 @@
-//! The node cannot reach a volume of the pod that is somewhere already.
+//! The node cannot access a provisioned volume of the pod.
 //!
-//! A volume says so in two ways: by the nodes that it can be reached from, and, in older clusters, by the labels of its
-//! zone and region. A node without any such label is in a cluster of one zone.
+//! A volume restricts nodes by its node affinity and, in older clusters, by its zone and region labels. A node without
+//! any zone or region label is assumed to be in a cluster of a single zone.
 
-use super::{Filter, Fixed, Reason};
+use super::{Filter, Reason, StaticFilter};
 use crate::cluster::node::Node;
 use crate::model::class::{PodClass, ZoneDemand};
 
-pub(super) const REACH: Filter = Filter::Fixed(Fixed { passes: reaches, reason: Reason::VolumeAffinity });
-pub(super) const ZONE: Filter = Filter::Fixed(Fixed { passes: is_in_zone, reason: Reason::VolumeZone });
+pub(super) const REACH: Filter = Filter::Static(StaticFilter { passes: reaches, reason: Reason::VolumeAffinity });
+pub(super) const ZONE: Filter = Filter::Static(StaticFilter { passes: is_in_zone, reason: Reason::VolumeZone });
 
-/// Labels of zones and regions, by their present and former names.
+/// Zone and region labels, current and deprecated.
 const ZONE_LABELS: [&str; 4] = [
     "failure-domain.beta.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region",
@@ -45,7 +45,7 @@ mod tests {
     use crate::model::resources::Requests;
 
     fn class(volumes: Vec<VolumePlace>) -> PodClass {
-        PodClass::alone(Arc::new(ClassSpec { volumes, ..ClassSpec::default() }), Requests::default())
+        PodClass::independent(Arc::new(ClassSpec { volumes, ..ClassSpec::default() }), Requests::default())
     }
 
     fn node(labels: &[(&str, &str)]) -> Node {
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn every_volume_must_be_within_reach() {
+    fn every_volume_must_be_accessible() {
         let on = |host: &str| {
             let is = Requirement { key: "host".to_owned(), demand: Demand::In(vec![host.to_owned()]) };
             let terms = vec![NodeTerm { labels: vec![is], names: Vec::new() }];
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_is_known_by_either_name_and_a_node_without_zones_will_do() {
+    fn zone_matches_by_either_label_and_node_without_zones_passes() {
         let keys = ["failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"];
         let zones = vec![ZoneDemand {
             keys: keys.map(str::to_owned).to_vec(),

@@ -1,4 +1,4 @@
-//! Disruption budgets: how many pods of a kind may be taken away at once.
+//! Disruption budgets (PodDisruptionBudget): how many of the selected pods may be evicted at once.
 
 use std::collections::BTreeSet;
 
@@ -10,22 +10,22 @@ use super::labels::{Labels, Requirement};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BudgetSpec {
-    /// The namespace; a budget counts for no other.
+    /// The namespace; pods of other namespaces are not covered.
     pub namespace: String,
     /// The name.
     pub name: String,
-    /// What a pod's labels must be; an empty list is met by every pod, `None` by none.
+    /// The pod selector; an empty list selects every pod, `None` selects none.
     pub selector: Option<Vec<Requirement>>,
-    /// How many more pods may be taken away now.
+    /// How many more pods may be evicted now.
     pub allowed: i32,
-    /// Pods by name whose disruption is counted in `allowed` already.
+    /// Names of pods whose disruption is already counted in `allowed`.
     pub disrupted: BTreeSet<String>,
 }
 
 impl BudgetSpec {
-    /// Whether a pod of the budget's namespace is under it, and taking it away would count.
+    /// Whether the budget covers a pod of its namespace and evicting that pod would use up some of `allowed`.
     pub fn counts(&self, pod: &str, labels: &Labels) -> bool {
-        let selected = |demands: &Vec<Requirement>| demands.iter().all(|demand| demand.matches(labels));
+        let selected = |selector: &Vec<Requirement>| selector.iter().all(|requirement| requirement.matches(labels));
         self.selector.as_ref().is_some_and(selected) && !self.disrupted.contains(pod)
     }
 }
@@ -36,7 +36,7 @@ mod tests {
     use crate::model::labels::Demand;
 
     #[test]
-    fn an_empty_selector_is_met_by_all_and_none_by_nobody() {
+    fn empty_selector_covers_all_pods_and_missing_selector_none() {
         let labels: Labels = [("app".to_owned(), "web".to_owned())].into();
         let with = |selector| BudgetSpec { selector, ..BudgetSpec::default() };
         assert!(with(Some(Vec::new())).counts("p", &labels));
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_already_does_not_count_again() {
+    fn disrupted_pod_does_not_count_again() {
         let disrupted = ["p".to_owned()].into();
         let budget = BudgetSpec { selector: Some(Vec::new()), disrupted, ..BudgetSpec::default() };
         assert!(!budget.counts("p", &Labels::new()));

@@ -1,7 +1,7 @@
-//! Pod classes: everything about a pod that matters to where it may go.
+//! Pod classes: everything about a pod that matters to its placement.
 //!
-//! Ten thousand identical pods share one class, and work is done per class wherever a class will do.
-//! Priority is not part of it: a group's priority overrides its members', so it belongs to whoever asks.
+//! Identical pods share one class, and work is done once per class where possible. Priority is not part of a class: a
+//! group's priority overrides that of its members, so every query passes its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,79 +13,81 @@ use super::labels::{Labels, NodeTerm, PreferredTerm};
 use super::port::HostPort;
 use super::resources::Requests;
 use super::taint::Toleration;
-use crate::cluster::neighbours::{Own, Rules, TagSet};
-use crate::filter::{FilterName, Skipped};
+use crate::cluster::topology::{InterPodRules, OwnTerms, SelectorSet};
+use crate::filter::{DisabledFilters, FilterName};
 
-/// A class as it is observed: names are text, amounts are base units.
+/// A class as observed: names are text, amounts are base units.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClassSpec {
-    /// What a pod takes from its node: milli-CPUs, bytes, whole devices.
+    /// The resource requests of a pod: milli-CPUs, bytes, whole devices.
     pub requests: BTreeMap<String, i64>,
-    /// The CPU request that scores count: a container that asks for none counts as 100 milli-CPUs.
+    /// The CPU request used for scoring: a container without one counts as 100 milli-CPUs.
     pub scoring_cpu_milli: i64,
-    /// The memory request that scores count: a container that asks for none counts as 200 MiB.
+    /// The memory request used for scoring: a container without one counts as 200 MiB.
     pub scoring_memory_bytes: i64,
-    /// What the pod counts for in the scores of others once it is on a node, where that differs: with
-    /// requests for the whole pod, kube-scheduler counts the two by different rules.
+    /// The scoring requests of the pod once it is on a node, where they differ: with pod-level requests, kube-scheduler
+    /// computes the two by different rules.
     pub placed_scoring: Option<ScoringRequest>,
-    /// The one node that the pod insists on.
+    /// The only node that the pod may go to, if it names one.
     pub node_name: Option<String>,
-    /// Labels that the node must have.
+    /// The pod's `nodeSelector`.
     pub node_selector: Labels,
-    /// Terms of which the node must meet one; `None` is no demand, an empty list can never be met.
+    /// Required node affinity terms, of which the node must match one; `None` is no requirement, an empty list never
+    /// matches.
     pub required_terms: Option<Vec<NodeTerm>>,
-    /// Terms that would be welcome.
+    /// Preferred node affinity terms.
     pub preferred_terms: Vec<PreferredTerm>,
-    /// Taints that the pod puts up with.
+    /// The pod's tolerations.
     pub tolerations: Vec<Toleration>,
-    /// Ports that it takes on its host.
+    /// The pod's host ports.
     pub host_ports: Vec<HostPort>,
-    /// The number of the profile that it is judged by.
+    /// The index of its scheduler profile.
     #[serde(skip_serializing_if = "is_first")]
     pub profile: u16,
-    /// Terms of which the node must meet one, by the word of whoever runs the scheduler; `None` is no demand.
+    /// Node affinity added by the scheduler configuration (`addedAffinity`): the node must match one of these terms;
+    /// `None` is no requirement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enforced_terms: Option<Vec<NodeTerm>>,
-    /// Where its volumes are that are somewhere already.
+    /// Node constraints of its volumes that are already provisioned.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<VolumePlace>,
-    /// The images of its containers and volumes, each as often as it is used.
+    /// The images of its containers and volumes, repeated as often as they are used.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Arc<str>>,
     /// Features that the node must declare.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub features: BTreeSet<String>,
-    /// The company that it keeps, if it cares.
+    /// Inter-pod affinity and topology spread constraints, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub company: Option<Arc<Company>>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
 fn is_first(profile: &u16) -> bool {
     *profile == 0
 }
 
-/// Where a volume is.
+/// The node constraints of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
 pub struct VolumePlace {
-    /// Terms of which the node must meet one; `None` is no demand.
+    /// Node affinity terms of the volume, of which the node must match one; `None` is no requirement.
     pub required_terms: Option<Vec<NodeTerm>>,
-    /// Labels of which a node that has zones must have one of these values, by any of the label's names.
+    /// Zone and region requirements. They apply only to nodes that have a zone or region label.
     pub zones: Vec<ZoneDemand>,
 }
 
-/// A zone or region in which a volume is.
+/// The zones or regions from which a volume can be reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ZoneDemand {
-    /// The label, by its present and its former name.
+    /// The label keys: the current and the deprecated one.
     pub keys: Vec<String>,
-    /// The values of which the node must have one.
+    /// The allowed values of the node's label.
     pub values: BTreeSet<String>,
 }
 
-/// The requests that scores count.
+/// Resource requests used for scoring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ScoringRequest {
     /// CPU, in milli-CPUs.
@@ -95,48 +97,55 @@ pub struct ScoringRequest {
 }
 
 impl ClassSpec {
-    /// What a pod on a node counts for in the scores of others.
+    /// The scoring requests of a pod that is on a node.
     pub fn scoring_when_placed(&self) -> ScoringRequest {
         let asked = ScoringRequest { cpu_milli: self.scoring_cpu_milli, memory_bytes: self.scoring_memory_bytes };
         self.placed_scoring.unwrap_or(asked)
     }
 }
 
-/// A class ready for use: the observed form with its names taken in.
+/// A class with its names interned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodClass {
-    /// The observed form.
+    /// The class as observed.
     pub spec: Arc<ClassSpec>,
     /// The requests by resource id.
     pub requests: Requests,
-    /// The selectors of others that are about its pods.
-    pub(crate) tags: TagSet,
-    /// Its own terms about others.
-    pub(crate) own: Option<Own>,
-    /// What it has to mind of others, and where its pods count; `None` if nothing.
-    pub(crate) rules: Option<Arc<Rules>>,
-    /// Filters that it is not held against.
-    pub(crate) skipped: Skipped,
+    /// The selectors of other pods' terms that match its pods.
+    pub(crate) selectors: SelectorSet,
+    /// Its own inter-pod terms.
+    pub(crate) own: Option<OwnTerms>,
+    /// The inter-pod rules that apply to it, and the domain counts that its pods are part of; `None` if there are none.
+    pub(crate) rules: Option<Arc<InterPodRules>>,
+    /// Filters that its profile disables.
+    pub(crate) disabled_filters: DisabledFilters,
 }
 
 impl PodClass {
-    /// A class that nobody minds and that minds nobody.
-    pub(crate) fn alone(spec: Arc<ClassSpec>, requests: Requests) -> Self {
-        Self { spec, requests, tags: TagSet::new(), own: None, rules: None, skipped: Skipped::default() }
+    /// A class without inter-pod terms that no other pod's terms select.
+    pub(crate) fn independent(spec: Arc<ClassSpec>, requests: Requests) -> Self {
+        Self {
+            spec,
+            requests,
+            selectors: SelectorSet::new(),
+            own: None,
+            rules: None,
+            disabled_filters: DisabledFilters::default(),
+        }
     }
 
-    /// Whether a filter is asked about it.
-    pub(crate) fn is_held_against(&self, filter: FilterName) -> bool {
-        !self.skipped.has(filter)
+    /// Whether its profile enables a filter.
+    pub(crate) fn has_filter(&self, filter: FilterName) -> bool {
+        !self.disabled_filters.has(filter)
     }
 
-    /// Whether it matters to a pod of the class who else is near.
-    pub(crate) fn minds_others(&self) -> bool {
-        self.rules.as_ref().is_some_and(|rules| !rules.minds_nothing())
+    /// Whether any inter-pod term, required or preferred, applies to pods of the class.
+    pub(crate) fn has_inter_pod_terms(&self) -> bool {
+        self.rules.as_ref().is_some_and(|rules| !rules.has_no_terms())
     }
 
-    /// Whether others can keep a pod of the class from a node, beside taking its room.
-    pub(crate) fn has_demands(&self) -> bool {
-        self.rules.as_ref().is_some_and(|rules| !rules.has_no_demands())
+    /// Whether a required inter-pod term can make a node infeasible for pods of the class.
+    pub(crate) fn has_required_inter_pod_terms(&self) -> bool {
+        self.rules.as_ref().is_some_and(|rules| !rules.has_no_required_terms())
     }
 }

@@ -1,6 +1,6 @@
-//! The company that a pod keeps: beside whom it must be, may not be, would like to be, and how it is to be spread.
+//! Inter-pod affinity and anti-affinity, required and preferred, and topology spread constraints of a pod.
 //!
-//! All of it is said by selectors over other pods and by a label of nodes, whose values part the nodes into domains.
+//! Each term selects other pods and names a topology key: a node label whose values divide the nodes into domains.
 
 use std::collections::BTreeSet;
 
@@ -8,25 +8,25 @@ use serde::{Deserialize, Serialize};
 
 use super::labels::{Demand, Labels, Requirement};
 
-/// Pods by namespace and labels.
+/// A selector of pods by namespace and labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PodSelector {
     /// Namespaces by name.
     pub namespaces: BTreeSet<String>,
-    /// Namespaces by label, beside those that are named; an empty list is all of them, `None` is no more.
+    /// A namespace selector, in addition to `namespaces`; an empty list selects all namespaces, `None` selects none.
     pub namespaces_like: Option<Vec<Requirement>>,
-    /// What the pod's labels must meet; an empty list is any pod.
+    /// The label selector; an empty list selects every pod.
     pub labels: Vec<Requirement>,
 }
 
 impl PodSelector {
-    /// No pod at all.
+    /// A selector that matches no pod.
     pub fn nobody() -> Self {
         let never = Requirement { key: String::new(), demand: Demand::In(Vec::new()) };
         Self { labels: vec![never], ..Self::default() }
     }
 
-    /// Whether a pod is meant, of a namespace with these labels.
+    /// Whether a pod of this namespace, which has these labels, matches.
     pub fn matches(&self, namespace: &str, of_namespace: &Labels, labels: &Labels) -> bool {
         let meets = |requirements: &[Requirement], labels: &Labels| requirements.iter().all(|one| one.matches(labels));
         let here = self.namespaces.contains(namespace)
@@ -35,77 +35,77 @@ impl PodSelector {
     }
 }
 
-/// Pods, in the same domain of nodes.
+/// An affinity term: pods in the same topology domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PodTerm {
-    /// Which pods.
+    /// The pod selector.
     pub pods: PodSelector,
-    /// The label of nodes whose values are the domains.
+    /// The node label whose values are the topology domains.
     pub topology_key: String,
 }
 
-/// A term that would be welcome, or unwelcome.
+/// A preferred affinity or anti-affinity term.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PreferredPodTerm {
-    /// 1 to 100; below zero the pod would rather not be there.
+    /// 1 to 100 for affinity, negative for anti-affinity.
     pub weight: i32,
-    /// Who, and how near.
+    /// The term.
     pub term: PodTerm,
 }
 
-/// Pods that are to be spread evenly over the domains of a label.
+/// A topology spread constraint.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SpreadTerm {
-    /// Which pods.
+    /// The pod selector.
     pub pods: PodSelector,
-    /// The label of nodes whose values are the domains.
+    /// The node label whose values are the topology domains.
     pub topology_key: String,
-    /// By how many a domain may be ahead of the last.
+    /// `maxSkew`: by how many pods a domain may exceed the domain with the fewest.
     pub skew_max: u32,
-    /// With fewer domains than this, the last counts as empty.
+    /// `minDomains`: with fewer domains than this, the global minimum counts as zero.
     pub domains_min: u32,
-    /// Nodes that the pod's own selector and affinity rule out do not count.
+    /// `nodeAffinityPolicy: Honor`: nodes that do not match the pod's node selector and affinity are not counted.
     pub minds_affinity: bool,
-    /// Nodes with taints that the pod does not tolerate do not count.
+    /// `nodeTaintsPolicy: Honor`: nodes with taints that the pod does not tolerate are not counted.
     pub minds_taints: bool,
 }
 
-/// How a pod and its like are to be spread.
+/// The topology spread constraints of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Spread {
-    /// The pod waits rather than be ahead.
+    /// Constraints with `whenUnsatisfiable: DoNotSchedule`.
     pub must: Vec<SpreadTerm>,
-    /// The pod would rather not be ahead.
+    /// Constraints with `whenUnsatisfiable: ScheduleAnyway`.
     pub should: Vec<SpreadTerm>,
-    /// A node that lacks one of the labels in `should` is still judged by the others.
+    /// Nodes that lack a topology key of `should` are still scored by the other constraints.
     pub bears_missing_labels: bool,
 }
 
 impl Spread {
-    /// Whether the pod may be anywhere.
+    /// Whether there are no constraints.
     pub fn is_empty(&self) -> bool {
         self.must.is_empty() && self.should.is_empty()
     }
 }
 
-/// The company that a pod keeps.
+/// The inter-pod constraints of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Company {
-    /// One pod that matches all of these must be in each of their domains. The first of those who seek each other may
-    /// go anywhere.
+    /// Required affinity: a pod that matches all terms must be in each of their domains. The first pod of a set that
+    /// requires affinity to itself may go anywhere.
     pub seeks: Vec<PodTerm>,
-    /// No pod that matches one of these may be in its domain.
+    /// Required anti-affinity: no matching pod may be in the domain of a term.
     pub shuns: Vec<PodTerm>,
-    /// Welcome and unwelcome company.
+    /// Preferred affinity and anti-affinity.
     pub prefers: Vec<PreferredPodTerm>,
-    /// How evenly those like it are to be spread.
+    /// Topology spread constraints.
     pub spread: Spread,
 }
 
 impl Company {
-    /// Whether the pod does not care.
+    /// Whether there are no constraints.
     pub fn is_empty(&self) -> bool {
         self.seeks.is_empty() && self.shuns.is_empty() && self.prefers.is_empty() && self.spread.is_empty()
     }
@@ -116,18 +116,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn namespaces_are_named_or_alike() {
+    fn namespaces_match_by_name_or_selector() {
         let team: Labels = [("team".to_owned(), "a".to_owned())].into();
         let none = Labels::new();
         let like = Requirement { key: "team".to_owned(), demand: Demand::In(vec!["a".to_owned()]) };
         let named = PodSelector { namespaces: ["ml".to_owned()].into(), ..PodSelector::default() };
         assert!(named.matches("ml", &none, &none) && !named.matches("web", &team, &none));
-        let alike = PodSelector { namespaces_like: Some(vec![like]), ..named.clone() };
-        assert!(alike.matches("ml", &none, &none) && alike.matches("web", &team, &none));
-        assert!(!alike.matches("web", &none, &none));
+        let selected = PodSelector { namespaces_like: Some(vec![like]), ..named.clone() };
+        assert!(selected.matches("ml", &none, &none) && selected.matches("web", &team, &none));
+        assert!(!selected.matches("web", &none, &none));
         let all = PodSelector { namespaces_like: Some(Vec::new()), ..PodSelector::default() };
         assert!(all.matches("web", &none, &none));
-        let nobody = Requirement { key: "app".to_owned(), demand: Demand::In(Vec::new()) };
-        assert!(!PodSelector { labels: vec![nobody], ..all }.matches("web", &none, &none));
+        let never = Requirement { key: "app".to_owned(), demand: Demand::In(Vec::new()) };
+        assert!(!PodSelector { labels: vec![never], ..all }.matches("web", &none, &none));
     }
 }

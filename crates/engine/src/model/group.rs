@@ -1,4 +1,4 @@
-//! Groups: the one form of every dialect's gang.
+//! Pod groups: the common form that the groups of all dialects are translated to.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Millis;
 
-/// Which group. Two dialects may use one name, so the origin is part of the key.
+/// The identity of a group. Two dialects may use the same name, so the origin is part of the key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GroupKey {
@@ -18,7 +18,7 @@ pub struct GroupKey {
     pub namespace: String,
     /// The name; groups inside a larger object are `object/group`.
     pub name: String,
-    /// The replica, where one definition stands for many gangs.
+    /// The replica, where one definition stands for several gangs.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub replica: String,
 }
@@ -33,17 +33,17 @@ impl fmt::Display for GroupKey {
 /// How a group starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Policy {
-    /// Whole or not at all: at least so many members at once.
+    /// All or nothing: at least this many members at once.
     Gang {
         /// 1 to `i32::MAX`.
         min_count: u32,
     },
-    /// As many as fit; the number is a hint that never blocks.
+    /// No minimum: as many members as fit; the number is a hint that never blocks.
     Basic {
         /// How many members are expected in all.
         desired_count: Option<u32>,
     },
-    /// Whole or not at all, with a minimum for each kind of member.
+    /// All or nothing, with a minimum for each kind of member.
     Subsets(Vec<Subset>),
 }
 
@@ -52,14 +52,14 @@ pub enum Policy {
 pub struct Subset {
     /// The name; may be empty if the group has only one subset.
     pub name: String,
-    /// 1 to `i32::MAX`; 0 only for the part without a name of an open group.
+    /// 1 to `i32::MAX`; 0 only for the unnamed subset of an open group.
     pub min_member: u32,
 }
 
 /// Where a group's priority comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GroupPriority {
-    /// The group has its own; members that differ do not change it.
+    /// The group's own priority; those of its members do not change it.
     Own(i32),
     /// The lowest priority among its members.
     LowestMember,
@@ -73,24 +73,24 @@ pub enum DisruptionMode {
     /// Pod by pod.
     #[default]
     Pod,
-    /// Only as a whole.
+    /// Only all members together.
     Group,
 }
 
-/// Whether a group may take room from others.
+/// Whether a group may preempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PreemptionPolicy {
-    /// From those of lower priority.
+    /// It may preempt pods and groups of lower priority.
     #[default]
     LowerPriority,
-    /// From nobody.
+    /// It never preempts.
     Never,
 }
 
-/// What the API says of a group's past.
+/// The start of a group as the API has recorded it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum History {
-    /// It never started, as far as anybody knows.
+    /// No start is recorded.
     #[default]
     New,
     /// It started under its present minimum.
@@ -99,37 +99,37 @@ pub enum History {
     StartedOtherwise,
 }
 
-/// What a gang may do that fell below its minimum after it had started.
+/// How a gang that fell below its minimum after its start is treated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DegradedPolicy {
     /// Lost members are replaced one by one.
     #[default]
     Replace,
-    /// Nobody joins before all that is missing of the minimum can.
+    /// No member is placed before all that are missing from the minimum can be.
     Requorum,
-    /// What is left of it is deleted, so that it starts anew as a whole.
+    /// The remaining members are deleted, so that the gang starts again as a whole.
     Evict,
 }
 
-/// When it is a group's turn, where its object decides that and not its oldest member.
+/// The queue position of a group, where its object determines it and not its oldest member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turn {
-    /// When the object was made.
+    /// When the object was created.
     pub created_ms: Millis,
-    /// The UID of the object. Of two that were made at the same time the greater one goes first.
+    /// The UID of the object. Of two objects created at the same time, the one with the greater UID goes first.
     pub uid: Arc<str>,
 }
 
-/// A demand or wish that the members share one value of a node label.
+/// A requirement or preference that all members share one value of a node label.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopologyConstraint {
     /// The label's key.
     pub key: String,
-    /// A demand, or else a wish.
+    /// Whether it is required; otherwise it is preferred.
     pub required: bool,
 }
 
-/// A group as it is observed.
+/// A group as observed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupSpec {
     /// Which group.
@@ -144,50 +144,51 @@ pub struct GroupSpec {
     /// How it may be disrupted.
     #[serde(default)]
     pub disruption_mode: DisruptionMode,
-    /// What its members' nodes must have in common.
+    /// Node labels whose values the members' nodes must share.
     #[serde(default)]
     pub topology: Vec<TopologyConstraint>,
-    /// How long a start may take from the first bind on before it is taken back; the default if `None`.
+    /// How long a start may take from the first bind until it is rolled back; the default if `None`.
     #[serde(default)]
     pub schedule_timeout_ms: Option<Millis>,
-    /// What the whole group will need, where its members are not all there when it starts: base units by name.
+    /// The total resources of the group, where not all members exist when it starts: base units by name.
     #[serde(default)]
     pub min_resources: BTreeMap<String, i64>,
-    /// Groups of one family need their `min_resources` together, not each: those that come later take from it.
+    /// Groups of one family share one `min_resources`: groups that start later use up what is left of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<String>,
-    /// What it may do when it has lost members.
+    /// How the group is treated after it lost members.
     #[serde(default)]
     pub degraded_policy: DegradedPolicy,
-    /// Whether pods that name a subset which it does not have are members all the same, of the part without a name.
+    /// Whether pods that name an unknown subset are members of the unnamed subset.
     #[serde(default)]
     pub open: bool,
-    /// When it is its turn; if `None`, when it is that of its oldest waiting member.
+    /// Its queue position; if `None`, that of its oldest pending member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<Turn>,
-    /// The group that this one is a part of.
+    /// The parent group.
     #[serde(default)]
     pub parent: Option<GroupKey>,
-    /// What the API says of its past. Read when the object is first seen: it tells a gang that lost members
-    /// from one whose start was cut short.
+    /// The recorded start. Read when the object is first seen: it distinguishes a gang that lost members from one whose
+    /// start was interrupted.
     #[serde(default)]
     pub history: History,
-    /// Members that were made before this time are left over from an earlier group of the same name: they count for
-    /// nothing, and are not placed.
+    /// Members created before this time belong to an earlier group of the same name: they are neither counted nor
+    /// placed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub members_since_ms: Option<Millis>,
-    /// Which object it is, where another of its name is another group: what the former one reached is nothing to it.
+    /// The identity of the object, where a new object of the same name is a different group: the start of the former
+    /// group does not count for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<String>,
 }
 
 impl GroupSpec {
-    /// A gang with a minimum and defaults for the rest.
+    /// A gang with a minimum and defaults for all other fields.
     pub fn gang(key: GroupKey, min_count: u32) -> Self {
         Self::with_policy(key, Policy::Gang { min_count })
     }
 
-    /// A group with this policy and defaults for the rest.
+    /// A group with this policy and defaults for all other fields.
     pub fn with_policy(key: GroupKey, policy: Policy) -> Self {
         Self {
             key,
@@ -209,7 +210,7 @@ impl GroupSpec {
         }
     }
 
-    /// The rules of the quorum, one per subset; a basic group has one with a minimum of zero.
+    /// The quorum rules, one per subset; a basic group has one with a minimum of zero.
     pub fn rules(&self) -> Vec<Subset> {
         let one = |min_member| vec![Subset { name: String::new(), min_member }];
         match &self.policy {
@@ -220,8 +221,8 @@ impl GroupSpec {
     }
 }
 
-/// The subset that a pod's reference means under these rules: by name, or the only one if it names none. In an open group
-/// whoever is of no other part is of the one without a name.
+/// The index of the subset that a pod belongs to under these rules: by name, or the only subset if the pod names none.
+/// In an open group, pods that match no named subset belong to the unnamed one.
 pub fn subset_of(rules: &[Subset], open: bool, named: &str) -> Option<usize> {
     match rules {
         [_] if named.is_empty() => Some(0),
@@ -237,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lone_subset_needs_no_name_and_several_do() {
+    fn single_subset_needs_no_name_and_several_do() {
         let subset = |name: &str| Subset { name: name.into(), min_member: 1 };
         assert_eq!(subset_of(&[subset("")], false, ""), Some(0));
         assert_eq!(subset_of(&[subset("ps")], false, ""), Some(0));
@@ -248,16 +249,16 @@ mod tests {
     }
 
     #[test]
-    fn an_open_group_takes_in_whoever_is_of_no_other_part() {
+    fn open_group_assigns_unknown_subsets_to_the_unnamed_one() {
         let subset = |name: &str| Subset { name: name.into(), min_member: 1 };
         assert_eq!(subset_of(&[subset("")], true, "worker"), Some(0));
         assert_eq!(subset_of(&[subset("ps"), subset("")], true, "worker"), Some(1));
         assert_eq!(subset_of(&[subset("ps"), subset("")], true, "ps"), Some(0));
-        assert_eq!(subset_of(&[subset("ps")], true, "worker"), None, "there is no part without a name");
+        assert_eq!(subset_of(&[subset("ps")], true, "worker"), None, "there is no unnamed subset");
     }
 
     #[test]
-    fn keys_print_as_users_know_them() {
+    fn keys_print_namespace_name_and_replica() {
         let mut key = GroupKey { namespace: "ml".into(), name: "train/workers".into(), ..GroupKey::default() };
         assert_eq!(key.to_string(), "ml/train/workers");
         key.replica = "3".into();

@@ -1,7 +1,7 @@
 //! Dense indexes into the engine's arenas.
 //!
-//! An id is only a slot number. A slot is used again after its owner is gone, so nobody may keep an id
-//! across the removal of what it names; `invariants` checks that nobody does.
+//! An id is a slot number. A slot is reused after its owner is removed, so no id may be kept beyond the removal of what
+//! it refers to; `invariants` checks this.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,32 +37,32 @@ dense_id!(
     ClassId
 );
 dense_id!(
-    /// A resource name's place in every resource vector.
+    /// A resource name's index in every resource vector.
     ResourceId
 );
 
 dense_id!(
-    /// Pods that some selector is about.
-    TagId
+    /// A pod selector in the selector index.
+    SelectorId
 );
 dense_id!(
-    /// A wish for company, or against it, that pods hold.
-    StanceId
+    /// An affinity or anti-affinity term of existing pods.
+    AffinityTermId
 );
 dense_id!(
-    /// A label of nodes whose values are domains.
-    AxisId
+    /// A topology key: a node label whose values are domains.
+    TopologyKeyId
 );
 dense_id!(
-    /// A count of pods by domain.
-    TallyId
+    /// Counts of matching pods by topology domain.
+    DomainCountsId
 );
 dense_id!(
-    /// The nodes on which pods count that are to be spread.
-    ScopeId
+    /// The nodes that a topology spread constraint counts pods on.
+    EligibleNodesId
 );
 
-/// A slab: values in numbered slots, the lowest free slot is filled first.
+/// A slab: values in numbered slots; the lowest free slot is filled first.
 ///
 /// Filling the lowest free slot keeps ids independent of anything but the order of events.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,7 +120,7 @@ mod tests {
     use super::Slab;
 
     #[test]
-    fn the_lowest_free_slot_is_filled_first() {
+    fn lowest_free_slot_is_filled_first() {
         let mut slab = Slab::default();
         for value in 0..4 {
             slab.insert(value);

@@ -1,8 +1,7 @@
-//! Node labels, and the selectors that a pod lays over them.
+//! Labels, and the node selectors of pods.
 //!
-//! A term is an AND of requirements on labels and on the node's name; terms are OR-ed by their owner.
-//! An empty term matches nothing: that is Kubernetes' rule, and it is kept here so that no caller can
-//! get it wrong.
+//! A term is an AND of requirements on labels and on the node's name; its owner ORs the terms. An empty term matches
+//! nothing, as in Kubernetes; that rule is implemented here so that no caller can get it wrong.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +10,20 @@ use serde::{Deserialize, Serialize};
 /// Labels, ordered by key.
 pub type Labels = BTreeMap<String, String>;
 
-/// What one requirement demands of a label.
+/// The operator of a requirement, with its values.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Demand {
-    /// The label is there and its value is one of these.
+    /// The label exists and its value is one of these.
     In(Vec<String>),
     /// The label is missing or its value is none of these.
     NotIn(Vec<String>),
-    /// The label is there.
+    /// The label exists.
     Exists,
     /// The label is missing.
     DoesNotExist,
-    /// The label is there, is an integer, and is greater.
+    /// The label exists, is an integer, and is greater.
     Gt(i64),
-    /// The label is there, is an integer, and is less.
+    /// The label exists, is an integer, and is less.
     Lt(i64),
 }
 
@@ -33,7 +32,7 @@ pub enum Demand {
 pub struct Requirement {
     /// The label's key.
     pub key: String,
-    /// What is demanded of it.
+    /// The operator and its values.
     pub demand: Demand,
 }
 
@@ -53,7 +52,7 @@ impl Requirement {
     }
 }
 
-/// A requirement on the node's own name.
+/// A requirement on the node's name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum NameDemand {
     /// The node has this name.
@@ -87,7 +86,7 @@ impl NodeTerm {
     }
 }
 
-/// A term that a pod would like to be met, and how much.
+/// A preferred term and its weight.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PreferredTerm {
     /// 1 to 100.
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn every_demand_with_the_label_there_and_missing() {
+    fn every_operator_with_label_present_and_missing() {
         let here = labels(&[("zone", "a"), ("gen", "7"), ("word", "x")]);
         let cases = [
             (requires("zone", Demand::In(vec!["b".into(), "a".into()])), true),
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_term_matches_nothing() {
+    fn empty_term_matches_nothing() {
         assert!(!NodeTerm::default().matches("n", &labels(&[("zone", "a")])));
     }
 

@@ -1,8 +1,7 @@
-//! The nouns of the engine: resources, selectors, taints, ports, pod classes, nodes, pods, groups and
-//! disruption budgets.
+//! The data model of the engine: resources, selectors, taints, ports, pod classes, nodes, pods, groups and disruption
+//! budgets.
 //!
-//! These types say what things are. They must not know how a decision is made, what a clock is, or
-//! what Kubernetes calls anything beyond the words that users see.
+//! Must not depend on how decisions are made, on a clock, or on the Kubernetes API beyond the terms that users see.
 
 pub mod budget;
 pub mod class;
@@ -16,5 +15,5 @@ pub mod port;
 pub mod resources;
 pub mod taint;
 
-/// Milliseconds on whatever clock the host uses; the engine only compares and adds them.
+/// Milliseconds on the host's clock; the engine only compares and adds them.
 pub type Millis = u64;

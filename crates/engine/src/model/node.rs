@@ -1,4 +1,4 @@
-//! Nodes as they are observed.
+//! Nodes as observed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::Millis;
 use super::labels::Labels;
 use super::taint::Taint;
 
-/// A node as it is observed.
+/// A node as observed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeSpec {
@@ -19,16 +19,16 @@ pub struct NodeSpec {
     pub labels: Labels,
     /// Its taints.
     pub taints: Vec<Taint>,
-    /// Those of its taints that are taken off when it is ready for its first pods.
+    /// Its taints that are removed once it is ready for its first pods.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub startup_taints: Vec<Taint>,
-    /// When it was made.
+    /// When it was created.
     pub created_ms: Millis,
     /// Whether it is cordoned.
     pub unschedulable: bool,
-    /// What it offers, in base units; `pods` is the number of pods that it may hold.
+    /// Its allocatable resources in base units; `pods` is the maximum number of pods.
     pub allocatable: BTreeMap<String, i64>,
-    /// The images that are there, by each of their names, with their sizes in bytes.
+    /// The images present on the node, by each of their names, with their sizes in bytes.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub images: BTreeMap<Arc<str>, i64>,
     /// Features that it declares.

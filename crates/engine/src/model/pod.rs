@@ -1,4 +1,4 @@
-//! Pods as they are observed.
+//! Pods as observed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::class::ClassSpec;
 use super::group::GroupKey;
 use super::labels::Labels;
 
-/// Which pod: the UID is the identity, the rest is for people and for the API.
+/// The identity of a pod: the UID is unique, namespace and name are for users and the API.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PodName {
     /// The namespace.
@@ -27,7 +27,7 @@ impl fmt::Display for PodName {
     }
 }
 
-/// How far a pod has come.
+/// The phase of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     /// Not running yet, on a node or not.
@@ -35,98 +35,98 @@ pub enum Phase {
     Pending,
     /// Running on its node.
     Running,
-    /// Finished well: it counts towards its group's minimum.
+    /// Finished successfully: it counts towards its group's minimum.
     Succeeded,
-    /// Finished badly.
+    /// Failed.
     Failed,
-    /// Refused by the kubelet before it ran (`OutOfcpu` and its like): a bind that failed late.
+    /// Rejected by the kubelet before it ran (`OutOfcpu` and similar): a bind that failed late.
     Refused,
 }
 
-/// The group that a pod names.
+/// The group that a pod belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Membership {
     /// Which group.
     pub group: GroupKey,
-    /// Which of its subsets; empty if the pod names none.
+    /// The subset; empty if the pod names none.
     #[serde(default)]
     pub subset: String,
 }
 
-/// What of a pod cannot be honoured.
+/// Why a pod cannot be scheduled as specified.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodRefusal {
-    /// What is wrong with it.
+    /// The kind of problem.
     pub kind: RefusalKind,
-    /// The field, as its author wrote it.
+    /// The field, as spelled in the pod.
     pub field: String,
-    /// What stands there.
+    /// The value of the field.
     pub value: String,
-    /// Why that will not do.
+    /// Why that value is not accepted.
     pub reason: String,
 }
 
-/// What is wrong with a field of a pod.
+/// The kind of problem with a field of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RefusalKind {
-    /// It asks for something that is not supported yet.
+    /// The field requests something that is not supported yet.
     Unsupported,
-    /// It names a group in a way that is broken or contradicts itself.
+    /// The group reference is malformed or contradicts itself.
     Reference,
-    /// A field of it makes no sense.
+    /// The value is invalid.
     Invalid,
 }
 
-/// A pod as it is observed: always the whole of it, never a difference.
+/// A pod as observed: always the complete state, never a difference.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PodSpec {
-    /// Which pod.
+    /// The identity.
     pub id: Arc<PodName>,
-    /// What matters to placement; shared by whoever observes many like pods.
+    /// Everything that matters to placement; identical pods share it.
     pub class: Arc<ClassSpec>,
     /// Its priority.
     pub priority: i32,
-    /// The group that it names; fixed when the pod is first seen.
+    /// The group that it belongs to; fixed when the pod is first seen.
     pub membership: Option<Membership>,
-    /// Whether Muster is to schedule it; pods of others are only counted.
+    /// Whether Muster schedules it; other schedulers' pods are only counted.
     pub ours: bool,
-    /// Whether scheduling gates hold it back.
+    /// Whether it has scheduling gates.
     pub gated: bool,
-    /// Why it must not be placed, if whoever observed it cannot do it justice. It matters only while the pod waits.
+    /// Why it must not be placed, if its specification cannot be honoured. It matters only while the pod is pending.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<Arc<PodRefusal>>,
     /// When it was created.
     pub created_ms: Millis,
     /// The node it is bound to.
     pub node: Option<String>,
-    /// The node that is kept free for it.
+    /// The nominated node.
     pub nominated: Option<String>,
-    /// How far it has come.
+    /// The phase.
     pub phase: Phase,
     /// Whether it is being deleted.
     pub terminating: bool,
-    /// Whether a controller would make it again after it was deleted.
+    /// Whether a controller would recreate it after a deletion.
     pub controlled: bool,
-    /// Its labels: what disruption budgets select it by.
+    /// Its labels; disruption budgets select by them.
     #[serde(skip_serializing_if = "no_labels")]
     pub labels: Arc<Labels>,
-    /// When it began to run.
+    /// When it started to run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_ms: Option<Millis>,
-    /// What its owner says that its loss would cost; more is dearer.
+    /// The cost of its eviction as declared by its owner; higher is worse.
     #[serde(skip_serializing_if = "is_zero")]
     pub preemption_cost: i32,
-    /// Whether its node runs it of its own accord: deleting it in the API does not make it leave.
+    /// Whether it is a static pod: deleting it in the API does not stop it.
     #[serde(skip_serializing_if = "is_false")]
     pub is_static: bool,
-    /// Whether it may take no room from others, where no group decides that.
+    /// Whether it never preempts, unless its group decides that.
     #[serde(skip_serializing_if = "is_false")]
     pub never_preempts: bool,
-    /// By when it has to be gone, if it is being deleted.
+    /// The end of its grace period, if it is being deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gone_by_ms: Option<Millis>,
-    /// Whether it shows that we evict it for others. All of a unit show it before the first of them goes.
+    /// Whether it is marked as preempted. All pods of a victim unit are marked before the first of them is deleted.
     #[serde(skip_serializing_if = "is_false")]
     pub marked: bool,
 }
@@ -135,12 +135,12 @@ fn no_labels(labels: &Arc<Labels>) -> bool {
     labels.is_empty()
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires it")]
 fn is_zero(number: &i32) -> bool {
     *number == 0
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires it")]
 fn is_false(flag: &bool) -> bool {
     !flag
 }

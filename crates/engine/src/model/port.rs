@@ -1,4 +1,4 @@
-//! Host ports and when two of them are in each other's way.
+//! Host ports and their conflicts.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ pub enum Protocol {
     Sctp,
 }
 
-/// A port that a pod takes on its host.
+/// A host port of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct HostPort {
     /// The address it is bound to; `None` is every address of the host.
@@ -26,7 +26,7 @@ pub struct HostPort {
 }
 
 impl HostPort {
-    /// Whether both cannot be on one host.
+    /// Whether both cannot be used on one host.
     pub fn conflicts_with(&self, other: &Self) -> bool {
         self.port == other.port
             && self.protocol == other.protocol
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_address_is_in_the_way_of_one_address() {
+    fn port_on_every_address_conflicts_with_port_on_one_address() {
         let port =
             |address: Option<&str>, protocol, port| HostPort { address: address.map(Into::into), protocol, port };
         let any = port(None, Protocol::Tcp, 80);

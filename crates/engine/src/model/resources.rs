@@ -1,9 +1,8 @@
 //! Amounts of named resources as vectors of `i64`.
 //!
-//! A name is interned once and is a position from then on. Node vectors are dense, requests are short
-//! sparse lists. Amounts are base units: milli-CPUs, bytes, whole devices. A single amount is at most
-//! [`AMOUNT_MAX`], so that the sum over the pods of one node cannot overflow below
-//! [`PODS_PER_NODE_MAX`] pods.
+//! A name is interned once and is an index from then on. Node vectors are dense, requests are short sparse lists.
+//! Amounts are base units: milli-CPUs, bytes, whole devices. A single amount is at most [`AMOUNT_MAX`], so that the sum
+//! over the pods of one node cannot overflow below [`PODS_PER_NODE_MAX`] pods.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +10,20 @@ use smallvec::SmallVec;
 
 use super::ids::ResourceId;
 
-/// The largest amount of one resource that a pod may ask for or a node may offer (1 PiB, or 10^12 CPUs).
+/// The largest amount of one resource that a pod may request or a node may have (1 PiB, or 10^12 CPUs).
 pub const AMOUNT_MAX: i64 = 1 << 50;
 
-/// A node that holds this many pods takes no more, whatever it offers: sums stay below 2^62.
+/// The most pods that a node may hold, regardless of its allocatable resources: sums stay below 2^62.
 pub const PODS_PER_NODE_MAX: usize = 4096;
 
-/// How many resource names one engine can tell apart. A cluster has tens.
+/// The most resource names that one engine can hold. A cluster has tens.
 pub const RESOURCE_NAMES_MAX: usize = 4096;
 
-/// Pods may only bring in names up to this many, so that nobody who can make pods can use up what nodes need.
+/// The most names that may be in use for pods to introduce new ones, so that users who create pods cannot use up the
+/// names that nodes need.
 pub const POD_NAMES_MAX: usize = 1024;
 
-/// The name that stands for the number of pods on a node; it is counted, not summed.
+/// The resource name for the number of pods on a node; it is counted, not summed.
 pub const PODS: &str = "pods";
 
 /// CPU, in milli-CPUs.
@@ -33,7 +33,7 @@ pub const MEMORY: ResourceId = ResourceId(1);
 /// Ephemeral storage, in bytes.
 pub const EPHEMERAL_STORAGE: ResourceId = ResourceId(2);
 
-/// The three resources that every node has: scores treat all others as scalar resources.
+/// Whether a resource is none of the three that every node has: scores treat all others as scalar resources.
 pub fn is_scalar(resource: ResourceId) -> bool {
     resource.0 > EPHEMERAL_STORAGE.0
 }
@@ -56,7 +56,7 @@ impl Default for ResourceNames {
 }
 
 impl ResourceNames {
-    /// The id of a name, given out on first sight; `None` when there are too many names.
+    /// The id of a name, assigned on first use; `None` when there are too many names.
     pub fn intern(&mut self, name: &str) -> Option<ResourceId> {
         if let Some(id) = self.ids.get(name) {
             return Some(*id);
@@ -113,7 +113,7 @@ impl ResourceVec {
         }
     }
 
-    /// Takes a pod's requests away again.
+    /// Subtracts a pod's requests.
     pub fn sub(&mut self, requests: &Requests) {
         for (resource, amount) in requests.iter() {
             self.grow(resource);
@@ -139,7 +139,7 @@ impl ResourceVec {
 }
 
 impl PartialEq for ResourceVec {
-    /// Equal amounts are equal, however many zeros are stored behind them.
+    /// Equal amounts are equal, regardless of how many zeros are stored behind them.
     fn eq(&self, other: &Self) -> bool {
         let shared = self.0.len().min(other.0.len());
         self.0[..shared] == other.0[..shared]
@@ -147,7 +147,7 @@ impl PartialEq for ResourceVec {
     }
 }
 
-/// What one pod asks for: a short list, ordered by resource, without zeros.
+/// The requests of one pod: a short list, ordered by resource, without zeros.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Requests(SmallVec<[(ResourceId, i64); 4]>);
 
@@ -160,7 +160,7 @@ impl Requests {
         Self(list)
     }
 
-    /// The amounts asked for.
+    /// The requested amounts.
     pub fn iter(&self) -> impl Iterator<Item = (ResourceId, i64)> + '_ {
         self.0.iter().copied()
     }
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_given_out_once_and_run_out() {
+    fn names_are_interned_once_up_to_a_limit() {
         let mut names = ResourceNames::default();
         assert_eq!(names.intern("cpu"), Some(CPU));
         let gpu = names.intern("nvidia.com/gpu").unwrap();

@@ -1,4 +1,4 @@
-//! Taints on nodes and the tolerations that pods answer them with.
+//! Taints of nodes and tolerations of pods.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,9 +10,9 @@ pub const UNSCHEDULABLE_KEY: &str = "node.kubernetes.io/unschedulable";
 pub enum Effect {
     /// No new pod.
     NoSchedule,
-    /// No new pod if it can be helped.
+    /// No new pod, if avoidable.
     PreferNoSchedule,
-    /// No new pod, and running ones leave.
+    /// No new pod, and running pods are evicted.
     NoExecute,
 }
 
@@ -28,7 +28,7 @@ pub struct Taint {
     pub effect: Effect,
 }
 
-/// A toleration. What is `None` matches everything.
+/// A toleration. A field that is `None` matches everything.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Toleration {
     /// The key, or every key.
@@ -43,7 +43,7 @@ pub struct Toleration {
 }
 
 impl Toleration {
-    /// Whether this toleration answers the taint.
+    /// Whether this toleration tolerates the taint.
     pub fn tolerates(&self, taint: &Taint) -> bool {
         self.effect.is_none_or(|effect| effect == taint.effect)
             && self.key.as_ref().is_none_or(|key| *key == taint.key)
@@ -51,7 +51,7 @@ impl Toleration {
     }
 }
 
-/// Whether any of the tolerations answers the taint.
+/// Whether any of the tolerations tolerates the taint.
 pub fn tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
     tolerations.iter().any(|toleration| toleration.tolerates(taint))
 }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_part_matches_everything() {
+    fn missing_field_matches_everything() {
         let taint = Taint { key: "gpu".into(), value: "a100".into(), effect: Effect::NoSchedule };
         let toleration = |key: Option<&str>, value: Option<&str>, effect| Toleration {
             key: key.map(Into::into),

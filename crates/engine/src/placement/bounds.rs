@@ -1,27 +1,32 @@
-//! What can be known before searching: which lots are hard, and that some needs are beyond all room.
+//! Bounds that are computed before a search: the hardest lots, and minimums that no placement can meet.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::cache::Cache;
-use super::{Lot, Want, near};
+use super::{Lot, PlacementRequest, affinity_placement};
 use crate::cluster::Cluster;
-use crate::cluster::trial::Trial;
+use crate::cluster::transaction::Transaction;
 use crate::filter::{self, FilterName};
 use crate::model::ids::{ClassId, NodeId, ResourceId};
 
-/// The lots, those with the least room first; the largest share of a node is hardest among equals.
-pub(super) fn hardest_first(trial: &Trial<'_>, cache: &mut Cache, want: &Want) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..want.lots.len()).collect();
-    if !want.lots.windows(2).all(|pair| pair[0].class == pair[1].class) {
-        let rooms: Vec<i64> = want.lots.iter().map(|lot| room_for_lot(trial, cache, want, lot, i64::MAX)).collect();
-        let shares: Vec<i64> = want.lots.iter().map(|lot| largest_share(trial.cluster(), lot.class)).collect();
-        order.sort_by_key(|lot| (rooms[*lot], Reverse(shares[*lot]), Reverse(want.lots[*lot].len()), *lot));
+/// The lots with the least room first; among equals, those with the largest share of a node.
+pub(super) fn hardest_first(
+    transaction: &Transaction<'_>,
+    cache: &mut Cache,
+    request: &PlacementRequest,
+) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..request.lots.len()).collect();
+    if !request.lots.windows(2).all(|pair| pair[0].class == pair[1].class) {
+        let capacities: Vec<i64> =
+            request.lots.iter().map(|lot| room_for_lot(transaction, cache, request, lot, i64::MAX)).collect();
+        let shares: Vec<i64> = request.lots.iter().map(|lot| largest_share(transaction.cluster(), lot.class)).collect();
+        order.sort_by_key(|lot| (capacities[*lot], Reverse(shares[*lot]), Reverse(request.lots[*lot].len()), *lot));
     }
     order
 }
 
-/// The largest share, in thousandths, that a pod of the class takes of the largest node's amount of any resource.
+/// The largest share, in thousandths, of any resource of the largest node that a pod of the class requests.
 fn largest_share(cluster: &Cluster, class: ClassId) -> i64 {
     let share = |(resource, amount): (ResourceId, i64)| {
         let largest = cluster.nodes().map(|(_, node)| node.allocatable.get(resource)).max().unwrap_or(0);
@@ -30,7 +35,7 @@ fn largest_share(cluster: &Cluster, class: ClassId) -> i64 {
     cluster.class(class).requests.iter().map(share).max().unwrap_or(0)
 }
 
-/// How many pods of a class would fit at best if they were alone, counted up to `enough`.
+/// An upper bound of how many pods of a class fit if no others are placed, counted up to `enough`.
 pub(super) fn room_for(
     cluster: &Cluster,
     cache: &mut Cache,
@@ -40,10 +45,14 @@ pub(super) fn room_for(
     enough: i64,
 ) -> i64 {
     let pod_class = cluster.class(class);
-    // Whoever gains places by others may be given them.
-    let copies = if near::may_gain_places(cluster, class) { filter::copies_max_alone } else { filter::copies_max };
+    // If placing pods can make more nodes feasible, only the load filters give an upper bound.
+    let copies = if affinity_placement::may_gain_feasible_nodes(cluster, class) {
+        filter::copies_max_ignoring_inter_pod
+    } else {
+        filter::copies_max
+    };
     let mut room = 0_i64;
-    for node in cache.candidates(cluster, class, priority).nodes_that_would_do() {
+    for node in cache.candidates(cluster, class, priority).statically_feasible_nodes() {
         if avoid.contains(&node) {
             continue;
         }
@@ -56,67 +65,81 @@ pub(super) fn room_for(
     room
 }
 
-/// How many of one lot would fit if it were alone, counted up to `enough`.
-fn room_for_lot(trial: &Trial<'_>, cache: &mut Cache, want: &Want, lot: &Lot, enough: i64) -> i64 {
-    room_for(trial.cluster(), cache, lot.class, want.priority, &lot.avoid, enough)
+/// An upper bound of how many pods of a lot fit if no others are placed, counted up to `enough`.
+fn room_for_lot(
+    transaction: &Transaction<'_>,
+    cache: &mut Cache,
+    request: &PlacementRequest,
+    lot: &Lot,
+    enough: i64,
+) -> i64 {
+    room_for(transaction.cluster(), cache, lot.class, request.priority, &lot.avoid, enough)
 }
 
-/// Whether the needs are beyond the room, by lot or by resource: then no placement exists.
-pub(super) fn too_little_room(trial: &Trial<'_>, cache: &mut Cache, want: &Want) -> bool {
-    // Avoided nodes are a wish of ours, not a fact of the cluster: nothing is proven with them.
-    if want.avoids() {
+/// Whether the minimums exceed the room, by lot or by resource: then no placement exists.
+pub(super) fn lacks_capacity(transaction: &Transaction<'_>, cache: &mut Cache, request: &PlacementRequest) -> bool {
+    // Avoided nodes are a choice of the scheduler, not a fact of the cluster: they prove nothing.
+    if request.has_avoided_nodes() {
         return false;
     }
-    let mut reachable = vec![0_i64; want.needs.len()];
-    for lot in &want.lots {
-        let units = lot.len() as i64;
-        reachable[lot.subset] += room_for_lot(trial, cache, want, lot, units).min(units);
+    let mut reachable = vec![0_i64; request.needs.len()];
+    for lot in &request.lots {
+        let pods = lot.len() as i64;
+        reachable[lot.subset] += room_for_lot(transaction, cache, request, lot, pods).min(pods);
     }
-    let counts_room =
-        want.lots.iter().all(|lot| trial.cluster().class(lot.class).is_held_against(FilterName::NodeResourcesFit));
-    let by_lot = reachable.iter().zip(&want.needs).any(|(room, need)| *room < i64::from(*need));
+    let all_check_resources =
+        request.lots.iter().all(|lot| transaction.cluster().class(lot.class).has_filter(FilterName::NodeResourcesFit));
+    let by_lot = reachable.iter().zip(&request.needs).any(|(room, need)| *room < i64::from(*need));
     by_lot
-        || counts_room
-            && resources_asked(trial, want).into_iter().any(|resource| too_little_of(trial, cache, want, resource))
+        || all_check_resources
+            && requested_resources(transaction, request)
+                .into_iter()
+                .any(|resource| lacks_resource(transaction, cache, request, resource))
 }
 
-fn resources_asked(trial: &Trial<'_>, want: &Want) -> BTreeSet<ResourceId> {
-    let classes = want.lots.iter().map(|lot| trial.cluster().class(lot.class));
+fn requested_resources(transaction: &Transaction<'_>, request: &PlacementRequest) -> BTreeSet<ResourceId> {
+    let classes = request.lots.iter().map(|lot| transaction.cluster().class(lot.class));
     classes.flat_map(|class| class.requests.iter().map(|(resource, _)| resource)).collect()
 }
 
-/// Whether even the most modest way to meet the needs asks for more of a resource than is free where any of
-/// the askers may go.
-fn too_little_of(trial: &Trial<'_>, cache: &mut Cache, want: &Want, resource: ResourceId) -> bool {
-    let cluster = trial.cluster();
+/// Whether even the smallest pods that meet the minimums request more of a resource than is free on all nodes that any
+/// of the lots may use.
+fn lacks_resource(
+    transaction: &Transaction<'_>,
+    cache: &mut Cache,
+    request: &PlacementRequest,
+    resource: ResourceId,
+) -> bool {
+    let cluster = transaction.cluster();
     let mut nodes = BTreeSet::<NodeId>::new();
-    let mut asked: Vec<Vec<(i64, usize)>> = vec![Vec::new(); want.needs.len()];
-    for lot in &want.lots {
+    let mut requested: Vec<Vec<(i64, usize)>> = vec![Vec::new(); request.needs.len()];
+    for lot in &request.lots {
         let amount = cluster.class(lot.class).requests.get(resource);
-        asked[lot.subset].push((amount, lot.len()));
+        requested[lot.subset].push((amount, lot.len()));
         if amount > 0 {
-            nodes.extend(cache.candidates(cluster, lot.class, want.priority).nodes_that_would_do());
+            nodes.extend(cache.candidates(cluster, lot.class, request.priority).statically_feasible_nodes());
         }
     }
     let free: i128 = nodes
         .iter()
         .map(|node| {
-            let view = filter::view(cluster, *node, want.priority);
+            let view = filter::view(cluster, *node, request.priority);
             i128::from(
                 cluster.node(*node).allocatable.get(resource).saturating_sub(view.load.used.get(resource)).max(0),
             )
         })
         .sum();
-    let least: i128 = asked.iter_mut().zip(&want.needs).map(|(lots, need)| cheapest(lots, *need as usize)).sum();
+    let least: i128 =
+        requested.iter_mut().zip(&request.needs).map(|(lots, need)| smallest_request(lots, *need as usize)).sum();
     least > free
 }
 
-/// The least that `need` units can ask for.
-fn cheapest(lots: &mut [(i64, usize)], mut need: usize) -> i128 {
+/// The smallest total request of `need` pods.
+fn smallest_request(lots: &mut [(i64, usize)], mut need: usize) -> i128 {
     lots.sort_unstable();
     let mut sum = 0_i128;
-    for (amount, units) in lots.iter() {
-        let taken = need.min(*units);
+    for (amount, pods) in lots.iter() {
+        let taken = need.min(*pods);
         sum += i128::from(*amount) * taken as i128;
         need -= taken;
     }

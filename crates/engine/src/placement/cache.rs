@@ -1,4 +1,4 @@
-//! Candidates by class, kept from one decision to the next within a limit of memory.
+//! Cache of candidates by class, kept between scheduling cycles within a memory limit.
 
 use super::candidates::Candidates;
 use crate::cluster::Cluster;
@@ -7,9 +7,9 @@ use crate::score::Scorer;
 
 /// The most node entries kept over all classes: 40 to 100 MB.
 const ENTRIES_MAX: usize = 1_000_000;
-/// So many classes are kept whatever the size of the cluster.
+/// The number of classes kept regardless of the size of the cluster.
 const CLASSES_MIN: usize = 8;
-/// No more classes than this are kept: the list is searched from its end.
+/// The maximum number of classes: the list is scanned from its end.
 const CLASSES_MAX: usize = 256;
 
 /// Candidates by class, least recently used first.
@@ -40,17 +40,17 @@ impl Cache {
             }
         }
         let scorer = &self.scorers[usize::from(cluster.class(class).spec.profile)];
-        let last = self.kept.last_mut().expect("just put there");
+        let last = self.kept.last_mut().expect("just inserted");
         last.refresh(cluster, scorer);
         last
     }
 
-    /// How nodes are scored for a class.
+    /// The scorer of the class's profile.
     pub(crate) fn scorer(&self, cluster: &Cluster, class: ClassId) -> &Scorer {
         &self.scorers[usize::from(cluster.class(class).spec.profile)]
     }
 
-    /// Forgets a class.
+    /// Drops a class.
     pub(crate) fn forget(&mut self, class: ClassId) {
         self.kept.retain(|kept| kept.class() != class);
     }

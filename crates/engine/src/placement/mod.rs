@@ -1,39 +1,39 @@
-//! Placement: a place for each of a set of pods, or the proof that there is none.
+//! Placement: finds a node for each of a set of pods, or proves that there is no placement.
 //!
-//! The control flow is here, the parts are below: `candidates` keeps the nodes of a class best first,
-//! `greedy` fills them, `bounds` proves that there cannot be enough room, and `search` looks further for
-//! mixed groups within a budget of steps. The answer is always one of three: placed, impossible, or not
-//! found within the budget.
+//! This file holds the control flow. `candidates` keeps the nodes of a class best first, `greedy` fills them, `bounds`
+//! proves that there cannot be enough room, and `search` looks further for groups of different pods within a limit of
+//! steps. The result is one of three: placed, impossible, or not found within the limit.
 //!
-//! For like pods (`likeness`) the first greedy pass is exact: what fits on one node does not depend on the others, so it
-//! places as many as anybody could. Where they mind who is near, `near` says whether that still holds.
+//! For pods with equal requirements (`requirements`) the first greedy pass is exact: what fits on one node does not
+//! depend on the others, so it places as many as possible. With inter-pod terms, `affinity_placement` tells whether
+//! that still holds.
 
-mod alone;
+mod affinity_placement;
 mod bounds;
 pub(crate) mod cache;
 mod candidates;
-mod cells;
 mod greedy;
-mod likeness;
-mod near;
+mod independent_ranking;
+mod node_equivalence;
+mod requirements;
 mod search;
 mod tournament;
 
-use crate::cluster::trial::Trial;
+use crate::cluster::transaction::Transaction;
 use crate::model::ids::{ClassId, NodeId, PodId};
+pub(crate) use affinity_placement::may_gain_feasible_nodes;
 use cache::Cache;
-pub(crate) use near::may_gain_places;
 
-/// Like pods of one subset.
+/// Pods of one class and subset in one request.
 #[derive(Clone, Debug)]
 pub(crate) struct Lot {
     pub(crate) class: ClassId,
     pub(crate) subset: usize,
     /// The pods, in the order in which they are placed.
     pub(crate) pods: Vec<PodId>,
-    /// So many more of them are expected; room for them is looked for, behind the pods.
+    /// The number of further pods that are expected; the placement looks for room for them after the pods.
     pub(crate) expected: usize,
-    /// Nodes that refused these pods.
+    /// Nodes that rejected these pods.
     pub(crate) avoid: Vec<NodeId>,
 }
 
@@ -42,38 +42,38 @@ impl Lot {
         self.pods.len() + self.expected
     }
 
-    /// Places the unit with this number: a pod, or the room for one that is expected.
-    fn place(&self, unit: usize, node: NodeId, trial: &mut Trial<'_>) {
-        match self.pods.get(unit) {
-            Some(pod) => trial.place(*pod, node),
-            None => trial.occupy(self.class, node),
+    /// Places the pod at this index, or reserves room for one that is expected.
+    fn place(&self, index: usize, node: NodeId, transaction: &mut Transaction<'_>) {
+        match self.pods.get(index) {
+            Some(pod) => transaction.place(*pod, node),
+            None => transaction.occupy(self.class, node),
         }
     }
 }
 
-/// Pods that want a place.
+/// A request to place pods together.
 #[derive(Clone, Debug)]
-pub(crate) struct Want {
+pub(crate) struct PlacementRequest {
     pub(crate) lots: Vec<Lot>,
-    /// How many of each subset must be placed, or none is.
+    /// The minimum of each subset: all minimums are met or nothing is placed.
     pub(crate) needs: Vec<u32>,
-    /// The priority of whoever asks.
+    /// The priority of the pod or group.
     pub(crate) priority: i32,
 }
 
-impl Want {
-    /// Whether one class does for all, so that the first pass is exact.
-    pub(crate) fn is_like(&self) -> bool {
-        self.lots.windows(2).all(|pair| pair[0].class == pair[1].class) && !self.avoids()
+impl PlacementRequest {
+    /// Whether all pods are of one class and no nodes are avoided, so that the first greedy pass is exact.
+    pub(crate) fn has_one_class(&self) -> bool {
+        self.lots.windows(2).all(|pair| pair[0].class == pair[1].class) && !self.has_avoided_nodes()
     }
 
-    /// Whether some nodes are left out by our own wish: then nothing is proven by a "no".
-    pub(crate) fn avoids(&self) -> bool {
+    /// Whether some nodes are avoided: then a negative result proves nothing.
+    pub(crate) fn has_avoided_nodes(&self) -> bool {
         self.lots.iter().any(|lot| !lot.avoid.is_empty())
     }
 
-    /// Whether there are too few pods to meet the needs, whatever room there is.
-    fn is_short(&self) -> bool {
+    /// Whether there are too few pods to meet the minimums, regardless of room.
+    fn has_too_few_pods(&self) -> bool {
         let there = |subset| self.lots.iter().filter(|lot| lot.subset == subset).map(Lot::len).sum::<usize>();
         self.needs.iter().enumerate().any(|(subset, need)| there(subset) < *need as usize)
     }
@@ -83,53 +83,74 @@ impl Want {
     }
 }
 
-/// The answer. If it is `Placed`, the trial holds the placement; else the trial is as it was.
+/// The result. For `Placed`, the transaction holds the placement; otherwise it is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The needs are met, and what else fits is placed too.
+    /// The minimums are met, and all other pods that fit are placed, too.
     Placed,
     /// There is no placement.
     Impossible,
-    /// None was found; there may be one.
+    /// No placement was found; there may be one.
     NotFound {
-        /// The steps that the search took.
+        /// The number of search steps.
         steps: u64,
     },
 }
 
-/// Places at least what is needed and whatever else fits. Without needs it is for the caller to see whether anything
-/// was placed; if nothing was, nothing can be.
-pub(crate) fn place(trial: &mut Trial<'_>, cache: &mut Cache, want: &Want, steps_max: u64) -> Verdict {
-    if want.is_short() {
+/// Places at least the minimums and all other pods that fit. Without minimums the caller checks whether anything was
+/// placed; if nothing was, nothing can be.
+pub(crate) fn place(
+    transaction: &mut Transaction<'_>,
+    cache: &mut Cache,
+    request: &PlacementRequest,
+    steps_max: u64,
+) -> Verdict {
+    if request.has_too_few_pods() {
         return Verdict::Impossible;
     }
-    let order = bounds::hardest_first(trial, cache, want);
-    if greedy::place(trial, cache, want, &order) || near::place_together(trial, cache, want, &order) {
+    let order = bounds::hardest_first(transaction, cache, request);
+    if greedy::place(transaction, cache, request, &order)
+        || affinity_placement::place_in_one_domain(transaction, cache, request, &order)
+    {
         return Verdict::Placed;
     }
-    let alike = !want.avoids() && likeness::all_demand_the_same(trial.cluster(), want);
-    if (alike && near::greedy_is_exact(trial.cluster(), want)) || bounds::too_little_room(trial, cache, want) {
+    let equal = !request.has_avoided_nodes() && requirements::have_equal_requirements(transaction.cluster(), request);
+    if (equal && affinity_placement::greedy_is_exact(transaction.cluster(), request))
+        || bounds::lacks_capacity(transaction, cache, request)
+    {
         return Verdict::Impossible;
     }
     let easiest_first: Vec<usize> = order.iter().rev().copied().collect();
-    if greedy::place(trial, cache, want, &easiest_first) || near::place_together(trial, cache, want, &easiest_first) {
+    if greedy::place(transaction, cache, request, &easiest_first)
+        || affinity_placement::place_in_one_domain(transaction, cache, request, &easiest_first)
+    {
         return Verdict::Placed;
     }
-    let outcome = search::search(trial, cache, want, &order, steps_max);
+    let outcome = search::search(transaction, cache, request, &order, steps_max);
     if outcome == Verdict::Placed {
-        greedy::fill(trial, cache, want, &order);
+        greedy::fill(transaction, cache, request, &order);
     }
     outcome
 }
 
-/// Places as many as fit without regard to needs, to see how far it would go. Says in which order: hardest first.
-pub(crate) fn place_what_fits(trial: &mut Trial<'_>, cache: &mut Cache, want: &Want) -> Vec<usize> {
-    let order = bounds::hardest_first(trial, cache, want);
-    greedy::fill(trial, cache, want, &order);
+/// Places as many pods as fit, ignoring the minimums. Returns the order of the lots: hardest first.
+pub(crate) fn place_what_fits(
+    transaction: &mut Transaction<'_>,
+    cache: &mut Cache,
+    request: &PlacementRequest,
+) -> Vec<usize> {
+    let order = bounds::hardest_first(transaction, cache, request);
+    greedy::fill(transaction, cache, request, &order);
     order
 }
 
 /// How many pods of a class would fit, counted up to `enough`.
-pub(crate) fn room_for(trial: &Trial<'_>, cache: &mut Cache, class: ClassId, priority: i32, enough: i64) -> i64 {
-    bounds::room_for(trial.cluster(), cache, class, priority, &[], enough)
+pub(crate) fn room_for(
+    transaction: &Transaction<'_>,
+    cache: &mut Cache,
+    class: ClassId,
+    priority: i32,
+    enough: i64,
+) -> i64 {
+    bounds::room_for(transaction.cluster(), cache, class, priority, &[], enough)
 }

@@ -1,8 +1,8 @@
-//! The best of many keys, where keys change one at a time: a tournament tree over slots.
+//! Tournament tree over slots: finds the best of many keys that change one at a time.
 //!
-//! Reading the best is free, changing one key costs the height of the tree and usually less.
+//! Reading the best key takes constant time, changing a key at most the height of the tree.
 
-/// Keys by slot; zero is "not in the running". Among equal keys the lowest slot wins.
+/// Keys by slot; zero means not a candidate. Among equal keys the lowest slot wins.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tournament {
     /// A heap-shaped tree of keys: the root is 1, the leaves are the last half.
@@ -40,7 +40,7 @@ impl Tournament {
         }
     }
 
-    /// The slot with the best key, if any is in the running.
+    /// The slot with the best key, if any is a candidate.
     pub(super) fn best(&self) -> Option<usize> {
         let key = self.tree.get(1).copied().filter(|key| *key > 0)?;
         let mut place = 1;
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_tree_has_no_best() {
+    fn empty_tree_has_no_best() {
         assert_eq!(Tournament::default().best(), None);
         assert_eq!(Tournament::new(&[]).best(), None);
         assert_eq!(Tournament::new(&[0]).best(), None);
@@ -70,7 +70,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_agrees_with_a_scan(keys in prop::collection::vec(0_u32..6, 1..40), changes in prop::collection::vec((0_usize..40, 0_u32..6), 0..60)) {
+        fn tree_agrees_with_linear_scan(keys in prop::collection::vec(0_u32..6, 1..40), changes in prop::collection::vec((0_usize..40, 0_u32..6), 0..60)) {
             let mut keys = keys;
             let mut tree = Tournament::new(&keys);
             for (slot, key) in changes {

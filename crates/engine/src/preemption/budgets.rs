@@ -1,18 +1,18 @@
-//! Disruption budgets as a plan sees them: which units they cover, and how many pods may still go.
+//! Disruption budgets during planning: which victim units they cover, and how many more pods may be evicted.
 
 use std::collections::BTreeMap;
 
-use super::unit::Unit;
+use super::victim_unit::VictimUnit;
 use crate::cluster::Cluster;
 use crate::cluster::pod::Pod;
 use crate::model::budget::BudgetSpec;
 
-/// What is left of every budget.
+/// The remaining allowance of every budget.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Budgets {
-    /// How many more pods may go, by budget.
+    /// How many more pods may be evicted, by budget.
     allowed: Vec<i64>,
-    /// For each unit that any budget covers: the budgets of each such pod of it.
+    /// For each unit that any budget covers: the budgets of each covered pod.
     covered: BTreeMap<usize, Vec<Vec<usize>>>,
 }
 
@@ -22,16 +22,16 @@ fn covers(budget: &BudgetSpec, pod: &Pod) -> bool {
 
 impl Budgets {
     /// Reads the budgets that cover these units.
-    pub(crate) fn of(cluster: &Cluster, units: &[Unit]) -> Self {
+    pub(crate) fn of(cluster: &Cluster, units: &[VictimUnit]) -> Self {
         let mut budgets = Self::default();
         if cluster.budgets.is_empty() {
             return budgets;
         }
         let numbered: Vec<_> = cluster.budgets.values().collect();
         budgets.allowed = numbered.iter().map(|budget| i64::from(budget.allowed).max(0)).collect();
-        // What is ordered and does not show yet will be counted: it is spent.
-        let ordered = |pod: &&Pod| pod.eviction.is_some() && !pod.terminating;
-        for pod in cluster.leaving().map(|pod| cluster.pod(pod)).filter(ordered) {
+        // Requested evictions that the budgets do not show yet are subtracted.
+        let requested = |pod: &&Pod| pod.eviction.is_some() && !pod.terminating;
+        for pod in cluster.leaving().map(|pod| cluster.pod(pod)).filter(requested) {
             for (budget, allowed) in numbered.iter().zip(&mut budgets.allowed) {
                 *allowed -= i64::from(covers(budget, pod));
             }
@@ -49,35 +49,35 @@ impl Budgets {
         budgets
     }
 
-    /// How many pods of these units would be taken against a budget.
-    pub(crate) fn broken(&self, taken: &[usize]) -> u32 {
-        if self.covered.is_empty() { 0 } else { self.too_many(taken).into_iter().sum() }
+    /// How many pods of these units would be evicted in violation of a budget.
+    pub(crate) fn violations(&self, taken: &[usize]) -> u32 {
+        if self.covered.is_empty() { 0 } else { self.violations_by_unit(taken).into_iter().sum() }
     }
 
-    /// Which of these units, taken in this order, are taken against a budget.
-    pub(crate) fn breaking(&self, taken: &[usize]) -> Vec<bool> {
-        self.too_many(taken).into_iter().map(|pods| pods > 0).collect()
+    /// Which of these units, evicted in this order, violate a budget.
+    pub(crate) fn violating(&self, taken: &[usize]) -> Vec<bool> {
+        self.violations_by_unit(taken).into_iter().map(|pods| pods > 0).collect()
     }
 
-    /// How many pods of each unit are too many, if the units are taken in this order.
-    fn too_many(&self, taken: &[usize]) -> Vec<u32> {
+    /// How many pods of each unit violate a budget, if the units are evicted in this order.
+    fn violations_by_unit(&self, taken: &[usize]) -> Vec<u32> {
         if self.covered.is_empty() {
             return vec![0; taken.len()];
         }
         let mut left = self.allowed.clone();
-        let mut too_many = Vec::new();
+        let mut violations_by_unit = Vec::new();
         for unit in taken {
             let mut pods = 0;
             for budgets in self.covered.get(unit).into_iter().flatten() {
-                let mut against = false;
+                let mut violates = false;
                 for budget in budgets {
                     left[*budget] -= 1;
-                    against |= left[*budget] < 0;
+                    violates |= left[*budget] < 0;
                 }
-                pods += u32::from(against);
+                pods += u32::from(violates);
             }
-            too_many.push(pods);
+            violations_by_unit.push(pods);
         }
-        too_many
+        violations_by_unit
     }
 }

@@ -1,123 +1,126 @@
-//! What a plan costs, as a tuple that is compared from its first part on.
+//! The cost of a plan: a tuple that is compared lexicographically.
 //!
-//! Every part only grows when a unit is added, so a set is never cheaper than a part of it.
+//! Every field only grows when a unit is added, so a set never costs less than a subset of it.
 
 use std::collections::BTreeMap;
 
 use super::budgets::Budgets;
-use super::unit::{Kind, Unit};
+use super::victim_unit::{VictimKind, VictimUnit};
 use crate::cluster::Cluster;
 use crate::cluster::pod::Counted;
 use crate::model::Millis;
 use crate::model::ids::GroupId;
 
-/// What a plan costs. Less is better, from the first field on.
+/// The cost of a plan. Less is better; earlier fields take precedence.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cost {
-    /// Pods that are taken against a disruption budget.
-    pub against_budgets: u32,
-    /// The highest priority that is hurt; none is least.
+    /// The number of pods evicted in violation of a disruption budget.
+    pub pdb_violations: u32,
+    /// The highest priority of the victims; `None` without victims.
     pub highest: Option<i32>,
-    /// The sum of priorities over pods, each counted from the lowest there is, so that every pod counts.
+    /// The sum of the pods' priorities, each relative to the lowest possible one, so that every pod counts.
     pub priorities: i64,
-    /// Groups that are taken whole or fall below their minimum.
+    /// The number of groups that are evicted whole or fall below their minimum.
     pub groups: u32,
-    /// Pods that are taken.
+    /// The number of evicted pods.
     pub pods: u32,
-    /// What the owners say that it would cost them.
-    pub asked: i64,
-    /// The time that is lost.
+    /// The sum of the preemption costs that the owners declared.
+    pub preemption_cost: i64,
+    /// The lost running time.
     pub lost_ms: Millis,
 }
 
-/// How lost time is counted.
+/// How lost running time is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
     /// The running time of all pods together.
     Sum,
-    /// The longest running time among the pods of the highest priority: kube-scheduler's last rule.
+    /// The longest running time among the pods of the highest priority: kube-scheduler's last criterion.
     LongestOfHighest,
 }
 
-/// What it takes to tell what any set of some units costs. It must not look at the cluster again: that may be on trial.
+/// Precomputed data for the cost of any set of units. Must not depend on the cluster, which a transaction may have
+/// changed.
 #[derive(Clone, Debug)]
-pub(crate) struct Prices {
-    units: Vec<Price>,
-    /// What the gangs that lose single members need and have, by subset.
+pub(crate) struct CostModel {
+    units: Vec<UnitCost>,
+    /// The minimum and the current number of members, by subset, of gangs that lose single members.
     gangs: BTreeMap<GroupId, Vec<(u32, u32)>>,
     pub(crate) budgets: Budgets,
     loss: Loss,
 }
 
-/// What one unit counts for.
+/// The contribution of one unit.
 #[derive(Clone, Debug)]
-pub(crate) struct Price {
+pub(crate) struct UnitCost {
     priority: i32,
     pub(crate) weight: i64,
     /// It is a whole group.
     pub(crate) whole: bool,
     pub(crate) pods: u32,
-    pub(crate) asked: i64,
+    pub(crate) preemption_cost: i64,
     pub(crate) lost_ms: Millis,
-    /// The gang that loses a member, and of which subset.
+    /// The gang and subset that lose a member.
     member_of: Option<(GroupId, usize)>,
 }
 
-impl Prices {
-    pub(crate) fn new(cluster: &Cluster, units: &[Unit], loss: Loss, now: Millis) -> Self {
+impl CostModel {
+    pub(crate) fn new(cluster: &Cluster, units: &[VictimUnit], loss: Loss, now: Millis) -> Self {
         let mut gangs = BTreeMap::new();
-        let priced = units.iter().map(|unit| {
+        let unit_costs = units.iter().map(|unit| {
             let pods = unit.pods.iter().map(|(pod, _)| cluster.pod(*pod));
             let times = pods.clone().map(|pod| pod.started_ms.map_or(0, |started| now.saturating_sub(started)));
             let lost_ms = match loss {
                 Loss::Sum => times.fold(0, Millis::saturating_add),
                 Loss::LongestOfHighest => times.max().unwrap_or(0),
             };
-            let member_of =
-                unit.group.filter(|_| matches!(unit.kind, Kind::Surplus | Kind::Needed)).zip(subset(cluster, unit));
+            let member_of = unit
+                .group
+                .filter(|_| matches!(unit.kind, VictimKind::Surplus | VictimKind::Needed))
+                .zip(subset(cluster, unit));
             if let Some((group, _)) = member_of {
-                gangs.entry(group).or_insert_with(|| needs_and_has(cluster, group));
+                gangs.entry(group).or_insert_with(|| minimums_and_members(cluster, group));
             }
-            Price {
+            UnitCost {
                 priority: unit.priority,
                 weight: unit.weight(),
-                whole: unit.kind == Kind::Whole,
+                whole: unit.kind == VictimKind::Whole,
                 pods: unit.pods.len() as u32,
-                asked: pods.map(|pod| i64::from(pod.preemption_cost)).sum(),
+                preemption_cost: pods.map(|pod| i64::from(pod.preemption_cost)).sum(),
                 lost_ms,
                 member_of,
             }
         });
-        let priced = priced.collect();
-        Self { units: priced, gangs, budgets: Budgets::of(cluster, units), loss }
+        let unit_costs = unit_costs.collect();
+        Self { units: unit_costs, gangs, budgets: Budgets::of(cluster, units), loss }
     }
 
-    /// What one unit counts for.
-    pub(crate) fn unit(&self, unit: usize) -> &Price {
+    /// The contribution of one unit.
+    pub(crate) fn unit(&self, unit: usize) -> &UnitCost {
         &self.units[unit]
     }
 
-    /// What it costs to take these units.
+    /// The cost of evicting these units.
     pub(crate) fn of(&self, taken: &[usize]) -> Cost {
-        let mut cost = Cost { against_budgets: self.budgets.broken(taken), ..Cost::default() };
+        let mut cost = Cost { pdb_violations: self.budgets.violations(taken), ..Cost::default() };
         let mut lost: BTreeMap<GroupId, Vec<u32>> = BTreeMap::new();
-        for price in taken.iter().map(|unit| &self.units[*unit]) {
+        for unit_cost in taken.iter().map(|unit| &self.units[*unit]) {
             if self.loss == Loss::LongestOfHighest {
-                let of_highest = Some(price.priority).cmp(&cost.highest);
+                let of_highest = Some(unit_cost.priority).cmp(&cost.highest);
                 cost.lost_ms = match of_highest {
-                    std::cmp::Ordering::Greater => price.lost_ms,
-                    std::cmp::Ordering::Equal => cost.lost_ms.max(price.lost_ms),
+                    std::cmp::Ordering::Greater => unit_cost.lost_ms,
+                    std::cmp::Ordering::Equal => cost.lost_ms.max(unit_cost.lost_ms),
                     std::cmp::Ordering::Less => cost.lost_ms,
                 };
             } else {
-                cost.lost_ms = cost.lost_ms.saturating_add(price.lost_ms);
+                cost.lost_ms = cost.lost_ms.saturating_add(unit_cost.lost_ms);
             }
-            cost.highest = cost.highest.max(Some(price.priority));
-            cost.priorities += price.weight;
-            cost.groups += u32::from(price.whole);
-            cost.pods += price.pods;
-            cost.asked += price.asked;
-            if let Some((group, subset)) = price.member_of {
+            cost.highest = cost.highest.max(Some(unit_cost.priority));
+            cost.priorities += unit_cost.weight;
+            cost.groups += u32::from(unit_cost.whole);
+            cost.pods += unit_cost.pods;
+            cost.preemption_cost += unit_cost.preemption_cost;
+            if let Some((group, subset)) = unit_cost.member_of {
                 let subsets = self.gangs[&group].len();
                 lost.entry(group).or_insert_with(|| vec![0; subsets])[subset] += 1;
             }
@@ -126,21 +129,21 @@ impl Prices {
         cost
     }
 
-    /// Whether a gang that has its minimum loses it.
+    /// Whether a gang that meets its minimum falls below it.
     fn falls_below(&self, group: GroupId, lost: &[u32]) -> bool {
         let subsets = self.gangs[&group].iter().zip(lost);
         subsets.into_iter().any(|((need, has), lost)| has >= need && has.saturating_sub(*lost) < *need)
     }
 }
 
-fn subset(cluster: &Cluster, unit: &Unit) -> Option<usize> {
+fn subset(cluster: &Cluster, unit: &VictimUnit) -> Option<usize> {
     match cluster.pod(unit.pods.first()?.0).counted {
         Counted::In { subset, .. } => Some(usize::from(subset)),
         _ => None,
     }
 }
 
-fn needs_and_has(cluster: &Cluster, group: GroupId) -> Vec<(u32, u32)> {
+fn minimums_and_members(cluster: &Cluster, group: GroupId) -> Vec<(u32, u32)> {
     let group = cluster.group(group);
-    group.rules.iter().zip(&group.census).map(|(rule, census)| (rule.min_member, census.secured())).collect()
+    group.rules.iter().zip(&group.member_counts).map(|(rule, counts)| (rule.min_member, counts.secured())).collect()
 }

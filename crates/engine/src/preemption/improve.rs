@@ -1,31 +1,31 @@
-//! Looking for a cheaper plan for like pods: what frees the most for the least, then swaps.
+//! Looks for a cheaper plan for identical pods: greedy by density, then swaps.
 //!
-//! It stays within the priority that has to be touched, and first without whoever would be taken against a budget.
+//! It evicts no unit above the lowest sufficient priority, and at first no unit that would violate a budget.
 
 use std::cmp::Reverse;
 
-use super::Offer;
-use super::bundle::Greedy;
-use super::cost::{Cost, Prices};
-use super::floor::Floor;
-use super::rooms::Rooms;
+use super::PlanInput;
+use super::capacity_without_victims::CapacityWithoutVictims;
+use super::cost::{Cost, CostModel};
+use super::dry_run::DryRun;
+use super::greedy_by_density::GreedyByDensity;
+use super::lower_bound::LowerBound;
 use super::shrink;
-use super::stage::Stage;
 
-/// How many units of a plan are tried to be swapped for cheaper ones, at most.
+/// The maximum number of units of a plan to try to swap for cheaper ones.
 const SWAPS_MAX: usize = 64;
-/// How many pods all swaps together may look at.
+/// The maximum number of pods that all swaps together may visit.
 const SWAP_PODS_MAX: usize = 40_000;
 
-/// What it takes to look for a cheaper plan. All units are there, and are there again afterwards.
+/// The search for a cheaper plan. Leaves the capacity unchanged.
 pub(crate) struct Improvement<'i, 'a> {
-    pub(crate) rooms: &'i mut Rooms<'a>,
-    pub(crate) offer: Offer<'i>,
+    pub(crate) capacity: &'i mut CapacityWithoutVictims<'a>,
+    pub(crate) input: PlanInput<'i>,
 }
 
 /// Keeps the cheaper of two plans; the earlier one among equals.
-pub(crate) fn keep_cheaper(best: &mut (Cost, Vec<usize>), prices: &Prices, taken: Vec<usize>) {
-    let cost = prices.of(&taken);
+pub(crate) fn keep_cheaper(best: &mut (Cost, Vec<usize>), costs: &CostModel, taken: Vec<usize>) {
+    let cost = costs.of(&taken);
     if cost < best.0 {
         *best = (cost, taken);
     }
@@ -33,114 +33,115 @@ pub(crate) fn keep_cheaper(best: &mut (Cost, Vec<usize>), prices: &Prices, taken
 
 impl<'a> Improvement<'_, 'a> {
     /// The cheapest plan, if it is found and proven at once.
-    pub(crate) fn outright(&mut self) -> Option<(Cost, Vec<usize>)> {
+    pub(crate) fn proven_at_once(&mut self) -> Option<(Cost, Vec<usize>)> {
         let highest = self.highest_to_touch();
-        let taken = self.without(&[], highest, true, None)?;
-        let best = (self.offer.prices.of(&taken), taken);
+        let taken = self.plan_within(&[], highest, true, None)?;
+        let best = (self.input.costs.of(&taken), taken);
         self.is_least(&best, &mut None).then_some(best)
     }
 
-    /// The lowest priority such that there is room if nobody up to it were there; the highest there is if all below
-    /// that are not enough, and none if there is room now.
+    /// The lowest priority such that all pods fit without the units up to it; the highest priority of all units if
+    /// those below it are not enough, and `None` if all pods fit now.
     fn highest_to_touch(&mut self) -> Option<i32> {
-        if self.rooms.fits() {
+        if self.capacity.fits() {
             return None;
         }
-        let mut highest = self.offer.units.first().map(|unit| unit.priority);
-        let lower = self.offer.units.partition_point(|unit| Some(unit.priority) == highest);
-        let mut away = self.offer.units.len();
-        for alike in self.offer.units[lower..].chunk_by(|one, two| one.priority == two.priority).rev() {
-            away -= alike.len();
-            for unit in alike {
-                self.rooms.remove(unit);
+        let mut highest = self.input.units.first().map(|unit| unit.priority);
+        let lower = self.input.units.partition_point(|unit| Some(unit.priority) == highest);
+        let mut away = self.input.units.len();
+        for same_priority in self.input.units[lower..].chunk_by(|one, two| one.priority == two.priority).rev() {
+            away -= same_priority.len();
+            for unit in same_priority {
+                self.capacity.remove(unit);
             }
-            if self.rooms.fits() {
-                highest = alike.first().map(|unit| unit.priority);
+            if self.capacity.fits() {
+                highest = same_priority.first().map(|unit| unit.priority);
                 break;
             }
         }
-        for unit in &self.offer.units[away..] {
-            self.rooms.restore(unit);
+        for unit in &self.input.units[away..] {
+            self.capacity.restore(unit);
         }
         highest
     }
 
-    /// Makes the best cheaper if it can. Says whether it is proven to be the cheapest.
+    /// Improves the best plan if possible. Returns whether it is proven optimal.
     pub(crate) fn run(&mut self, best: &mut (Cost, Vec<usize>)) -> bool {
-        let mut floor = None;
-        if self.is_least(best, &mut floor) {
+        let mut lower_bound = None;
+        if self.is_least(best, &mut lower_bound) {
             return true;
         }
-        for mild in [true, false] {
-            if let Some(taken) = self.without(&[], best.0.highest, mild, None) {
-                keep_cheaper(best, self.offer.prices, taken);
+        for respect_budgets in [true, false] {
+            if let Some(taken) = self.plan_within(&[], best.0.highest, respect_budgets, None) {
+                keep_cheaper(best, self.input.costs, taken);
             }
-            if best.0.against_budgets == 0 {
+            if best.0.pdb_violations == 0 {
                 break;
             }
         }
-        if self.is_least(best, &mut floor) {
+        if self.is_least(best, &mut lower_bound) {
             return true;
         }
         self.swap(best);
-        self.is_least(best, &mut floor)
+        self.is_least(best, &mut lower_bound)
     }
 
-    /// Whether the best is proven to be the cheapest. What is found out on the way is kept.
-    fn is_least(&mut self, best: &(Cost, Vec<usize>), floor: &mut Option<Floor<'a>>) -> bool {
+    /// Whether the best plan is proven optimal. The lower bound is kept for the next call.
+    fn is_least(&mut self, best: &(Cost, Vec<usize>), lower_bound: &mut Option<LowerBound<'a>>) -> bool {
         let (cost, taken) = best;
         if taken.is_empty() {
             return true;
         }
-        let known = floor.take().filter(|floor| floor.is_for(cost));
-        let floor = floor.insert(known.unwrap_or_else(|| Floor::new(self.rooms, self.offer.units, cost.highest)));
-        floor.is_least(self.rooms, self.offer.units, self.offer.prices, cost)
+        let known = lower_bound.take().filter(|lower_bound| lower_bound.is_for(cost));
+        let lower_bound =
+            lower_bound.insert(known.unwrap_or_else(|| LowerBound::new(self.capacity, self.input.units, cost.highest)));
+        lower_bound.is_least(self.capacity, self.input.units, self.input.costs, cost)
     }
 
-    /// Tries to do without each of the dearest units, with others in its place.
+    /// Tries to replace each of the most expensive units by others.
     fn swap(&mut self, best: &mut (Cost, Vec<usize>)) {
         let mut dearest = best.1.clone();
-        dearest.sort_by_key(|unit| (Reverse(self.offer.units[*unit].weight()), *unit));
-        let pods: usize = self.offer.units.iter().map(|unit| unit.pods.len()).sum();
+        dearest.sort_by_key(|unit| (Reverse(self.input.units[*unit].weight()), *unit));
+        let pods: usize = self.input.units.iter().map(|unit| unit.pods.len()).sum();
         for unit in dearest.into_iter().take(SWAPS_MAX.min(SWAP_PODS_MAX / pods.max(1))) {
             if !best.1.contains(&unit) {
                 continue;
             }
             let kept: Vec<usize> = best.1.iter().copied().filter(|kept| *kept != unit).collect();
-            if let Some(taken) = self.without(&kept, best.0.highest, true, Some(unit)) {
-                keep_cheaper(best, self.offer.prices, taken);
+            if let Some(taken) = self.plan_within(&kept, best.0.highest, true, Some(unit)) {
+                keep_cheaper(best, self.input.costs, taken);
             }
         }
     }
 
-    /// A plan that takes `first` and whatever else is best, but not `spared`, nobody above `highest` and, if it is to be
-    /// mild, nobody against a budget.
-    fn without(
+    /// A plan that evicts `first` and the best other units, except `excluded` and units above `highest` and, with
+    /// `respect_budgets`, units that violate a budget.
+    fn plan_within(
         &mut self,
         first: &[usize],
         highest: Option<i32>,
-        mild: bool,
-        spared: Option<usize>,
+        respect_budgets: bool,
+        excluded: Option<usize>,
     ) -> Option<Vec<usize>> {
-        let mut is_taken = vec![false; self.offer.units.len()];
+        let mut is_taken = vec![false; self.input.units.len()];
         for unit in first {
             is_taken[*unit] = true;
-            self.rooms.remove(&self.offer.units[*unit]);
+            self.capacity.remove(&self.input.units[*unit]);
         }
-        let Offer { units, breaking, prices } = self.offer;
+        let PlanInput { units, violating, costs } = self.input;
         let allowed = (0..units.len()).filter(|unit| {
             !is_taken[*unit]
-                && Some(*unit) != spared
+                && Some(*unit) != excluded
                 && Some(units[*unit].priority) <= highest
-                && !(mild && breaking[*unit])
+                && !(respect_budgets && violating[*unit])
         });
-        let more = Greedy::new(self.rooms, (units, prices), allowed).run();
+        let more = GreedyByDensity::new(self.capacity, (units, costs), allowed).run();
         let mut taken: Vec<usize> = first.iter().copied().chain(more.iter().flatten().copied()).collect();
         if more.is_some() {
-            shrink::put_back(self.rooms, units, &mut taken);
+            shrink::put_back(self.capacity, units, &mut taken);
         }
         for unit in &taken {
-            self.rooms.restore(&units[*unit]);
+            self.capacity.restore(&units[*unit]);
         }
         more.map(|_| taken)
     }

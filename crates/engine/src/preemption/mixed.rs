@@ -1,52 +1,57 @@
-//! The cluster without some units, for pods that are not alike: whether they fit is found out by placing them.
+//! Dry run for groups of different pods: whether they fit is decided by placing them.
 
-use super::stage::Stage;
-use super::unit::Unit;
-use crate::cluster::trial::{Mark, Trial};
+use super::dry_run::DryRun;
+use super::victim_unit::VictimUnit;
+use crate::cluster::transaction::{Savepoint, Transaction};
 use crate::placement::cache::Cache;
-use crate::placement::{self, Verdict, Want};
+use crate::placement::{self, PlacementRequest, Verdict};
 
-/// A trial that units are taken from.
+/// A transaction from which victim units are removed.
 pub(crate) struct Mixed<'m, 'c> {
-    trial: &'m mut Trial<'c>,
+    transaction: &'m mut Transaction<'c>,
     cache: &'m mut Cache,
-    want: &'m Want,
+    request: &'m PlacementRequest,
     steps_max: u64,
-    /// The trial as it was.
-    start: Mark,
+    /// The state to restore.
+    start: Savepoint,
 }
 
 impl<'m, 'c> Mixed<'m, 'c> {
-    pub(crate) fn new(trial: &'m mut Trial<'c>, cache: &'m mut Cache, want: &'m Want, steps_max: u64) -> Self {
-        let start = trial.mark();
-        Self { trial, cache, want, steps_max, start }
+    pub(crate) fn new(
+        transaction: &'m mut Transaction<'c>,
+        cache: &'m mut Cache,
+        request: &'m PlacementRequest,
+        steps_max: u64,
+    ) -> Self {
+        let start = transaction.savepoint();
+        Self { transaction, cache, request, steps_max, start }
     }
 
-    /// Puts everything back.
-    pub(crate) fn give_back(&mut self) {
-        self.trial.undo_to(self.start);
+    /// Restores everything.
+    pub(crate) fn restore_all(&mut self) {
+        self.transaction.rollback_to(self.start);
     }
 }
 
-impl Stage for Mixed<'_, '_> {
-    fn remove(&mut self, unit: &Unit) {
-        unit.leave(self.trial);
+impl DryRun for Mixed<'_, '_> {
+    fn remove(&mut self, unit: &VictimUnit) {
+        unit.remove_from(self.transaction);
     }
 
-    fn restore(&mut self, unit: &Unit) {
-        unit.come_back(self.trial);
+    fn restore(&mut self, unit: &VictimUnit) {
+        unit.restore_to(self.transaction);
     }
 
     fn fits(&mut self) -> bool {
-        let mark = self.trial.mark();
-        let verdict = placement::place(self.trial, self.cache, self.want, self.steps_max);
-        self.trial.undo_to(mark);
+        let savepoint = self.transaction.savepoint();
+        let verdict = placement::place(self.transaction, self.cache, self.request, self.steps_max);
+        self.transaction.rollback_to(savepoint);
         verdict == Verdict::Placed
     }
 }
 
 impl Drop for Mixed<'_, '_> {
     fn drop(&mut self) {
-        self.give_back();
+        self.restore_all();
     }
 }

@@ -1,118 +1,119 @@
-//! Preemption: room that could be taken from those of lower priority, and what that would cost.
+//! Preemption: computes which victims of lower priority to evict for a pending pod or group, and at what cost.
 //!
-//! Computing changes nothing: the answer is a [`Plan`] or the reason why there is none. A plan places everybody that
-//! it is for; whoever carries it out nominates them and evicts its units, all or none.
+//! Planning changes nothing: the result is a [`Plan`] or the reason why there is none. A plan places every pod that it
+//! is for; its execution nominates these pods and evicts all victim units of the plan or none.
 //!
-//! `unit` says what can be taken, `budgets` what should not be, `cost` what it costs. `node` plans for a single pod, node
-//! by node as kube-scheduler does. For a group of like pods `improve` and `bundle` look on `rooms` for what hurts least, and
-//! `floor` says what must hurt: mostly that proves the plan at once. Where it does not, `plain` is the document's algorithm,
-//! `mixed` places pods that are not alike, and `shrink` makes what was found smaller, or looks through all there is where
-//! that is little. The cheapest of what they find is the answer, so it is never worse than the document's.
+//! `victim_unit` lists the possible victims, `budgets` the disruption budgets that cover them, `cost` the cost of a set
+//! of them. `node` plans for a single pod, node by node like kube-scheduler. For a group of identical pods, `improve`
+//! and `greedy_by_density` look for a cheap set of victims by `capacity_without_victims`, and `lower_bound` computes
+//! the least cost of any plan, which usually proves a plan optimal at once. Where it does not, `kep_5710` runs the
+//! algorithm of KEP-5710, `mixed` places groups of different pods, and `shrink` removes unnecessary victims, or
+//! enumerates all sets if there are few. The cheapest result wins, so a plan never costs more than that of KEP-5710.
 
 mod budgets;
-mod bundle;
+mod capacity_without_victims;
 mod cost;
-mod floor;
+mod dry_run;
+mod greedy_by_density;
 mod improve;
+mod kep_5710;
+mod lower_bound;
 mod mixed;
 mod node;
-mod plain;
-mod rooms;
 mod shrink;
-mod stage;
-mod unit;
+mod victim_unit;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::cluster::Cluster;
-use crate::cluster::trial::Trial;
+use crate::cluster::transaction::Transaction;
 use crate::model::group::GroupKey;
 use crate::model::ids::{NodeId, PodId};
 use crate::model::pod::PodName;
 use crate::placement::cache::Cache;
-use crate::placement::{self, Verdict, Want};
+use crate::placement::{self, PlacementRequest, Verdict};
+use capacity_without_victims::CapacityWithoutVictims;
 pub use cost::Cost;
-use cost::{Loss, Prices};
+use cost::{CostModel, Loss};
+use dry_run::DryRun;
 use improve::{Improvement, keep_cheaper};
+use kep_5710::Kep5710;
 use mixed::Mixed;
 pub(crate) use node::for_pod;
-use plain::Plain;
-use rooms::Rooms;
 use shrink::Search;
-use stage::Stage;
-use unit::Below;
-pub(crate) use unit::{Rules, Unit, can_be_taken, goes_whole};
+use victim_unit::VictimCandidates;
+pub(crate) use victim_unit::{VictimRules, VictimUnit, evictable_node, is_evicted_whole};
 
-/// With more units than this, sets are not looked through one by one.
+/// With more victim units than this, sets are not enumerated.
 const SEARCHED_UNITS_MAX: usize = 48;
 
-/// How much may be spent on a plan.
+/// The effort limits for a plan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Steps of each search for a placement.
+    /// The maximum steps of each placement search.
     pub(crate) placement_steps: u64,
-    /// Steps of the search through sets of units.
+    /// The maximum steps of the enumeration of victim sets.
     pub(crate) search_steps: u64,
-    /// Whether anything is spent on finding a cheaper plan than the document's.
+    /// Whether to look for a plan that is cheaper than that of KEP-5710.
     pub(crate) cheaper: bool,
 }
 
-/// What could be taken, and at what price.
+/// The possible victims and their cost.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Offer<'o> {
-    /// The most important first.
-    pub(crate) units: &'o [Unit],
-    /// The units that are taken against a budget, if all are taken.
-    pub(crate) breaking: &'o [bool],
-    pub(crate) prices: &'o Prices,
+pub(crate) struct PlanInput<'o> {
+    /// Most important first.
+    pub(crate) units: &'o [VictimUnit],
+    /// The units whose eviction violates a disruption budget, if all units are evicted.
+    pub(crate) violating: &'o [bool],
+    pub(crate) costs: &'o CostModel,
 }
 
-/// Who goes where, and who has to leave for it.
+/// Where pods are placed and which victims are evicted for them.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// The places, of pods that wait.
+    /// The nodes of the pending pods.
     pub(crate) places: Vec<(PodId, NodeId)>,
-    /// What has to be evicted, whole; nothing if it is enough that those leave who are leaving.
-    pub(crate) units: Vec<Unit>,
+    /// The victims; empty if it is enough to wait for pods that are already terminating.
+    pub(crate) units: Vec<VictimUnit>,
     pub(crate) cost: Cost,
     /// No plan is cheaper.
     pub(crate) proven: bool,
 }
 
 impl Plan {
-    /// The same in the words of the API.
-    pub(crate) fn outlook(&self, cluster: &Cluster) -> Outlook {
+    /// The plan with API names instead of ids.
+    pub(crate) fn summary(&self, cluster: &Cluster) -> PlanSummary {
         let name = |pod: &PodId| cluster.pod(*pod).id.clone();
         let places = self.places.iter().map(|(pod, node)| (name(pod), cluster.node(*node).name.clone())).collect();
         let victims = self.units.iter().map(|unit| Victim {
             group: unit.group.map(|group| cluster.group(group).key.clone()),
-            whole: unit.is_whole(),
+            whole: unit.is_whole_group(),
             pods: unit.pods.iter().map(|(pod, _)| name(pod)).collect(),
         });
-        Outlook { places, victims: victims.collect(), cost: self.cost.clone(), proven: self.proven }
+        PlanSummary { places, victims: victims.collect(), cost: self.cost.clone(), proven: self.proven }
     }
 }
 
-/// A plan in the words of the API.
+/// A plan with API names instead of ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outlook {
-    /// Which pod would go where.
+pub struct PlanSummary {
+    /// The nodes of the pending pods.
     pub places: Vec<(Arc<PodName>, Arc<str>)>,
-    /// Who would have to leave.
+    /// The victims.
     pub victims: Vec<Victim>,
-    /// What that would cost.
+    /// The cost.
     pub cost: Cost,
     /// No plan is cheaper.
     pub proven: bool,
 }
 
-/// Who has to leave, whole.
+/// A victim unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Victim {
     /// Its group.
     pub group: Option<GroupKey>,
-    /// All of the group goes.
+    /// Whether the whole group is evicted.
     pub whole: bool,
     /// The pods.
     pub pods: Vec<Arc<PodName>>,
@@ -121,122 +122,136 @@ pub struct Victim {
 /// Why there is no plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoPlan {
-    /// Nobody of a lower priority is on any node.
-    NobodyBelow,
-    /// Even if all of them left there would be too little room.
+    /// No node has a victim of lower priority.
+    NoVictims,
+    /// Evicting all victims would not free enough room.
     NotEnough,
-    /// None was found, if all of them left; there may be one.
+    /// No placement was found even without all victims; there may be one.
     NotFound,
-    /// What was found goes against a disruption budget.
+    /// Every plan that was found violates a disruption budget.
     Budgets,
-    /// There is too little room as long as those are left alone whose eviction was refused.
-    Spared,
-    /// There is room for those who ask, and not for what their group will need in all.
+    /// There is too little room while pods whose eviction was refused are not retried.
+    EvictionBackoff,
+    /// The pods would fit, but not the `min_resources` of their group.
     MinResources,
 }
 
 impl NoPlan {
-    /// There is too little room without those that can be taken.
-    fn of(nobody: bool, withheld: Option<Self>) -> Self {
-        withheld.unwrap_or(if nobody { Self::NobodyBelow } else { Self::NotEnough })
+    /// The reason when evicting all available victims is not enough.
+    fn of(no_victims: bool, withheld: Option<Self>) -> Self {
+        withheld.unwrap_or(if no_victims { Self::NoVictims } else { Self::NotEnough })
     }
 }
 
-/// A plan for a group. The trial shows the cluster as the group sees it, without those who are leaving anyway, and is
-/// given back as it was.
+/// Plans preemption for a group. The transaction shows the cluster as the group sees it, without terminating pods, and
+/// is left unchanged.
 pub(crate) fn for_group(
-    trial: &mut Trial<'_>,
+    transaction: &mut Transaction<'_>,
     cache: &mut Cache,
-    want: &Want,
-    rules: Rules,
+    request: &PlacementRequest,
+    rules: VictimRules,
     limits: Limits,
 ) -> Result<Plan, NoPlan> {
-    let Below { units, withheld } = unit::below(trial.cluster(), want.priority, rules);
-    let prices = Prices::new(trial.cluster(), &units, Loss::Sum, rules.now);
+    let VictimCandidates { units, withheld } =
+        victim_unit::candidates_below(transaction.cluster(), request.priority, rules);
+    let costs = CostModel::new(transaction.cluster(), &units, Loss::Sum, rules.now);
     let all: Vec<usize> = (0..units.len()).collect();
-    let offer = Offer { units: &units, breaking: &prices.budgets.breaking(&all), prices: &prices };
-    let outright = if limits.cheaper { outright(trial.cluster(), cache, want, offer) } else { None };
-    let (want, best, proven) = if let Some(best) = outright {
-        (want.clone(), best, true)
+    let input = PlanInput { units: &units, violating: &costs.budgets.violating(&all), costs: &costs };
+    let proven_at_once =
+        if limits.cheaper { proven_at_once(transaction.cluster(), cache, request, input) } else { None };
+    let (request, best, proven) = if let Some(best) = proven_at_once {
+        (request.clone(), best, true)
     } else {
-        let most = most_that_fit(trial, cache, want, &units, limits)?;
-        let want = most.ok_or(NoPlan::of(units.is_empty(), withheld))?;
-        let (best, proven) = cheapest_found(trial, cache, &want, offer, limits)?;
-        (want, best, proven)
+        let most = most_that_fit(transaction, cache, request, &units, limits)?;
+        let request = most.ok_or(NoPlan::of(units.is_empty(), withheld))?;
+        let (best, proven) = cheapest_found(transaction, cache, &request, input, limits)?;
+        (request, best, proven)
     };
     let (cost, mut taken) = best;
-    if rules.keeps_budgets && cost.against_budgets > 0 {
+    if rules.respects_budgets && cost.pdb_violations > 0 {
         return Err(NoPlan::Budgets);
     }
     taken.sort_unstable();
-    let units: Vec<Unit> = taken.iter().map(|unit| units[*unit].clone()).collect();
-    let (verdict, places) = place_without(trial, cache, &want, &units, limits);
+    let units: Vec<VictimUnit> = taken.iter().map(|unit| units[*unit].clone()).collect();
+    let (verdict, places) = place_without(transaction, cache, &request, &units, limits);
     if verdict != Verdict::Placed {
         return Err(NoPlan::NotFound);
     }
     Ok(Plan { places, units, cost, proven })
 }
 
-/// The cheapest plan for like pods where it is found and proven at once: nobody has to be placed for that. It is for all
-/// of them.
-fn outright(cluster: &Cluster, cache: &mut Cache, want: &Want, offer: Offer<'_>) -> Option<(Cost, Vec<usize>)> {
-    if !adds_up(cluster, want) || want.lots.iter().any(|lot| lot.expected > 0) {
+/// The cheapest plan for all pods of a group of identical pods, if it is found and proven without placing pods.
+fn proven_at_once(
+    cluster: &Cluster,
+    cache: &mut Cache,
+    request: &PlacementRequest,
+    input: PlanInput<'_>,
+) -> Option<(Cost, Vec<usize>)> {
+    if !capacity_is_additive(cluster, request) || request.lots.iter().any(|lot| lot.expected > 0) {
         return None;
     }
-    let class = want.lots.first()?.class;
-    let pods = want.lots.iter().map(|lot| lot.pods.len() as u64).sum();
-    let mut rooms = Rooms::new(cluster, cache, class, want.priority, pods);
-    Improvement { rooms: &mut rooms, offer }.outright()
+    let class = request.lots.first()?.class;
+    let pods = request.lots.iter().map(|lot| lot.pods.len() as u64).sum();
+    let mut capacity = CapacityWithoutVictims::new(cluster, cache, class, request.priority, pods);
+    Improvement { capacity: &mut capacity, input }.proven_at_once()
 }
 
-/// Whether the room on each node is all that matters: like pods who do not mind who is near.
-fn adds_up(cluster: &Cluster, want: &Want) -> bool {
-    want.is_like() && !want.lots.iter().any(|lot| cluster.class(lot.class).has_demands())
+/// Whether capacity adds up over nodes: identical pods without required inter-pod terms.
+fn capacity_is_additive(cluster: &Cluster, request: &PlacementRequest) -> bool {
+    request.has_one_class() && !request.lots.iter().any(|lot| cluster.class(lot.class).has_required_inter_pod_terms())
 }
 
-/// The cheapest of what the ways to a plan find, and whether it is proven that there is none cheaper.
+/// The cheapest set of victims that any algorithm finds, and whether it is proven optimal.
 fn cheapest_found(
-    trial: &mut Trial<'_>,
+    transaction: &mut Transaction<'_>,
     cache: &mut Cache,
-    want: &Want,
-    offer: Offer<'_>,
+    request: &PlacementRequest,
+    input: PlanInput<'_>,
     limits: Limits,
 ) -> Result<((Cost, Vec<usize>), bool), NoPlan> {
-    let Offer { units, breaking, prices } = offer;
+    let PlanInput { units, violating, costs } = input;
     let steps_max = limits.placement_steps;
-    let plain = Plain { trial, cache, want, units, breaking, steps_max }.run().ok_or(NoPlan::NotFound)?;
-    let mut best = (prices.of(&plain), plain);
+    let kep_5710 =
+        Kep5710 { transaction, cache, request, units, violating, steps_max }.run().ok_or(NoPlan::NotFound)?;
+    let mut best = (costs.of(&kep_5710), kep_5710);
     let proven = if !limits.cheaper {
         best.1.is_empty()
-    } else if adds_up(trial.cluster(), want) {
-        let mut rooms = Rooms::new(trial.cluster(), cache, want.lots[0].class, want.priority, want.needs_total());
-        Improvement { rooms: &mut rooms, offer }.run(&mut best) || search(&mut rooms, offer, limits, &mut best)
+    } else if capacity_is_additive(transaction.cluster(), request) {
+        let mut capacity = CapacityWithoutVictims::new(
+            transaction.cluster(),
+            cache,
+            request.lots[0].class,
+            request.priority,
+            request.needs_total(),
+        );
+        Improvement { capacity: &mut capacity, input }.run(&mut best) || search(&mut capacity, input, limits, &mut best)
     } else {
-        let mut mixed = Mixed::new(trial, cache, want, steps_max);
+        let mut mixed = Mixed::new(transaction, cache, request, steps_max);
         let mut taken = best.1.clone();
         for unit in &taken {
             mixed.remove(&units[*unit]);
         }
         shrink::put_back(&mut mixed, units, &mut taken);
-        mixed.give_back();
-        keep_cheaper(&mut best, prices, taken);
-        search(&mut mixed, offer, limits, &mut best)
+        mixed.restore_all();
+        keep_cheaper(&mut best, costs, taken);
+        search(&mut mixed, input, limits, &mut best)
     };
     Ok((best, proven))
 }
 
-/// The same want, with a place for as many as could have one if everybody below left; `None` if that is not enough.
+/// The same request with minimums raised to the number of pods that could be placed without all victims; `None` if that
+/// is not enough.
 fn most_that_fit(
-    trial: &mut Trial<'_>,
+    transaction: &mut Transaction<'_>,
     cache: &mut Cache,
-    want: &Want,
-    units: &[Unit],
+    request: &PlacementRequest,
+    units: &[VictimUnit],
     limits: Limits,
-) -> Result<Option<Want>, NoPlan> {
-    let (verdict, places) = place_without(trial, cache, want, units, limits);
+) -> Result<Option<PlacementRequest>, NoPlan> {
+    let (verdict, places) = place_without(transaction, cache, request, units, limits);
     let placed: BTreeSet<PodId> = places.into_iter().map(|(pod, _)| pod).collect();
-    let mut most = Want { needs: vec![0; want.needs.len()], ..want.clone() };
-    for lot in &want.lots {
+    let mut most = PlacementRequest { needs: vec![0; request.needs.len()], ..request.clone() };
+    for lot in &request.lots {
         most.needs[lot.subset] += lot.pods.iter().filter(|pod| placed.contains(pod)).count() as u32;
     }
     match verdict {
@@ -246,31 +261,32 @@ fn most_that_fit(
     }
 }
 
-/// Looks through all sets if there are few units. Says whether the best is proven to be the cheapest.
-fn search(stage: &mut impl Stage, offer: Offer<'_>, limits: Limits, best: &mut (Cost, Vec<usize>)) -> bool {
-    let Offer { units, prices, .. } = offer;
+/// Enumerates all victim sets if there are few units. Returns whether the best set is proven optimal.
+fn search(dry_run: &mut impl DryRun, input: PlanInput<'_>, limits: Limits, best: &mut (Cost, Vec<usize>)) -> bool {
+    let PlanInput { units, costs, .. } = input;
     if best.1.is_empty() {
         return true;
     }
-    // Whoever is above the highest that has to be hurt is out of the question, unless a budget would be spared.
+    // Units above the highest priority of the best set cannot be part of a cheaper one, unless that would avoid
+    // violating a budget.
     let highest = best.0.highest;
-    let in_question = |unit: &usize| best.0.against_budgets > 0 || Some(units[*unit].priority) <= highest;
+    let in_question = |unit: &usize| best.0.pdb_violations > 0 || Some(units[*unit].priority) <= highest;
     let order: Vec<usize> = (0..units.len()).filter(in_question).collect();
-    order.len() <= SEARCHED_UNITS_MAX && Search::new(stage, (units, &order), prices, limits.search_steps, best).run()
+    order.len() <= SEARCHED_UNITS_MAX && Search::new(dry_run, (units, &order), costs, limits.search_steps, best).run()
 }
 
-/// Where everybody goes if these units are gone. The trial is given back as it was.
+/// The placement without these units. The transaction is left unchanged.
 fn place_without(
-    trial: &mut Trial<'_>,
+    transaction: &mut Transaction<'_>,
     cache: &mut Cache,
-    want: &Want,
-    units: &[Unit],
+    request: &PlacementRequest,
+    units: &[VictimUnit],
     limits: Limits,
 ) -> (Verdict, Vec<(PodId, NodeId)>) {
-    let mark = trial.mark();
-    unit::remove_all(trial, units.iter());
-    let verdict = placement::place(trial, cache, want, limits.placement_steps);
-    let places = trial.placed_since(mark).collect();
-    trial.undo_to(mark);
+    let savepoint = transaction.savepoint();
+    victim_unit::remove_all(transaction, units.iter());
+    let verdict = placement::place(transaction, cache, request, limits.placement_steps);
+    let places = transaction.placed_since(savepoint).collect();
+    transaction.rollback_to(savepoint);
     (verdict, places)
 }

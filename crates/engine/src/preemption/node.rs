@@ -1,56 +1,61 @@
-//! A plan for a single pod: node by node, with kube-scheduler's rules of choice.
+//! Preemption for a single pod: node by node, with kube-scheduler's criteria.
 //!
-//! On each node all units below go, and come back while the pod still fits, those that would break a budget first and
-//! the most important first among them. The nodes are compared by cost. A unit that is also on other nodes counts whole.
+//! On each node, all units of lower priority are removed and then reprieved while the pod still fits: first those that
+//! would violate a budget, most important first. Nodes are compared by cost. A unit that also has pods on other nodes
+//! counts as a whole.
 
 use std::borrow::Cow;
 
 use super::budgets::Budgets;
-use super::cost::{Cost, Loss, Prices};
-use super::stage::Stage;
-use super::unit::{self, Below, Rules, Unit};
+use super::cost::{Cost, CostModel, Loss};
+use super::dry_run::DryRun;
+use super::victim_unit::{self, VictimCandidates, VictimRules, VictimUnit};
 use super::{NoPlan, Plan};
 use crate::cluster::Cluster;
 use crate::cluster::load::Load;
-use crate::cluster::trial::Trial;
+use crate::cluster::transaction::Transaction;
 use crate::filter::{self, View};
 use crate::model::ids::{ClassId, NodeId, PodId};
 use crate::placement::cache::Cache;
 
-/// A plan for a pod. The trial shows the cluster as the pod sees it, without those who are leaving anyway, and is given
-/// back as it was.
+/// Plans preemption for a pod. The transaction shows the cluster as the pod sees it, without terminating pods, and is
+/// left unchanged.
 pub(crate) fn for_pod(
-    trial: &mut Trial<'_>,
+    transaction: &mut Transaction<'_>,
     cache: &mut Cache,
     (pod, class, priority): (PodId, ClassId, i32),
     avoid: &[NodeId],
-    rules: Rules,
+    rules: VictimRules,
 ) -> Result<Plan, NoPlan> {
-    let cluster = trial.cluster();
-    let Below { units, withheld } = unit::below(cluster, priority, rules);
-    let prices = Prices::new(cluster, &units, Loss::LongestOfHighest, rules.now);
+    let cluster = transaction.cluster();
+    let VictimCandidates { units, withheld } = victim_unit::candidates_below(cluster, priority, rules);
+    let costs = CostModel::new(cluster, &units, Loss::LongestOfHighest, rules.now);
     let on_node = by_node(cluster, &units);
-    let alone: Vec<Cost> = (0..units.len()).map(|unit| prices.of(&[unit])).collect();
+    let single_costs: Vec<Cost> = (0..units.len()).map(|unit| costs.of(&[unit])).collect();
     let mut best: Option<(Cost, NodeId, Vec<usize>)> = None;
-    let nodes: Vec<NodeId> = cache.candidates(cluster, class, priority).nodes_that_would_do().collect();
+    let nodes: Vec<NodeId> = cache.candidates(cluster, class, priority).statically_feasible_nodes().collect();
     for node in nodes.into_iter().filter(|node| !avoid.contains(node)) {
         let there = &on_node[node.slot()];
-        let asked = Asked { class, priority, node };
-        let least = if asked.has_room(trial.cluster()) { None } else { there.iter().map(|unit| &alone[*unit]).min() };
+        let target = PodOnNode { class, priority, node };
+        let least = if target.has_room(transaction.cluster()) {
+            None
+        } else {
+            there.iter().map(|unit| &single_costs[*unit]).min()
+        };
         if best.as_ref().is_some_and(|(best, ..)| least.is_some_and(|least| least >= best)) {
-            // Somebody has to go from here, and it costs no less than what was found.
+            // The node needs at least one victim, which costs no less than the best plan so far.
             continue;
         }
-        let taken = if trial.cluster().class(class).has_demands() {
-            let mark = trial.mark();
-            let taken = victims(&mut Among { trial, asked }, &units, there, &prices.budgets);
-            trial.undo_to(mark);
+        let taken = if transaction.cluster().class(class).has_required_inter_pod_terms() {
+            let savepoint = transaction.savepoint();
+            let taken = victims(&mut ClusterDryRun { transaction, target }, &units, there, &costs.budgets);
+            transaction.rollback_to(savepoint);
             taken
         } else {
-            victims(&mut Alone::new(trial.cluster(), asked), &units, there, &prices.budgets)
+            victims(&mut NodeDryRun::new(transaction.cluster(), target), &units, there, &costs.budgets)
         };
         let Some(taken) = taken else { continue };
-        let cost = prices.of(&taken);
+        let cost = costs.of(&taken);
         if best.as_ref().is_none_or(|(best, ..)| cost < *best) {
             best = Some((cost, node, taken));
         }
@@ -58,15 +63,15 @@ pub(crate) fn for_pod(
     let Some((cost, node, taken)) = best else {
         return Err(NoPlan::of(units.is_empty(), withheld));
     };
-    if rules.keeps_budgets && cost.against_budgets > 0 {
+    if rules.respects_budgets && cost.pdb_violations > 0 {
         return Err(NoPlan::Budgets);
     }
     let units = taken.into_iter().map(|unit| units[unit].clone()).collect();
     Ok(Plan { places: vec![(pod, node)], units, cost, proven: false })
 }
 
-/// The units on each node, by its slot, most important first.
-fn by_node(cluster: &Cluster, units: &[Unit]) -> Vec<Vec<usize>> {
+/// The units on each node, by node slot, most important first.
+fn by_node(cluster: &Cluster, units: &[VictimUnit]) -> Vec<Vec<usize>> {
     let mut on_node: Vec<Vec<usize>> = vec![Vec::new(); cluster.node_slots()];
     for (number, unit) in units.iter().enumerate() {
         for (_, node) in &unit.pods {
@@ -79,21 +84,21 @@ fn by_node(cluster: &Cluster, units: &[Unit]) -> Vec<Vec<usize>> {
     on_node
 }
 
-/// The units that have to go, most important first; `None` if the pod does not fit without any of them.
-fn victims(stage: &mut impl Stage, units: &[Unit], there: &[usize], budgets: &Budgets) -> Option<Vec<usize>> {
+/// The victims, most important first; `None` if the pod does not fit without all units.
+fn victims(dry_run: &mut impl DryRun, units: &[VictimUnit], there: &[usize], budgets: &Budgets) -> Option<Vec<usize>> {
     for unit in there {
-        stage.remove(&units[*unit]);
+        dry_run.remove(&units[*unit]);
     }
-    if !stage.fits() {
+    if !dry_run.fits() {
         return None;
     }
-    let breaking = budgets.breaking(there);
-    let (first, then): (Vec<usize>, Vec<usize>) = (0..there.len()).partition(|at| breaking[*at]);
+    let violating = budgets.violating(there);
+    let (first, then): (Vec<usize>, Vec<usize>) = (0..there.len()).partition(|at| violating[*at]);
     let mut taken = Vec::new();
     for at in first.into_iter().chain(then) {
-        stage.restore(&units[there[at]]);
-        if !stage.fits() {
-            stage.remove(&units[there[at]]);
+        dry_run.restore(&units[there[at]]);
+        if !dry_run.fits() {
+            dry_run.remove(&units[there[at]]);
             taken.push(there[at]);
         }
     }
@@ -101,15 +106,15 @@ fn victims(stage: &mut impl Stage, units: &[Unit], there: &[usize], budgets: &Bu
     Some(taken)
 }
 
-/// A pod that wants to go to a node.
+/// A pod on a candidate node.
 #[derive(Clone, Copy)]
-struct Asked {
+struct PodOnNode {
     class: ClassId,
     priority: i32,
     node: NodeId,
 }
 
-impl Asked {
+impl PodOnNode {
     /// Whether the pod fits.
     fn has_room(self, cluster: &Cluster) -> bool {
         let view = filter::view(cluster, self.node, self.priority);
@@ -117,22 +122,22 @@ impl Asked {
     }
 }
 
-/// The node by itself: only what is on it matters.
-struct Alone<'a> {
+/// Dry run on the load of the node alone, for pods without required inter-pod terms.
+struct NodeDryRun<'a> {
     cluster: &'a Cluster,
-    asked: Asked,
+    target: PodOnNode,
     load: Load,
-    claimed: bool,
+    blocked_by_reservation: bool,
 }
 
-impl<'a> Alone<'a> {
-    fn new(cluster: &'a Cluster, asked: Asked) -> Self {
-        let View { load, claimed, .. } = filter::view(cluster, asked.node, asked.priority);
-        Self { cluster, asked, load: load.into_owned(), claimed }
+impl<'a> NodeDryRun<'a> {
+    fn new(cluster: &'a Cluster, target: PodOnNode) -> Self {
+        let View { load, blocked_by_reservation, .. } = filter::view(cluster, target.node, target.priority);
+        Self { cluster, target, load: load.into_owned(), blocked_by_reservation }
     }
 
-    fn change(&mut self, unit: &Unit, add: bool) {
-        for (pod, _) in unit.pods.iter().filter(|(_, node)| *node == self.asked.node) {
+    fn change(&mut self, unit: &VictimUnit, add: bool) {
+        for (pod, _) in unit.pods.iter().filter(|(_, node)| *node == self.target.node) {
             let class = self.cluster.class(self.cluster.pod(*pod).class);
             if add {
                 self.load.add(class);
@@ -143,37 +148,45 @@ impl<'a> Alone<'a> {
     }
 }
 
-impl Stage for Alone<'_> {
-    fn remove(&mut self, unit: &Unit) {
+impl DryRun for NodeDryRun<'_> {
+    fn remove(&mut self, unit: &VictimUnit) {
         self.change(unit, false);
     }
 
-    fn restore(&mut self, unit: &Unit) {
+    fn restore(&mut self, unit: &VictimUnit) {
         self.change(unit, true);
     }
 
     fn fits(&mut self) -> bool {
-        let view = View { load: Cow::Borrowed(&self.load), claimed: self.claimed, near: None };
-        filter::has_room_alone(self.cluster.class(self.asked.class), self.cluster.node(self.asked.node), &view)
+        let view = View {
+            load: Cow::Borrowed(&self.load),
+            blocked_by_reservation: self.blocked_by_reservation,
+            inter_pod: None,
+        };
+        filter::has_room_ignoring_inter_pod(
+            self.cluster.class(self.target.class),
+            self.cluster.node(self.target.node),
+            &view,
+        )
     }
 }
 
-/// The node among the others: it matters who is near.
-struct Among<'t, 'c> {
-    trial: &'t mut Trial<'c>,
-    asked: Asked,
+/// Dry run on the whole cluster, for pods with required inter-pod terms.
+struct ClusterDryRun<'t, 'c> {
+    transaction: &'t mut Transaction<'c>,
+    target: PodOnNode,
 }
 
-impl Stage for Among<'_, '_> {
-    fn remove(&mut self, unit: &Unit) {
-        unit.leave(self.trial);
+impl DryRun for ClusterDryRun<'_, '_> {
+    fn remove(&mut self, unit: &VictimUnit) {
+        unit.remove_from(self.transaction);
     }
 
-    fn restore(&mut self, unit: &Unit) {
-        unit.come_back(self.trial);
+    fn restore(&mut self, unit: &VictimUnit) {
+        unit.restore_to(self.transaction);
     }
 
     fn fits(&mut self) -> bool {
-        self.asked.has_room(self.trial.cluster())
+        self.target.has_room(self.transaction.cluster())
     }
 }

@@ -1,63 +1,63 @@
-//! Making a set of units smaller and cheaper: put back what is not needed, and look through all sets where that is
-//! within the budget.
+//! Makes a set of victims smaller and cheaper: restores unnecessary units, and enumerates all sets within a limit of
+//! steps.
 
-use super::cost::{Cost, Prices};
-use super::stage::Stage;
-use super::unit::Unit;
+use super::cost::{Cost, CostModel};
+use super::dry_run::DryRun;
+use super::victim_unit::VictimUnit;
 
-/// Puts back every unit that is not needed, the most important first. `taken` are places in `units`, which is sorted
-/// most important first; all of them are away.
-pub(crate) fn put_back(stage: &mut impl Stage, units: &[Unit], taken: &mut Vec<usize>) {
+/// Restores every unit that is not needed, most important first. `taken` are indices into `units`, which is sorted most
+/// important first; all of them are removed.
+pub(crate) fn put_back(dry_run: &mut impl DryRun, units: &[VictimUnit], taken: &mut Vec<usize>) {
     taken.sort_unstable();
     taken.retain(|unit| {
-        stage.restore(&units[*unit]);
-        if stage.fits() {
+        dry_run.restore(&units[*unit]);
+        if dry_run.fits() {
             return false;
         }
-        stage.remove(&units[*unit]);
+        dry_run.remove(&units[*unit]);
         true
     });
 }
 
-/// A search through all sets: exact if it comes to its end, and limited in steps.
+/// An enumeration of all sets: exact if it completes, and limited in steps.
 pub(crate) struct Search<'a, S> {
-    stage: &'a mut S,
-    units: &'a [Unit],
-    /// The units that are decided about, in this order.
+    dry_run: &'a mut S,
+    units: &'a [VictimUnit],
+    /// The units to decide on, in this order.
     order: &'a [usize],
-    prices: &'a Prices,
+    costs: &'a CostModel,
     steps_left: u64,
     best: &'a mut (Cost, Vec<usize>),
     chosen: Vec<usize>,
 }
 
-impl<'a, S: Stage> Search<'a, S> {
-    /// A search for something cheaper than the best so far. All units are there.
+impl<'a, S: DryRun> Search<'a, S> {
+    /// A search for a set cheaper than the best so far. All units are present.
     pub(crate) fn new(
-        stage: &'a mut S,
-        (units, order): (&'a [Unit], &'a [usize]),
-        prices: &'a Prices,
+        dry_run: &'a mut S,
+        (units, order): (&'a [VictimUnit], &'a [usize]),
+        costs: &'a CostModel,
         steps_max: u64,
         best: &'a mut (Cost, Vec<usize>),
     ) -> Self {
-        Self { stage, units, order, prices, steps_left: steps_max, best, chosen: Vec::new() }
+        Self { dry_run, units, order, costs, steps_left: steps_max, best, chosen: Vec::new() }
     }
 
-    /// Looks through all sets. Says whether it came to its end: then the best is the cheapest there is.
+    /// Enumerates all sets. Returns whether it completed: then the best set is optimal.
     pub(crate) fn run(&mut self) -> bool {
         for unit in self.order {
-            self.stage.remove(&self.units[*unit]);
+            self.dry_run.remove(&self.units[*unit]);
         }
         let done = self.decide(0);
         for unit in self.order {
-            self.stage.restore(&self.units[*unit]);
+            self.dry_run.restore(&self.units[*unit]);
         }
         done
     }
 
-    /// Decides about the units from this place in the order on; all of them are away, and stay away.
+    /// Decides on the units from this position of the order on; all of them are removed before and after the call.
     fn decide(&mut self, place: usize) -> bool {
-        let cost = self.prices.of(&self.chosen);
+        let cost = self.costs.of(&self.chosen);
         if cost >= self.best.0 {
             return true;
         }
@@ -69,9 +69,9 @@ impl<'a, S: Stage> Search<'a, S> {
             return false;
         }
         self.steps_left -= 1;
-        self.stage.restore(&self.units[number]);
-        let without = !self.stage.fits() || self.decide(place + 1);
-        self.stage.remove(&self.units[number]);
+        self.dry_run.restore(&self.units[number]);
+        let without = !self.dry_run.fits() || self.decide(place + 1);
+        self.dry_run.remove(&self.units[number]);
         if !without {
             return false;
         }

@@ -1,12 +1,12 @@
-//! How long to wait after a failure.
+//! Backoff after failed attempts.
 
 use crate::model::Millis;
 
-/// Never wait longer than this, however large the group.
+/// The longest backoff, regardless of the size of a group.
 pub(crate) const PAUSE_MS_MAX: Millis = 300_000;
 
-/// The pause after the n-th failure in a row: doubling, up to a limit that grows with the square root of the
-/// size, because trying a larger group again costs more.
+/// The backoff after a number of consecutive failures: doubles up to a limit that grows with the square root of the
+/// size, because attempts of larger groups cost more.
 pub(crate) fn pause_ms(initial: Millis, max: Millis, failures: u32, size: usize) -> Millis {
     let limit = max.saturating_mul(size.max(1).isqrt() as Millis).min(PAUSE_MS_MAX).max(initial);
     doubled(initial, failures).min(limit)
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_doubles_up_to_a_limit_that_grows_with_size() {
+    fn backoff_doubles_up_to_a_limit_that_grows_with_size() {
         let pauses: Vec<Millis> = (1..=6).map(|failures| pause_ms(1000, 10_000, failures, 1)).collect();
         assert_eq!(pauses, [1000, 2000, 4000, 8000, 10_000, 10_000]);
         assert_eq!(pause_ms(1000, 10_000, 20, 100), 100_000);

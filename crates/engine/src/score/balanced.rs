@@ -1,8 +1,7 @@
-//! A node whose resources are used more evenly with the pod than without it is better.
+//! Balanced allocation: nodes score higher if the pod makes the utilization of their resources more even.
 //!
-//! This is the one place that counts in floating point, because kube-scheduler's numbers are defined that
-//! way. Only the four basic operations and the square root are used: they are exact by the standard, so the
-//! result is the same everywhere.
+//! This module uses floating point, because kube-scheduler's numbers are defined that way. Only the four basic
+//! operations and the square root are used: IEEE 754 defines them exactly, so the result is the same on every machine.
 
 use super::SCORE_MAX;
 use crate::cluster::node::Node;
@@ -20,8 +19,8 @@ impl Balanced {
         Self { resources: resources.iter().filter_map(|name| names.intern(name)).collect() }
     }
 
-    /// 50 to 100: about 75 where the pod changes little. A pod that asks for none of the resources scores 0
-    /// everywhere.
+    /// 50 to 100: about 75 where the pod changes little. A pod that requests none of the resources scores 0 on every
+    /// node.
     pub(super) fn score(&self, class: &PodClass, node: &Node) -> i64 {
         if self.resources.iter().all(|resource| class.requests.get(*resource) == 0) {
             return 0;
@@ -31,7 +30,7 @@ impl Balanced {
         SCORE_MAX / 2 + (SCORE_MAX / 2 + with - without) / 2
     }
 
-    /// 100 less the standard deviation of the used shares.
+    /// 100 minus the standard deviation of the utilization in percent.
     fn evenness(&self, class: &PodClass, node: &Node, with_pod: bool) -> i64 {
         let mut shares = smallvec::SmallVec::<[f64; 4]>::new();
         for resource in &self.resources {
@@ -75,18 +74,18 @@ mod tests {
         node.load.used.set(CPU, used.0);
         node.load.used.set(MEMORY, used.1);
         let requests = Requests::new([(CPU, request.0), (MEMORY, request.1)]);
-        let class = PodClass::alone(Arc::new(ClassSpec::default()), requests);
+        let class = PodClass::independent(Arc::new(ClassSpec::default()), requests);
         let names = &mut ResourceNames::default();
         Balanced::new(&["cpu".to_owned(), "memory".to_owned()], names).score(&class, &node)
     }
 
     #[test]
-    fn an_even_pod_on_an_even_node_changes_nothing() {
+    fn balanced_pod_on_balanced_node_changes_nothing() {
         assert_eq!(score((4000, 4000), (0, 0), (1000, 1000)), 75);
     }
 
     #[test]
-    fn a_pod_that_evens_out_is_better_and_one_that_tilts_is_worse() {
+    fn pod_that_evens_utilization_scores_higher() {
         // Without: |0.5-0|/2 = 0.25 -> 75; with: 0.5 against 0.5 -> 100. 50 + (50+25)/2 = 87.
         assert_eq!(score((4000, 4000), (2000, 0), (0, 2000)), 87);
         // Without: even -> 100; with: |1-0|/2 = 0.5 -> 50. 50 + (50-50)/2 = 50.
@@ -94,12 +93,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_requests_scores_nothing() {
+    fn pod_without_requests_scores_zero() {
         assert_eq!(score((4000, 4000), (2000, 0), (0, 0)), 0);
     }
 
     #[test]
-    fn three_shares_use_the_standard_deviation() {
+    fn three_resources_use_the_standard_deviation() {
         let deviation = deviation(&[0.0, 0.5, 1.0]);
         assert!((deviation - (0.5_f64 / 3.0).sqrt()).abs() < 1e-12);
     }

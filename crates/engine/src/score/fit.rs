@@ -1,7 +1,8 @@
-//! How full the node would be: emptier is better, fuller is better, or better by a line of points.
+//! Resource fit: scores the utilization of the node with the pod, by `LeastAllocated`, `MostAllocated` or
+//! `RequestedToCapacityRatio`.
 //!
-//! CPU and memory are counted with the small amounts that containers without a request stand for, so that
-//! pods without requests do not all go to one node.
+//! CPU and memory use default requests for containers without one, so that pods without requests do not all go to one
+//! node.
 
 use super::SCORE_MAX;
 use crate::cluster::node::Node;
@@ -10,7 +11,7 @@ use crate::model::class::PodClass;
 use crate::model::ids::ResourceId;
 use crate::model::resources::{CPU, MEMORY, ResourceNames, is_scalar};
 
-/// The scores of a shape are given as 0 to 10.
+/// The scores of shape points are 0 to 10.
 const SHAPE_SCORE_MAX: i64 = 10;
 
 #[derive(Clone, Debug)]
@@ -33,7 +34,7 @@ impl Fit {
                 Strategy::LeastAllocated => least(requested, capacity),
                 Strategy::MostAllocated => requested.min(capacity) * SCORE_MAX / capacity,
                 Strategy::RequestedToCapacityRatio { shape } => {
-                    // A resource whose score is zero does not weigh in.
+                    // A resource whose score is zero does not contribute its weight.
                     match by_shape(shape, requested, capacity) {
                         0 => continue,
                         score => score,
@@ -45,14 +46,14 @@ impl Fit {
         }
         match self.strategy {
             _ if weights == 0 => 0,
-            // This strategy rounds to the nearest, the others round down.
+            // This strategy rounds to nearest, the others round down.
             Strategy::RequestedToCapacityRatio { .. } => (2 * sum + weights) / (2 * weights),
             _ => sum / weights,
         }
     }
 }
 
-/// What would be requested with this pod on the node, and what there is; `None` where it does not count.
+/// The requested amount including this pod, and the capacity; `None` if the resource does not count.
 fn requested(class: &PodClass, node: &Node, resource: ResourceId) -> Option<(i64, i64)> {
     let capacity = node.allocatable.get(resource);
     let (allocated, request) = match resource {
@@ -103,7 +104,7 @@ mod tests {
 
     fn class(cpu: i64, memory: i64) -> PodClass {
         let spec = ClassSpec { scoring_cpu_milli: cpu, scoring_memory_bytes: memory, ..ClassSpec::default() };
-        PodClass::alone(Arc::new(spec), Requests::new([(CPU, cpu), (MEMORY, memory)]))
+        PodClass::independent(Arc::new(spec), Requests::new([(CPU, cpu), (MEMORY, memory)]))
     }
 
     fn fit(strategy: &Strategy, weights: &[(&str, i64)]) -> Fit {
@@ -118,7 +119,7 @@ mod tests {
         // (4000-3000)/4000 = 25, (10000-5000)/10000 = 50.
         assert_eq!(fit.score(&class(3000, 5000), &node(4000, 10000, 0, 0)), 37);
         assert_eq!(fit.score(&class(3000, 5000), &node(6000, 10000, 0, 0)), 50);
-        // More than there is scores nothing for that resource.
+        // A request beyond the capacity scores 0 for that resource.
         assert_eq!(fit.score(&class(3000, 5000), &node(2000, 10000, 0, 0)), 25);
         assert_eq!(fit.score(&class(1, 1), &node(0, 0, 0, 0)), 0);
     }
@@ -137,24 +138,24 @@ mod tests {
     }
 
     #[test]
-    fn a_shape_is_linear_between_its_points_and_rounds_to_the_nearest() {
+    fn shape_is_linear_between_points_and_rounds_to_nearest() {
         let point = |utilization, score| ShapePoint { utilization, score };
         let shape = Strategy::RequestedToCapacityRatio { shape: vec![point(0, 10), point(100, 0)] };
         let fit = fit(&shape, &[("cpu", 1), ("memory", 1)]);
         assert_eq!(fit.score(&class(0, 0), &node(4000, 10000, 0, 0)), 100);
         // cpu 75 % -> 25, memory 50 % -> 50: the mean 37.5 rounds up.
         assert_eq!(fit.score(&class(3000, 5000), &node(4000, 10000, 0, 0)), 38);
-        // A resource that scores nothing does not weigh in.
+        // A resource that scores 0 does not contribute its weight.
         assert_eq!(fit.score(&class(4000, 5000), &node(4000, 10000, 0, 0)), 50);
     }
 
     #[test]
-    fn a_scalar_resource_that_the_pod_does_not_ask_for_does_not_count() {
+    fn unrequested_scalar_resource_does_not_count() {
         let fit = fit(&Strategy::LeastAllocated, &[("cpu", 1), ("example.com/gpu", 1)]);
         let mut node = node(4000, 10000, 0, 0);
         node.allocatable.set(ResourceId(3), 8);
         assert_eq!(fit.score(&class(1000, 0), &node), 75);
-        let wanting = PodClass { requests: Requests::new([(ResourceId(3), 4)]), ..class(1000, 0) };
-        assert_eq!(fit.score(&wanting, &node), 62);
+        let requesting = PodClass { requests: Requests::new([(ResourceId(3), 4)]), ..class(1000, 0) };
+        assert_eq!(fit.score(&requesting, &node), 62);
     }
 }

@@ -1,6 +1,6 @@
-//! Nodes that have the pod's images already are better, the more so the larger they are.
+//! Image locality: nodes that already have the pod's images score higher, by image size.
 //!
-//! An image counts by the share of nodes that have it, so that one node with a rare image does not draw everybody.
+//! An image is scaled by the share of nodes that have it, so that a rare image does not attract all pods to one node.
 
 use super::SCORE_MAX;
 use crate::cluster::images::Images;
@@ -8,9 +8,9 @@ use crate::cluster::node::Node;
 use crate::model::class::PodClass;
 
 const MIB: i64 = 1 << 20;
-/// Less than this is not worth a detour.
+/// The total size below which the score is 0.
 const BYTES_MIN: i64 = 23 * MIB;
-/// More than this, for each image that is used, makes no difference.
+/// The size per image above which the score is 100.
 const BYTES_MAX: i64 = 1000 * MIB;
 
 #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "sizes of images are far below 2^53")]

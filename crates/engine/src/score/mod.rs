@@ -1,18 +1,17 @@
-//! Scores: which of the nodes that will do is best? One file per score.
+//! Scores: rank the feasible nodes. One file per score.
 //!
-//! The numbers are kube-scheduler's: each score is 0 to 100, the total is their weighted sum. Some of them
-//! are raw numbers that are set in proportion to the best node.
-//! Nominations do not count here, only what is on a node.
+//! The numbers are kube-scheduler's: each score is 0 to 100, the total is their weighted sum. Some raw scores are
+//! normalized over the feasible nodes. Nominated pods are not counted, only pods on the node.
 
 mod balanced;
-pub(crate) mod company;
 mod fit;
 mod images;
+pub(crate) mod inter_pod_affinity;
 mod node_affinity;
-pub(crate) mod spread;
 mod taints;
+pub(crate) mod topology_spread;
 
-use company::Span;
+use inter_pod_affinity::Span;
 
 use crate::cluster::Cluster;
 use crate::cluster::node::Node;
@@ -20,54 +19,54 @@ use crate::config::Scoring;
 use crate::model::class::PodClass;
 use crate::model::resources::ResourceNames;
 
-/// The most that one score can give.
+/// The maximum of a single score.
 pub(crate) const SCORE_MAX: i64 = 100;
 
-/// The raw scores that only depend on the node itself.
+/// The raw scores that depend on the node object alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FixedScore {
-    /// `PreferNoSchedule` taints that are not tolerated.
+pub(crate) struct StaticScore {
+    /// The number of `PreferNoSchedule` taints that are not tolerated.
     pub(crate) taints: i64,
-    /// The weights of the preferred terms that match.
-    pub(crate) affinity: i64,
+    /// The sum of the weights of matching preferred terms.
+    pub(crate) node_affinity: i64,
 }
 
-/// Which score.
+/// The name of a score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ScoreName {
-    /// Fewer soft taints that are not tolerated.
+    /// Fewer `PreferNoSchedule` taints that are not tolerated.
     Taints,
-    /// More weight of preferred terms that match.
+    /// More weight of matching preferred node affinity terms.
     NodeAffinity,
-    /// How full the node would be.
+    /// The utilization of the node with the pod.
     Fit,
-    /// How evenly its resources would be used.
+    /// How evenly its resources would be utilized.
     Balanced,
-    /// How welcome those are who are near.
+    /// Preferred inter-pod affinity.
     PodAffinity,
-    /// How evenly the pod and its like would be spread.
+    /// Topology spread.
     Spread,
-    /// How much of the pod's images is there.
+    /// The images of the pod that are present on the node.
     Images,
 }
 
-/// The raw scores of who is near.
+/// The raw inter-pod scores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NearScore {
-    /// The weights of those who are near.
-    pub(crate) company: i64,
-    /// How many are near of those among whom the pod should be spread; `None` if the node is not judged.
+pub(crate) struct InterPodScore {
+    /// The sum of the weights of matching preferred terms.
+    pub(crate) affinity: i64,
+    /// The weighted number of matching pods in the node's domains; `None` if the node is not scored.
     pub(crate) spread: Option<i64>,
 }
 
-/// What relative scores are set in proportion to: the largest raw scores among the nodes that will do.
+/// The ranges of raw scores over the feasible nodes, for normalization.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Best {
+pub(crate) struct Normalization {
     pub(crate) taints: i64,
-    pub(crate) affinity: i64,
-    pub(crate) company: Span,
-    /// Only if the pod should be spread.
-    pub(crate) spread: Option<spread::Scale>,
+    pub(crate) node_affinity: i64,
+    pub(crate) inter_pod_affinity: Span,
+    /// Only if the pod has spread constraints to score.
+    pub(crate) spread: Option<topology_spread::Scale>,
 }
 
 /// Scoring with resource names resolved.
@@ -79,7 +78,7 @@ pub(crate) struct Scorer {
     weight_node_affinity: i64,
     weight_fit: i64,
     weight_balanced: i64,
-    weight_company: i64,
+    weight_inter_pod_affinity: i64,
     weight_spread: i64,
     weight_images: i64,
 }
@@ -93,53 +92,59 @@ impl Scorer {
             weight_node_affinity: config.weight_node_affinity,
             weight_fit: config.weight_fit,
             weight_balanced: config.weight_balanced,
-            weight_company: config.weight_pod_affinity,
+            weight_inter_pod_affinity: config.weight_pod_affinity,
             weight_spread: config.weight_topology_spread,
             weight_images: config.weight_image_locality,
         }
     }
 
-    /// The raw scores of the node itself.
-    pub(crate) fn fixed(class: &PodClass, node: &Node) -> FixedScore {
-        FixedScore { taints: taints::raw(class, node), affinity: node_affinity::raw(class, node) }
+    /// The raw scores of the node object.
+    pub(crate) fn static_score(class: &PodClass, node: &Node) -> StaticScore {
+        StaticScore { taints: taints::raw(class, node), node_affinity: node_affinity::raw(class, node) }
     }
 
-    /// The weighted scores of what is on the node.
-    pub(crate) fn moving(&self, class: &PodClass, node: &Node, cluster: &Cluster) -> i64 {
+    /// The weighted scores of the load and images of the node.
+    pub(crate) fn load_score(&self, class: &PodClass, node: &Node, cluster: &Cluster) -> i64 {
         self.weight_fit * self.fit.score(class, node)
             + self.weight_balanced * self.balanced.score(class, node)
             + self.weight_images * images::score(class, node, &cluster.images, cluster.nodes_present())
     }
 
-    /// The weighted scores of the node itself and of who is near, in proportion to the best node.
-    pub(crate) fn proportional(&self, raw: FixedScore, near: NearScore, best: &Best) -> i64 {
-        self.weight_taints * taints::normalized(raw.taints, best.taints)
-            + self.weight_node_affinity * node_affinity::normalized(raw.affinity, best.affinity)
-            + self.weight_company * company::normalized(near.company, best.company)
-            + self.weight_spread * best.spread.as_ref().map_or(0, |scale| spread::normalized(near.spread, scale))
+    /// The weighted sum of the scores that are normalized over the feasible nodes.
+    pub(crate) fn normalized_score(&self, raw: StaticScore, inter_pod: InterPodScore, range: &Normalization) -> i64 {
+        self.weight_taints * taints::normalized(raw.taints, range.taints)
+            + self.weight_node_affinity * node_affinity::normalized(raw.node_affinity, range.node_affinity)
+            + self.weight_inter_pod_affinity
+                * inter_pod_affinity::normalized(inter_pod.affinity, range.inter_pod_affinity)
+            + self.weight_spread
+                * range.spread.as_ref().map_or(0, |scale| topology_spread::normalized(inter_pod.spread, scale))
     }
 
-    /// Each weighted score by itself; their sum is what decides.
-    pub(crate) fn parts(
+    /// Each weighted score; the sum decides.
+    pub(crate) fn breakdown(
         &self,
         class: &PodClass,
         node: &Node,
         cluster: &Cluster,
-        near: NearScore,
-        best: &Best,
+        inter_pod: InterPodScore,
+        range: &Normalization,
     ) -> Vec<(ScoreName, i64)> {
         let images = images::score(class, node, &cluster.images, cluster.nodes_present());
-        let raw = Self::fixed(class, node);
-        let spread = best.spread.as_ref().map_or(0, |scale| spread::normalized(near.spread, scale));
+        let raw = Self::static_score(class, node);
+        let spread = range.spread.as_ref().map_or(0, |scale| topology_spread::normalized(inter_pod.spread, scale));
         vec![
-            (ScoreName::Taints, self.weight_taints * taints::normalized(raw.taints, best.taints)),
+            (ScoreName::Taints, self.weight_taints * taints::normalized(raw.taints, range.taints)),
             (
                 ScoreName::NodeAffinity,
-                self.weight_node_affinity * node_affinity::normalized(raw.affinity, best.affinity),
+                self.weight_node_affinity * node_affinity::normalized(raw.node_affinity, range.node_affinity),
             ),
             (ScoreName::Fit, self.weight_fit * self.fit.score(class, node)),
             (ScoreName::Balanced, self.weight_balanced * self.balanced.score(class, node)),
-            (ScoreName::PodAffinity, self.weight_company * company::normalized(near.company, best.company)),
+            (
+                ScoreName::PodAffinity,
+                self.weight_inter_pod_affinity
+                    * inter_pod_affinity::normalized(inter_pod.affinity, range.inter_pod_affinity),
+            ),
             (ScoreName::Spread, self.weight_spread * spread),
             (ScoreName::Images, self.weight_images * images),
         ]

@@ -1,4 +1,4 @@
-//! More weight of preferred terms that the node matches is better.
+//! The sum of the weights of matching preferred node affinity terms.
 
 use super::SCORE_MAX;
 use crate::cluster::node::Node;

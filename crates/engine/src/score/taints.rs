@@ -1,4 +1,4 @@
-//! Fewer `PreferNoSchedule` taints that the pod does not tolerate are better.
+//! The number of `PreferNoSchedule` taints that the pod does not tolerate: fewer are better.
 
 use super::SCORE_MAX;
 use crate::cluster::node::Node;

@@ -1,30 +1,30 @@
-//! Behaviour tests of the engine through its public face: one binary, a module per idea.
+//! Behaviour tests of the engine through its public API: one binary, one module per topic.
 
-mod arrivals;
-mod commits;
-mod company;
-mod company_judge;
+mod binding;
+mod checker;
 mod degraded;
+mod fake_cluster;
+mod gang_history;
+mod gang_starts;
 mod gangs;
-mod garbage;
-mod groups_change;
-mod judge;
+mod group_changes;
+mod inter_pod_affinity;
+mod inter_pod_checker;
+mod invalid_input;
 mod min_resources;
 mod nominations;
-mod one_by_one;
-mod pending;
+mod pending_counts;
+mod per_pod_preemption;
 mod ping_pong;
 mod preemption;
 mod queueing;
 mod random_runs;
 mod refused_pods;
 mod replays;
+mod reporting;
 mod shaken_plans;
-mod spread;
-mod starts;
 mod starvation;
-mod story;
-mod telling;
-mod units;
+mod topology_spread;
+mod upcoming_nodes;
+mod victim_units;
 mod whole_groups;
-mod world;

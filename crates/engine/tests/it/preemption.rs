@@ -1,4 +1,4 @@
-//! Preemption as it is carried out: whom it takes, when it waits, and that it never takes anybody for nothing.
+//! Preemption as it is executed: which victims it evicts, when it waits, and that no pod is evicted unnecessarily.
 
 use std::sync::Arc;
 
@@ -9,30 +9,30 @@ use muster_engine::model::labels::{Demand, Requirement};
 use muster_engine::model::pod::Phase;
 use muster_engine::{Command, Config, Observation, PreemptionRules, TakeBackOutcome};
 
-use crate::world::{World, key};
+use crate::fake_cluster::{FakeCluster, key};
 
 fn config() -> Config {
     Config::default()
 }
 
-pub(crate) fn world() -> World {
-    World::with(config())
+pub(crate) fn new_fake() -> FakeCluster {
+    FakeCluster::with(config())
 }
 
-/// A gang of its own priority.
-pub(crate) fn gang(world: &mut World, name: &str, minimum: u32, priority: i32, mode: DisruptionMode) {
+/// Creates a gang with its own priority.
+pub(crate) fn gang(fake: &mut FakeCluster, name: &str, minimum: u32, priority: i32, mode: DisruptionMode) {
     let mut spec = GroupSpec::gang(key(name), minimum);
     spec.priority = GroupPriority::Own(priority);
     spec.disruption_mode = mode;
-    world.put_group(spec);
+    fake.put_group(spec);
 }
 
-/// Pods that run on a node.
-pub(crate) fn running(world: &mut World, name: &str, group: &str, count: usize, cpu: i64, node: &str) {
+/// Creates running pods on a node.
+pub(crate) fn running(fake: &mut FakeCluster, name: &str, group: &str, count: usize, cpu: i64, node: &str) {
     for number in 0..count {
         let node = node.to_owned();
-        let started = world.now;
-        world.pod_with(&format!("{name}-{number}"), group, cpu, |pod| {
+        let started = fake.now;
+        fake.pod_with(&format!("{name}-{number}"), group, cpu, |pod| {
             pod.node = Some(node);
             pod.phase = Phase::Running;
             pod.started_ms = Some(started);
@@ -40,270 +40,274 @@ pub(crate) fn running(world: &mut World, name: &str, group: &str, count: usize, 
     }
 }
 
-/// The names of pods that are nominated, with their nodes.
-pub(crate) fn nominated(world: &World) -> Vec<(String, String)> {
+/// The names of nominated pods, with their nodes.
+pub(crate) fn nominated(fake: &FakeCluster) -> Vec<(String, String)> {
     let mut names: Vec<_> =
-        world.pods.values().filter_map(|pod| Some((pod.id.name.clone(), pod.nominated.clone()?))).collect();
+        fake.pods.values().filter_map(|pod| Some((pod.id.name.clone(), pod.nominated.clone()?))).collect();
     names.sort();
     names
 }
 
-pub(crate) fn high(world: &mut World, count: usize, cpu: i64) {
-    gang(world, "high", count as u32, 100, DisruptionMode::Pod);
-    world.pods_of("h", "high", count, cpu);
+pub(crate) fn high(fake: &mut FakeCluster, count: usize, cpu: i64) {
+    gang(fake, "high", count as u32, 100, DisruptionMode::Pod);
+    fake.pods_of("h", "high", count, cpu);
 }
 
 #[test]
-fn a_gang_takes_the_room_of_pods_below_it_and_is_bound_when_they_are_gone() {
-    let mut world = world();
-    world.node("n0", 4);
-    running(&mut world, "low", "", 4, 1, "n0");
-    high(&mut world, 2, 2);
-    world.decide_all();
-    assert_eq!(world.evicted().len(), 4);
-    assert_eq!(nominated(&world).len(), 2);
-    assert!(matches!(world.why_group("high"), Diagnosis::WaitingForVictims(_)));
-    world.pass(60_000);
-    assert_eq!(world.bound(), ["h-0", "h-1"]);
-    assert_eq!(world.evicted().len(), 4, "nobody else");
+fn gang_preempts_lower_priority_pods_and_is_bound_when_they_are_gone() {
+    let mut fake = new_fake();
+    fake.node("n0", 4);
+    running(&mut fake, "low", "", 4, 1, "n0");
+    high(&mut fake, 2, 2);
+    fake.decide_all();
+    assert_eq!(fake.evicted().len(), 4);
+    assert_eq!(nominated(&fake).len(), 2);
+    assert!(matches!(fake.group_diagnosis("high"), Diagnosis::WaitingForVictims(_)));
+    fake.advance(60_000);
+    assert_eq!(fake.bound(), ["h-0", "h-1"]);
+    assert_eq!(fake.evicted().len(), 4, "no other pod");
 }
 
 #[test]
-fn what_would_not_be_enough_is_not_touched() {
-    let mut world = world();
-    world.node("n0", 4);
-    running(&mut world, "low", "", 4, 1, "n0");
-    high(&mut world, 3, 2);
-    world.pass(60_000);
-    assert_eq!(world.evicted(), Vec::<String>::new());
-    assert_eq!(nominated(&world), []);
-    let Diagnosis::GroupUnschedulable(shortfall) = world.why_group("high") else {
-        panic!("{}", world.why_group("high"))
+fn insufficient_victims_are_not_evicted() {
+    let mut fake = new_fake();
+    fake.node("n0", 4);
+    running(&mut fake, "low", "", 4, 1, "n0");
+    high(&mut fake, 3, 2);
+    fake.advance(60_000);
+    assert_eq!(fake.evicted(), Vec::<String>::new());
+    assert_eq!(nominated(&fake), []);
+    let Diagnosis::GroupUnschedulable(shortfall) = fake.group_diagnosis("high") else {
+        panic!("{}", fake.group_diagnosis("high"))
     };
     assert_eq!(shortfall.preemption, Preemption::NotEnough);
 }
 
 #[test]
-fn a_group_that_goes_whole_goes_whole_for_a_gang_and_for_a_pod() {
+fn group_with_mode_group_is_evicted_whole_for_a_gang_and_for_a_pod() {
     for alone in [false, true] {
-        let mut world = world();
-        world.node("n0", 4);
-        world.node("n1", 4);
-        gang(&mut world, "low", 4, 0, DisruptionMode::Group);
-        running(&mut world, "a", "low", 2, 2, "n0");
-        running(&mut world, "b", "low", 2, 2, "n1");
+        let mut fake = new_fake();
+        fake.node("n0", 4);
+        fake.node("n1", 4);
+        gang(&mut fake, "low", 4, 0, DisruptionMode::Group);
+        running(&mut fake, "a", "low", 2, 2, "n0");
+        running(&mut fake, "b", "low", 2, 2, "n1");
         if alone {
-            world.pod_with("h", "", 1, |pod| pod.priority = 100);
+            fake.pod_with("h", "", 1, |pod| pod.priority = 100);
         } else {
-            high(&mut world, 1, 1);
+            high(&mut fake, 1, 1);
         }
-        world.decide_all();
-        assert_eq!(world.evicted().len(), 4, "one would be enough");
+        fake.decide_all();
+        assert_eq!(fake.evicted().len(), 4, "one would be enough");
     }
 }
 
 #[test]
-fn members_of_other_groups_go_one_by_one_the_surplus_first() {
-    let mut world = world();
-    world.node("n0", 4);
-    running(&mut world, "single", "", 1, 1, "n0");
-    gang(&mut world, "low", 2, 0, DisruptionMode::Pod);
-    running(&mut world, "a", "low", 2, 1, "n0");
-    world.now += 1_000;
-    running(&mut world, "young", "low", 1, 1, "n0");
-    high(&mut world, 1, 1);
-    world.decide_all();
-    assert_eq!(world.evicted(), ["young-0"], "the gang has it beyond its minimum");
+fn members_of_other_groups_are_evicted_one_by_one_surplus_first() {
+    let mut fake = new_fake();
+    fake.node("n0", 4);
+    running(&mut fake, "single", "", 1, 1, "n0");
+    gang(&mut fake, "low", 2, 0, DisruptionMode::Pod);
+    running(&mut fake, "a", "low", 2, 1, "n0");
+    fake.now += 1_000;
+    running(&mut fake, "young", "low", 1, 1, "n0");
+    high(&mut fake, 1, 1);
+    fake.decide_all();
+    assert_eq!(fake.evicted(), ["young-0"], "it is a surplus member");
 }
 
 #[test]
-fn while_a_plan_stands_nobody_else_is_taken_and_nobody_else_gets_the_room() {
-    let mut world = world();
-    world.grace_ms = 30_000;
-    world.node("n0", 4);
-    world.node("n1", 4);
-    running(&mut world, "low", "", 4, 1, "n0");
-    running(&mut world, "low2", "", 4, 1, "n1");
-    high(&mut world, 2, 2);
-    world.pass(5_000);
-    let first = world.evicted();
+fn standing_plan_evicts_no_more_pods_and_protects_its_room() {
+    let mut fake = new_fake();
+    fake.grace_ms = 30_000;
+    fake.node("n0", 4);
+    fake.node("n1", 4);
+    running(&mut fake, "low", "", 4, 1, "n0");
+    running(&mut fake, "low2", "", 4, 1, "n1");
+    high(&mut fake, 2, 2);
+    fake.advance(5_000);
+    let first = fake.evicted();
     assert_eq!(first.len(), 4);
-    // One after the other they leave; somebody of a low priority would like the room.
+    // They leave one by one; a pod of low priority would fit in that room.
     for name in &first[..2] {
-        world.remove(name);
+        fake.remove(name);
     }
-    world.pod("late", "", 1);
-    world.pass(20_000);
-    assert_eq!(world.evicted(), first);
-    assert_eq!(world.node_of("late"), None);
+    fake.pod("late", "", 1);
+    fake.advance(20_000);
+    assert_eq!(fake.evicted(), first);
+    assert_eq!(fake.node_of("late"), None);
     for name in &first[2..] {
-        world.remove(name);
+        fake.remove(name);
     }
-    world.pass(20_000);
-    assert_eq!(world.bound_count("h-"), 2);
-    assert_eq!(world.evicted(), first);
+    fake.advance(20_000);
+    assert_eq!(fake.bound_count("h-"), 2);
+    assert_eq!(fake.evicted(), first);
 }
 
 #[test]
-fn room_that_needs_no_eviction_is_taken_while_victims_are_leaving() {
-    let mut world = world();
-    world.grace_ms = 30_000;
-    world.node("n0", 2);
-    running(&mut world, "low", "", 2, 1, "n0");
-    high(&mut world, 1, 2);
-    world.pass(1_000);
-    assert_eq!(nominated(&world), [("h-0".into(), "n0".into())]);
-    world.node("n1", 2);
-    world.pass(20_000);
-    assert_eq!(world.node_of("h-0").as_deref(), Some("n1"));
+fn free_room_is_used_while_victims_are_terminating() {
+    let mut fake = new_fake();
+    fake.grace_ms = 30_000;
+    fake.node("n0", 2);
+    running(&mut fake, "low", "", 2, 1, "n0");
+    high(&mut fake, 1, 2);
+    fake.advance(1_000);
+    assert_eq!(nominated(&fake), [("h-0".into(), "n0".into())]);
+    fake.node("n1", 2);
+    fake.advance(20_000);
+    assert_eq!(fake.node_of("h-0").as_deref(), Some("n1"));
 }
 
 #[test]
-fn a_plan_that_no_longer_stands_is_made_anew_with_the_leaving_counted_as_gone() {
-    let mut world = world();
-    world.grace_ms = 30_000;
-    world.node("n0", 4);
-    world.node("n1", 4);
-    running(&mut world, "low", "", 4, 1, "n0");
-    running(&mut world, "low2", "", 4, 1, "n1");
-    high(&mut world, 2, 2);
-    world.pass(1_000);
-    let first = world.evicted();
-    // Somebody important takes half of the room that is kept free.
-    let node = nominated(&world)[0].1.clone();
-    world.pod_with("boss", "", 2, |pod| {
+fn invalid_plan_is_replaced_counting_terminating_pods_as_gone() {
+    let mut fake = new_fake();
+    fake.grace_ms = 30_000;
+    fake.node("n0", 4);
+    fake.node("n1", 4);
+    running(&mut fake, "low", "", 4, 1, "n0");
+    running(&mut fake, "low2", "", 4, 1, "n1");
+    high(&mut fake, 2, 2);
+    fake.advance(1_000);
+    let first = fake.evicted();
+    // A pod of higher priority takes half of the nominated room.
+    let node = nominated(&fake)[0].1.clone();
+    fake.pod_with("boss", "", 2, |pod| {
         pod.priority = 1_000;
         pod.ours = false;
         pod.node = Some(node.clone());
     });
-    world.pass(20_000);
-    let more = world.evicted().len() - first.len();
-    assert_eq!(more, 2, "two of those on the other node, beside the room that is left: {:?}", world.evicted());
-    for name in world.evicted() {
-        world.remove(&name);
+    fake.advance(20_000);
+    let more = fake.evicted().len() - first.len();
+    assert_eq!(more, 2, "two of those on the other node, in addition to the remaining room: {:?}", fake.evicted());
+    for name in fake.evicted() {
+        fake.remove(&name);
     }
-    world.pass(20_000);
-    assert_eq!(world.bound_count("h-"), 2);
+    fake.advance(20_000);
+    assert_eq!(fake.bound_count("h-"), 2);
 }
 
 #[test]
-fn who_may_not_preempt_waits() {
-    let mut world = world();
-    world.node("n0", 1);
-    running(&mut world, "low", "", 1, 1, "n0");
-    let mut spec = GroupSpec::gang(key("polite"), 1);
+fn pods_and_groups_that_never_preempt_stay_pending() {
+    let mut fake = new_fake();
+    fake.node("n0", 1);
+    running(&mut fake, "low", "", 1, 1, "n0");
+    let mut spec = GroupSpec::gang(key("never"), 1);
     spec.priority = GroupPriority::Own(100);
     spec.preemption_policy = PreemptionPolicy::Never;
-    world.put_group(spec);
-    world.pod("p", "polite", 1);
-    world.pod_with("q", "", 1, |pod| (pod.priority, pod.never_preempts) = (50, true));
-    world.pass(60_000);
-    assert_eq!(world.evicted(), Vec::<String>::new());
-    let Diagnosis::GroupUnschedulable(shortfall) = world.why_group("polite") else { panic!("it waits for room") };
+    fake.put_group(spec);
+    fake.pod("p", "never", 1);
+    fake.pod_with("q", "", 1, |pod| (pod.priority, pod.never_preempts) = (50, true));
+    fake.advance(60_000);
+    assert_eq!(fake.evicted(), Vec::<String>::new());
+    let Diagnosis::GroupUnschedulable(shortfall) = fake.group_diagnosis("never") else {
+        panic!("it is pending for room")
+    };
     assert_eq!(shortfall.preemption, Preemption::Never);
-    assert!(matches!(world.why_pod("q"), Diagnosis::PodUnschedulable { preemption: Preemption::Never, .. }));
+    assert!(matches!(fake.pod_diagnosis("q"), Diagnosis::PodUnschedulable { preemption: Preemption::Never, .. }));
 }
 
 #[test]
-fn an_eviction_that_is_refused_spares_the_pod_and_another_plan_is_made() {
-    let mut world = world();
-    world.node("n0", 1);
-    world.node("n1", 1);
-    running(&mut world, "a", "", 1, 1, "n0");
-    world.now += 1_000;
-    running(&mut world, "b", "", 1, 1, "n1");
-    high(&mut world, 1, 1);
-    world.decide_all();
-    let [Command::Evict { pods, .. }] = &world.in_flight[..] else { panic!("{:?}", world.in_flight) };
+fn refused_eviction_excludes_the_pod_and_leads_to_another_plan() {
+    let mut fake = new_fake();
+    fake.node("n0", 1);
+    fake.node("n1", 1);
+    running(&mut fake, "a", "", 1, 1, "n0");
+    fake.now += 1_000;
+    running(&mut fake, "b", "", 1, 1, "n1");
+    high(&mut fake, 1, 1);
+    fake.decide_all();
+    let [Command::Evict { pods, .. }] = &fake.in_flight[..] else { panic!("{:?}", fake.in_flight) };
     let (pod, name) = (pods[0].clone(), pods[0].name.clone());
-    world.in_flight.clear();
+    fake.in_flight.clear();
     let outcome = TakeBackOutcome::Refused { message: "forbidden".into() };
-    world.show(Observation::EvictDone { pod, outcome });
-    world.pass(30_000);
-    assert_eq!(world.bound_count("h-"), 1);
-    assert!(world.pods.values().any(|pod| pod.id.name == name), "{name} is left alone");
+    fake.observe(Observation::EvictDone { pod, outcome });
+    fake.advance(30_000);
+    assert_eq!(fake.bound_count("h-"), 1);
+    assert!(fake.pods.values().any(|pod| pod.id.name == name), "{name} is not evicted");
 }
 
 #[test]
-fn an_eviction_that_fails_in_passing_is_sent_again_and_not_after_it_succeeded() {
-    let mut world = world();
-    world.node("n0", 1);
-    running(&mut world, "a", "", 1, 1, "n0");
-    high(&mut world, 1, 1);
-    world.decide_all();
-    let [Command::Evict { pods, .. }] = &world.in_flight[..] else { panic!("{:?}", world.in_flight) };
+fn transient_eviction_failure_is_retried_until_it_succeeds() {
+    let mut fake = new_fake();
+    fake.node("n0", 1);
+    running(&mut fake, "a", "", 1, 1, "n0");
+    high(&mut fake, 1, 1);
+    fake.decide_all();
+    let [Command::Evict { pods, .. }] = &fake.in_flight[..] else { panic!("{:?}", fake.in_flight) };
     let pod = pods[0].clone();
-    world.in_flight.clear();
-    world.show(Observation::EvictDone { pod, outcome: TakeBackOutcome::Transient { message: "busy".into() } });
-    world.grace_ms = 30_000;
-    world.pass(120_000);
-    assert_eq!(world.evicted().len(), 2, "once more, and never again");
-    world.remove("a-0");
-    world.pass(20_000);
-    assert_eq!(world.bound_count("h-"), 1);
+    fake.in_flight.clear();
+    fake.observe(Observation::EvictDone { pod, outcome: TakeBackOutcome::Transient { message: "busy".into() } });
+    fake.grace_ms = 30_000;
+    fake.advance(120_000);
+    assert_eq!(fake.evicted().len(), 2, "retried once, and not again");
+    fake.remove("a-0");
+    fake.advance(20_000);
+    assert_eq!(fake.bound_count("h-"), 1);
 }
 
 #[test]
-fn after_a_restart_the_plan_still_stands() {
-    let mut world = world();
-    world.grace_ms = 30_000;
-    world.node("n0", 4);
-    world.node("n1", 4);
-    running(&mut world, "low", "", 4, 1, "n0");
-    running(&mut world, "low2", "", 4, 1, "n1");
-    high(&mut world, 2, 2);
-    world.pass(1_000);
-    let (first, places) = (world.evicted(), nominated(&world));
-    world.restart();
-    world.pass(60_000);
-    assert_eq!((world.evicted(), nominated(&world)), (first.clone(), places));
+fn plan_survives_a_restart() {
+    let mut fake = new_fake();
+    fake.grace_ms = 30_000;
+    fake.node("n0", 4);
+    fake.node("n1", 4);
+    running(&mut fake, "low", "", 4, 1, "n0");
+    running(&mut fake, "low2", "", 4, 1, "n1");
+    high(&mut fake, 2, 2);
+    fake.advance(1_000);
+    let (first, places) = (fake.evicted(), nominated(&fake));
+    fake.restart();
+    fake.advance(60_000);
+    assert_eq!((fake.evicted(), nominated(&fake)), (first.clone(), places));
     for name in first {
-        world.remove(&name);
+        fake.remove(&name);
     }
-    world.pass(20_000);
-    assert_eq!(world.bound_count("h-"), 2);
+    fake.advance(20_000);
+    assert_eq!(fake.bound_count("h-"), 2);
 }
 
 #[test]
-fn a_delay_gives_others_time_to_make_room() {
+fn delay_gives_other_pods_time_to_free_room() {
     let mut config = config();
     config.preemption.delay_ms = 30_000;
-    let mut world = World::with(config);
-    world.node("n0", 1);
-    running(&mut world, "a", "", 1, 1, "n0");
-    high(&mut world, 1, 1);
-    world.pass(29_000);
-    assert_eq!(world.evicted(), Vec::<String>::new());
-    let Diagnosis::GroupUnschedulable(shortfall) = world.why_group("high") else { panic!("it waits for room") };
+    let mut fake = FakeCluster::with(config);
+    fake.node("n0", 1);
+    running(&mut fake, "a", "", 1, 1, "n0");
+    high(&mut fake, 1, 1);
+    fake.advance(29_000);
+    assert_eq!(fake.evicted(), Vec::<String>::new());
+    let Diagnosis::GroupUnschedulable(shortfall) = fake.group_diagnosis("high") else {
+        panic!("it is pending for room")
+    };
     assert_eq!(shortfall.preemption, Preemption::Delayed { delay_ms: 30_000 });
-    world.pass(11_000);
-    assert_eq!(world.evicted(), ["a-0"]);
-    assert_eq!(world.bound_count("h-"), 1);
+    fake.advance(11_000);
+    assert_eq!(fake.evicted(), ["a-0"]);
+    assert_eq!(fake.bound_count("h-"), 1);
 }
 
 #[test]
-fn without_whole_groups_pods_are_taken_one_by_one() {
+fn pods_are_evicted_one_by_one_without_whole_groups() {
     let mut config = config();
     config.preemption.whole_groups = false;
-    let mut world = World::with(config);
-    world.node("n0", 4);
-    gang(&mut world, "low", 4, 0, DisruptionMode::Group);
-    running(&mut world, "a", "low", 4, 1, "n0");
-    high(&mut world, 1, 1);
-    world.decide_all();
-    assert_eq!(world.evicted().len(), 1);
+    let mut fake = FakeCluster::with(config);
+    fake.node("n0", 4);
+    gang(&mut fake, "low", 4, 0, DisruptionMode::Group);
+    running(&mut fake, "a", "low", 4, 1, "n0");
+    high(&mut fake, 1, 1);
+    fake.decide_all();
+    assert_eq!(fake.evicted().len(), 1);
 }
 
 #[test]
-fn whom_a_budget_covers_is_spared_if_others_will_do() {
-    let mut world = world();
-    world.node("n0", 3);
-    running(&mut world, "low", "", 3, 1, "n0");
+fn pods_covered_by_a_budget_are_avoided_if_possible() {
+    let mut fake = new_fake();
+    fake.node("n0", 3);
+    running(&mut fake, "low", "", 3, 1, "n0");
     let labels = Arc::new([("app".to_owned(), "db".to_owned())].into());
     for name in ["low-0", "low-1"] {
-        let uid = world.uid(name);
+        let uid = fake.uid(name);
         let labels = Arc::clone(&labels);
-        world.change(&uid, |pod| pod.labels = labels);
+        fake.change(&uid, |pod| pod.labels = labels);
     }
     let selector = Requirement { key: "app".into(), demand: Demand::Exists };
     let budget = BudgetSpec {
@@ -312,60 +316,60 @@ fn whom_a_budget_covers_is_spared_if_others_will_do() {
         selector: Some(vec![selector]),
         ..BudgetSpec::default()
     };
-    world.show(Observation::BudgetSeen(budget));
-    high(&mut world, 1, 1);
-    world.decide_all();
-    assert_eq!(world.evicted(), ["low-2"]);
+    fake.observe(Observation::BudgetSeen(budget));
+    high(&mut fake, 1, 1);
+    fake.decide_all();
+    assert_eq!(fake.evicted(), ["low-2"]);
 }
 
 #[test]
-fn a_higher_one_takes_the_place_that_a_lower_one_hoped_for() {
-    let mut world = world();
-    world.grace_ms = 30_000;
-    world.node("n0", 2);
-    running(&mut world, "low", "", 2, 1, "n0");
-    gang(&mut world, "middle", 1, 50, DisruptionMode::Pod);
-    world.pod("m", "middle", 2);
-    world.pass(1_000);
-    assert_eq!(nominated(&world), [("m".into(), "n0".into())]);
-    high(&mut world, 1, 2);
-    world.pass(20_000);
-    assert_eq!(nominated(&world), [("h-0".into(), "n0".into())]);
+fn higher_priority_pod_takes_the_nominated_room_of_a_lower_one() {
+    let mut fake = new_fake();
+    fake.grace_ms = 30_000;
+    fake.node("n0", 2);
+    running(&mut fake, "low", "", 2, 1, "n0");
+    gang(&mut fake, "middle", 1, 50, DisruptionMode::Pod);
+    fake.pod("m", "middle", 2);
+    fake.advance(1_000);
+    assert_eq!(nominated(&fake), [("m".into(), "n0".into())]);
+    high(&mut fake, 1, 2);
+    fake.advance(20_000);
+    assert_eq!(nominated(&fake), [("h-0".into(), "n0".into())]);
     for name in ["low-0", "low-1"] {
-        world.remove(name);
+        fake.remove(name);
     }
-    world.pass(20_000);
-    assert_eq!(world.bound(), ["h-0"]);
-    assert_eq!(world.evicted().len(), 2);
+    fake.advance(20_000);
+    assert_eq!(fake.bound(), ["h-0"]);
+    assert_eq!(fake.evicted().len(), 2);
 }
 
 #[test]
-fn what_must_be_there_without_the_api_is_never_taken() {
-    let mut world = world();
-    world.node("n0", 1);
-    world.pod_with("static", "", 1, |pod| {
+fn static_pods_are_never_evicted() {
+    let mut fake = new_fake();
+    fake.node("n0", 1);
+    fake.pod_with("static", "", 1, |pod| {
         pod.node = Some("n0".into());
         pod.is_static = true;
     });
-    high(&mut world, 1, 1);
-    world.pass(60_000);
-    assert_eq!(world.evicted(), Vec::<String>::new());
+    high(&mut fake, 1, 1);
+    fake.advance(60_000);
+    assert_eq!(fake.evicted(), Vec::<String>::new());
 }
 
 #[test]
-fn a_victim_that_does_not_leave_in_time_is_told_of() {
-    let mut world = world();
-    world.grace_ms = 30_000;
-    world.node("n0", 1);
-    running(&mut world, "stubborn", "", 1, 1, "n0");
-    high(&mut world, 1, 1);
-    world.pass(10_000);
-    let Diagnosis::WaitingForVictims(victims) = world.why_group("high") else { panic!("it waits for its victim") };
+fn victim_that_exceeds_its_grace_period_is_reported() {
+    let mut fake = new_fake();
+    fake.grace_ms = 30_000;
+    fake.node("n0", 1);
+    running(&mut fake, "stubborn", "", 1, 1, "n0");
+    high(&mut fake, 1, 1);
+    fake.advance(10_000);
+    let Diagnosis::WaitingForVictims(victims) = fake.group_diagnosis("high") else { panic!("it waits for its victim") };
     assert!(victims.within_ms.is_some_and(|within| within > 20_000) && victims.overdue.is_empty(), "{victims:?}");
-    world.pass(60_000);
-    let Diagnosis::WaitingForVictims(victims) = world.why_group("high") else { panic!("it waits for its victim") };
+    fake.advance(60_000);
+    let Diagnosis::WaitingForVictims(victims) = fake.group_diagnosis("high") else { panic!("it waits for its victim") };
     assert_eq!(victims.overdue, ["ns/stubborn-0"]);
-    assert_eq!(world.evicted().len(), 1, "still nobody else");
+    assert_eq!(fake.evicted().len(), 1, "still no other pod");
 }
 
 fn budget(allowed: i32) -> Observation {
@@ -380,94 +384,94 @@ fn budget(allowed: i32) -> Observation {
 }
 
 #[test]
-fn where_budgets_are_always_kept_nobody_is_evicted_against_one_until_it_allows_it() {
+fn respected_budgets_block_evictions_until_they_allow_them() {
     let preemption = PreemptionRules { keeps_budgets: true, ..PreemptionRules::default() };
-    let mut world = World::with(Config { preemption, ..Config::default() });
-    world.node("n0", 4);
-    world.node("n1", 4);
-    gang(&mut world, "whole", 2, 10, DisruptionMode::Group);
-    running(&mut world, "w0", "whole", 1, 4, "n0");
-    running(&mut world, "w1", "whole", 1, 4, "n1");
-    world.show(budget(1));
-    high(&mut world, 1, 4);
-    world.pass(60_000);
-    assert!(world.evicted().is_empty(), "one may go, and the group goes whole: {:?}", world.evicted());
-    world.show(budget(2));
-    world.pass(60_000);
-    assert_eq!(world.evicted(), ["w0-0", "w1-0"]);
+    let mut fake = FakeCluster::with(Config { preemption, ..Config::default() });
+    fake.node("n0", 4);
+    fake.node("n1", 4);
+    gang(&mut fake, "whole", 2, 10, DisruptionMode::Group);
+    running(&mut fake, "w0", "whole", 1, 4, "n0");
+    running(&mut fake, "w1", "whole", 1, 4, "n1");
+    fake.observe(budget(1));
+    high(&mut fake, 1, 4);
+    fake.advance(60_000);
+    assert!(fake.evicted().is_empty(), "the budget allows one, and the group is evicted whole: {:?}", fake.evicted());
+    fake.observe(budget(2));
+    fake.advance(60_000);
+    assert_eq!(fake.evicted(), ["w0-0", "w1-0"]);
 }
 
 #[test]
-fn what_an_earlier_process_began_to_evict_whole_is_evicted_whole() {
-    let mut world = world();
-    world.node("n0", 4);
-    gang(&mut world, "whole", 3, 10, DisruptionMode::Group);
-    running(&mut world, "w", "whole", 3, 1, "n0");
-    // It had marked all of them, and had deleted one.
+fn eviction_of_a_whole_group_is_completed_after_a_restart() {
+    let mut fake = new_fake();
+    fake.node("n0", 4);
+    gang(&mut fake, "whole", 3, 10, DisruptionMode::Group);
+    running(&mut fake, "w", "whole", 3, 1, "n0");
+    // It had marked all of them and deleted one.
     for name in ["w-0", "w-1", "w-2"] {
-        let uid = world.uid(name);
-        world.change(&uid, |pod| pod.marked = true);
+        let uid = fake.uid(name);
+        fake.change(&uid, |pod| pod.marked = true);
     }
-    world.decide_all();
-    assert!(world.evicted().is_empty(), "nothing has begun");
-    world.pass(4_000);
-    let uid = world.uid("w-0");
-    world.change(&uid, |pod| pod.terminating = true);
-    world.restart();
-    world.decide_all();
-    assert_eq!(world.evicted(), ["w-1", "w-2"]);
+    fake.decide_all();
+    assert!(fake.evicted().is_empty(), "nothing has begun");
+    fake.advance(4_000);
+    let uid = fake.uid("w-0");
+    fake.change(&uid, |pod| pod.terminating = true);
+    fake.restart();
+    fake.decide_all();
+    assert_eq!(fake.evicted(), ["w-1", "w-2"]);
 }
 
 #[test]
-fn a_mark_on_a_pod_that_stays_is_taken_off() {
-    let mut world = world();
-    world.node("n0", 4);
-    running(&mut world, "p", "", 2, 1, "n0");
-    let uid = world.uid("p-0");
-    world.change(&uid, |pod| pod.marked = true);
-    world.pass(10_000);
-    assert!(!world.pods[&uid].marked && world.evicted().is_empty());
-    assert_eq!(world.acts.iter().filter(|act| matches!(act, Command::Spare { .. })).count(), 1);
+fn mark_is_removed_from_a_pod_that_stays() {
+    let mut fake = new_fake();
+    fake.node("n0", 4);
+    running(&mut fake, "p", "", 2, 1, "n0");
+    let uid = fake.uid("p-0");
+    fake.change(&uid, |pod| pod.marked = true);
+    fake.advance(10_000);
+    assert!(!fake.pods[&uid].marked && fake.evicted().is_empty());
+    assert_eq!(fake.issued.iter().filter(|act| matches!(act, Command::Spare { .. })).count(), 1);
 }
 
 #[test]
-fn who_has_risen_since_is_spared_and_so_are_those_who_were_to_go_with_him() {
-    let mut world = world();
-    world.node("n0", 2);
-    gang(&mut world, "low", 1, 0, DisruptionMode::Pod);
-    running(&mut world, "riser", "low", 1, 1, "n0");
-    running(&mut world, "other", "", 1, 1, "n0");
-    high(&mut world, 1, 2);
-    world.decide_all();
-    let ordered = world.evicted();
+fn victims_whose_priority_rose_are_spared_together() {
+    let mut fake = new_fake();
+    fake.node("n0", 2);
+    gang(&mut fake, "low", 1, 0, DisruptionMode::Pod);
+    running(&mut fake, "riser", "low", 1, 1, "n0");
+    running(&mut fake, "other", "", 1, 1, "n0");
+    high(&mut fake, 1, 2);
+    fake.decide_all();
+    let ordered = fake.evicted();
     assert_eq!(ordered.len(), 2);
-    for command in std::mem::take(&mut world.in_flight) {
+    for command in std::mem::take(&mut fake.in_flight) {
         let Command::Evict { pods, .. } = command else { panic!("{command:?}") };
         let pod = pods[0].clone();
-        world.show(Observation::EvictDone { pod, outcome: TakeBackOutcome::Transient { message: "busy".into() } });
+        fake.observe(Observation::EvictDone { pod, outcome: TakeBackOutcome::Transient { message: "busy".into() } });
     }
-    gang(&mut world, "low", 1, 200, DisruptionMode::Pod);
-    world.pass(60_000);
-    assert_eq!(world.evicted(), ordered, "the plan does not stand any more");
-    assert_eq!(nominated(&world), []);
+    gang(&mut fake, "low", 1, 200, DisruptionMode::Pod);
+    fake.advance(60_000);
+    assert_eq!(fake.evicted(), ordered, "the plan is invalid now");
+    assert_eq!(nominated(&fake), []);
 }
 
 #[test]
-fn whom_a_budget_keeps_is_not_counted_on_for_members_beyond_the_minimum() {
+fn pods_protected_by_a_budget_do_not_count_as_victims_for_surplus_members() {
     let preemption = PreemptionRules { keeps_budgets: true, ..PreemptionRules::default() };
-    let mut world = World::with(Config { preemption, ..Config::default() });
-    world.node("n0", 2);
-    world.node("n1", 2);
-    running(&mut world, "free", "", 1, 2, "n0");
-    running(&mut world, "kept", "", 1, 2, "n1");
-    let kept = world.uid("kept-0");
-    world.change(&kept, |pod| pod.labels = Arc::new([("app".to_owned(), "db".to_owned())].into()));
+    let mut fake = FakeCluster::with(Config { preemption, ..Config::default() });
+    fake.node("n0", 2);
+    fake.node("n1", 2);
+    running(&mut fake, "free", "", 1, 2, "n0");
+    running(&mut fake, "kept", "", 1, 2, "n1");
+    let kept = fake.uid("kept-0");
+    fake.change(&kept, |pod| pod.labels = Arc::new([("app".to_owned(), "db".to_owned())].into()));
     let selector = Requirement { key: "app".into(), demand: Demand::Exists };
     let (namespace, name) = ("ns".to_owned(), "db".to_owned());
     let budget = BudgetSpec { namespace, name, selector: Some(vec![selector]), ..BudgetSpec::default() };
-    world.show(Observation::BudgetSeen(budget));
-    gang(&mut world, "high", 1, 100, DisruptionMode::Pod);
-    world.pods_of("h", "high", 2, 2);
-    world.pass(20_000);
-    assert_eq!(world.evicted(), ["free-0"]);
+    fake.observe(Observation::BudgetSeen(budget));
+    gang(&mut fake, "high", 1, 100, DisruptionMode::Pod);
+    fake.pods_of("h", "high", 2, 2);
+    fake.advance(20_000);
+    assert_eq!(fake.evicted(), ["free-0"]);
 }

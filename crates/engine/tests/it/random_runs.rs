@@ -1,6 +1,6 @@
-//! Long random runs of a whole world around the engine: nodes and pods come and go, binds fail in every way, groups
-//! change, watches repeat themselves, the engine restarts. Invariants hold after every step, and when the trouble is
-//! over the world comes to a rest in which no gang is half started and nobody waits for nothing.
+//! Long random runs of a fake cluster: nodes and pods are created and deleted, binds fail in every way, groups change,
+//! watches repeat events, the engine restarts. Invariants hold after every step, and once the faults stop, the cluster
+//! settles in a state without partly started gangs and without needlessly pending pods.
 
 use std::sync::Arc;
 
@@ -22,84 +22,85 @@ use muster_engine::{BindOutcome, Command, Config, Diagnosis, Observation, Preemp
 use muster_oracle::random::Random;
 use muster_oracle::seeds::{for_each_seed, one_seed_only};
 
-use crate::company;
-use crate::judge;
-use crate::world::{World, cpus, key};
+use crate::checker;
+use crate::fake_cluster::{FakeCluster, cpus, key};
+use crate::inter_pod_affinity;
 
 const GROUPS: usize = 4;
 const HOUR_MS: Millis = 3_600_000;
 
 pub(crate) struct Run {
-    pub(crate) world: World,
+    pub(crate) fake: FakeCluster,
     pub(crate) random: Random,
     names: u64,
-    /// Evictions meet all kinds of trouble.
-    rough: bool,
-    /// Nobody makes victims again: pods that preempt one by one for a gang that never fits would evict them for ever.
-    winds_down: bool,
+    /// Evictions are disturbed.
+    disturbed: bool,
+    /// Victims are not recreated any more: pods that preempt individually for a gang that never fits would evict them
+    /// forever.
+    stop_recreating: bool,
     /// An earlier state of some pod, to be shown again late.
     stale: Option<PodSpec>,
-    pub(crate) seen: Seen,
+    pub(crate) coverage: Coverage,
 }
 
-/// What happened at least once, so that a run that tests nothing is noticed.
+/// Counts of what happened, to detect runs that test nothing.
 #[derive(Default, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct Coverage {
     whole_gangs: usize,
     refused_groups: usize,
     refused_pods: usize,
     repairs: usize,
-    taken_back: usize,
+    rolled_back: usize,
     restarts: usize,
     degraded: usize,
-    claims: usize,
+    reservations: usize,
     evicted: usize,
     pub(crate) failed_evictions: usize,
-    pub(crate) late_deaths: usize,
+    pub(crate) late_exits: usize,
     pub(crate) preemptors_gone: usize,
-    pub(crate) kept_nodes_gone: usize,
+    pub(crate) nominated_nodes_gone: usize,
     pub(crate) restarts_in_plans: usize,
 }
 
-impl Seen {
+impl Coverage {
     fn add(&mut self, other: &Self) {
         self.whole_gangs += other.whole_gangs;
         self.refused_groups += other.refused_groups;
         self.refused_pods += other.refused_pods;
         self.repairs += other.repairs;
-        self.taken_back += other.taken_back;
+        self.rolled_back += other.rolled_back;
         self.restarts += other.restarts;
         self.degraded += other.degraded;
-        self.claims += other.claims;
+        self.reservations += other.reservations;
         self.evicted += other.evicted;
         self.failed_evictions += other.failed_evictions;
-        self.late_deaths += other.late_deaths;
+        self.late_exits += other.late_exits;
         self.preemptors_gone += other.preemptors_gone;
-        self.kept_nodes_gone += other.kept_nodes_gone;
+        self.nominated_nodes_gone += other.nominated_nodes_gone;
         self.restarts_in_plans += other.restarts_in_plans;
     }
 
-    /// What must not be rare.
-    fn troubles(&self) -> [usize; 8] {
+    /// Counts that must not be low.
+    fn required_counts(&self) -> [usize; 8] {
         [
             self.whole_gangs,
             self.refused_groups,
             self.refused_pods,
             self.repairs,
-            self.taken_back,
+            self.rolled_back,
             self.restarts,
-            self.claims,
+            self.reservations,
             self.evicted,
         ]
     }
 }
 
-/// Some runs are quick to let a starving gang claim nodes, and in most of them others may be evicted.
-fn config(seed: u64, rough: bool) -> Config {
+/// In some runs starving gangs reserve nodes early, and most runs allow preemption.
+fn config(seed: u64, disturbed: bool) -> Config {
     let rules = PreemptionRules::default();
     let delay_ms = if seed.is_multiple_of(5) { 10_000 } else { 0 };
-    let (whole_groups, delayed) = (!rough || seed % 8 != 2, !rough || seed % 4 != 1);
-    let on = rough || !seed.is_multiple_of(3);
+    let (whole_groups, delayed) = (!disturbed || seed % 8 != 2, !disturbed || seed % 4 != 1);
+    let on = disturbed || !seed.is_multiple_of(3);
     let preemption = PreemptionRules { on, delay_ms, whole_groups, delayed, ..rules };
     if seed.is_multiple_of(2) {
         return Config { preemption, ..Config::default() };
@@ -108,17 +109,17 @@ fn config(seed: u64, rough: bool) -> Config {
 }
 
 impl Run {
-    fn new(seed: u64, rough: bool) -> Self {
-        let mut world = World::with(config(seed, rough));
-        world.grace_ms = if seed.is_multiple_of(4) { 30_000 } else { 0 };
+    fn new(seed: u64, disturbed: bool) -> Self {
+        let mut fake = FakeCluster::with(config(seed, disturbed));
+        fake.grace_ms = if seed.is_multiple_of(4) { 30_000 } else { 0 };
         Self {
-            world,
+            fake,
             random: Random::new(seed),
             names: 0,
-            rough,
-            winds_down: false,
+            disturbed,
+            stop_recreating: false,
             stale: None,
-            seen: Seen::default(),
+            coverage: Coverage::default(),
         }
     }
 
@@ -152,7 +153,7 @@ impl Run {
     fn company(&mut self) -> Company {
         let mut company = Company::default();
         let key = if self.random.chance(60) { "host" } else { "zone" };
-        let term = company::app(["x", "y"][self.random.below(2)], key);
+        let term = inter_pod_affinity::app(["x", "y"][self.random.below(2)], key);
         match self.random.below(14) {
             0..=5 => company.shuns.push(term),
             6..=7 => company.seeks.push(term),
@@ -179,12 +180,11 @@ impl Run {
 
     fn labels(&mut self) -> Arc<Labels> {
         let app = ["x", "y", "z"][self.random.below(3)];
-        Arc::new(if self.random.chance(60) { company::labels(&[("app", app)]) } else { Labels::new() })
+        Arc::new(if self.random.chance(60) { inter_pod_affinity::labels(&[("app", app)]) } else { Labels::new() })
     }
 
-    pub(crate) fn a_pod(&mut self, fits: impl Fn(&PodSpec) -> bool) -> Option<String> {
-        let all: Vec<String> =
-            self.world.pods.iter().filter(|(_, pod)| fits(pod)).map(|(uid, _)| uid.clone()).collect();
+    pub(crate) fn pick_pod(&mut self, fits: impl Fn(&PodSpec) -> bool) -> Option<String> {
+        let all: Vec<String> = self.fake.pods.iter().filter(|(_, pod)| fits(pod)).map(|(uid, _)| uid.clone()).collect();
         one_of(&mut self.random, &all)
     }
 
@@ -192,70 +192,70 @@ impl Run {
         match self.random.below(100) {
             0..=6 => self.put_node(),
             7 => {
-                let names: Vec<String> = self.world.nodes.keys().cloned().collect();
+                let names: Vec<String> = self.fake.nodes.keys().cloned().collect();
                 if let Some(name) = one_of(&mut self.random, &names) {
-                    self.world.remove_node(&name);
+                    self.fake.remove_node(&name);
                 }
             }
             8..=13 => self.put_group(),
             14 => {
                 let name = self.group_name();
-                self.world.remove_group(&name);
+                self.fake.remove_group(&name);
             }
             15..=34 => self.add_pod(),
             35..=37 => self.add_gang(),
             38..=41 => self.lose_pod(),
             42..=46 => self.move_phase(),
             47..=49 => {
-                if let Some(uid) = self.a_pod(|pod| pod.gated) {
-                    self.world.change(&uid, |pod| pod.gated = false);
+                if let Some(uid) = self.pick_pod(|pod| pod.gated) {
+                    self.fake.change(&uid, |pod| pod.gated = false);
                 }
-                if let Some(uid) = self.a_pod(|pod| pod.refused.is_some()) {
-                    self.world.change(&uid, |pod| pod.refused = None);
+                if let Some(uid) = self.pick_pod(|pod| pod.refused.is_some()) {
+                    self.fake.change(&uid, |pod| pod.refused = None);
                 }
             }
             50..=51 => self.nominate(),
-            // An annotation is changed, and the pod can no longer be honoured, wherever it is.
+            // An annotation changes, and the pod can no longer be honoured.
             94 => {
                 let refusal = self.refusal();
-                if let Some(uid) = self.a_pod(|_| true) {
-                    self.world.change(&uid, |pod| pod.refused = Some(refusal));
+                if let Some(uid) = self.pick_pod(|_| true) {
+                    self.fake.change(&uid, |pod| pod.refused = Some(refusal));
                 }
             }
-            // A budget comes, changes or goes.
+            // A budget is created, changed or deleted.
             95 => self.put_budget(),
             // A running pod is resized.
             92..=93 => {
                 let class = Arc::new(self.class());
-                if let Some(uid) = self.a_pod(|_| true) {
-                    self.world.change(&uid, |pod| pod.class = class);
+                if let Some(uid) = self.pick_pod(|_| true) {
+                    self.fake.change(&uid, |pod| pod.class = class);
                 }
             }
-            // A pod is labelled anew.
+            // A pod gets other labels.
             96 => {
                 let labels = self.labels();
-                if let Some(uid) = self.a_pod(|_| true) {
-                    self.world.change(&uid, |pod| pod.labels = labels);
+                if let Some(uid) = self.pick_pod(|_| true) {
+                    self.fake.change(&uid, |pod| pod.labels = labels);
                 }
             }
-            52..=53 => self.repeat_the_past(),
+            52..=53 => self.replay_stale_event(),
             54 if self.random.chance(30) => self.restart(),
             55..=74 => self.answer_one(),
-            75..=84 => self.world.now += self.random.below(20_000) as u64,
-            _ => self.world.decide_all(),
+            75..=84 => self.fake.now += self.random.below(20_000) as u64,
+            _ => self.fake.decide_all(),
         }
-        if self.rough && self.random.chance(20) {
-            self.shake_a_plan();
+        if self.disturbed && self.random.chance(20) {
+            self.disturb_plan();
         }
-        let claimed = self.world.engine.engine().cluster().nodes().any(|(_, node)| node.claimed_at.is_some());
-        self.seen.claims += usize::from(claimed);
+        let reserved = self.fake.engine.engine().cluster().nodes().any(|(_, node)| node.reservation_priority.is_some());
+        self.coverage.reservations += usize::from(reserved);
     }
 
-    pub(crate) fn evict_in_truth(&mut self, pod: &Arc<PodName>) {
-        self.seen.evicted += 1;
-        let gone = self.world.pods.get(&pod.uid).cloned();
-        self.world.carry_out_eviction(pod);
-        if let Some(gone) = gone.filter(|gone| gone.controlled && !self.winds_down) {
+    pub(crate) fn evict_in_api(&mut self, pod: &Arc<PodName>) {
+        self.coverage.evicted += 1;
+        let gone = self.fake.pods.get(&pod.uid).cloned();
+        self.fake.execute_eviction(pod);
+        if let Some(gone) = gone.filter(|gone| gone.controlled && !self.stop_recreating) {
             self.recreate(&gone);
         }
     }
@@ -271,32 +271,32 @@ impl Run {
         let taint = Taint { key: "t".into(), value: String::new(), effect: Effect::NoSchedule };
         let zone = ["a", "b"][self.random.below(2)];
         let labels = match self.random.below(10) {
-            0..=7 => company::labels(&[("zone", zone), ("host", &name)]),
-            8 => company::labels(&[("host", &name)]),
+            0..=7 => inter_pod_affinity::labels(&[("zone", zone), ("host", &name)]),
+            8 => inter_pod_affinity::labels(&[("host", &name)]),
             _ => Labels::new(),
         };
         let spec = NodeSpec {
             name,
             labels,
             startup_taints: if self.random.chance(30) { vec![taint.clone()] } else { vec![] },
-            created_ms: self.world.now,
+            created_ms: self.fake.now,
             taints: if self.random.chance(15) { vec![taint] } else { vec![] },
             unschedulable: self.random.chance(8),
             allocatable: allocatable.into(),
             images: if self.random.chance(30) { [("image".into(), 500 << 20)].into() } else { [].into() },
             ..NodeSpec::default()
         };
-        self.world.put_node(spec);
+        self.fake.put_node(spec);
     }
 
     fn put_budget(&mut self) {
         let name = format!("b{}", self.random.below(2));
         if self.random.chance(30) {
-            self.world.remove_budget(&name);
+            self.fake.remove_budget(&name);
             return;
         }
         let allowed = self.random.below(4) as i32;
-        self.world.put_budget(BudgetSpec {
+        self.fake.put_budget(BudgetSpec {
             namespace: "ns".into(),
             name,
             selector: Some(Vec::new()),
@@ -346,16 +346,16 @@ impl Run {
             turn: self
                 .random
                 .chance(30)
-                .then(|| Turn { created_ms: self.world.now, uid: ["u", "v", "w"][self.random.below(3)].into() }),
+                .then(|| Turn { created_ms: self.fake.now, uid: ["u", "v", "w"][self.random.below(3)].into() }),
             ..GroupSpec::with_policy(key(&name), policy)
         };
-        // The condition in the API goes with the object; it speaks of the minimum that was in force then.
-        let old = self.world.groups.get(&spec.key);
+        // The condition in the API stays with the object; it refers to the minimum at that time.
+        let old = self.fake.groups.get(&spec.key);
         let history = old.map_or(History::New, |old| match old.history {
             History::Started if old.policy != spec.policy => History::StartedOtherwise,
             history => history,
         });
-        self.world.put_group(GroupSpec { history, ..spec });
+        self.fake.put_group(GroupSpec { history, ..spec });
     }
 
     fn add_pod(&mut self) {
@@ -363,7 +363,7 @@ impl Run {
         let (class, subset) = (self.class(), if self.random.chance(50) { "x" } else { "y" });
         let has_subsets = self.has_subsets(&group);
         let foreign = self.random.chance(10);
-        let node = one_of(&mut self.random, &self.world.nodes.keys().cloned().collect::<Vec<_>>());
+        let node = one_of(&mut self.random, &self.fake.nodes.keys().cloned().collect::<Vec<_>>());
         let (gated, controlled) = (self.random.chance(7), self.random.chance(85));
         let priority = self.random.below(2) as i32;
         let refused = self.random.chance(4).then(|| self.refusal());
@@ -371,17 +371,17 @@ impl Run {
         self.names += 1;
         let name = format!("p{}", self.names);
         if foreign {
-            // Somebody else's pod: it takes room, and may take more than there is.
+            // Another scheduler's pod: it uses room, possibly more than there is.
             let Some(node) = node else { return };
             let group = if self.random.chance(30) { group } else { String::new() };
-            self.world.pod_with(&name, &group, 1, |pod| {
+            self.fake.pod_with(&name, &group, 1, |pod| {
                 pod.ours = false;
                 pod.node = Some(node);
                 pod.labels = labels;
             });
             return;
         }
-        self.world.pod_with(&name, &group, 1, |pod| {
+        self.fake.pod_with(&name, &group, 1, |pod| {
             pod.class = Arc::new(class);
             pod.labels = labels;
             pod.gated = gated;
@@ -400,10 +400,10 @@ impl Run {
     }
 
     fn has_subsets(&self, group: &str) -> bool {
-        matches!(self.world.groups.get(&key(group)).map(|group| &group.policy), Some(Policy::Subsets(_)))
+        matches!(self.fake.groups.get(&key(group)).map(|group| &group.policy), Some(Policy::Subsets(_)))
     }
 
-    /// Several like members at once, so that gangs really start.
+    /// Several identical members at once, so that gangs really start.
     fn add_gang(&mut self) {
         let group = self.group_name();
         let (class, labels) = (Arc::new(self.class()), self.labels());
@@ -411,7 +411,7 @@ impl Run {
         for number in 0..2 + self.random.below(4) {
             self.names += 1;
             let name = format!("p{}", self.names);
-            self.world.pod_with(&name, &group, 1, |pod| {
+            self.fake.pod_with(&name, &group, 1, |pod| {
                 pod.class = class.clone();
                 pod.labels.clone_from(&labels);
                 if let Some(membership) = pod.membership.as_mut().filter(|_| has_subsets) {
@@ -421,18 +421,18 @@ impl Run {
         }
     }
 
-    /// Somebody deletes a pod; a controller may make another.
+    /// A user deletes a pod; a controller may recreate it.
     fn lose_pod(&mut self) {
-        let Some(uid) = self.a_pod(|_| true) else { return };
-        let pod = self.world.pods[&uid].clone();
+        let Some(uid) = self.pick_pod(|_| true) else { return };
+        let pod = self.fake.pods[&uid].clone();
         if pod.node.is_some() {
-            self.world.stories.lost(&pod);
+            self.fake.histories.lost(&pod);
         }
         if self.random.chance(30) {
-            self.world.change(&uid, |pod| pod.terminating = true);
+            self.fake.change(&uid, |pod| pod.terminating = true);
             return;
         }
-        self.world.remove_pod(&uid);
+        self.fake.remove_pod(&uid);
         if pod.controlled && self.random.chance(60) {
             self.recreate(&pod);
         }
@@ -442,7 +442,7 @@ impl Run {
         self.names += 1;
         let name = format!("p{}", self.names);
         let gone = gone.clone();
-        self.world.pod_with(&name, "", 1, |pod| {
+        self.fake.pod_with(&name, "", 1, |pod| {
             pod.class = gone.class;
             pod.membership = gone.membership;
             pod.priority = gone.priority;
@@ -451,11 +451,11 @@ impl Run {
     }
 
     fn move_phase(&mut self) {
-        let Some(uid) = self.a_pod(|pod| pod.node.is_some() && matches!(pod.phase, Phase::Pending | Phase::Running))
+        let Some(uid) = self.pick_pod(|pod| pod.node.is_some() && matches!(pod.phase, Phase::Pending | Phase::Running))
         else {
             return;
         };
-        let pod = self.world.pods[&uid].clone();
+        let pod = self.fake.pods[&uid].clone();
         let phase = match (pod.phase, self.random.below(10)) {
             (Phase::Pending, 0..=1) => Phase::Refused,
             (Phase::Pending, _) => Phase::Running,
@@ -463,173 +463,174 @@ impl Run {
             _ => Phase::Failed,
         };
         match phase {
-            Phase::Failed => self.world.stories.lost(&pod),
-            Phase::Refused => self.world.tell_refusal(&uid),
+            Phase::Failed => self.fake.histories.lost(&pod),
+            Phase::Refused => self.fake.record_kubelet_rejection(&uid),
             _ => {}
         }
-        self.world.change(&uid, |pod| pod.phase = phase);
+        self.fake.change(&uid, |pod| pod.phase = phase);
     }
 
     fn nominate(&mut self) {
-        let node = one_of(&mut self.random, &self.world.nodes.keys().cloned().collect::<Vec<_>>());
-        if let Some(uid) = self.a_pod(|pod| pod.node.is_none()) {
-            self.world.change(&uid, |pod| pod.nominated = node);
+        let node = one_of(&mut self.random, &self.fake.nodes.keys().cloned().collect::<Vec<_>>());
+        if let Some(uid) = self.pick_pod(|pod| pod.node.is_none()) {
+            self.fake.change(&uid, |pod| pod.nominated = node);
         }
     }
 
-    /// A watch shows an old state of a pod once more.
-    fn repeat_the_past(&mut self) {
+    /// A watch shows an old state of a pod again.
+    fn replay_stale_event(&mut self) {
         if let Some(old) = self.stale.take() {
-            if self.world.pods.contains_key(&old.id.uid) {
-                self.world.show(Observation::PodSeen(old.clone()));
-                // And then the truth, as it will in the end.
-                self.world.change(&old.id.uid.clone(), |_| {});
+            if self.fake.pods.contains_key(&old.id.uid) {
+                self.fake.observe(Observation::PodSeen(old.clone()));
+                // Then the current state, as a watch eventually does.
+                self.fake.change(&old.id.uid.clone(), |_| {});
             }
             return;
         }
-        self.stale = self.a_pod(|_| true).map(|uid| self.world.pods[&uid].clone());
+        self.stale = self.pick_pod(|_| true).map(|uid| self.fake.pods[&uid].clone());
     }
 
     fn restart(&mut self) {
-        self.seen.restarts += 1;
-        // Some of what was in flight took effect, some did not, and nobody was told.
-        for command in std::mem::take(&mut self.world.in_flight) {
+        self.coverage.restarts += 1;
+        // Some commands in flight took effect, some did not, and their outcomes are lost.
+        for command in std::mem::take(&mut self.fake.in_flight) {
             match command {
                 Command::Bind { pod, node } if self.random.chance(50) && self.is_free(&pod.uid) => {
-                    self.world.bind_in_truth(&pod.uid, &node);
+                    self.fake.bind_in_api(&pod.uid, &node);
                 }
-                Command::Evict { pods, group, .. } if self.rough => self.evict_unseen(&pods, group.as_ref()),
+                Command::Evict { pods, group, .. } if self.disturbed => self.evict_unseen(&pods, group.as_ref()),
                 _ => {}
             }
         }
         self.stale = None;
-        self.world.restart();
+        self.fake.restart();
     }
 
     /// Whether the API would bind this pod.
     fn is_free(&self, uid: &str) -> bool {
-        self.world.pods.get(uid).is_some_and(|truth| truth.node.is_none() && !truth.terminating)
+        self.fake.pods.get(uid).is_some_and(|actual| actual.node.is_none() && !actual.terminating)
     }
 
     fn answer_one(&mut self) {
-        if self.world.in_flight.is_empty() {
+        if self.fake.in_flight.is_empty() {
             return;
         }
-        let place = self.random.below(self.world.in_flight.len());
-        let command = self.world.in_flight.remove(place);
-        let luck = self.random.below(100);
+        let place = self.random.below(self.fake.in_flight.len());
+        let command = self.fake.in_flight.remove(place);
+        let roll = self.random.below(100);
         match command {
-            Command::Bind { pod, node } if luck < 12 => {
-                self.seen.repairs += 1;
+            Command::Bind { pod, node } if roll < 12 => {
+                self.coverage.repairs += 1;
                 let outcome = BindOutcome::Refused { message: "no".into() };
-                self.world.show(Observation::BindDone { pod, node, outcome });
+                self.fake.observe(Observation::BindDone { pod, node, outcome });
             }
-            Command::Bind { pod, node } if luck < 30 => {
-                // In some of these cases it happened all the same.
-                if luck < 18 && self.is_free(&pod.uid) {
-                    self.world.bind_in_truth(&pod.uid, &node);
+            Command::Bind { pod, node } if roll < 30 => {
+                // In some of these cases the bind succeeded anyway.
+                if roll < 18 && self.is_free(&pod.uid) {
+                    self.fake.bind_in_api(&pod.uid, &node);
                 }
                 let outcome = BindOutcome::Transient { message: "later".into() };
-                self.world.show(Observation::BindDone { pod: pod.clone(), node, outcome });
+                self.fake.observe(Observation::BindDone { pod: pod.clone(), node, outcome });
                 if self.random.chance(50) {
-                    self.world.change(&pod.uid.clone(), |_| {});
+                    self.fake.change(&pod.uid.clone(), |_| {});
                 }
             }
-            Command::TakeBack { pod } if luck < 10 => {
-                if let Some(truth) = self.world.pods.get(&pod.uid).cloned() {
-                    self.world.stories.kept(&truth);
+            Command::TakeBack { pod } if roll < 10 => {
+                if let Some(actual) = self.fake.pods.get(&pod.uid).cloned() {
+                    self.fake.histories.delete_was_refused(&actual);
                 }
                 let outcome = TakeBackOutcome::Refused { message: "forbidden".into() };
-                self.world.show(Observation::TakeBackDone { pod, outcome });
+                self.fake.observe(Observation::TakeBackDone { pod, outcome });
             }
-            Command::TakeBack { pod } if luck < 30 => {
+            Command::TakeBack { pod } if roll < 30 => {
                 let outcome = TakeBackOutcome::Transient { message: "later".into() };
-                self.world.show(Observation::TakeBackDone { pod, outcome });
+                self.fake.observe(Observation::TakeBackDone { pod, outcome });
             }
-            Command::Evict { pods, group, .. } if self.rough => self.evict_one_by_one(&pods, group.as_ref()),
-            Command::Evict { pods, .. } if luck < 30 => {
+            Command::Evict { pods, group, .. } if self.disturbed => self.answer_eviction_per_pod(&pods, group.as_ref()),
+            Command::Evict { pods, .. } if roll < 30 => {
                 for pod in pods {
-                    let outcome = match luck {
+                    let outcome = match roll {
                         0..10 => TakeBackOutcome::Refused { message: "forbidden".into() },
                         _ => TakeBackOutcome::Transient { message: "later".into() },
                     };
-                    self.world.show(Observation::EvictDone { pod, outcome });
+                    self.fake.observe(Observation::EvictDone { pod, outcome });
                 }
             }
-            other => self.carry_out(other),
+            other => self.execute(other),
         }
     }
 
-    fn carry_out(&mut self, command: Command) {
+    fn execute(&mut self, command: Command) {
         if let Command::TakeBack { pod } = &command {
-            self.seen.taken_back += 1;
-            let truth = self.world.pods.get(&pod.uid).cloned();
-            if let Some(truth) = truth.as_ref().filter(|truth| truth.phase == Phase::Succeeded) {
-                // It finished while the order was on its way, and counted; now it is gone.
-                self.world.stories.lost(truth);
+            self.coverage.rolled_back += 1;
+            let actual = self.fake.pods.get(&pod.uid).cloned();
+            if let Some(actual) = actual.as_ref().filter(|actual| actual.phase == Phase::Succeeded) {
+                // It finished while the delete was in flight, and counted; now it is gone.
+                self.fake.histories.lost(actual);
             }
-            self.world.carry_out(command);
-            if let Some(truth) = truth {
-                self.recreate(&truth);
+            self.fake.execute(command);
+            if let Some(actual) = actual {
+                self.recreate(&actual);
             }
             return;
         }
         if let Command::Evict { pods, group, .. } = &command {
-            self.world.unit_begins(pods, group.as_ref());
+            self.fake.begin_unit(pods, group.as_ref());
             for pod in pods {
-                self.evict_in_truth(pod);
+                self.evict_in_api(pod);
             }
             return;
         }
-        self.world.carry_out(command);
+        self.fake.execute(command);
     }
 
-    /// The trouble ends: everything is answered, nothing new happens, time passes.
-    fn come_to_rest(&mut self) {
-        self.world.grace_ms = 0;
-        self.winds_down = !self.world.config.preemption.delayed;
-        for uid in self.world.pods.keys().cloned().collect::<Vec<_>>() {
-            if self.world.pods[&uid].terminating {
-                let pod = self.world.pods[&uid].clone();
-                self.world.stories.lost(&pod);
-                self.world.remove_pod(&uid);
+    /// The faults stop: everything is answered, nothing new happens, time passes.
+    fn settle_and_check(&mut self) {
+        self.fake.grace_ms = 0;
+        self.stop_recreating = !self.fake.config.preemption.delayed;
+        for uid in self.fake.pods.keys().cloned().collect::<Vec<_>>() {
+            if self.fake.pods[&uid].terminating {
+                let pod = self.fake.pods[&uid].clone();
+                self.fake.histories.lost(&pod);
+                self.fake.remove_pod(&uid);
             } else {
-                self.world.change(&uid, |_| {});
+                self.fake.change(&uid, |_| {});
             }
         }
-        self.let_pass(2 * HOUR_MS);
-        judge::at_rest(&self.world);
-        // What was not proven is looked at again for ever, and starving gangs claim again: without acts, that is rest.
-        let acts = self.world.acts.len();
-        self.let_pass(2 * HOUR_MS);
-        assert_eq!(self.world.acts.len(), acts, "the engine comes to rest");
+        self.advance(2 * HOUR_MS);
+        checker::check_at_rest(&self.fake);
+        // Unproven results are retried forever, and starving gangs reserve again: without commands, the state is
+        // settled.
+        let issued = self.fake.issued.len();
+        self.advance(2 * HOUR_MS);
+        assert_eq!(self.fake.issued.len(), issued, "the engine settles");
     }
 
-    /// Lets time pass and answers everything as a healthy API would.
-    fn let_pass(&mut self, span_ms: Millis) {
-        let end = self.world.now + span_ms;
+    /// Advances the time and answers everything like a healthy API.
+    fn advance(&mut self, span_ms: Millis) {
+        let end = self.fake.now + span_ms;
         loop {
-            self.world.decide_all();
-            if let Some(command) = self.world.in_flight.pop() {
-                self.carry_out(command);
+            self.fake.decide_all();
+            if let Some(command) = self.fake.in_flight.pop() {
+                self.execute(command);
                 continue;
             }
-            match self.world.engine.engine().next_wakeup().filter(|due| *due <= end) {
-                Some(due) => self.world.now = self.world.now.max(due),
+            match self.fake.engine.engine().next_wakeup().filter(|due| *due <= end) {
+                Some(due) => self.fake.now = self.fake.now.max(due),
                 None => break,
             }
         }
-        self.world.now = end;
+        self.fake.now = end;
     }
 
     fn count(&mut self) {
-        for report in &self.world.reports {
+        for report in &self.fake.reports {
             let refused_pod = matches!(report.diagnosis, Diagnosis::Waiting(Waiting::PodRefused { .. }));
-            self.seen.refused_pods += usize::from(refused_pod);
+            self.coverage.refused_pods += usize::from(refused_pod);
             match report.diagnosis.group_reason() {
-                "Scheduled" => self.seen.whole_gangs += 1,
-                "Unschedulable" | "NeverFits" => self.seen.refused_groups += 1,
-                "Degraded" => self.seen.degraded += 1,
+                "Scheduled" => self.coverage.whole_gangs += 1,
+                "Unschedulable" | "NeverFits" => self.coverage.refused_groups += 1,
+                "Degraded" => self.coverage.degraded += 1,
                 _ => {}
             }
         }
@@ -640,10 +641,10 @@ fn one_of<T: Clone>(random: &mut Random, items: &[T]) -> Option<T> {
     if items.is_empty() { None } else { Some(random.pick(items).clone()) }
 }
 
-/// One run from its seed to its rest; what it saw is added.
-pub(crate) fn one_run(seed: u64, rough: bool, total: &mut Seen) {
-    let mut run = Run::new(seed, rough);
-    run.world.keep_answers = seed.is_multiple_of(10);
+/// Runs one seed until it is settled and adds its counts.
+pub(crate) fn one_run(seed: u64, disturbed: bool, total: &mut Coverage) {
+    let mut run = Run::new(seed, disturbed);
+    run.fake.keep_answers = seed.is_multiple_of(10);
     for _ in 0..3 {
         run.put_node();
         run.put_group();
@@ -651,24 +652,24 @@ pub(crate) fn one_run(seed: u64, rough: bool, total: &mut Seen) {
     for _ in 0..120 {
         run.step();
     }
-    run.come_to_rest();
-    if run.world.keep_answers && run.seen.restarts == 0 {
-        let lines = run.world.engine.take_lines();
+    run.settle_and_check();
+    if run.fake.keep_answers && run.coverage.restarts == 0 {
+        let lines = run.fake.engine.take_lines();
         let answers = replay(lines.iter().map(String::as_str)).unwrap();
-        assert_eq!(answers, run.world.answers, "a replay gives the same bytes");
+        assert_eq!(answers, run.fake.answers, "a replay gives the same bytes");
     }
     run.count();
-    total.add(&run.seen);
+    total.add(&run.coverage);
 }
 
 #[test]
 fn invariants_hold_through_thousands_of_random_runs() {
     const RUNS: u64 = 3_000;
-    let mut total = Seen::default();
+    let mut total = Coverage::default();
     for_each_seed(RUNS, |seed| one_run(seed, false, &mut total));
     println!("{total:?}");
     if !one_seed_only() {
-        let counts = total.troubles();
-        assert!(counts.iter().all(|count| *count > RUNS as usize / 20), "the runs must see trouble: {total:?}");
+        let counts = total.required_counts();
+        assert!(counts.iter().all(|count| *count > RUNS as usize / 20), "the runs must cover all events: {total:?}");
     }
 }

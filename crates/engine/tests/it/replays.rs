@@ -4,44 +4,44 @@ use muster_engine::Observation;
 use muster_engine::model::node::NodeSpec;
 use muster_engine::record::{ReplayError, replay};
 
-use crate::world::World;
+use crate::fake_cluster::FakeCluster;
 
 #[test]
-fn a_recording_replays_to_the_same_bytes() {
-    let mut world = World::new();
-    world.keep_answers = true;
-    world.node("n0", 3);
-    world.node("n1", 2);
-    world.gang("g", 3);
-    world.pods_of("a", "g", 4, 1);
-    world.pods_of("p", "", 3, 1);
-    world.pass(20_000);
-    let lines = world.engine.take_lines();
+fn recording_replays_to_the_same_bytes() {
+    let mut fake = FakeCluster::new();
+    fake.keep_answers = true;
+    fake.node("n0", 3);
+    fake.node("n1", 2);
+    fake.gang("g", 3);
+    fake.pods_of("a", "g", 4, 1);
+    fake.pods_of("p", "", 3, 1);
+    fake.advance(20_000);
+    let lines = fake.engine.take_lines();
     assert!(lines.len() > 10);
     let answers = replay(lines.iter().map(String::as_str)).unwrap();
-    assert_eq!(answers, world.answers);
+    assert_eq!(answers, fake.answers);
     assert!(answers.iter().any(|line| line.contains("Bind")));
 }
 
 #[test]
-fn what_was_refused_does_not_stop_a_replay() {
-    let mut world = World::new();
-    world.keep_answers = true;
+fn refused_observations_do_not_stop_a_replay() {
+    let mut fake = FakeCluster::new();
+    fake.keep_answers = true;
     let nameless = Observation::NodeSeen(NodeSpec::default());
-    assert!(world.engine.observe(world.now, nameless).is_err());
-    world.node("n0", 1);
-    world.pod("p", "", 1);
-    world.settle();
-    let lines = world.engine.take_lines();
-    assert_eq!(replay(lines.iter().map(String::as_str)).unwrap(), world.answers);
+    assert!(fake.engine.observe(fake.now, nameless).is_err());
+    fake.node("n0", 1);
+    fake.pod("p", "", 1);
+    fake.settle();
+    let lines = fake.engine.take_lines();
+    assert_eq!(replay(lines.iter().map(String::as_str)).unwrap(), fake.answers);
 }
 
 #[test]
-fn a_broken_recording_is_refused_by_line() {
+fn broken_recording_is_refused_by_line() {
     assert!(matches!(replay(["{\"Decide\":0}"]), Err(ReplayError::NoStart)));
-    let mut world = World::new();
-    world.node("n0", 1);
-    let mut lines = world.engine.take_lines();
+    let mut fake = FakeCluster::new();
+    fake.node("n0", 1);
+    let mut lines = fake.engine.take_lines();
     lines.push("{\"Observe\": nonsense".to_owned());
     let error = replay(lines.iter().map(String::as_str)).unwrap_err();
     assert!(error.to_string().starts_with("line 3: "), "{error}");

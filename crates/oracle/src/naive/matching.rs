@@ -1,8 +1,8 @@
-//! Whether a node itself suits a pod: labels, taints and ports, as Kubernetes compares them.
+//! Static matching of nodes and pods: labels, taints and ports, as Kubernetes compares them.
 //!
 //! Written from `component-helpers/scheduling/corev1/nodeaffinity`, `Toleration.ToleratesTaint` and
-//! `HostPortInfo.CheckConflict`. The model types have methods of the same meaning; they are not used here, so that a
-//! mistake in them is seen.
+//! `HostPortInfo.CheckConflict`. The model types have equivalent methods; they are not used here, so that mistakes in
+//! them are detected.
 
 use muster_engine::model::class::ClassSpec;
 use muster_engine::model::labels::{Demand, Labels, NameDemand, NodeTerm, Requirement};
@@ -13,25 +13,25 @@ use muster_engine::model::taint::{Effect, Taint, Toleration};
 /// The taint that a pod must tolerate to go to a cordoned node.
 const CORDON: &str = "node.kubernetes.io/unschedulable";
 
-pub(super) fn insists_on_another_node(class: &ClassSpec, node: &NodeSpec) -> bool {
+pub(super) fn names_another_node(class: &ClassSpec, node: &NodeSpec) -> bool {
     match class.node_name.as_deref() {
         None | Some("") => false,
         Some(name) => name != node.name,
     }
 }
 
-pub(super) fn kept_off_by_cordon(class: &ClassSpec, node: &NodeSpec) -> bool {
+pub(super) fn rejects_by_cordon(class: &ClassSpec, node: &NodeSpec) -> bool {
     let cordon = Taint { key: CORDON.to_owned(), value: String::new(), effect: Effect::NoSchedule };
     node.unschedulable && !any_tolerates(&class.tolerations, &cordon)
 }
 
-pub(super) fn kept_off_by_taints(class: &ClassSpec, node: &NodeSpec) -> bool {
+pub(super) fn rejects_by_taints(class: &ClassSpec, node: &NodeSpec) -> bool {
     let hard = |taint: &&Taint| matches!(taint.effect, Effect::NoSchedule | Effect::NoExecute);
     node.taints.iter().filter(hard).any(|taint| !any_tolerates(&class.tolerations, taint))
 }
 
-/// How many soft taints of the node the pod does not tolerate.
-pub(super) fn soft_taints_against(class: &ClassSpec, node: &NodeSpec) -> i64 {
+/// The number of `PreferNoSchedule` taints of the node that the pod does not tolerate.
+pub(super) fn untolerated_soft_taints(class: &ClassSpec, node: &NodeSpec) -> i64 {
     let soft = node.taints.iter().filter(|taint| taint.effect == Effect::PreferNoSchedule);
     soft.filter(|taint| !any_tolerates(&class.tolerations, taint)).count() as i64
 }
@@ -99,7 +99,7 @@ fn matches_requirement(requirement: &Requirement, labels: &Labels) -> bool {
     }
 }
 
-/// Whether a pod that wants the first list can be on one host with pods that hold the second.
+/// Whether a pod with the first list of ports conflicts with pods that use the second.
 pub(crate) fn ports_conflict(wanted: &[HostPort], taken: &[HostPort]) -> bool {
     wanted.iter().any(|want| {
         taken.iter().any(|have| {

@@ -1,14 +1,14 @@
-//! The scores of what is on a node: how full it is, and how evenly.
+//! The scores that depend on the load of a node: utilization and balance.
 //!
 //! Written from kube-scheduler 1.37's `noderesources` plugins: `resource_allocation.go`, `least_allocated.go`,
-//! `most_allocated.go`, `requested_to_capacity_ratio.go` and `balanced_allocation.go`. It must not know about filters.
+//! `most_allocated.go`, `requested_to_capacity_ratio.go` and `balanced_allocation.go`. Must not depend on filters.
 
 use muster_engine::{ShapePoint, Strategy};
 
-/// The most that one score can give.
+/// The maximum of a single score.
 pub(super) const SCORE_MAX: i64 = 100;
 
-/// One resource of one node, with the pod in question and without it.
+/// One resource of one node, with and without the pod.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub(super) weight: i64,
@@ -16,12 +16,12 @@ pub(super) struct Column {
     pub(super) requested: i64,
     /// Without the pod.
     pub(super) allocated: i64,
-    /// Never zero: what a node does not offer does not count.
+    /// Never zero: resources that the node does not have are left out.
     pub(super) allocatable: i64,
 }
 
 /// NodeResourcesFit.
-pub(super) fn fullness(strategy: &Strategy, columns: impl Iterator<Item = Column>) -> i64 {
+pub(super) fn fit(strategy: &Strategy, columns: impl Iterator<Item = Column>) -> i64 {
     let (mut sum, mut weights) = (0, 0);
     for column in columns {
         let Column { weight, requested, allocatable, .. } = column;
@@ -29,10 +29,10 @@ pub(super) fn fullness(strategy: &Strategy, columns: impl Iterator<Item = Column
             Strategy::LeastAllocated if requested > allocatable => 0,
             Strategy::LeastAllocated => (allocatable - requested) * SCORE_MAX / allocatable,
             Strategy::MostAllocated => requested.min(allocatable) * SCORE_MAX / allocatable,
-            Strategy::RequestedToCapacityRatio { shape } if requested > allocatable => broken_line(shape, 100),
-            Strategy::RequestedToCapacityRatio { shape } => broken_line(shape, requested * 100 / allocatable),
+            Strategy::RequestedToCapacityRatio { shape } if requested > allocatable => piecewise_linear(shape, 100),
+            Strategy::RequestedToCapacityRatio { shape } => piecewise_linear(shape, requested * 100 / allocatable),
         };
-        // Only this strategy leaves a resource that scores nothing out of the average.
+        // Only this strategy leaves resources that score 0 out of the average.
         if score == 0 && matches!(strategy, Strategy::RequestedToCapacityRatio { .. }) {
             continue;
         }
@@ -46,8 +46,8 @@ pub(super) fn fullness(strategy: &Strategy, columns: impl Iterator<Item = Column
     }
 }
 
-/// The line through the points, whose scores of 0 to 10 stand for 0 to 100.
-fn broken_line(shape: &[ShapePoint], utilization: i64) -> i64 {
+/// The piecewise linear function through the points, whose scores of 0 to 10 are scaled to 0 to 100.
+fn piecewise_linear(shape: &[ShapePoint], utilization: i64) -> i64 {
     let score = |point: &ShapePoint| point.score * (SCORE_MAX / 10);
     for (index, point) in shape.iter().enumerate() {
         if utilization > point.utilization {
@@ -63,14 +63,14 @@ fn broken_line(shape: &[ShapePoint], utilization: i64) -> i64 {
     shape.last().map_or(0, score)
 }
 
-/// NodeResourcesBalancedAllocation: what the pod does to the evenness of the node.
+/// NodeResourcesBalancedAllocation: how the pod changes the balance of the node.
 pub(super) fn balance(columns: impl Iterator<Item = Column> + Clone) -> i64 {
     let with = evenness(columns.clone().map(|column| (column.requested, column.allocatable)));
     let without = evenness(columns.map(|column| (column.allocated, column.allocatable)));
     SCORE_MAX / 2 + (SCORE_MAX / 2 + with - without) / 2
 }
 
-/// Looks at the columns several times rather than keep them: this is done for every pod and node.
+/// Iterates over the columns several times instead of storing them: this runs for every pod and node.
 fn evenness(columns: impl Iterator<Item = (i64, i64)> + Clone) -> i64 {
     let fractions = columns.map(|(used, all)| (used as f64 / all as f64).min(1.0));
     let (mut count, mut total) = (0.0, 0.0);
@@ -85,7 +85,7 @@ fn evenness(columns: impl Iterator<Item = (i64, i64)> + Clone) -> i64 {
             let mean = total / count;
             let mut squares = 0.0;
             for fraction in fractions {
-                // Kubernetes rounds after the multiplication: no fused form here.
+                // Kubernetes rounds after the multiplication: no fused multiply-add here.
                 squares += (fraction - mean) * (fraction - mean);
             }
             f64::sqrt(squares / count)
@@ -104,19 +104,19 @@ mod tests {
     }
 
     #[test]
-    fn fullness_of_an_example_by_hand() {
+    fn fit_of_an_example_by_hand() {
         let columns = || [column(3000, 0, 10_000), column(5000, 0, 20_000)].into_iter();
-        assert_eq!(fullness(&Strategy::LeastAllocated, columns()), 72);
-        assert_eq!(fullness(&Strategy::MostAllocated, columns()), 27);
+        assert_eq!(fit(&Strategy::LeastAllocated, columns()), 72);
+        assert_eq!(fit(&Strategy::MostAllocated, columns()), 27);
         let point = |utilization, score| ShapePoint { utilization, score };
         let rising = Strategy::RequestedToCapacityRatio { shape: vec![point(0, 0), point(100, 10)] };
-        assert_eq!(fullness(&rising, columns()), 28, "27.5 is rounded, not cut");
-        assert_eq!(fullness(&rising, [column(0, 0, 10), column(5, 0, 10)].into_iter()), 50, "zero is left out");
-        assert_eq!(fullness(&Strategy::LeastAllocated, std::iter::empty()), 0);
+        assert_eq!(fit(&rising, columns()), 28, "27.5 is rounded, not cut");
+        assert_eq!(fit(&rising, [column(0, 0, 10), column(5, 0, 10)].into_iter()), 50, "zero is left out");
+        assert_eq!(fit(&Strategy::LeastAllocated, std::iter::empty()), 0);
     }
 
     #[test]
-    fn balance_is_better_where_the_pod_evens_things_out() {
+    fn balance_is_better_where_the_pod_evens_utilization() {
         assert_eq!(balance([column(0, 5, 10), column(5, 0, 10)].into_iter()), 50 + (50 + 100 - 75) / 2);
         assert_eq!(balance([column(5, 5, 10), column(5, 0, 10)].into_iter()), 50 + (50 + 75 - 100) / 2);
         assert_eq!(balance([column(0, 5, 10)].into_iter()), 75);

@@ -1,21 +1,21 @@
-//! The brute force against a still more brutish one: every assignment, one by one, nothing remembered.
+//! Compares the brute force with a full enumeration of all assignments, without memory.
 
 use muster_oracle::brute::Lot;
 use muster_oracle::random::Random;
 
+use crate::engine_run::Gang;
 use crate::instance;
-use crate::play::Gang;
 use muster_oracle::seeds::for_each_seed;
 
 const CASES: u64 = 4000;
 
 #[test]
-fn the_brute_force_agrees_with_counting_everything_out() {
+fn brute_force_agrees_with_full_enumeration() {
     let (mut yes, mut no) = (0, 0);
     for_each_seed(CASES, |seed| {
         let gang = small_gang(&mut Random::new(seed));
         let answer = gang.placeable();
-        assert_eq!(answer, counted_out(&gang), "{gang:#?}");
+        assert_eq!(answer, placeable_by_enumeration(&gang), "{gang:#?}");
         *(if answer { &mut yes } else { &mut no }) += 1;
     });
     println!("enumeration: {yes} placeable, {no} not");
@@ -38,9 +38,9 @@ fn small_gang(random: &mut Random) -> Gang {
     Gang { nodes, occupied, lots, needs, ..Gang::default() }
 }
 
-fn counted_out(gang: &Gang) -> bool {
+fn placeable_by_enumeration(gang: &Gang) -> bool {
     let pods: Vec<usize> = (0..gang.lots.len()).flat_map(|lot| (0..gang.lots[lot].count).map(move |_| lot)).collect();
-    // One choice more than nodes: a pod may stay away.
+    // One choice more than nodes: a pod may stay unplaced.
     let choices = gang.nodes.len() + 1;
     (0..choices.pow(pods.len() as u32)).any(|number| {
         let mut rest = number;

@@ -1,4 +1,4 @@
-//! Random clusters and pods: small enough to solve by trying everything, varied enough to reach every rule.
+//! Random clusters and pods: small enough for brute force, varied enough to reach every rule.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use muster_oracle::random::Random;
 pub(crate) const GPU: &str = "nvidia.com/gpu";
 pub(crate) const GIB: i64 = 1 << 30;
 
-/// A node that nothing is special about.
+/// A node without labels, taints or a cordon.
 pub(crate) fn plain_node(number: usize, cpu_milli: i64, memory: i64, gpus: i64, pods: i64) -> NodeSpec {
     let amounts = [("cpu", cpu_milli), ("memory", memory), (GPU, gpus), ("pods", pods)];
     let allocatable = amounts.into_iter().filter(|(_, amount)| *amount > 0);
@@ -27,7 +27,7 @@ pub(crate) fn node_name(number: usize) -> String {
     format!("n{number}")
 }
 
-/// A node of random size with labels, and now and then taints or a cordon.
+/// A node of random size with labels, and sometimes taints or a cordon.
 pub(crate) fn node(random: &mut Random, number: usize) -> NodeSpec {
     let cpu = if random.chance(95) { random.between(2, 10) * 500 } else { 0 };
     let memory = if random.chance(95) { random.between(2, 10) * GIB / 2 } else { 0 };
@@ -64,7 +64,7 @@ fn taint(random: &mut Random) -> Taint {
     }
 }
 
-/// The parts of a pod that its size is made of.
+/// Random requests.
 pub(crate) fn requests(random: &mut Random) -> BTreeMap<String, i64> {
     let mut requests = BTreeMap::new();
     if random.chance(85) {
@@ -80,12 +80,12 @@ pub(crate) fn requests(random: &mut Random) -> BTreeMap<String, i64> {
         requests.insert("ephemeral-storage".to_owned(), GIB);
     }
     if random.chance(1) {
-        requests.insert("example.com/nobody-has-it".to_owned(), random.between(0, 1));
+        requests.insert("example.com/unavailable".to_owned(), random.between(0, 1));
     }
     requests
 }
 
-/// A class with these requests and nothing special about it.
+/// A class with these requests and no constraints.
 pub(crate) fn plain_class(requests: BTreeMap<String, i64>) -> ClassSpec {
     let scored = |name: &str, missing: i64| requests.get(name).copied().unwrap_or(missing);
     ClassSpec {
@@ -96,31 +96,31 @@ pub(crate) fn plain_class(requests: BTreeMap<String, i64>) -> ClassSpec {
     }
 }
 
-/// A class of random size, with demands on its node; `picky` is how often it has each of them, in percent.
-pub(crate) fn class(random: &mut Random, nodes: usize, picky: u64) -> ClassSpec {
+/// A class of random size with node constraints; `constrained` is the probability of each of them in percent.
+pub(crate) fn class(random: &mut Random, nodes: usize, constrained: u64) -> ClassSpec {
     let mut class = plain_class(requests(random));
-    if random.chance(picky / 4) {
+    if random.chance(constrained / 4) {
         class.node_name = Some(node_name(random.below(nodes)));
     }
-    if random.chance(picky) {
+    if random.chance(constrained) {
         let (key, values) = random.pick(LABELS);
         class.node_selector.insert((*key).to_owned(), (*random.pick(values)).to_owned());
     }
-    if random.chance(picky) {
+    if random.chance(constrained) {
         class.required_terms = Some((0..random.between(0, 3)).map(|_| term(random, nodes)).collect());
     }
     for _ in 0..2 {
-        if random.chance(2 * picky) {
+        if random.chance(2 * constrained) {
             class.tolerations.push(toleration(random));
         }
     }
-    if random.chance(picky) {
+    if random.chance(constrained) {
         class.host_ports = (0..random.between(1, 2)).map(|_| port(random)).collect();
     }
     class
 }
 
-/// What only scores look at: preferences, and a weight that differs once the pod is placed.
+/// Adds what only scores use: preferences, and scoring requests that differ once the pod is placed.
 pub(crate) fn add_preferences(random: &mut Random, nodes: usize, class: &mut ClassSpec) {
     for _ in 0..random.below(3) {
         let preferred = PreferredTerm { weight: random.between(1, 100) as i32, term: term(random, nodes) };
@@ -172,7 +172,7 @@ fn port(random: &mut Random) -> HostPort {
     }
 }
 
-/// Pods that are on the nodes already; nobody asked whether they fit, as with static pods.
+/// Pods on the nodes; they may not fit, like static pods.
 pub(crate) fn occupied(random: &mut Random, nodes: usize) -> Vec<(usize, ClassSpec)> {
     (0..random.below(2 * nodes)).map(|_| (random.below(nodes), class(random, nodes, 10))).collect()
 }

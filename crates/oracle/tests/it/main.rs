@@ -1,13 +1,13 @@
-//! The engine against slow exact answers, on thousands of small random clusters.
+//! Compares the engine with slow exact reference implementations on thousands of small random clusters.
 //!
-//! Every random case has a seed, printed when it fails; `MUSTER_SEED=<seed>` runs that case alone,
-//! `MUSTER_TIMES=<n>` runs n times as many.
+//! Every random case has a seed, printed when it fails; `MUSTER_SEED=<seed>` runs only that case, `MUSTER_TIMES=<n>`
+//! runs n times as many.
 
+mod engine_run;
 mod enumeration;
+mod identical_pods;
 mod instance;
-mod like_groups;
 mod mixed_groups;
 mod nominations;
-mod play;
 mod preemption;
 mod scores;

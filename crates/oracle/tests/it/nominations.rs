@@ -1,4 +1,4 @@
-//! Nodes that are kept free for a pod of the same or a higher priority are not taken; others are.
+//! Nominations: room nominated for pods of the same or a higher priority is not used by others.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use muster_engine::{Command, Config, Observation, PreemptionRules};
 use muster_oracle::brute::{Lot, placeable};
 use muster_oracle::random::Random;
 
+use crate::engine_run::{Gang, Outcome, decide, engine, observe, pod};
 use crate::instance;
-use crate::play::{Gang, Outcome, decide, engine, pod, see};
 use muster_oracle::seeds::{for_each_seed, one_seed_only};
 
 const CASES: u64 = 2000;
 
-/// The question is where there is room as it is.
+/// Preemption is off: only the current room counts.
 fn without_preemption() -> Config {
     Config { preemption: PreemptionRules { on: false, ..PreemptionRules::default() }, ..Config::default() }
 }
@@ -24,25 +24,25 @@ fn cpu(milli: i64) -> Arc<ClassSpec> {
     Arc::new(instance::plain_class([("cpu".to_owned(), milli)].into()))
 }
 
-/// Whether a pod of priority 5 gets the only node, which is kept free for a pod of this priority.
+/// Whether a pod of priority 5 gets the only node, which is nominated for a pod of this priority.
 fn gets_the_node(nominated_priority: i32) -> bool {
     let nodes = [instance::plain_node(0, 1000, 1, 0, 110)];
     let mut engine = engine(&nodes, &[], without_preemption());
     let other = PodSpec { priority: nominated_priority, nominated: Some("n0".into()), ..pod("other", &cpu(600)) };
-    see(&mut engine, Observation::PodSeen(other));
-    see(&mut engine, Observation::PodSeen(PodSpec { priority: 5, ours: true, ..pod("own", &cpu(600)) }));
+    observe(&mut engine, Observation::PodSeen(other));
+    observe(&mut engine, Observation::PodSeen(PodSpec { priority: 5, ours: true, ..pod("own", &cpu(600)) }));
     decide(&mut engine).iter().any(|command| matches!(command, Command::Bind { .. }))
 }
 
 #[test]
-fn a_single_pod_respects_those_of_the_same_or_a_higher_priority_only() {
+fn single_pod_respects_nominations_of_the_same_or_a_higher_priority() {
     assert!(!gets_the_node(6));
     assert!(!gets_the_node(5));
     assert!(gets_the_node(4));
 }
 
 #[test]
-fn a_gang_sees_nominations_as_pods_that_are_there() {
+fn gang_treats_nominations_as_placed_pods() {
     let (mut placed, mut refused, mut changed) = (0, 0, 0);
     for_each_seed(CASES, |seed| {
         let random = &mut Random::new(seed);
@@ -54,7 +54,7 @@ fn a_gang_sees_nominations_as_pods_that_are_there() {
         changed += u32::from(possible != gang.placeable());
         match gang.outcome(commands(&gang, &nominations)) {
             Outcome::Placed(bound) => {
-                assert!(possible, "took what is kept for others: {gang:#?} {nominations:#?}");
+                assert!(possible, "used nominated room: {gang:#?} {nominations:#?}");
                 Gang { occupied: kept, ..gang }.check_placed(&bound);
                 placed += 1;
             }
@@ -65,10 +65,10 @@ fn a_gang_sees_nominations_as_pods_that_are_there() {
         }
     });
     println!("nominations: {placed} placed, {refused} refused, decided by nominations: {changed}");
-    assert!(one_seed_only() || placed.min(refused).min(changed) > 100, "every outcome must be seen often");
+    assert!(one_seed_only() || placed.min(refused).min(changed) > 100, "every outcome must occur often");
 }
 
-/// A gang of like pods, and who nodes are kept free for: priority, node and class.
+/// A gang of identical pods, and nominations: priority, node and class.
 fn contested(random: &mut Random) -> (Gang, Vec<(i32, usize, ClassSpec)>) {
     let count = 1 + random.below(4);
     let nodes = (0..count).map(|number| instance::node(random, number)).collect();
@@ -86,16 +86,16 @@ fn commands(gang: &Gang, nominations: &[(i32, usize, ClassSpec)]) -> Vec<Command
     for (number, (priority, node, class)) in nominations.iter().enumerate() {
         let waits = pod(&format!("waits-{number}"), &Arc::new(class.clone()));
         let nominated = Some(gang.nodes[*node].name.clone());
-        see(&mut engine, Observation::PodSeen(PodSpec { priority: *priority, nominated, ..waits }));
+        observe(&mut engine, Observation::PodSeen(PodSpec { priority: *priority, nominated, ..waits }));
     }
     let key = GroupKey { namespace: "ml".into(), name: "gang".into(), ..GroupKey::default() };
-    see(&mut engine, Observation::GroupSeen(GroupSpec::gang(key.clone(), gang.needs[0])));
+    observe(&mut engine, Observation::GroupSeen(GroupSpec::gang(key.clone(), gang.needs[0])));
     let class = Arc::new(gang.lots[0].class.clone());
     for number in 0..gang.pods() {
         let membership = Some(Membership { group: key.clone(), subset: String::new() });
         let member =
             PodSpec { membership, priority: 5, ours: true, controlled: true, ..pod(&format!("0-{number}"), &class) };
-        see(&mut engine, Observation::PodSeen(member));
+        observe(&mut engine, Observation::PodSeen(member));
     }
     decide(&mut engine)
 }

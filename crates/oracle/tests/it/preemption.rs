@@ -1,5 +1,5 @@
-//! Plans for groups of like pods: whether there is one is exact, and what it costs is compared with the least there is
-//! and with the document's algorithm.
+//! Preemption plans for groups of identical pods: whether there is one is exact, and its cost is compared with the
+//! lowest possible cost and with the algorithm of KEP-5710.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,170 +9,176 @@ use muster_engine::model::class::ClassSpec;
 use muster_engine::model::group::{DisruptionMode, GroupKey, GroupPriority, GroupSpec, Policy};
 use muster_engine::model::labels::{Demand, Requirement};
 use muster_engine::model::pod::{Membership, Phase, PodName, PodSpec};
-use muster_engine::preemption::{Cost, NoPlan, Outlook};
+use muster_engine::preemption::{Cost, NoPlan, PlanSummary};
 use muster_engine::{Config, Engine, Observation, PreemptionRules, Subject};
 use muster_oracle::random::Random;
 use muster_oracle::seeds::{for_each_seed, one_seed_only};
-use muster_oracle::victims::{Group, Placed, Question};
+use muster_oracle::victims::{Group, PlacedPod, PreemptionCase};
 
 use crate::instance::{self, GPU};
 
 const CASES: u64 = 3000;
 const NOW: u64 = 1_000_000;
-/// Enough to look through all sets of victims.
+/// Enough to enumerate all sets of victims.
 const STEPS_MAX: u64 = 20_000;
-/// More units than this are too many sets.
+/// With more units than this there are too many sets.
 const UNITS_MAX: usize = 9;
 
-/// How often plans were as cheap as can be.
+/// How often plans were optimal.
 #[derive(Debug, Default)]
-struct Tally {
+struct Totals {
     plans: u32,
-    hurting: u32,
+    with_victims: u32,
     none: u32,
-    /// Budgets broken and highest priority hurt are the least there is.
+    /// PDB violations and highest priority are minimal.
     first_two_least: u32,
-    /// The whole cost is.
+    /// The whole cost is minimal.
     all_least: u32,
-    cheaper_than_the_document: u32,
+    cheaper_than_kep_5710: u32,
     proven: u32,
 }
 
 #[test]
-fn plans_are_found_whenever_there_is_one_and_cost_little_more_than_the_least() {
-    // Looking through all sets, as far as it gets, and without that, as where there are too many.
+fn plans_are_found_whenever_possible_and_are_nearly_optimal() {
+    // With the enumeration of all sets as far as it gets, and without it, as with too many units.
     for steps_max in [STEPS_MAX, 0] {
-        let mut tally = Tally::default();
-        for_each_seed(CASES, |seed| compare(&question(&mut Random::new(seed)), steps_max, &mut tally));
-        println!("plans for groups, {steps_max} steps: {tally:?}");
+        let mut totals = Totals::default();
+        for_each_seed(CASES, |seed| compare(&case(&mut Random::new(seed)), steps_max, &mut totals));
+        println!("plans for groups, {steps_max} steps: {totals:?}");
         if !one_seed_only() {
-            let Tally { plans, hurting, none, first_two_least, all_least, cheaper_than_the_document, .. } = tally;
-            assert!(hurting > 500 && none > 200 && cheaper_than_the_document > 50, "every outcome must be seen often");
+            let Totals { plans, with_victims, none, first_two_least, all_least, cheaper_than_kep_5710, .. } = totals;
+            assert!(with_victims > 500 && none > 200 && cheaper_than_kep_5710 > 50, "every outcome must occur often");
             assert!(first_two_least * 100 >= plans * 98, "budgets and the highest priority must be least in 98 of 100");
             assert!(all_least * 100 >= plans * 90, "the whole cost must be least in 90 of 100");
         }
     }
 }
 
-/// Asks the engine and compares its plan with the cheapest and with the document's.
-fn compare(question: &Question, steps_max: u64, tally: &mut Tally) {
-    let (least, outlook) = match (question.cheapest(), ask(question, steps_max)) {
-        (Some(least), Ok(outlook)) => (least, outlook),
-        (None, Err(NoPlan::NotEnough | NoPlan::NobodyBelow)) => {
-            tally.none += 1;
+/// Compares the engine's plan with the cheapest one and with that of KEP-5710.
+fn compare(case: &PreemptionCase, steps_max: u64, totals: &mut Totals) {
+    let (least, plan) = match (case.cheapest(), plan(case, steps_max)) {
+        (Some(least), Ok(plan)) => (least, plan),
+        (None, Err(NoPlan::NotEnough | NoPlan::NoVictims)) => {
+            totals.none += 1;
             return;
         }
-        (least, outlook) => panic!("the least is {least:?}, the answer {outlook:?}: {question:#?}"),
+        (least, plan) => panic!("the lowest cost is {least:?}, the plan {plan:?}: {case:#?}"),
     };
-    let gone = check(question, &outlook);
-    let plain = question.cost(&question.plain().expect("there is a plan"));
-    assert!(outlook.cost <= plain, "the document's way costs {plain:?}, not {:?}: {question:#?}", outlook.cost);
-    assert!(!outlook.proven || outlook.cost == least, "proven, and the least is {least:?}: {outlook:?}, {question:#?}");
-    let parts = |cost: &Cost| (cost.against_budgets, cost.highest);
-    tally.plans += 1;
-    tally.hurting += u32::from(!gone.is_empty());
-    tally.first_two_least += u32::from(parts(&outlook.cost) == parts(&least));
-    tally.all_least += u32::from(outlook.cost == least);
-    tally.cheaper_than_the_document += u32::from(outlook.cost < plain);
-    tally.proven += u32::from(outlook.proven);
+    let gone = check(case, &plan);
+    let kep_5710 = case.cost(&case.kep_5710().expect("there is a plan"));
+    assert!(plan.cost <= kep_5710, "KEP-5710 costs {kep_5710:?}, not {:?}: {case:#?}", plan.cost);
+    assert!(!plan.proven || plan.cost == least, "proven, but the lowest cost is {least:?}: {plan:?}, {case:#?}");
+    let parts = |cost: &Cost| (cost.pdb_violations, cost.highest);
+    totals.plans += 1;
+    totals.with_victims += u32::from(!gone.is_empty());
+    totals.first_two_least += u32::from(parts(&plan.cost) == parts(&least));
+    totals.all_least += u32::from(plan.cost == least);
+    totals.cheaper_than_kep_5710 += u32::from(plan.cost < kep_5710);
+    totals.proven += u32::from(plan.proven);
 }
 
 #[test]
-fn a_plan_for_one_pod_is_kube_schedulers() {
+fn plan_for_a_single_pod_is_that_of_kube_scheduler() {
     let (mut planned, mut none, mut free) = (0_u32, 0_u32, 0_u32);
     for_each_seed(CASES, |seed| {
-        let question = question(&mut Random::new(seed));
-        match (question.for_one(), ask_for_one(&question)) {
-            (Some((node, gone, cost)), Ok(outlook)) => {
+        let case = case(&mut Random::new(seed));
+        match (case.for_single_pod(), plan_for_single_pod(&case)) {
+            (Some((node, gone, cost)), Ok(plan)) => {
                 let mut victims: Vec<&str> =
-                    outlook.victims.iter().flat_map(|victim| &victim.pods).map(|pod| pod.name.as_str()).collect();
+                    plan.victims.iter().flat_map(|victim| &victim.pods).map(|pod| pod.name.as_str()).collect();
                 victims.sort_unstable();
-                let mut expected: Vec<&str> = gone.iter().map(|number| question.pods[*number].name.as_str()).collect();
+                let mut expected: Vec<&str> = gone.iter().map(|number| case.pods[*number].name.as_str()).collect();
                 expected.sort_unstable();
-                assert_eq!(*outlook.places[0].1, *instance::node_name(node), "{outlook:?}, {cost:?}, {question:#?}");
-                assert_eq!((victims, &outlook.cost), (expected, &cost), "{question:#?}");
+                assert_eq!(*plan.places[0].1, *instance::node_name(node), "{plan:?}, {cost:?}, {case:#?}");
+                assert_eq!((victims, &plan.cost), (expected, &cost), "{case:#?}");
                 planned += 1;
                 free += u32::from(gone.is_empty());
             }
-            (None, Err(NoPlan::NotEnough | NoPlan::NobodyBelow)) => none += 1,
-            (expected, outlook) => panic!("{expected:?} is right, not {outlook:?}: {question:#?}"),
+            (None, Err(NoPlan::NotEnough | NoPlan::NoVictims)) => none += 1,
+            (expected, plan) => panic!("{expected:?} is right, not {plan:?}: {case:#?}"),
         }
     });
-    println!("plans for one pod: {planned}, {free} of them without a victim, {none} questions have none");
-    assert!(one_seed_only() || (planned - free).min(free).min(none) > 200, "every outcome must be seen often");
+    println!("plans for one pod: {planned}, {free} of them without a victim, {none} cases have none");
+    assert!(one_seed_only() || (planned - free).min(free).min(none) > 200, "every outcome must occur often");
 }
 
-/// A plan takes whole units of a lower priority, makes room for as many as can be, places them where there is room, and
-/// tells its cost rightly. Answers the pods that go.
-fn check(question: &Question, outlook: &Outlook) -> BTreeSet<usize> {
-    let number = |pod: &PodName| question.pods.iter().position(|placed| placed.name == pod.name);
-    let gone: BTreeSet<usize> = outlook
-        .victims
-        .iter()
-        .flat_map(|victim| &victim.pods)
-        .map(|pod| number(pod).expect("a victim is there"))
-        .collect();
-    let units = question.units();
+/// A plan evicts whole units of a lower priority, makes room for as many pods as possible, places them where there is
+/// room, and states the right cost. Returns the evicted pods.
+fn check(case: &PreemptionCase, plan: &PlanSummary) -> BTreeSet<usize> {
+    let number = |pod: &PodName| case.pods.iter().position(|placed| placed.name == pod.name);
+    let gone: BTreeSet<usize> =
+        plan.victims.iter().flat_map(|victim| &victim.pods).map(|pod| number(pod).expect("a victim exists")).collect();
+    let units = case.units();
     for unit in &units {
         let taken = unit.iter().filter(|pod| gone.contains(pod)).count();
-        assert!(taken == 0 || taken == unit.len(), "a unit is torn: {unit:?}, {outlook:?}");
+        assert!(taken == 0 || taken == unit.len(), "a unit is evicted partly: {unit:?}, {plan:?}");
     }
-    assert!(gone.iter().all(|pod| units.iter().flatten().any(|one| one == pod)), "somebody is no unit: {outlook:?}");
-    assert_eq!(question.cost(&gone), outlook.cost, "{outlook:?}, {question:#?}");
-    let target = question.target().expect("there is a plan");
-    assert_eq!(outlook.places.len(), target, "{outlook:?}, {question:#?}");
-    assert!(question.room(&gone) >= target, "too little room: {outlook:?}, {question:#?}");
-    for victim in &outlook.victims {
-        // Nobody is evicted for nothing: without this one the others are not enough.
+    assert!(gone.iter().all(|pod| units.iter().flatten().any(|one| one == pod)), "a victim is in no unit: {plan:?}");
+    assert_eq!(case.cost(&gone), plan.cost, "{plan:?}, {case:#?}");
+    let target = case.target().expect("there is a plan");
+    assert_eq!(plan.places.len(), target, "{plan:?}, {case:#?}");
+    assert!(case.room(&gone) >= target, "too little room: {plan:?}, {case:#?}");
+    for victim in &plan.victims {
+        // No unit is evicted unnecessarily: without this one the others are not enough.
         let spared: BTreeSet<usize> = victim.pods.iter().filter_map(|pod| number(pod)).collect();
         let fewer: BTreeSet<usize> = gone.difference(&spared).copied().collect();
-        assert!(question.room(&fewer) < target, "{victim:?} goes for nothing: {outlook:?}, {question:#?}");
+        assert!(case.room(&fewer) < target, "{victim:?} is evicted unnecessarily: {plan:?}, {case:#?}");
     }
     gone
 }
 
-fn question(random: &mut Random) -> Question {
+fn case(random: &mut Random) -> PreemptionCase {
     loop {
-        let question = any_question(random);
-        if question.units().len() <= UNITS_MAX {
-            return question;
+        let case = any_case(random);
+        if case.units().len() <= UNITS_MAX {
+            return case;
         }
     }
 }
 
-fn any_question(random: &mut Random) -> Question {
+fn any_case(random: &mut Random) -> PreemptionCase {
     let count = 1 + random.below(4);
     let nodes: Vec<_> = (0..count).map(|number| instance::plain_node(number, 4000, 64 << 30, 4, 110)).collect();
     let groups: Vec<Group> =
         (0..random.below(4)).map(|_| Group { whole: random.chance(60), minimum: 1 + random.below(3) }).collect();
     let group_priorities: Vec<i32> = groups.iter().map(|_| *random.pick(&[0, 5, 10, 30])).collect();
     let allowed: Vec<i64> = (0..random.below(3)).map(|_| random.between(0, 2)).collect();
-    let mut pods: Vec<Placed> = Vec::new();
+    let mut pods: Vec<PlacedPod> = Vec::new();
     for (node, _) in nodes.iter().enumerate() {
         let (mut cpu, mut gpus) = (4, 4);
         while cpu > 0 && gpus > 0 && random.chance(85) {
-            let (asks_cpu, asks_gpus) = (random.between(1, 2).min(cpu), random.between(0, 3).min(gpus));
-            cpu -= asks_cpu;
-            gpus -= asks_gpus;
+            let (pod_cpu, pod_gpus) = (random.between(1, 2).min(cpu), random.between(0, 3).min(gpus));
+            cpu -= pod_cpu;
+            gpus -= pod_gpus;
             let group = (!groups.is_empty() && random.chance(60)).then(|| random.below(groups.len()));
             let own = *random.pick(&[-5, 0, 5, 10, 30]);
-            pods.push(Placed {
+            pods.push(PlacedPod {
                 name: format!("v{}", pods.len()),
                 node,
-                class: class(asks_cpu, asks_gpus),
+                class: class(pod_cpu, pod_gpus),
                 priority: group.map_or(own, |group| group_priorities[group]),
                 group,
                 started_ms: NOW - random.between(1, 5) as u64 * 1000,
                 cost: if random.chance(20) { random.between(1, 9) as i32 } else { 0 },
                 budgets: (0..allowed.len()).find(|_| random.chance(40)).into_iter().collect(),
-                leaving: random.chance(8),
+                terminating: random.chance(8),
             });
         }
     }
     let count = 1 + random.below(4);
     let minimum = 1 + random.below(count);
     let class = class(random.between(1, 4), random.between(0, 4));
-    Question { nodes, pods, groups, allowed, class, count, minimum, priority: *random.pick(&[7, 20, 20]), now: NOW }
+    PreemptionCase {
+        nodes,
+        pods,
+        groups,
+        allowed,
+        class,
+        count,
+        minimum,
+        priority: *random.pick(&[7, 20, 20]),
+        now: NOW,
+    }
 }
 
 fn class(cpu: i64, gpus: i64) -> ClassSpec {
@@ -183,45 +189,45 @@ fn key(name: &str) -> GroupKey {
     GroupKey { origin: "test".into(), namespace: "ns".into(), name: name.into(), replica: String::new() }
 }
 
-/// Asks the engine for the group.
-fn ask(question: &Question, steps_max: u64) -> Result<Outlook, NoPlan> {
-    let mut engine = engine(question, steps_max);
-    let mut spec = GroupSpec::gang(key("asks"), question.minimum as u32);
-    spec.priority = GroupPriority::Own(question.priority);
+/// The engine's plan for the group.
+fn plan(case: &PreemptionCase, steps_max: u64) -> Result<PlanSummary, NoPlan> {
+    let mut engine = engine(case, steps_max);
+    let mut spec = GroupSpec::gang(key("pending"), case.minimum as u32);
+    spec.priority = GroupPriority::Own(case.priority);
     engine.observe(NOW, Observation::GroupSeen(spec)).expect("a valid observation");
-    for number in 0..question.count {
-        let membership = Some(Membership { group: key("asks"), subset: String::new() });
-        let pod = PodSpec { membership, ..asking(question, number) };
+    for number in 0..case.count {
+        let membership = Some(Membership { group: key("pending"), subset: String::new() });
+        let pod = PodSpec { membership, ..pending_pod(case, number) };
         engine.observe(NOW, Observation::PodSeen(pod)).expect("a valid observation");
     }
-    engine.preemption_outlook(&Subject::Group(key("asks"))).expect("the group waits")
+    engine.preemption_outlook(&Subject::Group(key("pending"))).expect("the group is pending")
 }
 
-/// Asks the engine for one pod alone.
-fn ask_for_one(question: &Question) -> Result<Outlook, NoPlan> {
-    let mut engine = engine(question, STEPS_MAX);
-    let pod = PodSpec { priority: question.priority, ..asking(question, 0) };
+/// The engine's plan for a single pod.
+fn plan_for_single_pod(case: &PreemptionCase) -> Result<PlanSummary, NoPlan> {
+    let mut engine = engine(case, STEPS_MAX);
+    let pod = PodSpec { priority: case.priority, ..pending_pod(case, 0) };
     let id = pod.id.clone();
     engine.observe(NOW, Observation::PodSeen(pod)).expect("a valid observation");
-    engine.preemption_outlook(&Subject::Pod(id)).expect("the pod waits")
+    engine.preemption_outlook(&Subject::Pod(id)).expect("the pod is pending")
 }
 
-fn asking(question: &Question, number: usize) -> PodSpec {
+fn pending_pod(case: &PreemptionCase, number: usize) -> PodSpec {
     let name = PodName { namespace: "ns".into(), name: format!("a{number}"), uid: format!("a{number}") };
-    PodSpec { id: Arc::new(name), class: Arc::new(question.class.clone()), ours: true, ..PodSpec::default() }
+    PodSpec { id: Arc::new(name), class: Arc::new(case.class.clone()), ours: true, ..PodSpec::default() }
 }
 
-/// An engine that knows everybody but those who ask.
-fn engine(question: &Question, steps_max: u64) -> Engine {
+/// An engine that has observed everything except the pending pods.
+fn engine(case: &PreemptionCase, steps_max: u64) -> Engine {
     let preemption = PreemptionRules { steps_max, ..PreemptionRules::default() };
     let mut engine = Engine::new(Config { preemption, ..Config::default() }).expect("a valid configuration");
-    let mut see = |observation| engine.observe(NOW, observation).expect("a valid observation");
-    for node in &question.nodes {
-        see(Observation::NodeSeen(node.clone()));
+    let mut observe = |observation| engine.observe(NOW, observation).expect("a valid observation");
+    for node in &case.nodes {
+        observe(Observation::NodeSeen(node.clone()));
     }
-    for (number, allowed) in question.allowed.iter().enumerate() {
+    for (number, allowed) in case.allowed.iter().enumerate() {
         let selector = Requirement { key: "budget".into(), demand: Demand::In(vec![number.to_string()]) };
-        see(Observation::BudgetSeen(BudgetSpec {
+        observe(Observation::BudgetSeen(BudgetSpec {
             namespace: "ns".into(),
             name: format!("b{number}"),
             selector: Some(vec![selector]),
@@ -229,18 +235,18 @@ fn engine(question: &Question, steps_max: u64) -> Engine {
             disrupted: BTreeSet::new(),
         }));
     }
-    for (number, group) in question.groups.iter().enumerate() {
+    for (number, group) in case.groups.iter().enumerate() {
         let policy = Policy::Gang { min_count: group.minimum as u32 };
         let mut spec = GroupSpec::with_policy(key(&format!("g{number}")), policy);
-        let first = question.pods.iter().find(|pod| pod.group == Some(number));
+        let first = case.pods.iter().find(|pod| pod.group == Some(number));
         spec.priority = GroupPriority::Own(first.map_or(0, |pod| pod.priority));
         spec.disruption_mode = if group.whole { DisruptionMode::Group } else { DisruptionMode::Pod };
-        see(Observation::GroupSeen(spec));
+        observe(Observation::GroupSeen(spec));
     }
-    for pod in &question.pods {
+    for pod in &case.pods {
         let name = PodName { namespace: "ns".into(), name: pod.name.clone(), uid: pod.name.clone() };
         let group = |group: usize| Membership { group: key(&format!("g{group}")), subset: String::new() };
-        see(Observation::PodSeen(PodSpec {
+        observe(Observation::PodSeen(PodSpec {
             id: Arc::new(name),
             class: Arc::new(pod.class.clone()),
             priority: pod.priority,
@@ -248,7 +254,7 @@ fn engine(question: &Question, steps_max: u64) -> Engine {
             ours: true,
             node: Some(instance::node_name(pod.node)),
             phase: Phase::Running,
-            terminating: pod.leaving,
+            terminating: pod.terminating,
             created_ms: pod.started_ms,
             started_ms: Some(pod.started_ms),
             preemption_cost: pod.cost,

@@ -1,4 +1,4 @@
-//! Single pods: the engine must choose the node that kube-scheduler's numbers choose, or count right why there is none.
+//! Single pods: the engine must choose the same node as kube-scheduler, or report the right reasons why there is none.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use muster_engine::{
 use muster_oracle::naive::Naive;
 use muster_oracle::random::Random;
 
+use crate::engine_run::{decide, engine, observe, pod, recount};
 use crate::instance::{self, GPU};
-use crate::play::{decide, engine, pod, recount, see};
 use muster_oracle::seeds::for_each_seed;
 
 const CASES: u64 = 6000;
 const PODS_EACH: usize = 12;
 
 #[test]
-fn every_choice_and_every_refusal_is_the_naive_one() {
+fn every_choice_and_every_rejection_matches_the_naive_scheduler() {
     let (mut placed, mut refused) = (0, 0);
     for_each_seed(CASES, |seed| {
         let mut run = Run::new(&mut Random::new(seed));
@@ -34,37 +34,37 @@ fn every_choice_and_every_refusal_is_the_naive_one() {
 }
 
 #[test]
-fn a_refusal_is_about_the_pod_itself_and_not_about_one_that_is_gone() {
+fn rejection_is_about_the_pod_and_not_about_a_deleted_one() {
     let nodes = [instance::plain_node(0, 1000, 0, 0, 110)];
     let mut engine = engine(&nodes, &[], Config::default());
     for (name, resource, amount) in [("first", "memory", 1), ("second", "cpu", 2000)] {
         let class = Arc::new(instance::plain_class([(resource.to_owned(), amount)].into()));
-        see(&mut engine, Observation::PodSeen(PodSpec { ours: true, ..pod(name, &class) }));
+        observe(&mut engine, Observation::PodSeen(PodSpec { ours: true, ..pod(name, &class) }));
         let commands = decide(&mut engine);
         let [Command::Report(report)] = &commands[..] else { panic!("not a report: {commands:?}") };
         let Diagnosis::PodUnschedulable { fit, .. } = &report.diagnosis else { panic!("not a refusal: {report:?}") };
         assert_eq!(fit.rejections, [(Rejection::Insufficient { resource: resource.to_owned() }, 1)], "{name}");
-        see(&mut engine, Observation::PodGone { uid: name.to_owned() });
+        observe(&mut engine, Observation::PodGone { uid: name.to_owned() });
     }
 }
 
 #[test]
-fn a_node_may_get_more_soft_taints_than_any_had_before() {
+fn node_may_get_more_soft_taints_than_any_had_before() {
     let mut nodes = [instance::plain_node(0, 4000, 0, 0, 110), instance::plain_node(1, 4000, 0, 0, 110)];
     let soft = |key: &str| Taint { key: key.into(), value: String::new(), effect: Effect::PreferNoSchedule };
     nodes[0].taints = vec![soft("one")];
     let mut engine = engine(&nodes, &[], Config::default());
     let class = Arc::new(instance::plain_class([("cpu".to_owned(), 1000)].into()));
     for name in ["first", "second"] {
-        see(&mut engine, Observation::PodSeen(PodSpec { ours: true, ..pod(name, &class) }));
+        observe(&mut engine, Observation::PodSeen(PodSpec { ours: true, ..pod(name, &class) }));
         let commands = decide(&mut engine);
         assert!(matches!(&commands[..], [Command::Bind { node, .. }] if **node == *"n1"), "{commands:?}");
         nodes[0].taints = vec![soft("one"), soft("two"), soft("three")];
-        see(&mut engine, Observation::NodeSeen(nodes[0].clone()));
+        observe(&mut engine, Observation::NodeSeen(nodes[0].clone()));
     }
 }
 
-/// One cluster, seen by both schedulers.
+/// One cluster, used by both schedulers.
 struct Run {
     random: Random,
     nodes: Vec<NodeSpec>,
@@ -92,12 +92,12 @@ impl Run {
         let classes: Vec<_> = (0..3).map(|_| small_class(random, count)).collect();
         let mut run =
             Self { random: random.clone(), nodes, occupied, classes, scoring, naive, engine, placed: Vec::new() };
-        run.see_afresh();
+        run.rebuild_naive();
         run
     }
 
-    /// The naive scheduler knows no changes of nodes: it starts again.
-    fn see_afresh(&mut self) {
+    /// The naive scheduler does not support node changes: it is rebuilt.
+    fn rebuild_naive(&mut self) {
         self.naive = Naive::new(&self.nodes, &self.scoring);
         for (node, class) in &self.occupied {
             self.naive.occupy(*node, class);
@@ -107,22 +107,22 @@ impl Run {
         }
     }
 
-    /// Lets both schedulers place the next pod and compares; says whether it was placed.
+    /// Lets both schedulers place the next pod and compares the results; returns whether it was placed.
     fn one_pod(&mut self, number: usize) -> bool {
         let class = self.random.pick(&self.classes).clone();
         let name = format!("p{number}");
         let totals = self.naive.totals(&class);
         let before = self.naive.clone();
         let chosen = self.naive.place(&class);
-        see(&mut self.engine, Observation::PodSeen(PodSpec { ours: true, ..pod(&name, &class) }));
+        observe(&mut self.engine, Observation::PodSeen(PodSpec { ours: true, ..pod(&name, &class) }));
         let mut commands = decide(&mut self.engine);
         assert_eq!(commands.len(), 1, "{commands:?}");
         match (commands.remove(0), chosen) {
             (Command::Bind { pod, node }, Some(chosen)) => {
-                let told = || format!("{totals:?} of {class:#?} on {:#?} with {:#?}", self.nodes, self.scoring);
-                assert_eq!(*node, *self.nodes[chosen].name, "another node: {}", told());
+                let context = || format!("{totals:?} of {class:#?} on {:#?} with {:#?}", self.nodes, self.scoring);
+                assert_eq!(*node, *self.nodes[chosen].name, "another node: {}", context());
                 if self.random.chance(50) {
-                    see(&mut self.engine, Observation::BindDone { pod, node, outcome: BindOutcome::Bound });
+                    observe(&mut self.engine, Observation::BindDone { pod, node, outcome: BindOutcome::Bound });
                 }
                 self.placed.push((name, chosen, class));
             }
@@ -148,15 +148,15 @@ impl Run {
         let empty = Naive::new(&self.nodes, &self.scoring);
         let nowhere = (0..self.nodes.len()).all(|node| !empty.feasible(node, class));
         assert_eq!(*never, nowhere, "{class:#?} on {:#?}", self.nodes);
-        // A pod that waits goes first when there is room again, so like pods behind it would not be looked at.
-        see(&mut self.engine, Observation::PodGone { uid: name.to_owned() });
+        // A pending pod is retried first when there is room again, so identical pods behind it would not be evaluated.
+        observe(&mut self.engine, Observation::PodGone { uid: name.to_owned() });
     }
 
     fn change_a_node(&mut self) {
         let number = self.random.below(self.nodes.len());
         self.nodes[number] = instance::node(&mut self.random, number);
-        see(&mut self.engine, Observation::NodeSeen(self.nodes[number].clone()));
-        self.see_afresh();
+        observe(&mut self.engine, Observation::NodeSeen(self.nodes[number].clone()));
+        self.rebuild_naive();
     }
 
     fn remove_a_pod(&mut self) {
@@ -165,11 +165,11 @@ impl Run {
         }
         let (uid, node, class) = self.placed.swap_remove(self.random.below(self.placed.len()));
         self.naive.release(node, &class);
-        see(&mut self.engine, Observation::PodGone { uid });
+        observe(&mut self.engine, Observation::PodGone { uid });
     }
 }
 
-/// A class of which a node holds some, with preferences.
+/// A class of which a node holds several, with preferences.
 fn small_class(random: &mut Random, nodes: usize) -> Arc<ClassSpec> {
     let mut class = instance::class(random, nodes, 8);
     for (name, amount) in &mut class.requests {

@@ -1,0 +1,94 @@
+//! Required inter-pod affinity and anti-affinity, including the anti-affinity of existing pods.
+//!
+//! Nominated pods count as placed for anti-affinity but not for affinity, because they may never be bound.
+//! kube-scheduler only counts pods nominated to the node itself; then a preempted pod that is recreated can return to
+//! the domain of its preemptor, is evicted again, and so on.
+
+use super::{Filter, InterPodFilter, InterPodView, Reason, View};
+use crate::cluster::node::Node;
+use crate::cluster::topology::InterPodRules;
+use crate::model::class::PodClass;
+use crate::model::ids::{DomainCountsId, PodId};
+
+pub(super) const FILTER: Filter = Filter::InterPod(InterPodFilter { failure_reason, copies_max });
+
+/// How many pods of the class fit together, as long as no other pod is placed.
+fn copies_max(class: &PodClass, node: &Node, view: &View<'_>) -> i64 {
+    if failure_reason(class, node, view).is_some() {
+        return 0;
+    }
+    let (Some(rules), Some(inter_pod)) = (&class.rules, &view.inter_pod) else { return i64::MAX };
+    // A node outside of all domains of the key is not limited.
+    if rules.matches_own_anti_affinity.iter().any(|counts| inter_pod.count(*counts).is_some()) { 1 } else { i64::MAX }
+}
+
+fn failure_reason(class: &PodClass, node: &Node, view: &View<'_>) -> Option<Reason> {
+    let company = class.spec.company.as_ref();
+    let lacks_label = |key: &String| !node.labels.contains_key(key);
+    if company.is_some_and(|company| company.seeks.iter().any(|term| lacks_label(&term.topology_key))) {
+        return Some(Reason::PodAffinity);
+    }
+    let (rules, inter_pod) = (class.rules.as_ref()?, view.inter_pod.as_ref()?);
+    if !inter_pod.satisfies_affinity(rules) {
+        return Some(Reason::PodAffinity);
+    }
+    if rules.anti_affinity.iter().any(|counts| inter_pod.has_matching_pod(*counts)) {
+        return Some(Reason::PodAntiAffinity);
+    }
+    if rules.existing_anti_affinity.iter().any(|counts| inter_pod.has_matching_pod(*counts)) {
+        return Some(Reason::ExistingPodAntiAffinity);
+    }
+    None
+}
+
+impl InterPodView<'_> {
+    /// The number of matching pods in the node's domain; `None` if the node is in no domain.
+    fn count(&self, counts: DomainCountsId) -> Option<u32> {
+        let count = self.cluster.topology.count_near(counts, self.node);
+        if self.without_pods { count.map(|_| 0) } else { count }
+    }
+
+    /// Whether the domain has matching pods for every required affinity term, or the pod is the first of a set that
+    /// requires affinity to itself.
+    fn satisfies_affinity(&self, rules: &InterPodRules) -> bool {
+        let is_near = |counts: &DomainCountsId| self.count(*counts).is_some_and(|count| count > 0);
+        // In a cluster without pods, the matching pods may still be created.
+        self.without_pods
+            || rules.required_affinity.iter().all(is_near)
+            || (rules.matches_own_affinity && self.no_match_anywhere(rules))
+    }
+
+    fn no_match_anywhere(&self, rules: &InterPodRules) -> bool {
+        rules.required_affinity.iter().all(|counts| self.cluster.topology.domain_counts(*counts).is_empty())
+    }
+
+    /// Whether the node's domain has a matching pod, or one of the same or a higher priority is nominated to it.
+    pub(crate) fn has_matching_pod(&self, id: DomainCountsId) -> bool {
+        let topology = &self.cluster.topology;
+        let counts = topology.domain_counts(id);
+        let Some(domain) = topology.topology_key(counts.topology_key).domain(self.node).filter(|_| !self.without_pods)
+        else {
+            return false;
+        };
+        counts.count(domain) > 0 || self.nominated_count(id, domain) > 0
+    }
+
+    /// The number of matching pods of the same or a higher priority that are nominated to nodes of the domain.
+    pub(crate) fn nominated_count(&self, id: DomainCountsId, domain: u32) -> u32 {
+        let topology = &self.cluster.topology;
+        let counts = topology.domain_counts(id);
+        if counts.nominated(domain) == 0 {
+            return 0;
+        }
+        let nodes = topology.topology_key(counts.topology_key).nodes(domain).iter();
+        let nominated =
+            nodes.filter(|node| topology.counts_on(id, **node)).flat_map(|node| &self.cluster.node(*node).nominated);
+        nominated.filter(|pod| self.counts_as_nominated(**pod, id)).count() as u32
+    }
+
+    fn counts_as_nominated(&self, pod: PodId, counts: DomainCountsId) -> bool {
+        let class = self.cluster.class(self.cluster.pod(pod).class);
+        let counts = class.rules.as_ref().is_some_and(|rules| rules.counts_in(counts));
+        counts && self.cluster.effective_priority(pod) >= self.priority
+    }
+}

@@ -1,0 +1,108 @@
+//! Equality of requirements: whether pods are equal in what they require, regardless of preferences.
+//!
+//! Images, preferred terms and `ScheduleAnyway` spread constraints influence scores only. The feasible nodes are the
+//! same without them, so a proof for pods of one class also holds for pods that differ only in these.
+
+use super::PlacementRequest;
+use crate::cluster::Cluster;
+use crate::model::class::{ClassSpec, PodClass};
+use crate::model::company::Company;
+
+/// Whether all pods of a request have equal requirements.
+pub(super) fn have_equal_requirements(cluster: &Cluster, request: &PlacementRequest) -> bool {
+    let mut classes = request.lots.iter().map(|lot| lot.class);
+    let Some(first) = classes.next() else { return true };
+    classes.all(|class| class == first || equal_requirements(cluster.class(first), cluster.class(class)))
+}
+
+fn equal_requirements(one: &PodClass, other: &PodClass) -> bool {
+    one.disabled_filters == other.disabled_filters
+        && equal_spec(&one.spec, &other.spec)
+        && equal_inter_pod_rules(one, other)
+}
+
+fn equal_spec(one: &ClassSpec, other: &ClassSpec) -> bool {
+    let none = Company::default();
+    let company = |spec: &ClassSpec| spec.company.as_deref().unwrap_or(&none).clone();
+    let (left, right) = (company(one), company(other));
+    one.requests == other.requests
+        && one.node_name == other.node_name
+        && one.node_selector == other.node_selector
+        && one.required_terms == other.required_terms
+        && one.enforced_terms == other.enforced_terms
+        && one.tolerations == other.tolerations
+        && one.host_ports == other.host_ports
+        && one.volumes == other.volumes
+        && one.features == other.features
+        && left.seeks == right.seeks
+        && left.shuns == right.shuns
+        && left.spread.must == right.spread.must
+}
+
+/// Whether the same inter-pod rules apply to both, and their pods count equally for those rules.
+fn equal_inter_pod_rules(one: &PodClass, other: &PodClass) -> bool {
+    let (Some(left), Some(right)) = (&one.rules, &other.rules) else {
+        return !one.has_required_inter_pod_terms() && !other.has_required_inter_pod_terms();
+    };
+    let spread = left.spread.iter().map(|constraint| &constraint.counts);
+    let mut required =
+        left.required_affinity.iter().chain(&left.anti_affinity).chain(&left.existing_anti_affinity).chain(spread);
+    left.required_affinity == right.required_affinity
+        && left.anti_affinity == right.anti_affinity
+        && left.existing_anti_affinity == right.existing_anti_affinity
+        && left.spread == right.spread
+        && required.all(|counts| left.counts_in(*counts) == right.counts_in(*counts))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::company::{PodSelector, Spread, SpreadTerm};
+    use crate::model::resources::Requests;
+
+    fn class(change: impl FnOnce(&mut ClassSpec)) -> PodClass {
+        let mut spec = ClassSpec::default();
+        change(&mut spec);
+        PodClass::independent(Arc::new(spec), Requests::default())
+    }
+
+    fn spread(must: bool) -> Arc<Company> {
+        let term = SpreadTerm {
+            pods: PodSelector::nobody(),
+            topology_key: "zone".to_owned(),
+            skew_max: 1,
+            domains_min: 1,
+            minds_affinity: true,
+            minds_taints: false,
+        };
+        let terms = vec![term];
+        let spread = if must {
+            Spread { must: terms, ..Spread::default() }
+        } else {
+            Spread { should: terms, ..Spread::default() }
+        };
+        Arc::new(Company { spread, ..Company::default() })
+    }
+
+    #[test]
+    fn preferences_do_not_matter_and_requirements_do() {
+        let plain = class(|_| {});
+        for like in [
+            class(|spec| spec.images = vec!["a".into()]),
+            class(|spec| spec.scoring_cpu_milli = 7),
+            class(|spec| spec.company = Some(spread(false))),
+        ] {
+            assert!(equal_requirements(&plain, &like), "{like:?}");
+        }
+        for unlike in [
+            class(|spec| _ = spec.requests.insert("cpu".to_owned(), 1)),
+            class(|spec| _ = spec.features.insert("f".to_owned())),
+            class(|spec| spec.enforced_terms = Some(Vec::new())),
+            class(|spec| spec.company = Some(spread(true))),
+        ] {
+            assert!(!equal_requirements(&plain, &unlike), "{unlike:?}");
+        }
+    }
+}

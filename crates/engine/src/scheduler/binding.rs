@@ -1,0 +1,257 @@
+//! Binding: sends binds, retries them, moves pods to other nodes, confirms gang starts or rolls them back.
+//!
+//! Kubernetes cannot unbind. If a gang's minimum is not confirmed by its deadline, its bound members are deleted, but
+//! only those that a controller recreates; the others stay, and the group reports that and is retried. After a restart
+//! the same rules apply to what the API shows.
+
+use std::sync::Arc;
+
+use super::{Engine, Timer};
+use crate::cluster::group::sum_of;
+use crate::cluster::pod::{Bind, PodState, StartRole};
+use crate::command::Command;
+use crate::diagnosis::Diagnosis;
+use crate::model::Millis;
+use crate::model::group::History;
+use crate::model::ids::{GroupId, NodeId, PodId};
+use crate::model::pod::PodName;
+use crate::observation::{BindOutcome, TakeBackOutcome};
+use crate::queue::backoff::{PAUSE_MS_MAX, doubled, pause_ms};
+use crate::queue::{Entity, QueueState};
+
+impl Engine {
+    /// Sends the binds of pods that were just placed.
+    pub(super) fn send_binds(&mut self, placed: &[(PodId, NodeId)]) {
+        for (pod, node) in placed {
+            // The API clears a nomination when it binds.
+            self.set_nomination(*pod, None);
+            let avoid = self.cluster.pod_mut(*pod).bind.take().map(|bind| bind.avoid).unwrap_or_default();
+            let deadline = self.now.saturating_add(self.config.bind_timeout_ms);
+            let bind = Bind { tries: 0, in_flight: false, retry_at: None, deadline, avoid };
+            self.cluster.pod_mut(*pod).bind = Some(Box::new(bind));
+            self.send_bind(*pod, *node);
+            self.on_pod_placed(*pod);
+        }
+    }
+
+    fn send_bind(&mut self, id: PodId, node: NodeId) {
+        let node = self.cluster.node(node).name.clone();
+        let pod = self.cluster.pod_mut(id);
+        if let Some(bind) = &mut pod.bind {
+            bind.tries += 1;
+            bind.in_flight = true;
+            bind.retry_at = None;
+        }
+        self.outbox.push(Command::Bind { pod: pod.id.clone(), node });
+    }
+
+    pub(super) fn bind_done(&mut self, name: &PodName, node: &Arc<str>, outcome: BindOutcome) {
+        let Some(id) = self.cluster.pod_id(&name.uid) else { return };
+        let state = self.cluster.pod(id).state;
+        let named = self.cluster.node_id(node);
+        let expected = matches!(state, PodState::Assumed(assumed) if Some(assumed) == named);
+        match outcome {
+            BindOutcome::Bound => self.on_bound(id, node),
+            BindOutcome::Transient { message } if expected => self.schedule_bind_retry(id, &message),
+            BindOutcome::Refused { message } if expected => self.abandon_bind(id, &message),
+            // The outcome of a bind that was superseded.
+            BindOutcome::Transient { .. } | BindOutcome::Refused { .. } => {}
+        }
+    }
+
+    /// The pod is bound to this node, even if the engine has decided otherwise since.
+    fn on_bound(&mut self, id: PodId, node: &Arc<str>) {
+        let old = self.cluster.pod(id).state;
+        if matches!(old, PodState::Bound(_) | PodState::Finished { .. }) {
+            return;
+        }
+        let target = self.cluster.node_for_pod(node);
+        self.cluster.pod_mut(id).bind = None;
+        self.cluster.set_state(id, PodState::Bound(target));
+        self.set_nomination(id, None);
+        if let Some(other) = old.node().filter(|other| *other != target) {
+            self.on_capacity_freed(other);
+        }
+        self.reports.forget(Entity::Pod(id));
+        self.on_member_bound(id);
+        self.review_after_change(id);
+        self.on_pod_became_preemptible(id);
+    }
+
+    /// A member is bound. If its start was rolled back meanwhile, a new one begins.
+    pub(super) fn on_member_bound(&mut self, id: PodId) {
+        let pod = self.cluster.pod(id);
+        // Pods that another scheduler bound are not part of a start.
+        let (Some(group_id), role) = (pod.group.filter(|_| pod.ours), pod.start_role) else { return };
+        let group = self.cluster.group_mut(group_id);
+        group.consecutive_refusals = 0;
+        if role == StartRole::None && group.attempt.is_some() && group.reached.is_empty() {
+            // Seen only now, for example after a restart: it belongs to the start that was found incomplete.
+            self.cluster.pod_mut(id).start_role = StartRole::Tentative;
+            return;
+        }
+        let found = group.decisions == 0 && group.history == History::New && !group.founding_minimum.is_empty();
+        if role == StartRole::None && found && group.attempt.is_none() {
+            // Seen after the members that completed a start of an earlier process: it was part of that start.
+            self.cluster.pod_mut(id).start_role = StartRole::Founder;
+            return;
+        }
+        if role == StartRole::Tentative && !group.is_gang() {
+            // Without a minimum, every bound member has started, in case the group gets a minimum again.
+            self.cluster.pod_mut(id).start_role = StartRole::None;
+        } else if role == StartRole::Tentative && group.attempt.is_none() && !group.admits_single_members() {
+            let quorum = group.quorum();
+            self.start_attempt(group_id, quorum);
+        }
+    }
+
+    fn schedule_bind_retry(&mut self, id: PodId, message: &str) {
+        let (now, initial, max) = (self.now, self.config.bind_retry_ms_initial, self.config.bind_retry_ms_max);
+        let pod = self.cluster.pod_mut(id);
+        let Some(bind) = pod.bind.as_deref_mut() else { return };
+        if pod.terminating {
+            self.abandon_bind(id, message);
+            return;
+        }
+        bind.in_flight = false;
+        let due = now.saturating_add(doubled(initial, bind.tries).min(max));
+        bind.retry_at = Some(due);
+        self.set_timer(due, Timer::RetryBind(id));
+    }
+
+    /// Sends a bind again, unless its deadline has passed.
+    pub(super) fn retry_bind(&mut self, id: PodId, due: Millis) {
+        let Some(pod) = self.cluster.pod_if_any(id) else { return };
+        let PodState::Assumed(node) = pod.state else { return };
+        let Some(bind) = pod.bind.as_deref().filter(|bind| bind.retry_at == Some(due)) else { return };
+        let in_attempt = pod.group.is_some_and(|group| self.cluster.group(group).attempt.is_some());
+        // A gang start has its own deadline; other pods give up the node after a while.
+        let too_late = !in_attempt && bind.deadline <= self.now;
+        if too_late || pod.terminating || !self.cluster.node(node).present {
+            self.abandon_bind(id, "the bind did not succeed in time");
+        } else {
+            self.send_bind(id, node);
+        }
+    }
+
+    /// The bind to this node failed: the pod waits again and avoids the node in the next attempt.
+    fn abandon_bind(&mut self, id: PodId, message: &str) {
+        let PodState::Assumed(node) = self.cluster.pod(id).state else { return };
+        let name = self.cluster.node(node).name.clone();
+        if let Some(bind) = &mut self.cluster.pod_mut(id).bind {
+            bind.in_flight = false;
+            bind.retry_at = None;
+            bind.avoid.push(name.clone());
+        }
+        self.cluster.set_state(id, PodState::Waiting);
+        self.clear_nomination_in_api(id);
+        self.report_pod(id, Diagnosis::BindFailed { node: name.to_string(), message: message.to_owned() });
+        let group = self.cluster.pod(id).group;
+        match group {
+            Some(group) => self.count_refusal(group),
+            None => self.count_failure(Entity::Pod(id), 1),
+        }
+        self.review_after_change(id);
+        self.on_capacity_freed(node);
+        self.on_pod_became_preemptible(id);
+    }
+
+    /// After the first refusal members are placed again at once, after further ones with growing pauses.
+    fn count_refusal(&mut self, id: GroupId) {
+        let (now, initial) = (self.now, self.config.backoff_ms_initial);
+        let group = self.cluster.group_mut(id);
+        if group.refused_decision == group.decisions {
+            return;
+        }
+        group.refused_decision = group.decisions;
+        group.consecutive_refusals = group.consecutive_refusals.saturating_add(1);
+        let pause = doubled(initial, group.consecutive_refusals.saturating_sub(1)).min(PAUSE_MS_MAX);
+        group.repair_not_before = now.saturating_add(pause);
+    }
+
+    fn count_failure(&mut self, entity: Entity, size: usize) {
+        if self.queue.entry(entity).is_some() {
+            let (initial, max) = (self.config.backoff_ms_initial, self.config.backoff_ms_max);
+            self.queue.record_failure(entity, self.now, |failures| pause_ms(initial, max, failures, size));
+        }
+    }
+
+    /// The deadline of a start: if it is not confirmed, it is rolled back.
+    pub(super) fn on_start_deadline(&mut self, id: GroupId, due: Millis) {
+        let Some(group) = self.cluster.group_if_any(id) else { return };
+        let Some(attempt) = group.attempt.as_ref().filter(|attempt| attempt.deadline == due) else { return };
+        let minimum = sum_of(&group.cap_at_minimum(&attempt.quorum));
+        let secured = group.total().secured();
+        let first_start = group.reached.is_empty();
+        let members: Vec<PodId> = group.members.iter().map(|(_, member)| *member).collect();
+        self.cluster.group_mut(id).attempt = None;
+        let (mut taken_back, mut kept) = (0, 0);
+        for member in members {
+            let pod = self.cluster.pod(member);
+            let this_start = pod.ours && (first_start || pod.start_role == StartRole::Tentative);
+            let idle = pod.bind.as_deref().is_none_or(|bind| !bind.in_flight);
+            match pod.state {
+                PodState::Bound(_) if this_start && !pod.is_leaving() && pod.controlled => {
+                    self.roll_back(member);
+                    taken_back += 1;
+                }
+                PodState::Bound(_) if this_start && !pod.is_leaving() => kept += 1,
+                // A bind in flight cannot be cancelled; its outcome is handled when it arrives.
+                PodState::Assumed(_) if idle => self.forget_assumed(member),
+                _ => {}
+            }
+        }
+        self.cluster.group_mut(id).kept_partial = kept > 0;
+        let entity = Entity::Group(id);
+        self.report_group(id, Diagnosis::TimedOut { minimum, secured, taken_back, kept }, Vec::new());
+        self.count_failure(entity, self.cluster.group(id).members.len());
+        if self.queue.entry(entity).is_some() {
+            self.queue.move_to(entity, QueueState::Held);
+        }
+        self.review_group(id);
+    }
+
+    fn forget_assumed(&mut self, id: PodId) {
+        let node = self.cluster.pod(id).state.node();
+        self.cluster.pod_mut(id).bind = None;
+        self.cluster.set_state(id, PodState::Waiting);
+        // The bind would have cleared it.
+        self.clear_nomination_in_api(id);
+        self.review_refusal(id);
+        if let Some(node) = node {
+            self.on_capacity_freed(node);
+        }
+        self.on_pod_became_preemptible(id);
+    }
+
+    pub(super) fn roll_back(&mut self, id: PodId) {
+        self.cluster.change_pod(id, |pod| pod.rolling_back = true);
+        self.outbox.push(Command::TakeBack { pod: self.cluster.pod(id).id.clone() });
+    }
+
+    pub(super) fn roll_back_done(&mut self, name: &PodName, outcome: &TakeBackOutcome) {
+        let Some(id) = self.cluster.pod_id(&name.uid).filter(|id| self.cluster.pod(*id).rolling_back) else { return };
+        match outcome {
+            // The watch shows that it is terminating and gone.
+            TakeBackOutcome::Deleted => {}
+            TakeBackOutcome::Transient { .. } => {
+                let due = self.now.saturating_add(self.config.bind_retry_ms_max);
+                self.set_timer(due, Timer::RetryRollBack(id));
+            }
+            TakeBackOutcome::Refused { .. } => {
+                self.cluster.change_pod(id, |pod| pod.rolling_back = false);
+                if let Some(group) = self.cluster.pod(id).group {
+                    self.cluster.group_mut(group).kept_partial = true;
+                }
+                self.review_after_change(id);
+            }
+        }
+    }
+
+    pub(super) fn retry_roll_back(&mut self, id: PodId, _due: Millis) {
+        let pod = self.cluster.pod_if_any(id);
+        if pod.is_some_and(|pod| pod.rolling_back && matches!(pod.state, PodState::Bound(_))) {
+            self.roll_back(id);
+        }
+    }
+}

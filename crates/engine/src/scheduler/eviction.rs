@@ -1,0 +1,333 @@
+//! Evictions, from the command until the pod is gone or spared.
+//!
+//! An eviction that succeeded is not sent again. One that failed transiently is retried as long as the preemption plan
+//! holds; a unit that is evicted as a whole and whose eviction has started is always followed to its end.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{Engine, Timer};
+use crate::cluster::pod::{Eviction, Pod, PodState};
+use crate::command::{Command, Subject};
+use crate::model::Millis;
+use crate::model::ids::{GroupId, NodeId, PodId};
+use crate::model::pod::PodName;
+use crate::observation::TakeBackOutcome;
+use crate::preemption::{self, VictimUnit};
+use crate::queue::Entity;
+
+impl Engine {
+    /// Evicts a unit.
+    pub(super) fn evict(&mut self, unit: &VictimUnit, by: &Arc<Subject>) {
+        let pods = unit.pods.iter().map(|(pod, _)| self.cluster.pod(*pod).id.clone()).collect();
+        let eviction =
+            Eviction { by: by.clone(), whole: unit.is_whole_group(), sent: true, failed: None, must_go: false };
+        for (pod, _) in &unit.pods {
+            self.cluster.change_pod(*pod, |pod| pod.eviction = Some(eviction.clone()));
+        }
+        let group = unit.group.filter(|_| unit.is_whole_group()).map(|group| self.cluster.group(group).key.clone());
+        self.unschedulable.forget_plans();
+        self.outbox.push(Command::Evict { pods, group, by: by.clone() });
+        // All pods of a unit are of one group, which is reviewed once.
+        if let Some((pod, _)) = unit.pods.first() {
+            self.review_after_change(*pod);
+        }
+    }
+
+    /// Handles the outcome of an eviction. Within a unit, successes are reported before failures.
+    pub(super) fn evict_done(&mut self, name: &PodName, outcome: &TakeBackOutcome) {
+        if let Some((group, by)) = self.gone_before_outcome.remove(&name.uid)
+            && *outcome == TakeBackOutcome::Deleted
+        {
+            self.require_whole_unit(group, &by);
+        }
+        let Some(id) = self.cluster.pod_id(&name.uid) else { return };
+        let pod = self.cluster.pod_mut(id);
+        let Some(eviction) = &mut pod.eviction else { return };
+        eviction.sent = false;
+        eviction.failed = match outcome {
+            TakeBackOutcome::Deleted => None,
+            TakeBackOutcome::Transient { message } | TakeBackOutcome::Refused { message } => {
+                Some(message.as_str().into())
+            }
+        };
+        let unit = pod.group.filter(|_| eviction.whole && !eviction.must_go).map(|group| (group, eviction.by.clone()));
+        match outcome {
+            // The watch shows that it is terminating and gone.
+            TakeBackOutcome::Deleted => {
+                // If `must_go` is set already, the first success of the unit has set it for all.
+                if let Some((group, by)) = unit {
+                    self.require_whole_unit(group, &by);
+                }
+            }
+            // A partly evicted unit is worse than an untouched one: once started, it is finished despite a refusal.
+            TakeBackOutcome::Refused { .. } if !self.unit_eviction_started(id) => {
+                self.spare_unit(id, self.now.saturating_add(self.config.preemption.spare_ms));
+            }
+            TakeBackOutcome::Transient { .. } | TakeBackOutcome::Refused { .. } => {
+                let due = self.now.saturating_add(self.config.bind_retry_ms_max);
+                self.set_timer(due, Timer::RetryEviction(id));
+            }
+        }
+    }
+
+    /// One pod of a unit was evicted: all others of the unit must follow, even if that pod is long gone.
+    fn require_whole_unit(&mut self, group: GroupId, by: &Subject) {
+        let members = self.cluster.group_if_any(group).into_iter().flat_map(|group| &group.members);
+        for member in members.map(|(_, member)| *member).collect::<Vec<PodId>>() {
+            let other = self.cluster.pod_mut(member).eviction.as_mut();
+            if let Some(other) = other.filter(|other| other.whole && *other.by == *by) {
+                other.must_go = true;
+            }
+        }
+        if self.cluster.group_if_any(group).is_some() {
+            self.review_group(group);
+        }
+    }
+
+    /// A pod is gone whose eviction was sent: only the outstanding outcome shows whether the eviction was the cause,
+    /// and so the start for its whole unit.
+    pub(super) fn record_gone_before_outcome(&mut self, id: PodId) {
+        let pod = self.cluster.pod(id);
+        let sent = pod.eviction.as_ref().filter(|eviction| eviction.sent && eviction.whole);
+        if let (Some(group), Some(eviction)) = (pod.group, sent) {
+            self.gone_before_outcome.insert(pod.id.uid.clone(), (group, eviction.by.clone()));
+        }
+    }
+
+    /// An eviction is due for a retry. Its preemptor is attempted first: it may have found capacity elsewhere.
+    pub(super) fn retry_eviction(&mut self, id: PodId) {
+        self.evictions_to_retry.remove(&id);
+        let Some(pod) = self.cluster.pod_if_any(id).filter(|pod| !pod.terminating && pod.state.node().is_some()) else {
+            return;
+        };
+        let Some(by) = pod.eviction.as_ref().filter(|one| !one.sent).map(|one| one.by.clone()) else { return };
+        if self.unit_eviction_started(id) {
+            // The preemptor reports the failure.
+            if let Some(entity) = self.entity(&by) {
+                self.queue.activate_parked(entity, self.now);
+            }
+            return self.send_eviction(&[id], &by);
+        }
+        match self.entity(&by).filter(|entity| self.still_waits_for_victims(*entity, &by)) {
+            Some(entity) => {
+                self.evictions_to_retry.insert(id);
+                self.queue.activate_parked(entity, self.now);
+                self.set_timer(self.now.saturating_add(self.config.bind_retry_ms_max), Timer::RetryEviction(id));
+            }
+            // No longer needed.
+            None => self.spare_unit(id, self.now),
+        }
+    }
+
+    /// Sends the eviction of pods of one unit again.
+    fn send_eviction(&mut self, unit: &[PodId], by: &Arc<Subject>) {
+        let Some(first) = unit.first().map(|pod| self.cluster.pod(*pod)) else { return };
+        let whole = first.group.filter(|_| first.eviction.as_ref().is_some_and(|one| one.whole));
+        let group = whole.map(|group| self.cluster.group(group).key.clone());
+        for pod in unit {
+            if let Some(eviction) = &mut self.cluster.pod_mut(*pod).eviction {
+                eviction.sent = true;
+            }
+        }
+        let pods = unit.iter().map(|pod| self.cluster.pod(*pod).id.clone()).collect();
+        self.outbox.push(Command::Evict { pods, group, by: by.clone() });
+    }
+
+    /// An earlier process marked members of a group that is evicted as a whole, and some are terminating: evicts the
+    /// rest.
+    pub(super) fn resume_unit_eviction(&mut self, id: GroupId) {
+        let mut members = self.cluster.group(id).members.iter().map(|(_, member)| self.cluster.pod(*member));
+        if self.is_evicted_whole(id) && members.any(|pod| pod.terminating && pod.marked) {
+            self.evict_remaining_marked(id);
+        }
+    }
+
+    /// The preemptor is gone: spares victims whose eviction has neither started nor is in flight.
+    pub(super) fn cancel_evictions_for(&mut self, subject: &Subject) {
+        let stay: Vec<PodId> =
+            self.cluster.leaving().filter(|id| awaits_retry_for(self.cluster.pod(*id), subject)).collect();
+        for pod in stay {
+            // Sparing one pod spares its unit.
+            if self.cluster.pod(pod).eviction.is_some() && !self.unit_eviction_started(pod) {
+                self.spare_unit(pod, self.now);
+            }
+        }
+    }
+
+    /// Evicts the remaining members that an earlier process marked, of a group that is evicted as a whole.
+    fn evict_remaining_marked(&mut self, id: GroupId) {
+        let group = self.cluster.group(id);
+        let members = group.members.iter().map(|(_, member)| (*member, self.cluster.pod(*member)));
+        // Pods that this process spared stay.
+        let is_left = |pod: &Pod| {
+            let is_bound = matches!(pod.state, PodState::Bound(_));
+            pod.marked && is_bound && !pod.is_leaving() && !pod.is_static && pod.spared_until == 0
+        };
+        let left: Vec<PodId> = members.filter(|(_, pod)| is_left(pod)).map(|(member, _)| member).collect();
+        let by = Arc::new(Subject::Group(group.key.clone()));
+        let eviction = Eviction { by, whole: true, sent: false, failed: None, must_go: true };
+        for pod in left {
+            self.cluster.change_pod(pod, |pod| pod.eviction = Some(eviction.clone()));
+            self.set_timer(self.now, Timer::RetryEviction(pod));
+            self.review_after_change(pod);
+        }
+    }
+
+    /// Spares pods whose eviction failed transiently and whose priority is no longer below that of the preemptor. The
+    /// plan cannot count on them, so this runs before the plan is checked.
+    pub(super) fn cancel_evictions_not_below(&mut self, by: &Subject) {
+        let Some(priority) = self.entity(by).map(|entity| self.priority_of(entity)) else { return };
+        for id in self.evictions_to_retry_for(by) {
+            if self.cluster.effective_priority(id) >= priority && !self.unit_eviction_started(id) {
+                self.spare_unit(id, self.now);
+            }
+        }
+    }
+
+    /// Sends the transiently failed evictions again, for a preemptor whose plan holds. Pods that only an earlier plan
+    /// needed are spared.
+    pub(super) fn resend_evictions(&mut self, by: &Arc<Subject>, nodes: &BTreeSet<NodeId>) {
+        for id in self.evictions_to_retry_for(by) {
+            if !self.evictions_to_retry.contains(&id) {
+                // It was handled with another member of its group.
+                continue;
+            }
+            let unit = self.remaining_unit(id);
+            for pod in &unit {
+                self.evictions_to_retry.remove(pod);
+            }
+            let is_in_the_way =
+                |pod: &PodId| self.cluster.pod(*pod).state.node().is_some_and(|node| nodes.contains(&node));
+            if !unit.iter().any(is_in_the_way) && !self.unit_eviction_started(id) {
+                self.spare_unit(id, self.now);
+                continue;
+            }
+            self.send_eviction(&unit, by);
+        }
+    }
+
+    /// The pods of the same unit that are not terminating yet.
+    fn remaining_unit(&self, id: PodId) -> Vec<PodId> {
+        let pod = self.cluster.pod(id);
+        let (Some(group), Some(eviction)) = (pod.group, pod.eviction.as_ref().filter(|one| one.whole)) else {
+            return vec![id];
+        };
+        let is_in_unit = |other: &Pod| {
+            let together = other.eviction.as_ref().is_some_and(|one| one.whole && one.by == eviction.by);
+            together && !other.terminating && other.state.node().is_some()
+        };
+        let members = self.cluster.group(group).members.iter().map(|(_, member)| *member);
+        members.filter(|member| is_in_unit(self.cluster.pod(*member))).collect()
+    }
+
+    fn evictions_to_retry_for(&self, by: &Subject) -> Vec<PodId> {
+        let due = self.evictions_to_retry.iter().copied();
+        due.filter(|id| self.cluster.pod_if_any(*id).is_some_and(|pod| awaits_retry_for(pod, by))).collect()
+    }
+
+    /// Spares a pod at least until a time, and with it its whole unit, which would otherwise be evicted in part. Its
+    /// group is reviewed once.
+    fn spare_unit(&mut self, id: PodId, until: Millis) {
+        let by = self.cluster.pod(id).eviction.as_ref().map(|eviction| eviction.by.clone());
+        for other in self.remaining_unit(id).into_iter().filter(|other| *other != id) {
+            self.spare(other, self.now);
+        }
+        self.spare(id, until);
+        self.review_after_change(id);
+        if until > self.now {
+            self.set_timer(until, Timer::SpareEnd(id));
+        } else {
+            self.on_pod_became_preemptible(id);
+        }
+        if let Some(entity) = by.and_then(|by| self.entity(&by)) {
+            self.queue.activate_parked(entity, self.now);
+        }
+    }
+
+    fn spare(&mut self, id: PodId, until: Millis) {
+        self.evictions_to_retry.remove(&id);
+        self.cluster.change_pod(id, |pod| {
+            pod.eviction = None;
+            pod.spared_until = until;
+        });
+        self.schedule_unmark(id);
+        self.on_member_bound(id);
+        // Plans that counted on its eviction no longer hold.
+        if let Some(node) = self.cluster.pod(id).state.node() {
+            self.recheck_plans_on(node);
+        }
+    }
+
+    /// Schedules the removal of the mark from a pod that stays: it would be mistaken for a unit whose eviction has
+    /// started.
+    pub(super) fn schedule_unmark(&mut self, id: PodId) {
+        let pod = self.cluster.pod(id);
+        if pod.marked && !pod.is_leaving() && pod.state.node().is_some() {
+            self.set_timer(self.now.saturating_add(self.config.bind_retry_ms_max), Timer::Unmark(id));
+        }
+    }
+
+    /// Removes the mark from a pod that stays.
+    pub(super) fn unmark(&mut self, id: PodId) {
+        let stays = |pod: &&Pod| pod.marked && !pod.is_leaving() && pod.state.node().is_some();
+        if let Some(pod) = self.cluster.pod_if_any(id).filter(stays) {
+            let whole = pod.group.filter(|group| self.cluster.group(*group).degraded && pod.spared_until == 0);
+            if let Some(group) = whole.filter(|group| self.is_evicted_whole(*group)) {
+                // It had its minimum and lost members: an earlier process had started to evict it.
+                return self.evict_remaining_marked(group);
+            }
+            let pod = pod.id.clone();
+            self.outbox.push(Command::Spare { pod });
+            // The write may fail; the watch shows when the mark is gone.
+            self.set_timer(self.now.saturating_add(self.config.preemption.spare_ms), Timer::Unmark(id));
+        }
+    }
+
+    /// The entity to activate for a preemptor: a member that preempts for itself is attempted with its group.
+    fn entity(&self, subject: &Subject) -> Option<Entity> {
+        match subject {
+            Subject::Pod(pod) => {
+                let id = self.cluster.pod_id(&pod.uid)?;
+                Some(self.cluster.pod(id).group.map_or(Entity::Pod(id), Entity::Group))
+            }
+            Subject::Group(key) => self.cluster.group_id(key).map(Entity::Group),
+        }
+    }
+
+    /// Whether a preemptor still waits for its victims.
+    fn still_waits_for_victims(&self, entity: Entity, by: &Subject) -> bool {
+        let has_place =
+            |pod: &PodName| self.cluster.pod_id(&pod.uid).is_some_and(|id| self.cluster.pod(id).nominated.is_some());
+        let awaited_victims = self.queue.entry(entity).is_some_and(|entry| entry.awaited_victims.is_some());
+        awaited_victims
+            && match by {
+                Subject::Pod(pod) => has_place(pod),
+                Subject::Group(_) => true,
+            }
+    }
+
+    /// Whether a group is evicted as a whole or not at all.
+    pub(super) fn is_evicted_whole(&self, group: GroupId) -> bool {
+        preemption::is_evicted_whole(&self.cluster, Some(group), self.rules())
+    }
+
+    /// Whether the pod's group is evicted as a whole and that has started.
+    fn unit_eviction_started(&self, id: PodId) -> bool {
+        let pod = self.cluster.pod(id);
+        let (Some(group), Some(eviction)) = (pod.group, pod.eviction.as_ref().filter(|one| one.whole)) else {
+            return false;
+        };
+        let is_going = |other: &Pod| {
+            let together = other.eviction.as_ref().is_some_and(|one| one.by == eviction.by);
+            other.terminating && (together || other.marked)
+        };
+        let mut others = self.cluster.group(group).members.iter().map(|(_, member)| self.cluster.pod(*member));
+        eviction.must_go || others.any(is_going)
+    }
+}
+
+/// Whether a pod is to be evicted for this preemptor, is not terminating, and no eviction is in flight.
+fn awaits_retry_for(pod: &Pod, by: &Subject) -> bool {
+    pod.eviction.as_ref().is_some_and(|one| *one.by == *by && !one.sent) && !pod.terminating
+}

@@ -1,0 +1,577 @@
+//! Applies observations: updates the state of the cluster and reviews the affected entities.
+//!
+//! The API is authoritative, with two exceptions for late events: a pod that is known to be bound does not become
+//! unbound, and a finished pod does not come back.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::Engine;
+use crate::cluster::pod::{Awaited, Counted, Pod, PodState, StartRole};
+use crate::command::Subject;
+use crate::model::budget::BudgetSpec;
+use crate::model::class::ClassSpec;
+use crate::model::group::{GroupKey, GroupSpec, History};
+use crate::model::ids::{ClassId, GroupId, NodeId, PodId};
+use crate::model::labels::Labels;
+use crate::model::node::NodeSpec;
+use crate::model::pod::{Phase, PodSpec};
+use crate::model::resources::{AMOUNT_MAX, POD_NAMES_MAX, RESOURCE_NAMES_MAX};
+use crate::observation::Observation;
+use crate::queue::{Entity, QueueState};
+use crate::refusal::Refusal;
+use crate::validate;
+
+impl Engine {
+    pub(super) fn apply_observation(&mut self, observation: Observation) -> Result<(), Refusal> {
+        match observation {
+            Observation::NodeSeen(spec) => self.node_seen(&spec),
+            Observation::NodeGone { name } => {
+                let was_upcoming = self.cluster.node_id(&name).is_some_and(|id| self.cluster.is_starting(id));
+                if self.cluster.remove_node(&name) {
+                    if was_upcoming {
+                        self.on_upcoming_node_settled();
+                    }
+                    if let Some(node) = self.cluster.node_id(&name) {
+                        self.recheck_plans_on(node);
+                    }
+                    self.on_domains_changed();
+                }
+                Ok(())
+            }
+            Observation::PodSeen(spec) => self.pod_seen(&spec),
+            Observation::PodGone { uid } => {
+                self.pod_gone(&uid);
+                Ok(())
+            }
+            Observation::GroupSeen(spec) => self.group_seen(spec),
+            Observation::GroupGone { key } => {
+                self.group_gone(&key);
+                Ok(())
+            }
+            Observation::BudgetSeen(spec) => {
+                self.budget_seen(&spec);
+                Ok(())
+            }
+            Observation::BudgetGone { namespace, name } => {
+                if let Some(gone) = self.cluster.budgets.remove(&(namespace, name)) {
+                    self.on_budget_increased(&gone);
+                }
+                Ok(())
+            }
+            Observation::NamespaceSeen { name, labels } => {
+                self.namespace_seen(&name, Some(labels));
+                Ok(())
+            }
+            Observation::NamespaceGone { name } => {
+                self.namespace_seen(&name, None);
+                Ok(())
+            }
+            Observation::BindDone { pod, node, outcome } => {
+                self.bind_done(&pod, &node, outcome);
+                Ok(())
+            }
+            Observation::EvictDone { pod, outcome } => {
+                self.evict_done(&pod, &outcome);
+                Ok(())
+            }
+            Observation::TakeBackDone { pod, outcome } => {
+                self.roll_back_done(&pod, &outcome);
+                Ok(())
+            }
+        }
+    }
+
+    fn node_seen(&mut self, spec: &NodeSpec) -> Result<(), Refusal> {
+        validate::node(spec)?;
+        let object = format!("Node {}", spec.name);
+        self.check_resource_names(&object, "allocatable", spec.allocatable.keys(), RESOURCE_NAMES_MAX)?;
+        let was_upcoming = self.cluster.node_id(&spec.name).is_some_and(|id| self.cluster.is_starting(id));
+        let (node, changed) = self.cluster.set_node(spec);
+        if changed {
+            self.on_capacity_freed(node);
+        }
+        if was_upcoming && !self.cluster.is_starting(node) {
+            // It is ready or never will be: entities that do not fit there need not wait for it.
+            self.on_upcoming_node_settled();
+        }
+        Ok(())
+    }
+
+    fn check_resource_names<'a>(
+        &self,
+        object: &str,
+        field: &str,
+        names: impl Iterator<Item = &'a String> + Clone,
+        limit: usize,
+    ) -> Result<(), Refusal> {
+        if self.cluster.resources.has_room_for(names.clone().map(String::as_str), limit) {
+            return Ok(());
+        }
+        let list: Vec<&str> = names.map(String::as_str).collect();
+        let reason = format!("more than {limit} different resource names in one cluster");
+        Err(Refusal::new(object, field, list.join(", "), reason))
+    }
+
+    fn has_profile(&self, spec: &PodSpec) -> Result<(), Refusal> {
+        let (profile, known) = (spec.class.profile, self.config.profiles.len());
+        if usize::from(profile) < known {
+            return Ok(());
+        }
+        let reason = format!("there are {known} profiles, and numbers begin at 0");
+        Err(Refusal::new(format!("Pod {}", spec.id), "class.profile", profile, reason))
+    }
+
+    fn pod_seen(&mut self, spec: &PodSpec) -> Result<(), Refusal> {
+        let verdict = validate::pod(spec).and_then(|()| self.has_profile(spec)).and_then(|()| {
+            self.check_resource_names(
+                &format!("Pod {}", spec.id),
+                "requests",
+                spec.class.requests.keys(),
+                POD_NAMES_MAX,
+            )
+        });
+        if let Err(refusal) = verdict {
+            // A running pod uses capacity even if it is invalid: the part of it that can be counted is.
+            if spec.node.is_some() && !spec.id.uid.is_empty() {
+                let class = Arc::new(self.countable(&spec.class));
+                self.apply_pod(&PodSpec { class, membership: None, ..spec.clone() });
+            }
+            return Err(refusal);
+        }
+        self.apply_pod(spec).map_or(Ok(()), Err)
+    }
+
+    /// The part of an invalid class that can be counted on a node.
+    fn countable(&self, class: &ClassSpec) -> ClassSpec {
+        let known = |name: &str| !name.is_empty() && self.cluster.resources.get(name).is_some();
+        let amount = |amount: i64| amount.clamp(0, AMOUNT_MAX);
+        let requests = class.requests.iter().filter(|(name, _)| known(name));
+        ClassSpec {
+            requests: requests.map(|(name, asked)| (name.clone(), amount(*asked))).collect(),
+            scoring_cpu_milli: amount(class.scoring_cpu_milli),
+            scoring_memory_bytes: amount(class.scoring_memory_bytes),
+            host_ports: class.host_ports.clone(),
+            ..ClassSpec::default()
+        }
+    }
+
+    fn apply_pod(&mut self, spec: &PodSpec) -> Option<Refusal> {
+        let known = self.cluster.pod_id(&spec.id.uid);
+        let was_marked = known.is_some_and(|id| self.cluster.pod(id).marked);
+        let (id, refusal) = match known {
+            Some(id) => (id, self.check_immutable_fields(id, spec)),
+            None => (self.new_pod(spec), None),
+        };
+        self.update_class(id, spec);
+        let was_terminating = self.cluster.pod(id).terminating;
+        self.update_flags(id, spec);
+        self.update_state(id, spec, was_terminating);
+        self.update_nomination(id, spec);
+        self.review_after_change(id);
+        if spec.marked {
+            if !was_marked {
+                self.schedule_unmark(id);
+            }
+            if let Some(group) = self.cluster.pod(id).group {
+                self.resume_unit_eviction(group);
+            }
+        }
+        refusal
+    }
+
+    fn new_pod(&mut self, spec: &PodSpec) -> PodId {
+        let group = spec.membership.as_ref().map(|membership| self.cluster.ensure_group(&membership.group));
+        let subset = spec.membership.as_ref().map_or("", |membership| &membership.subset).into();
+        let class = self.acquire_class(spec);
+        self.cluster.add_pod(Pod {
+            id: spec.id.clone(),
+            class,
+            priority: spec.priority,
+            group,
+            subset,
+            ours: spec.ours,
+            gated: spec.gated,
+            refused: spec.refused.clone(),
+            terminating: spec.terminating,
+            rolling_back: false,
+            is_static: spec.is_static,
+            labels: spec.labels.clone(),
+            started_ms: spec.started_ms,
+            preemption_cost: spec.preemption_cost,
+            eviction: None,
+            without_place: false,
+            marked: spec.marked,
+            spared_until: 0,
+            never_preempts: spec.never_preempts,
+            gone_by_ms: spec.gone_by_ms,
+            controlled: spec.controlled,
+            ran: false,
+            start_role: StartRole::None,
+            created_ms: spec.created_ms,
+            state: PodState::Waiting,
+            nominated: None,
+            shows_nomination: false,
+            awaited_nomination: Awaited::default(),
+            bind: None,
+            counted: Counted::Not,
+        })
+    }
+
+    /// Refuses changes of fields that are fixed when a pod is first seen; the rest of the observation is applied.
+    fn check_immutable_fields(&self, id: PodId, spec: &PodSpec) -> Option<Refusal> {
+        let pod = self.cluster.pod(id);
+        let object = || format!("Pod {}", pod.id);
+        let group_was = pod.group.map(|group| self.cluster.group(group).key.clone());
+        let group_is = spec.membership.as_ref().map(|membership| membership.group.clone());
+        if group_was != group_is {
+            let shown = group_is.map_or_else(|| "none".to_owned(), |key| key.to_string());
+            return Some(Refusal::new(
+                object(),
+                "membership.group",
+                shown,
+                "a pod's group is fixed when it is first seen",
+            ));
+        }
+        let subset = spec.membership.as_ref().map_or("", |membership| &membership.subset);
+        if *pod.subset != *subset {
+            return Some(Refusal::new(
+                object(),
+                "membership.subset",
+                subset,
+                "a pod's subset is fixed when it is first seen",
+            ));
+        }
+        if pod.priority != spec.priority {
+            return Some(Refusal::new(
+                object(),
+                "priority",
+                spec.priority,
+                "a pod's priority is fixed when it is first seen",
+            ));
+        }
+        None
+    }
+
+    /// The class of a pod. Reclassifies other pods if its terms bring a new selector.
+    fn acquire_class(&mut self, spec: &PodSpec) -> ClassId {
+        let (class, others) = self.cluster.acquire_class(&spec.class, &spec.id.namespace, &spec.labels);
+        self.reclassify(others);
+        class
+    }
+
+    /// Updates the classes of pods after the set of matching selectors changed.
+    fn reclassify(&mut self, pods: BTreeSet<PodId>) {
+        for id in pods {
+            let old = self.cluster.pod(id).class;
+            self.remove_from_queue(Entity::Pod(id));
+            self.cluster.reclassify(id);
+            self.forget_class(old);
+            if let Some(group) = self.cluster.pod(id).group {
+                self.unpark(group);
+            }
+            self.review_after_change(id);
+        }
+    }
+
+    fn namespace_seen(&mut self, name: &str, labels: Option<Labels>) {
+        let pods = self.cluster.set_namespace(name, labels);
+        let nodes: BTreeSet<NodeId> = pods.iter().filter_map(|pod| self.cluster.pod(*pod).state.node()).collect();
+        self.reclassify(pods);
+        for node in nodes {
+            self.on_capacity_freed(node);
+        }
+    }
+
+    fn update_class(&mut self, id: PodId, spec: &PodSpec) {
+        if self.cluster.pod(id).labels != spec.labels {
+            self.cluster.set_labels(id, &spec.labels);
+        }
+        let new = self.acquire_class(spec);
+        let old = self.cluster.pod(id).class;
+        if new == old {
+            self.cluster.release_class(new);
+            return;
+        }
+        let entity = Entity::Pod(id);
+        // A single pod that is parked under the old shape must leave it first.
+        self.remove_from_queue(entity);
+        self.cluster.set_class(id, new);
+        self.forget_class(old);
+        let (placed, nominated) = (self.cluster.pod(id).state.node(), self.cluster.pod(id).nominated);
+        for node in placed.into_iter().chain(nominated) {
+            self.on_capacity_freed(node);
+        }
+        if let Some(group) = self.cluster.pod(id).group {
+            self.unpark(group);
+        }
+    }
+
+    fn update_flags(&mut self, id: PodId, spec: &PodSpec) {
+        let ran = spec.phase == Phase::Running;
+        let pod = self.cluster.pod_mut(id);
+        pod.started_ms = spec.started_ms;
+        pod.preemption_cost = spec.preemption_cost;
+        pod.is_static = spec.is_static;
+        pod.never_preempts = spec.never_preempts;
+        pod.gone_by_ms = spec.gone_by_ms;
+        pod.marked = spec.marked;
+        let same = pod.gated == spec.gated
+            && pod.refused == spec.refused
+            && pod.ours == spec.ours
+            && pod.controlled == spec.controlled
+            && (pod.terminating || !spec.terminating)
+            && (pod.ran || !ran);
+        let was_terminating = pod.terminating;
+        if same {
+            // A parked group is not retried if nothing relevant changed.
+            return;
+        }
+        self.cluster.change_pod(id, |pod| {
+            pod.gated = spec.gated;
+            pod.refused.clone_from(&spec.refused);
+            pod.ours = spec.ours;
+            pod.controlled = spec.controlled;
+            pod.terminating |= spec.terminating;
+            pod.ran |= ran;
+        });
+        // Entities that wait for it now know how long that may take.
+        let starts_terminating = spec.terminating && !was_terminating;
+        if let Some(node) = self.cluster.pod(id).state.node().filter(|_| starts_terminating) {
+            self.recheck_plans_on(node);
+            if self.cluster.counts_for_spread(id) {
+                // It no longer counts for topology spread.
+                self.on_capacity_freed(node);
+            }
+            let pod = self.cluster.pod(id);
+            if pod.is_static || pod.spared_until > self.now {
+                // It may have kept its whole group from being preempted.
+                self.on_pod_became_preemptible(id);
+            } else if self.config.preemption.on {
+                self.unschedulable.forget_plans();
+                self.on_capacity_freed(node);
+            }
+        }
+    }
+
+    fn budget_seen(&mut self, spec: &BudgetSpec) {
+        let key = (spec.namespace.clone(), spec.name.clone());
+        let old = self.cluster.budgets.insert(key, spec.clone());
+        if let Some(old) = old.filter(|old| old != spec) {
+            self.on_budget_increased(&old);
+            self.on_budget_increased(spec);
+        }
+    }
+
+    fn update_state(&mut self, id: PodId, spec: &PodSpec, was_terminating: bool) {
+        let pod = self.cluster.pod(id);
+        let (old, ran, group, role) = (pod.state, pod.ran, pod.group, pod.start_role);
+        let blocked_group = self.blocks_group_preemption(pod);
+        if matches!(old, PodState::Finished { .. }) {
+            return;
+        }
+        let new = match (spec.phase, &spec.node) {
+            (Phase::Succeeded, _) => PodState::Finished { succeeded: true },
+            (Phase::Failed | Phase::Refused, _) => PodState::Finished { succeeded: false },
+            (_, Some(name)) => PodState::Bound(self.cluster.node_for_pod(name)),
+            (_, None) => old,
+        };
+        if matches!(new, PodState::Bound(_) | PodState::Finished { .. }) {
+            self.cluster.pod_mut(id).bind = None;
+            self.reports.forget(Entity::Pod(id));
+        }
+        self.cluster.set_state(id, new);
+        if matches!((old, new), (PodState::Waiting | PodState::Assumed(_), PodState::Bound(_))) {
+            self.on_member_bound(id);
+        }
+        if let Some(node) = new.node().filter(|_| old != new) {
+            self.recheck_plans_on(node);
+            self.on_pod_became_preemptible(id);
+            self.on_pod_placed(id);
+        }
+        if let Some(node) = old.node().filter(|node| new.node() != Some(*node)) {
+            self.on_capacity_freed(node);
+            if let Some(group) = group.filter(|_| blocked_group) {
+                self.on_group_became_preemptible(group);
+            }
+        }
+        // A pod that was terminating before was lost then, not refused.
+        let refused = spec.phase == Phase::Refused && !ran && !was_terminating;
+        if let (true, Some(_), Some(group)) = (refused, old.node(), group) {
+            self.refused_by_kubelet(group, role);
+        }
+    }
+
+    /// A kubelet that refuses a founder before it ran is a late bind failure: the start is open again. Refusing a
+    /// member that joined later does not reopen it. After a restart the founders are not known: then the start is
+    /// reopened if no member has run yet.
+    fn refused_by_kubelet(&mut self, id: GroupId, role: StartRole) {
+        let group = self.cluster.group(id);
+        let none_ran = || group.members.iter().all(|(_, member)| !self.cluster.pod(*member).ran);
+        let gang_started = group.reached.iter().any(|minimum| *minimum > 0);
+        if gang_started && role == StartRole::Founder {
+            self.reopen_start(id);
+        } else if gang_started && group.history == History::Started && none_ran() {
+            let group = self.cluster.group_mut(id);
+            group.reached.clear();
+            group.history = History::New;
+        }
+    }
+
+    fn update_nomination(&mut self, id: PodId, spec: &PodSpec) {
+        let waiting = self.cluster.pod(id).state == PodState::Waiting && !spec.terminating;
+        self.cluster.pod_mut(id).shows_nomination |= spec.nominated.is_some();
+        // The awaited update may arrive while a bind is in flight.
+        let is_external = self.is_external_nomination(id, spec);
+        if waiting && !is_external {
+            return;
+        }
+        let named = spec.nominated.as_deref().filter(|_| waiting);
+        let node = named.map(|name| self.cluster.node_for_pod(name));
+        let new = node.is_some() && node != self.cluster.pod(id).nominated;
+        self.set_nomination(id, node);
+        if !new || !self.cluster.pod(id).ours {
+            return;
+        }
+        // Without a plan the nomination is cleared, so that no capacity is held for nothing.
+        let pod = self.cluster.pod(id);
+        match pod.group {
+            _ if pod.gated || pod.refused.is_some() || pod.counted == Counted::Excluded => self.clear_nomination(id),
+            Some(group) => self.queue.activate_parked(Entity::Group(group), self.now),
+            None => self.queue.activate_parked(Entity::Pod(id), self.now),
+        }
+    }
+
+    /// Whether the nomination in the API was set by another component. An own decision is not reverted by an older
+    /// state.
+    fn is_external_nomination(&mut self, id: PodId, spec: &PodSpec) -> bool {
+        let awaited = &mut self.cluster.pod_mut(id).awaited_nomination;
+        let has_arrived = match awaited {
+            Awaited::Nothing => return true,
+            Awaited::Cleared => spec.nominated.is_none(),
+            Awaited::Node(node) => spec.nominated.as_deref() == Some(&**node),
+        };
+        if has_arrived {
+            *awaited = Awaited::Nothing;
+        }
+        false
+    }
+
+    /// Sets or clears a nomination; activates entities that the old one blocked.
+    pub(super) fn set_nomination(&mut self, id: PodId, node: Option<NodeId>) {
+        let old = self.cluster.pod(id).nominated;
+        self.cluster.set_nominated(id, node);
+        if let Some(old) = old.filter(|old| Some(*old) != node) {
+            self.on_capacity_freed(old);
+        }
+    }
+
+    fn pod_gone(&mut self, uid: &str) {
+        let Some(id) = self.cluster.pod_id(uid) else { return };
+        let entity = Entity::Pod(id);
+        self.remove_from_queue(entity);
+        self.reports.forget(entity);
+        self.evictions_to_retry.remove(&id);
+        self.record_gone_before_outcome(id);
+        let (nominated, node) = (self.cluster.pod(id).nominated, self.cluster.pod(id).state.node());
+        let pod = self.cluster.remove_pod(id);
+        if let Some(group) = pod.group.filter(|_| self.blocks_group_preemption(&pod)) {
+            self.on_group_became_preemptible(group);
+        }
+        if pod.ours && node.is_none() {
+            self.cancel_evictions_for(&Subject::Pod(pod.id.clone()));
+        }
+        if let Some(group) = pod.group {
+            self.review_group(group);
+        }
+        self.forget_class(pod.class);
+        for node in node.into_iter().chain(nominated) {
+            self.on_capacity_freed(node);
+        }
+    }
+
+    fn group_seen(&mut self, spec: GroupSpec) -> Result<(), Refusal> {
+        validate::group(&spec)?;
+        self.check_no_cycle(&spec)?;
+        let id = self.cluster.ensure_group(&spec.key);
+        let group = self.cluster.group_mut(id);
+        if group.spec.as_ref() == Some(&spec) {
+            return Ok(());
+        }
+        let former = std::mem::replace(&mut group.incarnation, spec.incarnation.clone());
+        if former.is_some() && spec.incarnation.is_some() && former != spec.incarnation {
+            self.forget_start(id);
+        }
+        let group = self.cluster.group_mut(id);
+        if group.spec.is_none() && group.reached.is_empty() && group.attempt.is_none() {
+            group.history = spec.history;
+        }
+        let mode = self.cluster.group(id).spec.as_ref().map(|spec| spec.disruption_mode);
+        let other_mode = mode != Some(spec.disruption_mode);
+        self.cluster.set_group(id, spec);
+        self.review_group(id);
+        if other_mode {
+            self.on_group_preemptibility_changed(id);
+            self.resume_unit_eviction(id);
+        }
+        Ok(())
+    }
+
+    /// Refuses a group that is its own ancestor.
+    fn check_no_cycle(&self, spec: &GroupSpec) -> Result<(), Refusal> {
+        let mut path = vec![spec.key.to_string()];
+        let mut parent = spec.parent.as_ref();
+        while let Some(key) = parent {
+            path.push(key.to_string());
+            if *key == spec.key {
+                let object = format!("group {}", spec.key);
+                return Err(Refusal::new(object, "parent", path.join(" -> "), "a group cannot be its own ancestor"));
+            }
+            let known = self.cluster.group_id(key).and_then(|id| self.cluster.group(id).spec.as_ref());
+            parent = known.and_then(|known| known.parent.as_ref());
+        }
+        Ok(())
+    }
+
+    fn group_gone(&mut self, key: &GroupKey) {
+        let Some(id) = self.cluster.group_id(key) else { return };
+        let group = self.cluster.group_mut(id);
+        group.spec = None;
+        group.changes += 1;
+        self.review_group(id);
+    }
+
+    /// Reviews the entity of a pod that has changed.
+    pub(super) fn review_after_change(&mut self, id: PodId) {
+        self.review_refusal(id);
+        match self.cluster.pod(id).group {
+            Some(group) => self.review_group(group),
+            None => self.review_pod(id),
+        }
+    }
+
+    /// Removes an entity from the queue. If it was the first of its shape, the next one is activated.
+    pub(super) fn remove_from_queue(&mut self, entity: Entity) {
+        let shape = match entity {
+            Entity::Pod(id) => Some(self.shape_of(id)),
+            Entity::Group(_) => None,
+        };
+        if self.queue.remove(entity).is_some()
+            && let Some(shape) = shape
+        {
+            self.queue.activate_next_pod(shape, self.now);
+        }
+    }
+
+    pub(super) fn shape_of(&self, id: PodId) -> (ClassId, i32) {
+        (self.cluster.pod(id).class, self.cluster.effective_priority(id))
+    }
+
+    /// Removes a parked group from the shapes of its old classes; it keeps its rank and its backoff.
+    fn unpark(&mut self, group: GroupId) {
+        let entity = Entity::Group(group);
+        if self.queue.entry(entity).is_some() {
+            self.queue.move_to(entity, QueueState::Held);
+        }
+    }
+}

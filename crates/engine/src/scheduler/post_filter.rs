@@ -1,0 +1,544 @@
+//! The PostFilter step: whether an entity may preempt, on which view of the cluster, and whether its earlier plan
+//! holds.
+//!
+//! A plan holds as long as every nominated pod would fit on its nominated node once the leaving pods are gone. This is
+//! derived from the state of the cluster alone, so it is the same after a restart. While a plan holds, no further pods
+//! are evicted. Otherwise the nominations are cleared and a new plan is made, in which leaving pods count as gone.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::scheduling_cycle::view_for_group;
+use super::{Engine, min_resources};
+use crate::cluster::Cluster;
+use crate::cluster::pod::{Awaited, Pod};
+use crate::cluster::transaction::Transaction;
+use crate::command::{Command, MemberVerdict, Subject};
+use crate::config::PreemptionRules;
+use crate::diagnosis::{Diagnosis, EXAMPLES_MAX, Preemption, Victims};
+use crate::filter::{self, View};
+use crate::model::Millis;
+use crate::model::class::PodClass;
+use crate::model::group::{GroupPriority, PreemptionPolicy};
+use crate::model::ids::{GroupId, NodeId, PodId};
+use crate::model::pod::PodName;
+use crate::placement::PlacementRequest;
+use crate::preemption::{self, Limits, NoPlan, Plan, PlanSummary, VictimRules};
+use crate::queue::backoff::pause_ms;
+use crate::queue::{Entity, PodShape, QueueState};
+
+/// How long after its grace period a victim that is still there is reported.
+const OVERDUE_AFTER_MS: Millis = 1_000;
+
+/// Pods with their nodes.
+pub(super) type Places = Vec<(PodId, NodeId)>;
+
+impl Engine {
+    /// What preemption would do for a waiting pod or group if it was attempted now; `None` if there is no such pod or
+    /// group or it does not wait. Changes nothing.
+    pub fn preemption_outlook(&mut self, subject: &Subject) -> Option<Result<PlanSummary, NoPlan>> {
+        let plan = match subject {
+            Subject::Pod(pod) => {
+                let id = self.cluster.pod_id(&pod.uid).filter(|id| self.cluster.pod(*id).state.node().is_none())?;
+                self.plan_for_pod(id)
+            }
+            Subject::Group(key) => {
+                let id = self.cluster.group_id(key).filter(|id| !self.cluster.group(*id).waiting.is_empty())?;
+                let request = self.request(id);
+                if self.config.preemption.delayed {
+                    self.plan_for_group(id, &request)
+                } else {
+                    self.first_per_pod_plan(id, &request)
+                }
+            }
+        };
+        Some(plan.map(|plan| plan.summary(&self.cluster)))
+    }
+
+    /// A single pod is unschedulable: returns the victims that it waits for, or why there are none.
+    pub(super) fn preempt_for_pod(&mut self, id: PodId) -> Result<Victims, Preemption> {
+        let places = self.nominated_place(id);
+        let (entity, never) = (Entity::Pod(id), self.cluster.pod(id).never_preempts);
+        let (class, priority) = self.shape_of(id);
+        self.may_preempt(never)?;
+        self.cancel_evictions_not_below(&self.subject(entity));
+        if self.plan_holds(&places, priority, &[]) {
+            return Ok(self.remaining_victims(entity, &places));
+        }
+        self.clear_nomination(id);
+        self.check_preemption_delay(entity)?;
+        let avoids_nodes = !self.avoided(id).is_empty();
+        if let Some(why) = self.unschedulable.no_plan(&self.cluster, (class, priority), 1).filter(|_| !avoids_nodes) {
+            return Err(preemption_result(why));
+        }
+        match self.plan_for_pod(id) {
+            Ok(plan) => {
+                self.check_upcoming_nodes(&plan, |engine, nodes| engine.pod_fits_when_ready(id, nodes))?;
+                Ok(self.execute_plan(entity, &plan))
+            }
+            Err(why) => {
+                if !avoids_nodes {
+                    self.unschedulable.put_no_plan(&self.cluster, (class, priority), 1, why);
+                }
+                Err(preemption_result(why))
+            }
+        }
+    }
+
+    /// A group is unschedulable: returns the victims that it waits for, or why there are none.
+    pub(super) fn preempt_for_group(&mut self, id: GroupId, request: &PlacementRequest) -> Result<Victims, Preemption> {
+        let entity = Entity::Group(id);
+        self.may_preempt(self.group_never_preempts(id))?;
+        if !self.config.preemption.delayed {
+            return self.preempt_per_pod(id, request);
+        }
+        let places = self.nominated_places(request);
+        let reserved = self.reserved_for(id);
+        self.cancel_evictions_not_below(&self.subject(entity));
+        if self.plan_holds(&places, request.priority, &reserved) {
+            return Ok(self.remaining_victims(entity, &places));
+        }
+        self.clear_nominations(id);
+        self.check_preemption_delay(entity)?;
+        let shape = request.lots.first().map(|lot| (lot.class, request.priority)).filter(|_| request.has_one_class());
+        let needed = request.needs_total().max(1);
+        if let Some(why) = shape.and_then(|shape| self.unschedulable.no_plan(&self.cluster, shape, needed)) {
+            return Err(preemption_result(why));
+        }
+        match self.plan_for_group(id, request) {
+            Ok(plan) => {
+                self.check_upcoming_nodes(&plan, |engine, nodes| engine.group_fits_when_ready(id, request, nodes))?;
+                Ok(self.execute_plan(entity, &plan))
+            }
+            Err(why) => {
+                // The `minResources` of this group do not apply to other groups of the same shape.
+                if let Some(shape) = shape.filter(|_| why != NoPlan::MinResources) {
+                    self.unschedulable.put_no_plan(&self.cluster, shape, needed, why);
+                }
+                Err(preemption_result(why))
+            }
+        }
+    }
+
+    fn may_preempt(&self, never: bool) -> Result<(), Preemption> {
+        match self.config.preemption.on {
+            false => Err(Preemption::NotTried),
+            true if never => Err(Preemption::Never),
+            true => Ok(()),
+        }
+    }
+
+    fn group_never_preempts(&self, id: GroupId) -> bool {
+        let group = self.cluster.group(id);
+        let Some(spec) = &group.spec else { return true };
+        // Where the priority comes from the members, so does the policy.
+        let by_members = !matches!(spec.priority, GroupPriority::Own(_));
+        let member_never = || group.waiting.iter().any(|(_, member)| self.cluster.pod(*member).never_preempts);
+        spec.preemption_policy == PreemptionPolicy::Never || (by_members && member_never())
+    }
+
+    pub(super) fn check_preemption_delay(&self, entity: Entity) -> Result<(), Preemption> {
+        let delay_ms = self.config.preemption.delay_ms;
+        if delay_ms > 0 && self.now < self.preemption_allowed_at(entity) {
+            return Err(Preemption::Delayed { delay_ms });
+        }
+        Ok(())
+    }
+
+    fn preemption_allowed_at(&self, entity: Entity) -> Millis {
+        let since = self.queue.entry(entity).and_then(|entry| entry.unschedulable_since).unwrap_or(self.now);
+        since.saturating_add(self.config.preemption.delay_ms)
+    }
+
+    /// When an entity that delays its preemption is to be retried.
+    pub(super) fn preemption_retry_at(&self, entity: Entity, preemption: Preemption) -> Option<Millis> {
+        match preemption {
+            Preemption::Delayed { .. } => Some(self.preemption_allowed_at(entity)),
+            Preemption::UpcomingNodes { .. } => self.upcoming_nodes_until(),
+            _ => None,
+        }
+    }
+
+    /// The nominated node of a pod, unless it refused a bind of the pod.
+    fn nominated_place(&self, id: PodId) -> Places {
+        let nominated = self.cluster.pod(id).nominated.filter(|node| !self.avoided(id).contains(node));
+        nominated.map(|node| (id, node)).into_iter().collect()
+    }
+
+    /// The nominated nodes of a group, if they are enough for what it needs.
+    fn nominated_places(&self, request: &PlacementRequest) -> Places {
+        let mut missing = request.needs.clone();
+        let mut places = Places::new();
+        for lot in &request.lots {
+            for pod in &lot.pods {
+                if let Some(node) = self.cluster.pod(*pod).nominated.filter(|node| !lot.avoid.contains(node)) {
+                    places.push((*pod, node));
+                    missing[lot.subset] = missing[lot.subset].saturating_sub(1);
+                }
+            }
+        }
+        if missing.iter().any(|missing| *missing > 0) {
+            places.clear();
+        }
+        places
+    }
+
+    /// Places a group on its nominated nodes, if all of them have room now.
+    pub(super) fn take_nominated_places(&mut self, id: GroupId, request: &PlacementRequest) -> Option<Places> {
+        let places = self.nominated_places(request);
+        if places.is_empty() {
+            return None;
+        }
+        let reserved = self.reserved_for(id);
+        let mut transaction = view_for_group(&mut self.cluster, request, &reserved);
+        let all = place_all(&mut transaction, &places, request.priority);
+        (all && min_resources::gap(transaction.cluster(), id, request).is_none()).then(|| transaction.commit())
+    }
+
+    /// Whether every pod would fit on its nominated node once the leaving pods are gone.
+    fn plan_holds(&mut self, places: &[(PodId, NodeId)], priority: i32, reserved: &[NodeId]) -> bool {
+        // Without leaving pods there is nothing to wait for: either there is room now, or there will not be.
+        if self.leaving_pods_near(places).is_empty() {
+            return false;
+        }
+        let mut transaction = Transaction::new(&mut self.cluster);
+        for (pod, _) in places {
+            transaction.clear_nomination(*pod);
+        }
+        for node in reserved {
+            transaction.lift_reservation(*node);
+        }
+        remove_leaving_pods(&mut transaction);
+        place_all(&mut transaction, places, priority)
+    }
+
+    fn plan_for_pod(&mut self, id: PodId) -> Result<Plan, NoPlan> {
+        let (class, priority) = self.shape_of(id);
+        let (avoid, rules) = (self.avoided(id), self.rules());
+        let mut transaction = Transaction::new(&mut self.cluster);
+        transaction.clear_nomination(id);
+        remove_leaving_pods(&mut transaction);
+        preemption::for_pod(&mut transaction, &mut self.cache, (id, class, priority), &avoid, rules)
+    }
+
+    fn plan_for_group(&mut self, id: GroupId, request: &PlacementRequest) -> Result<Plan, NoPlan> {
+        let (reserved, rules) = (self.reserved_for(id), self.rules());
+        let limits = Limits {
+            placement_steps: self.steps_max(Entity::Group(id)),
+            search_steps: self.config.preemption.steps_max,
+            cheaper: self.config.preemption.cheaper,
+        };
+        let mut transaction = view_for_group(&mut self.cluster, request, &reserved);
+        remove_leaving_pods(&mut transaction);
+        let plan = preemption::for_group(&mut transaction, &mut self.cache, request, rules, limits)?;
+        // Evict nothing for a group that could not start.
+        let start = transaction.savepoint();
+        for (pod, _) in plan.units.iter().flat_map(|unit| &unit.pods) {
+            transaction.remove(*pod);
+        }
+        for (pod, node) in &plan.places {
+            transaction.place(*pod, *node);
+        }
+        let gap = min_resources::gap(transaction.cluster(), id, request);
+        transaction.rollback_to(start);
+        drop(transaction);
+        // A group that could start now except for its `minResources` needs no nominations.
+        let must_fit_min_resources = self.cluster.group(id).must_fit_min_resources();
+        let has_no_victims = plan.units.is_empty() && self.leaving_pods_near(&plan.places).is_empty();
+        if gap.is_some() || (must_fit_min_resources && has_no_victims) { Err(NoPlan::MinResources) } else { Ok(plan) }
+    }
+
+    pub(super) fn rules(&self) -> VictimRules {
+        let PreemptionRules { whole_groups, keeps_budgets, .. } = self.config.preemption;
+        VictimRules { whole_groups, respects_budgets: keeps_budgets, now: self.now }
+    }
+
+    /// Whether a pod would fit on a node without the pods that are leaving or of a lower priority.
+    pub(super) fn fits_with_preemption(&self, class: &PodClass, node: NodeId, priority: i32, view: View<'_>) -> bool {
+        if !self.config.preemption.on {
+            return false;
+        }
+        let View { load, blocked_by_reservation, .. } = view;
+        let mut load = load.into_owned();
+        let there = self.cluster.node(node);
+        for id in &there.pods {
+            let pod = self.cluster.pod(*id);
+            if pod.is_leaving() || self.cluster.effective_priority(*id) < priority {
+                load.sub(self.cluster.class(pod.class));
+            }
+        }
+        // Inter-pod constraints are ignored here: in doubt the entity is attempted.
+        filter::has_room_ignoring_inter_pod(
+            class,
+            there,
+            &View { load: Cow::Owned(load), blocked_by_reservation, inter_pod: None },
+        )
+    }
+
+    /// Nominates the pods of a plan and evicts its victims. Returns the victims.
+    pub(super) fn execute_plan(&mut self, entity: Entity, plan: &Plan) -> Victims {
+        let priority = self.priority_of(entity);
+        let nodes: BTreeSet<NodeId> = plan.places.iter().map(|(_, node)| *node).collect();
+        for node in &nodes {
+            self.clear_lower_nominations(*node, priority);
+        }
+        for (pod, node) in &plan.places {
+            self.set_nomination(*pod, Some(*node));
+            let node = self.cluster.node(*node).name.clone();
+            let nominated = self.cluster.pod_mut(*pod);
+            nominated.awaited_nomination = Awaited::Node(node.clone());
+            nominated.shows_nomination = true;
+            self.outbox.push(Command::Nominate { pod: nominated.id.clone(), node });
+        }
+        self.record_members_without_place(entity);
+        for by in self.preemptors(entity, &plan.places) {
+            for unit in &plan.units {
+                self.evict(unit, &by);
+            }
+        }
+        let victims = self.victims(plan);
+        self.queue.set_awaited_victims(entity, Some(Box::new(victims.clone())));
+        victims
+    }
+
+    /// Records the members without a place in the plan. Later members were not considered.
+    fn record_members_without_place(&mut self, entity: Entity) {
+        let Entity::Group(group) = entity else { return };
+        let waiting: Vec<PodId> = self.cluster.group(group).waiting.iter().map(|(_, member)| *member).collect();
+        for member in waiting {
+            let pod = self.cluster.pod_mut(member);
+            pod.without_place = pod.nominated.is_none();
+        }
+    }
+
+    /// Clears nominations of a lower priority on a node; their owners must be attempted again.
+    fn clear_lower_nominations(&mut self, node: NodeId, priority: i32) {
+        let nominated = self.cluster.node(node).nominated.clone();
+        for pod in nominated {
+            let nominee = self.cluster.pod(pod);
+            if nominee.ours && self.cluster.effective_priority(pod) < priority {
+                let entity = nominee.group.map_or(Entity::Pod(pod), Entity::Group);
+                self.clear_nomination(pod);
+                self.queue.activate_parked(entity, self.now);
+            }
+        }
+    }
+
+    pub(super) fn priority_of(&self, entity: Entity) -> i32 {
+        match entity {
+            Entity::Pod(pod) => self.cluster.effective_priority(pod),
+            Entity::Group(group) => self.cluster.group_priority(group),
+        }
+    }
+
+    pub(super) fn subject(&self, entity: Entity) -> Subject {
+        match entity {
+            Entity::Pod(pod) => Subject::Pod(self.cluster.pod(pod).id.clone()),
+            Entity::Group(group) => Subject::Group(self.cluster.group(group).key.clone()),
+        }
+    }
+
+    fn victims(&self, plan: &Plan) -> Victims {
+        let name = |unit: &preemption::VictimUnit| match unit.group.filter(|_| unit.is_whole_group()) {
+            Some(group) => format!("group {}", self.cluster.group(group).key),
+            None => unit.pods.first().map(|(pod, _)| self.cluster.pod(*pod).id.to_string()).unwrap_or_default(),
+        };
+        Victims {
+            evicted: plan.cost.pods,
+            started: false,
+            needed: 0,
+            units: plan.units.len() as u32,
+            groups: plan.units.iter().filter(|unit| unit.is_whole_group()).count() as u32,
+            highest: plan.cost.highest,
+            pdb_violations: plan.cost.pdb_violations,
+            examples: plan.units.iter().take(EXAMPLES_MAX).map(name).collect(),
+            proven: plan.proven,
+            gone_by_ms: None,
+            within_ms: None,
+            overdue: Vec::new(),
+            failing: None,
+        }
+    }
+
+    /// The victims that an entity whose plan holds still waits for. Sends failed evictions again.
+    pub(super) fn remaining_victims(&mut self, entity: Entity, places: &[(PodId, NodeId)]) -> Victims {
+        let mut victims = match self.queue.entry(entity).and_then(|entry| entry.awaited_victims.as_deref()) {
+            Some(awaited_victims) => awaited_victims.clone(),
+            // Planned by an earlier process: its victims are not known, only the leaving pods.
+            None => Victims::default(),
+        };
+        let leaving = self.leaving_pods_near(places);
+        let late = |gone_by: &Millis| gone_by.saturating_add(OVERDUE_AFTER_MS) <= self.now;
+        let overdue = leaving.iter().filter(|(_, gone_by)| gone_by.as_ref().is_some_and(late));
+        victims.overdue = overdue.take(EXAMPLES_MAX).map(|(pod, _)| self.cluster.pod(*pod).id.to_string()).collect();
+        victims.failing = self.failing_for(entity, places);
+        let last = leaving.iter().filter_map(|(_, gone_by)| *gone_by).max();
+        if victims.gone_by_ms != last {
+            victims.gone_by_ms = last;
+            victims.within_ms = last.map(|last| last.saturating_sub(self.now)).filter(|within| *within > 0);
+        }
+        self.queue.set_awaited_victims(entity, Some(Box::new(victims.clone())));
+        let nodes = self.nodes_affecting(places);
+        for by in self.preemptors(entity, places) {
+            self.resend_evictions(&by, &nodes);
+        }
+        victims
+    }
+
+    /// A pod whose eviction for this entity keeps failing, and the error.
+    fn failing_for(&self, entity: Entity, places: &[(PodId, NodeId)]) -> Option<String> {
+        let by = self.preemptors(entity, places);
+        let failing = self.cluster.leaving().filter_map(|id| {
+            let pod = self.cluster.pod(id);
+            let eviction = pod.eviction.as_ref().filter(|eviction| !pod.terminating && by.contains(&eviction.by))?;
+            eviction.failed.as_ref().map(|message| format!("{}: {message}", pod.id))
+        });
+        failing.min()
+    }
+
+    /// Whether all pods that were evicted for an entity have left its places. An entity that only waits for pods that
+    /// leave anyway gets no precedence over others.
+    pub(super) fn victims_are_gone(&self, entity: Entity) -> bool {
+        let is_free = |pod: &PodId| {
+            let node = self.cluster.pod(*pod).nominated;
+            node.is_none_or(|node| !self.cluster.node(node).pods.iter().any(|pod| self.cluster.pod(*pod).is_leaving()))
+        };
+        let awaited_victims = self.queue.entry(entity).and_then(|entry| entry.awaited_victims.as_ref());
+        awaited_victims.is_some_and(|victims| victims.evicted > 0)
+            && match entity {
+                Entity::Pod(pod) => is_free(&pod),
+                Entity::Group(group) => self.cluster.group(group).waiting.iter().all(|(_, member)| is_free(member)),
+            }
+    }
+
+    /// The preemptors for these places: the entity, or each pod for itself.
+    fn preemptors(&self, entity: Entity, places: &[(PodId, NodeId)]) -> Vec<Arc<Subject>> {
+        if self.config.preemption.delayed {
+            return vec![Arc::new(self.subject(entity))];
+        }
+        places.iter().map(|(pod, _)| Arc::new(self.subject(Entity::Pod(*pod)))).collect()
+    }
+
+    /// The nodes where pods may block these places: the places themselves, the domains of anti-affinity and topology
+    /// spread, and the nodes of leaving pods that the placed pods have affinity to.
+    pub(super) fn nodes_affecting(&self, places: &[(PodId, NodeId)]) -> BTreeSet<NodeId> {
+        let mut nodes: BTreeSet<NodeId> = places.iter().map(|(_, node)| *node).collect();
+        let topology = &self.cluster.topology;
+        for (pod, node) in places {
+            let Some(rules) = &self.cluster.class(self.cluster.pod(*pod).class).rules else { continue };
+            let spread = rules.spread.iter().map(|constraint| &constraint.counts);
+            for counts in rules.anti_affinity.iter().chain(&rules.existing_anti_affinity).chain(spread) {
+                let topology_key = topology.topology_key(topology.domain_counts(*counts).topology_key);
+                nodes.extend(topology_key.domain(*node).map(|domain| topology_key.nodes(domain)).into_iter().flatten());
+            }
+            let has_affinity_to = |pod: &&Pod| {
+                let counted_in = self.cluster.class(pod.class).rules.as_ref().map(|rules| &rules.counts_in);
+                counted_in.is_some_and(|counted_in| rules.required_affinity.iter().any(|id| counted_in.contains(id)))
+            };
+            let leaving =
+                self.cluster.leaving().filter(|_| !rules.required_affinity.is_empty()).map(|pod| self.cluster.pod(pod));
+            nodes.extend(leaving.filter(has_affinity_to).filter_map(|pod| pod.state.node()));
+        }
+        nodes
+    }
+
+    /// The leaving pods that may block these places, and by when they are gone.
+    pub(super) fn leaving_pods_near(&self, places: &[(PodId, NodeId)]) -> Vec<(PodId, Option<Millis>)> {
+        let nodes = self.nodes_affecting(places);
+        let pods = nodes.iter().flat_map(|node| &self.cluster.node(*node).pods);
+        pods.filter(|pod| self.cluster.pod(**pod).is_leaving())
+            .map(|pod| (*pod, self.cluster.pod(*pod).gone_by_ms))
+            .collect()
+    }
+
+    /// Parks an entity with nominations until its victims are gone.
+    pub(super) fn wait_for_victims(&mut self, entity: Entity, shapes: Vec<PodShape>, mut victims: Victims) {
+        let (initial, max) = (self.config.backoff_ms_initial, self.config.backoff_ms_max);
+        if victims.evicted > 0 {
+            self.queue.record_wait(entity, self.now, initial);
+        } else {
+            // Waiting for pods that leave anyway gives no precedence over others that wait for them.
+            self.queue.record_failure(entity, self.now, |failures| pause_ms(initial, max, failures, 1));
+        }
+        self.queue.set_may_reserve(entity, false);
+        // Retried to report pods that do not leave in time.
+        let retry_at = match (victims.overdue.is_empty(), victims.gone_by_ms) {
+            (true, Some(gone_by_ms)) => Some(gone_by_ms.max(self.now).saturating_add(OVERDUE_AFTER_MS)),
+            _ => None,
+        };
+        self.queue.move_to(entity, QueueState::Parked { shapes, retry_at });
+        match entity {
+            Entity::Pod(pod) => self.report_pod(pod, Diagnosis::WaitingForVictims(victims)),
+            Entity::Group(id) => {
+                let group = self.cluster.group(id);
+                let needs = group.needs();
+                victims.started = group.is_gang() && !group.reached.is_empty();
+                victims.needed = needs.iter().sum();
+                let members = self.member_verdicts(id);
+                self.parked(id, &needs);
+                self.report_group(id, Diagnosis::WaitingForVictims(victims), members);
+            }
+        }
+    }
+
+    /// Which waiting members of a group have a nomination.
+    fn member_verdicts(&self, id: GroupId) -> Vec<(Arc<PodName>, MemberVerdict)> {
+        let members = self.cluster.group(id).waiting.iter().map(|(_, member)| self.cluster.pod(*member));
+        let verdict = |pod: &Pod| match pod.nominated {
+            Some(_) => MemberVerdict::WouldFit,
+            None if pod.without_place => MemberVerdict::NoRoom,
+            None => MemberVerdict::NotTried,
+        };
+        let mut members: Vec<_> = members.map(|pod| (pod.id.clone(), verdict(pod))).collect();
+        members.sort_unstable_by(|one, two| one.0.cmp(&two.0));
+        members
+    }
+}
+
+/// Places all pods on their nodes if all of them fit. If not, the caller rolls back what was placed.
+pub(super) fn place_all(transaction: &mut Transaction<'_>, places: &[(PodId, NodeId)], priority: i32) -> bool {
+    let mut left = places.to_vec();
+    while !left.is_empty() {
+        let before = left.len();
+        left.retain(|(pod, node)| {
+            let fits = fits(transaction.cluster(), *pod, *node, priority);
+            if fits {
+                transaction.place(*pod, *node);
+            }
+            !fits
+        });
+        // A pod with affinity to one that comes later fits in a later round.
+        if left.len() == before {
+            return false;
+        }
+    }
+    true
+}
+
+fn fits(cluster: &Cluster, pod: PodId, node: NodeId, priority: i32) -> bool {
+    let class = cluster.class(cluster.pod(pod).class);
+    cluster.node_if_any(node).is_some_and(|there| {
+        filter::passes_static_filters(class, there)
+            && filter::has_room(class, there, &filter::view(cluster, node, priority))
+    })
+}
+
+pub(super) fn preemption_result(why: NoPlan) -> Preemption {
+    match why {
+        NoPlan::NoVictims => Preemption::NoLowerPriority,
+        NoPlan::NotEnough => Preemption::NotEnough,
+        NoPlan::NotFound => Preemption::NotFound,
+        NoPlan::Budgets => Preemption::Budgets,
+        NoPlan::EvictionBackoff => Preemption::Spared,
+        NoPlan::MinResources => Preemption::MinResources,
+    }
+}
+
+/// Removes leaving pods: nothing has to be evicted where waiting is enough.
+pub(super) fn remove_leaving_pods(transaction: &mut Transaction<'_>) {
+    let leaving: Vec<PodId> = transaction.cluster().leaving().collect();
+    for pod in leaving {
+        transaction.remove(pod);
+    }
+}

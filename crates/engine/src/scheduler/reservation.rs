@@ -1,0 +1,215 @@
+//! Reservations that keep a large gang from starving behind small pods that take all capacity as it becomes free.
+//!
+//! A gang that has been unschedulable for too long, and would fit if pods left, reserves the nodes that need the least
+//! draining. Pods of the same or a lower priority are no longer placed there; elsewhere they are. There is one
+//! reservation at a time, for the first starving gang in queue order. It ends when the gang is placed or no longer
+//! waits for capacity, and after a time limit, so that nodes that do not drain are not kept empty.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{Engine, Timer};
+use crate::cluster::Cluster;
+use crate::cluster::load::Load;
+use crate::filter::{self, View};
+use crate::model::Millis;
+use crate::model::ids::{ClassId, GroupId, NodeId};
+use crate::placement::{PlacementRequest, Verdict};
+use crate::queue::backoff::doubled;
+use crate::queue::{self, Entity, QueueState};
+
+/// The longest pause between reservations: a day.
+const PAUSE_MS_MAX: Millis = 86_400_000;
+
+/// The reservation of a starving gang.
+#[derive(Clone, Debug)]
+pub(crate) struct Reservation {
+    pub(crate) group: GroupId,
+    /// By name: a node may be removed and added again.
+    pub(crate) nodes: BTreeSet<Arc<str>>,
+    until: Millis,
+}
+
+impl Engine {
+    /// A gang is unschedulable: reserves nodes if it has been for too long. Otherwise returns the time when it will
+    /// have been.
+    pub(super) fn check_starvation(
+        &mut self,
+        id: GroupId,
+        request: &PlacementRequest,
+        verdict: Verdict,
+        never: bool,
+    ) -> Option<Millis> {
+        let may_reserve = verdict == Verdict::Impossible && !never && request.needs_total() > 0;
+        self.queue.set_may_reserve(Entity::Group(id), may_reserve);
+        if !may_reserve {
+            return None;
+        }
+        let entry = self.queue.entry(Entity::Group(id))?;
+        // Counted from the first failed attempt, not from the wait for members.
+        let unschedulable_since = entry.unschedulable_since.unwrap_or(self.now);
+        let starving_at =
+            unschedulable_since.saturating_add(self.config.starving_after_ms).max(self.no_reservation_before);
+        if self.now < starving_at {
+            return Some(starving_at);
+        }
+        let (rank, expired_reservations) = (entry.rank.clone(), entry.expired_reservations);
+        if expired_reservations > 0
+            && self.reservation.is_none()
+            && self.starving().any(|other| other.expired_reservations < expired_reservations)
+        {
+            // A gang whose reservation expired yields to others.
+            return Some(self.now.saturating_add(self.config.starving_after_ms.max(1)));
+        }
+        let ahead = self.reservation.as_ref().is_some_and(|reservation| {
+            let other = self.queue.entry(Entity::Group(reservation.group));
+            reservation.group == id || other.is_some_and(|other| other.rank <= rank)
+        });
+        if !ahead && let Some(nodes) = nodes_to_drain(&self.cluster, request) {
+            self.release_reservation();
+            self.reserve_nodes(id, request, nodes);
+        }
+        None
+    }
+
+    fn reserve_nodes(&mut self, id: GroupId, request: &PlacementRequest, nodes: BTreeSet<NodeId>) {
+        let until = self.now.saturating_add(self.config.claim_ms_max);
+        let names = nodes.iter().map(|node| self.cluster.node(*node).name.clone()).collect();
+        for node in nodes {
+            self.cluster.set_reservation(node, Some(request.priority));
+        }
+        self.reservation = Some(Reservation { group: id, nodes: names, until });
+        self.set_timer(until, Timer::ReservationEnd);
+    }
+
+    /// Ends the reservation and makes its nodes available again.
+    pub(super) fn release_reservation(&mut self) {
+        let Some(reservation) = self.reservation.take() else { return };
+        let nodes: Vec<NodeId> = reservation.nodes.iter().filter_map(|name| self.cluster.node_id(name)).collect();
+        for node in &nodes {
+            self.cluster.set_reservation(*node, None);
+        }
+        for node in nodes {
+            self.on_capacity_freed(node);
+        }
+        self.activate_starving();
+    }
+
+    /// Activates all starving gangs: one of them may reserve nodes next.
+    fn activate_starving(&mut self) {
+        let groups = self.queue.entries().filter(|(entity, entry)| self.starves(*entity, entry));
+        for entity in groups.map(|(entity, _)| entity).collect::<Vec<_>>() {
+            self.queue.activate_parked(entity, self.now);
+        }
+    }
+
+    fn starving(&self) -> impl Iterator<Item = &queue::Entry> {
+        self.queue.entries().filter(|(entity, entry)| self.starves(*entity, entry)).map(|(_, entry)| entry)
+    }
+
+    fn starves(&self, entity: Entity, entry: &queue::Entry) -> bool {
+        let due = |since: Millis| since.saturating_add(self.config.starving_after_ms) <= self.now;
+        let waits = matches!(entity, Entity::Group(_)) && entry.may_reserve && entry.state != QueueState::Held;
+        waits && entry.unschedulable_since.is_some_and(due)
+    }
+
+    /// The nodes did not drain in time: before the next reservation there is a pause, which doubles each time.
+    pub(super) fn reservation_expired(&mut self, due: Millis) {
+        if self.reservation.as_ref().is_some_and(|reservation| reservation.until == due) {
+            self.reservations_expired = self.reservations_expired.saturating_add(1);
+            if let Some(reservation) = &self.reservation {
+                self.queue.count_expired_reservation(Entity::Group(reservation.group));
+            }
+            let pause = doubled(self.config.claim_ms_max, self.reservations_expired).min(PAUSE_MS_MAX);
+            self.no_reservation_before = self.now.saturating_add(pause);
+            self.release_reservation();
+        }
+    }
+
+    /// Ends the reservation of a group that no longer waits for capacity.
+    pub(super) fn review_reservation(&mut self, id: GroupId) {
+        if self.reservation.as_ref().is_none_or(|reservation| reservation.group != id) {
+            return;
+        }
+        let entry = self.queue.entry(Entity::Group(id));
+        if entry.is_none_or(|entry| entry.state == QueueState::Held) {
+            self.reservations_expired = 0;
+            self.release_reservation();
+        }
+    }
+
+    /// The nodes that are reserved for this group.
+    pub(super) fn reserved_for(&self, id: GroupId) -> Vec<NodeId> {
+        let reservation = self.reservation.as_ref().filter(|reservation| reservation.group == id);
+        reservation.map_or_else(Vec::new, |reservation| {
+            reservation.nodes.iter().filter_map(|name| self.cluster.node_id(name)).collect()
+        })
+    }
+}
+
+/// The nodes that need the least draining to hold what is needed; `None` if there are not enough.
+fn nodes_to_drain(cluster: &Cluster, request: &PlacementRequest) -> Option<BTreeSet<NodeId>> {
+    let mut missing: Vec<usize> = request.needs.iter().map(|need| *need as usize).collect();
+    // The load of each chosen node: what stays there, and the members meant for it.
+    let mut chosen: BTreeMap<NodeId, Load> = BTreeMap::new();
+    for lot in &request.lots {
+        let mut pods = lot.pods.len().min(missing[lot.subset]);
+        missing[lot.subset] -= pods;
+        for (node, load) in &mut chosen {
+            pods -= fill(cluster, lot.class, *node, load, pods);
+        }
+        for (_, node) in nodes_by_free_capacity(cluster, lot.class, request.priority) {
+            if pods == 0 {
+                break;
+            }
+            if let Entry::Vacant(place) = chosen.entry(node) {
+                let mut load = load_of_foreign_pods(cluster, node);
+                let filled = fill(cluster, lot.class, node, &mut load, pods);
+                pods -= filled;
+                if filled > 0 {
+                    place.insert(load);
+                }
+            }
+        }
+        if pods > 0 {
+            return None;
+        }
+    }
+    missing.iter().all(|missing| *missing == 0).then(|| chosen.into_keys().collect())
+}
+
+/// Adds up to `pods` pods of a class to a load, as many as the node can hold; returns how many.
+fn fill(cluster: &Cluster, class: ClassId, id: NodeId, load: &mut Load, pods: usize) -> usize {
+    let (pod_class, node) = (cluster.class(class), cluster.node(id));
+    if !filter::passes_static_filters(pod_class, node) {
+        return 0;
+    }
+    let view = View::without_pods(cluster, id, Cow::Borrowed(&*load));
+    let copies = usize::try_from(filter::copies_max(pod_class, node, &view)).unwrap_or(0).min(pods);
+    for _ in 0..copies {
+        load.add(pod_class);
+    }
+    copies
+}
+
+/// The load of pods that Muster does not schedule. They are assumed to stay: most are daemons.
+fn load_of_foreign_pods(cluster: &Cluster, id: NodeId) -> Load {
+    let mut load = Load::default();
+    for pod in cluster.node(id).pods.iter().map(|pod| cluster.pod(*pod)).filter(|pod| !pod.ours) {
+        load.add(cluster.class(pod.class));
+    }
+    load
+}
+
+/// The nodes that pass the static filters, those with the most free capacity first.
+fn nodes_by_free_capacity(cluster: &Cluster, class: ClassId, priority: i32) -> Vec<(Reverse<i64>, NodeId)> {
+    let pod_class = cluster.class(class);
+    let nodes = cluster.nodes().filter(|(_, node)| filter::passes_static_filters(pod_class, node));
+    let room = |id, node| filter::copies_max(pod_class, node, &filter::view(cluster, id, priority));
+    let mut nodes: Vec<_> = nodes.map(|(id, node)| (Reverse(room(id, node)), id)).collect();
+    nodes.sort_unstable();
+    nodes
+}

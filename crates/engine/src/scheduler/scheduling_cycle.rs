@@ -1,0 +1,317 @@
+//! The scheduling cycle: one attempt to place one entity on a consistent state of the cluster.
+//!
+//! The attempt searches for a placement and either commits it, or reports why there is none and parks the entity. A
+//! failed attempt leaves nothing behind: its transaction is undone and its nominations are cleared.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Engine, min_resources};
+use crate::cluster::Cluster;
+use crate::cluster::pod::{Awaited, Counted, StartRole};
+use crate::cluster::transaction::Transaction;
+use crate::command::Command;
+use crate::diagnosis::{Diagnosis, Preemption, Proof, ResourceGap};
+use crate::model::group::Policy;
+use crate::model::ids::{ClassId, GroupId, NodeId, PodId};
+use crate::placement::cache::Cache;
+use crate::placement::{self, Lot, PlacementRequest, Verdict};
+use crate::queue::backoff::{doubled, pause_ms};
+use crate::queue::{Entity, PodShape, QueueState};
+
+impl Engine {
+    /// Attempts to place one pod.
+    pub(super) fn schedule_pod(&mut self, id: PodId) {
+        let (class, priority) = self.shape_of(id);
+        let avoid = self.avoided(id);
+        let nominated = self.cluster.pod(id).nominated.filter(|node| !avoid.contains(node));
+        let mut transaction = Transaction::new(&mut self.cluster);
+        transaction.clear_nomination(id);
+        let candidates = self.cache.candidates(transaction.cluster(), class, priority);
+        // A nominated node is used without looking for a better one.
+        let best = nominated.filter(|node| candidates.has_room(*node)).or_else(|| candidates.best_except(&avoid));
+        if let Some(node) = best {
+            transaction.place(id, node);
+            transaction.commit();
+            self.send_binds(&[(id, node)]);
+            self.queue.activate_next_pod((class, priority), self.now);
+            return;
+        }
+        drop(transaction);
+        match self.preempt_for_pod(id) {
+            Ok(victims) => self.wait_for_victims(Entity::Pod(id), vec![(class, priority)], victims),
+            Err(preemption) => self.pod_unschedulable(id, (class, priority), &avoid, preemption),
+        }
+    }
+
+    fn pod_unschedulable(&mut self, id: PodId, (class, priority): PodShape, avoid: &[NodeId], preemption: Preemption) {
+        self.clear_nomination(id);
+        let diagnosis = self.diagnose_pod(class, priority, avoid, preemption);
+        let entity = Entity::Pod(id);
+        self.queue.set_awaited_victims(entity, None);
+        let (initial, max) = (self.config.backoff_ms_initial, self.config.backoff_ms_max);
+        self.queue.record_failure(entity, self.now, |failures| pause_ms(initial, max, failures, 1));
+        // Nodes that refused the pod may be used again in the next attempt.
+        if let Some(bind) = &mut self.cluster.pod_mut(id).bind {
+            bind.avoid.clear();
+        }
+        let reopened = (!avoid.is_empty()).then(|| self.queue.entry(entity).map_or(self.now, |entry| entry.not_before));
+        let retry_at = reopened.into_iter().chain(self.preemption_retry_at(entity, preemption)).min();
+        self.record_wait_for_nodes(entity, preemption);
+        self.queue.move_to(entity, QueueState::Parked { shapes: vec![(class, priority)], retry_at });
+        self.report_pod(id, diagnosis);
+    }
+
+    /// Attempts to place the waiting members of a group: at least what it needs, or nothing.
+    pub(super) fn schedule_group(&mut self, id: GroupId) {
+        let entity = Entity::Group(id);
+        let request = self.request(id);
+        if self.is_known_to_fail(id, &request) {
+            self.preempt_or_refuse(id, &request, Verdict::Impossible, None);
+            return;
+        }
+        if let Some(placed) = self.take_nominated_places(id, &request) {
+            self.group_placed(id, &placed);
+            return;
+        }
+        let steps_max = self.steps_max(entity);
+        let reserved = self.reserved_for(id);
+        let mut transaction = view_for_group(&mut self.cluster, &request, &reserved);
+        let verdict = match with_expected(&transaction, &mut self.cache, id, &request) {
+            Some(with_expected)
+                if placement::place(&mut transaction, &mut self.cache, &with_expected, steps_max)
+                    == Verdict::Placed =>
+            {
+                Verdict::Placed
+            }
+            _ => placement::place(&mut transaction, &mut self.cache, &request, steps_max),
+        };
+        if verdict == Verdict::Placed && transaction.placed().next().is_some() {
+            if let Some(gap) = min_resources::gap(transaction.cluster(), id, &request) {
+                drop(transaction);
+                self.preempt_or_refuse(id, &request, Verdict::Impossible, Some(gap));
+                return;
+            }
+            let placed = transaction.commit();
+            self.group_placed(id, &placed);
+            return;
+        }
+        drop(transaction);
+        let verdict = match verdict {
+            // Nothing was required and nothing fits: that is certain, unless nodes were avoided.
+            Verdict::Placed if request.has_avoided_nodes() => Verdict::NotFound { steps: 0 },
+            Verdict::Placed => Verdict::Impossible,
+            other => other,
+        };
+        self.preempt_or_refuse(id, &request, verdict, None);
+    }
+
+    fn preempt_or_refuse(
+        &mut self,
+        id: GroupId,
+        request: &PlacementRequest,
+        verdict: Verdict,
+        gap: Option<ResourceGap>,
+    ) {
+        match self.preempt_for_group(id, request) {
+            Ok(victims) => self.wait_for_victims(Entity::Group(id), shapes(request), victims),
+            Err(preemption) => self.group_unschedulable(id, request, verdict, (preemption, gap)),
+        }
+    }
+
+    fn group_placed(&mut self, id: GroupId, placed: &[(PodId, NodeId)]) {
+        let group = self.cluster.group_mut(id);
+        group.decisions = group.decisions.wrapping_add(1);
+        let quorum = group.quorum();
+        let decided = group.attempt.as_ref().map(|attempt| &attempt.quorum);
+        // A higher minimum than that of the start under way begins a new start.
+        let raised = decided.is_none_or(|decided| quorum.iter().zip(decided).any(|(now, then)| now > then));
+        if group.is_gang() && !group.admits_single_members() && raised {
+            self.start_attempt(id, quorum);
+        } else if let Some(attempt) = &mut group.attempt {
+            // The current minimum counts if it was lowered, or if the subset has got its name since.
+            attempt.quorum = attempt.quorum.iter().zip(&quorum).map(|(then, now)| *then.min(now)).collect();
+        }
+        let group = self.cluster.group(id);
+        let role = match group.attempt {
+            Some(_) => StartRole::Tentative,
+            None if group.is_gang() => StartRole::Joined,
+            None => StartRole::None,
+        };
+        for (pod, _) in placed {
+            self.cluster.pod_mut(*pod).start_role = role;
+        }
+        self.queue.set_awaited_victims(Entity::Group(id), None);
+        self.send_binds(placed);
+        self.review_group(id);
+    }
+
+    fn group_unschedulable(
+        &mut self,
+        id: GroupId,
+        request: &PlacementRequest,
+        verdict: Verdict,
+        (preemption, gap): (Preemption, Option<ResourceGap>),
+    ) {
+        let entity = Entity::Group(id);
+        self.queue.set_awaited_victims(entity, None);
+        let mut failure = self.diagnose_group(id, request, verdict, preemption);
+        failure.shortfall.gap = gap;
+        let pods: Vec<PodId> = request.lots.iter().flat_map(|lot| lot.pods.iter().copied()).collect();
+        for pod in &pods {
+            self.clear_nomination(*pod);
+            if let Some(bind) = &mut self.cluster.pod_mut(*pod).bind {
+                bind.avoid.clear();
+            }
+        }
+        let (initial, max) = (self.config.backoff_ms_initial, self.config.backoff_ms_max);
+        self.queue.record_failure(entity, self.now, |failures| pause_ms(initial, max, failures, pods.len()));
+        let never = failure.shortfall.proof == Proof::NeverFits;
+        if failure.shortfall.gap.is_some() {
+            self.queue.set_may_reserve(entity, false);
+        }
+        let retry_at = match verdict {
+            // It fits, so a reservation would only hold capacity that it has already. Capacity that does not fit one of
+            // its own pods may be enough for the others and activates nothing, so it is retried after a while.
+            _ if failure.shortfall.gap.is_some() => Some(self.search_retry_at(entity)),
+            Verdict::NotFound { .. } => Some(self.search_retry_at(entity)),
+            // A plan that was not found may be found with more steps.
+            _ if preemption == Preemption::NotFound => Some(self.search_retry_at(entity)),
+            _ => self.check_starvation(id, request, verdict, never),
+        };
+        let retry_at = retry_at.into_iter().chain(self.preemption_retry_at(entity, preemption)).min();
+        self.record_wait_for_nodes(entity, preemption);
+        self.queue.move_to(entity, QueueState::Parked { shapes: shapes(request), retry_at });
+        self.parked(id, &request.needs);
+        self.report_group(id, Diagnosis::GroupUnschedulable(failure.shortfall), failure.members);
+    }
+
+    /// Records what a group was parked with: it is retried when that changes.
+    pub(super) fn parked(&mut self, id: GroupId, needs: &[u32]) {
+        let group = self.cluster.group_mut(id);
+        group.changes_when_parked = group.changes;
+        group.needs_when_parked = needs.to_vec();
+    }
+
+    /// The waiting members of a group by class and subset, and how many of each subset it needs.
+    pub(super) fn request(&self, id: GroupId) -> PlacementRequest {
+        let group = self.cluster.group(id);
+        let mut lots: BTreeMap<(ClassId, usize, Vec<NodeId>), Vec<PodId>> = BTreeMap::new();
+        for (_, pod) in &group.waiting {
+            let member = self.cluster.pod(*pod);
+            let Counted::In { subset, .. } = member.counted else { continue };
+            lots.entry((member.class, usize::from(subset), self.avoided(*pod))).or_default().push(*pod);
+        }
+        let lots = lots
+            .into_iter()
+            .map(|((class, subset, avoid), pods)| Lot { class, subset, pods, expected: 0, avoid })
+            .collect();
+        PlacementRequest { lots, needs: group.needs(), priority: self.cluster.group_priority(id) }
+    }
+
+    pub(super) fn steps_max(&self, entity: Entity) -> u64 {
+        let searches = self.queue.entry(entity).map_or(0, |entry| entry.searches);
+        doubled(self.config.search_steps_initial, searches + 1).min(self.config.search_steps_max)
+    }
+
+    fn search_retry_at(&mut self, entity: Entity) -> u64 {
+        let searches = self.queue.count_search(entity);
+        let pause = doubled(self.config.search_again_ms_initial, searches).min(self.config.search_again_ms_max);
+        self.now.saturating_add(pause)
+    }
+
+    /// Drops what is cached for a class whose last pod is gone: its slot may be reused.
+    pub(super) fn forget_class(&mut self, class: ClassId) {
+        if !self.cluster.classes.contains(class) {
+            self.cache.forget(class);
+            self.unschedulable.forget(class);
+        }
+    }
+
+    /// The nodes that refused this pod in the current attempt.
+    pub(super) fn avoided(&self, id: PodId) -> Vec<NodeId> {
+        let bind = self.cluster.pod(id).bind.as_deref();
+        bind.map_or_else(Vec::new, |bind| bind.avoid.iter().filter_map(|name| self.cluster.node_id(name)).collect())
+    }
+
+    /// Clears the nominations of a group that may not be attempted: no preemption plan needs them.
+    pub(super) fn clear_nominations(&mut self, id: GroupId) {
+        self.queue.set_awaited_victims(Entity::Group(id), None);
+        if self.cluster.group(id).nominations == 0 {
+            return;
+        }
+        let members: Vec<PodId> = self.cluster.group(id).members.iter().map(|(_, pod)| *pod).collect();
+        for pod in members {
+            if self.cluster.pod(pod).ours {
+                self.clear_nomination(pod);
+            }
+        }
+    }
+
+    /// Clears the nomination in the API, if it has one.
+    pub(super) fn clear_nomination_in_api(&mut self, id: PodId) {
+        let pod = self.cluster.pod_mut(id);
+        if std::mem::take(&mut pod.shows_nomination) {
+            pod.awaited_nomination = Awaited::Cleared;
+            self.outbox.push(Command::ClearNomination { pod: pod.id.clone() });
+        }
+    }
+
+    pub(super) fn clear_nomination(&mut self, id: PodId) {
+        if self.cluster.pod(id).nominated.is_some() {
+            self.queue.set_awaited_victims(Entity::Pod(id), None);
+            self.set_nomination(id, None);
+            self.clear_nomination_in_api(id);
+        }
+    }
+}
+
+/// The shapes of a group's pods.
+fn shapes(request: &PlacementRequest) -> Vec<PodShape> {
+    let classes: BTreeSet<ClassId> = request.lots.iter().map(|lot| lot.class).collect();
+    classes.into_iter().map(|class| (class, request.priority)).collect()
+}
+
+/// The cluster as seen by a group: without its own nominations and with the nodes that are reserved for it.
+pub(super) fn view_for_group<'a>(
+    cluster: &'a mut Cluster,
+    request: &PlacementRequest,
+    reserved: &[NodeId],
+) -> Transaction<'a> {
+    let mut transaction = Transaction::new(cluster);
+    for pod in request.lots.iter().flat_map(|lot| &lot.pods) {
+        transaction.clear_nomination(*pod);
+    }
+    for node in reserved {
+        transaction.lift_reservation(*node);
+    }
+    transaction
+}
+
+/// For a basic group that expects more members: the same request with capacity for all of them. This is a preference:
+/// if there is no such placement, any other is used.
+fn with_expected(
+    transaction: &Transaction<'_>,
+    cache: &mut Cache,
+    id: GroupId,
+    request: &PlacementRequest,
+) -> Option<PlacementRequest> {
+    let group = transaction.cluster().group(id);
+    let Some(Policy::Basic { desired_count: Some(desired) }) = group.spec.as_ref().map(|spec| &spec.policy) else {
+        return None;
+    };
+    let mut with_expected = request.clone();
+    let expected = desired.saturating_sub(group.total().present()) as usize;
+    if expected == 0 {
+        return None;
+    }
+    // Expected members are assumed to be like the majority of the present ones.
+    let largest = with_expected.lots.iter_mut().max_by_key(|lot| lot.pods.len())?;
+    largest.expected = expected;
+    let units = largest.len() as i64;
+    if placement::room_for(transaction, cache, largest.class, request.priority, units) < units {
+        return None;
+    }
+    let all: usize = with_expected.lots.iter().map(Lot::len).sum();
+    with_expected.needs = vec![u32::try_from(all).ok()?];
+    Some(with_expected)
+}

@@ -1,0 +1,278 @@
+//! Caches why pods are unschedulable for as long as the cluster does not change.
+//!
+//! How many pods of a class fit, and what rejects the next one, is the same for all pods and gangs of that class. So
+//! only the first failure evaluates every node and the following ones are free: ten thousand gangs that wait for one
+//! kind of node can all be activated by one event.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Engine;
+use super::scheduling_cycle::view_for_group;
+use crate::cluster::Cluster;
+use crate::command::MemberVerdict;
+use crate::diagnosis::{Closest, Diagnosis, FitError, KINDS_MAX, KindShortfall, Preemption, Proof, Shortfall, examine};
+use crate::model::ids::{ClassId, GroupId, NodeId};
+use crate::model::pod::PodName;
+use crate::placement::{self, PlacementRequest, Verdict};
+use crate::preemption::NoPlan;
+use crate::queue::PodShape;
+
+/// The cached result for a class without enough capacity.
+#[derive(Clone, Debug)]
+struct CachedFailure {
+    /// How many pods fit.
+    room: u64,
+    /// How many pods would fit in a cluster without any pods.
+    room_when_empty: u64,
+    /// What rejects the next one.
+    fit: FitError,
+    closest: Option<Closest>,
+}
+
+/// The results that are valid for the current version of the cluster.
+#[derive(Clone, Debug, Default)]
+pub(super) struct UnschedulableCache {
+    version: u64,
+    by_shape: BTreeMap<PodShape, CachedFailure>,
+    /// The smallest number of pods for which there is no preemption plan, and why.
+    no_plans: BTreeMap<PodShape, (u64, NoPlan)>,
+}
+
+impl UnschedulableCache {
+    fn get(&self, cluster: &Cluster, shape: PodShape) -> Option<&CachedFailure> {
+        if self.version == cluster.version() { self.by_shape.get(&shape) } else { None }
+    }
+
+    fn put(&mut self, cluster: &Cluster, shape: PodShape, failure: CachedFailure) {
+        self.begin(cluster);
+        self.by_shape.insert(shape, failure);
+    }
+
+    fn begin(&mut self, cluster: &Cluster) {
+        if self.version != cluster.version() {
+            self.version = cluster.version();
+            self.by_shape.clear();
+            self.no_plans.clear();
+        }
+    }
+
+    /// Why there is no preemption plan for this many pods, if that is cached.
+    pub(super) fn no_plan(&self, cluster: &Cluster, shape: PodShape, needed: u64) -> Option<NoPlan> {
+        let known = self.no_plans.get(&shape).filter(|_| self.version == cluster.version());
+        known.filter(|(pods, _)| needed >= *pods).map(|(_, why)| *why)
+    }
+
+    /// Caches that there is no preemption plan for this many pods.
+    pub(super) fn put_no_plan(&mut self, cluster: &Cluster, shape: PodShape, needed: u64, why: NoPlan) {
+        self.begin(cluster);
+        let known = self.no_plans.entry(shape).or_insert((needed, why));
+        if needed < known.0 {
+            *known = (needed, why);
+        }
+    }
+
+    /// More pods can be evicted or are leaving: drops the cached results, since plans may exist now.
+    pub(super) fn forget_plans(&mut self) {
+        self.no_plans.clear();
+    }
+
+    pub(super) fn forget(&mut self, class: ClassId) {
+        self.by_shape.retain(|shape, _| shape.0 != class);
+        self.no_plans.retain(|shape, _| shape.0 != class);
+    }
+}
+
+/// Why a group is unschedulable, and what its members report.
+pub(super) struct GroupFailure {
+    pub(super) shortfall: Shortfall,
+    pub(super) members: Vec<(Arc<PodName>, MemberVerdict)>,
+}
+
+impl Engine {
+    /// Why a single pod of this class is unschedulable. With avoided nodes the result is not cached: others may fit
+    /// there.
+    pub(super) fn diagnose_pod(
+        &mut self,
+        class: ClassId,
+        priority: i32,
+        avoid: &[NodeId],
+        preemption: Preemption,
+    ) -> Diagnosis {
+        let shape = (class, priority);
+        let cacheable = avoid.is_empty();
+        let known =
+            self.unschedulable.get(&self.cluster, shape).filter(|failure| cacheable && failure.room == 0).cloned();
+        let failure = known.unwrap_or_else(|| {
+            let (fit, closest) = examine::explain_no_fit(&self.cluster, class, priority, avoid);
+            let room_when_empty = examine::room_when_empty(&self.cluster, class, u64::MAX);
+            CachedFailure { room: 0, room_when_empty, fit, closest }
+        });
+        let never = failure.room_when_empty == 0;
+        let (fit, closest) = (failure.fit.clone(), failure.closest.clone());
+        if cacheable {
+            self.unschedulable.put(&self.cluster, shape, failure);
+        }
+        Diagnosis::PodUnschedulable { fit, closest, never, preemption }
+    }
+
+    /// Whether an attempt is known to fail because the capacity for the group's only class is cached.
+    pub(super) fn is_known_to_fail(&self, id: GroupId, request: &PlacementRequest) -> bool {
+        self.cached_failure(id, request).is_some_and(|failure| failure.room < request.needs_total().max(1))
+    }
+
+    fn cached_failure(&self, id: GroupId, request: &PlacementRequest) -> Option<&CachedFailure> {
+        let class = request.lots.first()?.class;
+        // Its own nominations and its own reservation do not block it.
+        let is_nominated =
+            request.lots.iter().flat_map(|lot| &lot.pods).any(|pod| self.cluster.pod(*pod).nominated.is_some());
+        // With affinity to each other, how many fit depends on where the first is placed.
+        if !request.has_one_class()
+            || is_nominated
+            || placement::may_gain_feasible_nodes(&self.cluster, class)
+            || !self.reserved_for(id).is_empty()
+        {
+            return None;
+        }
+        self.unschedulable.get(&self.cluster, (class, request.priority))
+    }
+
+    /// How many members would fit, and what rejects the others.
+    pub(super) fn diagnose_group(
+        &mut self,
+        id: GroupId,
+        request: &PlacementRequest,
+        verdict: Verdict,
+        preemption: Preemption,
+    ) -> GroupFailure {
+        let (fits, kinds) = match self.cached_failure(id, request) {
+            Some(failure) => shortfall_from_cache(&self.cluster, id, request, failure),
+            None => self.evaluate_group(id, request),
+        };
+        let needed = request.needs_total().max(1);
+        let known = self.cached_failure(id, request).map(|failure| failure.room_when_empty < needed);
+        let never = known.unwrap_or_else(|| never_fits(&self.cluster, request));
+        let mut members = Vec::new();
+        let too_large = too_large(&self.cluster, request);
+        let cannot_help = needs_one_of(request, &too_large);
+        for ((lot, fits), too_large) in request.lots.iter().zip(&fits).zip(&too_large) {
+            let verdict = |place| match place < *fits {
+                true => MemberVerdict::WouldFit,
+                false if cannot_help && !too_large => MemberVerdict::InVain,
+                false => MemberVerdict::NoRoom,
+            };
+            let pods = lot.pods.iter().map(|pod| self.cluster.pod(*pod).id.clone());
+            members.extend(pods.enumerate().map(|(place, pod)| (pod, verdict(place))));
+        }
+        members.sort_unstable_by(|one, two| one.0.cmp(&two.0));
+        let proof = match verdict {
+            Verdict::NotFound { .. } if request.has_avoided_nodes() => Proof::NodesLeftOut,
+            Verdict::NotFound { steps } => Proof::NotFound { steps },
+            _ if never => Proof::NeverFits,
+            _ => Proof::Impossible,
+        };
+        let group = self.cluster.group(id);
+        let shortfall = Shortfall {
+            started: group.is_gang() && !group.reached.is_empty(),
+            minimum: if request.needs_total() == 0 { 0 } else { u32::try_from(group.min_total()).unwrap_or(u32::MAX) },
+            held: group.total().held(),
+            waiting: group.waiting.len() as u32,
+            would_fit: fits.iter().sum::<usize>() as u32,
+            kinds,
+            gap: None,
+            proof,
+            preemption,
+        };
+        GroupFailure { shortfall, members }
+    }
+
+    /// Places as many members as possible: how many of each lot fit, and what rejects the others after that.
+    fn evaluate_group(&mut self, id: GroupId, request: &PlacementRequest) -> (Vec<usize>, Vec<KindShortfall>) {
+        let reserved = self.reserved_for(id);
+        let cacheable = request.has_one_class() && reserved.is_empty();
+        let mut transaction = view_for_group(&mut self.cluster, request, &reserved);
+        let cacheable = cacheable && transaction.is_unchanged();
+        let order = placement::place_what_fits(&mut transaction, &mut self.cache, request);
+        let cluster = transaction.cluster();
+        let group = cluster.group(id);
+        let placed = |pods: &[_]| pods.iter().filter(|pod| cluster.pod(**pod).state.node().is_some()).count();
+        let fits: Vec<usize> = request.lots.iter().map(|lot| placed(&lot.pods)).collect();
+        let mut kinds = Vec::new();
+        let refused =
+            order.iter().map(|at| (&request.lots[*at], fits[*at])).filter(|(lot, fits)| lot.pods.len() > *fits);
+        for (lot, fits) in refused.take(KINDS_MAX) {
+            let (fit, closest) = examine::explain_no_fit(cluster, lot.class, request.priority, &lot.avoid);
+            let subset = group.rules[lot.subset].name.clone();
+            kinds.push(KindShortfall { subset, pods: (lot.pods.len() - fits) as u32, fit, closest });
+        }
+        drop(transaction);
+        if let (true, Some(kind), Some(lot)) = (cacheable, kinds.first(), request.lots.first()) {
+            let room_when_empty = examine::room_when_empty(&self.cluster, lot.class, u64::MAX);
+            let (fit, closest) = (kind.fit.clone(), kind.closest.clone());
+            let failure = CachedFailure { room: fits.iter().sum::<usize>() as u64, room_when_empty, fit, closest };
+            self.unschedulable.put(&self.cluster, (lot.class, request.priority), failure);
+        }
+        (fits, kinds)
+    }
+}
+
+/// The result of `evaluate_group` for pods of one class, from the cache.
+fn shortfall_from_cache(
+    cluster: &Cluster,
+    id: GroupId,
+    request: &PlacementRequest,
+    failure: &CachedFailure,
+) -> (Vec<usize>, Vec<KindShortfall>) {
+    let mut room = usize::try_from(failure.room).unwrap_or(usize::MAX);
+    let mut kinds = Vec::new();
+    let mut all_fits = Vec::new();
+    for lot in &request.lots {
+        let fits = room.min(lot.pods.len());
+        room -= fits;
+        all_fits.push(fits);
+        let left = lot.pods.len() - fits;
+        if left > 0 && kinds.len() < KINDS_MAX {
+            let subset = cluster.group(id).rules[lot.subset].name.clone();
+            kinds.push(KindShortfall {
+                subset,
+                pods: left as u32,
+                fit: failure.fit.clone(),
+                closest: failure.closest.clone(),
+            });
+        }
+    }
+    (all_fits, kinds)
+}
+
+/// Which lots request more than any node has. In a group of one class there is no other lot to compare with.
+fn too_large(cluster: &Cluster, request: &PlacementRequest) -> Vec<bool> {
+    let mixed = !request.has_one_class();
+    request.lots.iter().map(|lot| mixed && examine::is_too_large(cluster, lot.class)).collect()
+}
+
+/// Whether the minimum cannot be met without pods of one of these lots.
+fn needs_one_of(request: &PlacementRequest, lots: &[bool]) -> bool {
+    let mut others = vec![0; request.needs.len()];
+    for (lot, _) in request.lots.iter().zip(lots).filter(|(_, is_one)| !**is_one) {
+        others[lot.subset] += lot.pods.len();
+    }
+    others.iter().zip(&request.needs).any(|(others, need)| *others < *need as usize)
+}
+
+/// Whether a cluster without any pods could not meet the minimum, judged lot by lot.
+fn never_fits(cluster: &Cluster, request: &PlacementRequest) -> bool {
+    let needed = request.needs_total();
+    if needed == 0 {
+        return request.lots.iter().all(|lot| examine::room_when_empty(cluster, lot.class, 1) == 0);
+    }
+    if request.has_one_class() {
+        let class = request.lots.first().map(|lot| lot.class);
+        return class.is_some_and(|class| examine::room_when_empty(cluster, class, needed) < needed);
+    }
+    let mut reachable = vec![0; request.needs.len()];
+    for lot in &request.lots {
+        let pods = lot.pods.len() as u64;
+        reachable[lot.subset] += examine::room_when_empty(cluster, lot.class, pods).min(pods);
+    }
+    reachable.iter().zip(&request.needs).any(|(room, need)| *room < u64::from(*need))
+}

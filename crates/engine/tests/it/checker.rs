@@ -1,0 +1,449 @@
+//! Reference checker: an independent implementation of the rules that checks every command and the settled state.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_engine::cluster::pod::PodState;
+use muster_engine::diagnosis::{Preemption, ResourceGap, Waiting};
+use muster_engine::model::class::ClassSpec;
+use muster_engine::model::group::{DegradedPolicy, GroupKey};
+use muster_engine::model::labels::Labels;
+use muster_engine::model::node::NodeSpec;
+use muster_engine::model::pod::{Phase, PodName, PodSpec};
+use muster_engine::model::taint::Effect;
+use muster_engine::{Command, Diagnosis, Engine, Subject};
+
+use crate::fake_cluster::FakeCluster;
+use crate::gang_history::{is_live, is_member};
+use crate::inter_pod_checker;
+
+/// The usage of a node.
+#[derive(Default)]
+struct NodeUsage<'a> {
+    amounts: BTreeMap<&'a str, i64>,
+    pods: i64,
+    classes: Vec<&'a ClassSpec>,
+}
+
+impl<'a> NodeUsage<'a> {
+    fn add(&mut self, class: &'a ClassSpec) {
+        for (name, amount) in &class.requests {
+            *self.amounts.entry(name).or_default() += amount;
+        }
+        self.pods += 1;
+        self.classes.push(class);
+    }
+}
+
+/// Checks a command at the moment when it is issued.
+pub(crate) fn check_command(fake: &FakeCluster, command: &Command) {
+    match command {
+        Command::Bind { pod, node } => {
+            check_bind_is_allowed(fake, &pod.uid);
+            check_bind_has_room(fake, &pod.uid, node);
+        }
+        Command::TakeBack { pod } => {
+            let actual = &fake.pods[&pod.uid];
+            assert!(actual.ours, "{pod} is not ours and must not be deleted");
+            if is_evicted_when_degraded(fake, actual) {
+                return;
+            }
+            fake.histories.check_rollback(actual);
+            assert!(actual.controlled, "{pod} would not be recreated and must not be deleted");
+            assert!(actual.membership.is_some(), "{pod} is in no group and must not be deleted");
+        }
+        Command::Evict { pods, group, by } => {
+            let is_again = pods.iter().any(|pod| fake.evicted().contains(&pod.name));
+            if let Some(group) = group {
+                let begun = |pod: &PodSpec| pod.terminating && is_member(pod, group);
+                if fake.pods.values().any(begun) || unit_is_partly_gone(fake, pods, group, by) {
+                    // An eviction of a whole group that has begun continues, regardless of the plan.
+                    return;
+                }
+                check_evicted_whole(fake, group, if is_again { pods } else { &[] });
+            }
+            for pod in pods {
+                check_eviction_is_allowed(fake, &pod.uid, by);
+            }
+            check_plan_fits(fake, by);
+            // Plans of KEP-5710, used for comparison, may evict more than needed.
+            if fake.config.preemption.cheaper {
+                check_eviction_is_needed(fake, pods, by);
+            }
+        }
+        Command::Spare { pod } => assert!(fake.pods[&pod.uid].marked, "{pod} shows no mark"),
+        Command::Nominate { .. } | Command::ClearNomination { .. } | Command::Report(_) => {}
+    }
+}
+
+/// Whether a pod belongs to a group that is evicted when it is degraded.
+fn is_evicted_when_degraded(fake: &FakeCluster, pod: &PodSpec) -> bool {
+    let Some(key) = pod.membership.as_ref().map(|membership| &membership.group) else { return false };
+    let group = fake.groups.get(key).filter(|group| group.degraded_policy == DegradedPolicy::Evict);
+    group.is_some_and(|group| fake.histories.is_below(key, group, &fake.shown))
+}
+
+/// Whether pods that were evicted together with these, or other pods of their group for the same preemptor, are gone.
+fn unit_is_partly_gone(fake: &FakeCluster, pods: &[Arc<PodName>], group: &GroupKey, by: &Subject) -> bool {
+    let mut together = fake.issued.iter().filter_map(|act| match act {
+        Command::Evict { pods: all, .. } if pods.iter().any(|pod| all.contains(pod)) => Some(all),
+        Command::Evict { pods: all, group: Some(whole), by: preemptor } if whole == group && **preemptor == *by => {
+            Some(all)
+        }
+        _ => None,
+    });
+    together.any(|all| all.iter().any(|pod| !fake.pods.contains_key(&pod.uid)))
+}
+
+/// Only bound pods of a lower priority that are not static may be evicted.
+fn check_eviction_is_allowed(fake: &FakeCluster, uid: &str, by: &Subject) {
+    let cluster = fake.engine.engine().cluster();
+    let pod = cluster.pod_id(uid).expect("a pod that is evicted is known");
+    let actual = &fake.pods[uid];
+    let by_priority = match by {
+        Subject::Pod(by) => cluster.effective_priority(cluster.pod_id(&by.uid).expect("the preemptor is known")),
+        Subject::Group(key) => cluster.group_priority(cluster.group_id(key).expect("the preemptor is known")),
+    };
+    assert!(cluster.effective_priority(pod) < by_priority, "{} is not below {by:?}", actual.id);
+    assert!(actual.node.is_some() && !actual.is_static, "{} cannot be evicted", actual.id);
+}
+
+/// Invariant 4: of a group that is evicted whole, no pod that is known to be bound is left behind. A bind that was
+/// reported as failed may still have succeeded unnoticed. For a retried eviction, only the pods of the original
+/// eviction count.
+fn check_evicted_whole(fake: &FakeCluster, group: &GroupKey, again: &[Arc<PodName>]) {
+    let cluster = fake.engine.engine().cluster();
+    let last = fake.issued.iter().rev().find_map(|act| match act {
+        Command::Evict { pods, .. } if again.iter().any(|pod| pods.contains(pod)) => Some(pods),
+        _ => None,
+    });
+    let was_requested = |pod: &PodSpec| last.is_none_or(|last| last.contains(&pod.id));
+    let members = fake.shown.values().filter(|pod| pod.node.is_some() && is_live(pod) && is_member(pod, group));
+    for member in members.filter(|pod| was_requested(pod)) {
+        let known = cluster.pod_id(&member.id.uid).is_some_and(|id| cluster.pod(id).is_leaving());
+        assert!(known, "{} is left behind by its group", member.id);
+    }
+}
+
+/// Invariant 3: without the terminating pods, the preemptor has room for its minimum on its nominated nodes. With
+/// per-pod preemption, each eviction is for one pod, which must have room next to the other nominated pods of its
+/// group.
+fn check_plan_fits(fake: &FakeCluster, by: &Subject) {
+    let cluster = fake.engine.engine().cluster();
+    let is_preemptor = |pod: &&PodSpec| match by {
+        Subject::Pod(by) => pod.id.uid == by.uid,
+        Subject::Group(key) => pod.membership.as_ref().is_some_and(|membership| membership.group == *key),
+    };
+    // The API may show outdated nominations: of a pod whose bind is in flight, or that is terminating.
+    let kept = |pod: &PodSpec| cluster.pod_id(&pod.id.uid).and_then(|id| cluster.pod(id).nominated);
+    // Nominations of other schedulers' pods do not count.
+    let ours = fake.pods.values().filter(|pod| pod.ours);
+    let nominated: Vec<&PodSpec> = ours.filter(is_preemptor).filter(|pod| kept(pod).is_some()).collect();
+    assert!(!nominated.is_empty(), "pods are evicted for {by:?}, which has no nominated node");
+    let mut other_members: Vec<&PodSpec> = Vec::new();
+    if let (false, Some(group)) = (fake.config.preemption.delayed, &nominated[0].membership) {
+        assert!(matches!(by, Subject::Pod(_)), "{by:?} preempts as a whole");
+        let is_other = |pod: &&PodSpec| pod.id.uid != nominated[0].id.uid && is_member(pod, &group.group);
+        other_members.extend(fake.pods.values().filter(|pod| pod.ours && kept(pod).is_some()).filter(is_other));
+    }
+    if let Subject::Group(key) = by {
+        let id = cluster.group_id(key).expect("the preemptor is known");
+        let needs: u32 = cluster.group(id).needs().iter().sum();
+        assert!(nominated.len() >= needs as usize, "{by:?} has {} places and needs {needs}", nominated.len());
+    }
+    for node in fake.nodes.values() {
+        let mut taken = NodeUsage::default();
+        let id = cluster.node_id(&node.name);
+        for (_, pod) in cluster.pods().filter(|(_, pod)| pod.state.node().is_some() && pod.state.node() == id) {
+            if !pod.is_leaving() {
+                taken.add(&cluster.class(pod.class).spec);
+            }
+        }
+        for pod in other_members.iter().filter(|pod| id.is_some() && kept(pod) == id) {
+            taken.add(&pod.class);
+        }
+        for pod in nominated.iter().filter(|pod| id.is_some() && kept(pod) == id) {
+            let (uid, node_id) =
+                (cluster.pod_id(&pod.id.uid).expect("a nominated pod is known"), kept(pod).expect("just seen"));
+            // Pods that are placed together match each other's inter-pod terms, regardless of their order. With per-pod
+            // preemption these may be pods that need no eviction.
+            let allowed = inter_pod_checker::allows_after_preemption(fake, uid, node_id, &nominated);
+            if let (true, Err(broken)) = (fake.config.preemption.delayed, allowed) {
+                panic!("{} may not be on {}: {broken}", pod.id, node.name);
+            }
+            assert!(
+                passes_static_filters(node, &pod.class) && has_room(node, &taken, &pod.class),
+                "{} does not fit on {node:?} with {:?} {}",
+                pod.id,
+                taken.amounts,
+                taken.pods
+            );
+            taken.add(&pod.class);
+        }
+    }
+}
+
+/// Invariant 3, too: the eviction is needed. At least one pod of the unit is on a node nominated for the preemptor.
+fn check_eviction_is_needed(fake: &FakeCluster, pods: &[Arc<PodName>], by: &Subject) {
+    let cluster = fake.engine.engine().cluster();
+    let is_preemptor = |pod: &&PodSpec| match by {
+        Subject::Pod(by) => pod.id.uid == by.uid,
+        Subject::Group(key) => is_member(pod, key),
+    };
+    let id_of = |uid: &str| cluster.pod_id(uid).map(|id| cluster.pod(id));
+    // Victims of anti-affinity may be on other nodes.
+    if fake.pods.values().filter(is_preemptor).any(|pod| inter_pod_checker::has_inter_pod_terms(fake, pod)) {
+        return;
+    }
+    let kept: Vec<_> = fake
+        .pods
+        .values()
+        .filter(is_preemptor)
+        .filter_map(|pod| id_of(&pod.id.uid).and_then(|pod| pod.nominated))
+        .collect();
+    let is_on_nominated_node =
+        |pod: &Arc<PodName>| id_of(&pod.uid).and_then(|pod| pod.state.node()).is_some_and(|node| kept.contains(&node));
+    assert!(pods.iter().any(is_on_nominated_node), "{pods:?} do not need to be evicted");
+}
+
+/// Whether this bind is a retry: then nothing was decided now.
+pub(crate) fn is_bind_retry(fake: &FakeCluster, uid: &str) -> bool {
+    let cluster = fake.engine.engine().cluster();
+    let id = cluster.pod_id(uid).expect("a pod that is bound is known");
+    cluster.pod(id).bind.as_ref().is_some_and(|bind| bind.tries > 1)
+}
+
+/// A gated or refused pod is not placed; a bind that was sent before that is completed.
+fn check_bind_is_allowed(fake: &FakeCluster, uid: &str) {
+    let actual = &fake.pods[uid];
+    let held_back = actual.gated || actual.refused.is_some();
+    assert!(!held_back || is_bind_retry(fake, uid), "{} is held back and must not be placed", actual.id);
+}
+
+/// Invariant 2: the node has room for the pod, counting everything that the engine has observed. A retried bind is not
+/// checked again: other pods may have taken the room since.
+fn check_bind_has_room(fake: &FakeCluster, uid: &str, node: &str) {
+    if is_bind_retry(fake, uid) {
+        return;
+    }
+    let cluster = fake.engine.engine().cluster();
+    let id = cluster.pod_id(uid).expect("a pod that is bound is known");
+    let node_id = cluster.node_id(node).expect("a node that is bound to is known");
+    assert_eq!(cluster.pod(id).state, PodState::Assumed(node_id));
+    let spec = fake.nodes.get(node).expect("a pod is only bound to a node that is there");
+    let mut taken = NodeUsage::default();
+    for (other, pod) in cluster.pods() {
+        if other != id && pod.state.node() == Some(node_id) {
+            taken.add(&cluster.class(pod.class).spec);
+        }
+    }
+    let class = &cluster.class(cluster.pod(id).class).spec;
+    assert!(passes_static_filters(spec, class), "{uid} may not go to {node}");
+    // Decisions of one batch count together: the other pods are already on the node, and this one must fit in addition.
+    assert!(has_room(spec, &taken, class), "{uid} does not fit on {node}");
+    if let Err(broken) = inter_pod_checker::allows(fake, id, node_id, |_| true) {
+        panic!("{uid} may not go to {node}: {broken}");
+    }
+}
+
+fn passes_static_filters(node: &NodeSpec, class: &ClassSpec) -> bool {
+    let tolerates = |key: &str, value: &str, effect: Effect| {
+        class.tolerations.iter().any(|toleration| {
+            toleration.key.as_deref().is_none_or(|wanted| wanted == key)
+                && toleration.value.as_deref().is_none_or(|wanted| wanted == value)
+                && toleration.effect.is_none_or(|wanted| wanted == effect)
+        })
+    };
+    let cordoned = node.unschedulable && !tolerates("node.kubernetes.io/unschedulable", "", Effect::NoSchedule);
+    let tainted = node
+        .taints
+        .iter()
+        .any(|taint| taint.effect != Effect::PreferNoSchedule && !tolerates(&taint.key, &taint.value, taint.effect));
+    let selects = |labels: &Labels| class.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value));
+    !cordoned && !tainted && selects(&node.labels)
+}
+
+fn has_room(node: &NodeSpec, taken: &NodeUsage<'_>, class: &ClassSpec) -> bool {
+    let allocatable = |name: &str| node.allocatable.get(name).copied().unwrap_or(0);
+    let fits = class
+        .requests
+        .iter()
+        .filter(|(_, amount)| **amount > 0)
+        .all(|(name, amount)| taken.amounts.get(name.as_str()).copied().unwrap_or(0) + amount <= allocatable(name));
+    let ports_free = class
+        .host_ports
+        .iter()
+        .all(|port| !taken.classes.iter().any(|other| other.host_ports.iter().any(|taken| taken.port == port.port)));
+    fits && ports_free && taken.pods < allocatable("pods")
+}
+
+/// Checks the settled state: nothing in flight, nothing due, all changes observed. Checks invariants 1, 4 and 7.
+pub(crate) fn check_at_rest(fake: &FakeCluster) {
+    assert!(fake.in_flight.is_empty());
+    fake.check_units();
+    for key in fake.groups.keys() {
+        if let Err(broken) = fake.histories.check_at_rest(key, &fake.pods) {
+            let cluster = fake.engine.engine().cluster();
+            let known = cluster.group_id(key).map(|id| cluster.group(id));
+            panic!("{broken}\n{known:#?}");
+        }
+    }
+    let mut engine = fake.engine.engine().clone();
+    for pod in fake.pods.values() {
+        check_has_no_room(fake, pod);
+        let waits = pod.ours && pod.node.is_none() && is_live(pod);
+        assert!(!waits || pod.nominated.is_none(), "{} is nominated for nothing", pod.id);
+        if waits && !pod.gated && pod.refused.is_none() {
+            check_cannot_preempt(fake, &mut engine, pod);
+        }
+    }
+}
+
+/// A settled pending pod that may preempt has no victims whose eviction would help.
+fn check_cannot_preempt(fake: &FakeCluster, engine: &mut Engine, pod: &PodSpec) {
+    if !fake.config.preemption.on {
+        return;
+    }
+    let subject = match &pod.membership {
+        None => Subject::Pod(pod.id.clone()),
+        Some(membership) => Subject::Group(membership.group.clone()),
+    };
+    let preemption = match engine.explain(&subject) {
+        Some(Diagnosis::PodUnschedulable { preemption, .. }) => *preemption,
+        // With per-pod preemption, a pod may have relied on room that another pod has taken since; that does not
+        // activate it.
+        Some(Diagnosis::GroupUnschedulable(shortfall))
+            if !fake.config.preemption.delayed && shortfall.would_fit > 0 =>
+        {
+            return;
+        }
+        Some(Diagnosis::GroupUnschedulable(shortfall)) => shortfall.preemption,
+        _ => return,
+    };
+    let waits_for_nodes = matches!(preemption, Preemption::UpcomingNodes { .. });
+    let cluster = engine.cluster();
+    let is_excluded_id = |id| cluster.pod(id).group.is_some_and(|group| cluster.group(group).strays.contains_key(&id));
+    let is_excluded = cluster.pod_id(&pod.id.uid).is_some_and(is_excluded_id);
+    if waits_for_nodes && !is_excluded {
+        let patience = fake.config.preemption.arrival_ms;
+        let awaited = |node: &NodeSpec| !node.startup_taints.is_empty() && fake.now < node.created_ms + patience;
+        assert!(fake.nodes.values().any(awaited), "{} waits for upcoming nodes, and there is none", pod.id);
+    }
+    if preemption != Preemption::Never && !waits_for_nodes {
+        let outlook = engine.preemption_outlook(&subject);
+        assert!(!matches!(outlook, Some(Ok(_))), "{} reports {preemption:?}, but could preempt: {outlook:?}", pod.id);
+    }
+}
+
+/// A settled pending pod, or gang of identical pods, really has no room.
+fn check_has_no_room(fake: &FakeCluster, pod: &PodSpec) {
+    if !is_live(pod) || pod.node.is_some() || !pod.ours || pod.gated {
+        return;
+    }
+    if pod.refused.is_some() {
+        let diagnosis = fake.engine.engine().explain(&Subject::Pod(pod.id.clone()));
+        assert!(
+            matches!(diagnosis, Some(Diagnosis::Waiting(Waiting::PodRefused { .. }))),
+            "{} has diagnosis {diagnosis:?}",
+            pod.id
+        );
+        return;
+    }
+    if inter_pod_checker::has_inter_pod_terms(fake, pod) {
+        // Pods with inter-pod terms are only checked if they are in no group.
+        if pod.membership.is_none() {
+            let cluster = fake.engine.engine().cluster();
+            let id = cluster.pod_id(&pod.id.uid).expect("a pod that waits is known");
+            for node in fake.nodes.values().filter(|node| copies(fake, node, &pod.class) > 0) {
+                let node_id = cluster.node_id(&node.name).expect("a node that is there is known");
+                let allowed = inter_pod_checker::allows(fake, id, node_id, |_| true);
+                assert!(allowed.is_err(), "{} is pending, and {} is feasible", pod.id, node.name);
+            }
+        }
+        return;
+    }
+    let room = |class: &ClassSpec| -> usize { fake.nodes.values().map(|node| copies(fake, node, class)).sum() };
+    let Some(membership) = &pod.membership else {
+        assert_eq!(room(&pod.class), 0, "{} is pending, and there is room", pod.id);
+        return;
+    };
+    let subject = Subject::Group(membership.group.clone());
+    let engine = fake.engine.engine();
+    let Some(Diagnosis::GroupUnschedulable(shortfall)) = engine.explain(&subject) else { return };
+    let cluster = engine.cluster();
+    let Some(group) = cluster.group_id(&membership.group).map(|id| cluster.group(id)) else { return };
+    // Members excluded from their group, and groups of different pods, are not checked here.
+    let classes = group.waiting.iter().map(|(_, member)| &cluster.class(cluster.pod(*member).class).spec);
+    let like = classes.clone().count() > 0 && classes.clone().all(|class| *class == pod.class);
+    let mut waiting = group.waiting.iter().filter_map(|(_, member)| fake.pods.get(&cluster.pod(*member).id.uid));
+    if waiting.any(|member| inter_pod_checker::has_inter_pod_terms(fake, member)) {
+        return;
+    }
+    if !like || group.rules.len() > 1 || group.spec.is_none() {
+        return;
+    }
+    if let Some(gap) = &shortfall.gap {
+        check_resource_gap(fake, &membership.group, gap, &pod.class);
+        return;
+    }
+    let needed = (shortfall.minimum.saturating_sub(shortfall.held) as usize).max(1);
+    assert!(room(&pod.class) < needed, "group {} is pending, and there is room: {shortfall:?}", membership.group);
+}
+
+/// The missing resources of a group are really missing, computed from the pods. Its members are placed on free
+/// resources, so the number of placed members does not matter.
+fn check_resource_gap(fake: &FakeCluster, key: &GroupKey, gap: &ResourceGap, class: &ClassSpec) {
+    let requested = |pod: &PodSpec| pod.class.requests.get(&gap.resource).copied().unwrap_or(0);
+    let stays = |pod: &&PodSpec| pod.node.is_some() && is_live(pod);
+    let counts = |pod: &&PodSpec| pod.ours && is_member(pod, key) && (stays(pod) || pod.phase == Phase::Succeeded);
+    let held: i64 = fake.shown.values().filter(counts).map(requested).sum();
+    let free = |node: &NodeSpec| {
+        let there = fake.shown.values().filter(|pod| pod.node.as_deref() == Some(&node.name));
+        let running = there.filter(|pod| matches!(pod.phase, Phase::Pending | Phase::Running));
+        let allocatable = node.allocatable.get(&gap.resource).copied().unwrap_or(0);
+        (allocatable - running.map(requested).sum::<i64>()).max(0)
+    };
+    let left: i64 = fake.nodes.values().filter(|node| passes_static_filters(node, class)).map(free).sum();
+    // Nominated room is not available to others, and reserved nodes are not open to all.
+    let cluster = fake.engine.engine().cluster();
+    let reserved =
+        cluster.nodes().any(|(_, node)| node.nominated_load.is_some() || node.reservation_priority.is_some());
+    // Resources owed to other groups that have started, on any node.
+    let owed = cluster.groups().filter(|(_, other)| other.key != *key).filter_map(|(_, other)| {
+        let asked = other.spec.as_ref()?.min_resources.get(&gap.resource)?;
+        let is_counted = |pod: &&PodSpec| is_member(pod, &other.key) && (stays(pod) || pod.phase == Phase::Succeeded);
+        let taken: Vec<i64> = fake.shown.values().filter(is_counted).map(requested).collect();
+        (!taken.is_empty()).then(|| (asked - taken.iter().sum::<i64>()).max(0))
+    });
+    let left = left - owed.sum::<i64>();
+    assert!(
+        reserved || gap.asked > held + left,
+        "group {key} is pending for no reason: {gap:?}, {held} held, {left} left"
+    );
+}
+
+/// How many more pods of a class fit on a node.
+fn copies(fake: &FakeCluster, node: &NodeSpec, class: &ClassSpec) -> usize {
+    // A node that is reserved for a starving gang is closed to others for a while.
+    let cluster = fake.engine.engine().cluster();
+    let reserved = cluster.node_id(&node.name).is_some_and(|id| cluster.node(id).reservation_priority.is_some());
+    if reserved || !passes_static_filters(node, class) {
+        return 0;
+    }
+    let mut taken = NodeUsage::default();
+    for pod in fake.pods.values() {
+        let on_it = pod.node.as_deref() == Some(&*node.name) && matches!(pod.phase, Phase::Pending | Phase::Running);
+        // Nominations of the pending pods do not block them; only those of other schedulers' pods count.
+        let kept_free =
+            pod.nominated.as_deref() == Some(&*node.name) && pod.node.is_none() && is_live(pod) && !pod.ours;
+        if on_it || kept_free {
+            taken.add(&pod.class);
+        }
+    }
+    let mut count = 0;
+    while count < 64 && has_room(node, &taken, class) {
+        taken.add(class);
+        count += 1;
+    }
+    count
+}

@@ -1,0 +1,548 @@
+//! A fake cluster around an engine: an API that holds the state, executes binds and deletes, and sends every change
+//! back as an observation. Time is virtual. Invariants are checked after every step.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use muster_engine::cluster::pod::PodState;
+use muster_engine::model::Millis;
+use muster_engine::model::budget::BudgetSpec;
+use muster_engine::model::class::ClassSpec;
+use muster_engine::model::group::{GroupKey, GroupSpec, History, Policy, Subset};
+use muster_engine::model::labels::Labels;
+use muster_engine::model::node::NodeSpec;
+use muster_engine::model::pod::{Membership, Phase, PodName, PodSpec};
+use muster_engine::record::Recorder;
+use muster_engine::{
+    BindOutcome, Command, Config, Diagnosis, Observation, Report, Subject, TakeBackOutcome, invariants,
+};
+
+use crate::checker;
+use crate::gang_history::{GangHistories, Outstanding, minimums};
+use crate::victim_units::BegunUnit;
+
+pub(crate) struct FakeCluster {
+    pub(crate) config: Config,
+    pub(crate) engine: Recorder,
+    pub(crate) now: Millis,
+    pub(crate) nodes: BTreeMap<String, NodeSpec>,
+    /// By UID.
+    pub(crate) pods: BTreeMap<String, PodSpec>,
+    pub(crate) groups: BTreeMap<GroupKey, GroupSpec>,
+    /// The labels of namespaces.
+    pub(crate) namespaces: BTreeMap<String, Labels>,
+    /// By name; all are in one namespace.
+    pub(crate) budgets: BTreeMap<String, BudgetSpec>,
+    /// The pods as last shown to the engine.
+    pub(crate) shown: BTreeMap<String, PodSpec>,
+    /// Commands whose outcome is not observed yet.
+    pub(crate) in_flight: Vec<Command>,
+    /// All reports so far.
+    pub(crate) reports: Vec<Report>,
+    /// All commands so far, except reports.
+    pub(crate) issued: Vec<Command>,
+    /// The output of each decision, for comparison with a replay.
+    pub(crate) answers: Vec<String>,
+    pub(crate) keep_answers: bool,
+    /// The grace period of evictions; if it is not zero, the test must remove the pod.
+    pub(crate) grace_ms: Millis,
+    pub(crate) histories: GangHistories,
+    /// The groups evicted whole of which a pod was deleted.
+    pub(crate) units: Vec<BegunUnit>,
+    /// All events, printed if the test fails.
+    log: Vec<String>,
+    uids: u64,
+}
+
+/// A class that requests this many CPUs.
+pub(crate) fn cpus(count: i64) -> ClassSpec {
+    ClassSpec {
+        requests: [("cpu".to_owned(), count * 1000)].into(),
+        scoring_cpu_milli: count * 1000,
+        scoring_memory_bytes: 200 << 20,
+        ..ClassSpec::default()
+    }
+}
+
+pub(crate) fn key(name: &str) -> GroupKey {
+    GroupKey { origin: "test".into(), namespace: "ns".into(), name: name.into(), replica: String::new() }
+}
+
+impl FakeCluster {
+    pub(crate) fn new() -> Self {
+        Self::with(Config::default())
+    }
+
+    pub(crate) fn with(config: Config) -> Self {
+        Self {
+            engine: Recorder::new(config.clone()).expect("a valid configuration"),
+            config,
+            now: 0,
+            nodes: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
+            budgets: BTreeMap::new(),
+            shown: BTreeMap::new(),
+            in_flight: Vec::new(),
+            reports: Vec::new(),
+            issued: Vec::new(),
+            answers: Vec::new(),
+            keep_answers: false,
+            grace_ms: 0,
+            histories: GangHistories::default(),
+            units: Vec::new(),
+            log: Vec::new(),
+            uids: 0,
+        }
+    }
+
+    // Observations.
+
+    pub(crate) fn observe(&mut self, observation: Observation) {
+        let text = format!("{observation:?}");
+        self.log.push(format!("{:>9} see {text}", self.now));
+        self.record_shown(&observation);
+        self.engine.observe(self.now, observation).unwrap_or_else(|refusal| panic!("{refusal} for {text}"));
+        let outstanding = self.outstanding();
+        self.histories.update(&self.shown, self.now, &outstanding);
+        self.check(&text);
+    }
+
+    /// Records the pods as shown to the engine; like the engine, it ignores that a pod seems unbound or unfinished
+    /// again.
+    fn record_shown(&mut self, observation: &Observation) {
+        match observation {
+            Observation::PodSeen(spec) => {
+                let mut spec = spec.clone();
+                if let Some(known) = self.shown.get(&spec.id.uid) {
+                    spec.node = spec.node.or_else(|| known.node.clone());
+                    spec.terminating |= known.terminating;
+                    if !matches!(known.phase, Phase::Pending | Phase::Running) {
+                        spec.phase = known.phase;
+                    }
+                }
+                self.shown.insert(spec.id.uid.clone(), spec);
+            }
+            Observation::PodGone { uid } => drop(self.shown.remove(uid)),
+            Observation::BindDone { pod, node, outcome: BindOutcome::Bound } => {
+                if let Some(known) = self.shown.get_mut(&pod.uid) {
+                    known.node = Some(node.to_string());
+                }
+            }
+            _ => {}
+        }
+        let outstanding = self.outstanding();
+        self.histories.update(&self.shown, self.now, &outstanding);
+    }
+
+    fn outstanding(&self) -> Outstanding {
+        let cluster = self.engine.engine().cluster();
+        let assumed = cluster.pods().filter(|(_, pod)| matches!(pod.state, PodState::Assumed(_)));
+        let evicted = cluster.pods().filter(|(_, pod)| pod.eviction.is_some());
+        Outstanding {
+            binds: assumed.filter_map(|(_, pod)| Some(cluster.group(pod.group?).key.clone())).collect(),
+            evictions: evicted.map(|(_, pod)| pod.id.uid.clone()).collect(),
+            scheduled: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn check(&self, after: &str) {
+        if let Err(broken) = invariants::check(self.engine.engine()) {
+            panic!("{broken}, after {after}");
+        }
+    }
+
+    pub(crate) fn node(&mut self, name: &str, cpus: i64) {
+        let allocatable = [("cpu".to_owned(), cpus * 1000), ("memory".to_owned(), 64 << 30), ("pods".to_owned(), 110)];
+        self.put_node(NodeSpec { name: name.into(), allocatable: allocatable.into(), ..NodeSpec::default() });
+    }
+
+    pub(crate) fn put_node(&mut self, spec: NodeSpec) {
+        self.nodes.insert(spec.name.clone(), spec.clone());
+        self.observe(Observation::NodeSeen(spec));
+    }
+
+    pub(crate) fn remove_node(&mut self, name: &str) {
+        self.nodes.remove(name);
+        self.observe(Observation::NodeGone { name: name.into() });
+    }
+
+    pub(crate) fn put_group(&mut self, spec: GroupSpec) {
+        self.groups.insert(spec.key.clone(), spec.clone());
+        self.histories.set_specified(&spec.key, &minimums(&spec));
+        self.observe(Observation::GroupSeen(spec));
+    }
+
+    pub(crate) fn put_namespace(&mut self, name: &str, labels: Labels) {
+        self.namespaces.insert(name.to_owned(), labels.clone());
+        self.observe(Observation::NamespaceSeen { name: name.to_owned(), labels });
+    }
+
+    pub(crate) fn put_budget(&mut self, spec: BudgetSpec) {
+        self.budgets.insert(spec.name.clone(), spec.clone());
+        self.observe(Observation::BudgetSeen(spec));
+    }
+
+    pub(crate) fn remove_budget(&mut self, name: &str) {
+        self.budgets.remove(name);
+        self.observe(Observation::BudgetGone { namespace: "ns".into(), name: name.into() });
+    }
+
+    pub(crate) fn gang(&mut self, name: &str, min_count: u32) {
+        self.put_group(GroupSpec::gang(key(name), min_count));
+    }
+
+    pub(crate) fn basic(&mut self, name: &str, desired_count: Option<u32>) {
+        self.put_group(GroupSpec::with_policy(key(name), Policy::Basic { desired_count }));
+    }
+
+    pub(crate) fn subsets(&mut self, name: &str, subsets: &[(&str, u32)]) {
+        let subset = |(name, min_member): &(&str, u32)| Subset { name: (*name).to_owned(), min_member: *min_member };
+        self.put_group(GroupSpec::with_policy(key(name), Policy::Subsets(subsets.iter().map(subset).collect())));
+    }
+
+    pub(crate) fn remove_group(&mut self, name: &str) {
+        self.groups.remove(&key(name));
+        self.observe(Observation::GroupGone { key: key(name) });
+    }
+
+    /// Creates a pod that requests CPUs, in a group if one is named; returns its UID.
+    pub(crate) fn pod(&mut self, name: &str, group: &str, cpu: i64) -> String {
+        self.pod_with(name, group, cpu, |_| {})
+    }
+
+    pub(crate) fn pod_with(&mut self, name: &str, group: &str, cpu: i64, change: impl FnOnce(&mut PodSpec)) -> String {
+        self.uids += 1;
+        let uid = format!("uid-{:04}", self.uids);
+        let membership = (!group.is_empty()).then(|| Membership { group: key(group), subset: String::new() });
+        let mut spec = PodSpec {
+            id: Arc::new(PodName { namespace: "ns".into(), name: name.into(), uid: uid.clone() }),
+            class: Arc::new(cpus(cpu)),
+            membership,
+            ours: true,
+            controlled: true,
+            created_ms: self.now,
+            ..PodSpec::default()
+        };
+        change(&mut spec);
+        self.pods.insert(uid.clone(), spec.clone());
+        self.observe(Observation::PodSeen(spec));
+        uid
+    }
+
+    /// Creates the pods `name-0`, `name-1`, ...
+    pub(crate) fn pods_of(&mut self, name: &str, group: &str, count: usize, cpu: i64) {
+        for number in 0..count {
+            self.pod(&format!("{name}-{number}"), group, cpu);
+        }
+    }
+
+    /// Changes a pod in the API and observes it.
+    pub(crate) fn change(&mut self, uid: &str, change: impl FnOnce(&mut PodSpec)) {
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        change(pod);
+        let spec = pod.clone();
+        self.observe(Observation::PodSeen(spec));
+    }
+
+    pub(crate) fn phase(&mut self, name: &str, phase: Phase) {
+        let uid = self.uid(name);
+        if phase == Phase::Refused {
+            self.record_kubelet_rejection(&uid);
+        }
+        self.change(&uid, |pod| pod.phase = phase);
+    }
+
+    /// A kubelet is about to reject a pod.
+    pub(crate) fn record_kubelet_rejection(&mut self, uid: &str) {
+        let (pod, cluster) = (&self.pods[uid], self.engine.engine().cluster());
+        let group = cluster.pod_id(uid).and_then(|id| cluster.pod(id).group);
+        let any_member_ran = group.is_some() && cluster.pods().any(|(_, other)| other.group == group && other.ran);
+        self.histories.refused(pod, any_member_ran);
+    }
+
+    pub(crate) fn remove_pod(&mut self, uid: &str) {
+        if self.pods.remove(uid).is_some() {
+            self.observe(Observation::PodGone { uid: uid.to_owned() });
+        }
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) {
+        let uid = self.uid(name);
+        self.remove_pod(&uid);
+    }
+
+    pub(crate) fn uid(&self, name: &str) -> String {
+        let pod = self.pods.iter().find(|(_, pod)| pod.id.name == name);
+        pod.unwrap_or_else(|| panic!("no pod {name}")).0.clone()
+    }
+
+    // Decisions and their execution.
+
+    /// Runs one decision; its commands are checked and sent.
+    pub(crate) fn decide(&mut self) -> usize {
+        let commands = self.engine.decide(self.now);
+        if self.keep_answers {
+            self.answers.push(muster_engine::record::commands_json(&commands));
+        }
+        self.check("a decision");
+        self.record_binds(&commands);
+        let scheduled = |command: &Command| match command {
+            Command::Report(report) => match (&report.subject, &report.diagnosis) {
+                (Subject::Group(key), Diagnosis::Scheduled { .. }) => Some(key.clone()),
+                _ => None,
+            },
+            _ => None,
+        };
+        let outstanding =
+            Outstanding { scheduled: commands.iter().filter_map(scheduled).collect(), ..self.outstanding() };
+        self.histories.update(&self.shown, self.now, &outstanding);
+        let count = commands.len();
+        for command in &commands {
+            self.log.push(format!("{:>9} do  {command:?}", self.now));
+        }
+        // Commands are checked against the state at the decision, before the first of them changes anything.
+        for command in &commands {
+            checker::check_command(self, command);
+        }
+        // All deletes of one decision are recorded before anything new is observed.
+        for command in &commands {
+            if let Command::TakeBack { pod } = command {
+                self.histories.delete_requested(&pod.uid);
+            }
+        }
+        for command in commands {
+            match command {
+                Command::Report(report) => self.record_report(*report),
+                Command::ClearNomination { pod } => {
+                    self.issued.push(Command::ClearNomination { pod: pod.clone() });
+                    self.change(&pod.uid.clone(), |pod| pod.nominated = None);
+                }
+                Command::Spare { pod } => {
+                    self.issued.push(Command::Spare { pod: pod.clone() });
+                    self.change(&pod.uid.clone(), |pod| pod.marked = false);
+                }
+                Command::Nominate { pod, node } => {
+                    self.issued.push(Command::Nominate { pod: pod.clone(), node: node.clone() });
+                    self.change(&pod.uid.clone(), |pod| pod.nominated = Some(node.to_string()));
+                }
+                Command::Bind { .. } | Command::TakeBack { .. } | Command::Evict { .. } => {
+                    self.issued.push(command.clone());
+                    self.in_flight.push(command);
+                }
+            }
+        }
+        count
+    }
+
+    /// Records the minimums that members are bound for.
+    fn record_binds(&mut self, commands: &[Command]) {
+        for command in commands {
+            let Command::Bind { pod, .. } = command else { continue };
+            if checker::is_bind_retry(self, &pod.uid) {
+                continue;
+            }
+            let Some(membership) = self.pods.get(&pod.uid).and_then(|actual| actual.membership.clone()) else {
+                continue;
+            };
+            if let Some(group) = self.groups.get(&membership.group) {
+                let timeout = group.schedule_timeout_ms.unwrap_or(self.config.schedule_timeout_ms);
+                self.histories.decided(&membership.group, &pod.uid, minimums(group), self.now + timeout);
+            }
+        }
+    }
+
+    fn record_report(&mut self, report: Report) {
+        assert!(!report.diagnosis.to_string().is_empty());
+        if let (Subject::Group(key), Diagnosis::Scheduled { minimum, .. }) = (&report.subject, &report.diagnosis)
+            && let Some(group) = self.groups.get_mut(key)
+        {
+            // The condition in the API, which a restarted engine reads. It is about the minimum that was reached; the
+            // object may specify another one by now.
+            let present = minimums(group).values().sum::<usize>() == *minimum as usize;
+            group.history = if present { History::Started } else { History::StartedOtherwise };
+        }
+        if let (Subject::Group(key), Diagnosis::GroupUnschedulable(shortfall)) = (&report.subject, &report.diagnosis)
+            && !shortfall.started
+            && let Some(group) = self.groups.get_mut(key)
+        {
+            group.history = History::New;
+        }
+        if let (Subject::Group(key), Diagnosis::TimedOut { .. }) = (&report.subject, &report.diagnosis)
+            && let Some(group) = self.groups.get_mut(key)
+        {
+            let cluster = self.engine.engine().cluster();
+            if cluster.group_id(key).is_none_or(|id| cluster.group(id).reached.is_empty()) {
+                // Nothing is left of an earlier start, and the condition reflects that.
+                group.history = History::New;
+            }
+            self.histories.given_up(key, minimums(group), &self.shown);
+        }
+        self.reports.push(report);
+    }
+
+    /// Decides until nothing is due now; executes nothing.
+    pub(crate) fn decide_all(&mut self) {
+        let mut decisions = 0;
+        while self.engine.engine().next_wakeup().is_some_and(|due| due <= self.now) {
+            self.decide();
+            decisions += 1;
+            assert!(decisions < 100_000, "the engine does not settle");
+        }
+    }
+
+    /// Executes one command like a healthy API.
+    pub(crate) fn execute(&mut self, command: Command) {
+        match command {
+            Command::Bind { pod, node } => {
+                let known = self.pods.get(&pod.uid).filter(|actual| !actual.terminating).cloned();
+                let outcome = match known {
+                    None => BindOutcome::Refused { message: "not found".into() },
+                    Some(actual) if actual.node.as_deref().is_some_and(|other| *other != *node) => {
+                        BindOutcome::Refused { message: "already bound".into() }
+                    }
+                    Some(_) => {
+                        self.bind_in_api(&pod.uid, &node);
+                        BindOutcome::Bound
+                    }
+                };
+                self.observe(Observation::BindDone { pod: pod.clone(), node, outcome });
+                self.change(&pod.uid.clone(), |_| {});
+            }
+            Command::TakeBack { pod } => {
+                self.observe(Observation::TakeBackDone { pod: pod.clone(), outcome: TakeBackOutcome::Deleted });
+                self.change(&pod.uid.clone(), |pod| pod.terminating = true);
+                self.remove_pod(&pod.uid.clone());
+            }
+            Command::Evict { pods, group, .. } => {
+                self.begin_unit(&pods, group.as_ref());
+                for pod in pods {
+                    self.execute_eviction(&pod);
+                }
+            }
+            Command::Nominate { .. } | Command::Spare { .. } | Command::ClearNomination { .. } | Command::Report(_) => {
+            }
+        }
+    }
+
+    pub(crate) fn execute_eviction(&mut self, pod: &Arc<PodName>) {
+        if let Some(actual) = self.pods.get(&pod.uid).cloned() {
+            self.histories.lost(&actual);
+        }
+        self.observe(Observation::EvictDone { pod: pod.clone(), outcome: TakeBackOutcome::Deleted });
+        let gone_by_ms = Some(self.now + self.grace_ms);
+        self.change(&pod.uid, |pod| (pod.marked, pod.terminating, pod.gone_by_ms) = (true, true, gone_by_ms));
+        if self.grace_ms == 0 {
+            self.remove_pod(&pod.uid);
+        }
+    }
+
+    pub(crate) fn bind_in_api(&mut self, uid: &str, node: &str) {
+        if let Some(pod) = self.pods.get_mut(uid) {
+            pod.node = Some(node.to_owned());
+            pod.nominated = None;
+        }
+    }
+
+    /// Decides and executes until nothing is left to do now.
+    pub(crate) fn settle(&mut self) {
+        loop {
+            self.decide_all();
+            if self.in_flight.is_empty() {
+                return;
+            }
+            for command in std::mem::take(&mut self.in_flight) {
+                self.execute(command);
+            }
+        }
+    }
+
+    /// Advances the time, settling whenever something is due.
+    pub(crate) fn advance(&mut self, span_ms: Millis) {
+        let end = self.now + span_ms;
+        self.settle();
+        while let Some(due) = self.engine.engine().next_wakeup().filter(|due| *due <= end) {
+            self.now = self.now.max(due);
+            self.settle();
+        }
+        self.now = end;
+    }
+
+    /// Replaces the engine and shows it the whole state, as after a restart.
+    pub(crate) fn restart(&mut self) {
+        self.engine = Recorder::new(self.config.clone()).expect("a valid configuration");
+        self.in_flight.clear();
+        self.histories.restarted(&self.groups, &self.pods);
+        self.drop_units_unknown_after_restart();
+        self.shown = self.pods.clone();
+        for (name, labels) in self.namespaces.clone() {
+            self.observe(Observation::NamespaceSeen { name, labels });
+        }
+        for node in self.nodes.clone().into_values() {
+            self.observe(Observation::NodeSeen(node));
+        }
+        for group in self.groups.clone().into_values() {
+            self.observe(Observation::GroupSeen(group));
+        }
+        for budget in self.budgets.clone().into_values() {
+            self.observe(Observation::BudgetSeen(budget));
+        }
+        for pod in self.pods.clone().into_values() {
+            self.observe(Observation::PodSeen(pod));
+        }
+    }
+
+    // Queries.
+
+    pub(crate) fn node_of(&self, name: &str) -> Option<String> {
+        self.pods[&self.uid(name)].node.clone()
+    }
+
+    /// The names of all evicted pods, in order.
+    pub(crate) fn evicted(&self) -> Vec<String> {
+        let pods = self.issued.iter().filter_map(|act| match act {
+            Command::Evict { pods, .. } => Some(pods),
+            _ => None,
+        });
+        pods.flatten().map(|pod| pod.name.clone()).collect()
+    }
+
+    /// The names of bound pods, ordered.
+    pub(crate) fn bound(&self) -> Vec<String> {
+        let bound = self.pods.values().filter(|pod| pod.node.is_some());
+        bound.map(|pod| pod.id.name.clone()).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// The number of bound pods whose name has this prefix.
+    pub(crate) fn bound_count(&self, prefix: &str) -> usize {
+        self.bound().iter().filter(|name| name.starts_with(prefix)).count()
+    }
+
+    pub(crate) fn group_diagnosis(&self, name: &str) -> Diagnosis {
+        let subject = Subject::Group(key(name));
+        self.engine.engine().explain(&subject).cloned().unwrap_or_else(|| panic!("no diagnosis of {name}"))
+    }
+
+    pub(crate) fn pod_diagnosis(&self, name: &str) -> Diagnosis {
+        let subject = Subject::Pod(self.pods[&self.uid(name)].id.clone());
+        self.engine.engine().explain(&subject).cloned().unwrap_or_else(|| panic!("no diagnosis of {name}"))
+    }
+
+    /// The reasons of the reports about a group.
+    pub(crate) fn reasons(&self, group: &str) -> Vec<&'static str> {
+        let about = self.reports.iter().filter(|report| report.subject == Subject::Group(key(group)));
+        about.map(|report| report.diagnosis.group_reason()).collect()
+    }
+}
+
+/// With `MUSTER_TRACE=1`, a failing test prints its events.
+impl Drop for FakeCluster {
+    fn drop(&mut self) {
+        #[expect(clippy::disallowed_methods, reason = "tests may print a trace on request")]
+        let trace = std::env::var("MUSTER_TRACE").is_ok();
+        if std::thread::panicking() && trace {
+            eprintln!("{}", self.log.join("\n"));
+        }
+    }
+}
