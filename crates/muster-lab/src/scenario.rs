@@ -1,6 +1,6 @@
-//! `muster-lab scenario run`: finds the files, plays each in each carrier, prints what became of them.
+//! `muster-lab scenario run`: finds the files, runs each in each carrier and prints the results.
 //!
-//! It must not know what scenarios mean.
+//! Must not depend on what scenarios mean.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -11,18 +11,18 @@ use anyhow::{Context, bail};
 use clap::Args;
 use muster_sim::scenario::{Carrier, Outcome, Place, Report, Scenario, load, run as play};
 
-/// What to play, and where.
+/// What to run, and where.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Scenario files; a folder means all its *.yaml files.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// In which objects groups are written: muster (PodGroup, or Workload where replica keys are used),
+    /// The API in which groups are written: muster (PodGroup, or Workload where replica keys are used),
     /// muster-workload, Kubernetes' own in one of its versions (v1beta1, v1alpha3, v1alpha2, v1alpha1), those of
     /// scheduler-plugins or volcano, or all. May be repeated or a list with commas.
     #[arg(long = "carrier", value_name = "CARRIER", value_delimiter = ',', default_value = "muster")]
     carriers: Vec<String>,
-    /// Play on the cluster of this kubeconfig file.
+    /// Run on the cluster of this kubeconfig file.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Print each step with its time.
@@ -30,51 +30,51 @@ pub(crate) struct Options {
     verbose: bool,
 }
 
-/// How long a cluster may take to say who it is.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// How long a cluster may take to respond.
+const RESPONSE_MAX: Duration = Duration::from_secs(10);
 
-/// How many scenarios ended how.
+/// The number of scenarios by result.
 #[derive(Default)]
-struct Tally {
+struct Counts {
     passed: usize,
     failed: usize,
     skipped: usize,
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
-    let tally = run_all(options)?;
-    let nothing_played = tally.passed == 0 && tally.skipped > 0;
-    if tally.failed == 0 && nothing_played {
-        eprintln!("error: nothing was played, so nothing is shown by it");
+    let counts = run_all(options)?;
+    let nothing_ran = counts.passed == 0 && counts.skipped > 0;
+    if counts.failed == 0 && nothing_ran {
+        eprintln!("error: no scenario was run");
     }
-    Ok(if tally.failed > 0 || nothing_played { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if counts.failed > 0 || nothing_ran { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn run_all(options: &Options) -> anyhow::Result<Tally> {
+fn run_all(options: &Options) -> anyhow::Result<Counts> {
     let carriers = carriers(&options.carriers)?;
     let scenarios = read_all(&options.files)?;
     let place = place(options.kubeconfig.as_deref())?;
     let mut out = io::stdout().lock();
-    let mut tally = Tally::default();
+    let mut counts = Counts::default();
     for scenario in &scenarios {
         for carrier in &carriers {
             let report = play(scenario, *carrier, &place);
-            tally.count(&report);
+            counts.count(&report);
             if options.verbose {
                 write!(out, "{}", report.shown_steps())?;
             }
             writeln!(out, "{report}")?;
             out.flush()?;
             if report.is_interrupted {
-                return Ok(tally);
+                return Ok(counts);
             }
         }
     }
-    writeln!(out, "{} passed, {} failed, {} skipped", tally.passed, tally.failed, tally.skipped)?;
-    Ok(tally)
+    writeln!(out, "{} passed, {} failed, {} skipped", counts.passed, counts.failed, counts.skipped)?;
+    Ok(counts)
 }
 
-impl Tally {
+impl Counts {
     fn count(&mut self, report: &Report) {
         match report.outcome {
             Outcome::Passed => self.passed += 1,
@@ -101,7 +101,7 @@ fn carriers(names: &[String]) -> anyhow::Result<Vec<Carrier>> {
     Ok(carriers)
 }
 
-/// All scenarios, or every mistake in them.
+/// All scenarios, or all errors in them.
 fn read_all(paths: &[PathBuf]) -> anyhow::Result<Vec<Scenario>> {
     let mut scenarios = Vec::new();
     let mut mistakes = Vec::new();
@@ -138,15 +138,15 @@ fn place(kubeconfig: Option<&Path>) -> anyhow::Result<Place> {
     let config = runtime.block_on(kube::Config::from_custom_kubeconfig(read, &options));
     let config = config.with_context(|| format!("--kubeconfig {}", path.display()))?;
     runtime
-        .block_on(answers(&config))
+        .block_on(check_reachable(&config))
         .with_context(|| format!("--kubeconfig {}: {}", path.display(), config.cluster_url))?;
     Ok(Place::Cluster(config))
 }
 
-/// A cluster that does not answer is told once, not for every scenario.
-async fn answers(config: &kube::Config) -> anyhow::Result<()> {
+/// An unreachable cluster is reported once, not for every scenario.
+async fn check_reachable(config: &kube::Config) -> anyhow::Result<()> {
     let client = kube::Client::try_from(config.clone())?;
-    tokio::time::timeout(ANSWER_MAX, client.apiserver_version()).await.context("no answer in time")??;
+    tokio::time::timeout(RESPONSE_MAX, client.apiserver_version()).await.context("no answer in time")??;
     Ok(())
 }
 
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn carriers_are_known_by_name_and_stand_once() {
+    fn carriers_are_found_by_name_and_listed_once() {
         let read = |names: &[&str]| carriers(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
         assert_eq!(read(&["v1beta1", "muster", "muster"]).unwrap(), [Carrier::Muster, Carrier::V1beta1]);
         assert_eq!(read(&["muster", "all"]).unwrap(), Carrier::ALL);

@@ -1,4 +1,5 @@
-//! `muster-lab bench cluster` in small: all three contestants place all gangs on a real control plane, and nothing comes to harm.
+//! `muster-lab bench cluster` at a small scale: all three schedulers bind all gangs on a real control plane without
+//! violations.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,10 +15,10 @@ fn control_plane() -> Option<PathBuf> {
 }
 
 #[test]
-fn everybody_places_all_gangs() {
+fn all_schedulers_bind_all_gangs() {
     let Some(control_plane) = control_plane() else {
         assert!(std::env::var_os("CI").is_none(), "there is no control plane: run tools/controlplane/build");
-        eprintln!("SKIPPED: there is no control plane. tools/controlplane/build makes one (it needs Go).");
+        eprintln!("SKIPPED: there is no control plane. tools/controlplane/build builds one (it needs Go).");
         return;
     };
     let file = std::env::temp_dir().join(format!("muster-bench-cluster-{}.json", std::process::id()));
@@ -28,15 +29,23 @@ fn everybody_places_all_gangs() {
         .arg(&file)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     let report: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
     std::fs::remove_file(&file).unwrap();
-    let tallies = report["tallies"].as_array().unwrap();
-    let names: Vec<_> = tallies.iter().map(|tally| tally["contestant"].as_str().unwrap()).collect();
+    let measurements = report["tallies"].as_array().unwrap();
+    let names: Vec<_> = measurements.iter().map(|measurement| measurement["contestant"].as_str().unwrap()).collect();
     assert_eq!(names, ["kube-scheduler", "muster", "null-binder"]);
-    for tally in tallies {
-        assert_eq!((&tally["pods"], &tally["writes"]["POST pods/binding"]), (&60.into(), &60.into()), "{tally:#}");
-        assert_eq!((&tally["partial_gangs"], &tally["overcommitted_nodes"]), (&0.into(), &0.into()), "{tally:#}");
+    for measurement in measurements {
+        assert_eq!(
+            (&measurement["pods"], &measurement["writes"]["POST pods/binding"]),
+            (&60.into(), &60.into()),
+            "{measurement:#}"
+        );
+        assert_eq!(
+            (&measurement["partial_gangs"], &measurement["overcommitted_nodes"]),
+            (&0.into(), &0.into()),
+            "{measurement:#}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! `muster-lab up` as a process: it says where it is, its demo begins, clients work on it, the examples run, and it ends well.
+//! `muster-lab up` as a process: it prints its address, its demo starts, clients work on it, the examples run, and it
+//! stops gracefully.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use serde_json::Value;
 /// Longer than anything takes on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
 
-/// A cluster in a process of its own.
+/// A cluster in its own process.
 struct Up {
     child: Child,
     lines: Receiver<String>,
@@ -32,20 +33,20 @@ impl Up {
             .spawn()
             .unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
-        let (said, lines) = channel();
-        std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| said.send(line)));
+        let (output, lines) = channel();
+        std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| output.send(line)));
         let mut up = Self { child, lines, seen: Vec::new(), kubeconfig };
         up.wait_for("Ctrl-C ends all of it.");
         up
     }
 
-    /// Reads the output up to a line with these words, and gives that line.
-    fn wait_for(&mut self, words: &str) -> String {
+    /// Reads the output up to a line with this text and returns that line.
+    fn wait_for(&mut self, text: &str) -> String {
         loop {
             let line = self.lines.recv_timeout(LONG);
-            let line = line.unwrap_or_else(|why| panic!("{words:?} was never said ({why}): {:#?}", self.seen));
+            let line = line.unwrap_or_else(|why| panic!("{text:?} was never printed ({why}): {:#?}", self.seen));
             self.seen.push(line.clone());
-            if line.contains(words) {
+            if line.contains(text) {
                 return line;
             }
         }
@@ -75,7 +76,7 @@ impl Drop for Up {
 }
 
 #[tokio::test]
-async fn the_demo_places_a_gang_and_lets_another_wait_whole_until_it_can_start() {
+async fn demo_starts_a_gang_and_keeps_another_pending_until_it_fits() {
     let mut up = Up::start("training", &["--speed", "30"]);
     up.wait_for("PodGroup demo/train is placed: 8 pods on 8 nodes");
     up.wait_for("PodGroup demo/next waits: 4 of 8 waiting pods fit");
@@ -87,7 +88,7 @@ async fn the_demo_places_a_gang_and_lets_another_wait_whole_until_it_can_start()
 }
 
 #[test]
-fn the_deadlock_holds_by_pods_and_not_by_gangs() {
+fn deadlock_occurs_pod_by_pod_and_not_with_gangs() {
     let mut up = Up::start("deadlock", &["--demo", "deadlock", "--nodes", "4", "--speed", "10"]);
     up.wait_for("a has 2 of 3, b has 2 of 3; 16 of 16 GPUs held");
     up.wait_for("Muster: 2 of 2 gangs have done their work");
@@ -96,17 +97,17 @@ fn the_deadlock_holds_by_pods_and_not_by_gangs() {
 }
 
 #[tokio::test]
-async fn a_cluster_with_a_state_goes_on_after_it_was_killed() {
+async fn cluster_with_a_state_continues_after_it_was_killed() {
     let folder = std::env::temp_dir().join(format!("muster-up-state-{}", std::process::id()));
     let state = folder.to_str().unwrap();
     let mut up = Up::start("state", &["--state", state, "--demo", "deadlock", "--nodes", "4"]);
-    up.wait_for("a works with all 3, b waits whole; 12 of 16 GPUs held");
+    up.wait_for("a runs all 3, b is pending; 12 of 16 GPUs held");
     up.child.kill().unwrap();
     up.child.wait().unwrap();
     drop(up);
     let mut up = Up::start("state-again", &["--state", state, "--nodes", "4", "--speed", "10"]);
-    assert!(up.seen.iter().any(|line| line.contains("goes on at revision")), "{:#?}", up.seen);
-    // The gang that ran ends its work, and the other has its turn.
+    assert!(up.seen.iter().any(|line| line.contains("continues at revision")), "{:#?}", up.seen);
+    // The running gang finishes its work, then the other is scheduled.
     up.wait_for("PodGroup demo/muster-b is placed: 3 pods on 2 nodes");
     let pods = Api::<Pod>::namespaced(up.client().await, "demo").list(&ListParams::default()).await.unwrap().items;
     assert_eq!(pods.len(), 12);
@@ -115,7 +116,7 @@ async fn a_cluster_with_a_state_goes_on_after_it_was_killed() {
 }
 
 #[tokio::test]
-async fn every_example_is_taken_strictly_and_its_pods_run() {
+async fn every_example_passes_strict_validation_and_its_pods_run() {
     let mut up = Up::start("examples", &["--empty", "--speed", "5"]);
     up.wait_for("The cluster is empty");
     let client = up.client().await;
@@ -127,7 +128,7 @@ async fn every_example_is_taken_strictly_and_its_pods_run() {
     for file in &files {
         let text = std::fs::read_to_string(file).unwrap();
         let comments = text.lines().take_while(|line| line.starts_with("# ")).count();
-        assert_eq!(comments, 3, "{}: three lines say what it is and what to watch for", file.display());
+        assert_eq!(comments, 3, "{}: three lines of comments are expected", file.display());
         let before = pods(&client).await.len();
         let wanted = before + apply(&up, &client, file, &text).await;
         let name = file.display();
@@ -147,7 +148,7 @@ fn kubectl() -> Option<String> {
     String::from_utf8(built.stdout).ok()?.lines().next().map(str::to_owned)
 }
 
-/// Makes the objects of a file, by kubectl if it is there, and says how many pods that is.
+/// Creates the objects of a file, by kubectl if it is there, and returns the number of pods.
 async fn apply(up: &Up, client: &kube::Client, file: &Path, text: &str) -> usize {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text).unwrap();
     let kubectl = kubectl();
@@ -181,13 +182,13 @@ async fn apply(up: &Up, client: &kube::Client, file: &Path, text: &str) -> usize
             Api::<DynamicObject>::namespaced_with(client.clone(), "default", &resource).resource_url().to_owned();
         let request = http::Request::post(format!("{path}?fieldValidation=Strict"));
         let request = request.header("Content-Type", "application/json").body(document.to_string().into_bytes());
-        let made = client.request::<Value>(request.unwrap()).await;
-        made.unwrap_or_else(|error| panic!("{document}: {error}"));
+        let created = client.request::<Value>(request.unwrap()).await;
+        created.unwrap_or_else(|error| panic!("{document}: {error}"));
     }
     pods
 }
 
-/// How many pods a JobSet has.
+/// The number of pods of a JobSet.
 fn pods_of_set(set: &Value) -> usize {
     let of_job =
         |job: &Value| job["replicas"].as_u64().unwrap() * job["template"]["spec"]["parallelism"].as_u64().unwrap();

@@ -1,7 +1,8 @@
-//! The connection to a cluster, without retries of its own.
+//! The client of a cluster, without automatic retries.
 //!
-//! kube would send a request that was answered 429, 503 or 504 again, up to fifteen times. A write that was answered
-//! 504 may have happened, and a fence cannot cut what it does not see: the scheduler repeats requests itself.
+//! kube would resend a request that was answered with 429, 503 or 504 up to fifteen times. A write answered with 504
+//! may have taken effect, and the fence cannot stop retries that it does not see: the scheduler retries requests
+//! itself.
 
 use std::path::Path;
 
@@ -10,10 +11,11 @@ use http::HeaderValue;
 use http::header::USER_AGENT;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
-/// Who asks, in the server's logs; what stands before the slash is also the owner of fields that are written.
+/// The user agent in the server's logs; the part before the slash is also the field manager of writes.
 const AGENT: &str = concat!("muster/", env!("CARGO_PKG_VERSION"));
 
-/// Where the cluster is: the named kubeconfig, else `$KUBECONFIG`, `~/.kube/config` or the service account.
+/// The configuration of the connection: the given kubeconfig, else `$KUBECONFIG`, `~/.kube/config` or the service
+/// account.
 pub async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Config> {
     let mut config = match kubeconfig {
         Some(path) => {
@@ -29,7 +31,7 @@ pub async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Config> {
     Ok(config)
 }
 
-/// A client; it belongs to the runtime on which it is made.
+/// Creates a client; it belongs to the runtime on which it is created.
 pub fn connect(config: &kube::Config) -> anyhow::Result<kube::Client> {
     kube::Client::try_from(config.clone()).with_context(|| format!("connecting to {}", config.cluster_url))
 }
@@ -39,7 +41,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_client_with_tls_can_be_made_says_who_it_is_and_does_not_retry() {
+    async fn client_uses_tls_sends_its_user_agent_and_does_not_retry() {
         let text = "{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}],
             contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {token: t}}]}";
         let path = std::env::temp_dir().join(format!("muster-kubeconfig-{}", std::process::id()));
@@ -52,7 +54,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_kubeconfig_that_is_not_there_is_named() {
+    async fn missing_kubeconfig_is_named() {
         let error = config(Some(Path::new("/no/such/file"))).await.unwrap_err();
         assert!(error.to_string().contains("/no/such/file"));
     }

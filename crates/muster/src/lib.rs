@@ -1,7 +1,7 @@
-//! The commands of the `muster` program, and what it shares with `muster-lab`: the scheduler in a thread, the connection
-//! to a cluster, logs, signals, exit codes.
+//! The commands of the `muster` program, and what it shares with `muster-lab`: the scheduler thread, the connection to
+//! a cluster, logs, signals, exit codes.
 //!
-//! It must not know the playground, the oracle or the simulator: what a cluster runs contains no test bench.
+//! Must not depend on the playground, the oracle or the simulator: the production binary contains no test code.
 
 pub mod client;
 pub mod logs;

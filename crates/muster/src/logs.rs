@@ -1,9 +1,9 @@
-//! Logs on standard error: JSON for machines, or text for people.
+//! Logging to standard error, as JSON or as text.
 
 use muster_runtime::config::{LogFormat, LogLevel};
 use tracing_subscriber::EnvFilter;
 
-/// Starts logging. Libraries are heard from `warn` on.
+/// Starts logging. Libraries log from `warn` on.
 pub fn start(level: LogLevel, format: LogFormat) -> anyhow::Result<()> {
     let level = match level {
         LogLevel::Error => "error",

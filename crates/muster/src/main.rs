@@ -1,13 +1,13 @@
-//! The `muster` program, which clusters and their users run. `main` parses and dispatches, nothing else.
+//! The `muster` program for clusters. `main` only parses arguments and dispatches.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use muster::{manifests, outcome, replay, run};
 
-/// Muster places groups of pods on Kubernetes whole or not at all.
+/// Muster schedules groups of pods on Kubernetes: all of a gang or none of it.
 ///
-/// To try it without a cluster there is a second program, muster-lab: `muster-lab up`.
+/// To try it without a cluster, use the second program, muster-lab: `muster-lab up`.
 #[derive(Parser)]
 #[command(version, about, arg_required_else_help = true)]
 struct Cli {
@@ -19,18 +19,19 @@ struct Cli {
 enum Command {
     /// Schedule the pods of a cluster.
     ///
-    /// Flags win over the configuration file. Ends well on SIGTERM and SIGINT: no new decisions, what is on its way is
-    /// waited for, and the lease is given back. The exit code is 1 if the lease was lost, 2 for any other failure.
+    /// Flags take precedence over the configuration file. Shuts down gracefully on SIGTERM and SIGINT: it makes no new
+    /// decisions, waits for requests in flight and releases the lease. The exit code is 1 if the lease was lost, 2 for
+    /// any other failure.
     #[command(verbatim_doc_comment)]
     Run(run::Options),
-    /// Print what installs Muster on a cluster, as YAML for `kubectl apply -f -`.
+    /// Print the manifests that install Muster on a cluster, as YAML for `kubectl apply -f -`.
     ///
-    /// Namespace, definitions of our kinds, a service account with no more rights than are used, configuration, two
-    /// replicas, a disruption budget, a service for metrics; the admission webhook, which is not waited for if it does not
-    /// answer (but with --native-gangs), and a policy of the API server about gang modes of JobSets.
+    /// Namespace, CRDs, a service account with only the permissions that are used, configuration, two replicas, a
+    /// disruption budget, a service for metrics; the admission webhook, whose failures are ignored (except with
+    /// --native-gangs), and a validating admission policy for the gang modes of JobSets.
     #[command(verbatim_doc_comment)]
     Manifests(manifests::Options),
-    /// Decide again what was decided, from a record of `muster run --record-dir`.
+    /// Replay the decisions of a record of `muster run --record-dir`.
     Replay(replay::Options),
 }
 

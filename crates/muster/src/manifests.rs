@@ -1,7 +1,7 @@
-//! `muster manifests`: what installs Muster on a cluster.
+//! `muster manifests`: the manifests that install Muster on a cluster.
 //!
-//! The rights are those that are used and no others; each rule stands in one table with its reason. Our own pods are
-//! placed by the default scheduler, so that Muster never waits for itself.
+//! The RBAC rules grant what is used and nothing else; each rule is in one table with its reason. Muster's own pods use
+//! the default scheduler, so that Muster never waits for itself.
 
 mod admission;
 
@@ -15,35 +15,35 @@ use serde_json::{Value, json};
 const NAME: &str = "muster";
 const PORT: u16 = 8080;
 const READ: &[&str] = &["list", "watch"];
-/// Anybody but root.
+/// A user other than root.
 const USER: u32 = 65532;
 
-/// For which cluster, and how.
+/// The flags of the command.
 #[derive(clap::Args)]
 pub struct Options {
     /// The version of the cluster: 1.35, 1.36 or 1.37.
     ///
-    /// The status of native PodGroups may only be written where there are any: in 1.36 and 1.37.
+    /// The status of native PodGroups may only be written where they are served: in 1.36 and 1.37.
     #[arg(long, value_name = "VERSION", default_value = "1.37", value_parser = version)]
     kubernetes_version: Version,
-    /// Where Muster lives.
+    /// The namespace of Muster.
     #[arg(long, value_name = "NAMESPACE", default_value = "muster-system")]
     namespace: String,
     /// The image; its entry point is the muster binary.
     #[arg(long, default_value = concat!("muster:", env!("CARGO_PKG_VERSION")))]
     image: String,
-    /// Take pods with this schedulerName. May be repeated.
+    /// Schedule pods with this schedulerName. May be repeated.
     #[arg(long, value_name = "NAME", default_value = muster_api::keys::SCHEDULER_NAME)]
     scheduler_name: Vec<String>,
-    /// Write the gangs of JobSets and LeaderWorkerSets in Kubernetes' own Workloads and PodGroups.
+    /// Write the gangs of JobSets and LeaderWorkerSets as Kubernetes' own Workloads and PodGroups.
     ///
-    /// The cluster has to serve them. Only the webhook can give pods a reference to such groups, so what asks for gangs
-    /// cannot be made while Muster is away (`failurePolicy: Fail`); everything else can.
+    /// The cluster has to serve them. Only the webhook can set references to such groups, so objects that request a
+    /// gang cannot be created while Muster is unavailable (`failurePolicy: Fail`); all others can.
     #[arg(long)]
     native_gangs: bool,
 }
 
-/// A version of Kubernetes that we know.
+/// A supported version of Kubernetes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
     V1_35,
@@ -90,7 +90,7 @@ fn text(options: &Options) -> anyhow::Result<String> {
         admission::service(options),
         admission::policy(),
         admission::policy_binding(),
-        // Last: who is asked should be there.
+        // Last: the webhook's Service and Deployment should exist before it is called.
         admission::configuration(options),
     ] {
         documents.push(print(&manifest)?);
@@ -103,7 +103,7 @@ fn print(manifest: &Value) -> anyhow::Result<String> {
     serde_saphyr::to_string(manifest).context("printing a manifest")
 }
 
-/// The configuration file: only what differs, so that defaults follow the version.
+/// The configuration file: only values that differ from the defaults, so that defaults follow the version.
 fn configuration(options: &Options) -> anyhow::Result<String> {
     let overrides = Overrides {
         scheduler_names: options.scheduler_name.clone(),
@@ -146,11 +146,11 @@ fn service_account(options: &Options) -> Value {
     json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(options)})
 }
 
-/// What Muster may do in the whole cluster. Why, in `docs/operations.md`.
+/// The cluster-wide permissions of Muster. `docs/operations.md` gives the reasons.
 fn cluster_rules(options: &Options) -> Vec<Value> {
     let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
     let mut rules = vec![
-        // Patched are only annotations: the reference of a pod that the webhook did not see.
+        // Only annotations are patched: the reference of a pod that the webhook did not see.
         rule("", &["pods"], &["get", "list", "watch", "delete", "patch"]),
         rule("", &["pods/binding", "pods/eviction"], &["create"]),
         rule("", &["pods/status"], &["patch"]),
@@ -162,14 +162,15 @@ fn cluster_rules(options: &Options) -> Vec<Value> {
         rule("jobset.x-k8s.io", &["jobsets"], READ),
         rule("leaderworkerset.x-k8s.io", &["leaderworkersets"], READ),
         rule("policy", &["poddisruptionbudgets"], READ),
-        // Also where they are not served: who may not ask is told 403, and cannot learn that there are none.
+        // Also where they are not served: without permission the answer is 403, which does not show that they are not
+        // served.
         rule("scheduling.k8s.io", &["podgroups", "priorityclasses", "workloads"], READ),
         rule("muster.dev", &["podgroups"], &["list", "watch", "create", "patch", "delete"]),
         rule("muster.dev", &["workloads"], &["list", "watch", "create", "delete"]),
         rule("muster.dev", &["podgroups/status", "workloads/status"], &["patch"]),
         rule("scheduling.x-k8s.io", &["podgroups"], READ),
         rule("scheduling.x-k8s.io", &["podgroups/status"], &["patch"]),
-        // Its status has no path of its own: who writes it writes the object.
+        // It has no status subresource: writing the status means writing the object.
         rule("scheduling.volcano.sh", &["podgroups"], &["list", "watch", "patch"]),
         rule("events.k8s.io", &["events"], &["create", "patch"]),
         json!({
@@ -207,7 +208,7 @@ fn cluster_role_binding(options: &Options) -> Value {
     })
 }
 
-/// The lease and the webhook's certificate: a create cannot be limited to a name.
+/// The lease and the webhook's certificate: create cannot be restricted by name.
 fn role(options: &Options) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
@@ -267,7 +268,7 @@ fn pod(options: &Options) -> Value {
             "runAsNonRoot": true, "runAsUser": USER, "runAsGroup": USER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        // One node that is lost should not take both; a cluster of one node is fine too.
+        // Losing one node should not take both replicas; a cluster with one node works too.
         "topologySpreadConstraints": [{
             "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
             "labelSelector": {"matchLabels": labels()},
@@ -350,8 +351,8 @@ mod tests {
         documents.iter().find(|document| document["kind"] == kind).unwrap_or_else(|| panic!("no {kind}"))
     }
 
-    /// Reads as the type and prints again: what differs is unknown to Kubernetes.
-    fn retyped<T: DeserializeOwned + Serialize>(document: &Value) -> Value {
+    /// Decodes as the type and encodes again: fields that are lost are unknown to Kubernetes.
+    fn round_tripped<T: DeserializeOwned + Serialize>(document: &Value) -> Value {
         serde_json::to_value(serde_json::from_value::<T>(document.clone()).unwrap()).unwrap()
     }
 
@@ -375,38 +376,38 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_strict_server_takes_every_document() {
+    async fn strict_server_accepts_every_document() {
         let server = Server::start(Settings::default());
         let client = server.client();
         for document in documents(Version::V1_37) {
             let kind = document["kind"].as_str().unwrap();
             let path = match kind {
                 "ClusterRole" => {
-                    assert_eq!(retyped::<ClusterRole>(&document), document);
+                    assert_eq!(round_tripped::<ClusterRole>(&document), document);
                     continue;
                 }
                 "ClusterRoleBinding" => {
-                    assert_eq!(retyped::<ClusterRoleBinding>(&document), document);
+                    assert_eq!(round_tripped::<ClusterRoleBinding>(&document), document);
                     continue;
                 }
                 "Role" => {
-                    assert_eq!(retyped::<Role>(&document), document);
+                    assert_eq!(round_tripped::<Role>(&document), document);
                     continue;
                 }
                 "RoleBinding" => {
-                    assert_eq!(retyped::<RoleBinding>(&document), document);
+                    assert_eq!(round_tripped::<RoleBinding>(&document), document);
                     continue;
                 }
                 "MutatingWebhookConfiguration" => {
-                    assert_eq!(retyped::<MutatingWebhookConfiguration>(&document), document);
+                    assert_eq!(round_tripped::<MutatingWebhookConfiguration>(&document), document);
                     continue;
                 }
                 "ValidatingAdmissionPolicy" => {
-                    assert_eq!(retyped::<ValidatingAdmissionPolicy>(&document), document);
+                    assert_eq!(round_tripped::<ValidatingAdmissionPolicy>(&document), document);
                     continue;
                 }
                 "ValidatingAdmissionPolicyBinding" => {
-                    assert_eq!(retyped::<ValidatingAdmissionPolicyBinding>(&document), document);
+                    assert_eq!(round_tripped::<ValidatingAdmissionPolicyBinding>(&document), document);
                     continue;
                 }
                 "Namespace" => "/api/v1/namespaces",
@@ -440,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rights_are_these_and_no_others() {
+    fn permissions_are_exactly_these() {
         let common = [
             "create events.events.k8s.io",
             "create podgroups.muster.dev",
@@ -525,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn native_gangs_have_rights_a_configuration_and_hooks_that_are_waited_for() {
+    fn native_gangs_have_permissions_configuration_and_required_webhooks() {
         let mut options = options(Version::V1_37);
         options.native_gangs = true;
         let documents: Vec<Value> = serde_saphyr::from_multiple(&text(&options).unwrap()).unwrap();
@@ -544,13 +545,17 @@ mod tests {
         let names: Vec<&str> = waited_for.clone().map(|hook| hook["name"].as_str().unwrap()).collect();
         assert_eq!(names, ["jobsets.muster.dev", "jobs-of-jobsets.muster.dev", "pods.muster.dev"]);
         for hook in waited_for {
-            assert_eq!(hook["rules"][0]["operations"], json!(["CREATE"]), "changes and deletes never wait for us");
+            assert_eq!(
+                hook["rules"][0]["operations"],
+                json!(["CREATE"]),
+                "updates and deletes never wait for the webhook"
+            );
         }
         assert_eq!(hooks[3]["matchConditions"][1]["expression"], r#"object.spec.schedulerName in ["muster","gang"]"#);
     }
 
     #[test]
-    fn the_configuration_is_one_that_muster_reads_and_fits_the_rights() {
+    fn configuration_is_readable_and_fits_the_permissions() {
         let documents = documents(Version::V1_37);
         let text = find(&documents, "ConfigMap")["data"]["config.yaml"].as_str().unwrap();
         let made = Configuration::new(File::read(text).unwrap(), Overrides::default()).unwrap();
@@ -561,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_by_flag() {
+    fn invalid_flags_are_rejected() {
         let with = |change: fn(&mut Options)| {
             let mut options = options(Version::V1_37);
             change(&mut options);

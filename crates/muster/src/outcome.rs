@@ -1,16 +1,16 @@
-//! How a program ends: the exit code of what its command came to.
+//! The exit code of a command.
 
 use std::io;
 use std::process::ExitCode;
 
-/// The exit code of a command that could not do its work.
+/// The exit code of a failed command.
 const FAILED: u8 = 2;
 
-/// Prints the error of a failed command, and gives the exit code.
+/// Prints the error of a failed command and returns the exit code.
 pub fn exit_code(outcome: anyhow::Result<ExitCode>) -> ExitCode {
     match outcome {
         Ok(code) => code,
-        // The reader of the output has seen enough.
+        // The reader of the output closed the pipe.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");

@@ -1,6 +1,6 @@
-//! `muster replay`: what an engine decided, decided again from its record.
+//! `muster replay`: replays the decisions of an engine from its record.
 //!
-//! The record holds everything that the engine was told, so the commands come out as they did then. Lines are read one
+//! The record holds all inputs of the engine, so the commands are the same as in the original run. Lines are read one
 //! by one: records may be larger than memory.
 
 use std::fs::File;
@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use muster_engine::record::{Line, commands_json};
 use muster_engine::{Command, Engine};
 
-/// Which record, and what to show of it.
+/// The record, and what to print of it.
 #[derive(clap::Args)]
 pub struct Options {
     /// A record that `muster run --record-dir` wrote.
@@ -19,7 +19,7 @@ pub struct Options {
     /// Print the commands of every decision that had any, as a line of JSON, instead of a summary.
     #[arg(long)]
     commands: bool,
-    /// Count and print only what happens from this line of the record on; what comes before is replayed in silence.
+    /// Count and print only from this line of the record on; earlier lines are replayed without output.
     #[arg(long, value_name = "LINE", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     from: u64,
 }
@@ -30,13 +30,13 @@ struct Summary {
     refused: u64,
     decisions: u64,
     binds: u64,
-    take_backs: u64,
+    rollbacks: u64,
     nominations: u64,
     evictions: u64,
     spared: u64,
     nominations_cleared: u64,
     reports: u64,
-    /// The first and the last moment, in milliseconds since 1970.
+    /// The first and the last time, in milliseconds since 1970.
     span_ms: Option<(u64, u64)>,
 }
 
@@ -64,7 +64,7 @@ fn replay(mut lines: impl BufRead, options: &Options, out: &mut impl Write) -> a
         let line: Line = match serde_json::from_str(&text) {
             Ok(line) => line,
             Err(error) if !text.ends_with('\n') && error.is_eof() => {
-                eprintln!("line {number}: is cut off: the process that wrote it ended there");
+                eprintln!("line {number}: is truncated: the process ended while writing it");
                 break;
             }
             Err(error) => bail!("line {number}: {error}"),
@@ -121,7 +121,7 @@ impl Summary {
         for command in commands {
             match command {
                 Command::Bind { .. } => self.binds += 1,
-                Command::TakeBack { .. } => self.take_backs += 1,
+                Command::TakeBack { .. } => self.rollbacks += 1,
                 Command::Nominate { .. } => self.nominations += 1,
                 Command::Evict { pods, .. } => self.evictions += pods.len() as u64,
                 Command::Spare { .. } => self.spared += 1,
@@ -145,7 +145,7 @@ impl Summary {
             ("  refused", self.refused),
             ("decisions", self.decisions),
             ("  binds", self.binds),
-            ("  pods taken back", self.take_backs),
+            ("  pods rolled back", self.rollbacks),
             ("  pods nominated", self.nominations),
             ("  pods evicted", self.evictions),
             ("  pods spared", self.spared),
@@ -184,7 +184,7 @@ mod tests {
         recorder.take_lines().join("\n") + "\n"
     }
 
-    fn play(text: &str, commands: bool, from: u64) -> anyhow::Result<(Summary, String)> {
+    fn replay_text(text: &str, commands: bool, from: u64) -> anyhow::Result<(Summary, String)> {
         let options = Options { file: PathBuf::new(), commands, from };
         let mut out = Vec::new();
         let summary = replay(text.as_bytes(), &options, &mut out)?;
@@ -192,13 +192,17 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_decided_again() {
-        let (summary, printed) = play(&record(), true, 1).unwrap();
+    fn record_is_replayed() {
+        let (summary, printed) = replay_text(&record(), true, 1).unwrap();
         assert_eq!((summary.observations, summary.decisions, summary.binds), (2, 1, 1));
         assert_eq!(summary.span_ms, Some((1_000, 2_000)));
         assert!(printed.starts_with("{\"line\":4,\"now_ms\":2000,\"commands\":[{\"Bind\":"), "{printed}");
-        let (summary, printed) = play(&record(), false, 4).unwrap();
-        assert_eq!((summary.observations, summary.binds, printed.as_str()), (0, 1, ""), "the lines before still count");
+        let (summary, printed) = replay_text(&record(), false, 4).unwrap();
+        assert_eq!(
+            (summary.observations, summary.binds, printed.as_str()),
+            (0, 1, ""),
+            "earlier lines are still replayed"
+        );
         let mut table = Vec::new();
         summary.print(&mut table).unwrap();
         let table = String::from_utf8(table).unwrap();
@@ -208,13 +212,13 @@ mod tests {
     #[test]
     fn errors_name_the_line() {
         let good = record();
-        let error = |text: &str| format!("{:#}", play(text, false, 1).unwrap_err());
+        let error = |text: &str| format!("{:#}", replay_text(text, false, 1).unwrap_err());
         assert!(error("").starts_with("line 1: the record is empty"));
         assert!(error(&good.replacen("{\"Decide\"", "{\"Decode\"", 1)).starts_with("line 4: unknown variant `Decode`"));
         assert!(error("{\"Decide\":1}\n").starts_with("line 1: a record begins with its configuration"));
         let start = good.lines().next().unwrap();
         assert!(error(&format!("{good}{start}\n")).starts_with("line 5: a second start"));
         let cut = &good[..good.len() - 5];
-        assert_eq!(play(cut, false, 1).unwrap().0.decisions, 0, "a last line that is cut off is no error");
+        assert_eq!(replay_text(cut, false, 1).unwrap().0.decisions, 0, "a truncated last line is no error");
     }
 }

@@ -1,6 +1,6 @@
-//! The scheduler in a thread of its own, with a runtime of its own: decisions are made by one thread and wait for
-//! nobody. The controllers that make gangs of Jobs, JobSets and LeaderWorkerSets live beside it: who may schedule may
-//! also write groups.
+//! The scheduler on its own thread with its own runtime, so that decisions are made by one thread and wait for nothing
+//! else. The controllers that create gangs for Jobs, JobSets and LeaderWorkerSets run on it too: only the leader may
+//! write groups.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -15,14 +15,14 @@ use tokio::sync::oneshot;
 pub struct Thread {
     stop: Option<oneshot::Sender<()>>,
     ended: oneshot::Receiver<anyhow::Result<()>>,
-    /// What `ended` gave, once it gave something.
+    /// The result of `ended`, once there is one.
     outcome_taken: bool,
     handle: Option<JoinHandle<()>>,
 }
 
 impl Thread {
-    /// Starts a scheduler on the client that `connect` makes, since a client belongs to the runtime that made it; whether
-    /// it could start is told by [`Thread::ended`].
+    /// Starts a scheduler with the client that `connect` creates, since a client belongs to the runtime that created
+    /// it; whether it could start is reported by [`Thread::ended`].
     pub fn start(
         connect: impl FnOnce() -> anyhow::Result<kube::Client> + Send + 'static,
         settings: Settings,
@@ -30,23 +30,23 @@ impl Thread {
         fence: Fence,
     ) -> anyhow::Result<Self> {
         let (stop, stopped) = oneshot::channel();
-        let (tell, ended) = oneshot::channel();
+        let (outcome, ended) = oneshot::channel();
         let run = move || {
-            // Nobody listens any more if the process is about to end.
-            let _ = tell.send(schedule(connect, &settings, clock, fence, stopped));
+            // The receiver is dropped if the process is about to exit.
+            let _ = outcome.send(schedule(connect, &settings, clock, fence, stopped));
         };
         let handle = std::thread::Builder::new().name("scheduler".to_owned()).spawn(run)?;
         Ok(Self { stop: Some(stop), ended, outcome_taken: false, handle: Some(handle) })
     }
 
-    /// Waits until the scheduler ends by itself, which it only does if it cannot go on.
+    /// Waits until the scheduler ends by itself, which happens only if it cannot continue.
     pub async fn ended(&mut self) -> anyhow::Result<()> {
         let outcome = (&mut self.ended).await;
         self.outcome_taken = true;
         outcome.context("the scheduler's thread has panicked")?
     }
 
-    /// Ends it well.
+    /// Stops it gracefully.
     pub async fn stop(mut self) -> anyhow::Result<()> {
         if let Some(stop) = self.stop.take() {
             // It may have ended already.
@@ -54,7 +54,7 @@ impl Thread {
         }
         let outcome = if self.outcome_taken { Ok(()) } else { self.ended().await };
         if let Some(handle) = self.handle.take() {
-            // A panic was told by `ended`.
+            // A panic was reported by `ended`.
             let _ = handle.join();
         }
         outcome
@@ -72,7 +72,7 @@ fn schedule(
     runtime.block_on(async {
         let client = connect()?;
         let mut controllers = tokio::select! {
-            // The cluster may not answer for long.
+            // The cluster may not respond for a long time.
             _ = &mut stopped => return Ok(()),
             controllers = controllers(&client, settings, clock, &fence) => controllers?,
         };
@@ -84,18 +84,18 @@ fn schedule(
             }
         };
         tokio::select! {
-            // A sender that is gone asks for an end too.
+            // A dropped sender means stop, too.
             _ = stopped => {
                 scheduler.stop().await;
                 Ok(())
             }
-            () = scheduler.failed() => bail!("a part of the scheduler has ended by itself"),
-            () = controllers => bail!("the controllers have ended by themselves"),
+            () = scheduler.failed() => bail!("a component of the scheduler has ended unexpectedly"),
+            () = controllers => bail!("the controllers have ended unexpectedly"),
         }
     })
 }
 
-/// The controllers, if there is anything for them to do.
+/// The controllers, if they are needed.
 async fn controllers(
     client: &kube::Client,
     settings: &Settings,
@@ -111,7 +111,7 @@ async fn controllers(
     Ok(Some(Controllers::start(client, own, move || clock.now(), deadline)))
 }
 
-/// What the controllers and the webhook have to know of the scheduler's settings and of the cluster.
+/// The settings of controllers and webhook that follow from the scheduler's settings and the cluster.
 pub(crate) async fn controllers_settings(
     client: &kube::Client,
     settings: &Settings,

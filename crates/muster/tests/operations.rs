@@ -1,4 +1,4 @@
-//! `docs/operations.md` names every setting with its default and every flag (metrics have a test of their own).
+//! Checks that `docs/operations.md` lists every setting with its default and every flag (metrics have their own test).
 
 use std::process::Command;
 
@@ -20,7 +20,7 @@ fn leaves(path: &str, value: &Value, found: &mut Vec<(String, Value)>) {
 }
 
 #[test]
-fn every_setting_is_told_with_its_default() {
+fn every_setting_is_documented_with_its_default() {
     let mut found = Vec::new();
     leaves("", &serde_json::to_value(File::default()).unwrap(), &mut found);
     assert!(found.len() > 30);
@@ -30,13 +30,13 @@ fn every_setting_is_told_with_its_default() {
             Value::String(text) => format!("| `{path}` | `{text}` |"),
             other => format!("| `{path}` | `{other}` |"),
         };
-        assert!(TEXT.contains(&row), "docs/operations.md should have {row}");
+        assert!(TEXT.contains(&row), "docs/operations.md must contain {row}");
     }
-    assert!(TEXT.contains("| `scoring.shape` |") && TEXT.contains("| `recordDir` |"), "those without a default");
+    assert!(TEXT.contains("| `scoring.shape` |") && TEXT.contains("| `recordDir` |"), "settings without a default");
 }
 
 #[test]
-fn every_flag_is_told() {
+fn every_flag_is_documented() {
     for command in ["run", "manifests", "replay"] {
         let out = Command::new(env!("CARGO_BIN_EXE_muster")).args([command, "--help"]).output().unwrap();
         let help = String::from_utf8(out.stdout).unwrap();
@@ -44,7 +44,7 @@ fn every_flag_is_told() {
         let flags: Vec<&str> = words.filter(|word| word.starts_with("--") && word.len() > 3).collect();
         assert!(flags.contains(&"--help"));
         for flag in flags.into_iter().filter(|flag| *flag != "--help") {
-            assert!(TEXT.contains(flag), "docs/operations.md should tell of {flag} of muster {command}");
+            assert!(TEXT.contains(flag), "docs/operations.md must document {flag} of muster {command}");
         }
     }
 }

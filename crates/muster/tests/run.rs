@@ -1,6 +1,6 @@
-//! `muster run` as a process: it connects, leads, answers probes, and ends well or with the right code.
+//! `muster run` as a process: it connects, leads, serves probes, and exits with the right code.
 //!
-//! The test waits for lines of the log and for the end of the process, never for a time.
+//! The test waits for log lines and for the exit of the process, never for a fixed time.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use kube::api::{Patch, PatchParams};
 use muster_playground::{Server, Settings};
 use serde_json::{Value, json};
 
-/// A playground on a socket, with a runtime that lives as long as it does.
+/// A playground on a socket, with its own runtime.
 struct Cluster {
     runtime: tokio::runtime::Runtime,
     server: Server,
@@ -57,7 +57,7 @@ impl Drop for Cluster {
     }
 }
 
-/// A process of ours and its log.
+/// A Muster process and its log.
 struct Process {
     child: Child,
     log: BufReader<std::process::ChildStderr>,
@@ -86,7 +86,7 @@ impl Process {
         process
     }
 
-    /// Reads the log up to a line with this message, and gives that line.
+    /// Reads the log up to a line with this message and returns that line.
     fn wait_for(&mut self, message: &str) -> Value {
         loop {
             let mut line = String::new();
@@ -112,7 +112,7 @@ impl Process {
         assert!(sent.success());
     }
 
-    /// Waits for the end; the exit code and the last line of the log.
+    /// Waits for the exit; returns the exit code and the last line of the log.
     fn end(mut self) -> (Option<i32>, String) {
         let mut rest = String::new();
         self.log.read_to_string(&mut rest).unwrap();
@@ -122,7 +122,7 @@ impl Process {
 }
 
 #[test]
-fn it_leads_answers_and_gives_the_lease_back_on_sigterm() {
+fn leads_serves_probes_and_releases_the_lease_on_sigterm() {
     let cluster = Cluster::start("well");
     let mut process = Process::start(&cluster);
     process.wait_for("this process leads");
@@ -137,7 +137,7 @@ fn it_leads_answers_and_gives_the_lease_back_on_sigterm() {
 }
 
 #[test]
-fn a_second_replica_stands_by_and_is_ready() {
+fn second_replica_is_ready_without_leading() {
     let cluster = Cluster::start("standby");
     let mut first = Process::start(&cluster);
     first.wait_for("this process leads");
@@ -152,7 +152,7 @@ fn a_second_replica_stands_by_and_is_ready() {
 }
 
 #[test]
-fn a_lost_lease_is_exit_code_one_and_the_last_line_says_so() {
+fn lost_lease_exits_with_code_one_and_logs_it() {
     let cluster = Cluster::start("lost");
     let mut process = Process::start(&cluster);
     process.wait_for("this process leads");
@@ -166,7 +166,7 @@ fn a_lost_lease_is_exit_code_one_and_the_last_line_says_so() {
 }
 
 #[test]
-fn what_was_decided_is_recorded_and_replayed() {
+fn decisions_are_recorded_and_replayed() {
     let cluster = Cluster::start("record");
     let folder = std::env::temp_dir().join(format!("muster-run-{}-records", std::process::id()));
     let mut process = Process::start_with(&cluster, &["--record-dir", folder.to_str().unwrap()]);
@@ -182,7 +182,7 @@ fn what_was_decided_is_recorded_and_replayed() {
 }
 
 #[test]
-fn the_printed_configuration_can_be_read_back() {
+fn printed_configuration_can_be_read_back() {
     let muster = |arguments: &[&str]| {
         let out = Command::new(env!("CARGO_BIN_EXE_muster")).arg("run").args(arguments).output().unwrap();
         (out.status.code(), String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap())

@@ -1,14 +1,14 @@
-//! The house rules, checked: every file says its idea, none is too long, and no crate knows what it must not.
+//! Checks of the house rules: every file states its purpose, none is too long, and crates depend only on what they may.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const LINES_MAX: usize = 700;
-const EMPTY_NAMES: [&str; 6] = ["utils", "util", "common", "helpers", "helper", "misc"];
+const MEANINGLESS_NAMES: [&str; 6] = ["utils", "util", "common", "helpers", "helper", "misc"];
 
-/// The crates of this project that each crate may be built with; tests may use more.
-const MAY_USE: [(&str, &[&str]); 18] = [
+/// The crates of this project that each crate may depend on; tests may use more.
+const ALLOWED: [(&str, &[&str]); 18] = [
     ("api", &[]),
     ("controllers", &["api"]),
     ("controlplane", &[]),
@@ -39,7 +39,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ("sim", &["api", "controllers", "playground", "runtime"]),
 ];
 
-/// Other crates that one must not be built with, since it must not know what they are for.
+/// External crates that a crate must not depend on.
 const FORBIDDEN: [(&str, &[&str]); 7] = [
     ("engine", &["tokio", "kube", "k8s-openapi", "rand", "chrono", "jiff", "futures", "async"]),
     ("oracle", &["tokio", "kube", "k8s-openapi"]),
@@ -66,21 +66,21 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn every_file_says_its_idea_and_is_not_too_long() {
+fn every_file_states_its_purpose_and_is_not_too_long() {
     let mut files = Vec::new();
     rust_files(&root().join("crates"), &mut files);
     assert!(files.len() > 50);
     for path in files {
         let text = fs::read_to_string(&path).expect("a readable file");
         let shown = path.display();
-        assert!(text.starts_with("//! "), "{shown} does not begin with what it is for");
-        assert!(text.lines().count() <= LINES_MAX, "{shown} has more than {LINES_MAX} lines: it is two ideas");
+        assert!(text.starts_with("//! "), "{shown} does not begin with a module comment");
+        assert!(text.lines().count() <= LINES_MAX, "{shown} has more than {LINES_MAX} lines: split it");
         let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-        assert!(!EMPTY_NAMES.contains(&stem), "{shown} has a name that explains nothing");
+        assert!(!MEANINGLESS_NAMES.contains(&stem), "{shown} has a meaningless name");
     }
 }
 
-/// The ordinary dependencies of a manifest.
+/// The regular dependencies of a manifest.
 fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
     let section = manifest.split("[dependencies]").nth(1).expect("a list of dependencies");
     let section = section.split("\n[").next().unwrap_or_default();
@@ -93,49 +93,49 @@ fn manifest(name: &str) -> String {
 }
 
 /// The crate of this project that a dependency names.
-fn of_ours(dependency: &str) -> Option<&str> {
+fn project_crate(dependency: &str) -> Option<&str> {
     if dependency == "muster" { Some(dependency) } else { dependency.strip_prefix("muster-") }
 }
 
 #[test]
-fn no_crate_knows_what_it_must_not() {
+fn no_crate_has_a_forbidden_dependency() {
     for (name, forbidden) in FORBIDDEN {
         for dependency in dependencies(&manifest(name)) {
             let known = forbidden.iter().any(|start| dependency.starts_with(start));
-            assert!(!known, "{name} must not know {dependency}");
+            assert!(!known, "{name} must not depend on {dependency}");
         }
     }
 }
 
 #[test]
-fn every_crate_uses_only_what_it_may() {
+fn every_crate_has_only_allowed_dependencies() {
     for entry in fs::read_dir(root().join("crates")).expect("the crates") {
         let name = entry.expect("a crate").file_name().into_string().expect("a plain name");
-        let (_, may_use) = MAY_USE.iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("{name}: no row"));
+        let (_, allowed) = ALLOWED.iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("{name}: no row"));
         let manifest = manifest(&name);
-        for ours in dependencies(&manifest).filter_map(of_ours) {
-            assert!(may_use.contains(&ours), "{name} must not be built with {ours}");
+        for ours in dependencies(&manifest).filter_map(project_crate) {
+            assert!(allowed.contains(&ours), "{name} must not depend on {ours}");
         }
-        // Dependencies that stand elsewhere would be seen by nobody.
+        // Dependencies in other sections would not be checked.
         for other in ["[dependencies.", "[build-dependencies", "[target."] {
-            assert!(!manifest.contains(other), "{name}: {other}: dependencies stand under [dependencies]");
+            assert!(!manifest.contains(other), "{name}: {other}: dependencies belong in [dependencies]");
         }
     }
 }
 
-/// The crates of this project that a crate is built with, directly or not; tests do not count.
-fn built_with(name: &str, found: &mut BTreeSet<String>) {
-    for dependency in dependencies(&manifest(name)).filter_map(of_ours) {
+/// The crates of this project that a crate depends on, directly or not; without those of tests.
+fn all_dependencies(name: &str, found: &mut BTreeSet<String>) {
+    for dependency in dependencies(&manifest(name)).filter_map(project_crate) {
         if found.insert(dependency.to_owned()) {
-            built_with(dependency, found);
+            all_dependencies(dependency, found);
         }
     }
 }
 
 #[test]
-fn what_a_cluster_runs_contains_no_test_bench() {
+fn production_binary_contains_no_test_code() {
     let mut found = BTreeSet::new();
-    built_with("muster", &mut found);
+    all_dependencies("muster", &mut found);
     assert!(found.contains("engine"), "{found:?}");
     let is_bench = |name: &&String| {
         name.starts_with("playground") || ["oracle", "sim", "controlplane", "determinism"].contains(&name.as_str())
@@ -144,10 +144,10 @@ fn what_a_cluster_runs_contains_no_test_bench() {
 }
 
 #[test]
-fn the_crates_are_those_of_the_architecture() {
+fn architecture_lists_all_crates() {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
     for entry in fs::read_dir(root().join("crates")).expect("the crates") {
         let name = entry.expect("a crate").file_name().into_string().expect("a plain name");
-        assert!(text.contains(&format!("| `crates/{name}` |")), "ARCHITECTURE.md does not tell of crates/{name}");
+        assert!(text.contains(&format!("| `crates/{name}` |")), "ARCHITECTURE.md does not list crates/{name}");
     }
 }

@@ -1,8 +1,12 @@
-//! Scenarios: stories about a cluster, played with Muster on the playground or on a real cluster, and judged by what
-//! the API shows. Storms: random runs under faults, judged by the rules. Rounds: sets that
-//! compete, and are deleted, made again and restarted at random. Tiers: how much of it the tests play.
+//! End-to-end tests of Muster against an API server.
 //!
-//! This crate must not know how decisions are made: it writes objects and reads objects.
+//! - `scenario`: scripted test cases in YAML, run on the playground or on a real cluster and checked against the API.
+//! - `storm`: random runs under fault injection, checked against scheduling invariants.
+//! - `rounds`: JobSets and LeaderWorkerSets that compete for capacity and are deleted, recreated and restarted at
+//!   random.
+//! - `tier`: how much of this a test run covers.
+//!
+//! Must not depend on how decisions are made: it only writes and reads API objects.
 
 pub mod rounds;
 pub mod scenario;

@@ -1,29 +1,28 @@
-//! The tiers of the project's tests: how much of what could be played is played.
+//! Test tiers: which part of the test cases a run covers.
 //!
-//! `make test` plays the short tier, `make test-all` (`MUSTER_TIER=all`) everything. It must not know where anything is
-//! played.
+//! `make test` runs the short tier, `make test-all` (`MUSTER_TIER=all`) everything. Must not depend on where tests run.
 
 use std::env;
 
 use crate::scenario::{About, Carrier, Scenario};
 
-/// The environment variable that asks for everything.
+/// The environment variable that selects the tier.
 const VARIABLE: &str = "MUSTER_TIER";
 
-/// How much is played.
+/// How many test cases run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
-    /// Each story once, and more often only where that can show something else.
+    /// Each scenario once; in several carriers only if the carrier matters to it.
     Short,
-    /// Every story in every carrier, every seed.
+    /// Every scenario in every carrier, every seed.
     All,
 }
 
 impl Tier {
-    /// The tier that the environment asks for.
+    /// The tier that the environment selects.
     ///
     /// # Panics
-    /// If it asks for one that does not exist.
+    /// If the environment names an unknown tier.
     pub fn of_environment() -> Self {
         match env::var(VARIABLE).as_deref() {
             Ok("all") => Self::All,
@@ -32,7 +31,7 @@ impl Tier {
         }
     }
 
-    /// One of two numbers.
+    /// The value for this tier.
     pub fn pick<T>(self, short: T, all: T) -> T {
         match self {
             Self::Short => short,
@@ -40,8 +39,9 @@ impl Tier {
         }
     }
 
-    /// Whether this tier plays a story in a carrier: its own carrier always, the others where the carrier matters to it.
-    pub fn plays(self, scenario: &Scenario, carrier: Carrier) -> bool {
+    /// Whether this tier runs a scenario in a carrier: always in its own carrier, in others if the carrier matters to
+    /// it.
+    pub fn runs(self, scenario: &Scenario, carrier: Carrier) -> bool {
         self == Self::All || scenario.about.contains(&About::Carriers) || scenario.own_carrier() == Some(carrier)
     }
 }
@@ -55,23 +55,23 @@ mod tests {
 
     fn scenario(fields: &str) -> Scenario {
         parse(
-            &format!("name: a story\n{fields}\nsteps:\n- hold: {{for: 1s, unbound: [\"default/*\"]}}\n"),
-            Path::new("story.yaml"),
+            &format!("name: a scenario\n{fields}\nsteps:\n- hold: {{for: 1s, unbound: [\"default/*\"]}}\n"),
+            Path::new("scenario.yaml"),
         )
         .unwrap()
     }
 
     fn carriers(scenario: &Scenario) -> Vec<Carrier> {
-        Carrier::ALL.into_iter().filter(|carrier| Tier::Short.plays(scenario, *carrier)).collect()
+        Carrier::ALL.into_iter().filter(|carrier| Tier::Short.runs(scenario, *carrier)).collect()
     }
 
     #[test]
-    fn a_story_about_decisions_is_played_in_its_own_carrier_only() {
+    fn scenario_about_decisions_runs_in_its_own_carrier_only() {
         assert_eq!(carriers(&scenario("")), [Carrier::Muster]);
         assert_eq!(carriers(&scenario("about: [api]")), [Carrier::Muster]);
         assert_eq!(carriers(&scenario("carriers: [v1beta1, v1alpha1]")), [Carrier::V1beta1]);
-        assert_eq!(carriers(&scenario("except: {muster: it has no words for it}")), [Carrier::MusterWorkload]);
+        assert_eq!(carriers(&scenario("except: {muster: it cannot express it}")), [Carrier::MusterWorkload]);
         assert_eq!(carriers(&scenario("about: [carriers]")), Carrier::ALL);
-        assert!(Carrier::ALL.into_iter().all(|carrier| Tier::All.plays(&scenario(""), carrier)));
+        assert!(Carrier::ALL.into_iter().all(|carrier| Tier::All.runs(&scenario(""), carrier)));
     }
 }

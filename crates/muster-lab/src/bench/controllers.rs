@@ -1,8 +1,8 @@
-//! `muster-lab bench controllers`: many JobSets at once, until all their Workloads and references are there.
+//! `muster-lab bench controllers`: many JobSets at once, until all their Workloads and references exist.
 //!
-//! Server, the small controllers that make Jobs and pods, and Muster's controllers live in this process: the CPU time is
-//! that of all of them. It is measured with the webhook, which gives pods their references when they are made, and
-//! without, where the controllers do.
+//! The server, simulated controllers that create Jobs and pods, and Muster's controllers run in this process: the CPU
+//! time is that of all of them. It is measured with the webhook, which sets references when pods are created, and
+//! without, where the controllers set them.
 
 use std::collections::BTreeSet;
 use std::future::ready;
@@ -30,10 +30,10 @@ use serde_json::{Value, json};
 
 use super::process::cpu_seconds;
 
-/// How much there is to do.
+/// The size of the benchmark.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// How many JobSets are made at once.
+    /// How many JobSets are created at once.
     #[arg(long, default_value_t = 1000)]
     job_sets: usize,
     /// How many pods each of them has.
@@ -69,16 +69,16 @@ async fn measure(options: &Options, with_webhook: bool) -> anyhow::Result<()> {
     let _controllers = Controllers::start(&client, Settings::default(), move || clock.now(), Arc::new(Some));
     let (began, before) = (Instant::now(), cpu()?);
     let sets: Api<DynamicObject> = Api::default_namespaced_with(client.clone(), &ApiResource::erase::<JobSet>(&()));
-    let made = stream::iter(0..options.job_sets).map(|index| {
+    let created = stream::iter(0..options.job_sets).map(|index| {
         let (sets, object) = (sets.clone(), job_set(index, options.pods));
         async move {
             sets.create(&PostParams::default(), &serde_json::from_value(object)?).await.map(drop).context("a JobSet")
         }
     });
-    let made: Vec<anyhow::Result<()>> = made.buffer_unordered(REQUESTS_MAX).collect().await;
-    made.into_iter().collect::<anyhow::Result<()>>()?;
+    let created: Vec<anyhow::Result<()>> = created.buffer_unordered(REQUESTS_MAX).collect().await;
+    created.into_iter().collect::<anyhow::Result<()>>()?;
     let wanted = options.job_sets * options.pods;
-    let mut shown = Shown::default();
+    let mut shown = Found::default();
     if tokio::time::timeout(TIME_MAX, shown.follow(&client, options.job_sets, wanted)).await.is_err() {
         let (workloads, referring) = (shown.workloads.len(), shown.referring.len());
         bail!("{workloads} of {} Workloads and {referring} of {wanted} references are there", options.job_sets);
@@ -127,36 +127,36 @@ fn job_set(index: usize, pods: usize) -> Value {
     })
 }
 
-/// Workloads that are there, and pods that name a group.
+/// The number of Workloads, and of pods that reference a group.
 #[derive(Default)]
-struct Shown {
+struct Found {
     workloads: BTreeSet<String>,
     referring: BTreeSet<String>,
 }
 
-impl Shown {
-    /// Watches until so many are there. Lists of all pods, again and again, would cost a third of all that is measured.
+impl Found {
+    /// Watches until both counts are reached. Listing all pods repeatedly would be a third of the measured cost.
     async fn follow(&mut self, client: &kube::Client, workloads: usize, referring: usize) {
-        let mut made = names(Api::<PartialObjectMeta<Workload>>::all(client.clone()), |_| true);
+        let mut workloads_seen = names(Api::<PartialObjectMeta<Workload>>::all(client.clone()), |_| true);
         let mut pods = names(Api::<PartialObjectMeta<Pod>>::all(client.clone()), |metadata| {
             metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(POD_GROUP))
         });
         while self.workloads.len() < workloads || self.referring.len() < referring {
             tokio::select! {
-                Some(name) = made.next() => self.workloads.insert(name),
+                Some(name) = workloads_seen.next() => self.workloads.insert(name),
                 Some(name) = pods.next() => self.referring.insert(name),
             };
         }
     }
 }
 
-/// The names of the objects of which something is true, each as often as it is shown.
-fn names<K>(api: Api<PartialObjectMeta<K>>, is_meant: fn(&ObjectMeta) -> bool) -> BoxStream<'static, String>
+/// The names of the objects for which a predicate holds, each as often as it is observed.
+fn names<K>(api: Api<PartialObjectMeta<K>>, is_match: fn(&ObjectMeta) -> bool) -> BoxStream<'static, String>
 where
     K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + serde::de::DeserializeOwned + 'static,
 {
     let events = watcher(api, watcher::Config::default()).default_backoff().applied_objects();
-    // A watch that fails is started again.
+    // A failed watch is restarted.
     let shown = events.filter_map(async |object| object.ok());
-    shown.filter(move |object| ready(is_meant(&object.metadata))).map(|object| object.name_any()).boxed()
+    shown.filter(move |object| ready(is_match(&object.metadata))).map(|object| object.name_any()).boxed()
 }

@@ -1,4 +1,4 @@
-//! `muster-lab bench`: one file or folder for each thing that is measured.
+//! `muster-lab bench`: one file or folder for each benchmark.
 
 pub(crate) mod cluster;
 pub(crate) mod controllers;

@@ -1,8 +1,8 @@
-//! `muster-lab bench null-binder`: what a server takes from a client that thinks nothing.
+//! `muster-lab bench null-binder`: a binder without any scheduling, as an upper bound for the server.
 //!
-//! It lists the nodes once, watches its pods and binds them round robin, with as many requests on their way as the
-//! scheduler has, through the same kind of client on one thread. It reads on while it binds: a server ends the watch of
-//! whoever is slow.
+//! It lists the nodes once, watches its pods and binds them round robin, with as many requests in flight as the
+//! scheduler, through the same kind of client on one thread. It keeps reading while it binds: a server ends watches of
+//! slow readers.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -23,10 +23,10 @@ use tokio::sync::mpsc;
 /// The `schedulerName` of its pods.
 pub(crate) const NULL_BINDER: &str = "null-binder";
 
-/// Where it binds.
+/// The cluster to bind on.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The cluster.
+    /// The kubeconfig of the cluster.
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
 }
@@ -55,7 +55,7 @@ async fn bind_for_ever(client: &kube::Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Finds each pod once.
+/// Sends each pod once.
 async fn watch(pods: Api<Pod>, found: mpsc::UnboundedSender<Pod>) -> anyhow::Result<()> {
     let mine = watcher::Config::default().fields(&format!("spec.schedulerName={NULL_BINDER}"));
     let events = watcher(pods, mine).default_backoff();

@@ -1,7 +1,8 @@
-//! `muster-lab bench playground`: memory, answers and idle time of a large simulated cluster, server and nodes in one process.
+//! `muster-lab bench playground`: memory, response times and idle CPU of a large simulated cluster, server and nodes in
+//! one process.
 //!
-//! While one namespace is listed again and again, pods come and go, somebody lists everything in pages, and every
-//! kubelet renews its lease. Targets are of the whole process.
+//! While one namespace is listed repeatedly, pods are created and deleted, a client lists everything in pages, and
+//! every kubelet renews its lease. Targets are for the whole process.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -17,7 +18,7 @@ use tokio::task::JoinSet;
 use super::process::{Process, cpu_seconds};
 use super::server::Wire;
 
-/// How large the cluster is.
+/// The size of the cluster.
 #[derive(Args)]
 pub(crate) struct Options {
     /// How many nodes are simulated.
@@ -26,23 +27,23 @@ pub(crate) struct Options {
     /// How many pods run.
     #[arg(long, default_value_t = 20_000)]
     pods: usize,
-    /// How long the cluster is looked at, in seconds.
+    /// How long the cluster is measured, in seconds.
     #[arg(long, default_value_t = 30)]
     seconds: u64,
 }
 
 const PODS_OF_NAMESPACE: usize = 200;
 const MEMORY_MIB_MAX: f64 = 1536.0;
-const ANSWER_MS_MAX: f64 = 200.0;
+const RESPONSE_MS_MAX: f64 = 200.0;
 const IDLE_PERCENT_MAX: f64 = 2.0;
 const NODES_USUAL: usize = 16;
 const CLIENTS: usize = 8;
 const PAGE: usize = 500;
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const POLL_EVERY: Duration = Duration::from_millis(100);
 /// A pod is replaced this often.
 const REPLACE_EVERY: Duration = Duration::from_millis(20);
-/// What a cluster is given to come to rest.
-const REST: Duration = Duration::from_secs(5);
+/// Time for the cluster to become idle.
+const SETTLE_TIME: Duration = Duration::from_secs(5);
 const START_MAX: Duration = Duration::from_secs(300);
 
 /// Runs the benchmark.
@@ -64,9 +65,9 @@ async fn measure_large(options: &Options) -> anyhow::Result<()> {
     until_running(address).await?;
     let filled = began.elapsed().as_secs_f64();
     let before = cpu_seconds(process.id()).context("reading CPU time")?;
-    let seen = look(address, options, &nodes).await?;
+    let seen = measure_lists(address, options, &nodes).await?;
     let cpu = cpu_seconds(process.id()).context("reading CPU time")? - before;
-    tokio::time::sleep(REST).await;
+    tokio::time::sleep(SETTLE_TIME).await;
     let quiet = cpu_percent(&process, Duration::from_secs(options.seconds)).await?;
     let memory = process.usage()?;
     let mut out = std::io::stdout().lock();
@@ -76,19 +77,19 @@ async fn measure_large(options: &Options) -> anyhow::Result<()> {
     writeln!(out, "{:>34} {:>8.0}", "memory, MiB now", memory.rss_mib)?;
     writeln!(out, "{:>34} {:>8.1}", "get pods of a namespace, ms median", seen.percentile(50))?;
     writeln!(out, "{:>34} {:>8.1}", "99 of 100 below", seen.percentile(99))?;
-    target(&mut out, "the slowest", seen.percentile(100), ANSWER_MS_MAX)?;
+    target(&mut out, "the slowest", seen.percentile(100), RESPONSE_MS_MAX)?;
     writeln!(out, "{:>34} {:>8.1}", "all pods in pages, ms median", seen.sweep_ms())?;
     writeln!(out, "{:>34} {:>8.1}", "CPU, % of a core, under this", cpu * 100.0 / options.seconds as f64)?;
-    writeln!(out, "{:>34} {quiet:>8.1}", "and when nobody asks")?;
+    writeln!(out, "{:>34} {quiet:>8.1}", "and without requests")?;
     Ok(())
 }
 
-/// How much a cluster of the usual size takes when nothing happens.
+/// The CPU usage of an idle cluster of the usual size.
 async fn measure_idle(options: &Options) -> anyhow::Result<()> {
     let count = NODES_USUAL.to_string();
     let (process, address) = Process::serve(&["bench", "serve", "--nodes", &count])?;
     ready_nodes(address, NODES_USUAL).await?;
-    tokio::time::sleep(REST).await;
+    tokio::time::sleep(SETTLE_TIME).await;
     let percent = cpu_percent(&process, Duration::from_secs(options.seconds)).await?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{NODES_USUAL} nodes, idle")?;
@@ -109,11 +110,11 @@ async fn cpu_percent(process: &Process, time: Duration) -> anyhow::Result<f64> {
 }
 
 async fn get(wire: &mut Wire, path: &str) -> anyhow::Result<Value> {
-    let answer = wire.ask("GET", path, "").await?;
+    let answer = wire.send_request("GET", path, "").await?;
     serde_json::from_slice(&answer).with_context(|| format!("GET {path}"))
 }
 
-/// The names of the nodes, once all of them are there.
+/// The names of the nodes, once all of them are ready.
 async fn ready_nodes(address: SocketAddr, count: usize) -> anyhow::Result<Vec<String>> {
     let mut wire = Wire::connect(address).await?;
     let ends = Instant::now() + START_MAX;
@@ -129,7 +130,7 @@ async fn ready_nodes(address: SocketAddr, count: usize) -> anyhow::Result<Vec<St
         if Instant::now() > ends {
             bail!("{} of {count} nodes are ready", names.len());
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_EVERY).await;
     }
 }
 
@@ -156,7 +157,7 @@ async fn fill(address: SocketAddr, options: &Options, nodes: &[String]) -> anyho
     let mut wire = Wire::connect(address).await?;
     for number in 0..namespaces {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": format!("ns-{number}")}});
-        wire.ask("POST", "/api/v1/namespaces", &namespace.to_string()).await?;
+        wire.send_request("POST", "/api/v1/namespaces", &namespace.to_string()).await?;
     }
     let next = Arc::new(AtomicUsize::new(0));
     let nodes: Arc<[String]> = nodes.into();
@@ -170,7 +171,7 @@ async fn fill(address: SocketAddr, options: &Options, nodes: &[String]) -> anyho
                 if index >= namespaces * PODS_OF_NAMESPACE {
                     return anyhow::Ok(());
                 }
-                wire.ask("POST", &pod_path(index), &pod(index, &nodes)).await?;
+                wire.send_request("POST", &pod_path(index), &pod(index, &nodes)).await?;
             }
         });
     }
@@ -191,17 +192,17 @@ async fn until_running(address: SocketAddr) -> anyhow::Result<()> {
         if Instant::now() > ends {
             bail!("not all pods run after {} s: {}", START_MAX.as_secs(), waiting["items"][0]);
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_EVERY).await;
     }
 }
 
-/// How long answers took, in milliseconds.
-struct Seen {
+/// Response times in milliseconds.
+struct ResponseTimes {
     answers: Vec<f64>,
     sweeps: Vec<f64>,
 }
 
-impl Seen {
+impl ResponseTimes {
     fn percentile(&self, percent: usize) -> f64 {
         at(&self.answers, percent)
     }
@@ -217,8 +218,8 @@ fn at(times: &[f64], percent: usize) -> f64 {
     sorted.get((sorted.len() * percent / 100).min(sorted.len().saturating_sub(1))).copied().unwrap_or_default()
 }
 
-/// Lists one namespace again and again while the rest goes on.
-async fn look(address: SocketAddr, options: &Options, nodes: &[String]) -> anyhow::Result<Seen> {
+/// Lists one namespace repeatedly while other clients work.
+async fn measure_lists(address: SocketAddr, options: &Options, nodes: &[String]) -> anyhow::Result<ResponseTimes> {
     let done = Arc::new(AtomicBool::new(false));
     let churn = tokio::spawn(replace_pods(address, Arc::clone(&done), nodes.to_vec()));
     let sweep = tokio::spawn(sweep(address, Arc::clone(&done)));
@@ -227,32 +228,32 @@ async fn look(address: SocketAddr, options: &Options, nodes: &[String]) -> anyho
     let ends = Instant::now() + Duration::from_secs(options.seconds);
     while Instant::now() < ends {
         let began = Instant::now();
-        // The namespace in which nothing changes: its list is known to be whole.
+        // The namespace in which nothing changes, so its list is known.
         let list = get(&mut wire, "/api/v1/namespaces/ns-0/pods").await?;
         answers.push(began.elapsed().as_secs_f64() * 1000.0);
         if list["items"].as_array().map(Vec::len) != Some(PODS_OF_NAMESPACE) {
             bail!("a list of {PODS_OF_NAMESPACE} pods has other contents: {}", list["metadata"]);
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_EVERY).await;
     }
     done.store(true, Ordering::Relaxed);
     churn.await.context("replacing pods")??;
     let sweeps = sweep.await.context("listing everything")??;
-    Ok(Seen { answers, sweeps })
+    Ok(ResponseTimes { answers, sweeps })
 }
 
-/// Deletes pods and makes new ones, in the last namespace of all.
+/// Deletes and creates pods in the last namespace.
 async fn replace_pods(address: SocketAddr, done: Arc<AtomicBool>, nodes: Vec<String>) -> anyhow::Result<()> {
     let mut wire = Wire::connect(address).await?;
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "churn"}});
-    wire.ask("POST", "/api/v1/namespaces", &namespace.to_string()).await?;
+    wire.send_request("POST", "/api/v1/namespaces", &namespace.to_string()).await?;
     let path = "/api/v1/namespaces/churn/pods";
     let mut index = 0;
     while !done.load(Ordering::Relaxed) {
-        wire.ask("POST", path, &pod(index, &nodes)).await?;
+        wire.send_request("POST", path, &pod(index, &nodes)).await?;
         if index >= PODS_OF_NAMESPACE {
             let old = index - PODS_OF_NAMESPACE;
-            wire.ask("DELETE", &format!("{path}/pod-{old}"), "{\"gracePeriodSeconds\":0}").await?;
+            wire.send_request("DELETE", &format!("{path}/pod-{old}"), "{\"gracePeriodSeconds\":0}").await?;
         }
         index += 1;
         tokio::time::sleep(REPLACE_EVERY).await;
@@ -260,7 +261,7 @@ async fn replace_pods(address: SocketAddr, done: Arc<AtomicBool>, nodes: Vec<Str
     Ok(())
 }
 
-/// Lists all pods in pages, over and over; how long each time took.
+/// Lists all pods in pages, repeatedly; returns how long each pass took.
 async fn sweep(address: SocketAddr, done: Arc<AtomicBool>) -> anyhow::Result<Vec<f64>> {
     let mut wire = Wire::connect(address).await?;
     let mut times = Vec::new();

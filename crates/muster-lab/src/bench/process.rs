@@ -1,4 +1,4 @@
-//! Another process, mostly this program with other arguments, and what the system says of its memory and time.
+//! A child process, mostly this program with other arguments, and its memory and CPU time.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -8,28 +8,28 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail};
 
-/// Of which one second of CPU time has a hundred, on every Linux.
+/// Ticks per second of CPU time, on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// A process that ends with this value.
+/// A process that is killed when this is dropped.
 pub(crate) struct Process {
     name: String,
     child: Child,
 }
 
 impl Process {
-    /// Starts this program with these arguments; its logs go where this program's errors go.
+    /// Starts this program with these arguments; its logs go to standard error.
     pub(crate) fn start(arguments: &[&str]) -> anyhow::Result<Self> {
         Self::spawn(&own_program()?, arguments)
     }
 
-    /// Starts the scheduler, `muster run` with these flags: the program that clusters run, built beside this one.
+    /// Starts the scheduler, `muster run` with these flags, from the binary next to this one.
     pub(crate) fn start_muster(flags: &[&str]) -> anyhow::Result<Self> {
         let program = own_program()?.with_file_name("muster");
         if !program.is_file() {
             let shown = program.display();
             bail!(
-                "{shown}: not there; build it with the profile of this program, e.g. cargo build --release -p muster"
+                "{shown}: does not exist; build it with the profile of this program, e.g. cargo build --release -p muster"
             );
         }
         Self::spawn(&program, &[&["run"], flags].concat())
@@ -43,7 +43,7 @@ impl Process {
         Ok(Self { name, child })
     }
 
-    /// Starts another program with these arguments; what it logs goes to a file.
+    /// Starts another program with these arguments; its logs go to a file.
     pub(crate) fn start_program(program: &Path, arguments: &[&str], log: &Path) -> anyhow::Result<Self> {
         let name = format!("{} {} (see {})", program.display(), arguments.join(" "), log.display());
         let log = File::create(log).with_context(|| format!("writing {}", log.display()))?;
@@ -63,7 +63,7 @@ impl Process {
         let process = Self { name, child };
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line)?;
-        let address = line.trim().parse().with_context(|| format!("{} said {line:?}", process.name))?;
+        let address = line.trim().parse().with_context(|| format!("{} printed {line:?}", process.name))?;
         Ok((process, address))
     }
 
@@ -71,7 +71,7 @@ impl Process {
         self.child.id()
     }
 
-    /// An error if it does not run any more.
+    /// An error if it has ended.
     pub(crate) fn check(&mut self) -> anyhow::Result<()> {
         if let Some(status) = self.child.try_wait()? {
             bail!("{} has ended: {status}", self.name);
@@ -89,7 +89,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -99,7 +99,7 @@ fn own_program() -> anyhow::Result<PathBuf> {
     std::env::current_exe().context("finding this program")
 }
 
-/// What a process has taken.
+/// The resource usage of a process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
     pub(crate) rss_mib: f64,
@@ -110,7 +110,7 @@ pub(crate) struct Usage {
 /// The CPU time of a process and of all its threads.
 pub(crate) fn cpu_seconds(pid: u32) -> Option<f64> {
     let stat = read(pid, "stat").ok()?;
-    // The name stands in parentheses and may hold anything; the state and ten numbers stand before the two of interest.
+    // The name is in parentheses and may contain anything; the state and ten numbers precede the two of interest.
     let mut numbers = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let mut ticks = || numbers.next()?.parse::<f64>().ok();
     Some((ticks()? + ticks()?) / TICKS_PER_SECOND)
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_has_taken_something() {
+    fn usage_of_this_process_is_not_zero() {
         let mut sum = 0_u64;
         let used = |pid| cpu_seconds(pid).unwrap();
         while used(std::process::id()) == 0.0 {

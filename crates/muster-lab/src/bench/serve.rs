@@ -1,4 +1,4 @@
-//! `muster-lab bench serve`: the server that other benchmarks measure, as a process of its own. It prints its address.
+//! `muster-lab bench serve`: the server that other benchmarks measure, in its own process. It prints its address.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -14,12 +14,12 @@ pub(crate) struct Options {
     /// Keep the state in this folder.
     #[arg(long)]
     state: Option<PathBuf>,
-    /// Simulate so many nodes, with room for 110 pods each; none if it is left out.
+    /// Simulate so many nodes, with capacity for 110 pods each; none if it is left out.
     #[arg(long)]
     nodes: Option<u32>,
 }
 
-/// Serves until the process is ended.
+/// Serves until the process is killed.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve(options))
 }

@@ -1,14 +1,14 @@
-//! The kubeconfig of the cluster: one file that kubectl and every client understands.
+//! The kubeconfig of the cluster for kubectl and other clients.
 //!
-//! Invariants: a reader finds a whole file or none, since it is put in place by renaming; a file that somebody else wrote
-//! is neither overwritten nor removed.
+//! Invariants: a reader finds a complete file or none, since it is put in place by renaming; a file that was not
+//! written by `muster-lab up` is neither overwritten nor removed.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
-/// The first line, by which a file of ours is known.
+/// The first line, which marks files written here.
 const MARK: &str = "# Written by muster-lab up, and removed when it ends.\n";
 
 /// A kubeconfig on disk, removed when this is dropped.
@@ -18,7 +18,7 @@ pub(super) struct Kubeconfig {
 }
 
 impl Kubeconfig {
-    /// Writes it to `path`, or else into the folder of the state, or else for temporary files.
+    /// Writes it to `path`, or else into the state folder, or else into the folder for temporary files.
     pub(super) fn write(server: SocketAddr, path: Option<&Path>, state: Option<&Path>) -> anyhow::Result<Self> {
         let path = match (path, state) {
             (Some(path), _) => path.to_owned(),
@@ -47,7 +47,7 @@ impl Kubeconfig {
 
 impl Drop for Kubeconfig {
     fn drop(&mut self) {
-        // Another cluster may have taken its place, or somebody may have taken it away.
+        // It may have been removed or replaced by another cluster's.
         if std::fs::read_to_string(&self.path).is_ok_and(|text| text == self.text) {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -55,7 +55,7 @@ impl Drop for Kubeconfig {
 }
 
 fn text(server: SocketAddr) -> String {
-    // A client cannot connect to "every address".
+    // A client cannot connect to the unspecified address.
     let server = match server {
         SocketAddr::V4(address) if address.ip().is_unspecified() => format!("127.0.0.1:{}", address.port()),
         SocketAddr::V6(address) if address.ip().is_unspecified() => format!("[::1]:{}", address.port()),
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_can_be_read_and_goes_with_its_owner() {
+    fn kubeconfig_is_readable_and_removed_on_drop() {
         let path = std::env::temp_dir().join(format!("muster-up-test-{}", std::process::id()));
         let kubeconfig = Kubeconfig::write("0.0.0.0:80".parse().unwrap(), Some(&path), None).unwrap();
         let read = kube::config::Kubeconfig::read_from(kubeconfig.path()).unwrap();

@@ -1,17 +1,17 @@
-//! `muster-lab up`: a whole cluster in this process, for somebody who has none.
+//! `muster-lab up`: a whole cluster in this process.
 //!
-//! The API server, simulated nodes and controllers share one runtime; the scheduler has a thread of its own, as in
-//! production. All of them talk through the API. Order of the start: the server answers, the kinds are there, the nodes
-//! are ready, the scheduler works, the demo begins. The end is the same backwards.
+//! The API server, simulated nodes and controllers share one runtime; the scheduler has its own thread, as in
+//! production. All of them communicate through the API. Order of the start: the server is up, CRDs are installed, nodes
+//! are ready, the scheduler runs, the demo starts. The shutdown is in reverse order.
 
+mod cluster_log;
 mod demo;
 mod kubeconfig;
-mod narrator;
+mod log_printer;
 mod objects;
 mod options;
-mod pace;
 mod progress;
-mod story;
+mod throttle;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ pub(crate) use options::Options;
 
 use self::demo::Demo;
 use self::kubeconfig::Kubeconfig;
-use self::narrator::From;
+use self::log_printer::From;
 use self::options::Plan;
 use self::progress::Progress;
 use muster::scheduler_thread::Thread;
@@ -42,16 +42,16 @@ use muster::signals::Signals;
 
 /// How long nodes may take to be ready.
 const NODES_READY_MAX: Duration = Duration::from_secs(120);
-/// How long the end may take.
+/// How long the shutdown may take.
 const STOP_MAX: Duration = Duration::from_secs(10);
 
-/// Runs until a signal comes.
+/// Runs until a signal arrives.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let plan = options.plan()?;
     muster::logs::start(LogLevel::Warn, LogFormat::Text)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let outcome = runtime.block_on(work(&plan));
-    // What is still under way is nobody's loss: everything that counts has been answered.
+    // Requests in flight can be dropped: all that matters has been answered.
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
 }
@@ -62,15 +62,15 @@ async fn work(plan: &Plan) -> anyhow::Result<()> {
     let mut up = tokio::select! {
         up = Up::start(plan) => up?,
         name = signals.next() => {
-            eprintln!("{name}: ends before it has started");
+            eprintln!("{name}: stopped before it has started");
             return Ok(());
         }
     };
-    up.introduce(plan);
+    up.print_introduction(plan);
     let ended = tokio::select! {
         ended = up.show(began) => ended,
         name = signals.next() => {
-            eprintln!("\n{name}: stopping (once more: at once)");
+            eprintln!("\n{name}: stopping (again: at once)");
             Ok(())
         }
     };
@@ -80,15 +80,15 @@ async fn work(plan: &Plan) -> anyhow::Result<()> {
     }
 }
 
-/// The parts of a running cluster.
+/// The components of a running cluster.
 struct Up {
     server: Server,
     address: SocketAddr,
     metrics_address: SocketAddr,
     kubeconfig: Kubeconfig,
-    /// What is shown, on this cluster.
+    /// The demo of this cluster.
     demo: Option<Demo>,
-    /// Whether the cluster has no past.
+    /// Whether the cluster was just created.
     is_new: bool,
     cluster: Cluster,
     scheduler: Thread,
@@ -110,14 +110,14 @@ impl Up {
         let (stop, stopped) = oneshot::channel::<()>();
         let serving = tokio::spawn({
             let server = server.clone();
-            // Whoever drops the other end wants the end too.
+            // A dropped sender means stop, too.
             async move { server.serve_until(listener, Limits::default(), stopped.map(drop)).await }
         });
         let kubeconfig = Kubeconfig::write(address, plan.kubeconfig.as_deref(), plan.state.as_deref())?;
-        progress.say("kinds of Muster");
+        progress.say("CRDs of Muster");
         let is_new = install_kinds(&server.client()).await?;
         if let Some(folder) = &plan.state {
-            options::remember(folder, &plan.written)?;
+            options::save_shape(folder, &plan.written)?;
             remove_other_nodes(&server, &plan.shape).await?;
         }
         let settings = KubeletSettings { speed: plan.speed, ..KubeletSettings::default() };
@@ -127,31 +127,31 @@ impl Up {
         wait_for_nodes(&server, nodes, |ready| progress.count(&format!("nodes: {ready} of {nodes} are ready"))).await?;
         progress.say("scheduler");
         let (scheduler, metrics_address) = start_scheduler(&server).await?;
-        let is_settled = demo::is_settled(&server).await?;
-        let demo = plan.demo.filter(|_| plan.demo_is_wanted || !is_settled);
+        let is_decided = demo::is_decided(&server).await?;
+        let demo = plan.demo.filter(|_| plan.demo_is_wanted || !is_decided);
         Ok(Self { server, address, metrics_address, kubeconfig, demo, is_new, cluster, scheduler, stop, serving })
     }
 
-    fn introduce(&self, plan: &Plan) {
+    fn print_introduction(&self, plan: &Plan) {
         let kubeconfig = self.kubeconfig.path().display();
-        println!("Muster {} is up: {}", env!("CARGO_PKG_VERSION"), described(&plan.shape));
+        println!("Muster {} is up: {}", env!("CARGO_PKG_VERSION"), describe(&plan.shape));
         println!("  API server   http://{}", self.address);
         println!("  kubectl      export KUBECONFIG={kubeconfig}");
         println!("  metrics      http://{}/metrics", self.metrics_address);
         match &plan.state {
             Some(folder) if self.is_new => println!("  state        {}, new", folder.display()),
             Some(folder) => {
-                println!("  state        {}, goes on at revision {}", folder.display(), self.server.revision());
+                println!("  state        {}, continues at revision {}", folder.display(), self.server.revision());
             }
             None => println!("  state        in memory, gone at the end (--state FOLDER keeps it)"),
         }
         if !self.address.ip().is_loopback() {
-            println!("  INSECURE     everybody who can reach {} may do everything", self.address);
+            println!("  INSECURE     everyone who can reach {} has full access", self.address);
         }
         println!("Ctrl-C ends all of it.\n");
     }
 
-    /// Tells what happens until something fails.
+    /// Prints events until something fails.
     async fn show(&mut self, began: Instant) -> anyhow::Result<()> {
         let demo = self.demo;
         match demo {
@@ -166,35 +166,35 @@ impl Up {
             {
                 eprintln!("the demo is not complete: {error:#}");
             }
-            demo::settle(&server).await?;
+            demo::record_decided(&server).await?;
             std::future::pending::<anyhow::Result<()>>().await
         };
-        let told = async {
+        let log = async {
             match demo {
                 Some(Demo::Deadlock { nodes }) => {
                     demo::show(&server, nodes, began).await;
-                    narrator::narrate(server.client(), began, From::Now).await;
+                    log_printer::print_log(server.client(), began, From::Now).await;
                 }
-                // What was placed before this start is no news.
+                // Pods that were bound before this start are not printed.
                 Some(Demo::Training { .. }) | None => {
                     let from = if self.is_new { From::TheStart } else { From::Now };
-                    narrator::narrate(server.client(), began, from).await;
+                    log_printer::print_log(server.client(), began, from).await;
                 }
             }
         };
         tokio::select! {
             shown = shown => shown,
-            () = told => Err(anyhow!("the cluster cannot be watched any more")),
-            ended = self.scheduler.ended() => ended.and(Err(anyhow!("the scheduler has ended by itself"))),
-            name = self.cluster.ended() => Err(anyhow!("{name} has ended by itself, which is a fault of Muster's playground")),
-            ended = &mut self.serving => Err(anyhow!("the API server has ended by itself: {ended:?}")),
+            () = log => Err(anyhow!("the watch on the cluster has ended")),
+            ended = self.scheduler.ended() => ended.and(Err(anyhow!("the scheduler has ended unexpectedly"))),
+            name = self.cluster.ended() => Err(anyhow!("{name} has ended unexpectedly, which is a bug in Muster's playground")),
+            ended = &mut self.serving => Err(anyhow!("the API server has ended unexpectedly: {ended:?}")),
         }
     }
 
     async fn stop(self) -> anyhow::Result<()> {
         let stopped = timeout(STOP_MAX, self.scheduler.stop()).await;
         drop(self.cluster);
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.stop.send(());
         if !self.serving.is_finished() {
             let served = timeout(STOP_MAX, self.serving).await;
@@ -213,7 +213,7 @@ async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
     })
 }
 
-/// Answers whether they are new, and so the cluster.
+/// Installs the CRDs. Returns whether they, and so the cluster, are new.
 async fn install_kinds(client: &kube::Client) -> anyhow::Result<bool> {
     let mut is_new = true;
     for text in [muster_api::crds::WORKLOADS, muster_api::crds::PODGROUPS] {
@@ -228,7 +228,7 @@ async fn install_kinds(client: &kube::Client) -> anyhow::Result<bool> {
     Ok(is_new)
 }
 
-/// Removes the nodes of an earlier start that the shape does not have: nobody would run them.
+/// Removes nodes of an earlier start that the shape does not have: they have no kubelet.
 async fn remove_other_nodes(server: &Server, shape: &Shape) -> anyhow::Result<()> {
     let wanted: BTreeSet<String> = shape.nodes()?.into_iter().map(|node| node.name).collect();
     let nodes = Api::<Node>::all(server.client());
@@ -247,15 +247,15 @@ async fn remove_other_nodes(server: &Server, shape: &Shape) -> anyhow::Result<()
     Ok(())
 }
 
-/// Waits until nodes take pods, and tells how many do.
-async fn wait_for_nodes(server: &Server, wanted: usize, mut tell: impl FnMut(usize)) -> anyhow::Result<()> {
+/// Waits until nodes are ready, and reports how many are.
+async fn wait_for_nodes(server: &Server, wanted: usize, mut report: impl FnMut(usize)) -> anyhow::Result<()> {
     let nodes = Api::<Node>::all(server.client());
     let mut changes = server.revisions();
     let ends = Instant::now() + NODES_READY_MAX;
     loop {
         let found = nodes.list(&ListParams::default()).await?;
         let ready = found.iter().filter(|node| is_ready(node)).count();
-        tell(ready.min(wanted));
+        report(ready.min(wanted));
         if ready >= wanted {
             return Ok(());
         }
@@ -269,14 +269,14 @@ async fn wait_for_nodes(server: &Server, wanted: usize, mut tell: impl FnMut(usi
 
 fn is_ready(node: &Node) -> bool {
     let ready = node.status.conditions.iter().any(|condition| condition.kind == "Ready" && condition.status == "True");
-    // Others, such as that of a cordon, are what somebody wants.
+    // Other taints, such as that of a cordon, are set on purpose.
     let not_yet = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
     ready && !node.spec.taints.iter().any(|taint| not_yet.contains(&&*taint.key))
 }
 
 /// Starts the scheduler on the server in this process, and serves its metrics.
 async fn start_scheduler(server: &Server) -> anyhow::Result<(Thread, SocketAddr)> {
-    // There is no other scheduler here: whatever names none is Muster's too.
+    // There is no other scheduler here: pods of `default-scheduler` are Muster's too.
     let names = [muster_api::keys::SCHEDULER_NAME, "default-scheduler"].map(str::to_owned).to_vec();
     let overrides = Overrides { scheduler_names: names, ..Overrides::default() };
     let mut settings = Configuration::new(File::default(), overrides)?.settings;
@@ -292,8 +292,8 @@ async fn start_scheduler(server: &Server) -> anyhow::Result<(Thread, SocketAddr)
     Ok((Thread::start(move || Ok(server.client()), settings, clock, Fence::open())?, address))
 }
 
-/// The nodes in a few words.
-fn described(shape: &Shape) -> String {
+/// A short description of the nodes.
+fn describe(shape: &Shape) -> String {
     let pools: Vec<String> = shape
         .pools
         .iter()

@@ -1,11 +1,11 @@
-//! Puts objects on the cluster, whatever their kind.
+//! Creation of objects of any kind.
 
 use anyhow::Context as _;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use kube::core::TypeMeta;
 use serde_json::Value;
 
-/// Makes an object; one that is there already stays as it is.
+/// Creates an object; an existing one is not changed.
 pub(super) async fn create(client: &kube::Client, object: &Value) -> anyhow::Result<()> {
     let (api, object, name) = typed(client, object)?;
     match api.create(&PostParams::default(), &object).await {
@@ -15,7 +15,7 @@ pub(super) async fn create(client: &kube::Client, object: &Value) -> anyhow::Res
     }
 }
 
-/// Makes an object, or brings one that is there up to date. Answers whether it is new.
+/// Creates an object or updates the existing one. Returns whether it is new.
 pub(super) async fn install(client: &kube::Client, object: &Value) -> anyhow::Result<bool> {
     let (api, typed, name) = typed(client, object)?;
     match api.create(&PostParams::default(), &typed).await {

@@ -1,4 +1,4 @@
-//! The flags of `muster-lab up`, and the plan that they come to. Every mistake is told before anything starts.
+//! The flags of `muster-lab up` and the resulting plan. All errors are reported before anything starts.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 
 use super::demo::Demo;
 
-/// How many nodes there are if nobody says so.
+/// The default number of nodes.
 const NODES: u32 = 16;
-/// The file in the folder of a state that remembers the nodes.
-const SAVED: &str = "shape.json";
-/// More would be a mistake.
+/// The file in the state folder that stores the nodes.
+const SHAPE_FILE: &str = "shape.json";
+/// An upper limit against typing errors.
 const NODES_MAX: u32 = 10_000;
 const SPEED_RANGE: std::ops::RangeInclusive<f64> = 0.01..=1000.0;
 
-/// What cluster to start.
+/// The cluster to start.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// How many nodes, each with 8 GPUs, in 4 racks and 2 zones; 16, or those of the state.
@@ -28,56 +28,56 @@ pub(crate) struct Options {
     /// Such a cluster starts without a demo.
     #[arg(long, value_name = "FILE", conflicts_with = "nodes")]
     shape: Option<PathBuf>,
-    /// The port of the API server; 0 takes a free one.
+    /// The port of the API server; 0 selects a free one.
     #[arg(long, default_value_t = 8001)]
     port: u16,
-    /// How many times as fast as written containers start, run and stop.
+    /// The factor by which containers start, run and stop faster than specified.
     #[arg(long, value_name = "TIMES", default_value_t = 1.0)]
     speed: f64,
-    /// Keep the cluster in this folder: the next start with it goes on where this one ended, however it ended.
+    /// Keep the cluster in this folder: the next start with it continues where this one ended, even after a crash.
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
     /// Start without a demo.
     #[arg(long, conflicts_with = "demo")]
     empty: bool,
-    /// What to show.
+    /// The demo to show.
     #[arg(long, value_enum)]
     demo: Option<DemoName>,
     /// Where to write the kubeconfig; without it a file in the folder of --state, or in the system's folder for
     /// temporary files.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// INSECURE: listen on this address instead of 127.0.0.1. There are no passwords and no encryption: everybody who can
-    /// reach the address may do everything with this cluster.
+    /// INSECURE: listen on this address instead of 127.0.0.1. There is no authentication and no encryption: everyone
+    /// who can reach the address has full access to this cluster.
     #[arg(long, value_name = "ADDRESS")]
     insecure_listen: Option<IpAddr>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum DemoName {
-    /// A gang that runs, one that waits whole until there is room for all of it, and plain pods between them.
+    /// A gang that runs, one that is pending until there is capacity for all of it, and plain pods.
     Training,
-    /// Two gangs, and room for one: side by side what pod-by-pod scheduling makes of them and what Muster does.
+    /// Two gangs and capacity for one: scheduling pod by pod and scheduling by Muster, side by side.
     Deadlock,
 }
 
-/// What is to be started.
+/// The validated flags.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) shape: Shape,
-    /// The shape as it was written, for the state to remember.
+    /// The shape as it was written, to be stored in the state folder.
     pub(super) written: Value,
     pub(super) address: SocketAddr,
     pub(super) speed: f64,
     pub(super) state: Option<PathBuf>,
     pub(super) kubeconfig: Option<PathBuf>,
     pub(super) demo: Option<Demo>,
-    /// Whether somebody asked for the demo by name.
+    /// Whether the demo was requested by name.
     pub(super) demo_is_wanted: bool,
 }
 
 impl Options {
-    /// What the flags come to.
+    /// Validates the flags.
     pub(super) fn plan(&self) -> anyhow::Result<Plan> {
         if !SPEED_RANGE.contains(&self.speed) {
             bail!("--speed {}: must be from {} to {}", self.speed, SPEED_RANGE.start(), SPEED_RANGE.end());
@@ -100,12 +100,12 @@ impl Options {
         })
     }
 
-    /// The nodes as they are written: by a flag, in the state, or nowhere.
+    /// The nodes as they are written: by a flag, in the state, or not at all.
     fn written(&self) -> anyhow::Result<Value> {
         if let Some(nodes) = self.nodes {
             return Ok(json!({"nodes": nodes}));
         }
-        let saved = self.state.as_ref().map(|folder| folder.join(SAVED)).filter(|file| file.exists());
+        let saved = self.state.as_ref().map(|folder| folder.join(SHAPE_FILE)).filter(|file| file.exists());
         let Some(path) = self.shape.as_ref().or(saved.as_ref()) else { return Ok(json!({"nodes": NODES})) };
         let text = std::fs::read_to_string(path).with_context(|| self.source())?;
         let value: Value = serde_saphyr::from_str(&text).with_context(|| self.source())?;
@@ -122,15 +122,15 @@ impl Options {
     fn source(&self) -> String {
         match (&self.shape, &self.state) {
             (Some(path), _) => format!("--shape {}", path.display()),
-            (None, Some(folder)) => folder.join(SAVED).display().to_string(),
+            (None, Some(folder)) => folder.join(SHAPE_FILE).display().to_string(),
             (None, None) => "--nodes".to_owned(),
         }
     }
 
-    /// What is shown on so many nodes, or on those of a shape.
+    /// The demo for so many nodes, or for those of a shape.
     fn demo(&self, nodes: Option<u32>) -> anyhow::Result<Option<Demo>> {
         let nodes = match (nodes, self.demo) {
-            (None, Some(_)) => bail!("--demo: the demos are made for the nodes of --nodes, not for those of a shape"),
+            (None, Some(_)) => bail!("--demo: the demos are for the nodes of --nodes, not for those of a shape"),
             (Some(nodes), Some(_)) if nodes < Demo::NODES_MIN => {
                 bail!("--nodes {nodes}: a demo needs at least {}", Demo::NODES_MIN)
             }
@@ -145,9 +145,9 @@ impl Options {
     }
 }
 
-/// Remembers the nodes in the folder of the state.
-pub(super) fn remember(folder: &Path, written: &Value) -> anyhow::Result<()> {
-    let file = folder.join(SAVED);
+/// Stores the nodes in the state folder.
+pub(super) fn save_shape(folder: &Path, written: &Value) -> anyhow::Result<()> {
+    let file = folder.join(SHAPE_FILE);
     std::fs::write(&file, format!("{written}\n")).with_context(|| file.display().to_string())
 }
 
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_sixteen_nodes_on_loopback_with_a_demo() {
+    fn default_is_sixteen_nodes_on_loopback_with_a_demo() {
         let plan = plan("").unwrap();
         assert_eq!(plan.shape.nodes().unwrap().len(), 16);
         assert_eq!(plan.address.to_string(), "127.0.0.1:8001");
@@ -177,13 +177,13 @@ mod tests {
     }
 
     #[test]
-    fn only_a_flag_that_says_insecure_opens_another_address() {
+    fn only_the_insecure_flag_opens_another_address() {
         assert_eq!(plan("--insecure-listen 0.0.0.0 --port 0").unwrap().address.to_string(), "0.0.0.0:0");
         assert!(plan("--listen 0.0.0.0").is_err());
     }
 
     #[test]
-    fn mistakes_name_flag_and_value() {
+    fn errors_name_flag_and_value() {
         for (line, expected) in [
             ("--speed 0", "--speed 0: must be from 0.01 to 1000"),
             ("--speed NaN", "--speed NaN: must be"),
@@ -207,15 +207,15 @@ mod tests {
     }
 
     #[test]
-    fn a_state_remembers_its_nodes_until_a_flag_says_otherwise() {
+    fn state_keeps_its_nodes_unless_a_flag_overrides_them() {
         let folder = std::env::temp_dir().join(format!("muster-up-options-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let line = format!("--state {}", folder.display());
         let count = |line: &str| plan(line).unwrap().shape.nodes().unwrap().len();
         assert_eq!(count(&line), 16);
-        remember(&folder, &plan(&format!("{line} --nodes 5")).unwrap().written).unwrap();
+        save_shape(&folder, &plan(&format!("{line} --nodes 5")).unwrap().written).unwrap();
         assert_eq!((count(&line), count(&format!("{line} --nodes 7"))), (5, 7));
-        remember(&folder, &json!({"pools": [{"name": "a", "count": 3, "capacity": {"cpu": "4"}}]})).unwrap();
+        save_shape(&folder, &json!({"pools": [{"name": "a", "count": 3, "capacity": {"cpu": "4"}}]})).unwrap();
         assert_eq!((count(&line), plan(&line).unwrap().demo), (3, None));
         std::fs::remove_dir_all(folder).unwrap();
     }

@@ -1,8 +1,8 @@
-//! What is said while the cluster starts: one line that changes on a terminal, a line for each step elsewhere.
+//! Progress messages while the cluster starts: one changing line on a terminal, a line for each step elsewhere.
 
 use std::io::{IsTerminal as _, Write as _};
 
-/// The line.
+/// The progress line.
 pub(super) struct Progress {
     terminal: bool,
     last: String,
@@ -13,14 +13,14 @@ impl Progress {
         Self { terminal: std::io::stderr().is_terminal(), last: String::new() }
     }
 
-    /// Says what is being done.
+    /// Prints the current step.
     pub(super) fn say(&mut self, what: &str) {
         if what == self.last {
             return;
         }
         what.clone_into(&mut self.last);
         let mut out = std::io::stderr().lock();
-        // Nobody is there to read it if it cannot be written.
+        // Errors are ignored: the terminal may be closed.
         let _ = if self.terminal {
             write!(out, "\r\x1b[Kmuster-lab up: {what} ...")
         } else {
@@ -29,14 +29,14 @@ impl Progress {
         let _ = out.flush();
     }
 
-    /// Says how far something is, which only a line that changes can do well.
+    /// Prints a count; only on a terminal, where the line can change.
     pub(super) fn count(&mut self, what: &str) {
         if self.terminal {
             self.say(what);
         }
     }
 
-    /// Makes room for other words.
+    /// Clears the line for other output.
     pub(super) fn clear(&mut self) {
         self.last.clear();
         if self.terminal {

@@ -1,16 +1,16 @@
-//! What makes the API server ask Muster, and what it checks by itself.
+//! The webhook configuration and the validating admission policy.
 //!
-//! The webhook is never in anybody's way: it is asked only about what may concern gangs, and if it does not answer the
-//! API server goes on (`failurePolicy: Ignore`), since the controllers make up for it. Where they cannot, because gangs are
-//! Kubernetes' own, what asks for a gang has to wait for us (`Fail`), and nothing else. What CEL can say is a policy of the
-//! API server itself, which cannot be away, so that one refuses.
+//! The webhook does not block anything unrelated: it is called only for objects that may be part of a gang, and if it
+//! does not respond the API server continues (`failurePolicy: Ignore`), since the controllers set the references later.
+//! They cannot do that if gangs are Kubernetes' own objects; then requests for a gang fail without the webhook
+//! (`Fail`), and no others. What CEL can express is a policy of the API server itself, which is always available.
 
 use serde_json::{Value, json};
 
 use super::{NAME, Options, labels};
 use crate::run::webhook::PATH;
 
-/// The Service by which the API server calls.
+/// The Service through which the API server calls the webhook.
 pub(super) const SERVICE: &str = "muster-webhook";
 /// The port of the container.
 pub(super) const PORT: u16 = 9443;
@@ -24,15 +24,15 @@ pub(super) fn service(options: &Options) -> Value {
 }
 
 pub(super) fn configuration(options: &Options) -> Value {
-    // Where nobody can make up for it, what asks for a gang has to wait for us until it is made.
+    // If the controllers cannot replace it, objects that request a gang cannot be created without the webhook.
     let needed = if options.native_gangs { "Fail" } else { "Ignore" };
     let mut of_replicas = vec![("is-no-exception", NOT_OFF.to_owned())];
     if options.native_gangs {
-        // Pods of other schedulers are none of our business, and do not wait for us.
+        // Pods of other schedulers do not depend on the webhook.
         of_replicas.push(("is-ours", format!("object.spec.schedulerName in {}", json!(options.scheduler_name))));
     }
     let one = |name: &'static str, text: &str| vec![(name, text.to_owned())];
-    // A change gives nobody a reference: it is never waited for.
+    // An update sets no reference, so it never depends on the webhook.
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
         "metadata": {"name": NAME, "labels": labels()},
@@ -59,7 +59,7 @@ fn hook(
     ([group, version, plural], operation, failure_policy): (Resource, &str, &str),
     conditions: &[(&str, String)],
 ) -> Value {
-    // What is on its way out may go without us.
+    // Objects that are being deleted do not depend on the webhook.
     let stays = ("stays", "!has(object.metadata.deletionTimestamp)".to_owned());
     let conditions = conditions.iter().chain([&stays]);
     json!({
@@ -72,7 +72,7 @@ fn hook(
         "failurePolicy": failure_policy,
         "timeoutSeconds": 5,
         "reinvocationPolicy": "IfNeeded",
-        // What the cluster itself needs never waits for us.
+        // System namespaces never depend on the webhook.
         "namespaceSelector": {"matchExpressions": [{
             "key": "kubernetes.io/metadata.name", "operator": "NotIn",
             "values": ["kube-system", options.namespace],
@@ -88,17 +88,16 @@ fn of_set(mut hook: Value) -> Value {
     hook
 }
 
-/// Pods that do not say that they are in no gang.
+/// Pods that do not opt out of gangs.
 const NOT_OFF: &str = "!has(object.metadata.annotations) || !('muster.dev/gang-mode' in object.metadata.annotations) || object.metadata.annotations['muster.dev/gang-mode'] != 'Off'";
-/// JobSets that say something of gangs, at any level.
+/// JobSets that configure gangs at any level.
 const SET_MAY_ASK: &str = "has(object.spec.gangConfig) || (has(object.metadata.annotations) && 'muster.dev/gang-mode' in object.metadata.annotations) || (has(object.spec.replicatedJobs) && object.spec.replicatedJobs.exists(j, has(j.gangConfig) || (has(j.template.metadata) && has(j.template.metadata.annotations) && ('muster.dev/gang-mode' in j.template.metadata.annotations || 'muster.dev/gang-scope' in j.template.metadata.annotations))))";
-/// Jobs of JobSets that are gangs, by our own note.
+/// Jobs of JobSets that are gangs, by Muster's own annotation.
 const JOB_OF_GANG: &str = "has(object.metadata.annotations) && 'muster.dev/gang-scope' in object.metadata.annotations";
-/// Other Jobs that say something of gangs. Indexed Jobs that are gangs without saying so get their references from the
-/// controllers.
+/// Other Jobs that configure gangs. Indexed Jobs that are gangs by default get their references from the controllers.
 const JOB_MAY_BE_GANG: &str = "has(object.metadata.annotations) && !('muster.dev/gang-scope' in object.metadata.annotations) && ('muster.dev/gang-mode' in object.metadata.annotations || 'muster.dev/scheduling' in object.metadata.annotations)";
 
-/// The gang modes of JobSets: words that exist, at one level, and for good.
+/// The gang modes of JobSets: valid values, at one level, and immutable.
 pub(super) fn policy() -> Value {
     let of = |object: &str| {
         format!(
@@ -121,7 +120,7 @@ pub(super) fn policy() -> Value {
                 "apiGroups": ["jobset.x-k8s.io"], "apiVersions": ["v1alpha2"], "resources": ["jobsets"],
                 "operations": ["CREATE", "UPDATE"],
             }]},
-            // What is on its way out may go.
+            // Objects that are being deleted are not validated.
             "matchConditions": [{"name": "stays", "expression": "!has(object.metadata.deletionTimestamp)"}],
             "variables": [
                 {"name": "ofSet", "expression": of("object")},

@@ -1,7 +1,7 @@
 //! `muster run`: the scheduler in production.
 //!
-//! This thread holds the lease, answers probes and waits for signals, so that no decision, however long, delays a
-//! renewal. The scheduler has a thread of its own.
+//! This thread holds the lease, serves probes and waits for signals, so that no decision, however long, delays a
+//! renewal. The scheduler has its own thread.
 
 mod options;
 pub(crate) mod webhook;
@@ -27,12 +27,12 @@ use crate::signals::Signals;
 
 /// How much longer than its writes the scheduler may take to stop.
 const STOP_GRACE: Duration = Duration::from_secs(5);
-/// The exit code of a process that lost its lease: it should be started again.
+/// The exit code of a process that lost its lease and should be restarted.
 const LOST: u8 = 1;
-/// The exit code of a process that could not do its work.
+/// The exit code of a failed process.
 const FAILED: u8 = 2;
 
-/// Runs until a signal comes or the lease is lost.
+/// Runs until a signal arrives or the lease is lost.
 pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let (configuration, statement) = options.configuration()?;
     if options.print_config {
@@ -49,7 +49,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         tracing::info!("KubeSchedulerConfiguration: {line}");
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // The last word goes where the others went.
+    // The last error goes to the log like all messages before it.
     Ok(runtime.block_on(work(options, configuration)).unwrap_or_else(|error| {
         tracing::error!("{error:#}");
         ExitCode::from(if error.is::<Lost>() { LOST } else { FAILED })
@@ -70,11 +70,11 @@ async fn work(options: &Options, configuration: Configuration) -> anyhow::Result
     tracing::info!(identity = process.identity, %server, "muster {version} starts");
     let listener = TcpListener::bind(configuration.listen)
         .await
-        .with_context(|| format!("listen: {}: cannot listen there", configuration.listen))?;
+        .with_context(|| format!("listen: {}: cannot listen on this address", configuration.listen))?;
     tracing::info!(address = %listener.local_addr()?, "serves health and metrics");
     tokio::spawn(serve(listener, process.health.clone(), process.metrics.clone(), std::future::pending()));
 
-    // Every replica answers, whether or not it leads.
+    // Every replica serves the webhook, whether or not it leads.
     let mut webhook = match &configuration.webhook {
         Some(place) => {
             let client = client::connect(&process.kube_config)?;
@@ -92,7 +92,7 @@ async fn work(options: &Options, configuration: Configuration) -> anyhow::Result
     process.schedule(configuration, leadership, webhook).await
 }
 
-/// What this process works with.
+/// The shared state of this process.
 struct Process {
     signals: Signals,
     clock: Clock,
@@ -103,7 +103,7 @@ struct Process {
 }
 
 impl Process {
-    /// Stands by until this process leads; `None` if a signal came first.
+    /// Waits until this process leads; `None` if a signal arrived first.
     async fn lead(
         &mut self,
         lease: LeaseSettings,
@@ -115,7 +115,7 @@ impl Process {
             led = candidate.wait_until_leading() => led.map_err(Lost)?,
             error = webhook::ended(webhook) => return Err(error.into()),
             name = self.signals.next() => {
-                tracing::info!("{name}: ends while standing by");
+                tracing::info!("{name}: shutting down while not leading");
                 candidate.release().await;
                 return Ok(None);
             }
@@ -124,7 +124,7 @@ impl Process {
         Ok(Some(candidate))
     }
 
-    /// Schedules until a signal comes, the lease is lost, or it fails.
+    /// Schedules until a signal arrives, the lease is lost, or it fails.
     async fn schedule(
         mut self,
         configuration: Configuration,
@@ -142,19 +142,19 @@ impl Process {
             name = self.signals.next() => Why::Signal(name),
             end = lost_by(leadership.as_ref()) => Why::Lost(end),
             outcome = scheduler.ended() => Why::Failed(outcome),
-            error = webhook::ended(webhook.as_mut()) => Why::Deaf(error),
+            error = webhook::ended(webhook.as_mut()) => Why::WebhookFailed(error),
         };
         self.metrics.set_leader(false);
         if let Why::Signal(name) = &why {
-            tracing::info!("{name}: ends");
+            tracing::info!("{name}: shutting down");
         }
         let stopped = timeout(stop_within, scheduler.stop()).await;
         match why {
             Why::Lost(end) => Err(Lost(end).into()),
-            Why::Deaf(error) => Err(error.into()),
-            Why::Failed(outcome) => outcome.and(Err(anyhow!("the scheduler has ended by itself"))),
+            Why::WebhookFailed(error) => Err(error.into()),
+            Why::Failed(outcome) => outcome.and(Err(anyhow!("the scheduler has ended unexpectedly"))),
             Why::Signal(_) => {
-                // The lease is given back only if nothing of ours is on its way any more; else it runs out by itself.
+                // The lease is released only if no request is in flight any more; else it expires.
                 stopped.context("the scheduler did not stop in time")??;
                 if let Some(leadership) = leadership {
                     leadership.release().await;
@@ -164,7 +164,7 @@ impl Process {
         }
     }
 
-    /// The scheduler's settings, with who we are and where it tells what it does.
+    /// The scheduler's settings, with the identity, the metrics and the record of this process.
     fn settings(&self, configuration: Configuration) -> anyhow::Result<Settings> {
         let Configuration { mut settings, record, .. } = configuration;
         let record = match record {
@@ -181,16 +181,16 @@ impl Process {
     }
 }
 
-/// Why the work ends.
+/// Why scheduling ends.
 enum Why {
     Signal(&'static str),
     Lost(End),
     Failed(anyhow::Result<()>),
-    /// The webhook answers no more: a process that starts again does.
-    Deaf(WebhookError),
+    /// The webhook has failed: a restarted process serves it again.
+    WebhookFailed(WebhookError),
 }
 
-/// The lease is gone: the process ends, and starts again as a candidate.
+/// The lease is lost: the process exits, and is restarted as a candidate.
 #[derive(Debug, thiserror::Error)]
 #[error("this process no longer leads: {0}")]
 struct Lost(End);
@@ -202,7 +202,7 @@ async fn lost_by(leadership: Option<&Leadership>) -> End {
     }
 }
 
-/// Who this process is: its pod or host, and something that no other process has.
+/// The identity of this process: its pod or host, and a unique suffix.
 fn identity() -> String {
     let named =
         ["POD_NAME", "HOSTNAME"].iter().find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));

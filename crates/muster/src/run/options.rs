@@ -1,4 +1,4 @@
-//! The flags of `muster run`. They win over the configuration file.
+//! The flags of `muster run`, which take precedence over the configuration file.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,23 +7,23 @@ use anyhow::Context as _;
 use clap::ValueEnum;
 use muster_runtime::config::{Configuration, File, LogFormat, LogLevel, Overrides, Statement};
 
-/// Where to find the configuration and what to change in it.
+/// The configuration file and flags that override it.
 #[derive(clap::Args)]
 pub struct Options {
-    /// The configuration file (YAML, kind MusterConfiguration, or kube-scheduler's KubeSchedulerConfiguration v1, of which
-    /// is said what is honoured). Without it everything has its default.
+    /// The configuration file (YAML, kind MusterConfiguration, or KubeSchedulerConfiguration v1 of kube-scheduler, for
+    /// which a report lists the fields that are honoured). Without it everything has its default.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The cluster; without it $KUBECONFIG, ~/.kube/config or the pod's service account.
+    /// The kubeconfig; without it $KUBECONFIG, ~/.kube/config or the pod's service account.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Take pods with this schedulerName. May be repeated; replaces the names in the file.
+    /// Schedule pods with this schedulerName. May be repeated; replaces the names in the file.
     #[arg(long, value_name = "NAME")]
     scheduler_name: Vec<String>,
-    /// Switch gates, over those in the file: A=true,B=false.
+    /// Set feature gates, overriding those in the file: A=true,B=false.
     #[arg(long, value_name = "GATE=BOOL", value_delimiter = ',', value_parser = gate)]
     feature_gates: Vec<(String, bool)>,
-    /// Whether to compete for a lease before anything is written.
+    /// Whether to acquire a lease before anything is written.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     leader_elect: Option<bool>,
     /// The name of the Lease.
@@ -32,20 +32,20 @@ pub struct Options {
     /// The namespace of the Lease.
     #[arg(long, value_name = "NAMESPACE")]
     lease_namespace: Option<String>,
-    /// Where /livez, /readyz, /healthz and /metrics are served.
+    /// The address on which /livez, /readyz, /healthz and /metrics are served.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
-    /// How much is logged.
+    /// The log level.
     #[arg(long, value_name = "LEVEL", value_enum)]
     log_level: Option<Level>,
-    /// The form of the logs.
+    /// The log format.
     #[arg(long, value_name = "FORMAT", value_enum)]
     log_format: Option<Format>,
-    /// Record all decisions to a new file in this folder, for `muster replay`.
+    /// Record all decisions in a new file in this folder, for `muster replay`.
     #[arg(long, value_name = "FOLDER")]
     record_dir: Option<String>,
-    /// Print the configuration that these flags and the file come to, and do nothing else. What became of the fields of
-    /// kube-scheduler's file is told on the standard error.
+    /// Print the effective configuration of the flags and the file, and exit. The report on fields of a
+    /// KubeSchedulerConfiguration is written to standard error.
     #[arg(long)]
     pub(crate) print_config: bool,
 }
@@ -66,7 +66,8 @@ enum Format {
 }
 
 impl Options {
-    /// What the file and the flags come to, and what became of the fields of a kube-scheduler's file.
+    /// The effective configuration of the file and the flags, and the report on the fields of a
+    /// KubeSchedulerConfiguration.
     pub(crate) fn configuration(&self) -> anyhow::Result<(Configuration, Option<Statement>)> {
         let (file, statement) = match &self.config {
             None => (File::default(), None),
@@ -83,7 +84,7 @@ impl Options {
         let mut feature_gates = BTreeMap::new();
         for (name, value) in &self.feature_gates {
             if feature_gates.insert(name.clone(), *value).is_some() {
-                anyhow::bail!("--feature-gates {name}: is there twice");
+                anyhow::bail!("--feature-gates {name}: is given twice");
             }
         }
         Ok(Overrides {
@@ -126,6 +127,6 @@ fn gate(text: &str) -> Result<(String, bool), String> {
         Some((name, "true")) => Ok((name.to_owned(), true)),
         Some((name, "false")) => Ok((name.to_owned(), false)),
         Some((name, value)) => Err(format!("{name} is true or false, not {value:?}")),
-        None => Err("a gate is written as NAME=true or NAME=false".to_owned()),
+        None => Err("a feature gate is written as NAME=true or NAME=false".to_owned()),
     }
 }

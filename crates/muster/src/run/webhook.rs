@@ -1,7 +1,7 @@
 //! The admission webhook of a process.
 //!
-//! It answers from the request alone, so every replica can. If it is away, nothing is lost: the controllers give pods
-//! their references, and the API server goes on without us.
+//! It decides from the request alone, so every replica can serve it. If it is unavailable, the API server ignores it
+//! and the controllers set the references of pods.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use muster_runtime::{Clock, Settings};
 
 use crate::scheduler_thread::controllers_settings;
 
-/// Where reviews are asked for.
+/// The path of admission reviews.
 pub(crate) const PATH: &str = "/mutate";
 
-const LOOK_AGAIN_IF_NEEDED: Duration = Duration::from_secs(30);
+const RECHECK_EVERY_IF_REQUIRED: Duration = Duration::from_secs(30);
 
-/// Waits until a webhook ends by itself, which it should not; for ever if there is none.
+/// Waits until the webhook ends by itself, which it should not; forever if there is none.
 pub(super) async fn ended(webhook: Option<&mut Webhook>) -> WebhookError {
     match webhook {
         Some(webhook) => webhook.ended().await,
@@ -30,7 +30,7 @@ pub(super) async fn ended(webhook: Option<&mut Webhook>) -> WebhookError {
     }
 }
 
-/// Starts to serve.
+/// Starts serving.
 pub(super) async fn start(
     client: kube::Client,
     (listen, certificates): &(SocketAddr, Certificates),
@@ -47,8 +47,8 @@ pub(super) async fn start(
             service: certificates.service.clone(),
             extra_names: certificates.extra_names.clone(),
             configurations: vec![(ConfigurationKind::Mutating, certificates.configuration.clone())],
-            // Where it is waited for, a configuration that was made anew must not do without us for long.
-            look_again: if settings.ganged.are_native() { LOOK_AGAIN_IF_NEEDED } else { LOOK_AGAIN },
+            // With `failurePolicy: Fail`, a recreated configuration must get its CA bundle again soon.
+            look_again: if settings.ganged.are_native() { RECHECK_EVERY_IF_REQUIRED } else { LOOK_AGAIN },
         }),
     };
     let settings = WebhookSettings { listen: *listen, certificates: source };

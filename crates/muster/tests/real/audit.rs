@@ -1,6 +1,6 @@
-//! What Muster asked of the API server, and what it was answered: the API server's own log of it.
+//! The audit log of the API server: Muster's requests and their responses.
 //!
-//! It must not know what a test is about.
+//! Must not depend on the test cases.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,13 +17,13 @@ const POLICY: &str = r#"{
     ]
 }"#;
 
-/// The log of an API server.
+/// The audit log of an API server.
 pub(crate) struct Audit {
     policy: PathBuf,
     log: PathBuf,
 }
 
-/// One request that was answered.
+/// One completed request.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Entry {
@@ -67,7 +67,7 @@ impl Entry {
 }
 
 impl Audit {
-    /// Prepares a log in a folder; the API server has to be told by `flags`.
+    /// Prepares a log in a folder; `flags` enable it in the API server.
     pub(crate) fn in_folder(folder: &Path) -> Self {
         let audit = Self { policy: folder.join("audit-policy.json"), log: folder.join("audit.log") };
         fs::write(&audit.policy, POLICY).expect("a policy that can be written");
@@ -83,12 +83,12 @@ impl Audit {
     /// All requests of Muster so far.
     pub(crate) fn entries(&self) -> Vec<Entry> {
         let text = fs::read_to_string(&self.log).expect("the audit log");
-        // The last line may still be on its way.
+        // The last line may be incomplete.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         whole.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
     }
 
-    /// Binds by pod, with the answers that they got.
+    /// The response codes of binds, by pod.
     pub(crate) fn binds(&self) -> BTreeMap<String, Vec<u16>> {
         let mut binds: BTreeMap<String, Vec<u16>> = BTreeMap::new();
         for entry in self.entries().iter().filter(|entry| entry.is_bind()) {
@@ -99,7 +99,7 @@ impl Audit {
     }
 }
 
-/// Whether a pod was bound more than once, by the answers to its binds.
-pub(crate) fn is_twice(answers: &[u16]) -> bool {
+/// Whether a pod was bound more than once, by the response codes of its binds.
+pub(crate) fn bound_twice(answers: &[u16]) -> bool {
     answers.iter().filter(|code| **code == 201).count() > 1
 }

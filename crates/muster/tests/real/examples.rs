@@ -1,4 +1,4 @@
-//! Every example on a real cluster: applied by its kubectl, placed by `muster run`, its pods run.
+//! Every example on a real cluster: applied by its kubectl, scheduled by `muster run`, until its pods run.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,12 +16,12 @@ use crate::cluster::{client_of, kubectl};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Nodes with room for all examples.
+/// Nodes with capacity for all examples.
 const NODES: &str = r#"{"pools": [{
     "name": "node", "count": 4, "capacity": {"cpu": "16", "memory": "64Gi", "pods": "110", "nvidia.com/gpu": "8"}
 }]}"#;
 
-/// `muster run`, until this value goes.
+/// `muster run`, stopped when dropped.
 struct Muster(Child);
 
 impl Muster {
@@ -50,7 +50,7 @@ fn examples() -> Vec<PathBuf> {
     files
 }
 
-/// How many pods a file makes.
+/// The number of pods that a file creates.
 fn pods_of(file: &Path) -> usize {
     let text = std::fs::read_to_string(file).expect("an example");
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text).expect("documents");
@@ -72,7 +72,7 @@ fn pods_of(file: &Path) -> usize {
     pods.sum()
 }
 
-/// Pods that were given a node and have begun.
+/// Pods that are bound and have started.
 fn has_begun(pod: &Pod) -> bool {
     !pod.spec.node_name.is_empty() && pod.status.phase != "Pending"
 }
@@ -91,8 +91,8 @@ async fn every_example_runs_on_a_real_control_plane() {
     let api: Api<Pod> = Api::namespaced(client, "default");
     let mut wanted = 0;
     for file in examples() {
-        let said = kubectl(&plane, &["apply", "-f", &file.to_string_lossy()]);
-        assert!(said.stderr.is_empty(), "{}: {}", file.display(), String::from_utf8_lossy(&said.stderr));
+        let output = kubectl(&plane, &["apply", "-f", &file.to_string_lossy()]);
+        assert!(output.stderr.is_empty(), "{}: {}", file.display(), String::from_utf8_lossy(&output.stderr));
         wanted += pods_of(&file);
         let all_began = async {
             loop {
@@ -107,7 +107,7 @@ async fn every_example_runs_on_a_real_control_plane() {
             let log = std::fs::read_to_string(plane.folder().join("muster.log")).unwrap_or_default();
             let pods = kubectl(&plane, &["get", "pods", "-o", "wide"]);
             panic!(
-                "{}: not all of {wanted} pods began\n{}\n{log}",
+                "{}: not all of {wanted} pods started\n{}\n{log}",
                 file.display(),
                 String::from_utf8_lossy(&pods.stdout)
             );

@@ -1,26 +1,26 @@
-//! The kinds of clusters that scenarios are played on: a stock one with our kinds, and those that serve Kubernetes' own
-//! groups, each version with its own carrier.
+//! The kinds of clusters that scenarios run on: one without Kubernetes' own groups, and those that serve them, each
+//! version with its own carrier.
 //!
-//! It must not know how planes are started, nor which scenarios there are.
+//! Must not depend on how control planes are started, nor on the set of scenarios.
 
 use muster_controlplane::{Profile, Version};
 use muster_sim::scenario::{Carrier, Scenario};
 
-/// One kind of cluster, and the carriers that are played on it.
+/// One kind of cluster, and the carriers that run on it.
 #[derive(Clone, Copy)]
 pub(crate) struct Kind {
-    /// How a part of the tests asks for it.
+    /// Its name in `MUSTER_KINDS`.
     pub(crate) id: &'static str,
     pub(crate) version: Version,
     pub(crate) profile: Profile,
     /// The versions of Kubernetes' own groups that it serves.
     pub(crate) served: &'static [&'static str],
-    /// What it is started with.
+    /// The profile of the control plane.
     pub(crate) arguments: &'static [&'static str],
     pub(crate) carriers: &'static [Carrier],
-    /// Whether JobSet and LeaderWorkerSet are there, with their own managers: for the stories that have some.
+    /// Whether it runs JobSet and LeaderWorkerSet with their own managers, for scenarios that use them.
     pub(crate) managers: bool,
-    /// Files of scenarios that such a cluster cannot play, whoever schedules.
+    /// Scenario files that such a cluster cannot run with any scheduler.
     pub(crate) left_out: &'static [&'static str],
 }
 
@@ -45,16 +45,17 @@ const NATIVE: Kind = Kind {
     managers: false,
     left_out: &[],
 };
-/// Where gangs of JobSets and LeaderWorkerSets are Kubernetes' own.
+/// Gangs of JobSets and LeaderWorkerSets are Kubernetes' own objects.
 const NATIVE_MANAGERS: Kind = with_managers("native-managers", NATIVE);
-/// Where both versions are served Muster reads the better one.
+/// Where both versions are served, Muster reads the newer one.
 const ALPHA: Kind = Kind {
     id: "alpha",
     served: &["scheduling.k8s.io/v1alpha3"],
     arguments: &["--flag", "kube-apiserver=--runtime-config=scheduling.k8s.io/v1alpha3=true"],
     carriers: &[Carrier::V1alpha3],
-    // Kubernetes' own controller, which lets go of deleted groups, speaks v1beta1 only: here they stay.
-    left_out: &["native-group-deleted-and-made-again.yaml"],
+    // The finalizer of deleted groups is removed by Kubernetes' own controller, which uses v1beta1 only: here they
+    // stay.
+    left_out: &["native-group-recreated.yaml"],
     ..NATIVE
 };
 const V1_36: Kind = Kind {
@@ -72,9 +73,9 @@ const V1_35: Kind = Kind {
     ..NATIVE
 };
 
-/// What the short tier plays: the newest version in both profiles, and with the managers of JobSet and LeaderWorkerSet.
+/// The short tier: the newest version in both profiles, and with the managers of JobSet and LeaderWorkerSet.
 pub(crate) const SHORT: [Kind; 3] = [STOCK, NATIVE, MANAGERS];
-/// Everything.
+/// All kinds.
 pub(crate) const ALL: [Kind; 9] = [
     STOCK,
     NATIVE,
@@ -98,8 +99,8 @@ impl Kind {
         format!("Kubernetes {} ({}; {}{managers})", self.version, self.profile.name(), self.served.join(", "))
     }
 
-    /// Whether a scenario is not about such a cluster.
-    pub(crate) fn is_foreign_to(&self, scenario: &Scenario) -> bool {
+    /// Whether a scenario does not apply to such a cluster.
+    pub(crate) fn excludes(&self, scenario: &Scenario) -> bool {
         let is_stock = self.served.is_empty();
         let named = scenario.native_version();
         (scenario.config.stock && !is_stock) || named.is_some_and(|version| !self.served.contains(&version))

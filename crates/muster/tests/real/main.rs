@@ -1,7 +1,7 @@
-//! Muster on real control planes: what holds on the playground must hold there.
+//! Tests of Muster on real control planes: what holds on the playground must hold there.
 //!
-//! `tools/controlplane/build` builds the programs, `make test` calls it. Time is real here, so scenarios are spread over
-//! several planes, and `selection` has what each tier of tests plays.
+//! `tools/controlplane/build` builds the control planes; `make test` calls it. Time is real here, so scenarios are
+//! spread over several control planes, and `selection` decides what each tier runs.
 
 mod audit;
 mod beside_kube_scheduler;
@@ -12,11 +12,11 @@ mod kinds;
 mod objects;
 mod outages;
 mod own_rights;
-mod programme;
+mod pod_recorder;
 mod replica;
 mod rounds;
 mod scenarios;
 mod selection;
-mod stage;
+mod test_cluster;
+mod test_queue;
 mod webhook;
-mod witness;

@@ -1,15 +1,15 @@
-//! What the tests make: nodes with GPUs, gangs in either kind, and pods that ask for one GPU each.
+//! Test objects: nodes with GPUs, gangs of either kind, and pods that request one GPU each.
 
 use muster_controlplane::Version;
 use muster_playground::clients::Shape;
 use serde_json::{Value, json};
 
-use crate::witness::{GANG, GPU};
+use crate::pod_recorder::{GANG, GPU};
 
 /// Kubernetes' own groups in 1.37, and in 1.36.
 pub(crate) const V1BETA1: &str = "scheduling.k8s.io/v1beta1";
 pub(crate) const V1ALPHA2: &str = "scheduling.k8s.io/v1alpha2";
-/// The label by which pods choose their nodes.
+/// The node label that pods select.
 const POOL: &str = "pool";
 /// How many GPUs a node has.
 pub(crate) const GPUS: i64 = 8;
@@ -18,23 +18,23 @@ pub(crate) const GPUS: i64 = 8;
 pub(crate) fn nodes(pool: &str, count: u32) -> Shape {
     let capacity = json!({"cpu": "64", "memory": "512Gi", "pods": "110", GPU: GPUS.to_string()});
     let pool = json!({"name": pool, "count": count, "capacity": capacity, "labels": {POOL: pool}});
-    Shape::from_value(json!({"pools": [pool]})).expect("a good shape")
+    Shape::from_value(json!({"pools": [pool]})).expect("a valid shape")
 }
 
-/// A gang whose pods ask for one GPU each: all of them are its minimum.
+/// A gang whose pods request one GPU each; its minimum is all of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Gang {
     pub(crate) name: String,
     pub(crate) size: usize,
     pool: String,
     scheduler: String,
-    /// The version of Kubernetes' own kinds, if it is written in them.
+    /// The version of Kubernetes' own API, if it is used.
     native: Option<Version>,
     timeout_seconds: Option<u32>,
 }
 
 impl Gang {
-    /// A gang of our own kind for the nodes of a pool.
+    /// A gang in Muster's API for the nodes of a pool.
     pub(crate) fn new(name: &str, size: usize, pool: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -46,12 +46,12 @@ impl Gang {
         }
     }
 
-    /// The same in Kubernetes' own kind.
+    /// The same in Kubernetes' own API.
     pub(crate) fn native(self) -> Self {
         self.native_of(Version::V1_37)
     }
 
-    /// The same in the kind that a version of Kubernetes has.
+    /// The same in the API of a version of Kubernetes.
     pub(crate) fn native_of(mut self, version: Version) -> Self {
         self.native = Some(version);
         self
@@ -63,7 +63,7 @@ impl Gang {
         self
     }
 
-    /// The same with another limit for its start.
+    /// The same with another deadline for its start.
     pub(crate) fn starting_within(mut self, seconds: u32) -> Self {
         self.timeout_seconds = Some(seconds);
         self
@@ -88,7 +88,7 @@ impl Gang {
         json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": self.name}, "spec": spec})
     }
 
-    /// Its pods, with no controller.
+    /// Its pods, without a controller.
     pub(crate) fn pods(&self) -> Vec<Value> {
         let pod = |number: usize| {
             let mut pod = self.template();
@@ -100,7 +100,7 @@ impl Gang {
         (0..self.size).map(pod).collect()
     }
 
-    /// A controller that makes its pods: `ReplicaSet` or `StatefulSet`.
+    /// A controller that creates its pods: `ReplicaSet` or `StatefulSet`.
     pub(crate) fn controller(&self, kind: &str) -> Value {
         let mut controller = json!({
             "apiVersion": "apps/v1", "kind": kind,
@@ -133,7 +133,7 @@ impl Gang {
     }
 }
 
-/// A pod that is in no group.
+/// A pod without a group.
 pub(crate) fn single(name: &str, pool: &str) -> Value {
     let mut pod = pod_template(name, "muster", pool);
     pod["apiVersion"] = "v1".into();
@@ -142,8 +142,8 @@ pub(crate) fn single(name: &str, pool: &str) -> Value {
     pod
 }
 
-/// A controller of pods in no group that kube-scheduler places.
-pub(crate) fn singles_of_others(name: &str, count: usize, pool: &str) -> Value {
+/// A controller of pods without a group, scheduled by kube-scheduler.
+pub(crate) fn kube_scheduler_singles(name: &str, count: usize, pool: &str) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet",
         "metadata": {"name": name},

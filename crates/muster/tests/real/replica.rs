@@ -1,6 +1,6 @@
-//! Muster as a process, kept running as a Deployment would keep it: one that lost its lease is started again.
+//! A Muster process that is restarted as by a Deployment when it loses its lease.
 //!
-//! Invariant: no process outlives its value, and one that ends otherwise than it should is a failure.
+//! Invariant: no process outlives its value, and an unexpected exit is a failure.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 
 /// The exit code of a process that lost its lease.
 const LOST: i32 = 1;
-/// How long a process may take to end well.
+/// The time limit of a graceful shutdown.
 const END_WITHIN: Duration = Duration::from_secs(20);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How many lines of its log a failing test tells.
-const TOLD_MAX: usize = 30;
+const POLL_EVERY: Duration = Duration::from_millis(20);
+/// How many lines of its log a failing test prints.
+const SHOWN_MAX: usize = 30;
 
-/// A lease that runs out soon, but not on a machine that is only busy.
+/// A lease that expires soon, but not on a machine that is merely busy.
 pub(crate) fn short_lease() -> Value {
     json!({"leaseDuration": "8s", "renewDeadline": "6s", "retryPeriod": "1s"})
 }
@@ -28,19 +28,19 @@ pub(crate) struct Replica {
     arguments: Vec<String>,
     log: PathBuf,
     child: Option<Child>,
-    /// How often it was started again because it had lost its lease.
+    /// How often it was restarted because it had lost its lease.
     restarts: u32,
 }
 
 impl Replica {
-    /// Starts one. `name` begins its identity as the holder of a lease.
+    /// Starts a process. `name` is the prefix of its identity as lease holder.
     pub(crate) fn start(name: &str, log: PathBuf, arguments: Vec<String>) -> Self {
         let mut replica = Self { name: name.to_owned(), arguments, log, child: None, restarts: 0 };
         replica.start_again();
         replica
     }
 
-    /// Starts a process that has ended.
+    /// Starts the process again after it has ended.
     pub(crate) fn start_again(&mut self) {
         assert!(self.child.is_none(), "{} runs", self.name);
         let log = File::options().create(true).append(true).open(&self.log).expect("a log");
@@ -61,13 +61,13 @@ impl Replica {
         self.restarts
     }
 
-    /// Looks after the process; an error if it ended as it should not.
-    pub(crate) fn tend(&mut self) -> Result<(), String> {
+    /// Restarts the process if it lost its lease; an error if it ended unexpectedly.
+    pub(crate) fn check_process(&mut self) -> Result<(), String> {
         let Some(child) = &mut self.child else { return Ok(()) };
         let Some(ended) = child.try_wait().expect("the state of a process") else { return Ok(()) };
         self.child = None;
         if ended.code() != Some(LOST) {
-            return Err(format!("{} ended by itself: {ended}", self.name));
+            return Err(format!("{} ended unexpectedly: {ended}", self.name));
         }
         self.restarts += 1;
         self.start_again();
@@ -81,7 +81,7 @@ impl Replica {
         assert!(sent.success(), "kill {signal} {id}");
     }
 
-    /// Ends the process at once (SIGKILL). It stays dead.
+    /// Kills the process (SIGKILL). It is not restarted.
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().expect("a process of ours");
@@ -89,7 +89,7 @@ impl Replica {
         }
     }
 
-    /// Asks the process to end (SIGTERM), and waits until it has.
+    /// Stops the process (SIGTERM) and waits for its exit.
     pub(crate) fn end(&mut self) -> ExitStatus {
         self.signal("-TERM");
         let mut child = self.child.take().expect("it runs");
@@ -100,22 +100,22 @@ impl Replica {
             }
             if Instant::now() >= until {
                 child.kill().expect("a process of ours");
-                panic!("{} did not end within {END_WITHIN:?}:\n{}", self.name, self.told());
+                panic!("{} did not end within {END_WITHIN:?}:\n{}", self.name, self.dump());
             }
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(POLL_EVERY);
         }
     }
 
-    /// All that it logged, of all its lives.
+    /// All log lines, including those before restarts.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).expect("a log")
     }
 
-    /// The end of its log, without the lines of which there is one for each pod.
-    pub(crate) fn told(&self) -> String {
+    /// The end of its log, without lines that are logged for each pod.
+    pub(crate) fn dump(&self) -> String {
         let log = self.log();
         let lines: Vec<&str> = log.lines().filter(|line| !line.contains(r#""message":"bind""#)).collect();
-        let tail = &lines[lines.len().saturating_sub(TOLD_MAX)..];
+        let tail = &lines[lines.len().saturating_sub(SHOWN_MAX)..];
         format!("the log of {} ({}) ends with:\n{}", self.name, self.log.display(), tail.join("\n"))
     }
 }

@@ -1,8 +1,8 @@
-//! Scenarios on real control planes: a stock cluster with our kinds, and clusters that serve Kubernetes' own groups, each
+//! Scenarios on real control planes: clusters without Kubernetes' own groups, and clusters that serve them, each
 //! version with its own carrier.
 //!
-//! Invariant: a chosen scenario that a cluster of its kind did not play is a failure. A scenario that fails is played once more
-//! when no other is playing, since time is real; then it has to pass, and both outcomes are reported.
+//! Invariant: a selected scenario that did not run on a cluster of its kind is a failure. A failed scenario runs once
+//! more while no other runs, since time is real; then it has to pass, and both results are reported.
 
 use std::fs;
 use std::thread;
@@ -12,21 +12,21 @@ use muster_sim::scenario::{Outcome, Place, Scenario, run};
 use muster_sim::tier::Tier;
 
 use crate::kinds::Kind;
-use crate::programme::{Bill, Part, play, tell};
 use crate::selection::{chosen, scenarios};
+use crate::test_queue::{TestCase, TestQueue, print_line, run_queues};
 
-/// How many planes run at the same time, if there are enough inotify instances. Scenarios wait most of the time; with more
-/// planes two cores have too much to do for what is to be seen within seconds.
+/// How many control planes run at the same time, if there are enough inotify instances. Scenarios mostly wait; with
+/// more control planes two cores are too slow for time limits of seconds.
 const PLANES: usize = 8;
-/// The inotify instances of a plane; of one with managers; and of the managers here and whatever else runs. Linux gives a
-/// user 128, and managers end where there are none left.
+/// The inotify instances of a control plane; of one with managers; and of all other programs. Linux gives a user 128,
+/// and managers exit if there are none left.
 const INOTIFY_OF_PLANE: usize = 9;
 const INOTIFY_WITH_MANAGERS: usize = 11;
 const INOTIFY_OF_OTHERS: usize = 10;
-/// With more that fail at first than these, it is not the machine.
+/// More failures in the first run than this are not caused by a slow machine.
 const SECOND_TRIES_MAX: usize = 4;
 
-/// How many planes the machine can carry beside those of other tests.
+/// How many control planes the machine can run in addition to those of other tests.
 fn planes() -> usize {
     let number = |text: String| text.trim().parse::<usize>().ok();
     if let Some(planes) = std::env::var("MUSTER_PLANES").ok().and_then(number) {
@@ -41,65 +41,65 @@ fn planes() -> usize {
     (most.saturating_sub(others) / INOTIFY_OF_PLANE).clamp(1, PLANES)
 }
 
-/// The kinds of clusters that are asked for, each with its parts and the binary that plays them.
-fn bills(scenarios: &[Scenario]) -> Vec<Bill<'_>> {
+/// The selected kinds of clusters, each with its test cases and the binary that runs them.
+fn queues(scenarios: &[Scenario]) -> Vec<TestQueue<'_>> {
     let choices = chosen(Tier::of_environment()).into_iter();
-    let bills = choices.filter_map(|choice| {
+    let queues = choices.filter_map(|choice| {
         let binary = required(choice.kind.version, &format!("scenarios on {}", choice.kind.name()))?;
-        Some(Bill::new(choice.kind, binary, choice.parts(scenarios)))
+        Some(TestQueue::new(choice.kind, binary, choice.test_cases(scenarios)))
     });
-    bills.collect()
+    queues.collect()
 }
 
-/// Plays once more, alone, what failed.
-fn play_again(bill: &mut Bill) {
-    let failed: Vec<_> = bill.played.extract_if(.., |(_, report)| report.is_failed()).collect();
+/// Runs failed test cases once more, alone.
+fn run_again(queue: &mut TestQueue) {
+    let failed: Vec<_> = queue.finished.extract_if(.., |(_, report)| report.is_failed()).collect();
     if failed.is_empty() || failed.len() > SECOND_TRIES_MAX {
-        bill.played.extend(failed);
+        queue.finished.extend(failed);
         return;
     }
     for (_, report) in &failed {
-        tell(&format!("failed at first on {}, and is played once more alone: {report}", bill.kind.name()));
+        print_line(&format!("failed at first on {}, and runs once more alone: {report}", queue.kind.name()));
     }
-    let again = failed.into_iter().map(|(part, _)| part).collect();
-    for again in play(vec![Bill::new(bill.kind, bill.binary.clone(), again)], 1) {
-        bill.faults.extend(again.faults);
-        bill.played.extend(again.played);
+    let again = failed.into_iter().map(|(case, _)| case).collect();
+    for again in run_queues(vec![TestQueue::new(queue.kind, queue.binary.clone(), again)], 1) {
+        queue.start_errors.extend(again.start_errors);
+        queue.finished.extend(again.finished);
     }
 }
 
-/// What is wrong with what was played on a kind of cluster.
-fn failures(bill: &Bill) -> Vec<String> {
-    let mut failures = bill.faults.clone();
-    if bill.left() > 0 {
-        failures.push(format!("{} scenarios were not played", bill.left()));
+/// The failures on a kind of cluster.
+fn failures_of(queue: &TestQueue) -> Vec<String> {
+    let mut failures = queue.start_errors.clone();
+    if queue.left() > 0 {
+        failures.push(format!("{} scenarios did not run", queue.left()));
     }
-    for (part, report) in &bill.played {
+    for (case, report) in &queue.finished {
         match report.outcome {
-            Outcome::Skipped(_) if !is_excused(&bill.kind, *part) => {
-                failures.push(format!("it can be played, and was not: {report}"));
+            Outcome::Skipped(_) if !is_expected_skip(&queue.kind, *case) => {
+                failures.push(format!("it can run, and was skipped: {report}"));
             }
             _ if report.is_failed() => failures.push(report.to_string()),
             _ => {}
         }
     }
-    failures.into_iter().map(|failure| format!("{}: {failure}", bill.kind.name())).collect()
+    failures.into_iter().map(|failure| format!("{}: {failure}", queue.kind.name())).collect()
 }
 
-/// Whether nobody can be blamed for a skip: the cluster is another one, or the carrier has no words for it.
-fn is_excused(kind: &Kind, (scenario, carrier): Part) -> bool {
-    kind.is_foreign_to(scenario) || matches!(run(scenario, carrier, &Place::Process).outcome, Outcome::Skipped(_))
+/// Whether a skip is expected: the scenario is about another kind of cluster, or the carrier cannot express it.
+fn is_expected_skip(kind: &Kind, (scenario, carrier): TestCase) -> bool {
+    kind.excludes(scenario) || matches!(run(scenario, carrier, &Place::Process).outcome, Outcome::Skipped(_))
 }
 
 #[test]
 fn scenarios_pass_on_real_control_planes() {
     let scenarios = scenarios();
-    let mut wrongs = Vec::new();
-    for bill in &mut play(bills(&scenarios), planes()) {
-        play_again(bill);
-        wrongs.extend(failures(bill));
-        let passed = bill.played.iter().filter(|(_, report)| matches!(report.outcome, Outcome::Passed));
-        tell(&format!("{}: {} passed", bill.kind.name(), passed.count()));
+    let mut failures = Vec::new();
+    for queue in &mut run_queues(queues(&scenarios), planes()) {
+        run_again(queue);
+        failures.extend(failures_of(queue));
+        let passed = queue.finished.iter().filter(|(_, report)| matches!(report.outcome, Outcome::Passed));
+        print_line(&format!("{}: {} passed", queue.kind.name(), passed.count()));
     }
-    assert!(wrongs.is_empty(), "{} failures\n\n{}", wrongs.len(), wrongs.join("\n\n"));
+    assert!(failures.is_empty(), "{} failures\n\n{}", failures.len(), failures.join("\n\n"));
 }

@@ -1,7 +1,7 @@
-//! Which scenarios are played on which kinds of clusters: by the tier, and by the part of `make test-all` that runs.
+//! The selection of scenarios for each kind of cluster, by the tier and by the part of `make test-all`.
 //!
-//! `MUSTER_TIER=all` chooses every kind of cluster; `MUSTER_KINDS=stock:1/2,1.36` of them only these, `stock:1/2` being the first
-//! half of what a stock cluster plays. It must not know how planes are started.
+//! `MUSTER_TIER=all` selects every kind of cluster; `MUSTER_KINDS=stock:1/2,1.36` only these, where `stock:1/2` is the
+//! first half of the test cases of `stock`. Must not depend on how control planes are started.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -12,27 +12,27 @@ use muster_sim::scenario::{About, Carrier, Scenario, load};
 use muster_sim::tier::Tier;
 
 use crate::kinds::{ALL, Kind, SHORT};
-use crate::programme::Part;
+use crate::test_queue::TestCase;
 
-/// Carriers that differ from a sister only in how groups are read. Preemption stories that are not written for them are
-/// played in them in the process and, with `MUSTER_ALL=1`, here too: time is real, and the other stories show that groups
-/// are read.
-const SISTERS: [Carrier; 3] = [Carrier::MusterWorkload, Carrier::V1alpha3, Carrier::V1alpha2];
-/// Carriers of other projects. Here they are played where a scenario is written for them, and in the stories of
-/// [`FOR_ALL`]: time is real, and all that differs is how groups are read and written.
-const OTHERS: [Carrier; 2] = [Carrier::SchedulerPlugins, Carrier::Volcano];
-/// Stories of what every carrier must show.
+/// Carriers that differ from another one only in how groups are read. Preemption scenarios that are not written for
+/// them run in them on the playground and, with `MUSTER_ALL=1`, here too: time is real, and the other scenarios show
+/// that groups are read.
+const VARIANTS: [Carrier; 3] = [Carrier::MusterWorkload, Carrier::V1alpha3, Carrier::V1alpha2];
+/// Carriers of other projects. Here they run scenarios that are written for them and those of [`FOR_ALL`]: time is
+/// real, and only reading and writing of groups differs.
+const OTHER_PROJECTS: [Carrier; 2] = [Carrier::SchedulerPlugins, Carrier::Volcano];
+/// Scenarios that every carrier must run.
 const FOR_ALL: [&str; 6] = [
     "gang-starts-whole.yaml",
     "gang-waits-for-its-members.yaml",
     "node-deleted-degrades.yaml",
     "restart-in-the-middle-of-a-start.yaml",
-    "start-taken-back.yaml",
+    "start-rolled-back.yaml",
     "two-gangs-room-for-one.yaml",
 ];
 const VARIABLE: &str = "MUSTER_KINDS";
 
-/// A kind of cluster, and which slice of its parts is played.
+/// A kind of cluster and the slice of its test cases that runs.
 #[derive(Clone, Copy)]
 pub(crate) struct Choice {
     pub(crate) kind: Kind,
@@ -42,18 +42,20 @@ pub(crate) struct Choice {
     slices: usize,
 }
 
-/// What this run plays.
+/// The selection of this run.
 pub(crate) fn chosen(tier: Tier) -> Vec<Choice> {
     let kinds = tier.pick(&SHORT[..], &ALL[..]);
     let whole = |kind: &Kind| Choice { kind: *kind, tier, slice: 1, slices: 1 };
     match env::var(VARIABLE) {
         Err(_) => kinds.iter().map(whole).collect(),
-        Ok(text) => text.split(',').map(|word| choice(word, tier).unwrap_or_else(|why| panic!("{why}"))).collect(),
+        Ok(text) => {
+            text.split(',').map(|word| parse_choice(word, tier).unwrap_or_else(|why| panic!("{why}"))).collect()
+        }
     }
 }
 
 /// Reads `ID` or `ID:SLICE/SLICES`.
-fn choice(word: &str, tier: Tier) -> Result<Choice, String> {
+fn parse_choice(word: &str, tier: Tier) -> Result<Choice, String> {
     let (id, slice) = word.split_once(':').unwrap_or((word, "1/1"));
     let Some(kind) = ALL.iter().find(|kind| kind.id == id) else {
         let ids = ALL.map(|kind| kind.id).join(", ");
@@ -67,10 +69,10 @@ fn choice(word: &str, tier: Tier) -> Result<Choice, String> {
 }
 
 impl Choice {
-    /// What is played on this kind of cluster.
-    pub(crate) fn parts<'a>(&self, scenarios: &'a [Scenario]) -> Vec<Part<'a>> {
-        let parts = parts(&self.kind, self.tier, scenarios).into_iter();
-        parts.skip(self.slice - 1).step_by(self.slices).collect()
+    /// The test cases for this kind of cluster.
+    pub(crate) fn test_cases<'a>(&self, scenarios: &'a [Scenario]) -> Vec<TestCase<'a>> {
+        let test_cases = test_cases(&self.kind, self.tier, scenarios).into_iter();
+        test_cases.skip(self.slice - 1).step_by(self.slices).collect()
     }
 }
 
@@ -84,42 +86,42 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     files.iter().map(|file| load(file).unwrap_or_else(|error| panic!("{error}"))).collect()
 }
 
-/// All that a kind of cluster plays in a tier.
-fn parts<'a>(kind: &Kind, tier: Tier, scenarios: &'a [Scenario]) -> Vec<Part<'a>> {
-    let is_played = |scenario: &&Scenario| {
+/// All test cases of a kind of cluster in a tier.
+fn test_cases<'a>(kind: &Kind, tier: Tier, scenarios: &'a [Scenario]) -> Vec<TestCase<'a>> {
+    let applies = |scenario: &&Scenario| {
         scenario.needs_managers() == kind.managers
             && !kind.left_out.iter().any(|file| is_in(scenario, file))
             && (tier == Tier::All || scenario.about.contains(&About::Api))
     };
     let of = |scenario: &'a Scenario| kind.carriers.iter().map(move |carrier| (scenario, *carrier));
-    let mut parts: Vec<Part> = scenarios.iter().filter(is_played).flat_map(of).collect();
-    parts.retain(|(scenario, carrier)| tier == Tier::All || is_in_short(kind, scenario, *carrier));
+    let mut test_cases: Vec<TestCase> = scenarios.iter().filter(applies).flat_map(of).collect();
+    test_cases.retain(|(scenario, carrier)| tier == Tier::All || is_in_short(kind, scenario, *carrier));
     if env::var_os("MUSTER_ALL").is_none() {
-        parts.retain(|(scenario, carrier)| {
-            let is_played_elsewhere = SISTERS.contains(carrier) && !scenario.carriers.contains(carrier);
-            !is_of_preemption(scenario) || !is_played_elsewhere
+        test_cases.retain(|(scenario, carrier)| {
+            let runs_elsewhere = VARIANTS.contains(carrier) && !scenario.carriers.contains(carrier);
+            !is_of_preemption(scenario) || !runs_elsewhere
         });
         let is_for = |scenario: &Scenario, carrier: &Carrier| {
             scenario.carriers.contains(carrier) || FOR_ALL.iter().any(|file| is_in(scenario, file))
         };
-        parts.retain(|(scenario, carrier)| !OTHERS.contains(carrier) || is_for(scenario, carrier));
+        test_cases.retain(|(scenario, carrier)| !OTHER_PROJECTS.contains(carrier) || is_for(scenario, carrier));
     }
     if !kind.served.is_empty() {
-        // A story of both kinds of groups has no place on a stock cluster.
-        let both = scenarios.iter().filter(is_played).filter(|scenario| scenario.native_version().is_some());
-        parts.extend(both.map(|scenario| (scenario, Carrier::Muster)));
+        // A scenario with both kinds of groups cannot run on a cluster without Kubernetes' own groups.
+        let both = scenarios.iter().filter(applies).filter(|scenario| scenario.native_version().is_some());
+        test_cases.extend(both.map(|scenario| (scenario, Carrier::Muster)));
     }
-    parts
+    test_cases
 }
 
-/// Whether the short tier plays a story about the API in a carrier: in the first of the cluster's own that can express it,
-/// and in the others where the carrier matters to it.
+/// Whether the short tier runs a scenario about the API in a carrier: in the cluster's first carrier that can express
+/// it, and in the others if the carrier matters to it.
 fn is_in_short(kind: &Kind, scenario: &Scenario, carrier: Carrier) -> bool {
     let first = kind.carriers.iter().find(|carrier| carrier.can_express(scenario));
     scenario.about.contains(&About::Carriers) || first == Some(&carrier)
 }
 
-/// Whether a scenario stands in the file of this name.
+/// Whether a scenario is in the file of this name.
 fn is_in(scenario: &Scenario, file: &str) -> bool {
     Path::new(&scenario.file).file_name().is_some_and(|name| name == file)
 }
@@ -128,10 +130,10 @@ fn is_of_preemption(scenario: &Scenario) -> bool {
     Path::new(&scenario.file).file_name().is_some_and(|name| name.to_string_lossy().starts_with("preempt-"))
 }
 
-/// Whether a kind of cluster has to show a scenario: it is planned there, and neither cluster nor carrier excuse it.
+/// Whether a kind of cluster has to run a scenario: it is planned there, and neither cluster nor carrier exclude it.
 fn is_shown(scenario: &Scenario, kind: &Kind, tier: Tier) -> bool {
-    let parts = parts(kind, tier, std::slice::from_ref(scenario));
-    !kind.is_foreign_to(scenario) && parts.iter().any(|(scenario, carrier)| carrier.can_express(scenario))
+    let test_cases = test_cases(kind, tier, std::slice::from_ref(scenario));
+    !kind.excludes(scenario) && test_cases.iter().any(|(scenario, carrier)| carrier.can_express(scenario))
 }
 
 #[test]
@@ -142,36 +144,36 @@ fn every_scenario_is_planned_on_a_real_control_plane() {
         let is_older = |carrier: Carrier| !ALL.iter().filter(is_newest).any(|kind| kind.carriers.contains(&carrier));
         let is_of_older = Carrier::ALL.into_iter().filter(|carrier| carrier.can_express(&scenario)).all(is_older);
         let mut planned = ALL.iter().filter(|kind| is_of_older || is_newest(kind));
-        assert!(planned.any(|kind| is_shown(&scenario, kind, Tier::All)), "{file}: on no plane");
+        assert!(planned.any(|kind| is_shown(&scenario, kind, Tier::All)), "{file}: on no control plane");
         let in_short = SHORT.iter().any(|kind| is_shown(&scenario, kind, Tier::Short));
         let only_native_managers = scenario.needs_managers() && scenario.own_carrier() != Some(Carrier::Muster);
         if scenario.about.contains(&About::Api) && !is_of_older && !only_native_managers {
-            assert!(in_short, "{file}: about the API, and not in the short tier");
+            assert!(in_short, "{file}: is about the API and not in the short tier");
         }
     }
 }
 
-/// The parts of `make test-all` are lists in a script: together they play every kind of cluster, and every slice of it.
+/// The parts of `make test-all` are lists in a script: together they run every kind of cluster and every slice of it.
 #[test]
-fn the_parts_of_all_tests_play_every_kind() {
+fn parts_of_all_tests_run_every_kind() {
     let script = include_str!("../../../../tools/test");
     let lists = script.lines().filter_map(|line| line.rsplit_once(" real ")?.1.split_whitespace().next());
-    let words: Vec<&str> = lists.flat_map(|list| list.split(',')).collect();
+    let ids: Vec<&str> = lists.flat_map(|list| list.split(',')).collect();
     for kind in ALL {
         let mut of_kind =
-            words.iter().filter_map(|word| choice(word, Tier::All).ok()).filter(|one| one.kind.id == kind.id);
-        let Some(first) = of_kind.next() else { panic!("{}: no part of tools/test plays it", kind.id) };
+            ids.iter().filter_map(|word| parse_choice(word, Tier::All).ok()).filter(|one| one.kind.id == kind.id);
+        let Some(first) = of_kind.next() else { panic!("{}: no part of tools/test runs it", kind.id) };
         let slices: BTreeSet<usize> = of_kind.map(|one| one.slice).chain([first.slice]).collect();
         assert_eq!(slices.len(), first.slices, "{}: a slice is missing", kind.id);
     }
 }
 
 #[test]
-fn slices_of_a_kind_are_all_of_it() {
+fn slices_of_a_kind_cover_all_of_it() {
     let scenarios = scenarios();
     let files = |word: &str| -> Vec<(String, Carrier)> {
-        let parts = choice(word, Tier::All).expect(word).parts(&scenarios);
-        parts.iter().map(|(scenario, carrier)| (scenario.file.clone(), *carrier)).collect()
+        let test_cases = parse_choice(word, Tier::All).expect(word).test_cases(&scenarios);
+        test_cases.iter().map(|(scenario, carrier)| (scenario.file.clone(), *carrier)).collect()
     };
     let mut sliced = [files("stock:1/3"), files("stock:2/3"), files("stock:3/3")].concat();
     let mut whole = files("stock");
@@ -179,6 +181,6 @@ fn slices_of_a_kind_are_all_of_it() {
     whole.sort();
     assert_eq!(sliced, whole);
     for wrong in ["stock:0/3", "stock:4/3", "stock:x", "cloud"] {
-        assert!(choice(wrong, Tier::All).is_err(), "{wrong}");
+        assert!(parse_choice(wrong, Tier::All).is_err(), "{wrong}");
     }
 }

@@ -1,5 +1,6 @@
-//! The webhook of `muster run` as a real API server calls it: references are there from the beginning, what cannot be is
-//! refused by the API server itself, and a webhook that is away stops nobody and strands nobody.
+//! The webhook of `muster run` called by a real API server: references are set on creation, invalid objects are
+//! rejected by the API server itself, and an unavailable webhook blocks no request and leaves no pod without a
+//! reference.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -11,9 +12,9 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::objects::nodes;
-use crate::stage::{Load, Stage};
+use crate::test_cluster::{Load, TestCluster};
 
-const SOON: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const POOL: &str = "pool";
 const REFERENCE: &str = "muster.dev/pod-group";
 
@@ -41,119 +42,119 @@ fn job_set(name: &str, mode: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_real_api_server_asks_the_webhook_and_does_without_it() {
+async fn real_api_server_calls_the_webhook_and_works_without_it() {
     let with = ["--with", "jobset"];
-    let Some(mut stage) = Stage::open("webhook", Load::Half, Profile::Stock, &with).await else { return };
-    stage.add_nodes(&nodes(POOL, 4)).await;
+    let Some(mut cluster) = TestCluster::start("webhook", Load::Half, Profile::Stock, &with).await else { return };
+    cluster.add_nodes(&nodes(POOL, 4)).await;
     let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
-    call_by_address(&stage, port);
+    call_webhook_by_url(&cluster, port);
     let config = json!({
         "webhook": {"listen": format!("127.0.0.1:{port}"), "certificates": {"extraNames": ["127.0.0.1"]}},
     });
-    stage.start_replica("only", &config);
-    stage.await_leader("only").await;
-    await_webhook(&mut stage).await;
+    cluster.start_replica("only", &config);
+    cluster.await_leader("only").await;
+    await_webhook(&mut cluster).await;
 
-    stage.create(vec![job_set("js", "Gang"), job("j")]).await;
-    until_run(&mut stage, "jobset.sigs.k8s.io/jobset-name=js", 4).await;
-    until_run(&mut stage, "batch.kubernetes.io/job-name=j", 2).await;
-    let jobs = stage.api("batch/v1", "Job").list(&ListParams::default()).await.expect("Jobs").items;
+    cluster.create(vec![job_set("js", "Gang"), job("j")]).await;
+    await_running(&mut cluster, "jobset.sigs.k8s.io/jobset-name=js", 4).await;
+    await_running(&mut cluster, "batch.kubernetes.io/job-name=j", 2).await;
+    let jobs = cluster.api("batch/v1", "Job").list(&ListParams::default()).await.expect("Jobs").items;
     for job in &jobs {
         let written = &job.data["spec"]["template"]["metadata"]["annotations"][REFERENCE];
         let expected = if job.metadata.name.as_deref() == Some("j") { "job-j" } else { "pg-js" };
         assert_eq!(written, expected, "{job:?}");
     }
-    let patched = |stage: &Stage| -> Vec<String> {
+    let patched = |cluster: &TestCluster| -> Vec<String> {
         let is_patch = |path: &str| path.starts_with("/api/v1/namespaces/default/pods/") && !path.contains("/status");
-        let entries = stage.audit.entries();
+        let entries = cluster.audit.entries();
         let patches = entries.iter().filter(|entry| entry.verb == "patch" && is_patch(&entry.path));
         patches.map(|entry| entry.path.clone()).collect()
     };
-    assert_eq!(patched(&stage), Vec::<String>::new(), "every pod had its reference when it was made");
+    assert_eq!(patched(&cluster), Vec::<String>::new(), "every pod had its reference on creation");
 
-    refuses_what_cannot_be(&stage).await;
+    rejects_invalid_objects(&cluster).await;
 
-    // The webhook is away: whoever makes a Job is not kept waiting, and its pods are not placed alone.
-    stage.replica("only").kill();
-    stage.create(vec![job("late")]).await;
-    let late = stage.api("batch/v1", "Job").get("late").await.expect("it was made");
+    // The webhook is unavailable: Jobs can be created without delay, and their pods are not scheduled individually.
+    cluster.replica("only").kill();
+    cluster.create(vec![job("late")]).await;
+    let late = cluster.api("batch/v1", "Job").get("late").await.expect("it was created");
     assert_eq!(late.data["spec"]["template"]["metadata"]["annotations"][REFERENCE], Value::Null);
-    stage.replica("only").start_again();
-    until_run(&mut stage, "batch.kubernetes.io/job-name=late", 2).await;
-    assert_eq!(patched(&stage).len(), 2, "{:?}", patched(&stage));
+    cluster.replica("only").start_again();
+    await_running(&mut cluster, "batch.kubernetes.io/job-name=late", 2).await;
+    assert_eq!(patched(&cluster).len(), 2, "{:?}", patched(&cluster));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn gangs_in_kubernetes_own_objects_are_made_with_the_rights_of_the_manifests() {
+async fn native_gangs_are_created_with_the_permissions_of_the_manifests() {
     let with = ["--with", "jobset,lws"];
-    let Some(mut stage) = Stage::open("native-gangs", Load::Half, Profile::Gates, &with).await else { return };
-    stage.apply_manifests(Version::V1_37, &["--native-gangs"]);
-    stage.add_nodes(&nodes(POOL, 4)).await;
+    let Some(mut cluster) = TestCluster::start("native-gangs", Load::Half, Profile::Gates, &with).await else { return };
+    cluster.apply_manifests(Version::V1_37, &["--native-gangs"]);
+    cluster.add_nodes(&nodes(POOL, 4)).await;
     let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
-    call_by_address(&stage, port);
+    call_webhook_by_url(&cluster, port);
     let config = json!({
         "webhook": {"listen": format!("127.0.0.1:{port}"), "certificates": {"extraNames": ["127.0.0.1"]}},
     });
-    // Nobody is there yet: what asks for a gang waits, and nothing else does.
-    let asks = refusal(&stage, &job_set("js", "Gang")).await;
-    assert!(asks.as_ref().is_some_and(|why| why.contains("jobsets.muster.dev")), "{asks:?}");
+    // Muster does not run yet: objects that request a gang are rejected, and no others.
+    let rejected = rejection(&cluster, &job_set("js", "Gang")).await;
+    assert!(rejected.as_ref().is_some_and(|why| why.contains("jobsets.muster.dev")), "{rejected:?}");
     let plain = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "plain"},
         "spec": {"template": template()}});
-    assert_eq!(refusal(&stage, &plain).await, None);
+    assert_eq!(rejection(&cluster, &plain).await, None);
 
-    stage.start_replica("only", &config);
-    stage.await_leader("only").await;
-    let until = Instant::now() + SOON;
-    while let Some(why) = refusal(&stage, &job_set("js", "Gang")).await {
+    cluster.start_replica("only", &config);
+    cluster.await_leader("only").await;
+    let until = Instant::now() + TIMEOUT;
+    while let Some(why) = rejection(&cluster, &job_set("js", "Gang")).await {
         if Instant::now() > until {
-            stage.fail(&format!("the webhook is never asked: {why}"));
+            cluster.fail(&format!("the webhook is never called: {why}"));
         }
-        stage.pass(Duration::from_millis(500)).await;
+        cluster.pass(Duration::from_millis(500)).await;
     }
-    until_run(&mut stage, "jobset.sigs.k8s.io/jobset-name=js", 4).await;
-    until_run(&mut stage, "batch.kubernetes.io/job-name=plain", 1).await;
-    let pods = stage.api("v1", "Pod").list(&ListParams::default().labels("jobset.sigs.k8s.io/jobset-name=js")).await;
+    await_running(&mut cluster, "jobset.sigs.k8s.io/jobset-name=js", 4).await;
+    await_running(&mut cluster, "batch.kubernetes.io/job-name=plain", 1).await;
+    let pods = cluster.api("v1", "Pod").list(&ListParams::default().labels("jobset.sigs.k8s.io/jobset-name=js")).await;
     for pod in pods.expect("pods").items {
         assert_eq!(pod.data["spec"]["schedulingGroup"]["podGroupName"], "w-js.pg-js", "{pod:?}");
     }
-    a_leader_that_is_made_again_has_a_new_group(&mut stage).await;
+    recreated_leader_has_a_new_group(&mut cluster).await;
 
-    // Without Muster nothing new can become a gang, and what is there can go.
-    stage.replica("only").kill();
-    let api = stage.api("jobset.x-k8s.io/v1alpha2", "JobSet");
+    // Without Muster no new gang can be created, and existing objects can be deleted.
+    cluster.replica("only").kill();
+    let api = cluster.api("jobset.x-k8s.io/v1alpha2", "JobSet");
     api.delete("js", &DeleteParams::foreground()).await.expect("it is deleted");
-    let until = Instant::now() + SOON;
+    let until = Instant::now() + TIMEOUT;
     while api.get_opt("js").await.expect("an answer").is_some() {
         if Instant::now() > until {
-            stage.fail("a JobSet cannot go while Muster is away");
+            cluster.fail("a JobSet cannot be deleted while Muster is unavailable");
         }
-        stage.pass(Duration::from_millis(500)).await;
+        cluster.pass(Duration::from_millis(500)).await;
     }
     let refused = |entry: &&crate::audit::Entry| [401, 403].contains(&entry.code());
     let refused: Vec<String> =
-        stage.audit.entries().iter().filter(refused).map(|entry| format!("{} {}", entry.verb, entry.path)).collect();
+        cluster.audit.entries().iter().filter(refused).map(|entry| format!("{} {}", entry.verb, entry.path)).collect();
     assert!(refused.is_empty(), "{refused:?}");
 }
 
-/// The old group has the name of the new one, and pods that name it: Kubernetes would keep it for ever.
-async fn a_leader_that_is_made_again_has_a_new_group(stage: &mut Stage) {
+/// The old group has the name of the new one, and pods that reference it: Kubernetes would keep it forever.
+async fn recreated_leader_has_a_new_group(cluster: &mut TestCluster) {
     let mut pod = template();
     pod["spec"].as_object_mut().expect("a spec").remove("restartPolicy");
     let set = json!({
         "apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": {"name": "lws"},
         "spec": {"replicas": 1, "leaderWorkerTemplate": {"size": 2, "workerTemplate": pod}},
     });
-    stage.create(vec![set]).await;
+    cluster.create(vec![set]).await;
     let selector = "leaderworkerset.sigs.k8s.io/name=lws";
-    until_run(stage, selector, 2).await;
-    let groups = stage.api("scheduling.k8s.io/v1beta1", "PodGroup");
+    await_running(cluster, selector, 2).await;
+    let groups = cluster.api("scheduling.k8s.io/v1beta1", "PodGroup");
     let of_set = ListParams::default().labels(selector);
     let before: Vec<_> =
         groups.list(&of_set).await.expect("groups").items.into_iter().map(|one| one.metadata).collect();
     assert_eq!(before.len(), 1, "{before:?}");
     let at_once = DeleteParams::default().grace_period(0);
-    stage.api("v1", "Pod").delete("lws-0", &at_once).await.expect("the leader goes");
-    let until = Instant::now() + SOON;
+    cluster.api("v1", "Pod").delete("lws-0", &at_once).await.expect("the leader is deleted");
+    let until = Instant::now() + TIMEOUT;
     loop {
         let now: Vec<_> =
             groups.list(&of_set).await.expect("groups").items.into_iter().map(|one| one.metadata).collect();
@@ -161,73 +162,74 @@ async fn a_leader_that_is_made_again_has_a_new_group(stage: &mut Stage) {
             break;
         }
         if Instant::now() > until {
-            stage.fail(&format!("the group is not made anew: {before:?} {now:?}"));
+            cluster.fail(&format!("the group is not recreated: {before:?} {now:?}"));
         }
-        stage.pass(Duration::from_millis(200)).await;
+        cluster.pass(Duration::from_millis(200)).await;
     }
-    until_run(stage, selector, 2).await;
+    await_running(cluster, selector, 2).await;
 }
 
-/// Why an object cannot be made, if it cannot.
-async fn refusal(stage: &Stage, object: &Value) -> Option<String> {
+/// Why an object is rejected, if it is.
+async fn rejection(cluster: &TestCluster, object: &Value) -> Option<String> {
     let text = |field: &str| object[field].as_str().expect("a text").to_owned();
-    let made: DynamicObject = serde_json::from_value(object.clone()).expect("an object");
-    match stage.api(&text("apiVersion"), &text("kind")).create(&PostParams::default(), &made).await {
+    let created: DynamicObject = serde_json::from_value(object.clone()).expect("an object");
+    match cluster.api(&text("apiVersion"), &text("kind")).create(&PostParams::default(), &created).await {
         Ok(_) => None,
         Err(kube::Error::Api(status)) => Some(status.message.clone()),
         Err(error) => panic!("{error}"),
     }
 }
 
-/// There is no network of services here: the API server calls by address.
-pub(crate) fn call_by_address(stage: &Stage, port: u16) {
-    let text = stage.kubectl(&["get", "mutatingwebhookconfiguration", "muster", "--output", "json"], "");
+/// There is no service network here: the API server calls by URL.
+pub(crate) fn call_webhook_by_url(cluster: &TestCluster, port: u16) {
+    let text = cluster.kubectl(&["get", "mutatingwebhookconfiguration", "muster", "--output", "json"], "");
     let mut configuration: Value = serde_json::from_str(&text).expect("JSON");
     for hook in configuration["webhooks"].as_array_mut().expect("hooks") {
         hook["clientConfig"] = json!({"url": format!("https://127.0.0.1:{port}/mutate")});
     }
-    stage.kubectl(&["replace", "-f", "-"], &configuration.to_string());
+    cluster.kubectl(&["replace", "-f", "-"], &configuration.to_string());
 }
 
-/// Waits until the API server trusts the webhook, and is answered.
-async fn await_webhook(stage: &mut Stage) {
+/// Waits until the API server trusts the webhook and gets a response.
+async fn await_webhook(cluster: &mut TestCluster) {
     let dry = PostParams { dry_run: true, ..PostParams::default() };
     let probe: DynamicObject = serde_json::from_value(job("probe")).expect("an object");
-    let until = Instant::now() + SOON;
+    let until = Instant::now() + TIMEOUT;
     loop {
-        let made = stage.api("batch/v1", "Job").create(&dry, &probe).await.expect("a Job can be made in any case");
-        if made.data["spec"]["template"]["metadata"]["annotations"][REFERENCE] == "job-probe" {
+        let created =
+            cluster.api("batch/v1", "Job").create(&dry, &probe).await.expect("a Job can be created in any case");
+        if created.data["spec"]["template"]["metadata"]["annotations"][REFERENCE] == "job-probe" {
             return;
         }
         if Instant::now() > until {
-            stage.fail(&format!("the webhook is never asked: {made:?}"));
+            cluster.fail(&format!("the webhook is never called: {created:?}"));
         }
-        stage.pass(Duration::from_millis(500)).await;
+        cluster.pass(Duration::from_millis(500)).await;
     }
 }
 
-async fn until_run(stage: &mut Stage, selector: &str, count: usize) {
-    let until = Instant::now() + SOON;
+async fn await_running(cluster: &mut TestCluster, selector: &str, count: usize) {
+    let until = Instant::now() + TIMEOUT;
     loop {
-        let pods = stage.api("v1", "Pod").list(&ListParams::default().labels(selector)).await.expect("pods").items;
+        let pods = cluster.api("v1", "Pod").list(&ListParams::default().labels(selector)).await.expect("pods").items;
         let run = pods.iter().filter(|pod| pod.data["status"]["phase"] == "Running").count();
         if run == count {
             return;
         }
         if Instant::now() > until {
-            stage.fail(&format!("{selector}: {run} of {count} run: {pods:?}"));
+            cluster.fail(&format!("{selector}: {run} of {count} run: {pods:?}"));
         }
-        stage.pass(Duration::from_millis(200)).await;
+        cluster.pass(Duration::from_millis(200)).await;
     }
 }
 
-async fn refuses_what_cannot_be(stage: &Stage) {
+async fn rejects_invalid_objects(cluster: &TestCluster) {
     let refused = async |object: &Value| {
         let object: DynamicObject = serde_json::from_value(object.clone()).expect("an object");
-        let api = stage.api("jobset.x-k8s.io/v1alpha2", "JobSet");
+        let api = cluster.api("jobset.x-k8s.io/v1alpha2", "JobSet");
         match api.create(&PostParams::default(), &object).await {
             Err(kube::Error::Api(status)) => status.message.clone(),
-            answer => panic!("it was not refused: {answer:?}"),
+            answer => panic!("it was not rejected: {answer:?}"),
         }
     };
     let message = refused(&job_set("bad", "All")).await;
@@ -238,8 +240,8 @@ async fn refuses_what_cannot_be(stage: &Stage) {
     let message = refused(&both).await;
     assert!(message.contains("gang"), "{message}");
     let change = json!({"metadata": {"annotations": {"muster.dev/gang-mode": "Off"}}});
-    let api = stage.api("jobset.x-k8s.io/v1alpha2", "JobSet");
+    let api = cluster.api("jobset.x-k8s.io/v1alpha2", "JobSet");
     let answer = api.patch("js", &kube::api::PatchParams::default(), &kube::api::Patch::Merge(change)).await;
-    let Err(kube::Error::Api(status)) = answer else { panic!("it was not refused: {answer:?}") };
+    let Err(kube::Error::Api(status)) = answer else { panic!("it was not rejected: {answer:?}") };
     assert!(status.message.contains("cannot be changed"), "{}", status.message);
 }

@@ -13,35 +13,35 @@ use muster_playground::clients::{Cluster, jobset};
 use muster_playground::faults::{Faults, Plan};
 use muster_runtime::{Clock, Fence, Scheduler, Settings};
 
-use super::{Failure, Host, nodes, play};
+use super::{Failure, Host, nodes, run_rounds};
 use crate::scenario::{Carrier, controllers_settings, webhook};
 
-/// How long things may take to settle. Jobs make pods that were lost again later and later.
+/// How long the system may take to settle. The Job controller recreates lost pods with growing backoff.
 const WITHIN: Duration = Duration::from_secs(600);
-/// The date at which time begins.
+/// The start date.
 const START: &str = "2030-01-01T00:00:00Z";
-/// Controllers and nodes are there before anybody asks for something.
-const FIRST: Duration = Duration::from_secs(10);
+/// Time for controllers and nodes to start.
+const STARTUP: Duration = Duration::from_secs(10);
 
-/// Muster beside the server.
-struct Beside {
+/// Muster in the same process as the server.
+struct InProcess {
     client: kube::Client,
     settings: Settings,
     clock: Clock,
     running: Option<(Scheduler, Controllers)>,
 }
 
-impl Beside {
+impl InProcess {
     fn start(&mut self) {
         let scheduler = Scheduler::start(&self.client, &self.settings, self.clock, Fence::open());
-        let scheduler = scheduler.expect("the settings are good");
-        let (settings, clock) = (own_words(&self.settings), self.clock);
+        let scheduler = scheduler.expect("the settings are valid");
+        let (settings, clock) = (controllers_settings_for(&self.settings), self.clock);
         let controllers = Controllers::start(&self.client, settings, move || clock.now(), Arc::new(Some));
         self.running = Some((scheduler, controllers));
     }
 }
 
-impl Host for Beside {
+impl Host for InProcess {
     fn restart(&mut self) {
         if let Some((scheduler, _)) = self.running.take() {
             scheduler.kill();
@@ -50,7 +50,8 @@ impl Host for Beside {
     }
 }
 
-/// Plays one seed; every other one with the webhook, and two of four with faults between Muster and the server. Answers what was done.
+/// Runs one seed; every other one with the webhook, two of four with fault injection between Muster and the server.
+/// Returns the log of actions.
 pub fn run(seed: u64) -> Result<Vec<String>, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     runtime.expect("a runtime").block_on(async {
@@ -60,27 +61,27 @@ pub fn run(seed: u64) -> Result<Vec<String>, Failure> {
             ..muster_playground::Settings::default()
         });
         let client = server.client();
-        install(&client).await.map_err(|why| Failure { done: Vec::new(), why })?;
+        install(&client).await.map_err(|why| Failure { log: Vec::new(), why })?;
         let settings = Settings { check_invariants: true, ganged: GangedOwners::all(), ..Settings::default() };
         if seed % 2 == 1 {
-            server.set_admission(Some(webhook(own_words(&settings))));
+            server.set_admission(Some(webhook(controllers_settings_for(&settings))));
         }
-        let _cluster = Cluster::start(&client, &nodes(), server.clock()).expect("a good shape");
+        let _cluster = Cluster::start(&client, &nodes(), server.clock()).expect("a valid shape");
         let faults = if seed % 4 < 2 { Faults::none() } else { Faults::new(seed, Plan::STORM) };
-        let mut muster = Beside {
+        let mut muster = InProcess {
             client: server.client_with(&faults),
             settings,
             clock: Clock::starting_at(server.now()),
             running: None,
         };
         muster.start();
-        tokio::time::sleep(FIRST).await;
-        play(client, seed, WITHIN, &mut muster).await
+        tokio::time::sleep(STARTUP).await;
+        run_rounds(client, seed, WITHIN, &mut muster).await
     })
 }
 
-fn own_words(settings: &Settings) -> muster_controllers::Settings {
-    controllers_settings(settings, Carrier::Muster).expect("our own kinds are there")
+fn controllers_settings_for(settings: &Settings) -> muster_controllers::Settings {
+    controllers_settings(settings, Carrier::Muster).expect("Muster's own kinds are served")
 }
 
 async fn install(client: &kube::Client) -> Result<(), String> {

@@ -1,19 +1,19 @@
-//! The sets, two of each startup policy, and nodes that have room for one of each pair.
+//! The sets, two for each startup policy, and nodes with capacity for one of each pair.
 
 use muster_playground::clients::Shape;
 use serde_json::{Value, json};
 
 const GPU: &str = "nvidia.com/gpu";
-/// GPUs of a node. A pool has two nodes, a pod asks for two GPUs: there is room for eight pods.
+/// GPUs of a node. A pool has two nodes and a pod requests two GPUs: eight pods fit.
 const GPUS: &str = "8";
-/// The label that says which set a pod is of.
+/// The label with the name of a pod's set.
 pub(super) const SET: &str = "set";
-/// How many pods a set has: more than half of its pool holds.
+/// The number of pods of a set: more than half of the pods that fit in its pool.
 pub(super) const SIZE: usize = 5;
 pub(super) const JOB_SET: (&str, &str) = ("jobset.x-k8s.io/v1alpha2", "JobSet");
 pub(super) const LEADER_WORKER_SET: (&str, &str) = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet");
 
-/// How the sets of a pair start.
+/// The startup policy of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Startup {
     AnyOrder,
@@ -54,10 +54,10 @@ pub fn nodes() -> Shape {
         json!({"name": name, "count": 2, "capacity": capacity, "labels": {"pool": name}})
     };
     let pools: Vec<Value> = PAIRS.iter().map(pool).collect();
-    Shape::from_value(json!({"pools": pools})).expect("a good shape")
+    Shape::from_value(json!({"pools": pools})).expect("a valid shape")
 }
 
-/// One of a pair.
+/// One set of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Set {
     pub(super) startup: Startup,
@@ -91,7 +91,7 @@ impl Set {
         let job = |name: &str, replicas: u32, pods: u32| {
             let mut template = self.template();
             template["spec"]["restartPolicy"] = "Never".into();
-            // Pods that are deleted count as failed, and no number of them is to be the set's end.
+            // Deleted pods count as failed; they must not exhaust the backoff limit.
             json!({"name": name, "replicas": replicas, "template": {"spec": {
                 "parallelism": pods, "completions": pods, "backoffLimit": 1000, "template": template,
             }}})
@@ -107,7 +107,7 @@ impl Set {
         spec
     }
 
-    /// One replica: a leader and four workers. Those of one set start again together, those of the other alone.
+    /// One replica: a leader and four workers. Set `a` restarts them together, set `b` individually.
     fn leader_worker_set(self) -> Value {
         let startup = if self.startup == Startup::LeaderReady { "LeaderReady" } else { "LeaderCreated" };
         let restart = if self.which == "a" { "RecreateGroupOnPodRestart" } else { "None" };

@@ -1,11 +1,10 @@
-//! An autoscaler that buys nothing: it keeps which pods Cluster Autoscaler and Karpenter would buy nodes for, and since
-//! when.
+//! A model of an autoscaler without any effect: it records for which pods Cluster Autoscaler and Karpenter would add
+//! nodes, and since when.
 //!
-//! Both act on a pod that nobody has placed, nominated or deleted and of which a scheduler has said `Unschedulable`. That
-//! is all the model knows: that Cluster Autoscaler passes over priorities below -10, and what either would buy, is left
-//! out.
-//! Invariant: a pod that leaves the demand and comes back is counted twice, if it was looked at in between.
-//! It must not know what is expected.
+//! Both act on a pod that is not bound, nominated or deleted and whose `PodScheduled` reason is `Unschedulable`. The
+//! model leaves out that Cluster Autoscaler ignores priorities below -10, and which nodes either would add.
+//! Invariant: a pod that leaves the demand and returns is counted twice, if it was observed in between. Must not depend
+//! on what is expected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,10 +17,10 @@ use tokio::time::Instant;
 use super::report::shown;
 use super::snapshot::{PodKey, key_of};
 
-/// How long like pods may take to come: what comes in pieces is bought for in pieces.
+/// The maximum time between identical pods of one burst: pods that appear later are provisioned for separately.
 const BURST: Duration = Duration::from_secs(5);
 
-/// Whether autoscalers would buy a node for this pod.
+/// Whether autoscalers would add a node for this pod.
 pub(super) fn is_demand(pod: &Pod) -> bool {
     let scheduled = Condition::find(&pod.status.conditions, conditions::POD_SCHEDULED);
     pod.spec.node_name.is_empty()
@@ -30,51 +29,51 @@ pub(super) fn is_demand(pod: &Pod) -> bool {
         && scheduled.is_some_and(|one| one.status == "False" && one.reason == pod_reasons::UNSCHEDULABLE)
 }
 
-/// What was seen of the demand since the scenario began.
+/// The demand observed since the scenario began.
 #[derive(Debug, Default)]
 pub(super) struct Autoscaler {
-    pods: BTreeMap<PodKey, Visits>,
+    pods: BTreeMap<PodKey, DemandPeriods>,
 }
 
-/// How a pod came into the demand.
+/// When a pod became demand.
 #[derive(Debug)]
-struct Visits {
+struct DemandPeriods {
     count: u32,
     first: Instant,
     is_inside: bool,
 }
 
 impl Autoscaler {
-    /// Looks at all pods there are.
-    pub(super) fn look<'a>(&mut self, now: Instant, pods: impl Iterator<Item = &'a Pod>) {
+    /// Observes all pods.
+    pub(super) fn observe<'a>(&mut self, now: Instant, pods: impl Iterator<Item = &'a Pod>) {
         let demand: BTreeSet<PodKey> = pods.filter(|pod| is_demand(pod)).map(key_of).collect();
-        for (key, visits) in &mut self.pods {
-            visits.is_inside &= demand.contains(key);
+        for (key, periods) in &mut self.pods {
+            periods.is_inside &= demand.contains(key);
         }
         for key in demand {
-            let visits = self.pods.entry(key).or_insert(Visits { count: 0, first: now, is_inside: false });
-            visits.count += u32::from(!visits.is_inside);
-            visits.is_inside = true;
+            let periods = self.pods.entry(key).or_insert(DemandPeriods { count: 0, first: now, is_inside: false });
+            periods.count += u32::from(!periods.is_inside);
+            periods.is_inside = true;
         }
     }
 
-    /// Those of these pods that came more than once, each with how often.
-    pub(super) fn came_again(&self, pods: &[PodKey]) -> Vec<String> {
+    /// The pods that became demand more than once, each with the count.
+    pub(super) fn demanded_again(&self, pods: &[PodKey]) -> Vec<String> {
         let again = |key: &PodKey| {
-            let count = self.pods.get(key).map_or(0, |visits| visits.count);
-            (count > 1).then(|| format!("{} came {count} times", name(key)))
+            let count = self.pods.get(key).map_or(0, |periods| periods.count);
+            (count > 1).then(|| format!("{} became demand {count} times", name(key)))
         };
         pods.iter().filter_map(again).collect()
     }
 
-    /// How these pods came, if that was not one burst.
-    pub(super) fn straggled(&self, pods: &[PodKey]) -> Option<String> {
+    /// How these pods became demand, if it was not in one burst.
+    pub(super) fn not_one_burst(&self, pods: &[PodKey]) -> Option<String> {
         let came = || pods.iter().filter_map(|key| Some((self.pods.get(key)?.first, key)));
         let ((first, early), (last, late)) = (came().min()?, came().max()?);
         let span = last - first;
         (span > BURST).then(|| {
             format!(
-                "they came over {}, {} first and {} last; one burst is at most {}",
+                "they became demand over {}, {} first and {} last; one burst is at most {}",
                 shown(span),
                 name(early),
                 name(late),
@@ -104,7 +103,7 @@ mod tests {
         serde_json::from_value(pod).unwrap()
     }
 
-    /// As a merge patch does it, without removals.
+    /// Like a merge patch without removals.
     fn json_patch(value: &mut Value, change: &Value) {
         match change {
             Value::Object(fields) => fields.iter().for_each(|(key, change)| json_patch(&mut value[key], change)),
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_unplaced_pod_that_is_unschedulable_is_demand() {
+    fn only_unbound_unschedulable_pods_are_demand() {
         assert!(is_demand(&demand("a")));
         let scheduled = |status: &str, reason: &str| {
             let condition = json!({"type": "PodScheduled", "status": status, "reason": reason});
@@ -145,38 +144,38 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_and_comes_back_came_twice() {
+    fn returning_pod_is_counted_twice() {
         let mut autoscaler = Autoscaler::default();
         let now = Instant::now();
         let keys = [key_of(&demand("a")), key_of(&demand("b"))];
         let both = [demand("a"), demand("b")];
-        autoscaler.look(now, both.iter());
-        autoscaler.look(now, both.iter());
-        assert!(autoscaler.came_again(&keys).is_empty(), "who stays came once");
-        autoscaler.look(now, [waiting("a"), demand("b")].iter());
-        assert!(autoscaler.came_again(&keys).is_empty(), "who left has not come back yet");
-        autoscaler.look(now, both.iter());
-        assert_eq!(autoscaler.came_again(&keys), ["ns/a came 2 times"]);
-        autoscaler.look(now, [].iter());
-        autoscaler.look(now, both.iter());
-        assert_eq!(autoscaler.came_again(&keys), ["ns/a came 3 times", "ns/b came 2 times"]);
+        autoscaler.observe(now, both.iter());
+        autoscaler.observe(now, both.iter());
+        assert!(autoscaler.demanded_again(&keys).is_empty(), "a pod that stays is counted once");
+        autoscaler.observe(now, [waiting("a"), demand("b")].iter());
+        assert!(autoscaler.demanded_again(&keys).is_empty(), "the pod has not returned yet");
+        autoscaler.observe(now, both.iter());
+        assert_eq!(autoscaler.demanded_again(&keys), ["ns/a became demand 2 times"]);
+        autoscaler.observe(now, [].iter());
+        autoscaler.observe(now, both.iter());
+        assert_eq!(autoscaler.demanded_again(&keys), ["ns/a became demand 3 times", "ns/b became demand 2 times"]);
         let namesake = pod("a", &json!({"metadata": {"uid": "another"}}));
-        autoscaler.look(now, [namesake.clone()].iter());
-        assert!(autoscaler.came_again(&[key_of(&namesake)]).is_empty(), "a pod of the same name is another pod");
+        autoscaler.observe(now, [namesake.clone()].iter());
+        assert!(autoscaler.demanded_again(&[key_of(&namesake)]).is_empty(), "a pod of the same name is another pod");
     }
 
     #[test]
-    fn a_burst_takes_five_seconds_at_most() {
+    fn burst_takes_at_most_five_seconds() {
         let mut autoscaler = Autoscaler::default();
         let began = Instant::now();
         let keys: Vec<PodKey> = ["a", "b", "c"].map(|name| key_of(&demand(name))).into();
-        assert_eq!(autoscaler.straggled(&keys), None, "nobody came");
-        autoscaler.look(began, [demand("b")].iter());
-        autoscaler.look(began + BURST, [demand("b"), demand("a")].iter());
-        assert_eq!(autoscaler.straggled(&keys), None);
-        autoscaler.look(began + BURST * 2, [demand("a"), demand("b"), demand("c")].iter());
-        let told = "they came over 10.0s, ns/b first and ns/c last; one burst is at most 5.0s";
-        assert_eq!(autoscaler.straggled(&keys).as_deref(), Some(told));
-        assert_eq!(autoscaler.straggled(&keys[..2]), None, "others do not count");
+        assert_eq!(autoscaler.not_one_burst(&keys), None, "no demand");
+        autoscaler.observe(began, [demand("b")].iter());
+        autoscaler.observe(began + BURST, [demand("b"), demand("a")].iter());
+        assert_eq!(autoscaler.not_one_burst(&keys), None);
+        autoscaler.observe(began + BURST * 2, [demand("a"), demand("b"), demand("c")].iter());
+        let expected = "they became demand over 10.0s, ns/b first and ns/c last; one burst is at most 5.0s";
+        assert_eq!(autoscaler.not_one_burst(&keys).as_deref(), Some(expected));
+        assert_eq!(autoscaler.not_one_burst(&keys[..2]), None, "others do not count");
     }
 }

@@ -1,8 +1,7 @@
-//! Carriers: in which objects groups are written, and how pods join them.
+//! Carriers: the group API in which a scenario's groups are written, and how pods join them.
 //!
-//! A scenario says what groups there are; each carrier says how it writes them. What a carrier has no words for makes a
-//! scenario skipped, with the reason.
-//! It must not know the cluster.
+//! A scenario defines groups independently of the API. A scenario that a carrier cannot express is skipped, with the
+//! reason. Must not depend on the cluster.
 
 use std::collections::BTreeSet;
 
@@ -16,27 +15,27 @@ use serde_json::{Map, Value, json};
 
 use super::model::{Action, DisruptionMode, Group, KubernetesVersion, Scenario};
 
-/// How pods join a group of scheduler-plugins: a label.
+/// The label with which pods join a group of scheduler-plugins.
 const PLUGINS_GROUP_LABEL: &str = "scheduling.x-k8s.io/pod-group";
-/// How pods join a group of Volcano: annotations for the group and for the task in it.
+/// The annotations with which pods join a group of Volcano and a task in it.
 const VOLCANO_GROUP: &str = "scheduling.k8s.io/group-name";
 const VOLCANO_TASK: &str = "volcano.sh/task-spec";
 
-/// Sets whose Jobs make pods.
+/// JobSet, whose Jobs create pods.
 const JOB_SETS: &str = "jobset.x-k8s.io/v1alpha2";
 
-/// How groups are written.
+/// The API in which groups are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Carrier {
-    /// Our PodGroup; our Workload for groups that are used with replica keys.
+    /// Muster's PodGroup; its Workload for groups that are used with replica keys.
     Muster,
-    /// Our Workload for every group.
+    /// Muster's Workload for every group.
     MusterWorkload,
     /// Kubernetes' own PodGroup, `scheduling.k8s.io/v1beta1` of 1.37.
     #[serde(rename = "v1beta1")]
     V1beta1,
-    /// The same in `v1alpha3`, which 1.37 has beside v1beta1.
+    /// The same in `v1alpha3`, which 1.37 serves in addition to v1beta1.
     #[serde(rename = "v1alpha3")]
     V1alpha3,
     /// Kubernetes' own PodGroup of 1.36, `scheduling.k8s.io/v1alpha2`.
@@ -64,7 +63,7 @@ impl Carrier {
         Carrier::Volcano,
     ];
 
-    /// The name by which it is asked for.
+    /// Its name in files and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Carrier::Muster => "muster",
@@ -78,7 +77,7 @@ impl Carrier {
         }
     }
 
-    /// Group and version of Kubernetes' own API that it needs, if it needs one.
+    /// The group and version of Kubernetes' own API that it needs, if any.
     pub(super) fn native(self) -> Option<&'static str> {
         match self {
             Carrier::Muster | Carrier::MusterWorkload | Carrier::SchedulerPlugins | Carrier::Volcano => None,
@@ -89,7 +88,7 @@ impl Carrier {
         }
     }
 
-    /// What the playground's server has to be like for it.
+    /// The group API that the playground's server has to serve.
     pub(super) fn server(self) -> NativeGroups {
         match self {
             Carrier::Muster
@@ -103,7 +102,7 @@ impl Carrier {
         }
     }
 
-    /// The version of Kubernetes' own groups in which the gangs of owners are written, if not in our own words.
+    /// The version of Kubernetes' own groups that is used for gangs of owners; Muster's own API if `None`.
     pub(super) fn native_version(self) -> Option<NativeVersion> {
         match self {
             Carrier::Muster | Carrier::MusterWorkload | Carrier::SchedulerPlugins | Carrier::Volcano => None,
@@ -114,23 +113,23 @@ impl Carrier {
         }
     }
 
-    /// Whether its objects say how their groups fare. Where they do not, claims about groups cannot be judged.
+    /// Whether its objects have a status. Otherwise assertions about groups cannot be checked.
     pub(super) fn has_status(self) -> bool {
         !matches!(self, Carrier::V1alpha1 | Carrier::SchedulerPlugins)
     }
 
-    /// Whether it has words for everything in a scenario.
+    /// Whether it can express everything in a scenario.
     pub fn can_express(self, scenario: &Scenario) -> bool {
-        Carriage::of(self, scenario).is_ok()
+        ScenarioCarrier::of(self, scenario).is_ok()
     }
 
-    /// Whether one object can hold several replicas of a group.
+    /// Whether one object can define several replicas of a group.
     fn has_replica_keys(self) -> bool {
         matches!(self, Carrier::Muster | Carrier::MusterWorkload | Carrier::V1alpha1)
     }
 }
 
-/// The kind of object that a group is written in.
+/// The kind of object that defines a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     PodGroup,
@@ -158,29 +157,35 @@ impl Form {
         }
     }
 
-    /// What it has no words for.
-    fn lacks(self) -> &'static [Word] {
+    /// The features that it cannot express.
+    fn unsupported(self) -> &'static [Feature] {
         match self {
             Form::PodGroup => &[],
-            Form::Workload => &[Word::Subsets, Word::Timeout],
-            Form::Native(_) => &[Word::Subsets, Word::DesiredCount, Word::Timeout],
-            Form::NativeWorkload(_) => {
-                &[Word::Subsets, Word::DesiredCount, Word::Timeout, Word::DisruptionMode, Word::PriorityClass]
+            Form::Workload => &[Feature::Subsets, Feature::Timeout],
+            Form::Native(_) => &[Feature::Subsets, Feature::DesiredCount, Feature::Timeout],
+            Form::NativeWorkload(_) => &[
+                Feature::Subsets,
+                Feature::DesiredCount,
+                Feature::Timeout,
+                Feature::DisruptionMode,
+                Feature::PriorityClass,
+            ],
+            Form::SchedulerPlugins => {
+                &[Feature::Subsets, Feature::Basic, Feature::DisruptionMode, Feature::PriorityClass]
             }
-            Form::SchedulerPlugins => &[Word::Subsets, Word::Basic, Word::DisruptionMode, Word::PriorityClass],
-            Form::Volcano => &[Word::DesiredCount, Word::Timeout, Word::DisruptionMode],
+            Form::Volcano => &[Feature::DesiredCount, Feature::Timeout, Feature::DisruptionMode],
         }
     }
 
-    /// What a field is called that a group has in every form.
+    /// The name of the policy field.
     fn policy_field(self) -> &'static str {
         if matches!(self, Form::Native(_)) { "schedulingPolicy" } else { "policy" }
     }
 }
 
-/// Something that a group may say and that not every form has.
+/// A feature of a group that not every form has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Word {
+enum Feature {
     Subsets,
     Basic,
     DesiredCount,
@@ -189,8 +194,8 @@ enum Word {
     Timeout,
 }
 
-impl Word {
-    /// The words that a group uses, each with its name.
+impl Feature {
+    /// The features that a group uses, each with its name.
     fn used_by(group: &Group) -> impl Iterator<Item = (Self, &'static str)> {
         let has_desired_count = group.basic.is_some_and(|basic| basic.desired_count.is_some());
         let all = [
@@ -201,26 +206,26 @@ impl Word {
             (group.priority_class_name.is_some(), Self::PriorityClass, "a priorityClassName"),
             (group.schedule_timeout_seconds.is_some(), Self::Timeout, "a scheduleTimeoutSeconds"),
         ];
-        all.into_iter().filter_map(|(is_used, word, name)| is_used.then_some((word, name)))
+        all.into_iter().filter_map(|(is_used, feature, name)| is_used.then_some((feature, name)))
     }
 }
 
-/// A carrier for one scenario: it knows which of its groups need which form.
+/// A carrier for one scenario: it selects the form of each of its groups.
 #[derive(Clone, Debug)]
-pub(super) struct Carriage {
+pub(super) struct ScenarioCarrier {
     carrier: Carrier,
     /// Groups that are used with replica keys.
     replicated: BTreeSet<String>,
 }
 
-impl Carriage {
+impl ScenarioCarrier {
     /// A carrier without replica keys.
     #[cfg(test)]
     pub(super) fn plain(carrier: Carrier) -> Self {
         Self { carrier, replicated: BTreeSet::new() }
     }
 
-    /// The carrier for this scenario, or why it has no words for it.
+    /// The carrier for this scenario, or why it cannot express it.
     pub(super) fn of(carrier: Carrier, scenario: &Scenario) -> Result<Self, String> {
         if !scenario.carriers.is_empty() && !scenario.carriers.contains(&carrier) {
             let names: Vec<_> = scenario.carriers.iter().map(|carrier| carrier.name()).collect();
@@ -230,7 +235,7 @@ impl Carriage {
             Action::Create(create) if !create.replica_key.is_empty() => Some(create.group.clone()),
             _ => None,
         });
-        let carriage = Self { carrier, replicated: creates.collect() };
+        let scenario_carrier = Self { carrier, replicated: creates.collect() };
         if let Some(why) = scenario.except.get(&carrier) {
             return Err(why.clone());
         }
@@ -240,39 +245,39 @@ impl Carriage {
             }
             let is_of_1_37 = matches!(carrier, Carrier::V1beta1 | Carrier::V1alpha3);
             if scenario.config.kubernetes_version == Some(KubernetesVersion::V1_37) && !is_of_1_37 {
-                return Err(format!("a story of Kubernetes 1.37, which does not serve {native}"));
+                return Err(format!("the scenario is about Kubernetes 1.37, which does not serve {native}"));
             }
         }
-        if let Some(group) = carriage.replicated.first().filter(|_| !carrier.has_replica_keys()) {
+        if let Some(group) = scenario_carrier.replicated.first().filter(|_| !carrier.has_replica_keys()) {
             return Err(format!("group {group} is used with replica keys, which {} does not have", carrier.name()));
         }
-        let mut made = BTreeSet::new();
+        let mut created = BTreeSet::new();
         for step in &scenario.steps {
             if let Action::Group(group) = &step.action {
-                carriage.check(group, made.insert(group.name.clone()))?;
+                scenario_carrier.check(group, created.insert(group.name.clone()))?;
             } else if let Action::Delete(deleted) = &step.action {
                 for name in deleted.iter().filter_map(|one| one.group()) {
-                    made.remove(name);
+                    created.remove(name);
                 }
             }
         }
-        Ok(carriage)
+        Ok(scenario_carrier)
     }
 
-    /// The same carrier, or why the playground cannot show this scenario: its controllers are those of 1.37, and make
+    /// The same carrier, or why the playground cannot run this scenario: its controllers are those of 1.37 and create
     /// pods without `workloadRef`.
     pub(super) fn in_process(self, scenario: &Scenario) -> Result<Self, String> {
         if self.carrier == Carrier::V1alpha1 && scenario.writes(JOB_SETS) {
             return Err("Jobs in the process are those of 1.37, whose pods have no workloadRef".to_owned());
         }
-        let made_by_controllers = scenario.steps.iter().find_map(|step| match &step.action {
+        let created_by_controllers = scenario.steps.iter().find_map(|step| match &step.action {
             Action::Create(create) if !create.group.is_empty() => {
                 let kind = create.manifest.get("kind").and_then(Value::as_str).unwrap_or_default();
                 (kind != "Pod").then_some((kind, &create.group))
             }
             _ => None,
         });
-        match made_by_controllers.filter(|_| self.carrier == Carrier::V1alpha1) {
+        match created_by_controllers.filter(|_| self.carrier == Carrier::V1alpha1) {
             Some((kind, group)) => Err(format!(
                 "a {kind} makes members of group {group}, and controllers in the process are those of 1.37, without \
                  workloadRef"
@@ -284,9 +289,9 @@ impl Carriage {
     fn check(&self, group: &Group, is_new: bool) -> Result<(), String> {
         let (name, carrier) = (&group.name, self.carrier.name());
         let form = self.form(name);
-        let whose = if form == Form::Workload { "a Workload" } else { carrier };
-        if let Some((_, what)) = Word::used_by(group).find(|(word, _)| form.lacks().contains(word)) {
-            return Err(format!("group {name} has {what}, which {whose} does not have"));
+        let owner = if form == Form::Workload { "a Workload" } else { carrier };
+        if let Some((_, what)) = Feature::used_by(group).find(|(feature, _)| form.unsupported().contains(feature)) {
+            return Err(format!("group {name} has {what}, which {owner} does not have"));
         }
         match self.carrier {
             _ if is_new => Ok(()),
@@ -298,7 +303,7 @@ impl Carriage {
         }
     }
 
-    /// Definitions of kinds that the scenario needs and no cluster has by itself.
+    /// CRDs that the scenario needs and that are not part of Kubernetes.
     pub(super) fn definitions(&self, scenario: &Scenario) -> Vec<&'static str> {
         let mut needed = vec![crds::WORKLOADS, crds::PODGROUPS];
         for (carrier, form, provider, definition) in [
@@ -318,22 +323,22 @@ impl Carriage {
         needed
     }
 
-    /// Which carrier it is.
+    /// The carrier.
     pub(super) fn carrier(&self) -> Carrier {
         self.carrier
     }
 
-    /// What the playground's server has to be like.
+    /// The group API that the playground's server has to serve.
     pub(super) fn server(&self) -> NativeGroups {
         self.carrier.server()
     }
 
-    /// Whether the objects of groups say how they fare.
+    /// Whether the objects of groups have a status.
     pub(super) fn has_status(&self) -> bool {
         self.carrier.has_status()
     }
 
-    /// In which kind of object a group is written.
+    /// The kind of object that defines a group.
     pub(super) fn form(&self, group: &str) -> Form {
         match (self.carrier, self.carrier.native()) {
             (Carrier::V1alpha1, Some(version)) => Form::NativeWorkload(version),
@@ -356,7 +361,7 @@ impl Carriage {
         })
     }
 
-    /// What makes a pod, or the pods of a template, a member of a group. `metadata` and `spec` are the pod's.
+    /// Makes a pod, or the pods of a template, members of a group. `metadata` and `spec` are the pod's.
     pub(super) fn join(
         &self,
         member: &Member<'_>,
@@ -376,21 +381,21 @@ impl Carriage {
                 spec.insert("workloadRef".to_owned(), reference);
                 return Ok(());
             }
-            Form::SchedulerPlugins => return note(metadata, "labels", &[(PLUGINS_GROUP_LABEL, member.group)]),
+            Form::SchedulerPlugins => return set_values(metadata, "labels", &[(PLUGINS_GROUP_LABEL, member.group)]),
             Form::Volcano => {
-                let notes = [(VOLCANO_GROUP, member.group), (VOLCANO_TASK, member.subset)];
-                return note(metadata, "annotations", &notes);
+                let values = [(VOLCANO_GROUP, member.group), (VOLCANO_TASK, member.subset)];
+                return set_values(metadata, "annotations", &values);
             }
             Form::PodGroup | Form::Workload => {}
         }
         let workload = if self.form(member.group) == Form::Workload { member.group } else { "" };
-        let notes = [
+        let values = [
             (annotations::POD_GROUP, member.group),
             (annotations::WORKLOAD, workload),
             (annotations::REPLICA_KEY, member.replica_key),
             (annotations::SUBSET, member.subset),
         ];
-        note(metadata, "annotations", &notes)
+        set_values(metadata, "annotations", &values)
     }
 
     fn spec(&self, group: &Group, form: Form) -> Value {
@@ -442,16 +447,16 @@ impl Carriage {
     }
 }
 
-/// Writes labels or annotations into a pod's metadata; those without a value are left out.
-fn note(metadata: &mut Map<String, Value>, field: &str, notes: &[(&str, &str)]) -> Result<(), String> {
+/// Sets labels or annotations in a pod's metadata; empty values are left out.
+fn set_values(metadata: &mut Map<String, Value>, field: &str, values: &[(&str, &str)]) -> Result<(), String> {
     let written = metadata.entry(field).or_insert_with(|| json!({}));
     let Value::Object(written) = written else { return Err(format!("metadata.{field}: {written} is no map")) };
-    let notes = notes.iter().filter(|(_, value)| !value.is_empty());
-    written.extend(notes.map(|(key, value)| ((*key).to_owned(), (*value).into())));
+    let values = values.iter().filter(|(_, value)| !value.is_empty());
+    written.extend(values.map(|(key, value)| ((*key).to_owned(), (*value).into())));
     Ok(())
 }
 
-/// Who joins which group, and as what.
+/// The membership of pods in a group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member<'a> {
     pub(super) group: &'a str,
@@ -479,14 +484,14 @@ mod tests {
     fn joined(carrier: Carrier, subset: &str) -> Value {
         let (mut metadata, mut spec) = (Map::new(), Map::new());
         let member = Member { group: "g", replica_key: "", subset };
-        Carriage::plain(carrier).join(&member, &mut metadata, &mut spec).unwrap();
+        ScenarioCarrier::plain(carrier).join(&member, &mut metadata, &mut spec).unwrap();
         assert!(spec.is_empty(), "{spec:?}");
         Value::Object(metadata)
     }
 
     #[test]
-    fn groups_of_scheduler_plugins_are_gangs_that_pods_join_by_label() {
-        let written = Carriage::plain(Carrier::SchedulerPlugins)
+    fn scheduler_plugins_groups_are_gangs_joined_by_label() {
+        let written = ScenarioCarrier::plain(Carrier::SchedulerPlugins)
             .object(&group("{name: g, gang: 3, scheduleTimeoutSeconds: 10}"), "ns");
         let expected = json!({
             "apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup",
@@ -498,8 +503,8 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_volcano_have_tasks_a_class_and_perhaps_no_minimum() {
-        let volcano = Carriage::plain(Carrier::Volcano);
+    fn volcano_groups_have_tasks_a_class_and_an_optional_minimum() {
+        let volcano = ScenarioCarrier::plain(Carrier::Volcano);
         let spec = |text: &str| volcano.object(&group(text), "ns")["spec"].clone();
         let gang = spec("{name: g, gang: 3, priorityClassName: high}");
         assert_eq!(gang, json!({"minMember": 3, "priorityClassName": "high"}));
@@ -507,20 +512,20 @@ mod tests {
         let tasks = spec("{name: g, subsets: {ps: 1, worker: 3}}");
         assert_eq!(tasks, json!({"minMember": 4, "minTaskMember": {"ps": 1, "worker": 3}}));
         assert_eq!(joined(Carrier::Volcano, ""), json!({"annotations": {"scheduling.k8s.io/group-name": "g"}}));
-        let notes = json!({"scheduling.k8s.io/group-name": "g", "volcano.sh/task-spec": "ps"});
-        assert_eq!(joined(Carrier::Volcano, "ps"), json!({"annotations": notes}));
+        let values = json!({"scheduling.k8s.io/group-name": "g", "volcano.sh/task-spec": "ps"});
+        assert_eq!(joined(Carrier::Volcano, "ps"), json!({"annotations": values}));
     }
 
     #[test]
-    fn foreign_kinds_are_defined_only_where_they_are_written() {
+    fn crds_of_others_are_installed_only_if_used() {
         use crds::dialects::{SCHEDULER_PLUGINS, VOLCANO};
         let (plain, own) = (scenario("- restart: scheduler"), [crds::WORKLOADS, crds::PODGROUPS]);
-        assert_eq!(Carriage::plain(Carrier::Muster).definitions(&plain), own);
-        let plugins = Carriage::plain(Carrier::SchedulerPlugins).definitions(&plain);
+        assert_eq!(ScenarioCarrier::plain(Carrier::Muster).definitions(&plain), own);
+        let plugins = ScenarioCarrier::plain(Carrier::SchedulerPlugins).definitions(&plain);
         assert_eq!(plugins, [own[0], own[1], SCHEDULER_PLUGINS]);
         let volcanos = "{apiVersion: scheduling.volcano.sh/v1beta1, kind: PodGroup, metadata: {name: g}}";
         for step in [format!("- apply: '{volcanos}'"), format!("- create: {{manifest: {volcanos}}}")] {
-            let needed = Carriage::plain(Carrier::Muster).definitions(&scenario(&step));
+            let needed = ScenarioCarrier::plain(Carrier::Muster).definitions(&scenario(&step));
             assert_eq!(needed, [own[0], own[1], VOLCANO], "{step}");
         }
     }

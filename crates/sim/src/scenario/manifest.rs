@@ -1,18 +1,18 @@
-//! Manifests: read from text, filled in, told apart.
+//! Manifests: parsing, validation and defaulting.
 //!
-//! What people leave out in a scenario is filled in here, so that `spec: {}` is a pod. It must not know the cluster.
+//! Fields that scenarios leave out are filled in, so that `spec: {}` is a valid pod. Must not depend on the cluster.
 
 use serde_json::{Map, Value, json};
 
-use super::carrier::{Carriage, Member};
+use super::carrier::{Member, ScenarioCarrier};
 use super::yaml;
 
-/// What stands for the number of an object or node.
+/// The placeholder for the number of an object or node.
 const NUMBER: &str = "{i}";
-/// The image of containers that scenarios do not write themselves.
+/// The image of containers that scenarios do not define themselves.
 const IMAGE: &str = "registry.k8s.io/pause:3.10";
 
-/// Reads manifests: YAML or JSON, several documents.
+/// Parses manifests: YAML or JSON, several documents.
 pub(super) fn documents(text: &str) -> Result<Vec<Value>, String> {
     let documents: Vec<Value> = yaml::several(text).map_err(|error| error.to_string())?;
     let documents: Vec<Value> = documents.into_iter().filter(|document| !document.is_null()).collect();
@@ -25,7 +25,7 @@ pub(super) fn documents(text: &str) -> Result<Vec<Value>, String> {
     Ok(documents)
 }
 
-/// Refuses what is no manifest.
+/// Rejects invalid manifests.
 pub(super) fn check(manifest: &Value) -> Result<(), String> {
     for field in ["apiVersion", "kind"] {
         match manifest.get(field) {
@@ -43,12 +43,12 @@ pub(super) fn check(manifest: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The text with the number put in.
+/// The text with the number filled in.
 pub(super) fn numbered_text(text: &str, number: u32) -> String {
     text.replace(NUMBER, &number.to_string())
 }
 
-/// The value with the number put into all its texts.
+/// The value with the number filled in in all strings.
 pub(super) fn numbered(value: &Value, number: u32) -> Value {
     match value {
         Value::String(text) => numbered_text(text, number).into(),
@@ -60,7 +60,7 @@ pub(super) fn numbered(value: &Value, number: u32) -> Value {
     }
 }
 
-/// Completes a manifest: pods, and the pods of templates, have a scheduler and a container.
+/// Fills in the scheduler name and a container of pods and pod templates.
 pub(super) fn complete(manifest: &mut Value, scheduler_name: &str) -> Result<(), String> {
     if let Some((_, spec)) = pod_parts(manifest)? {
         spec.entry("schedulerName").or_insert_with(|| json!(scheduler_name));
@@ -70,17 +70,21 @@ pub(super) fn complete(manifest: &mut Value, scheduler_name: &str) -> Result<(),
 }
 
 /// Makes the pods of a manifest members of a group.
-pub(super) fn join(manifest: &mut Value, carriage: &Carriage, member: &Member<'_>) -> Result<(), String> {
+pub(super) fn join(
+    manifest: &mut Value,
+    scenario_carrier: &ScenarioCarrier,
+    member: &Member<'_>,
+) -> Result<(), String> {
     let kind = manifest["kind"].clone();
     match pod_parts(manifest)? {
-        Some((metadata, spec)) => carriage.join(member, metadata, spec),
+        Some((metadata, spec)) => scenario_carrier.join(member, metadata, spec),
         None => Err(format!("kind: {kind}: has no pods that could join group {}", member.group)),
     }
 }
 
 type Parts<'a> = (&'a mut Map<String, Value>, &'a mut Map<String, Value>);
 
-/// Metadata and spec of the pod that a manifest is, or of the template that it has.
+/// Metadata and spec of a pod manifest, or of the pod template in a manifest.
 fn pod_parts(manifest: &mut Value) -> Result<Option<Parts<'_>>, String> {
     let is_pod = manifest["apiVersion"] == "v1" && manifest["kind"] == "Pod";
     let pod = if is_pod {
@@ -115,13 +119,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_go_into_every_text() {
+    fn numbers_are_filled_in_in_every_string() {
         let value = json!({"name": "a-{i}", "args": ["{i}{i}", 5], "labels": {"k{i}": "{j}"}});
         assert_eq!(numbered(&value, 7), json!({"name": "a-7", "args": ["77", 5], "labels": {"k7": "{j}"}}));
     }
 
     #[test]
-    fn pods_and_templates_are_filled_in_and_others_left_alone() {
+    fn pods_and_templates_get_defaults_and_others_do_not() {
         let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}});
         complete(&mut pod, "muster").unwrap();
         assert_eq!(pod["spec"]["schedulerName"], "muster");
@@ -137,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_manifest_is_refused_by_field() {
+    fn invalid_manifests_are_rejected_by_field() {
         let why = |text: &str| documents(text).unwrap_err();
         assert!(why("").contains("no manifest"));
         assert_eq!(why("kind: Pod\n"), "document 1: apiVersion: null: must be set");

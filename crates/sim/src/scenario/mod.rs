@@ -1,14 +1,14 @@
-//! Scenarios: read from files, played in each carrier, judged by what the API shows.
+//! Scenarios: test cases read from files, run in each carrier and checked against what the API shows.
 //!
-//! [`load`] and [`parse`] read, [`run`] plays, [`Report`] tells. This file is the run itself: one step after the
-//! other, with the time that each may take.
+//! [`load`] and [`parse`] read a scenario, [`run`] runs it, [`Report`] is its result. This file runs the steps in
+//! order, each with its time limit.
 
+mod assertions;
 mod autoscaler;
 mod carrier;
-mod claims;
 mod cluster;
-mod hook;
-mod judge;
+mod evaluate;
+mod group_status;
 mod manifest;
 mod model;
 mod nodes;
@@ -20,7 +20,7 @@ mod snapshot;
 mod step;
 #[cfg(test)]
 mod tests;
-mod verdict;
+mod webhook_server;
 mod world;
 mod yaml;
 
@@ -30,24 +30,24 @@ use k8s_openapi::api::core::v1::Event;
 use tokio::runtime::Builder;
 use tokio::time::Instant;
 
-use self::carrier::Carriage;
-use self::claims::{Claims, Expect, Hold};
-use self::judge::judge;
+use self::assertions::{Assertions, Expect, Hold};
+use self::carrier::ScenarioCarrier;
+use self::evaluate::evaluate;
 use self::snapshot::{Snapshot, event_line, pod_line};
 use self::world::World;
 
+pub use self::assertions::{ConditionAssertion, ConditionStatus, EventAssertion, GroupAssertion};
 pub use self::carrier::Carrier;
-pub use self::claims::{ConditionClaim, ConditionStatus, EventClaim, GroupClaim};
 pub use self::model::{About, Action, Scenario, Step};
 pub use self::parse::{ParseError, load, parse};
-pub use self::report::{Done, FailedStep, Failure, Outcome, Report};
+pub use self::report::{CompletedStep, FailedStep, Failure, Outcome, Report};
 pub use self::world::Place;
 pub(crate) use self::world::{controllers_settings, webhook};
 
-/// How many pods, events and faults are told of a failure.
-const TOLD_MAX: usize = 30;
+/// The maximum number of pods, events and faults that a failure lists.
+const SHOWN_MAX: usize = 30;
 
-/// Plays a scenario in a carrier. Runs on a runtime of its own, and so must not be called on one.
+/// Runs a scenario in a carrier. Starts its own Tokio runtime, so it must not be called on one.
 pub fn run(scenario: &Scenario, carrier: Carrier, place: &Place) -> Report {
     let began = std::time::Instant::now();
     let mut report = Report {
@@ -55,24 +55,24 @@ pub fn run(scenario: &Scenario, carrier: Carrier, place: &Place) -> Report {
         file: scenario.file.clone(),
         carrier,
         steps: scenario.steps.len(),
-        done: Vec::new(),
+        completed: Vec::new(),
         outcome: Outcome::Passed,
-        unjudged: 0,
+        unchecked: 0,
         is_interrupted: false,
-        story_time: std::time::Duration::ZERO,
+        scenario_time: std::time::Duration::ZERO,
         wall_time: std::time::Duration::ZERO,
     };
-    let carriage = Carriage::of(carrier, scenario).and_then(|carriage| match place {
-        Place::Process => carriage.in_process(scenario),
-        Place::Cluster(_) => Ok(carriage),
+    let scenario_carrier = ScenarioCarrier::of(carrier, scenario).and_then(|scenario_carrier| match place {
+        Place::Process => scenario_carrier.in_process(scenario),
+        Place::Cluster(_) => Ok(scenario_carrier),
     });
-    match carriage {
+    match scenario_carrier {
         Err(why) => report.outcome = Outcome::Skipped(why),
-        Ok(carriage) => {
+        Ok(scenario_carrier) => {
             let mut runtime = Builder::new_current_thread();
             runtime.enable_all().start_paused(matches!(place, Place::Process));
             match runtime.build() {
-                Ok(runtime) => runtime.block_on(play_in(place, scenario, carriage, &mut report)),
+                Ok(runtime) => runtime.block_on(run_at(place, scenario, scenario_carrier, &mut report)),
                 Err(error) => report.outcome = failed(format!("no runtime: {error}")),
             }
         }
@@ -85,16 +85,16 @@ fn failed(problem: String) -> Outcome {
     Outcome::Failed(Failure { step: None, problems: vec![problem], seen: Vec::new() })
 }
 
-async fn play_in(place: &Place, scenario: &Scenario, carriage: Carriage, report: &mut Report) {
+async fn run_at(place: &Place, scenario: &Scenario, scenario_carrier: ScenarioCarrier, report: &mut Report) {
     if let Place::Cluster(config) = place
-        && let Some(why) = cluster::unfit(config, scenario, report.carrier).await
+        && let Some(why) = cluster::unsuitable(config, scenario, report.carrier).await
     {
         report.outcome = Outcome::Skipped(why);
         return;
     }
     let world = match place {
-        Place::Process => World::in_process(scenario, carriage).await,
-        Place::Cluster(config) => World::on_cluster(scenario, carriage, config.clone()).await,
+        Place::Process => World::in_process(scenario, scenario_carrier).await,
+        Place::Cluster(config) => World::on_cluster(scenario, scenario_carrier, config.clone()).await,
     };
     let mut world = match world {
         Ok(world) => world,
@@ -106,7 +106,7 @@ async fn play_in(place: &Place, scenario: &Scenario, carriage: Carriage, report:
     let is_ours = matches!(place, Place::Process);
     let mut is_interrupted = false;
     tokio::select! {
-        outcome = prepare_and_play(&mut world, scenario, report) => report.outcome = outcome,
+        outcome = prepare_and_run(&mut world, scenario, report) => report.outcome = outcome,
         // On a cluster an interrupted run must be cleaned up; in the process there is nothing to clean up.
         _ = tokio::signal::ctrl_c(), if !is_ours => is_interrupted = true,
     }
@@ -120,11 +120,11 @@ async fn play_in(place: &Place, scenario: &Scenario, carriage: Carriage, report:
     }
 }
 
-async fn prepare_and_play(world: &mut World, scenario: &Scenario, report: &mut Report) -> Outcome {
+async fn prepare_and_run(world: &mut World, scenario: &Scenario, report: &mut Report) -> Outcome {
     if let Err(why) = prepare(world, scenario).await {
         return failed(why);
     }
-    match play(world, scenario, report).await {
+    match run_steps(world, scenario, report).await {
         Ok(()) => Outcome::Passed,
         Err(failure) => Outcome::Failed(failure),
     }
@@ -135,52 +135,53 @@ async fn prepare(world: &mut World, scenario: &Scenario) -> Result<(), String> {
     world.start_scheduler()
 }
 
-/// Does one step after the other.
-async fn play(world: &mut World, scenario: &Scenario, report: &mut Report) -> Result<(), Failure> {
+/// Performs the steps in order.
+async fn run_steps(world: &mut World, scenario: &Scenario, report: &mut Report) -> Result<(), Failure> {
     let began = Instant::now();
-    let mut orders = 0;
+    let mut injected = 0;
     for (index, step) in scenario.steps.iter().enumerate() {
         let problems = match &step.action {
-            Action::Expect(expect) => comes_true(world, expect).await,
-            Action::Hold(hold) => stays_true(world, hold).await,
+            Action::Expect(expect) => await_true(world, expect).await,
+            Action::Hold(hold) => check_stays_true(world, hold).await,
             action => step::perform(world, action).await.map_err(|why| vec![why]),
         };
-        // For the autoscaler, which must not miss what comes and goes between expectations.
-        world.look().await.ok();
+        // The autoscaler must not miss changes between expectations.
+        world.list_pods().await.ok();
         if let Action::Fault(fault) = &step.action {
-            orders += fault.times;
+            injected += fault.times;
         }
-        if !world.carriage.has_status() {
-            report.unjudged += step.action.claims().map_or(0, |claims| claims.groups.len());
+        if !world.scenario_carrier.has_status() {
+            report.unchecked += step.action.assertions().map_or(0, |assertions| assertions.groups.len());
         }
-        report.story_time = began.elapsed();
+        report.scenario_time = began.elapsed();
         let number = index + 1;
         if let Err(problems) = problems {
             let step = FailedStep { number, line: step.line, text: step.text.clone() };
-            return Err(Failure { step: Some(step), problems, seen: what_there_is(world, scenario).await });
+            return Err(Failure { step: Some(step), problems, seen: cluster_state(world, scenario).await });
         }
-        report.done.push(Done { number, text: step.text.clone(), at: report.story_time });
+        report.completed.push(CompletedStep { number, text: step.text.clone(), at: report.scenario_time });
     }
-    if orders > 0 && world.faults.report().is_empty() {
-        let problem = format!("{orders} faults were ordered and no request met one: the scenario does not show them");
-        return Err(Failure { step: None, problems: vec![problem], seen: what_there_is(world, scenario).await });
+    if injected > 0 && world.faults.report().is_empty() {
+        let problem =
+            format!("{injected} faults were injected and no request met one: the scenario does not test them");
+        return Err(Failure { step: None, problems: vec![problem], seen: cluster_state(world, scenario).await });
     }
     Ok(())
 }
 
-async fn comes_true(world: &mut World, expect: &Expect) -> Result<(), Vec<String>> {
-    let claims = expect.claims.in_carrier(world.carriage.carrier());
+async fn await_true(world: &mut World, expect: &Expect) -> Result<(), Vec<String>> {
+    let assertions = expect.assertions.in_carrier(world.scenario_carrier.carrier());
     let until = Instant::now() + expect.within.as_duration();
-    if is_beyond_telling(world, &claims) {
-        // Whatever should have happened has had its time.
+    if is_uncheckable(world, &assertions) {
+        // The state had the full time to become true.
         while Instant::now() < until {
-            world.look().await.ok();
+            world.list_pods().await.ok();
             world.wait(until).await;
         }
         return Ok(());
     }
     loop {
-        let unmet = look(world, &claims).await;
+        let unmet = failing(world, &assertions).await;
         if unmet.is_empty() {
             return Ok(());
         }
@@ -193,14 +194,14 @@ async fn comes_true(world: &mut World, expect: &Expect) -> Result<(), Vec<String
     }
 }
 
-async fn stays_true(world: &mut World, hold: &Hold) -> Result<(), Vec<String>> {
-    let claims = hold.claims.in_carrier(world.carriage.carrier());
+async fn check_stays_true(world: &mut World, hold: &Hold) -> Result<(), Vec<String>> {
+    let assertions = hold.assertions.in_carrier(world.scenario_carrier.carrier());
     let began = Instant::now();
     let until = began + hold.time.as_duration();
     loop {
-        let unmet = look(world, &claims).await;
+        let unmet = failing(world, &assertions).await;
         if !unmet.is_empty() {
-            let mut problems = vec![format!("not true any more after {}:", report::shown(began.elapsed()))];
+            let mut problems = vec![format!("no longer true after {}:", report::shown(began.elapsed()))];
             problems.extend(unmet);
             return Err(problems);
         }
@@ -211,23 +212,23 @@ async fn stays_true(world: &mut World, hold: &Hold) -> Result<(), Vec<String>> {
     }
 }
 
-/// Whether nothing of this can be judged: it is about groups whose objects say nothing.
-fn is_beyond_telling(world: &World, claims: &Claims) -> bool {
-    !world.carriage.has_status() && claims.is_only_about_groups()
+/// Whether none of the assertions can be checked: they are about groups whose objects have no status.
+fn is_uncheckable(world: &World, assertions: &Assertions) -> bool {
+    !world.scenario_carrier.has_status() && assertions.is_only_about_groups()
 }
 
-/// What is not true now.
-async fn look(world: &mut World, claims: &Claims) -> Vec<String> {
-    match Snapshot::take(world, claims).await {
-        Ok(seen) => judge(world, claims, &seen),
+/// The assertions that do not hold now.
+async fn failing(world: &mut World, assertions: &Assertions) -> Vec<String> {
+    match Snapshot::take(world, assertions).await {
+        Ok(seen) => evaluate(world, assertions, &seen),
         Err(why) => vec![why],
     }
 }
 
-/// Pods, groups, events and faults, for whoever has to find out why something failed.
-async fn what_there_is(world: &mut World, scenario: &Scenario) -> Vec<String> {
+/// Pods, groups, events and faults, for failure reports.
+async fn cluster_state(world: &mut World, scenario: &Scenario) -> Vec<String> {
     let mut lines = Vec::new();
-    match world.look().await {
+    match world.list_pods().await {
         Ok(pods) => lines.extend(tail("pod", pods.iter().map(pod_line).collect())),
         Err(why) => lines.push(why),
     }
@@ -238,13 +239,13 @@ async fn what_there_is(world: &mut World, scenario: &Scenario) -> Vec<String> {
     for name in groups.collect::<BTreeSet<_>>() {
         match snapshot::group(world, name).await {
             Ok(Some(object)) => lines.push(format!("group {name}: {}", object["status"])),
-            Ok(None) => lines.push(format!("group {name} is not there")),
+            Ok(None) => lines.push(format!("group {name} does not exist")),
             Err(why) => lines.push(why),
         }
     }
     match snapshot::events(world).await {
         Ok(mut events) => {
-            events.sort_by_key(told_at);
+            events.sort_by_key(event_time);
             lines.extend(tail("event", events.iter().map(event_line).collect()));
         }
         Err(why) => lines.push(why),
@@ -253,17 +254,17 @@ async fn what_there_is(world: &mut World, scenario: &Scenario) -> Vec<String> {
     lines
 }
 
-fn told_at(event: &Event) -> Option<jiff::Timestamp> {
+fn event_time(event: &Event) -> Option<jiff::Timestamp> {
     let last = event.last_timestamp.as_ref().map(|time| time.0);
     last.or_else(|| event.event_time.as_ref().map(|time| time.0))
 }
 
-/// The last lines, and how many came before them.
+/// The last lines, and how many are left out.
 fn tail(what: &str, lines: Vec<String>) -> Vec<String> {
-    let before = lines.len().saturating_sub(TOLD_MAX);
-    let mut told: Vec<String> = lines.into_iter().skip(before).map(|line| format!("{what} {line}")).collect();
+    let before = lines.len().saturating_sub(SHOWN_MAX);
+    let mut shown: Vec<String> = lines.into_iter().skip(before).map(|line| format!("{what} {line}")).collect();
     if before > 0 {
-        told.insert(0, format!("{before} more {what}s"));
+        shown.insert(0, format!("{before} more {what}s"));
     }
-    told
+    shown
 }

@@ -1,7 +1,7 @@
-//! A scenario as a value: what stands in a file, every field of it known and checked.
+//! The data model of a scenario: the content of a file with every field known and validated.
 //!
-//! Invariant: what was read can be tried; what no cluster could do is found out by the cluster.
-//! It must not know carriers, clusters or how things are judged.
+//! Invariant: a scenario that was read can be run; what a cluster cannot do is reported by the cluster. Must not depend
+//! on carriers, clusters or how assertions are checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,34 +14,34 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::{Map, Value};
 
+use super::assertions::{Assertions, Expect, Hold};
 use super::carrier::Carrier;
-use super::claims::{Claims, Expect, Hold};
 use super::manifest;
 use super::pattern::{Glob, Pods};
 
-/// A story in steps.
+/// A test case in steps.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What it shows.
+    /// What it shows, in one sentence.
     pub name: String,
     /// The file it was read from.
     pub file: String,
-    /// Why it is played more than once; empty for a story about decisions alone.
+    /// Why it runs in more than one environment; empty for a scenario about scheduling decisions alone.
     pub about: BTreeSet<About>,
-    /// How the cluster and Muster are set up.
+    /// The configuration of the cluster and of Muster.
     pub config: Config,
-    /// The nodes there are at the start.
+    /// The initial nodes.
     pub nodes: Vec<Nodes>,
     /// The only carriers it is meant for; all if it is empty.
     pub carriers: Vec<Carrier>,
     /// Carriers in which it does not hold, each with the reason.
     pub except: BTreeMap<Carrier, String>,
-    /// What happens, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
 impl Scenario {
-    /// The time that it takes at least: what is held, is held for so long.
+    /// The minimum time it takes: the sum of all `hold` steps.
     pub fn held_time(&self) -> Duration {
         let holds = self.steps.iter().filter_map(|step| match &step.action {
             Action::Hold(hold) => Some(hold.time.as_duration()),
@@ -55,7 +55,7 @@ impl Scenario {
         Carrier::ALL.into_iter().find(|carrier| carrier.can_express(self))
     }
 
-    /// Whether it writes objects of this group and version itself, in whatever carrier.
+    /// Whether it contains objects of this group and version, in any carrier.
     pub(super) fn writes(&self, api_version: &str) -> bool {
         self.steps.iter().any(|step| match &step.action {
             Action::Apply(apply) => apply.manifests.iter().any(|manifest| manifest["apiVersion"] == api_version),
@@ -69,12 +69,12 @@ impl Scenario {
         self.writes("batch/v1") || self.needs_managers()
     }
 
-    /// Whether a cluster has to have JobSet and LeaderWorkerSet to play it.
+    /// Whether the cluster needs the JobSet and LeaderWorkerSet controllers.
     pub fn needs_managers(&self) -> bool {
         OF_MANAGERS.iter().any(|version| self.writes(version))
     }
 
-    /// The version of Kubernetes' own groups that it writes itself, in whatever carrier.
+    /// The version of Kubernetes' own group API that it contains itself, in any carrier.
     pub fn native_version(&self) -> Option<&str> {
         let manifests = self.steps.iter().flat_map(|step| match &step.action {
             Action::Apply(apply) => apply.manifests.as_slice(),
@@ -85,53 +85,53 @@ impl Scenario {
     }
 }
 
-/// What a story is about, beside Muster's decisions.
+/// What a scenario is about, besides Muster's decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum About {
-    /// The API's edge: the outcome depends on what a real API server, its controllers or a kubelet do.
+    /// The API: the outcome depends on what a real API server, its controllers or a kubelet do.
     Api,
     /// How groups are read and written: every carrier has to show it.
     Carriers,
 }
 
-/// Kinds that come with managers of their own.
+/// Kinds that need their own controller managers.
 pub(super) const OF_MANAGERS: [&str; 2] = ["jobset.x-k8s.io/v1alpha2", "leaderworkerset.x-k8s.io/v1"];
 
-/// A step and how it was written.
+/// A step and its source text.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// The line of the file on which it begins.
     pub line: u64,
     /// Its text.
     pub text: String,
-    /// What is done.
+    /// What it does.
     pub action: Action,
 }
 
-/// How the cluster and Muster are set up.
+/// The configuration of the cluster and of Muster.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The version of Kubernetes that the scenario is about.
     pub kubernetes_version: Option<KubernetesVersion>,
-    /// Whether the cluster is one without Kubernetes' own API for groups.
+    /// Whether the cluster lacks Kubernetes' own group API.
     pub stock: bool,
-    /// Whether Muster's webhook is asked, where the cluster is in the process. On a cluster the scenario cannot be called,
-    /// and the controllers make up for it.
+    /// Whether Muster's webhook is called, if the cluster is in the process. A real cluster cannot call the test
+    /// process; there the controllers replace the webhook.
     pub webhook: bool,
-    /// How Muster works.
+    /// Muster's configuration.
     pub settings: Settings,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        // As without a configuration file.
+        // The same as without a configuration file.
         let settings = Settings { ganged: GangedOwners::all(), ..Settings::default() };
         Self { kubernetes_version: None, stock: false, webhook: true, settings }
     }
 }
 
-/// Fields of Muster's configuration file that mean nothing in a scenario.
+/// Fields of Muster's configuration file that have no effect in a scenario.
 const WITHOUT_MEANING: [&str; 8] =
     ["apiVersion", "kind", "leaderElection", "listen", "logLevel", "logFormat", "recordDir", "recordSizeMaxMib"];
 
@@ -139,7 +139,7 @@ impl<'de> Deserialize<'de> for Config {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
-        struct Own {
+        struct ScenarioFields {
             kubernetes_version: Option<KubernetesVersion>,
             stock: bool,
             webhook: Option<bool>,
@@ -150,20 +150,20 @@ impl<'de> Deserialize<'de> for Config {
         }
         let own = ["kubernetesVersion", "stock", "webhook"];
         let own: Map<String, Value> = own.iter().filter_map(|field| fields.remove_entry(*field)).collect();
-        let own: Own = at_path(Value::Object(own))?;
+        let own: ScenarioFields = at_path(Value::Object(own))?;
         let file: File = at_path(Value::Object(fields))?;
         let configuration = Configuration::new(file, Overrides::default()).map_err(de::Error::custom)?;
-        let Own { kubernetes_version, stock, webhook } = own;
+        let ScenarioFields { kubernetes_version, stock, webhook } = own;
         Ok(Self { kubernetes_version, stock, webhook: webhook.unwrap_or(true), settings: configuration.settings })
     }
 }
 
-/// Reads a value with errors that say where they are.
+/// Reads a value; errors include the path of the field.
 fn at_path<T: DeserializeOwned, E: de::Error>(value: Value) -> Result<T, E> {
     serde_path_to_error::deserialize(value).map_err(|error| E::custom(format!("{}: {}", error.path(), error.inner())))
 }
 
-/// A version that scenarios can ask for.
+/// A Kubernetes version that scenarios can select.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KubernetesVersion {
     /// 1.37.
@@ -171,7 +171,7 @@ pub enum KubernetesVersion {
 }
 
 impl KubernetesVersion {
-    /// All that can be asked for.
+    /// All versions that can be selected.
     pub const ALL: [(KubernetesVersion, &str); 1] = [(KubernetesVersion::V1_37, "1.37")];
 }
 
@@ -186,7 +186,7 @@ impl<'de> Deserialize<'de> for KubernetesVersion {
     }
 }
 
-/// Like nodes, in short.
+/// Identical nodes, in short form.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nodes {
@@ -195,7 +195,7 @@ pub struct Nodes {
     pub count: u32,
     /// The name, in which `{i}` is the number of the node.
     pub name: String,
-    /// What a node has.
+    /// The capacity of a node.
     pub capacity: WrittenResources,
     /// Labels; `{i}` in values is the number of the node.
     #[serde(default)]
@@ -214,7 +214,7 @@ pub struct Taint {
     /// The value.
     #[serde(default)]
     pub value: String,
-    /// What it does.
+    /// The effect.
     pub effect: String,
 }
 
@@ -226,42 +226,42 @@ fn one() -> u32 {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Action {
-    /// Makes a group, or changes it.
+    /// Creates or changes a group.
     Group(Group),
-    /// Makes like objects.
+    /// Creates identical objects.
     Create(Create),
-    /// Makes objects, or changes those that are there.
+    /// Creates or changes objects.
     Apply(Apply),
     /// Deletes objects.
     Delete(Vec<Delete>),
     /// Changes an object by a merge patch.
     Patch(Patch),
-    /// Ends pods, as their kubelet would tell it.
+    /// Finishes pods, as their kubelet would report it.
     Finish(Finish),
-    /// More nodes.
+    /// Adds nodes.
     Nodes(Vec<Nodes>),
-    /// Ends Muster and starts it again.
+    /// Restarts Muster.
     Restart(Restart),
-    /// Orders faults between Muster and the API server.
+    /// Injects faults between Muster and the API server.
     Fault(Fault),
-    /// Waits until something is true.
+    /// Waits until assertions become true.
     Expect(Expect),
-    /// Watches that something stays true.
+    /// Checks that assertions stay true.
     Hold(Hold),
 }
 
 impl Action {
-    /// What is said about the cluster, if that is what the step does.
-    pub(super) fn claims(&self) -> Option<&Claims> {
+    /// The assertions of the step, if it has any.
+    pub(super) fn assertions(&self) -> Option<&Assertions> {
         match self {
-            Action::Expect(expect) => Some(&expect.claims),
-            Action::Hold(hold) => Some(&hold.claims),
+            Action::Expect(expect) => Some(&expect.assertions),
+            Action::Hold(hold) => Some(&hold.assertions),
             _ => None,
         }
     }
 }
 
-/// A group in whatever form the carrier has.
+/// A group, independent of the carrier.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Group {
@@ -287,7 +287,7 @@ pub struct Group {
     pub schedule_timeout_seconds: Option<u32>,
 }
 
-/// What is evicted together.
+/// What is preempted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum DisruptionMode {
     /// Each member by itself.
@@ -305,7 +305,7 @@ pub struct Basic {
     pub desired_count: Option<u32>,
 }
 
-/// Like objects.
+/// Identical objects.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Create {
@@ -321,11 +321,11 @@ pub struct Create {
     /// The subset of the group.
     #[serde(default)]
     pub subset: String,
-    /// The object, in whose texts `{i}` is its number.
+    /// The object, in which `{i}` in strings is its number.
     pub manifest: Map<String, Value>,
 }
 
-/// Raw manifests. A file that is named is read when the scenario is.
+/// Raw manifests. A file it names is read together with the scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Apply {
     /// The objects.
@@ -344,12 +344,12 @@ impl<'de> Deserialize<'de> for Apply {
 pub enum Delete {
     /// Objects of one kind; the name may have wildcards.
     Objects(ObjectName),
-    /// The object that holds a group, whatever the carrier.
+    /// The object that defines a group, in any carrier.
     Group(String),
 }
 
 impl Delete {
-    /// The group whose object is deleted, if it is one.
+    /// The group whose object is deleted, if any.
     pub fn group(&self) -> Option<&str> {
         match self {
             Self::Group(name) => Some(name),
@@ -396,7 +396,7 @@ pub struct ObjectName {
     pub api_version: String,
     /// The kind.
     pub kind: String,
-    /// The namespace; without meaning for kinds outside namespaces.
+    /// The namespace; ignored for cluster-scoped kinds.
     #[serde(default = "default_namespace")]
     pub namespace: String,
     /// The name.
@@ -429,11 +429,11 @@ pub struct Patch {
     /// `status`, or nothing for the object itself.
     #[serde(default)]
     pub subresource: Option<Subresource>,
-    /// The change.
+    /// The patch.
     pub patch: Map<String, Value>,
 }
 
-/// A part of an object that is changed by itself.
+/// A subresource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Subresource {
@@ -441,25 +441,25 @@ pub enum Subresource {
     Status,
 }
 
-/// How pods end.
+/// How pods finish.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Finish {
     /// Which pods.
     pub pods: Vec<Pods>,
-    /// With what result.
+    /// The final phase.
     pub phase: Ending,
-    /// Why, such as `OutOfcpu`.
+    /// The status reason, such as `OutOfcpu`.
     #[serde(default)]
     pub reason: Option<String>,
 }
 
-/// How a pod ends.
+/// The final phase of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum Ending {
-    /// Well.
+    /// It succeeded.
     Succeeded,
-    /// Badly.
+    /// It failed.
     Failed,
 }
 
@@ -468,7 +468,7 @@ pub enum Ending {
 pub enum Restart {
     /// As after a crash.
     Crash,
-    /// As after a shutdown.
+    /// As after a graceful shutdown.
     Gracefully,
 }
 
@@ -485,32 +485,32 @@ impl<'de> Deserialize<'de> for Restart {
     }
 }
 
-/// Faults for requests of Muster.
+/// Faults for Muster's requests.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Fault {
     /// The method of the requests.
     pub method: Method,
-    /// What their path contains.
+    /// A substring of their path.
     pub path: String,
-    /// What happens to them.
+    /// The injected response.
     #[serde(default)]
     pub answer: Option<Answer>,
-    /// How late they reach the server.
+    /// By how much they are delayed.
     #[serde(default)]
     pub delay: Option<Span>,
-    /// How many requests meet it.
+    /// How many requests are affected.
     #[serde(default = "one")]
     pub times: u32,
 }
 
-/// A method of HTTP.
+/// An HTTP method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Method {
     /// Reads.
     Get,
-    /// Makes.
+    /// Creates.
     Post,
     /// Replaces.
     Put,
@@ -520,23 +520,23 @@ pub enum Method {
     Delete,
 }
 
-/// What happens to a request.
+/// An injected response.
 #[allow(clippy::enum_variant_names)] // as in the file
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// 409, and nothing is done.
+    /// 409; the request has no effect.
     Conflict,
-    /// 429, and nothing is done.
+    /// 429; the request has no effect.
     Throttled,
-    /// 500, and nothing is done.
+    /// 500; the request has no effect.
     Internal,
-    /// 503, and nothing is done.
+    /// 503; the request has no effect.
     Unavailable,
-    /// 504, and nothing is done.
+    /// 504; the request has no effect.
     TimedOut,
     /// The connection breaks before the server sees the request.
     Lost,
-    /// The server does it, and the connection breaks.
+    /// The request takes effect, then the connection breaks.
     AnswerLost,
 }
 

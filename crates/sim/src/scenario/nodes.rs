@@ -1,6 +1,6 @@
-//! Nodes of a scenario, from its shorthand or from Node manifests, as the shapes that simulated kubelets need.
+//! The nodes of a scenario, from the short form or from Node manifests, as shapes for simulated kubelets.
 //!
-//! It must not know the cluster.
+//! Must not depend on the cluster.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use super::manifest::numbered_text;
 use super::model::{Nodes, Taint};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
-/// The most nodes of one list.
+/// The maximum number of nodes of one list.
 const NODES_MAX: u32 = 10_000;
 
-/// The nodes of a list, or what is wrong with it: field, value and reason.
+/// The nodes of a list, or an error with field, value and reason.
 pub(super) fn shapes(list: &[Nodes]) -> Result<Vec<NodeShape>, String> {
     let mut names = BTreeSet::new();
     let mut shapes = Vec::new();
@@ -50,7 +50,7 @@ pub(super) fn shapes(list: &[Nodes]) -> Result<Vec<NodeShape>, String> {
 pub(super) fn shape_of(node: &Value) -> Result<NodeShape, String> {
     let name = node["metadata"]["name"].as_str().ok_or("metadata.name: must be set for a node")?;
     if node["status"]["capacity"].is_null() {
-        return Err("status.capacity: must be set: the simulated kubelet has nothing else to go by".to_owned());
+        return Err("status.capacity: must be set: the simulated kubelet needs it".to_owned());
     }
     let part = |field: &str, value: &Value| format!("{field}: {value}: cannot be read");
     let capacity = &node["status"]["capacity"];
@@ -69,7 +69,7 @@ pub(super) fn shape_of(node: &Value) -> Result<NodeShape, String> {
     named(pool, name.to_owned()).map_err(|why| why.replacen("pools[0].", "", 1))
 }
 
-/// A part of a manifest; the default if it is left out.
+/// A part of a manifest; the default if it is absent.
 fn read<T: DeserializeOwned + Default>(value: &Value) -> Option<T> {
     if value.is_null() { Some(T::default()) } else { serde_json::from_value(value.clone()).ok() }
 }
@@ -78,7 +78,7 @@ fn pool_taint(taint: &Taint) -> PoolTaint {
     PoolTaint { key: taint.key.clone(), value: taint.value.clone(), effect: taint.effect.clone() }
 }
 
-/// The one node of a pool under a name of its own.
+/// The only node of a pool, renamed.
 fn named(pool: Pool, name: String) -> Result<NodeShape, String> {
     muster_api::names::check_dns_subdomain(&name).map_err(|why| format!("pools[0].name: {name:?}: {why}"))?;
     let shape = Shape { pools: vec![pool] };

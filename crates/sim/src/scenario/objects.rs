@@ -1,6 +1,6 @@
-//! Objects of any kind, by what people call them: apiVersion, kind, namespace, name.
+//! Access to objects of any kind by apiVersion, kind, namespace and name.
 //!
-//! Every failure names the object and says what the server said. It must not know scenarios.
+//! Every error names the object and the server's message. Must not depend on scenarios.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use tokio::time::Instant;
 
 use super::model::ObjectName;
 
-/// How long a new object waits for one of its name that is being deleted.
+/// How long a creation waits for an object of the same name that is being deleted.
 const GONE_WITHIN: Duration = Duration::from_secs(60);
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const POLL_EVERY: Duration = Duration::from_millis(100);
 
 /// Access to objects of any kind.
 pub(super) struct Objects {
@@ -24,19 +24,19 @@ pub(super) struct Objects {
     kinds: BTreeMap<(String, String), (ApiResource, Scope)>,
 }
 
-/// An object that was made.
+/// An object that was created.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Made {
+pub(super) struct CreatedObject {
     pub(super) api_version: String,
     pub(super) kind: String,
-    /// Empty for kinds outside namespaces.
+    /// Empty for cluster-scoped kinds.
     pub(super) namespace: String,
     pub(super) name: String,
     pub(super) uid: String,
 }
 
-/// What the server said.
-pub(super) fn said(error: &kube::Error) -> String {
+/// The server's error message.
+pub(super) fn server_message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
         other => other.to_string(),
@@ -60,7 +60,7 @@ impl Objects {
         self.client.clone()
     }
 
-    /// The objects of a kind, in a namespace if they live in one.
+    /// The API of a kind, namespaced if the kind is.
     pub(super) async fn api(
         &mut self,
         api_version: &str,
@@ -72,8 +72,9 @@ impl Objects {
             let version: GroupVersion = api_version.parse().map_err(|_| format!("apiVersion {api_version:?}"))?;
             let full = GroupVersionKind::gvk(&version.group, &version.version, kind);
             let found = discovery::pinned_kind(&self.client, &full).await;
-            let (resource, capabilities) =
-                found.map_err(|error| format!("the cluster serves no {kind} of {api_version}: {}", said(&error)))?;
+            let (resource, capabilities) = found.map_err(|error| {
+                format!("the cluster serves no {kind} of {api_version}: {}", server_message(&error))
+            })?;
             self.kinds.insert(key.clone(), (resource, capabilities.scope));
         }
         let (resource, scope) = &self.kinds[&key];
@@ -84,33 +85,33 @@ impl Objects {
         Ok((api, scope.clone()))
     }
 
-    /// Makes an object. One of the same name that is being deleted is waited for.
-    pub(super) async fn create(&mut self, manifest: &Value) -> Result<Made, String> {
+    /// Creates an object. Waits first for one of the same name that is being deleted.
+    pub(super) async fn create(&mut self, manifest: &Value) -> Result<CreatedObject, String> {
         let (api, scope, object, shown) = self.read(manifest).await?;
         let until = Instant::now() + GONE_WITHIN;
         loop {
             match api.create(&PostParams::default(), &object).await {
-                Ok(made) => return Ok(made_of(manifest, &scope, &made)),
-                Err(error) if is_conflict(&error) && Instant::now() < until && is_leaving(&api, &object).await => {
-                    tokio::time::sleep(LOOK_EVERY).await;
+                Ok(created) => return Ok(created_object(manifest, &scope, &created)),
+                Err(error) if is_conflict(&error) && Instant::now() < until && is_terminating(&api, &object).await => {
+                    tokio::time::sleep(POLL_EVERY).await;
                 }
-                Err(error) => return Err(format!("create {shown}: {}", said(&error))),
+                Err(error) => return Err(format!("create {shown}: {}", server_message(&error))),
             }
         }
     }
 
-    /// Makes an object, or changes the one that is there by a merge patch. Tells what it made, if it did.
-    pub(super) async fn apply(&mut self, manifest: &Value) -> Result<Option<Made>, String> {
+    /// Creates an object, or changes the existing one by a merge patch. Returns the object if it was created.
+    pub(super) async fn apply(&mut self, manifest: &Value) -> Result<Option<CreatedObject>, String> {
         let (api, _, object, shown) = self.read(manifest).await?;
         let Some(name) = object.metadata.name.clone() else { return self.create(manifest).await.map(Some) };
         match api.get_opt(&name).await {
             Ok(Some(there)) if there.metadata.deletion_timestamp.is_none() => {
                 let patch = kube::api::Patch::Merge(manifest);
                 let changed = api.patch(&name, &PatchParams::default(), &patch).await;
-                changed.map(|_| None).map_err(|error| format!("patch {shown}: {}", said(&error)))
+                changed.map(|_| None).map_err(|error| format!("patch {shown}: {}", server_message(&error)))
             }
             Ok(_) => self.create(manifest).await.map(Some),
-            Err(error) => Err(format!("get {shown}: {}", said(&error))),
+            Err(error) => Err(format!("get {shown}: {}", server_message(&error))),
         }
     }
 
@@ -128,7 +129,7 @@ impl Objects {
         Ok((api, scope, object, shown))
     }
 
-    /// All objects that a name means; none if there are none.
+    /// All objects that match a name.
     pub(super) async fn find(&mut self, name: &ObjectName) -> Result<Vec<DynamicObject>, String> {
         let (api, _) = self.api(&name.api_version, &name.kind, &name.namespace).await?;
         let found = if name.name.is_plain() {
@@ -137,36 +138,38 @@ impl Objects {
             let listed = api.list(&ListParams::default()).await;
             listed.map(|list| list.items.into_iter().filter(|one| name.name.matches(&one.name_any())).collect())
         };
-        found.map_err(|error| format!("read {} {}: {}", name.kind, name.name.text(), said(&error)))
+        found.map_err(|error| format!("read {} {}: {}", name.kind, name.name.text(), server_message(&error)))
     }
 
-    /// Deletes an object; one that is not there any more is no mistake.
-    pub(super) async fn delete(&mut self, made: &Made, at_once: bool) -> Result<(), String> {
-        let (api, _) = self.api(&made.api_version, &made.kind, &made.namespace).await?;
+    /// Deletes an object; it is no error if it does not exist.
+    pub(super) async fn delete(&mut self, created: &CreatedObject, at_once: bool) -> Result<(), String> {
+        let (api, _) = self.api(&created.api_version, &created.kind, &created.namespace).await?;
         let parameters = if at_once { DeleteParams::default().grace_period(0) } else { DeleteParams::default() };
-        match api.delete(&made.name, &parameters).await {
-            Err(error) if !is_not_found(&error) => Err(format!("delete {} {}: {}", made.kind, made.name, said(&error))),
+        match api.delete(&created.name, &parameters).await {
+            Err(error) if !is_not_found(&error) => {
+                Err(format!("delete {} {}: {}", created.kind, created.name, server_message(&error)))
+            }
             _ => Ok(()),
         }
     }
 }
 
-fn made_of(manifest: &Value, scope: &Scope, made: &DynamicObject) -> Made {
+fn created_object(manifest: &Value, scope: &Scope, created: &DynamicObject) -> CreatedObject {
     let text = |field: &str| manifest[field].as_str().unwrap_or_default().to_owned();
-    let namespace = if *scope == Scope::Namespaced { made.namespace().unwrap_or_default() } else { String::new() };
-    Made {
+    let namespace = if *scope == Scope::Namespaced { created.namespace().unwrap_or_default() } else { String::new() };
+    CreatedObject {
         api_version: text("apiVersion"),
         kind: text("kind"),
         namespace,
-        name: made.name_any(),
-        uid: made.uid().unwrap_or_default(),
+        name: created.name_any(),
+        uid: created.uid().unwrap_or_default(),
     }
 }
 
-async fn is_leaving(api: &Api<DynamicObject>, object: &DynamicObject) -> bool {
+async fn is_terminating(api: &Api<DynamicObject>, object: &DynamicObject) -> bool {
     match api.get_opt(&object.name_any()).await {
         Ok(Some(there)) => there.metadata.deletion_timestamp.is_some(),
-        // It has left between the two requests.
+        // It was deleted between the two requests.
         Ok(None) => true,
         Err(_) => false,
     }

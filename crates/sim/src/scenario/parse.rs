@@ -1,7 +1,7 @@
-//! Reading a scenario: strictly, with errors that name file, line, step, field and value.
+//! The parser of scenarios: strict, with errors that name file, line, step, field and value.
 //!
-//! Invariant: what is accepted has no unknown field and no value without a meaning.
-//! It must not know the cluster; of carriers only their names.
+//! Invariant: an accepted scenario has no unknown field and no meaningless value. Must not depend on the cluster; of
+//! carriers only on their names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,7 +19,7 @@ use super::model::{About, Action, Config, Create, Fault, Group, Nodes, Scenario,
 use super::nodes;
 use super::yaml;
 
-/// The most objects of one step.
+/// The maximum number of objects of one step.
 const COUNT_MAX: u32 = 100_000;
 
 /// Why a scenario cannot be read.
@@ -74,9 +74,9 @@ struct Written {
     steps: Vec<Value>,
 }
 
-/// Where the steps stand.
+/// The source positions of the steps.
 #[derive(Deserialize)]
-struct Places {
+struct StepPositions {
     steps: Vec<Spanned<IgnoredAny>>,
 }
 
@@ -89,7 +89,7 @@ pub fn load(path: &Path) -> Result<Scenario, ParseError> {
     }
 }
 
-/// Reads a scenario from the text of a file. Files that it names are looked for beside it.
+/// Reads a scenario from the text of a file. Paths in it are relative to its directory.
 pub fn parse(text: &str, path: &Path) -> Result<Scenario, ParseError> {
     let file = path.display().to_string();
     let error = |field: &str, reason: String| ParseError {
@@ -132,21 +132,21 @@ pub fn parse(text: &str, path: &Path) -> Result<Scenario, ParseError> {
     Ok(Scenario { name, file, about, config, nodes, carriers, except, steps })
 }
 
-/// The path of a field, and what is wrong with it.
-type Wrong = (String, String);
+/// The path of a field and the problem with it.
+type FieldError = (String, String);
 
-fn read<T: DeserializeOwned>(value: Value) -> Result<T, Wrong> {
+fn read<T: DeserializeOwned>(value: Value) -> Result<T, FieldError> {
     serde_path_to_error::deserialize(value).map_err(|error| (error.path().to_string(), error.inner().to_string()))
 }
 
-/// The lines on which the steps begin. Steps that do not each begin a line of their own are shown by the first line.
+/// The lines on which the steps begin. Steps that do not start on a line of their own have the line of the first step.
 fn lines_of_steps(text: &str, count: usize) -> Vec<u64> {
-    let Ok(places) = yaml::one::<Places>(text) else { return Vec::new() };
+    let Ok(places) = yaml::one::<StepPositions>(text) else { return Vec::new() };
     let lines: Vec<u64> = places.steps.iter().map(|step| step.referenced.line()).collect();
     if lines.len() == count && lines.is_sorted_by(|one, next| one < next) { lines } else { Vec::new() }
 }
 
-fn action(mut value: Value, path: &Path) -> Result<Action, Wrong> {
+fn action(mut value: Value, path: &Path) -> Result<Action, FieldError> {
     if let Some(applied) = value.get_mut("apply").filter(|applied| !applied.is_string()) {
         *applied = file_named(applied, path).map_err(|why| ("apply".to_owned(), why))?.into();
     }
@@ -159,12 +159,12 @@ fn file_named(applied: &Value, path: &Path) -> Result<String, String> {
     let Some(named) = named else {
         return Err(format!("{applied}: write the manifests as text, or {{file: name.yaml}}"));
     };
-    let beside = path.parent().unwrap_or_else(|| Path::new("")).join(named);
-    fs::read_to_string(&beside).map_err(|error| format!("file {}: {error}", beside.display()))
+    let file = path.parent().unwrap_or_else(|| Path::new("")).join(named);
+    fs::read_to_string(&file).map_err(|error| format!("file {}: {error}", file.display()))
 }
 
-/// Refuses what a type cannot.
-fn checked(action: Action) -> Result<Action, Wrong> {
+/// Validates what the types cannot express.
+fn checked(action: Action) -> Result<Action, FieldError> {
     let wrong = |field: &str, reason: String| Err((field.to_owned(), reason));
     match &action {
         Action::Group(group) => check_group(group)?,
@@ -192,7 +192,7 @@ fn checked(action: Action) -> Result<Action, Wrong> {
     Ok(action)
 }
 
-fn check_group(group: &Group) -> Result<(), Wrong> {
+fn check_group(group: &Group) -> Result<(), FieldError> {
     let kinds = [group.gang.is_some(), group.basic.is_some(), group.subsets.is_some()];
     if kinds.iter().filter(|is_set| **is_set).count() != 1 {
         return Err(("group".to_owned(), "write exactly one of gang, basic and subsets".to_owned()));
@@ -203,7 +203,7 @@ fn check_group(group: &Group) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn check_create(create: &Create) -> Result<(), Wrong> {
+fn check_create(create: &Create) -> Result<(), FieldError> {
     let wrong = |field: &str, reason: String| Err((format!("create.{field}"), reason));
     if create.count == 0 || create.count > COUNT_MAX {
         return wrong("count", format!("{}: must be from 1 to {COUNT_MAX}", create.count));
@@ -226,7 +226,7 @@ fn check_create(create: &Create) -> Result<(), Wrong> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::claims::Expect;
+    use super::super::assertions::Expect;
     use super::*;
 
     const NODES: &str = "nodes: [{name: n, capacity: {cpu: \"1\"}}]\n";
@@ -288,18 +288,18 @@ steps:
         assert_eq!(scenario.except[&Carrier::V1alpha1], "it has no status");
         assert!(scenario.steps[2].text.starts_with("- apply: |\n    apiVersion: v1"), "{}", scenario.steps[2].text);
         assert!(scenario.steps[13].text.ends_with("[\"default/b-*\"]}"));
-        let Action::Expect(Expect { within, claims }) = &scenario.steps[12].action else { panic!() };
-        assert_eq!((within.as_millis(), claims.on.len(), claims.conditions.len()), (20_000, 1, 1));
+        let Action::Expect(Expect { within, assertions }) = &scenario.steps[12].action else { panic!() };
+        assert_eq!((within.as_millis(), assertions.on.len(), assertions.conditions.len()), (20_000, 1, 1));
     }
 
     #[test]
-    fn mistakes_are_named_with_file_line_step_field_and_value() {
+    fn errors_name_file_line_step_field_and_value() {
         for (step, expected) in [
             ("expct: {}", "dir/a.yaml:5: step 2: unknown variant `expct`, expected one of `group`, `create`"),
             ("expect: {withn: 5s}", "step 2: expect.withn: unknown field `withn`"),
             ("expect: {within: 5, bound: [default/a]}", "step 2: expect.within: invalid type: integer `5`"),
             ("expect: {within: soon, bound: [default/a]}", "step 2: expect.within: \"soon\" is no length of time"),
-            ("expect: {within: 5s}", "step 2: expect: says nothing about the cluster"),
+            ("expect: {within: 5s}", "step 2: expect: asserts nothing about the cluster"),
             ("expect: {for: 5s, bound: [default/a]}", "step 2: expect: `for` belongs to hold"),
             ("hold: {bound: [default/a]}", "step 2: hold: `for` must say how long"),
             ("hold: {for: 1s, within: 1s, bound: [default/a]}", "`within` belongs to expect"),
@@ -338,13 +338,13 @@ steps:
             ("nodes: [{name: n, capacity: {cpu: many}}]", "step 2: nodes[0].capacity[cpu]: \"many\""),
             ("nodes: [{name: n, count: 2, capacity: {}}]", "step 2: nodes[0].name: \"n\": another node has this name"),
         ] {
-            let said = why(step);
-            assert!(said.contains(expected), "{step}\n{said}\n{expected}");
+            let message = why(step);
+            assert!(message.contains(expected), "{step}\n{message}\n{expected}");
         }
     }
 
     #[test]
-    fn mistakes_at_the_top_are_named_too() {
+    fn top_level_errors_are_named_too() {
         for (text, expected) in [
             ("name: [", "dir/a.yaml:1: "),
             ("name: a\nname: b\nsteps: []\n", "dir/a.yaml:2: "),
@@ -377,8 +377,8 @@ steps:
             ),
             ("name: a\nsteps: [{restart: scheduler}]\nnodes: [{name: A, capacity: {}}]\n", "nodes[0].name: \"A\""),
         ] {
-            let said = read_text(text).unwrap_err();
-            assert!(said.contains(expected), "{text}\n{said}\n{expected}");
+            let message = read_text(text).unwrap_err();
+            assert!(message.contains(expected), "{text}\n{message}\n{expected}");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Names with wildcards: `default/a-*`. A star stands for any text, also none; nothing else is special.
+//! Names with wildcards: `default/a-*`. A star matches any text, including none; nothing else is special.
 //!
-//! It must not know what the names belong to.
+//! Must not depend on what the names belong to.
 
 use serde::{Deserialize, Deserializer, de};
 
-/// A name in which stars stand for any text.
+/// A name in which stars match any text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Glob(String);
 
@@ -14,7 +14,7 @@ impl Glob {
         Self(text.into())
     }
 
-    /// Whether it is no more than a name.
+    /// Whether it has no wildcards.
     pub fn is_plain(&self) -> bool {
         !self.0.contains('*')
     }
@@ -24,7 +24,7 @@ impl Glob {
         &self.0
     }
 
-    /// Whether a name is meant.
+    /// Whether a name matches.
     pub fn matches(&self, name: &str) -> bool {
         let mut parts = self.0.split('*');
         let first = parts.next().unwrap_or_default();
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stars_stand_for_any_text() {
+    fn stars_match_any_text() {
         for (pattern, name, expected) in [
             ("a", "a", true),
             ("a", "ab", false),

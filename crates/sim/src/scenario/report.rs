@@ -1,52 +1,52 @@
-//! What became of a scenario, as a value, and in words.
+//! The result of a scenario, as a value and as text.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::carrier::Carrier;
 
-/// What became of a scenario in one carrier.
+/// The result of a scenario in one carrier.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// What the scenario shows.
     pub name: String,
     /// Its file.
     pub file: String,
-    /// In which objects its groups were written.
+    /// The carrier of its groups.
     pub carrier: Carrier,
-    /// How many steps it has.
+    /// The number of steps.
     pub steps: usize,
-    /// The steps that were done, in order.
-    pub done: Vec<Done>,
+    /// The completed steps, in order.
+    pub completed: Vec<CompletedStep>,
     /// How it ended.
     pub outcome: Outcome,
-    /// How many claims about groups were not judged, because the carrier's objects have no conditions.
-    pub unjudged: usize,
-    /// Whether somebody wanted it to end: then nothing more is to be played.
+    /// How many assertions about groups were not checked, because the carrier's objects have no conditions.
+    pub unchecked: usize,
+    /// Whether it was interrupted: then no further scenario runs.
     pub is_interrupted: bool,
     /// How much time passed in the scenario.
-    pub story_time: Duration,
-    /// How much time passed for whoever waited.
+    pub scenario_time: Duration,
+    /// How much real time passed.
     pub wall_time: Duration,
 }
 
-/// A step that was done.
+/// A completed step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Done {
+pub struct CompletedStep {
     /// The number of the step, from 1.
     pub number: usize,
     /// Its text.
     pub text: String,
-    /// When it was done, in the time of the scenario.
+    /// When it was completed, in the time of the scenario.
     pub at: Duration,
 }
 
 /// How a scenario ended.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// Every step was done and every claim was true.
+    /// Every step was performed and every assertion held.
     Passed,
-    /// The carrier has no words for it, for this reason.
+    /// The carrier cannot express it, for this reason.
     Skipped(String),
     /// It failed.
     Failed(Failure),
@@ -55,15 +55,15 @@ pub enum Outcome {
 /// What failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The step and its text; nothing if it failed before the first or after the last.
+    /// The failed step; `None` if it failed before the first or after the last step.
     pub step: Option<FailedStep>,
-    /// What is wrong, with what was seen instead.
+    /// The problems, with what was seen instead.
     pub problems: Vec<String>,
-    /// What there was at that moment: pods, groups, events, faults.
+    /// The state at that moment: pods, groups, events, faults.
     pub seen: Vec<String>,
 }
 
-/// A step that failed.
+/// A failed step.
 #[derive(Clone, Debug)]
 pub struct FailedStep {
     /// The number of the step, from 1.
@@ -75,21 +75,21 @@ pub struct FailedStep {
 }
 
 impl Report {
-    /// Whether something failed.
+    /// Whether it failed.
     pub fn is_failed(&self) -> bool {
         matches!(self.outcome, Outcome::Failed(_))
     }
 
-    /// The steps that were done, one after the other.
+    /// The completed steps as text.
     pub fn shown_steps(&self) -> String {
-        let steps = self.done.iter().map(|step| {
+        let steps = self.completed.iter().map(|step| {
             format!("    step {} done at {}\n{}\n", step.number, shown(step.at), indented(&step.text, "    | "))
         });
         steps.collect()
     }
 }
 
-/// A length of time for people.
+/// A duration as text.
 pub(super) fn shown(time: Duration) -> String {
     let ms = time.as_millis();
     match ms {
@@ -105,20 +105,22 @@ fn indented(text: &str, before: &str) -> String {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (story, wall) = (shown(self.story_time), shown(self.wall_time));
+        let (scenario, wall) = (shown(self.scenario_time), shown(self.wall_time));
         let Self { name, file, carrier, steps, .. } = self;
         let (file, carrier) = (file.as_str(), carrier.name());
         match &self.outcome {
             Outcome::Passed => {
-                write!(f, "pass {name} ({file}, {carrier}, {steps} steps, {story} in {wall})")?;
-                match self.unjudged {
+                write!(f, "pass {name} ({file}, {carrier}, {steps} steps, {scenario} in {wall})")?;
+                match self.unchecked {
                     0 => Ok(()),
-                    count => write!(f, "; not judged, since {carrier} has no conditions: {count} claims about groups"),
+                    count => {
+                        write!(f, "; not checked, since {carrier} has no conditions: {count} assertions about groups")
+                    }
                 }
             }
             Outcome::Skipped(why) => write!(f, "skip {name} ({file}, {carrier}): {why}"),
             Outcome::Failed(failure) => {
-                write!(f, "FAIL {name} ({file}, {carrier}, {steps} steps, {story} in {wall})\n{failure}")
+                write!(f, "FAIL {name} ({file}, {carrier}, {steps} steps, {scenario} in {wall})\n{failure}")
             }
         }
     }
@@ -133,7 +135,7 @@ impl fmt::Display for Failure {
         f.write_str(&problems.join("\n"))?;
         if !self.seen.is_empty() {
             let seen: Vec<String> = self.seen.iter().map(|line| indented(line, "    ")).collect();
-            write!(f, "\n  what there is:\n{}", seen.join("\n"))?;
+            write!(f, "\n  state of the cluster:\n{}", seen.join("\n"))?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
-//! What the API shows at one moment, as far as claims ask for it.
+//! A snapshot of the API state, as far as assertions need it.
 //!
-//! It must not know what is expected.
+//! Must not depend on what is expected.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,21 +13,21 @@ use muster_api::wire::condition::Condition;
 use muster_api::wire::{Node, Pod};
 use serde_json::Value;
 
-use super::claims::{Claims, ConditionClaim, ObjectClaim};
+use super::assertions::{Assertions, ConditionAssertion, ObjectAssertion};
 use super::model::ObjectName;
-use super::objects::said;
+use super::objects::server_message;
 use super::pattern::{Glob, Pods};
 use super::world::World;
 
-/// What is there.
+/// The objects at one moment.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     pub(super) pods: Vec<Pod>,
     /// The labels of each node.
     pub(super) nodes: BTreeMap<String, BTreeMap<String, String>>,
-    /// The object of each group that was asked for; nothing if it is not there.
+    /// The object of each requested group; `None` if it does not exist.
     pub(super) groups: BTreeMap<String, Option<Value>>,
-    /// Objects that were asked for.
+    /// Requested objects.
     pub(super) objects: BTreeMap<ObjectName, Vec<Value>>,
     pub(super) events: Vec<Event>,
 }
@@ -40,51 +40,53 @@ pub(super) fn key_of(pod: &Pod) -> PodKey {
 }
 
 impl Snapshot {
-    /// Looks at everything that these claims are about.
-    pub(super) async fn take(world: &mut World, claims: &Claims) -> Result<Self, String> {
-        let mut snapshot = Self { pods: world.look().await?, ..Self::default() };
-        world.remember(&snapshot.pods);
-        if !claims.one_domain.is_empty() {
+    /// Reads everything that these assertions are about.
+    pub(super) async fn take(world: &mut World, assertions: &Assertions) -> Result<Self, String> {
+        let mut snapshot = Self { pods: world.list_pods().await?, ..Self::default() };
+        world.record_pods(&snapshot.pods);
+        if !assertions.one_domain.is_empty() {
             snapshot.nodes = nodes(world).await?;
         }
-        let names: BTreeSet<&str> = claims.groups.keys().map(|name| group_and_key(name).0).collect();
+        let names: BTreeSet<&str> = assertions.groups.keys().map(|name| group_and_key(name).0).collect();
         for name in names {
             snapshot.groups.insert(name.to_owned(), group(world, name).await?);
         }
-        let meant = claims.conditions.iter().map(ConditionClaim::object);
-        for object in meant.chain(claims.objects.iter().map(ObjectClaim::object)) {
-            if let Entry::Vacant(place) = snapshot.objects.entry(world.meant(&object)) {
+        let pattern = assertions.conditions.iter().map(ConditionAssertion::object);
+        for object in pattern.chain(assertions.objects.iter().map(ObjectAssertion::object)) {
+            if let Entry::Vacant(place) = snapshot.objects.entry(world.resolve(&object)) {
                 let found = world.objects.find(place.key()).await?;
                 place.insert(found.into_iter().filter_map(|one| serde_json::to_value(one).ok()).collect());
             }
         }
-        if !claims.events.is_empty() {
+        if !assertions.events.is_empty() {
             snapshot.events = events(world).await?;
         }
         Ok(snapshot)
     }
 
-    /// The pods that are meant, which must be there already by their real namespaces.
-    pub(super) fn pods_of(&self, meant: &Pods) -> Vec<&Pod> {
-        let is_meant =
-            |pod: &&Pod| pod.namespace().as_deref() == Some(&meant.namespace) && meant.name.matches(&pod.name_any());
-        self.pods.iter().filter(is_meant).collect()
+    /// The matching pods, by their real namespace.
+    pub(super) fn pods_of(&self, pattern: &Pods) -> Vec<&Pod> {
+        let is_match = |pod: &&Pod| {
+            pod.namespace().as_deref() == Some(&pattern.namespace) && pattern.name.matches(&pod.name_any())
+        };
+        self.pods.iter().filter(is_match).collect()
     }
 }
 
-/// `name/key` names one replica of a group.
+/// Splits `name/key`, one replica of a group.
 pub(super) fn group_and_key(name: &str) -> (&str, &str) {
     name.split_once('/').unwrap_or((name, ""))
 }
 
 async fn nodes(world: &World) -> Result<BTreeMap<String, BTreeMap<String, String>>, String> {
     let api: Api<Node> = Api::all(world.objects.client());
-    let listed = api.list(&ListParams::default()).await.map_err(|error| format!("list nodes: {}", said(&error)))?;
+    let listed =
+        api.list(&ListParams::default()).await.map_err(|error| format!("list nodes: {}", server_message(&error)))?;
     Ok(listed.items.into_iter().map(|node| (node.name_any(), node.metadata.labels.unwrap_or_default())).collect())
 }
 
 pub(super) async fn group(world: &mut World, name: &str) -> Result<Option<Value>, String> {
-    let (api_version, kind) = world.carriage.form(name).kind();
+    let (api_version, kind) = world.scenario_carrier.form(name).kind();
     let object = ObjectName {
         api_version: api_version.to_owned(),
         kind: kind.to_owned(),
@@ -98,7 +100,7 @@ pub(super) async fn group(world: &mut World, name: &str) -> Result<Option<Value>
 pub(super) async fn events(world: &World) -> Result<Vec<Event>, String> {
     let api: Api<Event> = Api::all(world.objects.client());
     let listed = api.list(&ListParams::default()).await;
-    listed.map(|list| list.items).map_err(|error| format!("list events: {}", said(&error)))
+    listed.map(|list| list.items).map_err(|error| format!("list events: {}", server_message(&error)))
 }
 
 /// A pod in one line.

@@ -1,6 +1,6 @@
-//! Doing a step: what each action means on a cluster.
+//! Execution of steps: what each action does on a cluster.
 //!
-//! Every failure says what was tried and what the server said. It must not know how claims are judged.
+//! Every error names the attempted operation and the server's message. Must not depend on how assertions are checked.
 
 use std::time::Duration;
 
@@ -20,19 +20,19 @@ use super::model::{
     self, Action, Answer, Create, Delete, Ending, Fault, Finish, Group, ObjectName, Patch, Subresource,
 };
 use super::nodes;
-use super::objects::{Made, said};
+use super::objects::{CreatedObject, server_message};
 use super::pattern::Glob;
 use super::snapshot::key_of;
 use super::world::World;
 
-/// How long a deletion waits for what it deletes; what takes longer leaves in its own time.
+/// How long a deletion waits until the object is gone; slower deletions continue in the background.
 const GONE_WITHIN: Duration = Duration::from_secs(2);
 
-/// Does what a step says; claims are not for here.
+/// Performs a step that is not an assertion.
 pub(super) async fn perform(world: &mut World, action: &Action) -> Result<(), String> {
     match action {
-        Action::Group(group) => make_group(world, group).await,
-        Action::Create(create) => make_objects(world, create).await,
+        Action::Group(group) => create_group(world, group).await,
+        Action::Create(create) => create_objects(world, create).await,
         Action::Apply(apply) => {
             for document in &apply.manifests {
                 apply_one(world, document.clone()).await?;
@@ -45,44 +45,44 @@ pub(super) async fn perform(world: &mut World, action: &Action) -> Result<(), St
         Action::Nodes(list) => world.add_nodes(nodes::shapes(list)?).await,
         Action::Restart(how) => world.restart(*how).await,
         Action::Fault(fault) => {
-            order(world, fault);
+            inject_fault(world, fault);
             Ok(())
         }
         Action::Expect(_) | Action::Hold(_) => Ok(()),
     }
 }
 
-async fn make_group(world: &mut World, group: &Group) -> Result<(), String> {
-    let object = world.carriage.object(group, world.namespace());
-    if let Some(made) = world.objects.apply(&object).await? {
-        world.made(made);
+async fn create_group(world: &mut World, group: &Group) -> Result<(), String> {
+    let object = world.scenario_carrier.object(group, world.namespace());
+    if let Some(created) = world.objects.apply(&object).await? {
+        world.record_created(created);
     }
     Ok(())
 }
 
-async fn make_objects(world: &mut World, create: &Create) -> Result<(), String> {
+async fn create_objects(world: &mut World, create: &Create) -> Result<(), String> {
     let template = Value::Object(create.manifest.clone());
     for number in 0..create.count {
         let mut object = numbered(&template, number);
-        world.settle(&mut object).await?;
+        world.complete_manifest(&mut object).await?;
         if !create.group.is_empty() {
             let text = |text: &str| numbered_text(text, number);
             let (group, replica_key, subset) = (text(&create.group), text(&create.replica_key), text(&create.subset));
             let member = Member { group: &group, replica_key: &replica_key, subset: &subset };
-            manifest::join(&mut object, &world.carriage, &member)?;
+            manifest::join(&mut object, &world.scenario_carrier, &member)?;
         }
-        make(world, object).await?;
+        create_object(world, object).await?;
     }
     Ok(())
 }
 
-/// Makes an object; a node gets its kubelet.
-async fn make(world: &mut World, object: Value) -> Result<(), String> {
+/// Creates an object; a node gets its kubelet.
+async fn create_object(world: &mut World, object: Value) -> Result<(), String> {
     if is_node(&object) {
         return apply_one(world, object).await;
     }
-    let made = world.objects.create(&object).await?;
-    world.made(made);
+    let created = world.objects.create(&object).await?;
+    world.record_created(created);
     Ok(())
 }
 
@@ -91,15 +91,15 @@ fn is_node(object: &Value) -> bool {
 }
 
 async fn apply_one(world: &mut World, mut document: Value) -> Result<(), String> {
-    world.settle(&mut document).await?;
-    let made = world.objects.apply(&document).await?;
-    let Some(made) = made else { return Ok(()) };
+    world.complete_manifest(&mut document).await?;
+    let created = world.objects.apply(&document).await?;
+    let Some(created) = created else { return Ok(()) };
     if is_node(&document) {
-        let shape = nodes::shape_of(&document).map_err(|why| format!("Node {}: {why}", made.name))?;
-        world.made(made);
+        let shape = nodes::shape_of(&document).map_err(|why| format!("Node {}: {why}", created.name))?;
+        world.record_created(created);
         return world.add_nodes(vec![shape]).await;
     }
-    world.made(made);
+    world.record_created(created);
     Ok(())
 }
 
@@ -107,9 +107,9 @@ async fn delete(world: &mut World, list: &[Delete]) -> Result<(), String> {
     let mut deleted = Vec::new();
     for one in list {
         let name = match one {
-            Delete::Objects(name) => world.meant(name),
+            Delete::Objects(name) => world.resolve(name),
             Delete::Group(name) => {
-                let (api_version, kind) = world.carriage.form(name).kind();
+                let (api_version, kind) = world.scenario_carrier.form(name).kind();
                 ObjectName {
                     api_version: api_version.to_owned(),
                     kind: kind.to_owned(),
@@ -129,8 +129,8 @@ async fn delete(world: &mut World, list: &[Delete]) -> Result<(), String> {
     wait_until_gone(world, &deleted).await
 }
 
-async fn delete_one(world: &mut World, name: &ObjectName, object: &DynamicObject) -> Result<Made, String> {
-    let made = Made {
+async fn delete_one(world: &mut World, name: &ObjectName, object: &DynamicObject) -> Result<CreatedObject, String> {
+    let created = CreatedObject {
         api_version: name.api_version.clone(),
         kind: name.kind.clone(),
         namespace: object.namespace().unwrap_or_default(),
@@ -138,43 +138,43 @@ async fn delete_one(world: &mut World, name: &ObjectName, object: &DynamicObject
         uid: object.uid().unwrap_or_default(),
     };
     if name.api_version == "v1" && name.kind == "Pod" {
-        world.dismiss((made.namespace.clone(), made.name.clone(), made.uid.clone()));
+        world.mark_deleted((created.namespace.clone(), created.name.clone(), created.uid.clone()));
     }
     if name.api_version == "v1" && name.kind == "Node" {
-        remove_node(world, &made).await?;
+        remove_node(world, &created).await?;
     } else {
-        world.objects.delete(&made, false).await?;
+        world.objects.delete(&created, false).await?;
     }
-    Ok(made)
+    Ok(created)
 }
 
-/// A node leaves with its kubelet, and its pods with it, as a cluster's collector of orphaned pods sees to it.
-async fn remove_node(world: &mut World, node: &Made) -> Result<(), String> {
+/// Removes a node with its kubelet and its pods, as the pod garbage collector of a cluster does.
+async fn remove_node(world: &mut World, node: &CreatedObject) -> Result<(), String> {
     world.remove_kubelet(&node.name).await;
     world.objects.delete(node, false).await?;
-    let pods = world.look().await?;
-    world.remember(&pods);
+    let pods = world.list_pods().await?;
+    world.record_pods(&pods);
     for pod in pods.iter().filter(|pod| pod.spec.node_name == node.name) {
         let (namespace, name, uid) = key_of(pod);
-        world.dismiss((namespace.clone(), name.clone(), uid.clone()));
-        let pod = Made { api_version: "v1".to_owned(), kind: "Pod".to_owned(), namespace, name, uid };
+        world.mark_deleted((namespace.clone(), name.clone(), uid.clone()));
+        let pod = CreatedObject { api_version: "v1".to_owned(), kind: "Pod".to_owned(), namespace, name, uid };
         world.objects.delete(&pod, true).await?;
     }
     Ok(())
 }
 
-async fn wait_until_gone(world: &mut World, deleted: &[Made]) -> Result<(), String> {
+async fn wait_until_gone(world: &mut World, deleted: &[CreatedObject]) -> Result<(), String> {
     let until = Instant::now() + GONE_WITHIN;
-    for made in deleted {
+    for created in deleted {
         loop {
-            let (api, _) = world.objects.api(&made.api_version, &made.kind, &made.namespace).await?;
-            let there = api.get_opt(&made.name).await.map_err(|error| said(&error))?;
-            let is_there = there.is_some_and(|there| there.uid().unwrap_or_default() == made.uid);
+            let (api, _) = world.objects.api(&created.api_version, &created.kind, &created.namespace).await?;
+            let there = api.get_opt(&created.name).await.map_err(|error| server_message(&error))?;
+            let is_there = there.is_some_and(|there| there.uid().unwrap_or_default() == created.uid);
             if !is_there || Instant::now() >= until {
                 break;
             }
-            world.look().await.ok();
-            tokio::time::sleep(world.look_every).await;
+            world.list_pods().await.ok();
+            tokio::time::sleep(world.poll_every).await;
         }
     }
     Ok(())
@@ -189,23 +189,24 @@ async fn change(world: &mut World, patch: &Patch) -> Result<(), String> {
         Some(Subresource::Status) => api.patch_status(&patch.name, &parameters, &body).await,
         None => api.patch(&patch.name, &parameters, &body).await,
     };
-    changed.map(drop).map_err(|error| format!("patch {} {}: {}", patch.kind, patch.name, said(&error)))
+    changed.map(drop).map_err(|error| format!("patch {} {}: {}", patch.kind, patch.name, server_message(&error)))
 }
 
 async fn finish_pods(world: &mut World, finish: &Finish) -> Result<(), String> {
-    let pods = world.look().await?;
-    world.remember(&pods);
-    for meant in &finish.pods {
-        let meant = world.meant_pods(meant);
-        let is_meant =
-            |pod: &&Pod| pod.namespace().as_deref() == Some(&meant.namespace) && meant.name.matches(&pod.name_any());
-        let found: Vec<&Pod> = pods.iter().filter(is_meant).collect();
+    let pods = world.list_pods().await?;
+    world.record_pods(&pods);
+    for pattern in &finish.pods {
+        let pattern = world.resolve_pods(pattern);
+        let is_match = |pod: &&Pod| {
+            pod.namespace().as_deref() == Some(&pattern.namespace) && pattern.name.matches(&pod.name_any())
+        };
+        let found: Vec<&Pod> = pods.iter().filter(is_match).collect();
         if found.is_empty() {
-            return Err(format!("finish {meant}: no pod matches"));
+            return Err(format!("finish {pattern}: no pod matches"));
         }
         for pod in found {
             if pod.spec.node_name.is_empty() {
-                return Err(format!("finish {meant}: {} has no node, and so no kubelet to tell it", pod.name_any()));
+                return Err(format!("finish {pattern}: {} has no node, so no kubelet can report it", pod.name_any()));
             }
             finish_one(world, pod, finish).await?;
         }
@@ -216,7 +217,8 @@ async fn finish_pods(world: &mut World, finish: &Finish) -> Result<(), String> {
 async fn finish_one(world: &World, pod: &Pod, finish: &Finish) -> Result<(), String> {
     let (namespace, name, uid) = key_of(pod);
     let api: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(world.objects.client(), &namespace);
-    let whole = api.get(&name).await.map_err(|error| format!("finish {namespace}/{name}: {}", said(&error)))?;
+    let whole =
+        api.get(&name).await.map_err(|error| format!("finish {namespace}/{name}: {}", server_message(&error)))?;
     let status = serde_json::to_value(whole.status).map_err(|error| error.to_string())?;
     let now = seconds(world.now());
     let (phase, exit_code) = match finish.phase {
@@ -234,10 +236,10 @@ async fn finish_one(world: &World, pod: &Pod, finish: &Finish) -> Result<(), Str
     }
     let patch = kube::api::Patch::Merge(json!({"metadata": {"uid": uid}, "status": patch}));
     let patched = api.patch_status(&name, &PatchParams::default(), &patch).await;
-    patched.map(drop).map_err(|error| format!("finish {namespace}/{name}: {}", said(&error)))
+    patched.map(drop).map_err(|error| format!("finish {namespace}/{name}: {}", server_message(&error)))
 }
 
-/// A container that ran has ended; one that never started stays as it is.
+/// A container that ran becomes terminated; one that never started is unchanged.
 fn ended(mut container: Value, exit_code: i32, now: &str) -> Value {
     let started = container["state"]["running"]["startedAt"].clone();
     if !started.is_null() {
@@ -263,7 +265,7 @@ fn not_ready(mut condition: Value, reason: &str, now: &str) -> Value {
     condition
 }
 
-fn order(world: &World, fault: &Fault) {
+fn inject_fault(world: &World, fault: &Fault) {
     let method = match fault.method {
         model::Method::Get => Method::GET,
         model::Method::Post => Method::POST,

@@ -1,5 +1,5 @@
-//! Whole scenarios with a small binder in place of Muster, so that each step and each claim is seen to be true, and
-//! seen to be false.
+//! Tests of whole scenarios with a minimal binder instead of Muster: each step and each assertion succeeds once and
+//! fails once.
 
 use std::path::Path;
 
@@ -9,9 +9,11 @@ use muster_api::wire::Pod;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
-use super::carrier::Carriage;
+use super::carrier::ScenarioCarrier;
 use super::world::World;
-use super::{Action, Carrier, Failure, Outcome, Place, Report, Scenario, comes_true, parse, play, prepare, run, step};
+use super::{
+    Action, Carrier, Failure, Outcome, Place, Report, Scenario, await_true, parse, prepare, run, run_steps, step,
+};
 
 const NODES: &str = "nodes:
 - {count: 2, name: \"n{i}\", capacity: {cpu: \"4\", memory: 16Gi, pods: \"110\"}, labels: {rack: \"r{i}\"}}
@@ -41,37 +43,37 @@ async fn bind_all(client: Client) {
 }
 
 #[test]
-fn an_idle_hour_costs_next_to_nothing() {
+fn idle_hour_costs_little() {
     let steps = "
-- create: {manifest: {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {schedulerName: nobody}}}
+- create: {manifest: {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {schedulerName: none}}}
 - hold: {for: 2h, unbound: [default/b]}
 ";
     let report = run(&scenario(steps), Carrier::Muster, &Place::Process);
     assert!(matches!(report.outcome, Outcome::Passed), "{report}");
-    assert!(report.story_time.as_secs() >= 7_200, "{report}");
+    assert!(report.scenario_time.as_secs() >= 7_200, "{report}");
 }
 
-/// A world with two nodes, on a runtime of its own.
+/// An environment with two nodes, on its own runtime.
 fn world() -> (Runtime, World) {
     let scenario = scenario("- restart: scheduler\n");
     let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    let carriage = Carriage::of(Carrier::Muster, &scenario).unwrap();
+    let scenario_carrier = ScenarioCarrier::of(Carrier::Muster, &scenario).unwrap();
     let world = runtime.block_on(async {
-        let mut world = World::in_process(&scenario, carriage).await.unwrap();
+        let mut world = World::in_process(&scenario, scenario_carrier).await.unwrap();
         prepare(&mut world, &scenario).await.unwrap();
         world
     });
     (runtime, world)
 }
 
-/// Plays the steps with the binder.
-fn played(steps: &str) -> Result<Report, Failure> {
+/// Runs the steps with the binder.
+fn run_with_binder(steps: &str) -> Result<Report, Failure> {
     let scenario = scenario(steps);
     let (runtime, mut world) = world();
     runtime.block_on(async {
         let binder = tokio::spawn(bind_all(world.objects.client()));
         let mut report = run_nothing(&scenario);
-        let outcome = play(&mut world, &scenario, &mut report).await;
+        let outcome = run_steps(&mut world, &scenario, &mut report).await;
         binder.abort();
         outcome.map(|()| report)
     })
@@ -83,38 +85,38 @@ fn run_nothing(scenario: &Scenario) -> Report {
         file: scenario.file.clone(),
         carrier: Carrier::Muster,
         steps: scenario.steps.len(),
-        done: Vec::new(),
+        completed: Vec::new(),
         outcome: Outcome::Passed,
-        unjudged: 0,
+        unchecked: 0,
         is_interrupted: false,
-        story_time: std::time::Duration::ZERO,
+        scenario_time: std::time::Duration::ZERO,
         wall_time: std::time::Duration::ZERO,
     }
 }
 
 fn passes(steps: &str) {
-    if let Err(failure) = played(steps) {
+    if let Err(failure) = run_with_binder(steps) {
         panic!("{failure}");
     }
 }
 
-/// The failure of these steps, which must come at the last.
+/// The failure of these steps, which must be in the last one.
 fn fails(steps: &str) -> String {
-    let failure = played(steps).expect_err("must fail");
+    let failure = run_with_binder(steps).expect_err("must fail");
     let last = scenario(steps).steps.len();
     assert_eq!(failure.step.as_ref().map(|step| step.number), Some(last), "{failure}");
     failure.problems.join("\n")
 }
 
-/// Three pods of the binder and one that nobody binds.
+/// Three pods of the binder and one that is never bound.
 const PODS: &str = "
 - create: {count: 3, manifest: {apiVersion: v1, kind: Pod, metadata: {name: \"a-{i}\"}, spec: {schedulerName: tiny}}}
-- create: {manifest: {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {schedulerName: nobody}}}
+- create: {manifest: {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {schedulerName: none}}}
 - expect: {boundCount: {\"default/a-*\": 3}}
 ";
 
 #[test]
-fn pods_are_made_bound_run_and_end() {
+fn pods_are_created_bound_run_and_finish() {
     passes(&format!(
         "{PODS}
 - expect:
@@ -142,53 +144,53 @@ fn pods_are_made_bound_run_and_end() {
 }
 
 #[test]
-fn each_claim_can_be_false_and_says_what_was_seen() {
+fn each_assertion_can_fail_and_reports_what_was_seen() {
     let (runtime, mut world) = world();
     runtime.spawn(bind_all(world.objects.client()));
     let pods = scenario(PODS);
     let mut report = run_nothing(&pods);
-    runtime.block_on(play(&mut world, &pods, &mut report)).unwrap();
-    for (claim, expected) in [
+    runtime.block_on(run_steps(&mut world, &pods, &mut report)).unwrap();
+    for (assertion, expected) in [
         ("bound: [default/*]", "bound default/*: 3 of 4 are bound\n  default/b not bound, Pending"),
         ("bound: [default/c-*]", "bound default/c-*: no pod matches"),
         ("unbound: [default/*]", "unbound default/*: 1 of 4 are not bound"),
         ("unbound: [default/c]", "unbound default/c: no pod matches"),
         ("boundCount: {default/*: 4}", "boundCount default/*: 4: 3 of 4 are bound"),
-        ("gone: [default/b]", "gone default/b: 1 are there"),
-        ("gone: [default/c]", "gone default/c: no pod of this name was ever there"),
-        ("present: [default/c]", "present default/c: no pod of this name was ever there"),
+        ("gone: [default/b]", "gone default/b: 1 exist"),
+        ("gone: [default/c]", "gone default/c: no pod of this name ever existed"),
+        ("present: [default/c]", "present default/c: no pod of this name ever existed"),
         ("on: {default/a-0: [n1]}", "on default/a-0: [\"n1\"]: 0 of 1 are there\n  default/a-0 on n0, Running"),
         ("oneDomain: {default/*: rack}", "oneDomain default/*: rack: 3 of 4 are bound"),
         ("oneDomain: {default/a-*: zone}", "oneDomain default/a-*: zone: they are in 1 domains"),
         ("demand: [default/b]", "demand default/b: 0 of 1 are demand\n  default/b not bound"),
         ("nominated: {default/b: n0}", "nominated default/b: \"n0\": 0 of 1 are nominated so"),
-        ("groups: {g: {scheduled: true}}", "group g: there is no such group"),
-        ("conditions: [{kind: Pod, name: z, type: Ready}]", "condition Ready of Pod z: there is no such object"),
-        ("conditions: [{kind: Pod, name: a-0, type: Ready, reason: X}]", "wanted reason X\n  a-0: "),
+        ("groups: {g: {scheduled: true}}", "group g: the group does not exist"),
+        ("conditions: [{kind: Pod, name: z, type: Ready}]", "condition Ready of Pod z: the object does not exist"),
+        ("conditions: [{kind: Pod, name: a-0, type: Ready, reason: X}]", "expected reason X\n  a-0: "),
         ("events: [{kind: Pod, name: b, reason: X}]", "event X of Pod b: none among 0"),
     ] {
-        let steps = scenario(&format!("- expect: {{within: 3s, {claim}}}\n")).steps;
-        let Action::Expect(expect) = &steps[0].action else { panic!("{claim}") };
-        let said = runtime.block_on(comes_true(&mut world, expect)).unwrap_err().join("\n");
-        assert!(said.starts_with("not true after 3.0s:\n"), "{said}");
-        assert!(said.contains(expected), "{claim}\n{said}");
+        let steps = scenario(&format!("- expect: {{within: 3s, {assertion}}}\n")).steps;
+        let Action::Expect(expect) = &steps[0].action else { panic!("{assertion}") };
+        let message = runtime.block_on(await_true(&mut world, expect)).unwrap_err().join("\n");
+        assert!(message.starts_with("not true after 3.0s:\n"), "{message}");
+        assert!(message.contains(expected), "{assertion}\n{message}");
     }
 }
 
 #[test]
-fn what_is_held_must_hold_all_the_time() {
-    let said = fails(
+fn held_assertions_must_hold_all_the_time() {
+    let message = fails(
         "
 - create: {manifest: {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {schedulerName: tiny}}}
 - hold: {for: 10s, unbound: [default/a]}
 ",
     );
-    assert!(said.starts_with("not true any more after"), "{said}");
-    assert!(said.contains("default/a on n0"), "{said}");
+    assert!(message.starts_with("no longer true after"), "{message}");
+    assert!(message.contains("default/a on n0"), "{message}");
 }
 
 #[test]
-fn a_pod_of_the_same_name_is_another_pod() {
+fn pod_of_the_same_name_is_another_pod() {
     let again = "
 - apply: |
     apiVersion: apps/v1
@@ -204,16 +206,16 @@ fn a_pod_of_the_same_name_is_another_pod() {
 - delete: [{kind: Pod, name: s-*}]
 - expect: {boundCount: {default/s-*: 2}, gone: [default/s-x*], present: [default/s-*]}
 ";
-    let said = fails(again);
-    assert!(said.contains("gone default/s-x*: no pod of this name was ever there"), "{said}");
+    let message = fails(again);
+    assert!(message.contains("gone default/s-x*: no pod of this name ever existed"), "{message}");
     passes(&again.replace(", gone: [default/s-x*]", ""));
     let lost = again.replace(
         "- delete: [{kind: Pod, name: s-*}]",
         "- patch: {apiVersion: apps/v1, kind: ReplicaSet, name: s, patch: {spec: {replicas: 1}}}",
     );
     let lost = lost.replace("boundCount: {default/s-*: 2}, gone: [default/s-x*], ", "within: 5s, ");
-    let said = fails(&lost);
-    assert!(said.contains("present default/s-*: 1 of 2 are still there"), "{said}");
+    let message = fails(&lost);
+    assert!(message.contains("present default/s-*: 1 of 2 still exist"), "{message}");
 }
 
 #[test]
@@ -251,7 +253,7 @@ fn objects_are_applied_changed_and_deleted() {
 }
 
 #[test]
-fn refusals_of_the_server_name_the_object() {
+fn server_errors_name_the_object() {
     let (runtime, mut world) = world();
     for (step, expected) in [
         (
@@ -263,7 +265,7 @@ fn refusals_of_the_server_name_the_object() {
         ("delete: [{group: z}]", "delete PodGroup z: there is none"),
         ("patch: {kind: Pod, name: z, patch: {}}", "patch Pod z: pods \"z\" not found"),
         ("finish: {pods: [default/z], phase: Failed}", "finish default/z: no pod matches"),
-        ("nodes: [{name: n1, capacity: {cpu: \"1\"}}]", "node n1: there is one of this name already"),
+        ("nodes: [{name: n1, capacity: {cpu: \"1\"}}]", "node n1: a node of this name already exists"),
         (
             "apply: \"{apiVersion: v1, kind: Node, metadata: {name: x}}\"",
             "Node x: status.capacity: must be set: the simulated kubelet",
@@ -275,18 +277,18 @@ fn refusals_of_the_server_name_the_object() {
         ),
     ] {
         let steps = scenario(&format!("- {step}\n")).steps;
-        let said = runtime.block_on(step::perform(&mut world, &steps[0].action)).unwrap_err();
-        assert!(said.contains(expected), "{step}\n{said}");
+        let message = runtime.block_on(step::perform(&mut world, &steps[0].action)).unwrap_err();
+        assert!(message.contains(expected), "{step}\n{message}");
     }
     let unbound = "
-- create: {manifest: {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {schedulerName: nobody}}}
+- create: {manifest: {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {schedulerName: none}}}
 - finish: {pods: [default/b], phase: Failed}
 ";
     assert!(fails(unbound).contains("b has no node"));
 }
 
 #[test]
-fn groups_are_made_changed_deleted_and_made_again() {
+fn groups_are_created_changed_deleted_and_recreated() {
     passes(
         "
 - group: {name: g, gang: 3, disruptionMode: PodGroup}
@@ -311,17 +313,17 @@ fn groups_are_made_changed_deleted_and_made_again() {
 - expect: {within: 1s, groups: {g: {degraded: false}}}
 - expect: {within: 1s, groups: {g: {degraded: true, contains: lost}}}
 ";
-    assert!(fails(wrong).contains("wanted degraded: true, with \"lost\""));
+    assert!(fails(wrong).contains("expected degraded: true, with \"lost\""));
 }
 
 #[test]
-fn faults_that_nothing_meets_are_no_show() {
-    let played = played("- fault: {method: POST, path: /pods/zzz/binding, answer: 503, times: 3}\n");
-    assert!(played.unwrap_err().problems[0].contains("3 faults were ordered and no request met one"));
+fn faults_that_no_request_meets_fail_the_scenario() {
+    let result = run_with_binder("- fault: {method: POST, path: /pods/zzz/binding, answer: 503, times: 3}\n");
+    assert!(result.unwrap_err().problems[0].contains("3 faults were injected and no request met one"));
 }
 
 #[test]
-fn a_carrier_without_words_for_it_skips_the_scenario() {
+fn carrier_that_cannot_express_a_scenario_skips_it() {
     let skipped = |steps: &str, carrier: Carrier| match run(&scenario(steps), carrier, &Place::Process).outcome {
         Outcome::Skipped(why) => why,
         other => panic!("{other:?}"),
@@ -376,14 +378,14 @@ fn a_carrier_without_words_for_it_skips_the_scenario() {
         let report = run(&scenario(steps), carrier, &Place::Process);
         assert!(matches!(report.outcome, Outcome::Passed), "{report}");
     }
-    let mut odd = scenario("- group: {name: g, gang: 1}\n");
-    odd.except.insert(Carrier::V1alpha2, "it is Tuesday".to_owned());
-    let report = run(&odd, Carrier::V1alpha2, &Place::Process);
+    let mut excluded = scenario("- group: {name: g, gang: 1}\n");
+    excluded.except.insert(Carrier::V1alpha2, "it is Tuesday".to_owned());
+    let report = run(&excluded, Carrier::V1alpha2, &Place::Process);
     assert!(report.to_string().starts_with("skip a test") && report.to_string().ends_with("it is Tuesday"), "{report}");
 }
 
-/// Says of a pod why it is not scheduled, as a scheduler would.
-fn said_of(pod: &str, reason: &str) -> String {
+/// Sets the reason why a pod is not scheduled, as a scheduler would.
+fn unscheduled_because(pod: &str, reason: &str) -> String {
     format!(
         "- patch: {{kind: Pod, name: {pod}, subresource: status, patch: {{status: {{conditions: [\
          {{type: PodScheduled, status: \"False\", reason: {reason}}}]}}}}}}\n"
@@ -391,16 +393,16 @@ fn said_of(pod: &str, reason: &str) -> String {
 }
 
 #[test]
-fn demand_is_who_autoscalers_would_buy_for_each_once_and_at_once() {
+fn demand_is_counted_once_and_in_one_burst() {
     let pods = "
-- create: {count: 2, manifest: {apiVersion: v1, kind: Pod, metadata: {name: \"g-{i}\"}, spec: {schedulerName: nobody}}}
+- create: {count: 2, manifest: {apiVersion: v1, kind: Pod, metadata: {name: \"g-{i}\"}, spec: {schedulerName: none}}}
 - expect: {within: 0s, demand: []}
 ";
-    let (first, second) = (said_of("g-0", "Unschedulable"), said_of("g-1", "Unschedulable"));
+    let (first, second) = (unscheduled_because("g-0", "Unschedulable"), unscheduled_because("g-1", "Unschedulable"));
     let both = "- expect: {within: 1s, demand: [default/g-*]}\n";
     passes(&format!("{pods}{first}{second}{both}- hold: {{for: 1m, demand: [default/g-0, default/g-1]}}\n"));
     let waits = "- hold: {for: 6s, present: [default/g-*]}\n";
-    let gated = said_of("g-0", "SchedulingGated");
+    let gated = unscheduled_because("g-0", "SchedulingGated");
     for (steps, expected) in [
         (both.to_owned(), "demand default/g-*: 0 of 2 are demand\n  default/g-0 not bound, Pending"),
         (format!("{first}{both}"), "demand default/g-*: 1 of 2 are demand\n  default/g-1 not bound"),
@@ -416,17 +418,20 @@ fn demand_is_who_autoscalers_would_buy_for_each_once_and_at_once() {
             format!("{first}- expect: {{within: 1s, demand: [default/g-0, default/h]}}\n"),
             "demand default/h: no pod matches",
         ),
-        (format!("{first}{gated}{first}{second}{both}"), "1 came more than once\n  default/g-0 came 2 times"),
-        (format!("{first}{waits}{second}{both}"), "demand default/g-*: they came over 6."),
+        (
+            format!("{first}{gated}{first}{second}{both}"),
+            "1 became demand more than once\n  default/g-0 became demand 2 times",
+        ),
+        (format!("{first}{waits}{second}{both}"), "demand default/g-*: they became demand over 6."),
         (format!("{first}{second}{both}{gated}- hold: {{for: 1s, demand: [default/g-*]}}\n"), "1 of 2 are demand"),
     ] {
-        let said = fails(&format!("{pods}{steps}"));
-        assert!(said.contains(expected), "{steps}\n{said}");
+        let message = fails(&format!("{pods}{steps}"));
+        assert!(message.contains(expected), "{steps}\n{message}");
     }
 }
 
 #[test]
-fn taints_are_given_at_the_start_and_taken_away_later() {
+fn taints_are_set_at_the_start_and_removed_later() {
     let steps = "
 - nodes: [{name: late, capacity: {cpu: \"64\", memory: 1Gi, pods: \"5\"}, taints: [{key: boot, effect: NoSchedule}]}]
 - create:
@@ -446,7 +451,7 @@ fn taints_are_given_at_the_start_and_taken_away_later() {
 }
 
 #[test]
-fn deployments_have_pods_and_an_idle_day_goes_by_in_virtual_time() {
+fn deployments_have_pods_and_an_idle_day_passes_in_virtual_time() {
     let steps = "
 - apply: |
     apiVersion: apps/v1
@@ -465,11 +470,11 @@ fn deployments_have_pods_and_an_idle_day_goes_by_in_virtual_time() {
 ";
     let report = run(&scenario(steps), Carrier::Muster, &Place::Process);
     assert!(matches!(report.outcome, Outcome::Passed), "{report}");
-    assert!(report.story_time.as_secs() >= 24 * 3600, "{report}");
+    assert!(report.scenario_time.as_secs() >= 24 * 3600, "{report}");
 }
 
 #[test]
-fn what_a_carrier_without_status_cannot_tell_is_said_to_be_unjudged() {
+fn assertions_about_groups_without_status_are_reported_as_unchecked() {
     let steps = "
 - group: {name: g, gang: 2}
 - create: {count: 1, group: g, manifest: {apiVersion: v1, kind: Pod, metadata: {name: \"a-{i}\"}}}
@@ -478,12 +483,12 @@ fn what_a_carrier_without_status_cannot_tell_is_said_to_be_unjudged() {
 ";
     let report = run(&scenario(steps), Carrier::V1alpha1, &Place::Process);
     assert!(matches!(report.outcome, Outcome::Passed), "{report}");
-    let told = "; not judged, since v1alpha1 has no conditions: 2 claims about groups";
-    assert!(report.to_string().ends_with(told), "{report}");
-    assert!(report.story_time.as_secs() >= 10, "what cannot be judged has its time: {report}");
+    let expected = "; not checked, since v1alpha1 has no conditions: 2 assertions about groups";
+    assert!(report.to_string().ends_with(expected), "{report}");
+    assert!(report.scenario_time.as_secs() >= 10, "unchecked assertions still take their time: {report}");
     let wrong =
         format!("{steps}- expect: {{within: 1s, bound: [\"default/a-*\"], groups: {{g: {{scheduled: true}}}}}}\n");
-    assert!(run(&scenario(&wrong), Carrier::V1alpha1, &Place::Process).is_failed(), "pods are judged all the same");
+    assert!(run(&scenario(&wrong), Carrier::V1alpha1, &Place::Process).is_failed(), "pods are checked all the same");
     let missing = "- expect: {within: 1s, unbound: [\"default/a\"], groups: {h: {scheduled: true}}}\n";
     assert!(run(&scenario(missing), Carrier::V1alpha1, &Place::Process).is_failed());
 }

@@ -1,8 +1,8 @@
-//! The world in which a scenario is played: an API server, nodes with simulated kubelets, and Muster.
+//! The environment of a scenario: an API server, nodes with simulated kubelets, and Muster.
 //!
-//! In the process all of it is ours and time is virtual. On a real cluster only the nodes and Muster are ours; what the
-//! scenario calls `default` is a namespace of its own, and everything that was made is removed at the end.
-//! It must not know what steps mean or what is expected.
+//! In the process, all of it is started here and time is virtual. On a real cluster only the nodes and Muster are
+//! started; the scenario's `default` is a namespace of its own, and everything that was created is removed at the end.
+//! Must not depend on what steps mean or what is expected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,21 +26,21 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::autoscaler::Autoscaler;
-use super::carrier::{Carriage, Carrier};
-use super::cluster::{self, Visit};
-use super::hook::Hook;
+use super::carrier::{Carrier, ScenarioCarrier};
+use super::cluster::{self, ClusterSession};
 use super::manifest;
 use super::model::{ObjectName, Restart, Scenario};
 use super::nodes;
-use super::objects::{Made, Objects, said};
+use super::objects::{CreatedObject, Objects, server_message};
 use super::pattern::Pods;
 use super::snapshot::{PodKey, key_of};
+use super::webhook_server::WebhookServer;
 
-/// The date at which time begins in the process.
+/// The start date in the process.
 const START: &str = "2030-01-01T00:00:00Z";
-/// What the namespace of a scenario is called in it.
+/// The name of its namespace inside a scenario.
 const DEFAULT: &str = "default";
-/// In the process nobody is to be missed, so that idle hours cost next to nothing.
+/// Heartbeat intervals in the process: nodes do not fail there, so that idle hours cost next to nothing.
 const QUIET_KUBELETS: KubeletSettings = KubeletSettings {
     renew_every: Duration::from_secs(30 * 24 * 3600),
     heartbeat_every: Duration::from_secs(30 * 24 * 3600),
@@ -52,7 +52,7 @@ const PATIENCE: NodeLifecycleSettings = NodeLifecycleSettings { grace: Duration:
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
-/// Where scenarios are played.
+/// Where scenarios run.
 #[derive(Clone)]
 #[allow(clippy::large_enum_variant)] // there is one
 pub enum Place {
@@ -62,7 +62,7 @@ pub enum Place {
     Cluster(kube::Config),
 }
 
-/// What a cluster does by itself, as far as scenarios count on it.
+/// The cluster controllers that scenarios depend on.
 struct Controllers {
     _nodes: NodeLifecycle,
     _budgets: Budgets,
@@ -71,7 +71,8 @@ struct Controllers {
     owners: Option<Owners>,
 }
 
-/// The controllers of owners that become gangs: only where a story has some, since they bring their kinds along.
+/// The controllers of owners that become gangs: only for scenarios that have such owners, since they install their
+/// kinds.
 struct Owners {
     _jobs: Jobs,
     _job_sets: JobSets,
@@ -81,7 +82,7 @@ struct Owners {
 
 impl Owners {
     async fn start(client: &Client, clock: clock::Clock) -> Result<Self, String> {
-        jobset::install(client).await.map_err(|error| said(&error))?;
+        jobset::install(client).await.map_err(|error| server_message(&error))?;
         Ok(Self {
             _jobs: Jobs::start(client.clone(), clock),
             _job_sets: JobSets::start(client.clone(), clock),
@@ -106,43 +107,43 @@ impl Controllers {
 /// Everything that a scenario needs.
 pub(super) struct World {
     pub(super) objects: Objects,
-    pub(super) carriage: Carriage,
+    pub(super) scenario_carrier: ScenarioCarrier,
     pub(super) faults: Faults,
-    /// How often claims are looked at.
-    pub(super) look_every: Duration,
+    /// How often assertions are evaluated.
+    pub(super) poll_every: Duration,
     /// Only in the process.
     server: Option<Server>,
     revisions: Option<watch::Receiver<u64>>,
     /// Only on a cluster.
-    visit: Option<Visit>,
-    /// What `default` means.
+    session: Option<ClusterSession>,
+    /// The real name of the namespace `default`.
     namespace: String,
-    /// For Muster: its requests meet the faults.
+    /// The client of Muster, with fault injection.
     client: Client,
     settings: Settings,
     clock: Clock,
     nodes_clock: clock::Clock,
     scheduler: Option<Scheduler>,
-    groupers: Option<muster_controllers::Controllers>,
-    /// Only on a cluster, where references can be given by the webhook alone.
-    hook: Option<Hook>,
+    controllers: Option<muster_controllers::Controllers>,
+    /// Only on a cluster, if references can only be set by the webhook.
+    webhook_server: Option<WebhookServer>,
     kubelets: Vec<(Vec<String>, Kubelets)>,
     _controllers: Option<Controllers>,
-    /// Pods that were ever seen, but for those that the scenario deleted.
+    /// Pods that were ever seen, except those that the scenario deleted.
     seen: BTreeSet<PodKey>,
     /// Pods that the scenario deleted.
-    dismissed: BTreeSet<PodKey>,
+    deleted: BTreeSet<PodKey>,
     /// What an autoscaler would have seen.
     pub(super) autoscaler: Autoscaler,
 }
 
 impl World {
-    /// A world in the process with nothing in it but our kinds.
-    pub(super) async fn in_process(scenario: &Scenario, carriage: Carriage) -> Result<Self, String> {
+    /// An environment in the process, with only Muster's kinds installed.
+    pub(super) async fn in_process(scenario: &Scenario, scenario_carrier: ScenarioCarrier) -> Result<Self, String> {
         let start = START.parse().map_err(|error| format!("{START}: {error}"))?;
         let server = Server::start(muster_playground::Settings {
             start: Some(start),
-            native_groups: if scenario.config.stock { NativeGroups::Stock } else { carriage.server() },
+            native_groups: if scenario.config.stock { NativeGroups::Stock } else { scenario_carrier.server() },
             ..muster_playground::Settings::default()
         });
         let faults = Faults::none();
@@ -151,12 +152,12 @@ impl World {
         if scenario.has_owners() {
             controllers.owners = Some(Owners::start(&client, server.clock()).await?);
         }
-        let definitions = carriage.definitions(scenario);
-        let carrier = carriage.carrier();
+        let definitions = scenario_carrier.definitions(scenario);
+        let carrier = scenario_carrier.carrier();
         let mut world = Self {
             objects: Objects::new(client),
-            carriage,
-            look_every: Duration::from_millis(50),
+            scenario_carrier,
+            poll_every: Duration::from_millis(50),
             namespace: DEFAULT.to_owned(),
             client: server.client_with(&faults),
             faults,
@@ -165,14 +166,14 @@ impl World {
             nodes_clock: server.clock(),
             revisions: Some(server.revisions()),
             server: Some(server),
-            visit: None,
+            session: None,
             scheduler: None,
-            groupers: None,
-            hook: None,
+            controllers: None,
+            webhook_server: None,
             kubelets: Vec::new(),
             _controllers: Some(controllers),
             seen: BTreeSet::new(),
-            dismissed: BTreeSet::new(),
+            deleted: BTreeSet::new(),
             autoscaler: Autoscaler::default(),
         };
         cluster::install_kinds(&mut world.objects, &definitions).await?;
@@ -182,51 +183,53 @@ impl World {
         Ok(world)
     }
 
-    /// A world on a cluster: a namespace of its own in it. What was made is removed again if this fails.
+    /// An environment on a cluster: a new namespace. What was created is removed if this fails.
     pub(super) async fn on_cluster(
         scenario: &Scenario,
-        carriage: Carriage,
+        scenario_carrier: ScenarioCarrier,
         config: kube::Config,
     ) -> Result<Self, String> {
         let faults = Faults::none();
         let transport = |config: kube::Config| ClientBuilder::try_from(config).map_err(|error| error.to_string());
         let client = transport(config.clone())?.build();
-        // As in production: what failed is Muster's to try again, not the client's.
+        // As in production: Muster retries failed requests, not the client.
         let mut own = config;
         own.default_retry = false;
         let muster = transport(own)?.with_layer(&faults.layer()).build();
         let mut objects = Objects::new(client.clone());
-        let visit = Visit::begin(&mut objects, &carriage.definitions(scenario)).await?;
+        let session = ClusterSession::begin(&mut objects, &scenario_carrier.definitions(scenario)).await?;
         let nodes_clock = clock::Clock::real();
-        let carrier = carriage.carrier();
-        let controllers = (!visit.has_controllers)
+        let carrier = scenario_carrier.carrier();
+        let controllers = (!session.has_controllers)
             .then(|| Controllers::start(&client, NodeLifecycleSettings::default(), nodes_clock));
         let mut world = Self {
             objects,
-            carriage,
+            scenario_carrier,
             faults,
-            look_every: Duration::from_millis(200),
+            poll_every: Duration::from_millis(200),
             server: None,
             revisions: None,
-            namespace: visit.namespace.clone(),
-            visit: Some(visit),
+            namespace: session.namespace.clone(),
+            session: Some(session),
             client: muster,
             settings: settings(scenario, carrier),
             clock: Clock::real(),
             nodes_clock,
             scheduler: None,
-            groupers: None,
-            hook: None,
+            controllers: None,
+            webhook_server: None,
             kubelets: Vec::new(),
             _controllers: controllers,
             seen: BTreeSet::new(),
-            dismissed: BTreeSet::new(),
+            deleted: BTreeSet::new(),
             autoscaler: Autoscaler::default(),
         };
         if carrier.native_version().is_some() && scenario.has_owners() && scenario.config.webhook {
-            world.hook =
-                match Hook::start(&client, controllers_settings(&world.settings, carrier)?, &world.namespace).await {
-                    Ok(hook) => Some(hook),
+            world.webhook_server =
+                match WebhookServer::start(&client, controllers_settings(&world.settings, carrier)?, &world.namespace)
+                    .await
+                {
+                    Ok(webhook_server) => Some(webhook_server),
                     Err(why) => {
                         world.end().await;
                         return Err(why);
@@ -236,35 +239,35 @@ impl World {
         Ok(world)
     }
 
-    /// What the scenario's namespace is really called.
+    /// The real name of the scenario's namespace.
     pub(super) fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// A namespace of the scenario by its real name.
+    /// The real name of a namespace of the scenario.
     pub(super) fn real_namespace<'a>(&'a self, written: &'a str) -> &'a str {
         if written == DEFAULT { &self.namespace } else { written }
     }
 
-    /// The pods that are meant, by their real namespace.
-    pub(super) fn meant_pods(&self, written: &Pods) -> Pods {
+    /// The pods with their real namespace.
+    pub(super) fn resolve_pods(&self, written: &Pods) -> Pods {
         Pods { namespace: self.real_namespace(&written.namespace).to_owned(), name: written.name.clone() }
     }
 
-    /// The object that is meant, by its real namespace.
-    pub(super) fn meant(&self, written: &ObjectName) -> ObjectName {
+    /// The object with its real namespace.
+    pub(super) fn resolve(&self, written: &ObjectName) -> ObjectName {
         ObjectName { namespace: self.real_namespace(&written.namespace).to_owned(), ..written.clone() }
     }
 
-    /// Waits until it is time for another look. Where the server tells of changes, idle time is not looked at.
+    /// Waits until the next evaluation. Where the server reports changes, idle time is skipped.
     pub(super) async fn wait(&mut self, until: Instant) {
         if let Some(revisions) = &mut self.revisions {
             tokio::time::timeout_at(until, revisions.changed()).await.ok();
         }
-        tokio::time::sleep_until(until.min(Instant::now() + self.look_every)).await;
+        tokio::time::sleep_until(until.min(Instant::now() + self.poll_every)).await;
     }
 
-    /// The date.
+    /// The current time.
     pub(super) fn now(&self) -> jiff::Timestamp {
         self.clock.now()
     }
@@ -276,17 +279,17 @@ impl World {
         if self.settings.ganged == GangedOwners::default() {
             return Ok(());
         }
-        let settings = controllers_settings(&self.settings, self.carriage.carrier())?;
+        let settings = controllers_settings(&self.settings, self.scenario_carrier.carrier())?;
         let clock = self.clock;
         let always = Arc::new(Some);
-        let groupers = muster_controllers::Controllers::start(&self.client, settings, move || clock.now(), always);
-        self.groupers = Some(groupers);
+        let controllers = muster_controllers::Controllers::start(&self.client, settings, move || clock.now(), always);
+        self.controllers = Some(controllers);
         Ok(())
     }
 
-    /// Ends Muster and starts it again.
+    /// Restarts Muster.
     pub(super) async fn restart(&mut self, how: Restart) -> Result<(), String> {
-        self.groupers = None;
+        self.controllers = None;
         match (self.scheduler.take(), how) {
             (Some(scheduler), Restart::Crash) => scheduler.kill(),
             (Some(scheduler), Restart::Gracefully) => scheduler.stop().await,
@@ -302,7 +305,7 @@ impl World {
         }
         for shape in &shapes {
             if self.kubelet_of(&shape.name).is_some() {
-                return Err(format!("node {}: there is one of this name already", shape.name));
+                return Err(format!("node {}: a node of this name already exists", shape.name));
             }
         }
         let settings = if self.server.is_some() { QUIET_KUBELETS } else { KubeletSettings::default() };
@@ -310,15 +313,15 @@ impl World {
             .iter()
             .map(|shape| (shape.name.clone(), shape.taints.iter().any(|taint| taint.key == NOT_READY)))
             .collect();
-        if let Some(visit) = &mut self.visit {
-            visit.nodes.extend(wanted.keys().cloned());
+        if let Some(session) = &mut self.session {
+            session.nodes.extend(wanted.keys().cloned());
         }
         let kubelets = Kubelets::start_nodes(self.objects.client(), shapes, settings, self.nodes_clock);
         self.kubelets.push((wanted.keys().cloned().collect(), kubelets));
         let api: Api<Node> = Api::all(self.objects.client());
         let until = Instant::now() + READY_WITHIN;
         loop {
-            let nodes = api.list(&ListParams::default()).await.map_err(|error| said(&error))?.items;
+            let nodes = api.list(&ListParams::default()).await.map_err(|error| server_message(&error))?.items;
             let is_ready = |node: &Node| {
                 let taints = &node.spec.taints;
                 wanted
@@ -333,7 +336,7 @@ impl World {
             if Instant::now() >= until {
                 return Err(format!("{ready} of {} new nodes are ready after {READY_WITHIN:?}", wanted.len()));
             }
-            self.look().await.ok();
+            self.list_pods().await.ok();
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
@@ -342,7 +345,7 @@ impl World {
         self.kubelets.iter().find(|(names, _)| names.iter().any(|name| name == node)).map(|(_, kubelets)| kubelets)
     }
 
-    /// Lets a node's kubelet die with its machine.
+    /// Stops a node's kubelet.
     pub(super) async fn remove_kubelet(&mut self, node: &str) {
         if let Some(kubelets) = self.kubelet_of(node) {
             kubelets.kill(node).await.ok();
@@ -352,79 +355,81 @@ impl World {
         }
     }
 
-    /// Remembers what the scenario made.
-    pub(super) fn made(&mut self, made: Made) {
-        if made.api_version == "v1" && made.kind == "Pod" {
-            self.seen.insert((made.namespace.clone(), made.name.clone(), made.uid.clone()));
+    /// Records an object that the scenario created.
+    pub(super) fn record_created(&mut self, created: CreatedObject) {
+        if created.api_version == "v1" && created.kind == "Pod" {
+            self.seen.insert((created.namespace.clone(), created.name.clone(), created.uid.clone()));
         }
-        if let Some(visit) = &mut self.visit {
-            visit.made.push(made);
+        if let Some(session) = &mut self.session {
+            session.created.push(created);
         }
     }
 
-    /// All pods there are; the autoscaler sees them too.
-    pub(super) async fn look(&mut self) -> Result<Vec<Pod>, String> {
+    /// Lists all pods; the autoscaler model observes them too.
+    pub(super) async fn list_pods(&mut self) -> Result<Vec<Pod>, String> {
         let api: Api<Pod> = Api::all(self.objects.client());
         let listed = api.list(&ListParams::default()).await;
-        let pods = listed.map_err(|error| format!("list pods: {}", said(&error)))?.items;
+        let pods = listed.map_err(|error| format!("list pods: {}", server_message(&error)))?.items;
         let own: Vec<&Pod> = self.own_pods(&pods).collect();
-        self.autoscaler.look(Instant::now(), own.into_iter());
+        self.autoscaler.observe(Instant::now(), own.into_iter());
         Ok(pods)
     }
 
-    /// Those of the pods that belong to the scenario: what an earlier one left on a cluster may still be going.
+    /// The pods of the scenario: pods of an earlier one may still be terminating on a cluster.
     pub(super) fn own_pods<'a>(&self, pods: &'a [Pod]) -> impl Iterator<Item = &'a Pod> {
-        let made = self.visit.iter().flat_map(|visit| &visit.made).filter(|made| made.kind == "Namespace");
-        let mut namespaces: BTreeSet<String> = made.map(|made| made.name.clone()).collect();
+        let created =
+            self.session.iter().flat_map(|session| &session.created).filter(|created| created.kind == "Namespace");
+        let mut namespaces: BTreeSet<String> = created.map(|created| created.name.clone()).collect();
         namespaces.insert(self.namespace.clone());
-        let has_company = self.visit.is_some();
+        let has_company = self.session.is_some();
         pods.iter().filter(move |pod| !has_company || namespaces.contains(&pod.namespace().unwrap_or_default()))
     }
 
-    /// Remembers that these pods were there.
-    pub(super) fn remember(&mut self, pods: &[Pod]) {
+    /// Records that these pods exist.
+    pub(super) fn record_pods(&mut self, pods: &[Pod]) {
         for key in pods.iter().map(key_of) {
-            if !self.dismissed.contains(&key) {
+            if !self.deleted.contains(&key) {
                 self.seen.insert(key);
             }
         }
     }
 
-    /// Pods that the scenario itself deletes are not missed.
-    pub(super) fn dismiss(&mut self, pod: PodKey) {
+    /// Pods that the scenario itself deletes are not expected to stay.
+    pub(super) fn mark_deleted(&mut self, pod: PodKey) {
         self.seen.remove(&pod);
-        self.dismissed.insert(pod);
+        self.deleted.insert(pod);
     }
 
-    /// Pods that were ever there under these names; the first list without those that the scenario deleted itself.
-    pub(super) fn ever(&self, meant: &Pods) -> (Vec<&PodKey>, bool) {
-        let is_meant = |key: &&PodKey| key.0 == meant.namespace && meant.name.matches(&key.1);
-        let kept: Vec<&PodKey> = self.seen.iter().filter(is_meant).collect();
-        let any = !kept.is_empty() || self.dismissed.iter().any(|key| is_meant(&key));
+    /// Pods with these names that ever existed, without those that the scenario deleted itself; and whether it deleted
+    /// any.
+    pub(super) fn ever_seen(&self, pattern: &Pods) -> (Vec<&PodKey>, bool) {
+        let is_match = |key: &&PodKey| key.0 == pattern.namespace && pattern.name.matches(&key.1);
+        let kept: Vec<&PodKey> = self.seen.iter().filter(is_match).collect();
+        let any = !kept.is_empty() || self.deleted.iter().any(|key| is_match(&key));
         (kept, any)
     }
 
-    /// Ends Muster and, on a cluster, removes everything that was made. Tells what could not be removed.
+    /// Stops Muster and, on a cluster, removes everything that was created. Returns what could not be removed.
     pub(super) async fn end(mut self) -> Vec<String> {
-        self.groupers = None;
+        self.controllers = None;
         if let Some(scheduler) = self.scheduler.take() {
             scheduler.kill();
         }
-        let Some(visit) = self.visit.take() else { return Vec::new() };
-        let mut left = visit.end(&mut self.objects).await;
-        if let Some(hook) = &self.hook {
-            left.extend(hook.end().await.err());
+        let Some(session) = self.session.take() else { return Vec::new() };
+        let mut left = session.end(&mut self.objects).await;
+        if let Some(webhook_server) = &self.webhook_server {
+            left.extend(webhook_server.end().await.err());
         }
         left
     }
 
-    /// Adds the nodes that the scenario begins with.
+    /// Adds the initial nodes of the scenario.
     pub(super) async fn add_first_nodes(&mut self, scenario: &Scenario) -> Result<(), String> {
         self.add_nodes(nodes::shapes(&scenario.nodes)?).await
     }
 
-    /// Completes a manifest. `default`, or no namespace, means the scenario's.
-    pub(super) async fn settle(&mut self, document: &mut Value) -> Result<(), String> {
+    /// Completes a manifest. `default`, or no namespace, means the scenario's namespace.
+    pub(super) async fn complete_manifest(&mut self, document: &mut Value) -> Result<(), String> {
         let text = |field: &str| document[field].as_str().unwrap_or_default().to_owned();
         let (_, scope) = self.objects.api(&text("apiVersion"), &text("kind"), DEFAULT).await?;
         if scope == Scope::Namespaced {
@@ -437,7 +442,7 @@ impl World {
     }
 }
 
-/// What the controllers and the webhook have to know of the scheduler's settings.
+/// The settings of controllers and webhook that follow from the scheduler's settings.
 pub(crate) fn controllers_settings(
     settings: &Settings,
     carrier: Carrier,
@@ -448,7 +453,7 @@ pub(crate) fn controllers_settings(
     own.map_err(|error| error.to_string())
 }
 
-/// Muster's webhook, without the wire.
+/// Muster's webhook, called without HTTP.
 pub(crate) fn webhook(settings: muster_controllers::Settings) -> Admission {
     use AdmissionOperation::{Create, Update};
     let admission = muster_controllers::admission::Admission::new(settings);
@@ -462,7 +467,7 @@ fn settings(scenario: &Scenario, carrier: Carrier) -> Settings {
     let mut settings = Settings { check_invariants: true, ..scenario.config.settings.clone() };
     let ganged = &mut settings.ganged;
     if !scenario.has_owners() {
-        // Nobody to look after: their kinds need not be watched.
+        // No owners to manage: their kinds need not be watched.
         *ganged = GangedOwners::default();
     }
     if carrier.native_version().is_some() {

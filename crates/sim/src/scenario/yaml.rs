@@ -1,4 +1,4 @@
-//! YAML 1.2 as people expect it today: only `true` and `false` are truth values, and a key stands once.
+//! YAML 1.2: only `true` and `false` are booleans, and duplicate keys are errors.
 
 use serde::de::DeserializeOwned;
 use serde_saphyr::{Error, Options};

@@ -1,29 +1,29 @@
-//! The objects that users write in a storm, as JSON.
+//! The manifests that users create in a simulation, as JSON.
 //!
-//! It must not know the cluster or chance.
+//! Must not depend on the cluster or on randomness.
 
 use serde_json::{Value, json};
 
-use super::truth::{Amounts, GroupKey, Kind};
+use super::server_state::{Amounts, GroupKey, Kind};
 
-/// What a pod is made from.
+/// The template of a pod.
 #[derive(Clone, Debug)]
 pub(super) struct PodPlan {
     pub(super) scheduler: &'static str,
-    pub(super) asks: Amounts,
+    pub(super) requests: Amounts,
     pub(super) pool: Option<&'static str>,
     pub(super) gated: bool,
-    /// How long it runs; for ever if there is no time.
+    /// How long it runs; forever if `None`.
     pub(super) run_seconds: Option<u64>,
     pub(super) group: Option<(GroupKey, String)>,
-    /// Something that is not supported.
-    pub(super) flaw: Option<Flaw>,
+    /// An unsupported field.
+    pub(super) unsupported_field: Option<UnsupportedField>,
     pub(super) priority_class: Option<&'static str>,
 }
 
-/// What can be wrong with a pod.
+/// Unsupported fields of a pod.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Flaw {
+pub(super) enum UnsupportedField {
     Claim,
     TwoGroups,
 }
@@ -31,15 +31,15 @@ pub(super) enum Flaw {
 impl PodPlan {
     /// Metadata without a name, and the spec.
     fn parts(&self) -> (Value, Value) {
-        let mut notes = json!({"playground.muster.dev/start-seconds": "1"});
+        let mut annotations = json!({"playground.muster.dev/start-seconds": "1"});
         if let Some(seconds) = self.run_seconds {
-            notes["playground.muster.dev/run-seconds"] = seconds.to_string().into();
+            annotations["playground.muster.dev/run-seconds"] = seconds.to_string().into();
         }
-        let mut requests = json!({"cpu": self.asks.cpu.to_string()});
+        let mut requests = json!({"cpu": self.requests.cpu.to_string()});
         let mut resources = json!({});
-        if self.asks.gpu > 0 {
-            requests["nvidia.com/gpu"] = self.asks.gpu.to_string().into();
-            resources["limits"] = json!({"nvidia.com/gpu": self.asks.gpu.to_string()});
+        if self.requests.gpu > 0 {
+            requests["nvidia.com/gpu"] = self.requests.gpu.to_string().into();
+            resources["limits"] = json!({"nvidia.com/gpu": self.requests.gpu.to_string()});
         }
         resources["requests"] = requests;
         let mut spec = json!({
@@ -58,19 +58,19 @@ impl PodPlan {
             spec["priorityClassName"] = class.into();
         }
         if let Some((key, subset)) = &self.group {
-            join(key, subset, &mut notes, &mut spec);
+            join(key, subset, &mut annotations, &mut spec);
         }
-        match self.flaw {
+        match self.unsupported_field {
             None => {}
-            Some(Flaw::TwoGroups) => {
-                notes["muster.dev/pod-group"] = "here".into();
+            Some(UnsupportedField::TwoGroups) => {
+                annotations["muster.dev/pod-group"] = "here".into();
                 spec["schedulingGroup"] = json!({"podGroupName": "there"});
             }
-            Some(Flaw::Claim) => {
+            Some(UnsupportedField::Claim) => {
                 spec["resourceClaims"] = json!([{"name": "device", "resourceClaimName": "device"}]);
             }
         }
-        (json!({"annotations": notes}), spec)
+        (json!({"annotations": annotations}), spec)
     }
 
     pub(super) fn pod(&self, name: &str) -> Value {
@@ -90,24 +90,24 @@ impl PodPlan {
     }
 }
 
-fn join(key: &GroupKey, subset: &str, notes: &mut Value, spec: &mut Value) {
+fn join(key: &GroupKey, subset: &str, annotations: &mut Value, spec: &mut Value) {
     match key.kind {
         Kind::Native => spec["schedulingGroup"] = json!({"podGroupName": key.object}),
-        Kind::PodGroup => notes["muster.dev/pod-group"] = key.object.as_str().into(),
+        Kind::PodGroup => annotations["muster.dev/pod-group"] = key.object.as_str().into(),
         Kind::Workload => {
-            notes["muster.dev/workload"] = key.object.as_str().into();
-            notes["muster.dev/pod-group"] = key.group.as_str().into();
+            annotations["muster.dev/workload"] = key.object.as_str().into();
+            annotations["muster.dev/pod-group"] = key.group.as_str().into();
         }
     }
     if !key.replica.is_empty() {
-        notes["muster.dev/replica-key"] = key.replica.as_str().into();
+        annotations["muster.dev/replica-key"] = key.replica.as_str().into();
     }
     if !subset.is_empty() {
-        notes["muster.dev/subset"] = subset.into();
+        annotations["muster.dev/subset"] = subset.into();
     }
 }
 
-/// How a group starts, as users write it.
+/// The policy of a group, as users write it.
 #[derive(Clone, Debug)]
 pub(super) enum GroupPlan {
     Gang(u64),
@@ -115,15 +115,15 @@ pub(super) enum GroupPlan {
     Subsets(Vec<(String, u64)>),
 }
 
-/// What a group is to others who want its room.
+/// The priority of a group and how it is disrupted.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rank {
+pub(super) struct Preemptibility {
     pub(super) class: Option<&'static str>,
-    /// It is evicted whole or not at all.
+    /// Its disruption mode is the whole group.
     pub(super) whole: bool,
 }
 
-impl Rank {
+impl Preemptibility {
     fn write(self, kind: Kind, spec: &mut Value) {
         let of_group = match kind {
             Kind::Workload => &mut spec["podGroups"][0],
@@ -138,8 +138,8 @@ impl Rank {
     }
 }
 
-/// Where objects of a kind are.
-pub(super) fn folder(kind: Kind) -> &'static str {
+/// The collection path of a kind.
+pub(super) fn collection_path(kind: Kind) -> &'static str {
     match kind {
         Kind::PodGroup => "/apis/muster.dev/v1alpha1/namespaces/default/podgroups",
         Kind::Workload => "/apis/muster.dev/v1alpha1/namespaces/default/workloads",
@@ -148,7 +148,12 @@ pub(super) fn folder(kind: Kind) -> &'static str {
 }
 
 /// The object of a group.
-pub(super) fn group(key: &GroupKey, plan: &GroupPlan, timeout_seconds: Option<u64>, rank: Rank) -> Value {
+pub(super) fn group(
+    key: &GroupKey,
+    plan: &GroupPlan,
+    timeout_seconds: Option<u64>,
+    preemptibility: Preemptibility,
+) -> Value {
     let (version, kind) = match key.kind {
         Kind::PodGroup => ("muster.dev/v1alpha1", "PodGroup"),
         Kind::Workload => ("muster.dev/v1alpha1", "Workload"),
@@ -159,14 +164,14 @@ pub(super) fn group(key: &GroupKey, plan: &GroupPlan, timeout_seconds: Option<u6
         Kind::Workload => json!({"podGroups": [{"name": key.group, "policy": policy(plan)}]}),
         Kind::PodGroup => group_spec(plan),
     };
-    rank.write(key.kind, &mut spec);
+    preemptibility.write(key.kind, &mut spec);
     if let (Kind::PodGroup, Some(seconds)) = (key.kind, timeout_seconds) {
         spec["scheduleTimeoutSeconds"] = seconds.into();
     }
     json!({"apiVersion": version, "kind": kind, "metadata": {"name": key.object}, "spec": spec})
 }
 
-/// What is sent to give a group another minimum.
+/// A patch that changes the minimum of a group.
 pub(super) fn change(kind: Kind, plan: &GroupPlan) -> Value {
     match kind {
         Kind::Native => json!({"spec": {"schedulingPolicy": policy(plan)}}),

@@ -1,20 +1,21 @@
-//! Storms: the whole of Muster with a server, nodes and users under random faults, judged without the scheduler's code.
+//! Randomised fault simulation of Muster together with an API server, nodes and users, checked independently of the
+//! scheduler's code.
 //!
-//! One seed is one run: one thread, paused time, all chance from the seed, so that a seed that fails can be looked at
-//! again. Every write is judged at the moment at which it reaches the server; when the storm is over and everything
-//! has come to rest, what the API shows is held against the rules.
+//! One seed is one run: one thread, paused time, all randomness from the seed, so a failing seed can be replayed. Every
+//! write is checked when it reaches the server. After faults end and the system is quiescent, the API state is checked
+//! against the rules.
 
-mod book;
-mod crew;
-mod deeds;
+mod capacity;
+mod faults;
+mod history;
+mod ledger;
 mod manifests;
-mod rest;
+mod processes;
+mod quiescence_checks;
+mod recorder;
 mod rival;
-mod room;
-mod tap;
-mod truth;
+mod server_state;
 mod users;
-mod weather;
 mod world;
 
 use std::time::Duration;
@@ -23,108 +24,108 @@ use tokio::time::Instant;
 
 use self::world::World;
 
-/// Nothing has happened for so long: more than any timer that is still running.
+/// No change for this long means quiescence: longer than any running timer.
 const QUIET: Duration = Duration::from_secs(150);
-/// Pods leave lost nodes after five minutes; nothing counts as rest before that.
-const LOSSES_KNOWN: Duration = Duration::from_secs(420);
-/// By then everything has come to rest.
-const REST_WITHIN: Duration = Duration::from_secs(3600);
-/// At rest nothing is written for so long.
-const REST_LASTS: Duration = Duration::from_secs(1200);
+/// Pods leave lost nodes after five minutes, so quiescence is not accepted earlier.
+const NODE_LOSSES_HANDLED: Duration = Duration::from_secs(420);
+/// The system must be quiescent within this time.
+const QUIESCENT_WITHIN: Duration = Duration::from_secs(3600);
+/// How long a quiescent system must stay without writes.
+const QUIESCENT_FOR: Duration = Duration::from_secs(1200);
 
-/// A run that went well.
+/// The result of a run without violations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Of everything that was written and answered.
+    /// Digest of all writes and their responses.
     pub digest: u64,
-    /// How many changes there were.
+    /// Number of store revisions.
     pub revisions: u64,
-    /// How many writes Muster sent.
+    /// Number of writes by Muster.
     pub muster_writes: u64,
 }
 
-/// What went wrong in a run.
+/// A run with rule violations.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("seed {seed}:\n  {}", wrongs.join("\n  "))]
+#[error("seed {seed}:\n  {}", violations.join("\n  "))]
 pub struct Failure {
     /// The seed.
     pub seed: u64,
-    /// What was wrong, in the order of its happening.
-    pub wrongs: Vec<String>,
+    /// The violations, in order of occurrence.
+    pub violations: Vec<String>,
 }
 
-/// Plays the storm of a seed. With `trace`, prints everything that happens.
+/// Runs the simulation of a seed. With `trace`, prints every write and fault.
 pub fn run(seed: u64, trace: bool) -> Result<Outcome, Failure> {
-    let failure = |wrong: String| Failure { seed, wrongs: vec![wrong] };
+    let failure = |violation: String| Failure { seed, violations: vec![violation] };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.map_err(|error| failure(error.to_string()))?;
     runtime.block_on(async {
         let mut world = World::new(seed, trace).await.map_err(failure)?;
-        play(&mut world).await.map_err(failure)?;
+        run_phases(&mut world).await.map_err(failure)?;
         let revisions = world.revision();
-        let book = world.book.borrow();
-        if book.wrongs.is_empty() {
-            Ok(Outcome { digest: book.digest(), revisions, muster_writes: book.muster_writes })
+        let ledger = world.ledger.borrow();
+        if ledger.violations.is_empty() {
+            Ok(Outcome { digest: ledger.digest(), revisions, muster_writes: ledger.muster_writes })
         } else {
-            Err(Failure { seed, wrongs: book.wrongs.clone() })
+            Err(Failure { seed, violations: ledger.violations.clone() })
         }
     })
 }
 
-async fn play(world: &mut World) -> Result<(), String> {
-    world.storm().await?;
-    if has_wrongs(world) {
+async fn run_phases(world: &mut World) -> Result<(), String> {
+    world.run_fault_phase().await?;
+    if has_violations(world) {
         return Ok(());
     }
-    world.calm().await;
-    come_to_rest(world).await?;
-    if world.weather.plenty && !has_wrongs(world) {
-        world.add_plenty()?;
-        come_to_rest(world).await?;
+    world.end_faults().await;
+    await_quiescence(world).await?;
+    if world.profile.ample_capacity && !has_violations(world) {
+        world.add_ample_capacity()?;
+        await_quiescence(world).await?;
     }
     Ok(())
 }
 
-fn has_wrongs(world: &World) -> bool {
-    !world.book.borrow().wrongs.is_empty()
+fn has_violations(world: &World) -> bool {
+    !world.ledger.borrow().violations.is_empty()
 }
 
-/// Waits until nothing happens any more, judges what is there, and sees that it stays so.
-async fn come_to_rest(world: &mut World) -> Result<(), String> {
+/// Waits for quiescence, checks the state, and checks that nothing is written afterwards.
+async fn await_quiescence(world: &mut World) -> Result<(), String> {
     let begun = Instant::now();
-    let settled = if world.weather.mortal { LOSSES_KNOWN } else { Duration::ZERO };
+    let earliest = if world.profile.nodes_fail { NODE_LOSSES_HANDLED } else { Duration::ZERO };
     loop {
         world.pass(Duration::from_secs(10)).await;
         world.collect_orphans().await?;
-        let quiet = world.book.borrow().last_change.elapsed();
-        if has_wrongs(world) {
+        let quiet = world.ledger.borrow().last_change.elapsed();
+        if has_violations(world) {
             return Ok(());
         }
-        if begun.elapsed() > settled && quiet >= QUIET {
+        if begun.elapsed() > earliest && quiet >= QUIET {
             break;
         }
-        if begun.elapsed() > REST_WITHIN {
-            let mut book = world.book.borrow();
-            let latest = book.latest.join("\n    ");
-            book.wrong(&format!("there is no rest; the last writes:\n    {latest}"));
+        if begun.elapsed() > QUIESCENT_WITHIN {
+            let mut ledger = world.ledger.borrow();
+            let latest = ledger.latest.join("\n    ");
+            ledger.report_violation(&format!("the system does not become quiescent; the last writes:\n    {latest}"));
             return Ok(());
         }
     }
     {
-        let mut book = world.book.borrow();
-        book.note("rest");
-        book.catch_up();
-        let wrongs = rest::judge(&book.truth, &book.stories);
-        for wrong in wrongs {
-            book.wrong(&wrong);
+        let mut ledger = world.ledger.borrow();
+        ledger.note("quiescent");
+        ledger.catch_up();
+        let violations = quiescence_checks::check(&ledger.state, &ledger.histories);
+        for violation in violations {
+            ledger.report_violation(&violation);
         }
     }
-    let writes = world.book.borrow().muster_writes;
-    world.pass(REST_LASTS).await;
-    let mut book = world.book.borrow();
-    if book.muster_writes != writes {
-        let latest = book.latest.join("\n    ");
-        book.wrong(&format!("Muster writes at rest:\n    {latest}"));
+    let writes = world.ledger.borrow().muster_writes;
+    world.pass(QUIESCENT_FOR).await;
+    let mut ledger = world.ledger.borrow();
+    if ledger.muster_writes != writes {
+        let latest = ledger.latest.join("\n    ");
+        ledger.report_violation(&format!("Muster writes while the system is quiescent:\n    {latest}"));
     }
     Ok(())
 }

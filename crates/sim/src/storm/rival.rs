@@ -1,4 +1,4 @@
-//! Another scheduler that fills the same nodes: it binds its own pods wherever there is room, and knows no groups.
+//! Another scheduler on the same nodes: it binds its own pods wherever they fit and ignores groups.
 
 use std::time::Duration;
 
@@ -6,26 +6,26 @@ use http::Method;
 use muster_playground::random::Random;
 use serde_json::json;
 
-use super::room::Room;
-use super::tap::Tap;
+use super::capacity::FreeCapacity;
+use super::recorder::Recorder;
 
 /// The `schedulerName` of its pods.
 pub(super) const NAME: &str = "rival";
 
-/// Binds one pod after another, at odd moments.
-pub(super) async fn compete(tap: Tap, mut random: Random) {
+/// Binds one pod after another, at random intervals.
+pub(super) async fn compete(recorder: Recorder, mut random: Random) {
     loop {
         tokio::time::sleep(Duration::from_millis(50 + random.below(2_000))).await;
         let found = {
-            let mut book = tap.book.borrow();
-            book.catch_up();
-            let room = Room::of(&book.truth, |_| true);
-            let waiting = book
-                .truth
+            let mut ledger = recorder.ledger.borrow();
+            ledger.catch_up();
+            let capacity = FreeCapacity::of(&ledger.state, |_| true);
+            let waiting = ledger
+                .state
                 .pods
                 .values()
                 .filter(|pod| pod.scheduler == NAME && pod.node.is_empty() && !pod.terminating && !pod.finished());
-            let mut places = waiting.filter_map(|pod| Some((pod.name.clone(), room.place_for(pod)?.to_owned())));
+            let mut places = waiting.filter_map(|pod| Some((pod.name.clone(), capacity.node_for(pod)?.to_owned())));
             places.next()
         };
         if let Some((pod, node)) = found {
@@ -34,7 +34,7 @@ pub(super) async fn compete(tap: Tap, mut random: Random) {
                 "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod},
                 "target": {"apiVersion": "v1", "kind": "Node", "name": node},
             });
-            tap.ask(Method::POST, &path, Some(&binding)).await.ok();
+            recorder.send(Method::POST, &path, Some(&binding)).await.ok();
         }
     }
 }

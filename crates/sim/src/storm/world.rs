@@ -1,6 +1,7 @@
-//! The world of a storm: the server, nodes that come, go, sleep and die, their controllers, Muster, and time.
+//! The simulated cluster: the server, nodes that join, leave and fail, their controllers, Muster, and time.
 //!
-//! Everything runs on one thread in paused time, and all chance comes from one seed. It must not know what is right.
+//! Everything runs on one thread in paused time with one source of randomness. Must not depend on the rules that are
+//! checked.
 
 use std::time::Duration;
 
@@ -14,35 +15,35 @@ use muster_runtime::Clock;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use super::book::{Book, Shared};
-use super::crew::Crew;
+use super::faults::RunProfile;
+use super::ledger::{Ledger, Shared};
+use super::processes::Processes;
+use super::recorder::{Actor, Recorder};
 use super::rival;
-use super::tap::{Actor, Tap};
-use super::truth::Truth;
+use super::server_state::ServerState;
 use super::users::Users;
-use super::weather::Weather;
 
-/// The date at which time begins.
+/// The start date.
 const START: &str = "2030-01-01T00:00:00Z";
 const NODES: &str = "/api/v1/nodes";
 const PODS: &str = "/api/v1/namespaces/default/pods";
-/// Where nobody dies, nobody has to be missed, and idle time costs nothing.
+/// Interval of heartbeats where nodes do not fail, so that idle time costs nothing.
 const QUIET: Duration = Duration::from_secs(30 * 24 * 3600);
-/// How long Muster may be cut off.
+/// The maximum duration of a partition.
 const CUT_OFF_SECONDS_MAX: u64 = 40;
 
-/// The world.
+/// The simulated cluster.
 pub(super) struct World {
-    pub(super) book: Shared<Book>,
-    pub(super) weather: Weather,
+    pub(super) ledger: Shared<Ledger>,
+    pub(super) profile: RunProfile,
     server: Server,
-    admin: Tap,
+    admin: Recorder,
     users: Users,
-    crew: Crew,
+    processes: Processes,
     random: Random,
     kubelets: Vec<(String, Kubelets)>,
     dead: Vec<String>,
-    nodes_made: u64,
+    nodes_created: u64,
     rival: Option<JoinHandle<()>>,
     _controllers: (NodeLifecycle, Replicas),
 }
@@ -50,54 +51,59 @@ pub(super) struct World {
 impl World {
     pub(super) async fn new(seed: u64, trace: bool) -> Result<Self, String> {
         let mut random = Random::new(seed);
-        let weather = Weather::of(&mut random);
+        let profile = RunProfile::of(&mut random);
         let start = START.parse().map_err(|error| format!("{START}: {error}"))?;
         let server = Server::start(Settings {
             seed: random.draw(),
             start: Some(start),
-            window: weather.window,
-            housekeeping_delay: weather.housekeeping_delay,
+            window: profile.window,
+            housekeeping_delay: profile.housekeeping_delay,
             native_groups: muster_playground::NativeGroups::V1beta1,
             admission: None,
         });
         install(&server).await?;
-        let mut book = Book::new(Truth::of(&server).await?, trace);
-        book.note(&format!("seed {seed}: {weather:?}"));
-        let book = Shared::new(book);
-        let tap = |actor| Tap { server: server.clone(), actor, book: book.clone() };
-        let patience = if weather.mortal { Duration::from_secs(60) } else { QUIET * 12 };
-        let controllers = tap(Actor::Controllers).client();
-        let users = Users::new(tap(Actor::Users), Random::new(random.draw()), weather.rival);
-        let rival_dice = Random::new(random.draw());
-        let rival = weather.rival.then(|| tokio::spawn(rival::compete(tap(Actor::Rival), rival_dice)));
+        let mut ledger = Ledger::new(ServerState::of(&server).await?, trace);
+        ledger.note(&format!("seed {seed}: {profile:?}"));
+        let ledger = Shared::new(ledger);
+        let recorder = |actor| Recorder { server: server.clone(), actor, ledger: ledger.clone() };
+        let patience = if profile.nodes_fail { Duration::from_secs(60) } else { QUIET * 12 };
+        let controllers = recorder(Actor::Controllers).client();
+        let users = Users::new(recorder(Actor::Users), Random::new(random.draw()), profile.rival);
+        let rival_random = Random::new(random.draw());
+        let rival = profile.rival.then(|| tokio::spawn(rival::compete(recorder(Actor::Rival), rival_random)));
         let mut world = Self {
-            crew: Crew::new(tap(Actor::Muster(0)), Clock::starting_at(server.now()), weather.plan, weather.pair),
-            admin: tap(Actor::Users),
+            processes: Processes::new(
+                recorder(Actor::Muster(0)),
+                Clock::starting_at(server.now()),
+                profile.plan,
+                profile.pair,
+            ),
+            admin: recorder(Actor::Users),
             users,
             random,
             kubelets: Vec::new(),
             dead: Vec::new(),
-            nodes_made: 0,
+            nodes_created: 0,
             rival,
             _controllers: (
                 NodeLifecycle::start(controllers.clone(), NodeLifecycleSettings { grace: patience }, server.clock()),
                 Replicas::start(controllers, server.clock()),
             ),
-            book,
-            weather,
+            ledger,
+            profile,
             server,
         };
-        for _ in 0..weather.nodes {
+        for _ in 0..profile.nodes {
             let cpu = 2 + world.random.below(7);
             world.add_node(cpu)?;
         }
         Ok(world)
     }
 
-    /// The storm: users act, and things break.
-    pub(super) async fn storm(&mut self) -> Result<(), String> {
-        self.crew.start_all(&mut self.random);
-        for _ in 0..self.weather.actions {
+    /// The fault phase: users act and faults are injected.
+    pub(super) async fn run_fault_phase(&mut self) -> Result<(), String> {
+        self.processes.start_all(&mut self.random);
+        for _ in 0..self.profile.actions {
             let pause_ms = match self.random.below(10) {
                 0..=3 => 0,
                 4..=7 => self.random.below(1_500),
@@ -108,32 +114,32 @@ impl World {
                 self.pass(Duration::from_millis(pause_ms)).await;
             }
             match self.random.below(100) {
-                0..=69 => self.users.act().await?,
-                70..=79 => self.upset_muster().await,
+                0..=69 => self.users.act_randomly().await?,
+                70..=79 => self.disrupt_muster().await,
                 80..=82 => self.compact(),
-                _ => self.upset_nodes().await?,
+                _ => self.disrupt_nodes().await?,
             }
         }
         Ok(())
     }
 
-    /// Lets time pass; processes that have ended start again.
+    /// Lets time pass and restarts processes that have ended.
     pub(super) async fn pass(&mut self, time: Duration) {
         let mut left = time;
         while !left.is_zero() {
             let part = left.min(Duration::from_secs(5));
             tokio::time::sleep(part).await;
             left -= part;
-            self.crew.check();
-            self.crew.start_all(&mut self.random);
+            self.processes.check();
+            self.processes.start_all(&mut self.random);
         }
     }
 
-    /// The storm is over: no faults, no rival, nobody acts any more.
-    pub(super) async fn calm(&mut self) {
-        self.book.borrow().note("calm");
-        self.crew.calm();
-        self.crew.start_all(&mut self.random);
+    /// Starts the quiet phase: no faults, no rival scheduler, no user actions.
+    pub(super) async fn end_faults(&mut self) {
+        self.ledger.borrow().note("faults end");
+        self.processes.end_faults();
+        self.processes.start_all(&mut self.random);
         if let Some(rival) = self.rival.take() {
             rival.abort();
         }
@@ -144,49 +150,49 @@ impl World {
         }
     }
 
-    /// There is plenty of room from now on.
-    pub(super) fn add_plenty(&mut self) -> Result<(), String> {
-        self.book.borrow().note("plenty of room");
+    /// Adds enough nodes for all pods.
+    pub(super) fn add_ample_capacity(&mut self) -> Result<(), String> {
+        self.ledger.borrow().note("ample capacity");
         for _ in 0..4 {
             self.add_node(200)?;
         }
         Ok(())
     }
 
-    async fn upset_muster(&mut self) {
+    async fn disrupt_muster(&mut self) {
         let slot = self.random.below(2);
         match self.random.below(4) {
-            0..=1 => self.crew.crash(slot).await,
-            2 => self.crew.stop(slot).await,
+            0..=1 => self.processes.crash(slot).await,
+            2 => self.processes.stop(slot).await,
             _ => {
                 let seconds = 1 + self.random.below(CUT_OFF_SECONDS_MAX);
-                self.book.borrow().note(&format!("slot {slot} is cut off for {seconds} s"));
-                self.crew.cut_off(slot, true);
+                self.ledger.borrow().note(&format!("slot {slot} is cut off for {seconds} s"));
+                self.processes.cut_off(slot, true);
                 tokio::time::sleep(Duration::from_secs(seconds)).await;
-                self.crew.cut_off(slot, false);
+                self.processes.cut_off(slot, false);
             }
         }
         if self.random.per_mille(300) {
             tokio::time::sleep(Duration::from_millis(self.random.below(20_000))).await;
         }
-        self.crew.start_all(&mut self.random);
+        self.processes.start_all(&mut self.random);
     }
 
     fn compact(&self) {
-        let mut book = self.book.borrow();
-        book.catch_up();
-        book.note("the server forgets the past");
+        let mut ledger = self.ledger.borrow();
+        ledger.catch_up();
+        ledger.note("the server compacts its history");
         self.server.compact();
     }
 
-    async fn upset_nodes(&mut self) -> Result<(), String> {
-        let names: Vec<String> = self.book.borrow().truth.nodes.keys().cloned().collect();
+    async fn disrupt_nodes(&mut self) -> Result<(), String> {
+        let names: Vec<String> = self.ledger.borrow().state.nodes.keys().cloned().collect();
         if names.is_empty() || self.random.per_mille(150) {
             let cpu = 2 + self.random.below(7);
             return self.add_node(cpu);
         }
         let node = names[self.random.below(names.len() as u64) as usize].clone();
-        match self.random.below(if self.weather.mortal { 8 } else { 4 }) {
+        match self.random.below(if self.profile.nodes_fail { 8 } else { 4 }) {
             0..=1 => self.cordon(&node, true).await,
             2..=3 => self.cordon(&node, false).await,
             4..=5 => self.kill(&node).await,
@@ -202,8 +208,8 @@ impl World {
     }
 
     fn add_node(&mut self, cpu: u64) -> Result<(), String> {
-        self.nodes_made += 1;
-        let name = format!("n{}", self.nodes_made);
+        self.nodes_created += 1;
+        let name = format!("n{}", self.nodes_created);
         let gpu = if self.random.per_mille(400) { 2 } else { 0 };
         let pods = if cpu < 100 && self.random.per_mille(150) { 3 } else { 110 };
         let pool = if self.random.per_mille(500) { "a" } else { "b" };
@@ -213,15 +219,15 @@ impl World {
             "nvidia.com/gpu": gpu.to_string()}),
             pool,
         )?;
-        let every = |seconds| if self.weather.mortal { Duration::from_secs(seconds) } else { QUIET };
+        let every = |seconds| if self.profile.nodes_fail { Duration::from_secs(seconds) } else { QUIET };
         let settings = KubeletSettings {
             renew_every: every(20),
             heartbeat_every: every(300),
             requests_max: 64,
             ..KubeletSettings::default()
         };
-        let client = Tap { actor: Actor::Kubelets, ..self.admin.clone() }.client();
-        self.book.borrow().note(&format!("node {name} comes: cpu {cpu}, gpu {gpu}, pods {pods}, pool {pool}"));
+        let client = Recorder { actor: Actor::Kubelets, ..self.admin.clone() }.client();
+        self.ledger.borrow().note(&format!("node {name} joins: cpu {cpu}, gpu {gpu}, pods {pods}, pool {pool}"));
         let kubelets = Kubelets::start_nodes(client, vec![shape], settings, self.server.clock());
         self.kubelets.push((name, kubelets));
         Ok(())
@@ -229,11 +235,11 @@ impl World {
 
     async fn cordon(&self, node: &str, cordoned: bool) -> Result<(), String> {
         let body = json!({"spec": {"unschedulable": cordoned}});
-        self.admin.ask(Method::PATCH, &format!("{NODES}/{node}"), Some(&body)).await.map(drop)
+        self.admin.send(Method::PATCH, &format!("{NODES}/{node}"), Some(&body)).await.map(drop)
     }
 
     async fn kill(&mut self, node: &str) -> Result<(), String> {
-        self.book.borrow().note(&format!("kubelet of {node} dies"));
+        self.ledger.borrow().note(&format!("kubelet of {node} fails"));
         for (_, kubelets) in self.kubelets.iter().filter(|(name, _)| name == node) {
             kubelets.kill(node).await.map_err(|error| error.to_string())?;
             self.dead.push(node.to_owned());
@@ -242,45 +248,45 @@ impl World {
     }
 
     async fn revive(&self, node: &str) {
-        self.book.borrow().note(&format!("kubelet of {node} lives again"));
+        self.ledger.borrow().note(&format!("kubelet of {node} recovers"));
         for (_, kubelets) in self.kubelets.iter().filter(|(name, _)| name == node) {
             kubelets.revive(node).await.ok();
         }
     }
 
-    /// A node goes, and its pods with it, as the control plane's garbage collection does it.
+    /// Deletes a node and then its pods, as the pod garbage collector does.
     async fn remove_node(&mut self, node: &str) -> Result<(), String> {
         self.kubelets.retain(|(name, _)| name != node);
         self.dead.retain(|name| name != node);
-        self.admin.ask(Method::DELETE, &format!("{NODES}/{node}"), Some(&json!({}))).await?;
-        let on_it = |book: &Book| {
-            let pods = book.truth.pods.values().filter(|pod| pod.node == node);
+        self.admin.send(Method::DELETE, &format!("{NODES}/{node}"), Some(&json!({}))).await?;
+        let on_it = |ledger: &Ledger| {
+            let pods = ledger.state.pods.values().filter(|pod| pod.node == node);
             pods.map(|pod| pod.name.clone()).collect::<Vec<_>>()
         };
-        // Binds that were on their way still come in.
+        // Binds in flight still arrive.
         for _ in 0..2 {
-            let pods = on_it(&self.book.borrow());
+            let pods = on_it(&self.ledger.borrow());
             for pod in pods {
                 let now = json!({"gracePeriodSeconds": 0});
-                self.admin.ask(Method::DELETE, &format!("{PODS}/{pod}"), Some(&now)).await?;
+                self.admin.send(Method::DELETE, &format!("{PODS}/{pod}"), Some(&now)).await?;
             }
             tokio::time::sleep(Duration::from_secs(20)).await;
         }
         Ok(())
     }
 
-    /// Pods on nodes that are no more are removed.
+    /// Deletes pods on nodes that no longer exist.
     pub(super) async fn collect_orphans(&mut self) -> Result<(), String> {
         let orphans: Vec<String> = {
-            let mut book = self.book.borrow();
-            book.catch_up();
-            let Truth { pods, nodes, .. } = &book.truth;
+            let mut ledger = self.ledger.borrow();
+            ledger.catch_up();
+            let ServerState { pods, nodes, .. } = &ledger.state;
             let orphans = pods.values().filter(|pod| !pod.node.is_empty() && !nodes.contains_key(&pod.node));
             orphans.map(|pod| pod.name.clone()).collect()
         };
         for pod in orphans {
             let now = json!({"gracePeriodSeconds": 0});
-            self.admin.ask(Method::DELETE, &format!("{PODS}/{pod}"), Some(&now)).await?;
+            self.admin.send(Method::DELETE, &format!("{PODS}/{pod}"), Some(&now)).await?;
         }
         Ok(())
     }
@@ -290,7 +296,7 @@ impl World {
     }
 }
 
-/// Our kinds, a priority class, and nothing else.
+/// Installs Muster's CRDs and a priority class.
 async fn install(server: &Server) -> Result<(), String> {
     for text in [muster_api::crds::WORKLOADS, muster_api::crds::PODGROUPS] {
         let definition: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
@@ -299,7 +305,7 @@ async fn install(server: &Server) -> Result<(), String> {
     let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"},
         "value": 1000});
     post(server, "/apis/scheduling.k8s.io/v1/priorityclasses", &class).await?;
-    // The kinds are served a moment later.
+    // CRDs are served with a short delay.
     tokio::time::sleep(Duration::from_secs(10)).await;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Tests of the crate as its users see it.
+//! Integration tests of the crate's public API.
 
 mod rounds;
 mod scenarios;

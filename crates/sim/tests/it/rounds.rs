@@ -1,6 +1,6 @@
-//! Rounds of random deletes, restarts and changes of mind on the playground.
+//! Rounds of random deletions, restarts and suspensions on the playground.
 //!
-//! `MUSTER_SEED=n` plays one seed, `MUSTER_TIMES=n` plays so many.
+//! `MUSTER_SEED=n` runs one seed, `MUSTER_TIMES=n` runs n seeds.
 
 use std::env;
 
@@ -10,11 +10,11 @@ const SEEDS: u64 = 4;
 
 fn setting(name: &str) -> Option<u64> {
     let text = env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name}: {text:?}: is no number")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}: {text:?}: not a number")))
 }
 
 #[test]
-fn of_two_that_compete_one_runs_and_nothing_is_left_behind() {
+fn one_of_two_competing_sets_runs_and_no_objects_are_left() {
     let seeds = match setting("MUSTER_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..setting("MUSTER_TIMES").unwrap_or(SEEDS),
@@ -26,5 +26,5 @@ fn of_two_that_compete_one_runs_and_nothing_is_left_behind() {
             Err(failure) => failures.push(failure.to_string()),
         }
     }
-    assert!(failures.is_empty(), "{} seeds fail; MUSTER_SEED=n plays one\n{}", failures.len(), failures.join("\n\n"));
+    assert!(failures.is_empty(), "{} seeds fail; MUSTER_SEED=n runs one\n{}", failures.len(), failures.join("\n\n"));
 }

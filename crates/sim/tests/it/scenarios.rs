@@ -1,6 +1,6 @@
-//! Every scenario of the project, in its own carrier and in every other that its tier asks for.
+//! Runs every scenario of the project in its own carrier and in the others that the tier selects.
 //!
-//! `MUSTER_TIER=all` plays each in every carrier that has words for it.
+//! `MUSTER_TIER=all` runs each in every carrier that can express it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -18,13 +18,13 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// What failed in a file.
+/// The failures of a file.
 fn failures_of(file: &Path, tier: Tier) -> Vec<String> {
     let scenario = match load(file) {
         Ok(scenario) => scenario,
         Err(error) => return vec![error.to_string()],
     };
-    let carriers = Carrier::ALL.into_iter().filter(|carrier| tier.plays(&scenario, *carrier));
+    let carriers = Carrier::ALL.into_iter().filter(|carrier| tier.runs(&scenario, *carrier));
     let reports: Vec<_> = carriers.map(|carrier| run(&scenario, carrier, &Place::Process)).collect();
     let mut failures: Vec<String> =
         reports.iter().filter(|report| report.is_failed()).map(ToString::to_string).collect();
@@ -46,15 +46,15 @@ fn every_scenario_passes_in_the_carriers_of_its_tier() {
         for _ in 0..workers {
             scope.spawn(|| {
                 loop {
-                    let next = waiting.lock().expect("no worker panics with it").next();
+                    let next = waiting.lock().expect("no worker panics while holding the lock").next();
                     let Some(file) = next else { return };
                     let failed = failures_of(file, tier);
-                    failures.lock().expect("no worker panics with it").extend(failed);
+                    failures.lock().expect("no worker panics while holding the lock").extend(failed);
                 }
             });
         }
     });
-    let mut failures = failures.into_inner().expect("no worker panics with it");
+    let mut failures = failures.into_inner().expect("no worker panics while holding the lock");
     failures.sort();
     assert!(failures.is_empty(), "{} failures\n\n{}", failures.len(), failures.join("\n\n"));
 }

@@ -1,7 +1,7 @@
-//! Storms: random runs of Muster, server, nodes and users under faults.
+//! Random runs of Muster, server, nodes and users under fault injection.
 //!
-//! `MUSTER_SEED=n` plays one seed, `MUSTER_TIMES=n` plays so many, `MUSTER_TIER=all` two hundred, `MUSTER_TRACE=1` prints
-//! what happens.
+//! `MUSTER_SEED=n` runs one seed, `MUSTER_TIMES=n` runs n seeds, `MUSTER_TIER=all` 200, `MUSTER_TRACE=1` prints every
+//! request.
 
 use std::env;
 use std::str::FromStr;
@@ -11,20 +11,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use muster_sim::storm::{Failure, run};
 use muster_sim::tier::Tier;
 
-/// In the short tier, and in all.
+/// The number of seeds in the short tier and in all.
 const SEEDS: (u64, u64) = (40, 200);
 const THREADS: usize = 2;
-/// The most failures that are shown.
+/// The maximum number of printed failures.
 const SHOWN_MAX: usize = 20;
 const LINES_MAX: usize = 3;
 const LINE_CHARS_MAX: usize = 400;
 
 fn setting<T: FromStr>(name: &str) -> Option<T> {
     let text = env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name}: {text:?}: is no number")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}: {text:?}: not a number")))
 }
 
-fn play(first: u64, count: u64) -> Vec<Failure> {
+fn run_seeds(first: u64, count: u64) -> Vec<Failure> {
     let (next, failures) = (AtomicU64::new(first), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
@@ -35,31 +35,31 @@ fn play(first: u64, count: u64) -> Vec<Failure> {
                         return;
                     }
                     if let Err(failure) = run(seed, false) {
-                        failures.lock().expect("nobody panics here").push(failure);
+                        failures.lock().expect("no thread panics").push(failure);
                     }
                 }
             });
         }
     });
-    let mut failures = failures.into_inner().expect("nobody panics here");
+    let mut failures = failures.into_inner().expect("no thread panics");
     failures.sort_by_key(|failure| failure.seed);
     failures
 }
 
-fn cut(text: &str) -> String {
+fn truncated(text: &str) -> String {
     text.lines().take(LINES_MAX).map(|line| line.chars().take(LINE_CHARS_MAX).collect::<String>() + "\n").collect()
 }
 
 #[test]
-fn the_rules_hold_in_storms() {
+fn rules_hold_under_faults() {
     let trace = setting::<u8>("MUSTER_TRACE").is_some_and(|trace| trace > 0);
     let failures = if let Some(seed) = setting("MUSTER_SEED") {
         run(seed, trace).err().into_iter().collect()
     } else {
-        play(0, setting("MUSTER_TIMES").unwrap_or_else(|| Tier::of_environment().pick(SEEDS.0, SEEDS.1)))
+        run_seeds(0, setting("MUSTER_TIMES").unwrap_or_else(|| Tier::of_environment().pick(SEEDS.0, SEEDS.1)))
     };
     let seeds: Vec<u64> = failures.iter().map(|failure| failure.seed).collect();
-    let shown: Vec<String> = failures.iter().take(SHOWN_MAX).map(|failure| cut(&failure.to_string())).collect();
+    let shown: Vec<String> = failures.iter().take(SHOWN_MAX).map(|failure| truncated(&failure.to_string())).collect();
     assert!(
         failures.is_empty(),
         "{} seeds fail: {seeds:?}\n{}\nMUSTER_SEED=n MUSTER_TRACE=1 shows one of them.",
@@ -69,8 +69,8 @@ fn the_rules_hold_in_storms() {
 }
 
 #[test]
-fn one_seed_is_one_run() {
+fn one_seed_gives_one_run() {
     for seed in 1000..1004 {
-        assert_eq!(run(seed, false), run(seed, false), "seed {seed} is not played alike twice");
+        assert_eq!(run(seed, false), run(seed, false), "seed {seed} differs between two runs");
     }
 }

@@ -1,8 +1,8 @@
-//! What is asked of a scheduler: so many pods, alone or in gangs, on so many nodes.
+//! The cases: so many pods, single or in gangs, on so many nodes.
 //!
-//! All pods of a case are alike and so are its nodes, so that what fits on a node is one number.
+//! All pods of a case are identical and so are its nodes, so that the pods per node are one number.
 
-/// How much a pod asks for, or a node has.
+/// The requests of a pod or the capacity of a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Amounts {
     pub(crate) cpu_milli: u64,
@@ -16,19 +16,19 @@ const SMALL_POD: Amounts = Amounts { cpu_milli: 100, memory_mib: 500, gpus: 0 };
 const GPU_NODE: Amounts = Amounts { cpu_milli: 64_000, memory_mib: 512 << 10, gpus: 8 };
 /// It takes all GPUs of a node.
 const GPU_POD: Amounts = Amounts { cpu_milli: 32_000, memory_mib: 256 << 10, gpus: 8 };
-/// How many pods a node takes at all.
+/// The maximum number of pods per node.
 pub(crate) const PODS_PER_NODE_MAX: u64 = 110;
 
 /// When the scheduler starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// Before the pods are made.
+    /// Before the pods are created.
     Live,
-    /// When all pods are there.
+    /// After all pods are created.
     Backlog,
 }
 
-/// One thing to measure.
+/// One case.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sizes_are_those_that_are_promised() {
+    fn sizes_are_as_documented() {
         let pods: Vec<_> = all(1.0).iter().map(|case| (case.pods(), case.pods_per_node())).collect();
         assert_eq!(pods, [(10_000, 40), (10_000, 40), (10_000, 40), (3_000, 40), (5_000, 1)]);
     }

@@ -1,5 +1,5 @@
-//! Who is measured: kube-scheduler, Muster, and a binder that decides nothing. Each is a process of its own with the
-//! administrator's kubeconfig, so that the server has the same limits for all.
+//! The measured schedulers: kube-scheduler, Muster, and a null binder. Each runs in its own process with the admin's
+//! kubeconfig, so that the server applies the same limits to all.
 
 use anyhow::Context;
 use clap::ValueEnum;
@@ -9,7 +9,7 @@ use super::plane::Plane;
 use crate::bench::null_binder::NULL_BINDER;
 use crate::bench::process::Process;
 
-/// A scheduler, or what stands for one.
+/// A scheduler, or the null binder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Contestant {
@@ -17,7 +17,7 @@ pub(crate) enum Contestant {
     KubeScheduler,
     /// `muster run`.
     Muster,
-    /// Binds round robin: what the server takes from a client that thinks nothing.
+    /// Binds round robin: an upper bound for the server.
     NullBinder,
 }
 
@@ -45,7 +45,7 @@ impl Contestant {
     /// Starts it on a control plane.
     pub(crate) fn start(self, plane: &Plane) -> anyhow::Result<Process> {
         let kubeconfig = plane.kubeconfig();
-        let kubeconfig = kubeconfig.to_str().context("a folder for the control plane whose name is text")?;
+        let kubeconfig = kubeconfig.to_str().context("a folder for the control plane with a UTF-8 name")?;
         match self {
             Self::KubeScheduler => kube_scheduler(plane, kubeconfig),
             Self::Muster => {
@@ -57,7 +57,8 @@ impl Contestant {
     }
 }
 
-/// As a stock cluster runs it, but with native gangs, and without limits on its requests, which would be measured instead.
+/// As a stock cluster runs it, but with native gangs, and without client-side rate limits, which would be measured
+/// instead.
 fn kube_scheduler(plane: &Plane, kubeconfig: &str) -> anyhow::Result<Process> {
     let config = serde_json::json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",

@@ -1,4 +1,4 @@
-//! The driver: makes nodes, gangs and pods through the API, some at once.
+//! The driver: creates nodes, gangs and pods through the API, some at once.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use tokio::time::{Instant, sleep};
 use super::cases::Case;
 use super::objects::{NAMESPACE, NODES, PODS, node, node_name, pod, waiting};
 
-/// How many requests are under way at once.
+/// How many requests are in flight at once.
 const CLIENTS: usize = 32;
-/// How long the controllers may take to prepare a namespace, and a scheduler to place its first pod.
+/// How long the controllers may take to prepare a namespace, and a scheduler to bind its first pod.
 const READY_WITHIN: Duration = Duration::from_secs(120);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_EVERY: Duration = Duration::from_millis(50);
 const FIRST_POD: &str = "first";
 
-/// A client that makes what schedulers work on.
+/// A client that creates the objects for schedulers.
 #[derive(Clone)]
 pub(crate) struct Driver {
     client: kube::Client,
@@ -34,36 +34,36 @@ impl Driver {
         &self.client
     }
 
-    /// Waits until pods can be made: each needs its namespace's account.
+    /// Waits until pods can be created: each needs the service account of its namespace.
     pub(crate) async fn wait_for_account(&self) -> anyhow::Result<()> {
         let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default");
         self.until("the namespace has no service account", || self.get(&path), |found| found.is_some()).await
     }
 
-    /// Makes the nodes of a case.
-    pub(crate) async fn make_nodes(&self, case: Case) -> anyhow::Result<()> {
-        let made = (0..case.nodes).map(|number| async move {
+    /// Creates the nodes of a case.
+    pub(crate) async fn create_nodes(&self, case: Case) -> anyhow::Result<()> {
+        let created = (0..case.nodes).map(|number| async move {
             self.send("POST", NODES, &node(number, case.node)).await?;
-            // A new node is tainted as not ready, and nobody here is its controller.
+            // A new node is tainted as not ready, and there is no controller to remove the taint.
             let path = format!("{NODES}/{}", node_name(number));
             self.send("PATCH", &path, &json!({"spec": {"taints": null}})).await
         });
-        all(made).await
+        all(created).await
     }
 
-    /// Makes the gangs and pods of a case.
-    pub(crate) async fn make_pods(&self, case: Case, scheduler: &'static str) -> anyhow::Result<()> {
+    /// Creates the gangs and pods of a case.
+    pub(crate) async fn create_pods(&self, case: Case, scheduler: &'static str) -> anyhow::Result<()> {
         all(waiting(case, scheduler).map(|(path, object)| async move { self.send("POST", path, &object).await })).await
     }
 
-    /// Waits until the scheduler places a pod, and takes that pod away: from here on it is ready.
+    /// Waits until the scheduler binds a pod, and deletes that pod: then the scheduler is ready.
     pub(crate) async fn wait_for_scheduler(&self, case: Case, scheduler: &str) -> anyhow::Result<()> {
         self.send("POST", PODS, &pod(FIRST_POD, scheduler, None, case.pod)).await?;
         let path = format!("{PODS}/{FIRST_POD}");
         let bound = |found: Option<&Value>| found.is_some_and(|pod| pod["spec"]["nodeName"].is_string());
-        self.until("the scheduler places nothing", || self.get(&path), bound).await?;
+        self.until("the scheduler binds no pod", || self.get(&path), bound).await?;
         self.send("DELETE", &path, &json!({"gracePeriodSeconds": 0})).await?;
-        self.until("the first pod does not go away", || self.get(&path), |found| found.is_none()).await
+        self.until("the first pod is not deleted", || self.get(&path), |found| found.is_none()).await
     }
 
     /// The API server's metrics.
@@ -93,15 +93,15 @@ impl Driver {
     async fn until<F: Future<Output = anyhow::Result<Option<Value>>>>(
         &self,
         otherwise: &str,
-        look: impl Fn() -> F,
+        read: impl Fn() -> F,
         good: impl Fn(Option<&Value>) -> bool,
     ) -> anyhow::Result<()> {
         let ends = Instant::now() + READY_WITHIN;
-        while !good(look().await?.as_ref()) {
+        while !good(read().await?.as_ref()) {
             if Instant::now() > ends {
                 bail!("{otherwise} after {} s", READY_WITHIN.as_secs());
             }
-            sleep(LOOK_EVERY).await;
+            sleep(POLL_EVERY).await;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! `muster-lab bench cluster`: Muster beside kube-scheduler, and beside a binder that decides nothing, on a real control plane.
+//! `muster-lab bench cluster`: Muster, kube-scheduler and a null binder on a real control plane.
 //!
-//! Every measurement gets a control plane of its own with empty data; nodes, pods, driver and limits are the same for all.
-//! The scheduler is a process of its own, so that its memory and CPU time are its own.
+//! Every measurement gets its own control plane with empty data; nodes, pods, driver and limits are the same for all.
+//! The scheduler runs in its own process, so that its memory and CPU time are its own.
 
 mod cases;
 mod contestants;
@@ -9,9 +9,9 @@ mod driver;
 mod measure;
 mod objects;
 mod plane;
+mod pod_recorder;
 mod report;
 mod targets;
-mod witness;
 mod writes;
 
 use std::path::PathBuf;
@@ -28,22 +28,22 @@ use report::Report;
 /// What to measure.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The programs of Kubernetes in one file, as tools/controlplane/build makes it and prints its path.
+    /// The binaries of Kubernetes in one file, as built by tools/controlplane/build, which prints its path.
     #[arg(long, value_name = "FILE")]
     controlplane: PathBuf,
     /// Measure this case only. May be repeated.
     #[arg(long, value_name = "CASE", value_parser = PossibleValuesParser::new(cases::NAMES))]
     only: Vec<String>,
-    /// Measure this contestant only. May be repeated.
+    /// Measure this scheduler only. May be repeated.
     #[arg(long, value_enum, value_name = "NAME")]
     contestant: Vec<Contestant>,
-    /// Fewer nodes and gangs: to see that it works, or how things grow. Targets are meant for full size.
+    /// Fewer nodes and gangs: to check that it works, or how times grow. Targets are meant for full size.
     #[arg(long, default_value_t = 1.0, value_name = "PART", value_parser = scale)]
     scale: f64,
-    /// Write everything that was measured to this file, as JSON.
+    /// Write all results to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// End well even if a target is missed.
+    /// Exit with code 0 even if a target is missed.
     #[arg(long)]
     lenient: bool,
 }
@@ -59,21 +59,21 @@ fn scale(text: &str) -> Result<f64, String> {
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if !options.controlplane.is_file() {
         bail!(
-            "--controlplane {:?}: no such file: tools/controlplane/build makes it, and needs Go for that",
+            "--controlplane {:?}: no such file: build it with tools/controlplane/build, which needs Go",
             options.controlplane.display().to_string()
         );
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let mut report = Report { scale: options.scale, tallies: Vec::new() };
+    let mut report = Report { scale: options.scale, measurements: Vec::new() };
     let measured = runtime.block_on(async {
         let mut signals = Signals::new()?;
         tokio::select! {
             measured = measure_all(options, &mut report) => measured,
-            // What was started ends with the values that hold it.
-            name = signals.next() => bail!("{name}: ends before everything is measured"),
+            // Processes are stopped when their values are dropped.
+            name = signals.next() => bail!("{name}: stopped before everything is measured"),
         }
     });
-    // Whatever goes wrong late in a long run, what was measured before it is told.
+    // Even if a long run fails late, earlier results are printed.
     if let Some(path) = &options.json {
         let text = serde_json::to_string_pretty(&report)?;
         std::fs::write(path, text).with_context(|| format!("--json {}", path.display()))?;
@@ -86,15 +86,15 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
 }
 
 async fn measure_all(options: &Options, report: &mut Report) -> anyhow::Result<()> {
-    let everybody = options.contestant.is_empty();
+    let all_contestants = options.contestant.is_empty();
     let contestants: Vec<_> =
-        contestants::ALL.into_iter().filter(|one| everybody || options.contestant.contains(one)).collect();
+        contestants::ALL.into_iter().filter(|one| all_contestants || options.contestant.contains(one)).collect();
     let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|only| only == name);
     for case in cases::all(options.scale).into_iter().filter(|case| wanted(case.name)) {
         for contestant in &contestants {
-            let tally = measure::measure(&options.controlplane, case, *contestant).await;
-            let tally = tally.with_context(|| format!("{} with {}", case.name, contestant.name()))?;
-            report.tallies.push(tally);
+            let measurement = measure::measure(&options.controlplane, case, *contestant).await;
+            let measurement = measurement.with_context(|| format!("{} with {}", case.name, contestant.name()))?;
+            report.measurements.push(measurement);
         }
     }
     Ok(())

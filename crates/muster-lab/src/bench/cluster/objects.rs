@@ -1,10 +1,10 @@
-//! The objects of a case, as JSON: nodes that are ready, gangs of the native API, pods.
+//! The objects of a case, as JSON: ready nodes, gangs of the native API, pods.
 
 use serde_json::{Value, json};
 
 use super::cases::{Amounts, Case, PODS_PER_NODE_MAX};
 
-/// Where pods and gangs are made.
+/// The namespace of pods and gangs.
 pub(crate) const NAMESPACE: &str = "default";
 pub(crate) const NODES: &str = "/api/v1/nodes";
 pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -14,11 +14,11 @@ pub(crate) fn node_name(number: usize) -> String {
     format!("node-{number:05}")
 }
 
-/// A node that is ready.
+/// A ready node.
 pub(crate) fn node(number: usize, amounts: Amounts) -> Value {
     let name = node_name(number);
-    let mut has = requests(amounts);
-    has["pods"] = json!(PODS_PER_NODE_MAX.to_string());
+    let mut capacity = resource_list(amounts);
+    capacity["pods"] = json!(PODS_PER_NODE_MAX.to_string());
     json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": name, "labels": {
@@ -26,7 +26,7 @@ pub(crate) fn node(number: usize, amounts: Amounts) -> Value {
             "topology.kubernetes.io/zone": format!("zone-{}", number % 3),
         }},
         "status": {
-            "capacity": has, "allocatable": has,
+            "capacity": capacity, "allocatable": capacity,
             "conditions": [{
                 "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready",
                 "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z",
@@ -35,7 +35,7 @@ pub(crate) fn node(number: usize, amounts: Amounts) -> Value {
     })
 }
 
-/// All gangs and pods of a case with where they are made, each gang before its pods.
+/// All gangs and pods of a case with their collection paths, each gang before its pods.
 pub(crate) fn waiting(case: Case, scheduler: &'static str) -> impl Iterator<Item = (&'static str, Value)> {
     (0..case.groups).flat_map(move |group| {
         let name = format!("{}-{group}", case.name);
@@ -54,15 +54,15 @@ fn gang(name: &str, size: usize) -> Value {
     })
 }
 
-/// A pod that waits, of this scheduler and, perhaps, of a gang.
-pub(crate) fn pod(name: &str, scheduler: &str, gang: Option<&str>, asks: Amounts) -> Value {
-    let asked = requests(asks);
+/// A pending pod of this scheduler and, optionally, of a gang.
+pub(crate) fn pod(name: &str, scheduler: &str, gang: Option<&str>, amounts: Amounts) -> Value {
+    let requests = resource_list(amounts);
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "bench"}},
         "spec": {
             "schedulerName": scheduler, "terminationGracePeriodSeconds": 0,
-            // Extended resources must be limited, and a limit that equals the request is what most training pods have.
-            "containers": [{"name": "main", "image": "pause", "resources": {"requests": asked, "limits": asked}}],
+            // Extended resources need a limit; most training pods have one that equals the request.
+            "containers": [{"name": "main", "image": "pause", "resources": {"requests": requests, "limits": requests}}],
         },
     });
     if let Some(gang) = gang {
@@ -71,7 +71,7 @@ pub(crate) fn pod(name: &str, scheduler: &str, gang: Option<&str>, asks: Amounts
     pod
 }
 
-fn requests(amounts: Amounts) -> Value {
+fn resource_list(amounts: Amounts) -> Value {
     let mut requests = json!({"cpu": format!("{}m", amounts.cpu_milli), "memory": format!("{}Mi", amounts.memory_mib)});
     if amounts.gpus > 0 {
         requests["nvidia.com/gpu"] = json!(amounts.gpus.to_string());
@@ -85,7 +85,7 @@ mod tests {
     use crate::bench::cluster::cases;
 
     #[test]
-    fn a_case_has_its_pods_and_gangs() {
+    fn case_has_its_pods_and_gangs() {
         for case in cases::all(0.01) {
             let count = |path| waiting(case, "muster").filter(|(to, _)| *to == path).count();
             let gangs = if case.size > 0 { case.groups } else { 0 };

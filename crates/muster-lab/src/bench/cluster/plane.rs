@@ -1,4 +1,4 @@
-//! A real control plane of its own for each measurement: etcd, kube-apiserver, and at first kube-controller-manager.
+//! A real control plane for each measurement: etcd, kube-apiserver, and initially kube-controller-manager.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,21 +7,21 @@ use anyhow::{Context, bail};
 
 use crate::bench::process::cpu_seconds;
 
-/// A control plane that ends with this value.
+/// A control plane that is stopped when this is dropped.
 pub(crate) struct Plane {
     program: PathBuf,
     folder: PathBuf,
 }
 
 impl Plane {
-    /// Starts one with empty data; it is ready when this gives back.
+    /// Starts one with empty data; returns when it is ready.
     pub(crate) fn up(program: &Path, folder: &Path) -> anyhow::Result<Self> {
         let plane = Self { program: program.to_owned(), folder: folder.to_owned() };
         plane.run(&["up", "--profile", "gates"])?;
         Ok(plane)
     }
 
-    /// The administrator's.
+    /// The admin's.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.file("kubeconfig")
     }
@@ -31,12 +31,12 @@ impl Plane {
         self.folder.join(name)
     }
 
-    /// The programs of Kubernetes in one file.
+    /// The binaries of Kubernetes in one file.
     pub(crate) fn program(&self) -> &Path {
         &self.program
     }
 
-    /// The CPU time so far of those who store and answer: etcd and the API server.
+    /// The CPU time so far of etcd and the API server.
     pub(crate) fn cpu_seconds(&self) -> anyhow::Result<f64> {
         let mut sum = 0.0;
         for name in ["etcd", "kube-apiserver"] {
@@ -48,7 +48,7 @@ impl Plane {
         Ok(sum)
     }
 
-    /// Stops the controllers. The nodes have no kubelets, and nobody shall taint them for it.
+    /// Stops the controller manager. The nodes have no kubelets and must not be tainted for it.
     pub(crate) fn stop_controllers(&self) -> anyhow::Result<()> {
         self.run(&["stop", "kube-controller-manager"])
     }

@@ -1,4 +1,4 @@
-//! What was measured, as a table with the contestants side by side, and the targets below it.
+//! The results as a table with the schedulers side by side, and the targets below it.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -12,23 +12,24 @@ use super::targets::Target;
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) scale: f64,
-    pub(crate) tallies: Vec<Tally>,
+    #[serde(rename = "tallies")]
+    pub(crate) measurements: Vec<Measurement>,
 }
 
 impl Report {
-    /// What a contestant took for a case, if that was measured.
-    pub(crate) fn find(&self, case: &str, contestant: Contestant) -> Option<&Tally> {
-        self.tallies.iter().find(|tally| tally.case == case && tally.contestant == contestant)
+    /// The result of a scheduler for a case, if it was measured.
+    pub(crate) fn find(&self, case: &str, contestant: Contestant) -> Option<&Measurement> {
+        self.measurements.iter().find(|measurement| measurement.case == case && measurement.contestant == contestant)
     }
 }
 
-/// What one contestant took for one case.
+/// The result of one scheduler for one case.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Tally {
+pub(crate) struct Measurement {
     pub(crate) case: &'static str,
     pub(crate) contestant: Contestant,
     pub(crate) pods: usize,
-    /// Pods that had no node when time was up.
+    /// Pods that were not bound at the time limit.
     pub(crate) unbound_pods: usize,
     pub(crate) nodes: usize,
     pub(crate) first_bind_s: f64,
@@ -64,29 +65,29 @@ pub(crate) fn print(out: &mut impl Write, report: &Report, targets: &[Target]) -
         "overcomm."
     )?;
     let mut case = "";
-    for tally in &report.tallies {
-        if !case.is_empty() && case != tally.case {
+    for measurement in &report.measurements {
+        if !case.is_empty() && case != measurement.case {
             writeln!(out)?;
         }
-        case = tally.case;
+        case = measurement.case;
         writeln!(
             out,
             "{:<13} {:<14} {:>6} {:>8.2} {:>8.2} {:>7.0} {:>10.3} {:>13.2} {:>8.0} {:>10.3} {:>7} {:>9}",
-            tally.case,
-            tally.contestant.name(),
-            tally.pods,
-            tally.first_bind_s,
-            tally.last_bind_s,
-            tally.pods_per_s,
-            tally.cpu_ms_per_pod,
-            tally.plane_cpu_ms_per_pod,
-            tally.memory_mib_peak,
-            tally.writes_per_pod,
-            tally.partial_gangs,
-            tally.overcommitted_nodes,
+            measurement.case,
+            measurement.contestant.name(),
+            measurement.pods,
+            measurement.first_bind_s,
+            measurement.last_bind_s,
+            measurement.pods_per_s,
+            measurement.cpu_ms_per_pod,
+            measurement.plane_cpu_ms_per_pod,
+            measurement.memory_mib_peak,
+            measurement.writes_per_pod,
+            measurement.partial_gangs,
+            measurement.overcommitted_nodes,
         )?;
-        if tally.unbound_pods > 0 {
-            writeln!(out, "{:<28} gave up with {} pods unbound", "", tally.unbound_pods)?;
+        if measurement.unbound_pods > 0 {
+            writeln!(out, "{:<28} gave up with {} pods unbound", "", measurement.unbound_pods)?;
         }
     }
     writeln!(out)?;
@@ -98,7 +99,7 @@ pub(crate) fn print(out: &mut impl Write, report: &Report, targets: &[Target]) -
 }
 
 fn print_ratios(out: &mut impl Write, report: &Report) -> io::Result<()> {
-    for ours in report.tallies.iter().filter(|tally| tally.contestant == Contestant::Muster) {
+    for ours in report.measurements.iter().filter(|measurement| measurement.contestant == Contestant::Muster) {
         for other in [Contestant::KubeScheduler, Contestant::NullBinder] {
             let Some(theirs) = report.find(ours.case, other) else { continue };
             writeln!(

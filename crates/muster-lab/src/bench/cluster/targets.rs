@@ -1,21 +1,21 @@
-//! What Muster must reach beside the others in the same run.
+//! The targets of Muster compared with the other schedulers of the same run.
 
 use std::io::{self, Write};
 
 use super::cases::{BACKLOG, GANG_OF_5000, GANGS_OF_100, NAMES, PLAIN};
 use super::contestants::Contestant;
-use super::report::{Report, Tally};
+use super::report::{Measurement, Report};
 
-/// Of the null binder's rate: whoever reaches so much is held up by the server.
+/// Of the null binder's rate: a scheduler that reaches so much is limited by the server.
 const OF_NULL_BINDER: f64 = 0.9;
 
-/// Something that must hold.
+/// A target.
 #[derive(Debug)]
 pub(crate) struct Target {
     what: String,
     value: f64,
     bound: Bound,
-    /// Said and reached otherwise: the part of what the null binder reaches.
+    /// An alternative: the share of the null binder's rate.
     of_null_binder: Option<f64>,
 }
 
@@ -45,32 +45,32 @@ impl Target {
     }
 }
 
-/// The targets of what was measured.
+/// The targets of a report.
 pub(crate) fn of(report: &Report) -> Vec<Target> {
     let mut targets = Vec::new();
     for case in NAMES {
         let Some(ours) = report.find(case, Contestant::Muster) else { continue };
-        targets.push(harm(ours));
+        targets.push(violations(ours));
         if let Some(theirs) = report.find(case, Contestant::KubeScheduler) {
             let null_binder = report.find(case, Contestant::NullBinder);
             targets.extend(speed(ours, theirs, null_binder));
-            targets.extend(thrift(ours, theirs));
+            targets.extend(efficiency(ours, theirs));
         }
     }
     targets
 }
 
-fn harm(ours: &Tally) -> Target {
-    let harm = ours.unbound_pods + ours.partial_gangs + ours.overcommitted_nodes + ours.moved_pods;
+fn violations(ours: &Measurement) -> Target {
+    let violations = ours.unbound_pods + ours.partial_gangs + ours.overcommitted_nodes + ours.moved_pods;
     Target {
         what: format!("{}: pods without a node, partial gangs, over-committed nodes, pods bound twice", ours.case),
-        value: harm as f64,
+        value: violations as f64,
         bound: Bound::AtMost(0.0),
         of_null_binder: None,
     }
 }
 
-fn speed(ours: &Tally, theirs: &Tally, null_binder: Option<&Tally>) -> Option<Target> {
+fn speed(ours: &Measurement, theirs: &Measurement, null_binder: Option<&Measurement>) -> Option<Target> {
     let case = ours.case;
     let times = match case {
         PLAIN => 2.0,
@@ -94,7 +94,7 @@ fn speed(ours: &Tally, theirs: &Tally, null_binder: Option<&Tally>) -> Option<Ta
     })
 }
 
-fn thrift(ours: &Tally, theirs: &Tally) -> [Target; 2] {
+fn efficiency(ours: &Measurement, theirs: &Measurement) -> [Target; 2] {
     let case = ours.case;
     let target = |what: &str, value: f64, at_most: f64| Target {
         what: format!("{case}: {what}, as a part of kube-scheduler's"),
@@ -113,8 +113,8 @@ fn thrift(ours: &Tally, theirs: &Tally) -> [Target; 2] {
 mod tests {
     use super::*;
 
-    fn tally(case: &'static str, contestant: Contestant, pods_per_s: f64) -> Tally {
-        Tally {
+    fn measurement(case: &'static str, contestant: Contestant, pods_per_s: f64) -> Measurement {
+        Measurement {
             case,
             contestant,
             pods: 100,
@@ -134,32 +134,33 @@ mod tests {
         }
     }
 
-    fn missed(tallies: Vec<Tally>) -> Vec<String> {
-        let targets = of(&Report { scale: 1.0, tallies });
+    fn missed(measurements: Vec<Measurement>) -> Vec<String> {
+        let targets = of(&Report { scale: 1.0, measurements });
         targets.into_iter().filter(|target| !target.is_met()).map(|target| target.what).collect()
     }
 
     #[test]
-    fn a_rate_is_held_against_kube_scheduler_or_the_null_binder() {
-        let (kube, ours) = (tally(PLAIN, Contestant::KubeScheduler, 100.0), tally(PLAIN, Contestant::Muster, 150.0));
-        let race = |null| missed(vec![kube.clone(), ours.clone(), tally(PLAIN, Contestant::NullBinder, null)]);
+    fn rate_is_compared_with_kube_scheduler_or_the_null_binder() {
+        let (kube, ours) =
+            (measurement(PLAIN, Contestant::KubeScheduler, 100.0), measurement(PLAIN, Contestant::Muster, 150.0));
+        let race = |null| missed(vec![kube.clone(), ours.clone(), measurement(PLAIN, Contestant::NullBinder, null)]);
         assert_eq!(race(300.0), ["plain: times the pods/s of kube-scheduler"]);
         assert!(race(160.0).is_empty());
-        assert!(missed(vec![kube.clone(), tally(PLAIN, Contestant::Muster, 201.0)]).is_empty());
-        let slow = tally(BACKLOG, Contestant::KubeScheduler, 10.0);
-        assert_eq!(missed(vec![slow, tally(BACKLOG, Contestant::Muster, 199.0)]).len(), 1);
+        assert!(missed(vec![kube.clone(), measurement(PLAIN, Contestant::Muster, 201.0)]).is_empty());
+        let slow = measurement(BACKLOG, Contestant::KubeScheduler, 10.0);
+        assert_eq!(missed(vec![slow, measurement(BACKLOG, Contestant::Muster, 199.0)]).len(), 1);
     }
 
     #[test]
-    fn harm_time_and_memory_count() {
-        let kube = tally(GANG_OF_5000, Contestant::KubeScheduler, 1.0);
-        let ours = tally(GANG_OF_5000, Contestant::Muster, 10.0);
+    fn violations_time_and_memory_count() {
+        let kube = measurement(GANG_OF_5000, Contestant::KubeScheduler, 1.0);
+        let ours = measurement(GANG_OF_5000, Contestant::Muster, 10.0);
         assert!(missed(vec![kube.clone(), ours.clone()]).is_empty());
         for bad in [
-            Tally { partial_gangs: 1, ..ours.clone() },
-            Tally { unbound_pods: 1, ..ours.clone() },
-            Tally { cpu_ms_per_pod: 1.1, ..ours.clone() },
-            Tally { memory_mib_peak: 51.0, ..ours.clone() },
+            Measurement { partial_gangs: 1, ..ours.clone() },
+            Measurement { unbound_pods: 1, ..ours.clone() },
+            Measurement { cpu_ms_per_pod: 1.1, ..ours.clone() },
+            Measurement { memory_mib_peak: 51.0, ..ours.clone() },
         ] {
             assert_eq!(missed(vec![kube.clone(), bad]).len(), 1);
         }

@@ -1,11 +1,11 @@
-//! The writes of a scheduler, from the API server's own counters.
+//! The writes of a scheduler, from the API server's own metrics.
 //!
-//! The counters do not tell who asked. Beside the scheduler only the driver writes pods, gangs and events, and it only makes
-//! pods and gangs, which no scheduler does: so the rest is the scheduler's.
+//! The metrics do not show the client. Besides the scheduler only the driver writes pods, gangs and events, and it only
+//! creates pods and gangs, which no scheduler does: all other writes are the scheduler's.
 
 use std::collections::BTreeMap;
 
-/// What a scheduler may write; nobody else does while it is measured.
+/// The resources that a scheduler writes; no other client does during a measurement.
 const RESOURCES: [&str; 3] = ["pods", "podgroups", "events"];
 
 /// Writing requests by verb and resource, such as `POST pods/binding`.
@@ -13,7 +13,7 @@ const RESOURCES: [&str; 3] = ["pods", "podgroups", "events"];
 pub(crate) struct Writes(BTreeMap<String, u64>);
 
 impl Writes {
-    /// The scheduler's, from the text of the server's metrics.
+    /// The writes of the scheduler, from the text of the server's metrics.
     pub(crate) fn read(metrics: &str) -> Self {
         let mut writes = BTreeMap::new();
         for line in metrics.lines() {
@@ -37,7 +37,7 @@ impl Writes {
         Self(writes)
     }
 
-    /// What came since then.
+    /// The difference to an earlier state.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let grown = |(what, count): (&String, &u64)| {
             let more = count - before.0.get(what).copied().unwrap_or(0).min(*count);
@@ -85,7 +85,7 @@ apiserver_request_total{code="200",component="apiserver",dry_run="",group="coord
     }
 
     #[test]
-    fn what_was_there_before_does_not_count() {
+    fn earlier_writes_do_not_count() {
         let before = Writes::read(METRICS);
         let after = Writes::read(&METRICS.replace("1.2e+01", "20"));
         let since = after.since(&before);

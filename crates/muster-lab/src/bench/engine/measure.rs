@@ -1,4 +1,4 @@
-//! One shape, measured: the engine's decisions, the naive way beside them, and the memory of it all.
+//! The measurement of one shape: the engine's decisions, the naive scheduler for comparison, and memory.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,15 +19,15 @@ use super::shapes::{self, Kind, Shape, Size};
 const HOST: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// The naive way is measured for so many looks at a node, and scaled up for the rest.
-const NAIVE_LOOKS_MAX: usize = 25_000_000;
-/// Each shape is run so often; the fastest counts, because a shared machine only ever makes it slower.
+/// The naive scheduler is measured for so many evaluations of a node, and scaled up for the rest.
+const NAIVE_EVALUATIONS_MAX: usize = 25_000_000;
+/// Each shape runs so often; the fastest counts, because a shared machine only makes it slower.
 const ROUNDS: usize = 3;
 /// A small difference between two shapes needs more rounds, taken in turns.
 const ROUNDS_TO_COMPARE: usize = 15;
 
-/// Late enough for every backoff to be over, early enough for nobody to starve.
-const WOKEN_AT_MS: u64 = 100_000;
+/// Late enough for every backoff to be over, early enough that no gang is starving.
+const RETRIED_AT_MS: u64 = 100_000;
 
 /// Measures one shape.
 pub(crate) fn measure(shape: &Shape) -> Row {
@@ -53,7 +53,7 @@ pub(crate) fn measure(shape: &Shape) -> Row {
     }
     let (decide, observe, bound) = best;
     let overhead_percent = compares.then(|| (decide.as_secs_f64() / best_without.as_secs_f64() - 1.0) * 100.0);
-    // Before the naive way runs: its memory is not ours.
+    // Before the naive scheduler runs: its memory must not count.
     let peak_rss_mib = peak_rss_mib();
     let naive = naive(shape);
     let ms = |time: Duration| time.as_secs_f64() * 1000.0;
@@ -72,21 +72,21 @@ pub(crate) fn measure(shape: &Shape) -> Row {
     }
 }
 
-/// Shows everything to a new engine, then lets it decide. Says how long deciding and showing took, and how many pods
-/// were given a node.
+/// Passes all observations to a new engine, then lets it decide. Returns how long deciding and observing took, and how
+/// many pods were bound.
 fn decide(shape: &Shape) -> (Duration, Duration, usize) {
     let mut engine = Engine::new(Config::default()).expect("the defaults are valid");
     let mut observe = Duration::ZERO;
-    // One at a time, as a watch does: what is shown is not also kept here.
+    // One at a time, as from a watch: observations are not kept here.
     show(shape, &mut |observation| {
         let begin = Instant::now();
-        engine.observe(0, observation).expect("the shape makes sense");
+        engine.observe(0, observation).expect("the shape is valid");
         observe += begin.elapsed();
     });
     let mut now = 0;
-    if shape.wakes {
+    if shape.retries {
         settle(&mut engine, now);
-        now = WOKEN_AT_MS;
+        now = RETRIED_AT_MS;
         let uid = uid(0);
         engine.observe(now, Observation::PodGone { uid }).expect("a pod may go");
     }
@@ -113,7 +113,7 @@ fn naive(shape: &Shape) -> Duration {
     for number in 0..shape.full_nodes {
         naive.occupy(number, &filler(shape.size));
     }
-    let pods = shape.pods.min((NAIVE_LOOKS_MAX / shape.nodes).max(1));
+    let pods = shape.pods.min((NAIVE_EVALUATIONS_MAX / shape.nodes).max(1));
     let begin = Instant::now();
     for _ in 0..pods {
         std::hint::black_box(naive.place_prepared(&class));
@@ -121,11 +121,11 @@ fn naive(shape: &Shape) -> Duration {
     begin.elapsed().mul_f64(shape.pods as f64 / pods as f64)
 }
 
-fn show(shape: &Shape, see: &mut dyn FnMut(Observation)) {
+fn show(shape: &Shape, observe: &mut dyn FnMut(Observation)) {
     for number in 0..shape.nodes {
-        see(Observation::NodeSeen(node(shape, number)));
+        observe(Observation::NodeSeen(node(shape, number)));
     }
-    let company = Some(Arc::new(company(shape.company))).filter(|company| !company.is_empty());
+    let company = Some(Arc::new(inter_pod(shape.inter_pod))).filter(|company| !company.is_empty());
     let (class, filler) = (Arc::new(ClassSpec { company, ..class(shape.size) }), Arc::new(filler(shape.size)));
     let labels = Arc::new(Labels::from([("app".to_owned(), "x".to_owned())]));
     let mut uids = 0..;
@@ -137,15 +137,15 @@ fn show(shape: &Shape, see: &mut dyn FnMut(Observation)) {
     };
     for number in 0..shape.full_nodes {
         let node = Some(node_name(number));
-        see(Observation::PodSeen(PodSpec { node, ..pod("full", &filler) }));
+        observe(Observation::PodSeen(PodSpec { node, ..pod("full", &filler) }));
     }
     for number in 0..shape.bound {
         let node = Some(node_name(number % shape.nodes));
-        see(Observation::PodSeen(PodSpec { node, ours: true, ..pod("held", &class) }));
+        observe(Observation::PodSeen(PodSpec { node, ours: true, ..pod("held", &class) }));
     }
     for number in 0..shape.nominated {
         let nominated = Some(node_name(number % shape.nodes));
-        see(Observation::PodSeen(PodSpec { nominated, priority: 100, ..pod("nominated", &class) }));
+        observe(Observation::PodSeen(PodSpec { nominated, priority: 100, ..pod("nominated", &class) }));
     }
     for number in 0..shape.pods {
         let member = match shape.kind {
@@ -153,10 +153,10 @@ fn show(shape: &Shape, see: &mut dyn FnMut(Observation)) {
             Kind::Gangs { size } | Kind::Basic { size } => Some(number / size),
         };
         if let Some(group) = member.filter(|_| starts_group(shape.kind, number)) {
-            see(Observation::GroupSeen(group_spec(shape.kind, group)));
+            observe(Observation::GroupSeen(group_spec(shape.kind, group)));
         }
         let membership = member.map(|group| Membership { group: group_key(group), subset: String::new() });
-        see(Observation::PodSeen(PodSpec { membership, ours: true, ..pod("pod", &class) }));
+        observe(Observation::PodSeen(PodSpec { membership, ours: true, ..pod("pod", &class) }));
     }
 }
 
@@ -219,7 +219,7 @@ fn class(size: Size) -> ClassSpec {
     }
 }
 
-fn company(like: shapes::Company) -> Company {
+fn inter_pod(kind: shapes::InterPod) -> Company {
     let labels = vec![Requirement { key: "app".to_owned(), demand: Demand::In(vec!["x".to_owned()]) }];
     let pods = PodSelector { namespaces: ["default".to_owned()].into(), namespaces_like: None, labels };
     let near = |key: &str| PodTerm { pods: pods.clone(), topology_key: key.to_owned() };
@@ -232,13 +232,13 @@ fn company(like: shapes::Company) -> Company {
         minds_taints: false,
     };
     let mut company = Company::default();
-    match like {
-        shapes::Company::None => {}
-        shapes::Company::ApartByHost => company.shuns.push(near(HOST)),
-        shapes::Company::TogetherInZone => company.seeks.push(near(ZONE)),
-        shapes::Company::EvenOverZones => company.spread.must.push(even(ZONE, 1)),
-        shapes::Company::LikeEachOther => company.prefers.push(PreferredPodTerm { weight: 1, term: near(HOST) }),
-        shapes::Company::RatherEven => {
+    match kind {
+        shapes::InterPod::None => {}
+        shapes::InterPod::AntiAffinityByHost => company.shuns.push(near(HOST)),
+        shapes::InterPod::AffinityByZone => company.seeks.push(near(ZONE)),
+        shapes::InterPod::SpreadOverZones => company.spread.must.push(even(ZONE, 1)),
+        shapes::InterPod::PreferredAffinity => company.prefers.push(PreferredPodTerm { weight: 1, term: near(HOST) }),
+        shapes::InterPod::PreferredSpread => {
             company.spread.should = vec![even(HOST, 3), even(ZONE, 5)];
             company.spread.bears_missing_labels = true;
         }
@@ -246,7 +246,7 @@ fn company(like: shapes::Company) -> Company {
     company
 }
 
-/// A pod of somebody else that leaves no room for one of ours.
+/// A pod of another scheduler that leaves no capacity for a pod of the shape.
 fn filler(size: Size) -> ClassSpec {
     let mut class = class(size);
     class.requests.insert("cpu".to_owned(), 1000);

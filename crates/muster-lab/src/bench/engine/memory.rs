@@ -1,6 +1,6 @@
-//! How much memory this process has needed at most.
+//! The peak memory of this process.
 
-/// The peak resident set in MiB; zero where the system does not say.
+/// The peak resident set in MiB; zero where the system does not report it.
 pub(crate) fn peak_rss_mib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,4 +1,4 @@
-//! `muster-lab bench engine`: runs shapes, prints tables or JSON lines, and says which targets are met.
+//! `muster-lab bench engine`: runs shapes, prints tables or JSON lines, and reports which targets are met.
 
 mod measure;
 mod memory;
@@ -22,7 +22,7 @@ pub(crate) struct Options {
     /// Only run or list shapes whose name contains this text.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// List the shapes and stop.
+    /// List the shapes and exit.
     #[arg(long)]
     list: bool,
     /// Measure this one shape in this process (what the parent does for each shape).
@@ -30,7 +30,7 @@ pub(crate) struct Options {
     shape: Option<String>,
 }
 
-/// Runs the benchmark. A missed target is told; on a busy machine it says nothing, so it is no error.
+/// Runs the benchmark. A missed target is reported; on a busy machine it means nothing, so it is no error.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     if let Some(name) = &options.shape {

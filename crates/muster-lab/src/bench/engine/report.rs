@@ -1,28 +1,28 @@
-//! A measured row, the table it stands in, and the targets it is held against.
+//! The result of one shape, the table, and the targets.
 
 use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
-/// What was measured of one shape.
+/// The result of one shape.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) shape: String,
     pub(crate) nodes: usize,
     pub(crate) pods: usize,
-    /// Pods that were given a node.
+    /// Pods that were bound.
     pub(crate) bound: usize,
-    /// Showing the cluster to the engine.
+    /// Passing the cluster to the engine.
     pub(crate) observe_ms: f64,
     /// Deciding.
     pub(crate) decide_ms: f64,
     pub(crate) pods_per_s: f64,
     pub(crate) peak_rss_mib: u64,
-    /// The naive way: every node is looked at for every pod.
+    /// The naive scheduler: every node is evaluated for every pod.
     pub(crate) naive_ms: f64,
-    /// The naive way's time over ours.
+    /// The naive scheduler's time over the engine's.
     pub(crate) naive_ratio: f64,
-    /// What the nominations of others cost, against the same shape without them in the same process.
+    /// The cost of nominations of other pods, against the same shape without them in the same process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) overhead_percent: Option<f64>,
 }
@@ -52,7 +52,7 @@ pub(crate) fn print_row(out: &mut impl Write, row: &Row) -> io::Result<()> {
     )
 }
 
-/// Says how things stand against what the engine is meant to reach on two shared cores. Answers how many are missed.
+/// Prints how the results compare with the targets for two shared cores. Returns how many are missed.
 pub(crate) fn print_targets(out: &mut impl Write, targets: &[Target]) -> io::Result<()> {
     writeln!(out)?;
     if targets.is_empty() {
@@ -67,7 +67,7 @@ pub(crate) fn print_targets(out: &mut impl Write, targets: &[Target]) -> io::Res
     Ok(())
 }
 
-/// What is to be reached.
+/// A target.
 pub(crate) struct Target {
     pub(crate) what: String,
     pub(crate) value: f64,
@@ -99,12 +99,12 @@ pub(crate) fn targets(rows: &[Row]) -> Vec<Target> {
     for word in ["apart-by-host", "together-in-a-zone", "even-over-zones"] {
         add(&format!("a gang of 1000 {word}, ms"), time(&format!("gang-1x1000-{word}")), false, 1000.0);
     }
-    add("plain pods per second that like each other", speed("plain-10000-like-each-other"), true, 10_000.0);
-    add("plain pods per second that are rather even", speed("plain-10000-rather-even"), true, 10_000.0);
+    add("plain pods per second with preferred affinity", speed("plain-10000-like-each-other"), true, 10_000.0);
+    add("plain pods per second with preferred spread", speed("plain-10000-rather-even"), true, 10_000.0);
     let overhead = rows.iter().find_map(|row| row.overhead_percent);
     add("overhead of 5000 nominations in one process, percent", overhead, false, 10.0);
     add("a gang of 5000, ms", time("gang-fills-5000-gpu-nodes"), false, 50.0);
-    add("a proven no to a gang of 5000, ms", time("gang-impossible-on-5000-gpu-nodes"), false, 20.0);
+    add("proving that a gang of 5000 does not fit, ms", time("gang-impossible-on-5000-gpu-nodes"), false, 20.0);
     let growth = time("gang-1x1000-on-50000-nodes").zip(time("gang-1x1000-on-5000-nodes"));
     let growth = growth.map(|(large, small)| large / small);
     add("a gang of 1000 on 50000 nodes over 5000", growth, false, 12.0);

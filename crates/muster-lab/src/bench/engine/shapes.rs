@@ -17,7 +17,7 @@ pub(crate) enum Kind {
     },
 }
 
-/// How large pods and nodes are.
+/// The sizes of pods and nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Size {
     /// Nodes of 4 CPUs and 32 GiB, pods of a tenth of a CPU.
@@ -26,21 +26,21 @@ pub(crate) enum Size {
     WholeGpuNode,
 }
 
-/// How pods mind each other; all are of one application.
+/// The inter-pod constraints; all pods belong to one application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Company {
-    /// Not at all.
+pub(crate) enum InterPod {
+    /// None.
     None,
-    /// No two on a host.
-    ApartByHost,
-    /// All in one zone.
-    TogetherInZone,
-    /// Zones may differ by one.
-    EvenOverZones,
-    /// They like each other's host.
-    LikeEachOther,
-    /// They would rather be on other hosts and in other zones, as pods of a set are by default.
-    RatherEven,
+    /// Required anti-affinity by host.
+    AntiAffinityByHost,
+    /// Required affinity by zone.
+    AffinityByZone,
+    /// Required topology spread over zones with a maximum skew of one.
+    SpreadOverZones,
+    /// Preferred affinity by host.
+    PreferredAffinity,
+    /// Preferred spread over hosts and zones, as kube-scheduler's default for pods of a set.
+    PreferredSpread,
 }
 
 /// One measurement.
@@ -51,21 +51,21 @@ pub(crate) struct Shape {
     pub(crate) pods: usize,
     pub(crate) kind: Kind,
     pub(crate) size: Size,
-    pub(crate) company: Company,
-    /// Other pods that wait, each nominated to a node.
+    pub(crate) inter_pod: InterPod,
+    /// Other pending pods, each nominated to a node.
     pub(crate) nominated: usize,
     /// Pods that are bound before the measurement begins.
     pub(crate) bound: usize,
-    /// Nodes that are full already, so that the last pods find no place.
+    /// Nodes that are full already, so that the last pods do not fit.
     pub(crate) full_nodes: usize,
-    /// Measure what happens when a pod leaves, after everything has been refused once.
-    pub(crate) wakes: bool,
+    /// Measure what happens when a pod is deleted, after everything was unschedulable once.
+    pub(crate) retries: bool,
 }
 
 impl Shape {
     fn new(name: String, nodes: usize, pods: usize, kind: Kind) -> Self {
-        let (size, company) = (Size::Small, Company::None);
-        Self { name, nodes, pods, kind, size, company, nominated: 0, bound: 0, full_nodes: 0, wakes: false }
+        let (size, inter_pod) = (Size::Small, InterPod::None);
+        Self { name, nodes, pods, kind, size, inter_pod, nominated: 0, bound: 0, full_nodes: 0, retries: false }
     }
 }
 
@@ -81,16 +81,18 @@ pub(crate) fn all() -> Vec<Shape> {
             shapes.push(Shape::new(format!("{word}-{count}x{size}"), 5000, count * size, kind));
         }
     }
-    for (word, company) in [
-        ("apart-by-host", Company::ApartByHost),
-        ("together-in-a-zone", Company::TogetherInZone),
-        ("even-over-zones", Company::EvenOverZones),
+    for (word, inter_pod) in [
+        ("apart-by-host", InterPod::AntiAffinityByHost),
+        ("together-in-a-zone", InterPod::AffinityByZone),
+        ("even-over-zones", InterPod::SpreadOverZones),
     ] {
         let gang = Shape::new(format!("gang-1x1000-{word}"), 5000, 1000, Kind::Gangs { size: 1000 });
-        shapes.push(Shape { company, ..gang });
+        shapes.push(Shape { inter_pod, ..gang });
     }
-    for (word, company) in [("like-each-other", Company::LikeEachOther), ("rather-even", Company::RatherEven)] {
-        shapes.push(Shape { company, ..Shape::new(format!("plain-10000-{word}"), 5000, 10_000, Kind::Plain) });
+    for (word, inter_pod) in
+        [("like-each-other", InterPod::PreferredAffinity), ("rather-even", InterPod::PreferredSpread)]
+    {
+        shapes.push(Shape { inter_pod, ..Shape::new(format!("plain-10000-{word}"), 5000, 10_000, Kind::Plain) });
     }
     for nodes in [100, 1000, 5000, 20_000, 50_000] {
         let gang =
@@ -104,7 +106,7 @@ pub(crate) fn all() -> Vec<Shape> {
     for (word, kind) in [("pods", Kind::Plain), ("gangs-of-3", Kind::Gangs { size: 3 })] {
         let name = format!("parked-{word}-woken-by-one-event");
         let full =
-            Shape { size: Size::WholeGpuNode, full_nodes: 5000, wakes: true, ..Shape::new(name, 5000, 9000, kind) };
+            Shape { size: Size::WholeGpuNode, full_nodes: 5000, retries: true, ..Shape::new(name, 5000, 9000, kind) };
         shapes.push(full);
     }
     shapes.push(Shape { bound: 150_000, ..Shape::new("held-150000-pods".into(), 5000, 1000, Kind::Plain) });

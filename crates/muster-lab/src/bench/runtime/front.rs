@@ -1,7 +1,6 @@
-//! The server's front on a socket: it enters every request in the ledger, and gives pods the size that they have on
-//! real clusters.
+//! The HTTP front of the server: it counts every request, and gives pods the size that they have on real clusters.
 //!
-//! The playground keeps no `managedFields`; real servers send them with every pod, so the front writes them in.
+//! The playground keeps no `managedFields`; real servers send them with every pod, so the front adds them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use futures::StreamExt;
 use muster_playground::Server;
 use tokio::net::TcpListener;
 
-use super::ledger::{Deed, Ledger};
+use super::ledger::{Ledger, RequestKind};
 
 /// Serves until the runtime ends.
 pub(crate) async fn serve(server: Server, ledger: Arc<Ledger>, fields: String) -> anyhow::Result<SocketAddr> {
@@ -30,11 +29,11 @@ pub(crate) async fn serve(server: Server, ledger: Arc<Ledger>, fields: String) -
 }
 
 async fn answer(server: &Server, ledger: &Ledger, fields: &Arc<str>, request: Request) -> Response {
-    let deed = Deed::of(request.method(), request.uri());
-    ledger.asked(&deed);
+    let kind = RequestKind::of(request.method(), request.uri());
+    ledger.requested(&kind);
     let response = server.answer(request).await;
-    ledger.answered(&deed, response.status());
-    if deed.resource != "pods" || deed.is_write() {
+    ledger.responded(&kind, response.status());
+    if kind.resource != "pods" || kind.is_write() {
         return response;
     }
     let fields = Arc::clone(fields);

@@ -1,7 +1,6 @@
-//! What a client asked of the server: requests by verb and resource, and when binds came.
+//! Counts of the requests of a client by verb and resource, and the times of its binds.
 //!
-//! It is written by the front, from the outside of the process that is measured: a program cannot forget to count
-//! itself here.
+//! Written by the front, outside of the measured process, so that no request is missed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +8,7 @@ use std::time::Instant;
 
 use crate::bench::process::cpu_seconds;
 
-/// What a scheduler must watch before it may decide.
+/// The resources that a scheduler must watch before it decides.
 pub(crate) const WATCHED: [&str; 14] = [
     "namespaces",
     "nodes",
@@ -27,16 +26,16 @@ pub(crate) const WATCHED: [&str; 14] = [
     "workloads.muster.dev",
 ];
 
-/// Who did what to which resource.
+/// A request, by verb and resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Deed {
+pub(crate) struct RequestKind {
     pub(crate) verb: &'static str,
     /// `pods/binding`, `podgroups.muster.dev/status`.
     pub(crate) resource: String,
 }
 
-impl Deed {
-    /// What a request does.
+impl RequestKind {
+    /// Classifies a request.
     pub(crate) fn of(method: &http::Method, uri: &http::Uri) -> Self {
         let is_watch = uri.query().is_some_and(|query| query.split('&').any(|part| part == "watch=true"));
         let verb = match method.as_str() {
@@ -59,8 +58,8 @@ impl Deed {
         self.verb == "create" && self.resource == "pods/binding"
     }
 
-    /// Whether it says something of a group: its status, or an event.
-    pub(crate) fn is_group_word(&self) -> bool {
+    /// Whether it reports on a group: its status, or an event.
+    pub(crate) fn is_group_report(&self) -> bool {
         let group_status = self.resource.contains("groups.") || self.resource.starts_with("workloads.");
         (group_status && self.resource.ends_with("/status")) || self.resource.starts_with("events.")
     }
@@ -83,18 +82,18 @@ fn resource_of(path: &str) -> String {
     format!("{plural}{dot}{group}{below}")
 }
 
-/// The counts since the ledger was last opened.
+/// The counts since the ledger was last reset.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
-    /// The process whose CPU time is read when the first bind comes.
+    /// The process whose CPU time is read at the first bind.
     pid: u32,
-    pub(crate) deeds: BTreeMap<Deed, u64>,
-    /// Requests that were not answered well.
+    pub(crate) requests: BTreeMap<RequestKind, u64>,
+    /// Failed requests.
     pub(crate) refused: BTreeMap<String, u64>,
     watched: BTreeSet<String>,
-    /// When the last of the watches that are needed was opened.
+    /// When the last of the required watches was opened.
     pub(crate) synced: Option<Instant>,
-    /// Binds that were made.
+    /// Successful binds.
     pub(crate) binds: u64,
     pub(crate) first_bind: Option<Instant>,
     pub(crate) first_bind_cpu_seconds: f64,
@@ -103,7 +102,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// The watches that are still missing.
+    /// The required watches that are still missing.
     pub(crate) fn unwatched(&self) -> Vec<&'static str> {
         WATCHED.into_iter().filter(|name| !self.watched.contains(*name)).collect()
     }
@@ -112,8 +111,8 @@ impl Counts {
         self.watched.contains(resource)
     }
 
-    pub(crate) fn sum(&self, wanted: impl Fn(&Deed) -> bool) -> u64 {
-        self.deeds.iter().filter(|(deed, _)| wanted(deed)).map(|(_, count)| count).sum()
+    pub(crate) fn sum(&self, wanted: impl Fn(&RequestKind) -> bool) -> u64 {
+        self.requests.iter().filter(|(request, _)| wanted(request)).map(|(_, count)| count).sum()
     }
 }
 
@@ -124,7 +123,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Starts to count anew.
+    /// Resets the counts.
     pub(crate) fn open(&self, pid: u32) {
         *self.lock() = Counts { pid, ..Counts::default() };
     }
@@ -138,31 +137,32 @@ impl Ledger {
         self.lock().binds
     }
 
-    /// A request has come.
-    pub(crate) fn asked(&self, deed: &Deed) {
+    /// Records a request.
+    pub(crate) fn requested(&self, request: &RequestKind) {
         let mut counts = self.lock();
-        *counts.deeds.entry(deed.clone()).or_insert(0) += 1;
-        if deed.verb == "watch" {
-            counts.watched.insert(deed.resource.clone());
+        *counts.requests.entry(request.clone()).or_insert(0) += 1;
+        if request.verb == "watch" {
+            counts.watched.insert(request.resource.clone());
             if counts.synced.is_none() && counts.unwatched().is_empty() {
                 counts.synced = Some(Instant::now());
             }
         }
-        if deed.is_write() {
+        if request.is_write() {
             counts.last_write = Some(Instant::now());
         }
-        if deed.is_bind() && counts.first_bind.is_none() {
+        if request.is_bind() && counts.first_bind.is_none() {
             counts.first_bind = Some(Instant::now());
             counts.first_bind_cpu_seconds = cpu_seconds(counts.pid).unwrap_or(0.0);
         }
     }
 
-    /// A request was answered.
-    pub(crate) fn answered(&self, deed: &Deed, code: http::StatusCode) {
+    /// Records a response.
+    pub(crate) fn responded(&self, request: &RequestKind, code: http::StatusCode) {
         let mut counts = self.lock();
         if !code.is_success() {
-            *counts.refused.entry(format!("{} {}: {}", deed.verb, deed.resource, code.as_u16())).or_insert(0) += 1;
-        } else if deed.is_bind() {
+            *counts.refused.entry(format!("{} {}: {}", request.verb, request.resource, code.as_u16())).or_insert(0) +=
+                1;
+        } else if request.is_bind() {
             counts.binds += 1;
             counts.last_bind = Some(Instant::now());
         }
@@ -177,34 +177,34 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    fn deed(method: &str, uri: &str) -> (&'static str, String) {
-        let deed = Deed::of(&method.parse().unwrap(), &uri.parse().unwrap());
-        (deed.verb, deed.resource)
+    fn request(method: &str, uri: &str) -> (&'static str, String) {
+        let request = RequestKind::of(&method.parse().unwrap(), &uri.parse().unwrap());
+        (request.verb, request.resource)
     }
 
     #[test]
-    fn requests_are_told_apart() {
+    fn requests_are_classified() {
         let of = |verb, resource: &str| (verb, resource.to_owned());
-        assert_eq!(deed("POST", "/api/v1/namespaces/a/pods/p/binding?x=1"), of("create", "pods/binding"));
-        assert_eq!(deed("GET", "/api/v1/pods?limit=5&watch=true"), of("watch", "pods"));
-        assert_eq!(deed("GET", "/api/v1/pods?limit=5"), of("read", "pods"));
-        assert_eq!(deed("GET", "/api/v1/namespaces/a"), of("read", "namespaces"));
-        assert_eq!(deed("GET", "/apis/muster.dev/v1alpha1"), of("read", "discovery"));
+        assert_eq!(request("POST", "/api/v1/namespaces/a/pods/p/binding?x=1"), of("create", "pods/binding"));
+        assert_eq!(request("GET", "/api/v1/pods?limit=5&watch=true"), of("watch", "pods"));
+        assert_eq!(request("GET", "/api/v1/pods?limit=5"), of("read", "pods"));
+        assert_eq!(request("GET", "/api/v1/namespaces/a"), of("read", "namespaces"));
+        assert_eq!(request("GET", "/apis/muster.dev/v1alpha1"), of("read", "discovery"));
         let status = "/apis/muster.dev/v1alpha1/namespaces/a/podgroups/g/status";
-        assert_eq!(deed("PATCH", status), of("patch", "podgroups.muster.dev/status"));
+        assert_eq!(request("PATCH", status), of("patch", "podgroups.muster.dev/status"));
         let events = "/apis/events.k8s.io/v1/namespaces/a/events";
-        assert_eq!(deed("POST", events), of("create", "events.events.k8s.io"));
-        assert!(Deed::of(&http::Method::PATCH, &status.parse().unwrap()).is_group_word());
-        assert!(Deed::of(&http::Method::POST, &events.parse().unwrap()).is_group_word());
+        assert_eq!(request("POST", events), of("create", "events.events.k8s.io"));
+        assert!(RequestKind::of(&http::Method::PATCH, &status.parse().unwrap()).is_group_report());
+        assert!(RequestKind::of(&http::Method::POST, &events.parse().unwrap()).is_group_report());
     }
 
     #[test]
-    fn all_watches_together_are_the_sync() {
+    fn synced_when_all_watches_are_open() {
         let ledger = Ledger::default();
         for (number, resource) in WATCHED.into_iter().enumerate() {
             assert_eq!(ledger.read().unwatched().len(), WATCHED.len() - number);
             assert!(ledger.read().synced.is_none());
-            ledger.asked(&Deed { verb: "watch", resource: resource.to_owned() });
+            ledger.requested(&RequestKind { verb: "watch", resource: resource.to_owned() });
         }
         assert!(ledger.read().synced.is_some());
     }

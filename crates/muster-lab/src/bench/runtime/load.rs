@@ -1,4 +1,4 @@
-//! The load: fills the server in the process, some requests at once, without passing the front.
+//! The load: creates objects on the server in this process, some requests at once, bypassing the front.
 
 use anyhow::{Context, bail};
 use axum::body::Body;
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use super::objects::{bound_pod, gang, node, node_name, waiting_pod};
 
-/// How many requests are under way at once.
+/// How many requests are in flight at once.
 const CLIENTS: usize = 8;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const GANGS: &str = "/apis/muster.dev/v1alpha1/namespaces/default/podgroups";
 
-/// What is asked for at once.
+/// Objects that are created at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Batch {
     pub(crate) name: &'static str,
@@ -30,7 +30,7 @@ impl Batch {
         Self { name, groups: pods, size: 0 }
     }
 
-    /// Gangs of like pods.
+    /// Gangs of identical pods.
     pub(crate) fn gangs(name: &'static str, groups: usize, size: usize) -> Self {
         Self { name, groups, size }
     }
@@ -39,7 +39,7 @@ impl Batch {
         self.groups * self.size.max(1)
     }
 
-    /// All objects, in the order in which they are made: a gang, then its pods.
+    /// All objects in order of creation: a gang, then its pods.
     fn objects(self, scheduler: &'static str) -> impl Iterator<Item = (&'static str, Value)> {
         (0..self.groups).flat_map(move |group| {
             let name = format!("{}-{group}", self.name);
@@ -53,7 +53,7 @@ impl Batch {
     }
 }
 
-/// Installs our kinds.
+/// Installs Muster's CRDs.
 pub(crate) async fn install_kinds(server: &Server) -> anyhow::Result<()> {
     for text in [muster_api::crds::WORKLOADS, muster_api::crds::PODGROUPS] {
         let definition: Value = serde_saphyr::from_str(text)?;
@@ -62,19 +62,19 @@ pub(crate) async fn install_kinds(server: &Server) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes nodes, and pods of others that are on them.
+/// Creates nodes, and bound pods of another scheduler.
 pub(crate) async fn fill(server: &Server, nodes: usize, pods: usize) -> anyhow::Result<()> {
     create(server, (0..nodes).map(|number| ("/api/v1/nodes", node(number)))).await?;
     for number in 0..nodes {
-        // A new node is tainted as not ready, and nobody here is its controller.
+        // A new node is tainted as not ready, and there is no controller to remove the taint.
         let path = format!("/api/v1/nodes/{}", node_name(number));
         send(server, "PATCH", &path, "application/merge-patch+json", &json!({"spec": {"taints": null}})).await?;
     }
     create(server, (0..pods).map(|number| (PODS, bound_pod(number, number % nodes)))).await
 }
 
-/// Asks for a batch.
-pub(crate) async fn ask(server: &Server, batch: Batch, scheduler: &'static str) -> anyhow::Result<()> {
+/// Creates a batch.
+pub(crate) async fn create_batch(server: &Server, batch: Batch, scheduler: &'static str) -> anyhow::Result<()> {
     create(server, batch.objects(scheduler)).await
 }
 
@@ -100,7 +100,7 @@ async fn send(server: &Server, method: &str, path: &str, kind: &str, body: &Valu
     let response = server.answer(request.body(Body::from(body.to_string()))?).await;
     let code = response.status();
     if !code.is_success() {
-        let text = response.into_body().collect().await.context("reading a refusal")?.to_bytes();
+        let text = response.into_body().collect().await.context("reading an error")?.to_bytes();
         bail!("{method} {path}: {code}: {}", String::from_utf8_lossy(&text));
     }
     Ok(())
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_has_its_pods_and_gangs() {
+    fn batch_has_its_pods_and_gangs() {
         let count = |batch: Batch, path| batch.objects("muster").filter(|(to, _)| *to == path).count();
         let gangs = Batch::gangs("g", 3, 4);
         assert_eq!((gangs.pods(), count(gangs, PODS), count(gangs, GANGS)), (12, 12, 3));

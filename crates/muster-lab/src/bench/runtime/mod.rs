@@ -1,7 +1,7 @@
-//! `muster-lab bench runtime`: what `muster run` takes, from outside.
+//! `muster-lab bench runtime`: the resource usage of `muster run`, measured from outside.
 //!
-//! This process is the server and the load. The scheduler is a process of its own on loopback HTTP, so that its memory
-//! and CPU time are its own, and every request that it makes is counted where it arrives.
+//! This process is the server and creates the load. The scheduler runs in its own process on loopback HTTP, so that its
+//! memory and CPU time are its own, and every request is counted where it arrives.
 
 mod front;
 mod ledger;
@@ -23,12 +23,12 @@ use super::null_binder::NULL_BINDER;
 use super::process::Process;
 use ledger::Ledger;
 use load::Batch;
-use report::{Report, Start, Tally};
+use report::{BatchCost, Report, Start};
 
-/// How much to do.
+/// The size of the benchmark.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// A small cluster and few pods: to see that it works, not how fast it is.
+    /// A small cluster and few pods: to check that it works, not for measurements.
     #[arg(long)]
     quick: bool,
     /// Print one JSON object instead of tables.
@@ -36,14 +36,14 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// How large everything is.
+/// The sizes of all phases.
 struct Size {
     nodes: usize,
     bound_pods: usize,
     backlog: Batch,
     counted: Vec<Batch>,
-    /// What is also given to the null binder.
-    raced: Vec<Batch>,
+    /// Batches that are also given to the null binder.
+    compared: Vec<Batch>,
 }
 
 impl Size {
@@ -54,16 +54,16 @@ impl Size {
             bound_pods: 150_000 / part,
             backlog: Batch::gangs("backlog", 100 / part, 100),
             counted: vec![Batch::gangs("gang-of-1000", 1, 1_000), Batch::gangs("gangs-of-3", 1_000 / part, 3)],
-            raced: vec![Batch::plain("plain-pods", 10_000 / part), Batch::gangs("gangs-of-100", 100 / part, 100)],
+            compared: vec![Batch::plain("plain-pods", 10_000 / part), Batch::gangs("gangs-of-100", 100 / part, 100)],
         }
     }
 }
 
-/// How long a phase may take at all.
+/// The time limit of a phase.
 const PHASE_MAX: Duration = Duration::from_secs(90);
-/// Nothing more is written once nothing was written for so long.
-const QUIET: Duration = Duration::from_secs(3);
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// The process is idle once nothing was written for so long.
+const IDLE_AFTER: Duration = Duration::from_secs(3);
+const POLL_EVERY: Duration = Duration::from_millis(2);
 
 /// Runs the benchmark.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
@@ -91,7 +91,7 @@ async fn measure(size: &Size) -> anyhow::Result<Report> {
     load::install_kinds(&server).await?;
     let began = Instant::now();
     load::fill(&server, size.nodes, size.bound_pods).await?;
-    load::ask(&server, size.backlog, muster_api::keys::SCHEDULER_NAME).await?;
+    load::create_batch(&server, size.backlog, muster_api::keys::SCHEDULER_NAME).await?;
     let fill_seconds = began.elapsed().as_secs_f64();
     let ledger = Arc::new(Ledger::default());
     let address = front::serve(server.clone(), Arc::clone(&ledger), objects::managed_fields()).await?;
@@ -100,9 +100,9 @@ async fn measure(size: &Size) -> anyhow::Result<Report> {
     let kubeconfig = Kubeconfig::write(&bench.url)?;
     let mut scheduler = bench.scheduler(&kubeconfig)?;
     let start = bench.start(&mut scheduler, size, fill_seconds).await?;
-    let mut tallies = Vec::new();
-    for batch in size.counted.iter().chain(&size.raced) {
-        tallies.push(bench.phase(&mut scheduler, *batch, muster_api::keys::SCHEDULER_NAME).await?);
+    let mut batches = Vec::new();
+    for batch in size.counted.iter().chain(&size.compared) {
+        batches.push(bench.phase(&mut scheduler, *batch, muster_api::keys::SCHEDULER_NAME).await?);
     }
     let usage = scheduler.usage()?;
     drop(scheduler);
@@ -110,12 +110,12 @@ async fn measure(size: &Size) -> anyhow::Result<Report> {
     let mut null_binder = Process::start(&["bench", "null-binder", "--kubeconfig", kubeconfig.path()?])?;
     bench.ledger.open(null_binder.id());
     bench.until(&mut null_binder, "the null binder's watch", |bench| bench.ledger.read().watches("pods")).await?;
-    let mut null_tallies = Vec::new();
-    for batch in &size.raced {
+    let mut null_binder_batches = Vec::new();
+    for batch in &size.compared {
         let batch = Batch { name: if batch.size > 0 { "null-gangs" } else { "null-pods" }, ..*batch };
-        null_tallies.push(bench.phase(&mut null_binder, batch, NULL_BINDER).await?);
+        null_binder_batches.push(bench.phase(&mut null_binder, batch, NULL_BINDER).await?);
     }
-    Ok(Report { start, tallies, null_tallies, end_rss_mib: usage.rss_mib, end_rss_mib_peak: usage.rss_mib_peak })
+    Ok(Report { start, batches, null_binder_batches, end_rss_mib: usage.rss_mib, end_rss_mib_peak: usage.rss_mib_peak })
 }
 
 impl Bench {
@@ -135,7 +135,7 @@ impl Bench {
         self.until(scheduler, "the first bind", |bench| bench.ledger.binds() > 0).await?;
         let pods = size.backlog.pods() as u64;
         self.until(scheduler, "the backlog", |bench| bench.ledger.binds() >= pods).await?;
-        self.quiet(scheduler).await?;
+        self.await_idle(scheduler).await?;
         let (counts, usage) = (self.ledger.read(), scheduler.usage()?);
         let since = |moment: Option<Instant>, from: Option<Instant>| {
             moment.zip(from).map_or(0.0, |(moment, from)| moment.saturating_duration_since(from).as_secs_f64())
@@ -152,23 +152,23 @@ impl Bench {
             last_bind_seconds: since(counts.last_bind, counts.synced),
             rss_mib: usage.rss_mib,
             rss_mib_peak: usage.rss_mib_peak,
-            tally: Tally::of("backlog", pods, &counts, since(counts.last_bind, counts.synced), usage.cpu_seconds),
+            cost: BatchCost::of("backlog", pods, &counts, since(counts.last_bind, counts.synced), usage.cpu_seconds),
         })
     }
 
-    /// Asks for a batch and waits until all of it is bound and all is said.
-    async fn phase(&self, process: &mut Process, batch: Batch, scheduler: &'static str) -> anyhow::Result<Tally> {
+    /// Creates a batch and waits until all of it is bound and all status is written.
+    async fn phase(&self, process: &mut Process, batch: Batch, scheduler: &'static str) -> anyhow::Result<BatchCost> {
         let before = process.usage()?;
         self.ledger.open(process.id());
         let began = Instant::now();
-        load::ask(&self.server, batch, scheduler).await?;
+        load::create_batch(&self.server, batch, scheduler).await?;
         let pods = batch.pods() as u64;
         self.until(process, batch.name, |bench| bench.ledger.binds() >= pods).await?;
         let cpu_seconds = process.usage()?.cpu_seconds - before.cpu_seconds;
-        self.quiet(process).await?;
+        self.await_idle(process).await?;
         let counts = self.ledger.read();
         let seconds = counts.last_bind.map_or(0.0, |last| last.saturating_duration_since(began).as_secs_f64());
-        Ok(Tally::of(batch.name, pods, &counts, seconds, cpu_seconds))
+        Ok(BatchCost::of(batch.name, pods, &counts, seconds, cpu_seconds))
     }
 
     async fn until(&self, process: &mut Process, what: &str, done: impl Fn(&Self) -> bool) -> anyhow::Result<()> {
@@ -177,25 +177,27 @@ impl Bench {
             process.check()?;
             if Instant::now() > ends {
                 let counts = self.ledger.read();
-                let asked = (counts.binds, counts.unwatched(), counts.deeds, counts.refused);
+                let requested = (counts.binds, counts.unwatched(), counts.requests, counts.refused);
                 bail!(
-                    "{what}: not done in {} s (binds, not watched, requests, refused): {asked:?}",
+                    "{what}: not done in {} s (binds, not watched, requests, refused): {requested:?}",
                     PHASE_MAX.as_secs()
                 );
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_EVERY).await;
         }
         Ok(())
     }
 
     /// Waits until nothing is written any more.
-    async fn quiet(&self, process: &mut Process) -> anyhow::Result<()> {
-        self.until(process, "quiet", |bench| bench.ledger.read().last_write.is_none_or(|last| last.elapsed() > QUIET))
-            .await
+    async fn await_idle(&self, process: &mut Process) -> anyhow::Result<()> {
+        self.until(process, "quiet", |bench| {
+            bench.ledger.read().last_write.is_none_or(|last| last.elapsed() > IDLE_AFTER)
+        })
+        .await
     }
 }
 
-/// A kubeconfig that is removed with this value.
+/// A kubeconfig that is removed when this is dropped.
 struct Kubeconfig(PathBuf);
 
 impl Kubeconfig {
@@ -212,13 +214,13 @@ impl Kubeconfig {
     }
 
     fn path(&self) -> anyhow::Result<&str> {
-        self.0.to_str().context("a folder for temporary files whose name is text")
+        self.0.to_str().context("a folder for temporary files with a UTF-8 name")
     }
 }
 
 impl Drop for Kubeconfig {
     fn drop(&mut self) {
-        // A file that is left in the folder for temporary files harms nobody.
+        // A leftover temporary file does no harm.
         let _ = std::fs::remove_file(&self.0);
     }
 }

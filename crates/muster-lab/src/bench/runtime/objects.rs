@@ -1,15 +1,15 @@
-//! Objects of the size and shape that they have on a real cluster: nodes, gangs, and pods of about five kilobytes.
+//! Objects of realistic size and shape: nodes, gangs, and pods of about five kilobytes.
 
 use serde_json::{Value, json};
 
-/// How many applications the pods belong to; pods of one are alike but for their names.
+/// How many applications the pods belong to; pods of one differ only in their names.
 const APPLICATIONS: usize = 200;
 
 pub(crate) fn node_name(number: usize) -> String {
     format!("node-{number:05}")
 }
 
-/// A node with room for 110 pods.
+/// A node with capacity for 110 pods.
 pub(crate) fn node(number: usize) -> Value {
     let amounts = json!({
         "cpu": "64", "memory": "256Gi", "pods": "110", "ephemeral-storage": "900Gi", "hugepages-1Gi": "0",
@@ -35,7 +35,7 @@ pub(crate) fn node(number: usize) -> Value {
     })
 }
 
-/// Our PodGroup that asks for all of so many pods.
+/// A PodGroup of Muster whose minimum is all of its pods.
 pub(crate) fn gang(name: &str, size: usize) -> Value {
     json!({
         "apiVersion": "muster.dev/v1alpha1", "kind": "PodGroup", "metadata": {"name": name},
@@ -43,7 +43,7 @@ pub(crate) fn gang(name: &str, size: usize) -> Value {
     })
 }
 
-/// A pod that waits, of this scheduler and, perhaps, of a gang.
+/// A pending pod of this scheduler and, optionally, of a gang.
 pub(crate) fn waiting_pod(name: &str, scheduler: &str, gang: Option<&str>) -> Value {
     let mut pod = pod(name, 0);
     pod["spec"]["schedulerName"] = json!(scheduler);
@@ -53,7 +53,7 @@ pub(crate) fn waiting_pod(name: &str, scheduler: &str, gang: Option<&str>) -> Va
     pod
 }
 
-/// A pod of somebody else that is on a node.
+/// A bound pod of another scheduler.
 pub(crate) fn bound_pod(number: usize, node: usize) -> Value {
     let mut pod = pod(&format!("app-{}-7d9c5b8f6d-{number:06}", number % APPLICATIONS), number % APPLICATIONS);
     pod["spec"]["nodeName"] = json!(node_name(node));
@@ -126,7 +126,7 @@ fn container(name: &str, application: usize) -> Value {
     })
 }
 
-/// What a real server says of who wrote which field of such a pod.
+/// The `managedFields` of such a pod on a real server.
 pub(crate) fn managed_fields() -> String {
     let variables: serde_json::Map<String, Value> = (0..8)
         .map(|number| (format!("k:{{\"name\":\"SETTING_{number}\"}}"), json!({".": {}, "f:name": {}, "f:value": {}})))
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pods_are_as_large_as_real_ones() {
+    fn pods_have_a_realistic_size() {
         let bytes = bound_pod(1, 2).to_string().len() + managed_fields().len();
         assert!((4_500..6_500).contains(&bytes), "{bytes}");
     }

@@ -1,4 +1,4 @@
-//! What was measured of the runtime, as tables, and the targets that it is held against.
+//! The results of the runtime benchmark, as tables, and their targets.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -11,14 +11,16 @@ use super::ledger::Counts;
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) start: Start,
-    pub(crate) tallies: Vec<Tally>,
-    /// The same as the last of them, by a client that thinks nothing.
-    pub(crate) null_tallies: Vec<Tally>,
+    #[serde(rename = "tallies")]
+    pub(crate) batches: Vec<BatchCost>,
+    /// The last of them again, by the null binder.
+    #[serde(rename = "null_tallies")]
+    pub(crate) null_binder_batches: Vec<BatchCost>,
     pub(crate) end_rss_mib: f64,
     pub(crate) end_rss_mib_peak: f64,
 }
 
-/// How a process starts on a cluster with a backlog.
+/// The start of a process on a cluster with a backlog.
 #[derive(Debug, Serialize)]
 pub(crate) struct Start {
     pub(crate) nodes: usize,
@@ -34,36 +36,42 @@ pub(crate) struct Start {
     pub(crate) last_bind_seconds: f64,
     pub(crate) rss_mib: f64,
     pub(crate) rss_mib_peak: f64,
-    pub(crate) tally: Tally,
+    #[serde(rename = "tally")]
+    pub(crate) cost: BatchCost,
 }
 
-/// What a batch cost.
+/// The cost of a batch.
 #[derive(Debug, Serialize)]
-pub(crate) struct Tally {
+pub(crate) struct BatchCost {
     pub(crate) name: String,
     pub(crate) pods: u64,
     pub(crate) seconds: f64,
     pub(crate) cpu_seconds: f64,
     pub(crate) binds: u64,
-    /// Writes that say something of groups: status and events.
-    pub(crate) group_words: u64,
+    /// Writes about groups: status and events.
+    #[serde(rename = "group_words")]
+    pub(crate) group_writes: u64,
     /// Writes of any other kind, by verb and resource.
     pub(crate) other_writes: BTreeMap<String, u64>,
     pub(crate) refused: BTreeMap<String, u64>,
 }
 
-impl Tally {
+impl BatchCost {
     pub(crate) fn of(name: &str, pods: u64, counts: &Counts, seconds: f64, cpu_seconds: f64) -> Self {
-        let others =
-            counts.deeds.iter().filter(|(deed, _)| deed.is_write() && !deed.is_bind() && !deed.is_group_word());
+        let others = counts
+            .requests
+            .iter()
+            .filter(|(request, _)| request.is_write() && !request.is_bind() && !request.is_group_report());
         Self {
             name: name.to_owned(),
             pods,
             seconds,
             cpu_seconds,
-            binds: counts.sum(super::ledger::Deed::is_bind),
-            group_words: counts.sum(|deed| deed.is_write() && deed.is_group_word()),
-            other_writes: others.map(|(deed, count)| (format!("{} {}", deed.verb, deed.resource), *count)).collect(),
+            binds: counts.sum(super::ledger::RequestKind::is_bind),
+            group_writes: counts.sum(|request| request.is_write() && request.is_group_report()),
+            other_writes: others
+                .map(|(request, count)| (format!("{} {}", request.verb, request.resource), *count))
+                .collect(),
             refused: counts.refused.clone(),
         }
     }
@@ -73,7 +81,7 @@ impl Tally {
     }
 
     fn writes_per_pod(&self) -> f64 {
-        (self.binds + self.group_words + self.others()) as f64 / self.pods as f64
+        (self.binds + self.group_writes + self.others()) as f64 / self.pods as f64
     }
 
     fn binds_per_second(&self) -> f64 {
@@ -107,29 +115,29 @@ pub(crate) fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
         "{:<14} {:>7} {:>8} {:>8} {:>9} {:>8} {:>12} {:>7} {:>11}",
         "batch", "pods", "seconds", "binds/s", "cpu_ms/pod", "binds", "group_writes", "others", "writes/pod"
     )?;
-    let all = std::iter::once(&start.tally).chain(&report.tallies).chain(&report.null_tallies);
-    for tally in all {
+    let all = std::iter::once(&start.cost).chain(&report.batches).chain(&report.null_binder_batches);
+    for cost in all {
         writeln!(
             out,
             "{:<14} {:>7} {:>8.2} {:>8.0} {:>10.3} {:>8} {:>12} {:>7} {:>11.3}",
-            tally.name,
-            tally.pods,
-            tally.seconds,
-            tally.binds_per_second(),
-            tally.cpu_seconds * 1000.0 / tally.pods as f64,
-            tally.binds,
-            tally.group_words,
-            tally.others(),
-            tally.writes_per_pod(),
+            cost.name,
+            cost.pods,
+            cost.seconds,
+            cost.binds_per_second(),
+            cost.cpu_seconds * 1000.0 / cost.pods as f64,
+            cost.binds,
+            cost.group_writes,
+            cost.others(),
+            cost.writes_per_pod(),
         )?;
-        for (what, count) in tally.other_writes.iter().chain(&tally.refused) {
+        for (what, count) in cost.other_writes.iter().chain(&cost.refused) {
             writeln!(out, "{:<14}   {count} x {what}", "")?;
         }
     }
     writeln!(out)?;
-    for (ours, null) in raced(report) {
+    for (ours, null) in compared(report) {
         let ratio = ours.binds_per_second() / null.binds_per_second();
-        writeln!(out, "{}: {:.2} of what the null binder reaches", ours.name, ratio)?;
+        writeln!(out, "{}: {:.2} of the null binder's rate", ours.name, ratio)?;
     }
     for target in targets(report) {
         target.print(out)?;
@@ -137,9 +145,9 @@ pub(crate) fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
     Ok(())
 }
 
-fn raced(report: &Report) -> impl Iterator<Item = (&Tally, &Tally)> {
-    let skipped = report.tallies.len() - report.null_tallies.len();
-    report.tallies.iter().skip(skipped).zip(&report.null_tallies)
+fn compared(report: &Report) -> impl Iterator<Item = (&BatchCost, &BatchCost)> {
+    let skipped = report.batches.len() - report.null_binder_batches.len();
+    report.batches.iter().skip(skipped).zip(&report.null_binder_batches)
 }
 
 struct Target {
@@ -164,20 +172,20 @@ fn targets(report: &Report) -> Vec<Target> {
         target("CPU-seconds from the start to the first decision", start.first_decision_cpu_seconds, 20.0),
         target("seconds from the sync to the first bind of the backlog", start.first_bind_seconds, 5.0),
     ];
-    for tally in std::iter::once(&start.tally).chain(&report.tallies) {
-        let surplus = tally.binds.abs_diff(tally.pods) + tally.others();
-        let name = &tally.name;
+    for cost in std::iter::once(&start.cost).chain(&report.batches) {
+        let surplus = cost.binds.abs_diff(cost.pods) + cost.others();
+        let name = &cost.name;
         targets.push(target(
-            &format!("{name}: writes beyond one bind for each pod and words on groups"),
+            &format!("{name}: writes other than one bind for each pod, group status and events"),
             surplus as f64,
             0.0,
         ));
     }
-    if let Some(gang) = report.tallies.iter().find(|tally| tally.name == "gang-of-1000") {
-        targets.push(target("gang-of-1000: writes on the group", gang.group_words as f64, 10.0));
+    if let Some(gang) = report.batches.iter().find(|cost| cost.name == "gang-of-1000") {
+        targets.push(target("gang-of-1000: writes on the group", gang.group_writes as f64, 10.0));
     }
-    if let Some(plain) = report.tallies.iter().find(|tally| tally.name == "plain-pods") {
-        targets.push(target("plain pods: any word beside the binds", plain.group_words as f64, 0.0));
+    if let Some(plain) = report.batches.iter().find(|cost| cost.name == "plain-pods") {
+        targets.push(target("plain pods: writes other than binds", plain.group_writes as f64, 0.0));
     }
     targets
 }

@@ -1,4 +1,4 @@
-//! What the server is asked, the same for every way to ask it, and how rates are told.
+//! The requests of the benchmark, the same for every transport, and the output of rates.
 
 use std::io::Write;
 
@@ -31,10 +31,10 @@ pub(super) fn bind(index: usize) -> (String, String) {
     (format!("/api/v1/namespaces/default/pods/pod-{index}/binding"), binding.to_string())
 }
 
-/// A watch, and how many events it must tell.
+/// A watch, and how many events it must receive.
 pub(super) struct Watched {
     pub(super) path: String,
-    pub(super) wanted: u64,
+    pub(super) expected: u64,
 }
 
 pub(super) fn watched(options: &Options) -> Vec<Watched> {
@@ -42,23 +42,23 @@ pub(super) fn watched(options: &Options) -> Vec<Watched> {
     let of_group = |group: usize| (options.pods + GROUPS - 1 - group) / GROUPS;
     let one = |index: usize| {
         let group = index % GROUPS;
-        // A full watcher sees a pod come and change; one by label too; one by node sees it come when it is bound.
-        let (path, wanted) = if index < options.full {
+        // An unfiltered watch receives the creation and the bind of a pod; one by label too; one by node only the bind.
+        let (path, expected) = if index < options.full {
             (base.to_owned(), 2 * options.pods)
         } else if index.is_multiple_of(2) {
             (format!("{base}&labelSelector=group%3Dg{group}"), 2 * of_group(group))
         } else {
             (format!("{base}&fieldSelector=spec.nodeName%3Dnode-{group}"), of_group(group))
         };
-        Watched { path, wanted: wanted as u64 }
+        Watched { path, expected: expected as u64 }
     };
     (0..options.full + options.selective).map(one).collect()
 }
 
-/// One sentence about the watchers.
-pub(super) fn told(options: &Options, told: u64) -> String {
+/// A summary of the watches.
+pub(super) fn summary(options: &Options, events: u64) -> String {
     let (pods, full, all) = (options.pods, options.full, options.full + options.selective);
-    format!("{pods} pods, {all} watchers ({full} see all), {told} events told, none missed or repeated")
+    format!("{pods} pods, {all} watches ({full} of all pods), {events} events received, none missed or repeated")
 }
 
 /// One line: a rate and its target.

@@ -1,6 +1,6 @@
-//! Requests from many clients over loopback HTTP, to a server that is a process of its own.
+//! Requests from many clients over loopback HTTP to a server in its own process.
 //!
-//! Clients and server share the machine; the CPU time of each is told apart.
+//! Clients and server share the machine; their CPU times are measured separately.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -13,14 +13,14 @@ use anyhow::Context;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use super::watchers::{Watcher, settle};
+use super::watchers::{Watcher, await_counts};
 use super::{Options, Wire, load};
 use crate::bench::process::{Process, cpu_seconds};
 
 const CREATES_PER_SECOND: f64 = 1000.0;
 const BINDS_PER_SECOND: f64 = 2000.0;
 
-/// Runs the part, in memory and with a state folder.
+/// Runs this part, in memory and with a state folder.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(measure(options, None))?;
@@ -28,12 +28,12 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     runtime.block_on(measure(options, Some(&folder)))
 }
 
-/// A folder that is removed with this value.
+/// A folder that is removed when this is dropped.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A folder that is left among temporary files harms nobody.
+        // A leftover temporary folder does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -62,9 +62,9 @@ async fn measure(options: &Options, state: Option<&Folder>) -> anyhow::Result<()
         let (server, client) = (each(after.0 - before.0), each(after.1 - before.1));
         writeln!(lines, "           CPU time of each: server {server:.0} us, clients and watchers {client:.0} us")?;
     }
-    let told = settle(&watchers).await?;
+    let events = await_counts(&watchers).await?;
     let memory = server.usage()?.rss_mib_peak;
-    writeln!(out, "over HTTP, {place}, {} clients: {}", options.clients, load::told(options, told))?;
+    writeln!(out, "over HTTP, {place}, {} clients: {}", options.clients, load::summary(options, events))?;
     out.write_all(&lines)?;
     writeln!(out, "           memory of the server at its peak: {memory:.0} MiB")?;
     Ok(())
@@ -72,21 +72,21 @@ async fn measure(options: &Options, state: Option<&Folder>) -> anyhow::Result<()
 
 async fn open_watchers(address: SocketAddr, options: &Options) -> anyhow::Result<Vec<Watcher>> {
     let mut watchers = Vec::new();
-    for load::Watched { path, wanted } in load::watched(options) {
+    for load::Watched { path, expected } in load::watched(options) {
         let (events, opened) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
         let wire = Wire::connect(address).await?;
         tokio::spawn({
             let (path, events, opened) = (path.clone(), Arc::clone(&events), Arc::clone(&opened));
-            // A watch that ends too early has told too little, and that is noticed at the end.
+            // A watch that ends too early has a wrong count, which is detected at the end.
             async move { wire.count_events(&path, || opened.notify_one(), &events).await }
         });
         opened.notified().await;
-        watchers.push(Watcher { path, events, wanted });
+        watchers.push(Watcher { path, events, expected });
     }
     Ok(watchers)
 }
 
-/// How long all requests take, each client with one under way.
+/// How long all requests take, one in flight per client.
 async fn timed(
     address: SocketAddr,
     options: &Options,
@@ -104,7 +104,7 @@ async fn timed(
         let (requests, next) = (Arc::clone(&requests), Arc::clone(&next));
         clients.spawn(async move {
             while let Some((path, body)) = requests.get(next.fetch_add(1, Ordering::Relaxed)) {
-                wire.ask("POST", path, body).await?;
+                wire.send_request("POST", path, body).await?;
             }
             anyhow::Ok(())
         });

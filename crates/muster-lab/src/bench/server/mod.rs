@@ -1,7 +1,7 @@
-//! `muster-lab bench server`: how many creates and binds the API server takes while a hundred watchers listen.
+//! `muster-lab bench server`: creates and binds per second of the API server with a hundred open watches.
 //!
-//! First from the same process, then over loopback HTTP from many clients to a server that is a process of its own, in
-//! memory and with a state folder.
+//! First from the same process, then over loopback HTTP from many clients to a server in its own process, in memory and
+//! with a state folder.
 
 mod in_process;
 mod load;
@@ -14,16 +14,16 @@ use clap::Args;
 
 pub(crate) use wire::Wire;
 
-/// How much to do.
+/// The size of the benchmark.
 #[derive(Args)]
 pub(crate) struct Options {
     /// How many pods to create and to bind.
     #[arg(long, default_value_t = 20_000)]
     pods: usize,
-    /// How many watchers see every pod.
+    /// How many watches receive every pod.
     #[arg(long, default_value_t = 5)]
     full: usize,
-    /// How many watchers see only pods of one label, or of one node.
+    /// How many watches receive only pods of one label, or of one node.
     #[arg(long, default_value_t = 95)]
     selective: usize,
     /// How many clients write over HTTP at once.

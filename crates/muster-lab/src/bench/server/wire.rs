@@ -1,4 +1,4 @@
-//! A client that costs next to nothing, so that the server's cost can be seen: HTTP/1.1 on one connection.
+//! A minimal HTTP/1.1 client on one connection, so that the cost of the server dominates.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 
 const READ_SIZE: usize = 64 * 1024;
 
-/// One connection, kept for one request after the other.
+/// One connection, reused for all requests.
 pub(crate) struct Wire {
     stream: TcpStream,
     buffer: Vec<u8>,
@@ -22,8 +22,8 @@ impl Wire {
         Ok(Self { stream, buffer: Vec::with_capacity(READ_SIZE) })
     }
 
-    /// Asks and answers with the body; anything but success is an error.
-    pub(crate) async fn ask(&mut self, method: &str, path: &str, body: &str) -> anyhow::Result<Vec<u8>> {
+    /// Sends a request and returns the body; anything but success is an error.
+    pub(crate) async fn send_request(&mut self, method: &str, path: &str, body: &str) -> anyhow::Result<Vec<u8>> {
         self.send(method, path, body).await?;
         let (code, length, start) = self.head().await?;
         while self.buffer.len() < start + length {
@@ -75,7 +75,7 @@ impl Wire {
         Ok(self.stream.write_all(request.as_bytes()).await?)
     }
 
-    /// Reads the head: the code, the body's length, and where it begins in the buffer.
+    /// Reads the head: the code, the length of the body, and where it begins in the buffer.
     async fn head(&mut self) -> anyhow::Result<(u16, usize, usize)> {
         let end = loop {
             if let Some(end) = self.buffer.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
@@ -84,7 +84,7 @@ impl Wire {
             self.read().await?;
         };
         let head = String::from_utf8_lossy(&self.buffer[..end]).to_ascii_lowercase();
-        let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).context("an answer that is not HTTP")?;
+        let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).context("a response that is not HTTP")?;
         let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
         Ok((code, length.unwrap_or(0), end))
     }

@@ -1,4 +1,4 @@
-//! The two halves of the demo `deadlock` side by side: a line whenever something has changed, and a last word.
+//! The two halves of the demo `deadlock` side by side: a line for every change, and a summary.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -10,43 +10,43 @@ use muster_api::wire::Pod;
 use muster_playground::Server;
 use tokio::time::Instant;
 
-use super::super::pace;
+use super::super::throttle;
 use super::deadlock::{GANGS, POD_GPUS, Side};
 
 pub(super) const SIDE_LABEL: &str = "demo-side";
 pub(super) const GANG_LABEL: &str = "demo-gang";
-/// How long changes are collected before they are shown.
+/// How long changes are collected before they are printed.
 const COLLECT: Duration = Duration::from_millis(500);
 const COLUMN: usize = 52;
 
-/// How many pods of a gang are where.
+/// The number of pods of a gang by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Tally {
+struct PodCounts {
     holds: u32,
     done: u32,
 }
 
-/// All pods of the demo, and where they are.
+/// All pods of the demo and their state.
 #[derive(Debug)]
 struct Board {
     nodes: u32,
-    /// By the pod's name: side, gang, whether it holds GPUs, whether it has done its work.
+    /// By the pod's name: side, gang, whether it holds GPUs, whether it has finished its work.
     pods: BTreeMap<String, (Side, String, bool, bool)>,
-    /// The last line.
+    /// The last printed line.
     shown: String,
 }
 
-/// Shows the demo until it has shown everything.
+/// Prints the demo until it is over.
 pub(in crate::up) async fn show(server: &Server, nodes: u32, began: Instant) {
     let mut board = Board { nodes, pods: BTreeMap::new(), shown: String::new() };
     println!("       {:<COLUMN$} Muster", "pod by pod");
-    let tell = |board: &mut Board| board.tell(began);
-    pace::listen(super::pods_of(server), COLLECT, &mut board, Board::take, tell).await;
+    let print_changes = |board: &mut Board| board.print_changes(began);
+    throttle::listen(super::pods_of(server), COLLECT, &mut board, Board::observe, print_changes).await;
 }
 
 impl Board {
-    /// Prints what has changed, and a last word when everything has been shown.
-    fn tell(&mut self, began: Instant) -> ControlFlow<()> {
+    /// Prints changes, and a summary at the end.
+    fn print_changes(&mut self, began: Instant) -> ControlFlow<()> {
         let line = self.line();
         if line != self.shown {
             let passed = began.elapsed().as_secs();
@@ -56,11 +56,11 @@ impl Board {
         if !self.is_over() {
             return ControlFlow::Continue(());
         }
-        println!("\n{}", self.verdict());
+        println!("\n{}", self.summary());
         ControlFlow::Break(())
     }
 
-    fn take(&mut self, event: Event<Pod>) {
+    fn observe(&mut self, event: Event<Pod>) {
         let pod = match event {
             Event::Apply(pod) | Event::InitApply(pod) => pod,
             Event::Delete(pod) => return drop(self.pods.remove(&pod.name_any())),
@@ -76,26 +76,26 @@ impl Board {
         self.pods.insert(pod.name_any(), (side, gang, holds, pod.status.phase == "Succeeded"));
     }
 
-    fn tally(&self, side: Side, gang: &str) -> Tally {
-        let mut tally = Tally::default();
+    fn counts(&self, side: Side, gang: &str) -> PodCounts {
+        let mut counts = PodCounts::default();
         for (_, _, holds, done) in self.pods.values().filter(|pod| pod.0 == side && pod.1 == gang) {
-            tally.holds += u32::from(*holds);
-            tally.done += u32::from(*done);
+            counts.holds += u32::from(*holds);
+            counts.done += u32::from(*done);
         }
-        tally
+        counts
     }
 
     fn gpus_held(&self, side: Side) -> u32 {
-        GANGS.map(|gang| self.tally(side, gang).holds * POD_GPUS).into_iter().sum()
+        GANGS.map(|gang| self.counts(side, gang).holds * POD_GPUS).into_iter().sum()
     }
 
     fn side(&self, side: Side) -> String {
         let size = side.gang_size(self.nodes);
-        let gangs = GANGS.map(|gang| match self.tally(side, gang) {
-            Tally { done, .. } if done == size => format!("{gang} is done"),
-            Tally { holds, .. } if holds == size => format!("{gang} works with all {size}"),
-            Tally { holds: 0, .. } => format!("{gang} waits whole"),
-            Tally { holds, .. } => format!("{gang} has {holds} of {size}"),
+        let gangs = GANGS.map(|gang| match self.counts(side, gang) {
+            PodCounts { done, .. } if done == size => format!("{gang} is done"),
+            PodCounts { holds, .. } if holds == size => format!("{gang} runs all {size}"),
+            PodCounts { holds: 0, .. } => format!("{gang} is pending"),
+            PodCounts { holds, .. } => format!("{gang} has {holds} of {size}"),
         });
         format!("{}; {} of {} GPUs held", gangs.join(", "), self.gpus_held(side), side.slots(self.nodes) * POD_GPUS)
     }
@@ -105,18 +105,18 @@ impl Board {
         format!("{left:<COLUMN$} {right}")
     }
 
-    /// How many gangs have done their work.
+    /// How many gangs have finished their work.
     fn done(&self, side: Side) -> usize {
-        GANGS.iter().filter(|gang| self.tally(side, gang).done == side.gang_size(self.nodes)).count()
+        GANGS.iter().filter(|gang| self.counts(side, gang).done == side.gang_size(self.nodes)).count()
     }
 
-    /// With Muster nobody has anything left to do.
+    /// All gangs of Muster's side have finished.
     fn is_over(&self) -> bool {
         let mut own = self.pods.values().filter(|pod| pod.0 == Side::Muster).peekable();
         own.peek().is_some() && own.all(|pod| pod.3)
     }
 
-    fn verdict(&self) -> String {
+    fn summary(&self) -> String {
         let [left, right] =
             Side::ALL.map(|side| format!("{} of {} gangs have done their work", self.done(side), GANGS.len()));
         format!(
@@ -132,9 +132,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_board_tells_a_deadlock_from_work() {
+    fn board_distinguishes_deadlock_from_work() {
         let mut board = Board { nodes: 4, pods: BTreeMap::new(), shown: String::new() };
-        // Four slots and gangs of three on each side.
+        // Capacity for four pods and gangs of three on each side.
         for (side, gang, holding, ended) in [
             (Side::PodByPod, "a", 2, 0),
             (Side::PodByPod, "b", 2, 0),
@@ -147,14 +147,14 @@ mod tests {
             }
         }
         assert_eq!(board.side(Side::PodByPod), "a has 2 of 3, b has 2 of 3; 16 of 16 GPUs held");
-        assert_eq!(board.side(Side::Muster), "a works with all 3, b waits whole; 12 of 16 GPUs held");
+        assert_eq!(board.side(Side::Muster), "a runs all 3, b is pending; 12 of 16 GPUs held");
         assert!(!board.is_over());
         board.pods.values_mut().filter(|pod| pod.0 == Side::Muster).for_each(|pod| (pod.2, pod.3) = (false, true));
         assert!(board.is_over());
         assert!(
-            board.verdict().contains("0 of 2 gangs have done their work, and 16 GPUs are held"),
+            board.summary().contains("0 of 2 gangs have done their work, and 16 GPUs are held"),
             "{}",
-            board.verdict()
+            board.summary()
         );
     }
 }

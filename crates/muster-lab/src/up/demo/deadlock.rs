@@ -1,17 +1,17 @@
-//! The demo `deadlock`: the same two gangs twice, each time with room for one and a half of them.
+//! The demo `deadlock`: the same two gangs twice, each time with capacity for one and a half of them.
 //!
-//! In one half of the cluster their pods belong to no group, so each is placed as soon as it fits, as every pod-by-pod
-//! scheduler does: both gangs hold nodes, neither is complete, and neither ever works. In the other half they are gangs.
+//! In one half of the cluster their pods belong to no group, so each is bound as soon as it fits, as in any pod-by-pod
+//! scheduler: both gangs hold nodes, neither is complete, and neither ever works. In the other half they are gangs.
 
 use serde_json::{Value, json};
 
 use super::board::{GANG_LABEL, SIDE_LABEL};
-use super::{NAMESPACE, Step, gang, pod_spec, works};
+use super::{NAMESPACE, Step, gang, pod_spec, work_annotations};
 
 pub(super) const GANGS: [&str; 2] = ["a", "b"];
 pub(super) const POD_GPUS: u32 = 4;
 const WORK_SECONDS: u32 = 15;
-/// The pods of the left side.
+/// The selector of the pods of the left side.
 const PLACED_LABEL: &str = "demo-side=pod-by-pod";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
@@ -39,13 +39,13 @@ impl Side {
         }
     }
 
-    /// How many pods of the demo have room here.
+    /// How many pods of the demo fit here.
     pub(super) fn slots(self, nodes: u32) -> u32 {
         let own = if self == Side::PodByPod { nodes.div_ceil(2) } else { nodes / 2 };
         own * (super::GPUS / POD_GPUS)
     }
 
-    /// How many pods a gang has: three quarters of what there is room for.
+    /// The size of a gang: three quarters of the pods that fit.
     pub(super) fn gang_size(self, nodes: u32) -> u32 {
         self.slots(nodes) * 3 / 4
     }
@@ -55,8 +55,8 @@ pub(super) fn introduction(nodes: u32) -> String {
     let [left, right] = Side::ALL.map(|side| (side.gang_size(nodes), side.slots(nodes)));
     format!(
         "The demo, in namespace {NAMESPACE}: two gangs, a and b, which work {WORK_SECONDS} s once all of their pods run.\n\
-         \x20 left, in zone-0   {} pods each, room for {}, and nothing says that they belong together\n\
-         \x20 right, in zone-1  {} pods each, room for {}, and each is a PodGroup\n\
+         \x20 left, in zone-0   {} pods each, room for {}, and they are in no group\n\
+         \x20 right, in zone-1  {} pods each, room for {}, and each gang is a PodGroup\n\
          Their pods come one of a, one of b, one of a, and so on.",
         left.0, left.1, right.0, right.1
     )
@@ -68,9 +68,9 @@ pub(super) fn steps(nodes: u32) -> Vec<Step> {
     for number in 0..Side::PodByPod.gang_size(nodes) {
         let sides = Side::ALL.into_iter().filter(|side| number < side.gang_size(nodes));
         let pods = sides.flat_map(|side| GANGS.map(|name| pod(side, name, number, side.gang_size(nodes))));
-        // As long as there is room each pair is placed before the next one comes: they really take turns.
-        let placed = (number + 1) * GANGS.len() as u32;
-        let then = (placed <= Side::PodByPod.slots(nodes)).then_some((PLACED_LABEL, placed as usize));
+        // As long as there is capacity, each pair is bound before the next one is created, so that they alternate.
+        let bound = (number + 1) * GANGS.len() as u32;
+        let then = (bound <= Side::PodByPod.slots(nodes)).then_some((PLACED_LABEL, bound as usize));
         steps.push(Step { objects: pods.collect(), then });
     }
     steps
@@ -82,7 +82,7 @@ fn full_name(side: Side, gang: &str) -> String {
 
 fn pod(side: Side, gang: &str, number: u32, size: u32) -> Value {
     let name = full_name(side, gang);
-    let mut annotations = works(&name, size, WORK_SECONDS);
+    let mut annotations = work_annotations(&name, size, WORK_SECONDS);
     if side == Side::Muster {
         annotations["muster.dev/pod-group"] = json!(name);
     }
@@ -100,11 +100,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_gang_fits_and_two_do_not_however_many_nodes_there_are() {
+    fn one_gang_fits_and_two_do_not_for_any_number_of_nodes() {
         for nodes in super::super::Demo::NODES_MIN..200 {
             for side in Side::ALL {
                 let (slots, size) = (side.slots(nodes), side.gang_size(nodes));
-                // Taking turns, both get half of the room, which is not enough for either.
+                // Alternating, both get half of the capacity, which is not enough for either.
                 assert!(size <= slots && slots.div_ceil(2) < size, "{nodes} nodes: {size} of {slots}");
             }
         }

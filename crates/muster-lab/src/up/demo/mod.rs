@@ -1,7 +1,7 @@
-//! What a new cluster shows of itself: objects that are put on it step by step, and the words that explain them.
+//! Demos of a new cluster: objects that are created step by step, and texts that explain them.
 //!
-//! A demo is made of the objects that users write; nothing in it is played. Its size follows the number of nodes that
-//! `--nodes` makes, each with eight GPUs.
+//! A demo consists of objects as users write them; nothing is scripted beyond that. Its size follows the number of
+//! nodes of `--nodes`, each with eight GPUs.
 
 mod board;
 mod deadlock;
@@ -24,29 +24,29 @@ pub(super) use board::show;
 
 /// The GPUs of a node.
 const GPUS: u32 = 8;
-/// The resource that the demos count.
+/// The resource that the demos request.
 const GPU: &str = "nvidia.com/gpu";
 /// The namespace of all demos.
 const NAMESPACE: &str = "demo";
-/// Says that this cluster has had its demo.
-const MARK: &str = "muster-up";
+/// The ConfigMap that marks a cluster whose demo is decided.
+const DECIDED_MARK: &str = "muster-up";
 const MARK_NAMESPACE: &str = "kube-system";
-/// How long a step's pods may take to be placed.
+/// How long the pods of a step may take to be bound.
 const STEP_MAX: Duration = Duration::from_secs(30);
 
 /// A demo and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Demo {
-    /// A gang that runs, one that waits, and plain pods.
+    /// A gang that runs, one that is pending, and plain pods.
     Training { nodes: u32 },
-    /// Two gangs with room for one, by pods and by gangs.
+    /// Two gangs with capacity for one, scheduled pod by pod and as gangs.
     Deadlock { nodes: u32 },
 }
 
-/// Objects that are put on the cluster together.
+/// Objects that are created together.
 struct Step {
     objects: Vec<Value>,
-    /// The next step comes when so many pods with this label are placed.
+    /// The next step starts when so many pods with this label are bound.
     then: Option<(&'static str, usize)>,
 }
 
@@ -54,7 +54,7 @@ impl Demo {
     /// On fewer nodes there is nothing to see.
     pub(super) const NODES_MIN: u32 = 4;
 
-    /// What there is to see, and what to type.
+    /// What the demo shows, and commands to look at it.
     pub(super) fn introduction(self) -> String {
         match self {
             Demo::Training { nodes } => training::introduction(nodes),
@@ -62,7 +62,7 @@ impl Demo {
         }
     }
 
-    /// Puts the demo on the cluster.
+    /// Creates the objects of the demo.
     pub(super) async fn start(self, server: &Server) -> anyhow::Result<()> {
         let client = server.client();
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
@@ -76,31 +76,31 @@ impl Demo {
                 objects::create(&client, object).await?;
             }
             if let Some((label, pods)) = step.then {
-                placed(server, label, pods).await.with_context(|| format!("the demo's pods {label}"))?;
+                await_bound(server, label, pods).await.with_context(|| format!("the demo's pods {label}"))?;
             }
         }
         Ok(())
     }
 }
 
-/// Whether it has been decided on this cluster what it shows of itself.
-pub(super) async fn is_settled(server: &Server) -> anyhow::Result<bool> {
-    Ok(marks(server).get_opt(MARK).await?.is_some())
+/// Whether the demo of this cluster is decided already.
+pub(super) async fn is_decided(server: &Server) -> anyhow::Result<bool> {
+    Ok(config_maps(server).get_opt(DECIDED_MARK).await?.is_some())
 }
 
-/// Remembers that it has been decided: the next start shows nothing that nobody asks for.
-pub(super) async fn settle(server: &Server) -> anyhow::Result<()> {
-    let mark = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": MARK_NAMESPACE, "name": MARK},
+/// Records that the demo is decided: later starts show none unless it is requested.
+pub(super) async fn record_decided(server: &Server) -> anyhow::Result<()> {
+    let mark = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": MARK_NAMESPACE, "name": DECIDED_MARK},
         "data": {"about": "muster-lab up has put its demo on this cluster, or was told not to"}});
     objects::create(&server.client(), &mark).await
 }
 
-fn marks(server: &Server) -> Api<ConfigMap> {
+fn config_maps(server: &Server) -> Api<ConfigMap> {
     Api::namespaced(server.client(), MARK_NAMESPACE)
 }
 
-/// Waits until so many pods with a label have a node.
-async fn placed(server: &Server, label: &str, wanted: usize) -> anyhow::Result<()> {
+/// Waits until so many pods with a label are bound.
+async fn await_bound(server: &Server, label: &str, wanted: usize) -> anyhow::Result<()> {
     let pods = Api::<Pod>::namespaced(server.client(), NAMESPACE);
     let selection = ListParams::default().labels(label);
     let mut changes = server.revisions();
@@ -119,25 +119,25 @@ async fn placed(server: &Server, label: &str, wanted: usize) -> anyhow::Result<(
     }
 }
 
-/// A gang's object.
+/// The PodGroup of a gang.
 fn gang(name: &str, pods: u32) -> Value {
     json!({"apiVersion": "muster.dev/v1alpha1", "kind": "PodGroup", "metadata": {"namespace": NAMESPACE, "name": name},
         "spec": {"policy": {"gang": {"minCount": pods}}}})
 }
 
-/// The spec of a pod that does nothing on so many GPUs.
+/// The spec of an idle pod with so many GPUs.
 fn pod_spec(gpus: u32) -> Value {
     json!({"schedulerName": muster_api::keys::SCHEDULER_NAME, "containers": [{
         "name": "main", "image": "registry.example/work", "resources": {"limits": {GPU: gpus}},
     }]})
 }
 
-/// Annotations of a pod that works for so long once all of its gang run.
-fn works(gang: &str, pods: u32, seconds: u32) -> Value {
+/// Annotations of a pod that runs for so long once its whole gang runs.
+fn work_annotations(gang: &str, pods: u32, seconds: u32) -> Value {
     json!({"playground.muster.dev/meets": format!("{gang}/{pods}"), "playground.muster.dev/run-seconds": seconds.to_string()})
 }
 
-/// How many pods of a label there are, for whoever counts them.
+/// A watch of all pods of the demo.
 fn pods_of(server: &Server) -> impl futures::Stream<Item = kube::runtime::watcher::Event<Pod>> + Send + Unpin {
     let pods = Api::<Pod>::namespaced(server.client(), NAMESPACE);
     let events = kube::runtime::watcher(pods, kube::runtime::watcher::Config::default());

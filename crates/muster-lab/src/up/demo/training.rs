@@ -1,16 +1,16 @@
-//! The demo `training`: a gang takes half of the nodes, notebooks sit on a quarter, and a second gang that needs twice as
-//! many nodes as are left waits whole, since only half of it fits, until the first has ended.
+//! The demo `training`: a gang uses half of the nodes, notebooks use a quarter, and a second gang needs twice as many
+//! nodes as are left: half of it would fit, so all of it is pending until the first has finished.
 
 use serde_json::{Value, json};
 
-use super::{GPUS, NAMESPACE, Step, gang, pod_spec, works};
+use super::{GPUS, NAMESPACE, Step, gang, pod_spec, work_annotations};
 
 /// How long each gang works.
 const WORK_SECONDS: u32 = 120;
-/// A notebook's GPUs: two of them do not share a node, and a whole node does not fit beside one.
+/// The GPUs of a notebook: two of them do not fit on a node, nor a pod of a gang next to one.
 const NOTEBOOK_GPUS: u32 = 5;
 
-/// How many pods, each on a node of its own.
+/// The number of pods, each on its own node.
 struct Sizes {
     train: u32,
     notebooks: u32,
@@ -30,7 +30,7 @@ pub(super) fn introduction(nodes: u32) -> String {
         "The demo, in namespace {NAMESPACE}:\n\
          \x20 train     a gang of {train} pods with {GPUS} GPUs each; works {WORK_SECONDS} s as soon as all of it runs\n\
          \x20 notebook  plain pods with {NOTEBOOK_GPUS} GPUs each: {notebooks} of them\n\
-         \x20 next      another gang, of {next}: {} of it fit beside the others, so it waits whole until train has ended\n\
+         \x20 next      another gang, of {next}: {} of it fit next to the others, so all of it waits until train has ended\n\
          See it with kubectl -n {NAMESPACE} get pods,mpg -o wide\n\
          and why it waits with kubectl -n {NAMESPACE} describe mpg next",
         next / 2
@@ -47,7 +47,7 @@ pub(super) fn steps(nodes: u32) -> Vec<Step> {
 }
 
 fn job(name: &str, pods: u32) -> Value {
-    let mut annotations = works(name, pods, WORK_SECONDS);
+    let mut annotations = work_annotations(name, pods, WORK_SECONDS);
     annotations["muster.dev/pod-group"] = json!(name);
     let mut spec = pod_spec(GPUS);
     spec["restartPolicy"] = json!("Never");
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_gang_fits_after_the_first_and_not_beside_it() {
+    fn second_gang_fits_after_the_first_and_not_with_it() {
         for nodes in super::super::Demo::NODES_MIN..200 {
             let Sizes { train, notebooks, next } = Sizes::of(nodes);
             assert!(train + notebooks + next > nodes && notebooks + next <= nodes, "{nodes} nodes");

@@ -9,18 +9,18 @@ use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::{Membership, Phase, PodName, PodSpec};
 use muster_oracle::random::Random;
 
-use super::shapes::{Asked, GANG, Layout, Shape};
+use super::shapes::{GANG, Layout, Preemptor, Shape};
 
 const GPU: &str = "nvidia.com/gpu";
-/// The same on every machine: what a plan hurts must not differ from run to run.
+/// Fixed, so that plans are the same in every run.
 const SEED: u64 = 1;
 const LOW: i32 = 0;
 const HIGH: i32 = 100;
 
-/// Everybody who runs, and the nodes.
+/// The nodes and all running pods.
 pub(super) fn running(shape: &Shape) -> Vec<Observation> {
     let mut seen: Vec<Observation> = (0..shape.nodes).map(|number| Observation::NodeSeen(node(number))).collect();
-    let seats = seats(shape);
+    let seats = nodes_of_running(shape);
     let gangs = seats.len() / GANG;
     for gang in 0..gangs {
         let mut spec = gang_spec(&format!("low-{gang}"), GANG, LOW);
@@ -30,40 +30,40 @@ pub(super) fn running(shape: &Shape) -> Vec<Observation> {
     let class = Arc::new(class_of_running(shape.layout));
     for (number, seat) in seats.iter().enumerate() {
         let membership = Some(member_of(&format!("low-{}", number / GANG)));
-        let pod = PodSpec { membership, ..runs(&format!("low-{number}"), *seat, &class) };
+        let pod = PodSpec { membership, ..running_pod(&format!("low-{number}"), *seat, &class) };
         seen.push(Observation::PodSeen(pod));
     }
     if shape.layout == Layout::Hopeless {
-        let little = Arc::new(asks(&[("cpu", 1000)]));
-        let holds = |number| PodSpec { priority: HIGH, ..runs(&format!("high-{number}"), number, &little) };
+        let little = Arc::new(class_with(&[("cpu", 1000)]));
+        let holds = |number| PodSpec { priority: HIGH, ..running_pod(&format!("high-{number}"), number, &little) };
         seen.extend((0..shape.nodes).map(|number| Observation::PodSeen(holds(number))));
     }
     seen
 }
 
-/// Everybody who asks.
-pub(super) fn asking(shape: &Shape) -> Vec<Observation> {
-    let class = Arc::new(class_of_asking(shape));
-    let gang = shape.asked != Asked::Singles;
-    let group = gang.then(|| Observation::GroupSeen(gang_spec("asks", shape.pods, HIGH)));
+/// The pending pods.
+pub(super) fn pending(shape: &Shape) -> Vec<Observation> {
+    let class = Arc::new(class_of_pending(shape));
+    let gang = shape.preemptor != Preemptor::Singles;
+    let group = gang.then(|| Observation::GroupSeen(gang_spec("preemptor", shape.pods, HIGH)));
     let pod = |number: usize| PodSpec {
-        membership: gang.then(|| member_of("asks")),
+        membership: gang.then(|| member_of("preemptor")),
         priority: HIGH,
-        ..pod(&format!("asks-{number}"), &class)
+        ..pod(&format!("preemptor-{number}"), &class)
     };
     group.into_iter().chain((0..shape.pods).map(|number| Observation::PodSeen(pod(number)))).collect()
 }
 
-/// The node of every pod that runs, gang by gang.
-fn seats(shape: &Shape) -> Vec<usize> {
+/// The node of every running pod, gang by gang.
+fn nodes_of_running(shape: &Shape) -> Vec<usize> {
     let on_a_node = shape.layout.pods_on_a_node();
     let block = GANG * on_a_node;
-    // Ten neighbours are one block: each gang has one pod on each.
-    let mut seats: Vec<usize> = (0..shape.nodes * on_a_node).map(|seat| seat / block * GANG + seat % GANG).collect();
+    // Ten adjacent nodes are one block: each gang has one pod on each.
+    let mut nodes: Vec<usize> = (0..shape.nodes * on_a_node).map(|seat| seat / block * GANG + seat % GANG).collect();
     if !matches!(shape.layout, Layout::Neighbours | Layout::Interleaved) {
-        Random::new(SEED).shuffle(&mut seats);
+        Random::new(SEED).shuffle(&mut nodes);
     }
-    seats
+    nodes
 }
 
 fn node(number: usize) -> NodeSpec {
@@ -78,24 +78,24 @@ fn node_name(number: usize) -> String {
     format!("node-{number:05}")
 }
 
-fn asks(requests: &[(&str, i64)]) -> ClassSpec {
+fn class_with(requests: &[(&str, i64)]) -> ClassSpec {
     let requests = requests.iter().map(|(name, amount)| ((*name).to_owned(), *amount)).collect();
     ClassSpec { requests, scoring_cpu_milli: 1000, scoring_memory_bytes: 1 << 30, ..ClassSpec::default() }
 }
 
 fn class_of_running(layout: Layout) -> ClassSpec {
     match layout {
-        Layout::Neighbours | Layout::Scattered => asks(&[("cpu", 32_000), (GPU, 8)]),
-        Layout::Interleaved | Layout::Mingled | Layout::Hopeless => asks(&[("cpu", 8_000), (GPU, 2)]),
-        Layout::Crowded => asks(&[("cpu", 9_600)]),
+        Layout::Neighbours | Layout::Scattered => class_with(&[("cpu", 32_000), (GPU, 8)]),
+        Layout::Interleaved | Layout::Mingled | Layout::Hopeless => class_with(&[("cpu", 8_000), (GPU, 2)]),
+        Layout::Crowded => class_with(&[("cpu", 9_600)]),
     }
 }
 
-fn class_of_asking(shape: &Shape) -> ClassSpec {
+fn class_of_pending(shape: &Shape) -> ClassSpec {
     match shape.layout {
-        Layout::Hopeless => asks(&[("cpu", 96_000), (GPU, 8)]),
-        Layout::Crowded => asks(&[("cpu", 9_600)]),
-        _ => asks(&[("cpu", 32_000), (GPU, 8)]),
+        Layout::Hopeless => class_with(&[("cpu", 96_000), (GPU, 8)]),
+        Layout::Crowded => class_with(&[("cpu", 9_600)]),
+        _ => class_with(&[("cpu", 32_000), (GPU, 8)]),
     }
 }
 
@@ -119,7 +119,7 @@ fn pod(name: &str, class: &Arc<ClassSpec>) -> PodSpec {
     PodSpec { id: Arc::new(id), class: class.clone(), ours: true, controlled: true, ..PodSpec::default() }
 }
 
-fn runs(name: &str, node: usize, class: &Arc<ClassSpec>) -> PodSpec {
+fn running_pod(name: &str, node: usize, class: &Arc<ClassSpec>) -> PodSpec {
     let node = Some(node_name(node));
     PodSpec { node, phase: Phase::Running, started_ms: Some(0), priority: LOW, ..pod(name, class) }
 }

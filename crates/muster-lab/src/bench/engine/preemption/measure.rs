@@ -1,4 +1,4 @@
-//! One shape, asked: from what is seen to the evictions that the engine orders.
+//! The measurement of one preemption shape: from observations to the evictions of the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use muster_engine::{Command, Config, Engine, Observation, PreemptionRules, TakeB
 
 use super::cluster;
 use super::report::Row;
-use super::shapes::{Asked, Shape};
+use super::shapes::{Preemptor, Shape};
 
-/// Each shape is run so often; the fastest counts, because a shared machine only ever makes it slower.
+/// Each shape runs so often; the fastest counts, because a shared machine only makes it slower.
 const ROUNDS_MIN: usize = 3;
-/// What is quick is run more often: a short time is disturbed more easily.
+/// Short runs are repeated more often, since they are disturbed more easily.
 const ROUNDS_MAX: usize = 200;
 const ROUNDS_TOGETHER: Duration = Duration::from_secs(2);
-/// A victim leaves every so many milliseconds.
-const LEAVES_EACH_MS: u64 = 10;
+/// The interval in milliseconds between two victims that leave.
+const VICTIM_INTERVAL_MS: u64 = 10;
 
-/// What one run showed.
+/// The result of one run.
 #[derive(Default)]
 struct Run {
-    /// Each decision that tried somebody, and how long it took.
+    /// The time of each decision that attempted a pod or group.
     tries: Vec<Duration>,
-    /// Showing and deciding together.
+    /// Observing and deciding together.
     took: Duration,
     groups: BTreeSet<GroupKey>,
     evicted: Vec<Arc<PodName>>,
@@ -42,11 +42,11 @@ pub(crate) fn measure(shape: &Shape) -> Row {
         if number >= ROUNDS_MIN && begin.elapsed() > ROUNDS_TOGETHER {
             break;
         }
-        // Turn by turn, so that whatever disturbs the one disturbs the other.
+        // Alternating, so that disturbances affect both alike.
         tenth_took = tenth.as_ref().map(|tenth| run(tenth).took).min(tenth_took);
         let round = run(shape);
         best.took = best.took.min(round.took);
-        // The same decisions, so each has its own fastest.
+        // All rounds make the same decisions, so each decision has its own fastest time.
         for (best, took) in best.tries.iter_mut().zip(round.tries) {
             *best = took.min(*best);
         }
@@ -72,28 +72,28 @@ fn run(shape: &Shape) -> Run {
     let mut engine = Engine::new(Config { preemption, ..Config::default() }).expect("a valid configuration");
     let mut run = Run::default();
     let running = cluster::running(shape);
-    let truth = pods(&running);
+    let pods = pods(&running);
     for observation in running {
         engine.observe(0, observation).expect("a valid observation");
     }
     run.decide(&mut engine, 0);
     run.tries.clear();
-    let mut asking = cluster::asking(shape);
-    let last = asking.pop().expect("somebody asks");
-    for observation in asking {
+    let mut pending = cluster::pending(shape);
+    let last = pending.pop().expect("there is a pending pod");
+    for observation in pending {
         engine.observe(0, observation).expect("a valid observation");
     }
     let begin = Instant::now();
     engine.observe(0, last).expect("a valid observation");
     run.decide(&mut engine, 0);
-    if shape.asked == Asked::Bound {
-        run.lose_one_by_one(&mut engine, &truth);
+    if shape.preemptor == Preemptor::Bound {
+        run.remove_victims_one_by_one(&mut engine, &pods);
     }
     run.took = begin.elapsed();
     run
 }
 
-/// The pods that are seen, by UID.
+/// The observed pods, by UID.
 fn pods(seen: &[Observation]) -> BTreeMap<String, PodSpec> {
     let pods = seen.iter().filter_map(|observation| match observation {
         Observation::PodSeen(pod) => Some((pod.id.uid.clone(), pod.clone())),
@@ -124,21 +124,21 @@ impl Run {
         }
     }
 
-    /// Every victim is seen to be leaving and then to be gone; the engine decides after each event, and once more when
-    /// nothing else happens.
-    fn lose_one_by_one(&mut self, engine: &mut Engine, truth: &BTreeMap<String, PodSpec>) {
+    /// Every victim is observed as terminating and then as deleted; the engine decides after each event, and once more
+    /// at the end.
+    fn remove_victims_one_by_one(&mut self, engine: &mut Engine, pods: &BTreeMap<String, PodSpec>) {
         let mut now = 0;
         let victims = self.evicted.clone();
         for pod in &victims {
             let done = Observation::EvictDone { pod: pod.clone(), outcome: TakeBackOutcome::Deleted };
-            let leaves = PodSpec { terminating: true, gone_by_ms: Some(30_000), ..truth[&pod.uid].clone() };
+            let leaves = PodSpec { terminating: true, gone_by_ms: Some(30_000), ..pods[&pod.uid].clone() };
             for observation in [done, Observation::PodSeen(leaves)] {
                 engine.observe(now, observation).expect("a valid observation");
                 self.decide(engine, now);
             }
         }
         for pod in &victims {
-            now += LEAVES_EACH_MS;
+            now += VICTIM_INTERVAL_MS;
             engine.observe(now, Observation::PodGone { uid: pod.uid.clone() }).expect("a pod may go");
             self.decide(engine, now);
         }

@@ -1,7 +1,8 @@
-//! Preemption, measured: what a plan costs in time, and whom it hurts beside the fewest that can be proven.
+//! The preemption benchmark: the time of a plan, and its victims compared with a proven lower bound.
 //!
-//! `shapes` says what is asked, `cluster` builds it from observations, `measure` asks the engine the way its host does,
-//! `report` prints it and holds it against the targets. It must not look into the engine: only commands count.
+//! `shapes` defines the cases, `cluster` builds them from observations, `measure` runs the engine as its host does,
+//! `report` prints the results and checks the targets. Must not depend on the engine's internals: only its commands
+//! count.
 
 mod cluster;
 mod measure;

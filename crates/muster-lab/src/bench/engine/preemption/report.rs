@@ -1,4 +1,4 @@
-//! A measured row, the table it stands in, and the targets it is held against.
+//! The result of one shape, the table, and the targets.
 
 use std::io::{self, Write};
 
@@ -6,24 +6,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::engine::report::Target;
 
-/// What was measured of one shape.
+/// The result of one shape.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) shape: String,
     pub(crate) nodes: usize,
-    /// Pods that asked.
+    /// Pending pods.
     pub(crate) pods: usize,
-    /// Pods that were given a node.
+    /// Pods that were bound.
     pub(crate) bound: usize,
     pub(crate) evicted_gangs: usize,
-    /// No plan evicts fewer gangs.
+    /// The lower bound of preempted gangs.
     pub(crate) gangs_at_least: Option<usize>,
     pub(crate) evicted_pods: usize,
-    /// Decisions that tried somebody.
+    /// Decisions that attempted a pod or group.
     pub(crate) tries: usize,
     /// From the last observation to the last command.
     pub(crate) decide_ms: f64,
-    /// The same for a tenth of the shape, measured in turn with it.
+    /// The same for a tenth of the shape, measured alternately with it.
     pub(crate) tenth_ms: Option<f64>,
     /// The slowest of these decisions.
     pub(crate) slowest_ms: f64,
@@ -54,7 +54,7 @@ pub(crate) fn print_row(out: &mut impl Write, row: &Row) -> io::Result<()> {
     )
 }
 
-/// What preemption is meant to reach on two shared cores.
+/// The targets of preemption on two shared cores.
 pub(crate) fn targets(rows: &[Row]) -> Vec<Target> {
     let of = |name: &str| rows.iter().find(|row| row.shape == name);
     let mut targets = Vec::new();
@@ -63,8 +63,8 @@ pub(crate) fn targets(rows: &[Row]) -> Vec<Target> {
     };
     for layout in ["neighbours", "scattered"] {
         for (pods, gangs) in [(100, 10), (500, 50)] {
-            let hurt = of(&format!("preempt-gang-{pods}-{layout}")).map(|row| row.evicted_gangs as f64);
-            at_most(format!("gangs of 10 evicted for a gang of {pods}, {layout}"), hurt, f64::from(gangs));
+            let victims = of(&format!("preempt-gang-{pods}-{layout}")).map(|row| row.evicted_gangs as f64);
+            at_most(format!("gangs of 10 evicted for a gang of {pods}, {layout}"), victims, f64::from(gangs));
         }
     }
     for layout in ["neighbours", "scattered", "interleaved", "mingled"] {

@@ -1,9 +1,9 @@
-//! What is asked: who runs where, and who wants the room.
+//! The preemption shapes: what runs where, and what preempts.
 
-/// How gangs of ten that go whole lie on nodes of 8 GPUs, all of them full.
+/// How gangs of ten that are preempted as a whole are laid out on nodes of 8 GPUs, all of them full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// One pod of 8 GPUs on each node, each gang on ten neighbours.
+    /// One pod of 8 GPUs on each node, each gang on ten adjacent nodes.
     Neighbours,
     /// One pod of 8 GPUs on each node, each gang on any ten.
     Scattered,
@@ -13,16 +13,16 @@ pub(crate) enum Layout {
     Mingled,
     /// Ten pods of a tenth of a node on each, of any gangs.
     Crowded,
-    /// As `Mingled`, and somebody of a high priority holds a little of every node: nobody can have a whole one.
+    /// As `Mingled`, and a pod of high priority uses a little of every node: no node can be emptied.
     Hopeless,
 }
 
-/// Who asks, at a higher priority.
+/// The preemptor, of a higher priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
-    /// One gang, until everybody who has to leave is told to.
+pub(crate) enum Preemptor {
+    /// One gang, until all evictions are ordered.
     Plan,
-    /// One gang, until it is bound: those who have to leave go one by one, and each event is decided upon.
+    /// One gang, until it is bound: victims leave one by one, and the engine decides after each event.
     Bound,
     /// So many single pods, one after the other.
     Singles,
@@ -33,33 +33,33 @@ pub(crate) enum Asked {
 pub(crate) struct Shape {
     pub(crate) name: String,
     pub(crate) nodes: usize,
-    /// Pods that ask, each for a whole node if they are a gang.
+    /// Pending pods; those of a gang request a whole node each.
     pub(crate) pods: usize,
     pub(crate) layout: Layout,
-    pub(crate) asked: Asked,
+    pub(crate) preemptor: Preemptor,
 }
 
 impl Shape {
-    fn new(name: &str, nodes: usize, pods: usize, layout: Layout, asked: Asked) -> Self {
-        Self { name: format!("preempt-{name}"), nodes, pods, layout, asked }
+    fn new(name: &str, nodes: usize, pods: usize, layout: Layout, preemptor: Preemptor) -> Self {
+        Self { name: format!("preempt-{name}"), nodes, pods, layout, preemptor }
     }
 
-    /// A tenth of it, for plans on a large cluster: how their time grows is of interest.
+    /// A tenth of it, for plans on a large cluster: it shows how their time grows.
     pub(crate) fn tenth(&self) -> Option<Self> {
-        let large = self.asked == Asked::Plan && self.nodes >= 5000;
+        let large = self.preemptor == Preemptor::Plan && self.nodes >= 5000;
         let name = format!("{}-tenth", self.name);
         large.then(|| Self { name, nodes: self.nodes / 10, pods: self.pods / 10, ..self.clone() })
     }
 
-    /// No plan can hurt fewer gangs: each node that is needed must be empty, and a gang has ten pods.
+    /// The lower bound of preempted gangs: each node that is needed must be empty, and a gang has ten pods.
     pub(crate) fn gangs_at_least(&self) -> Option<usize> {
-        let whole_nodes = self.asked != Asked::Singles;
+        let whole_nodes = self.preemptor != Preemptor::Singles;
         let pods_on_a_node = self.layout.pods_on_a_node();
         whole_nodes.then(|| (self.pods * pods_on_a_node).div_ceil(GANG))
     }
 }
 
-/// Pods in each gang that runs.
+/// Pods in each running gang.
 pub(crate) const GANG: usize = 10;
 
 impl Layout {
@@ -83,14 +83,14 @@ pub(crate) fn all() -> Vec<Shape> {
     ];
     for (word, layout) in layouts {
         for (pods, nodes) in [(50, 500), (100, 1000), (500, 5000)] {
-            shapes.push(Shape::new(&format!("gang-{pods}-{word}"), nodes, pods, layout, Asked::Plan));
+            shapes.push(Shape::new(&format!("gang-{pods}-{word}"), nodes, pods, layout, Preemptor::Plan));
         }
     }
-    shapes.push(Shape::new("singles-100", 1000, 100, Layout::Crowded, Asked::Singles));
-    shapes.push(Shape::new("singles-1000-in-vain", 5000, 1000, Layout::Hopeless, Asked::Singles));
+    shapes.push(Shape::new("singles-100", 1000, 100, Layout::Crowded, Preemptor::Singles));
+    shapes.push(Shape::new("singles-1000-in-vain", 5000, 1000, Layout::Hopeless, Preemptor::Singles));
     for nodes in [500, 5000] {
         let name = format!("until-{}-gangs-left", nodes / GANG);
-        shapes.push(Shape::new(&name, nodes, nodes, Layout::Scattered, Asked::Bound));
+        shapes.push(Shape::new(&name, nodes, nodes, Layout::Scattered, Preemptor::Bound));
     }
     shapes
 }
