@@ -1,13 +1,13 @@
-//! The runtime's clock: a date at the start plus the time that tokio has counted since.
+//! The runtime's clock: a start date plus the time elapsed on tokio's clock.
 //!
-//! It never runs backwards, whatever happens to the machine's date, and it stands still under paused time.
+//! It never runs backwards, even if the machine's date changes, and it stops under paused time.
 
 use std::time::Duration;
 
 use jiff::{Span, Timestamp};
 use tokio::time::Instant;
 
-/// Tells the date.
+/// Provides the current date.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Timestamp,

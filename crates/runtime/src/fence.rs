@@ -1,19 +1,19 @@
-//! The fence: until when this process may write.
+//! The fence: the time until which this process may write.
 //!
-//! Whoever holds the lease moves the fence forward with every renewal. Every request asks it for a deadline and is
-//! given up at that deadline, so that nothing is written once another process may have taken over.
-//! It must not know how the lease is held.
+//! The lease holder moves the fence forward with every renewal. Every request gets its deadline from the fence and is
+//! cancelled at that deadline, so that nothing is written once another process may have taken over.
+//! Must not depend on how the lease is held.
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Until when this process may write. Clones share it.
+/// The time until which this process may write. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Fence {
     until: watch::Receiver<Until>,
 }
 
-/// The hand that moves a fence; dropping it leaves the fence where it stands.
+/// Moves a fence; dropping it leaves the fence where it is.
 #[derive(Debug)]
 pub struct FenceKeeper {
     until: watch::Sender<Until>,
@@ -27,19 +27,19 @@ enum Until {
 }
 
 impl Fence {
-    /// A fence that is never in the way: for one process alone, as in a playground.
+    /// A fence that is always open: for a single process, as in a playground.
     pub fn open() -> Self {
         let (_, until) = watch::channel(Until::Always);
         Self { until }
     }
 
-    /// A closed fence and the hand that moves it.
+    /// A closed fence and its keeper.
     pub fn kept() -> (FenceKeeper, Self) {
         let (sender, until) = watch::channel(Until::Never);
         (FenceKeeper { until: sender }, Self { until })
     }
 
-    /// Until when a request that begins now may last if it may last until `wanted`; `None` if nothing may be written.
+    /// The deadline of a request that begins now and may last until `wanted`; `None` if nothing may be written.
     pub fn deadline(&self, wanted: Instant) -> Option<Instant> {
         match *self.until.borrow() {
             Until::Always => Some(wanted),

@@ -1,24 +1,24 @@
-//! Feature gates: upstream's and the documents' names, on by default, each with what is done without it.
+//! Feature gates, with the names of upstream and the KEPs: on by default, each with a fallback.
 
 use std::collections::BTreeMap;
 
-/// Which features are on. They hold for all pods at once.
+/// The feature gates. They apply to all pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureGates {
-    /// Groups are read at all; without it every pod is scheduled by itself.
+    /// Groups are read; without it every pod is scheduled on its own.
     pub generic_workload: bool,
-    /// Gangs start whole; without it a gang is a basic group.
+    /// Gangs start as a whole; without it a gang is a basic group.
     pub gang_scheduling: bool,
     /// Groups preempt only as a whole; without it their pods preempt one by one, whether or not the group fits.
     pub delayed_preemption: bool,
-    /// Groups have a priority and a disruption mode of their own; without it a group has the lowest priority of its
-    /// members, and its pods are evicted one by one.
+    /// Groups have their own priority and disruption mode; without it a group has the lowest priority of its members,
+    /// and its pods are evicted one by one.
     pub workload_aware_preemption: bool,
-    /// A basic group waits a moment for its `desiredCount`; without it that number means nothing.
+    /// A basic group waits a moment for its `desiredCount`; without it that number is ignored.
     pub basic_policy_desired_count: bool,
-    /// Our own PodGroup kind is read; without it pods that name one are scheduled by themselves.
+    /// Our own PodGroup kind is read; without it pods that name one are scheduled on their own.
     pub pod_group: bool,
-    /// Each replica of a LeaderWorkerSet is a gang; without it its pods are scheduled by themselves.
+    /// Each replica of a LeaderWorkerSet is a gang; without it its pods are scheduled on their own.
     pub pod_group_per_replica: bool,
 }
 
@@ -36,21 +36,21 @@ impl Default for FeatureGates {
     }
 }
 
-/// A setting of the gates that makes no sense.
+/// An invalid setting of the gates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GateError {
-    /// No such gate.
+    /// An unknown gate.
     #[error("featureGates.{name}: there is no such gate; there are {}", NAMES.join(", "))]
     Unknown {
-        /// The name that was written.
+        /// The unknown name.
         name: String,
     },
-    /// A gate is on that needs another, which is off.
+    /// A gate is on although it depends on one that is off.
     #[error("featureGates.{name}: true, but it needs {needs}, which is off")]
     Needs {
         /// The gate that is on.
         name: &'static str,
-        /// The gate that it needs.
+        /// The gate that it depends on.
         needs: &'static str,
     },
 }
@@ -64,12 +64,12 @@ const NAMES: [&str; 7] = [
     "DelayedPreemption",
     "PodGroupPerReplica",
 ];
-/// Which gate needs which.
+/// The dependencies between gates.
 const NEEDS: [(usize, usize); 7] = [(1, 0), (2, 0), (2, 1), (3, 0), (4, 0), (5, 0), (6, 4)];
 
 impl FeatureGates {
-    /// The default gates with these changes. A gate that needs one which is switched off goes off with it, unless it is
-    /// switched on by name.
+    /// The default gates with these changes. A gate that depends on a disabled one is disabled too, unless it is
+    /// explicitly enabled.
     pub fn with(changes: &BTreeMap<String, bool>) -> Result<Self, GateError> {
         let mut on = [true; NAMES.len()];
         for (name, value) in changes {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn all_are_on_and_each_goes_off_with_what_it_needs() {
+    fn all_gates_are_on_and_each_is_disabled_with_its_dependency() {
         assert_eq!(with(&[]), Ok(FeatureGates::default()));
         let off = with(&[("GangScheduling", false)]).unwrap();
         assert!(off.generic_workload && !off.gang_scheduling && !off.workload_aware_preemption && off.pod_group);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_by_name() {
+    fn invalid_gates_are_rejected_by_name() {
         let text = |changes| with(changes).unwrap_err().to_string();
         assert!(text(&[("Gangs", true)]).starts_with("featureGates.Gangs: there is no such gate"));
         let needs = text(&[("PodGroup", false), ("PodGroupPerReplica", true)]);

@@ -1,7 +1,8 @@
-//! Signs of life: what the parts of a process say of themselves, for probes to read.
+//! The health state of a process, read by probes.
 //!
-//! Alive: the decision loop has given a sign lately, or there is none because this process stands by. Ready: all watches
-//! are in sync, or this process stands by. It must not know how probes ask.
+//! Live: the scheduling loop has sent a heartbeat lately, or this process is on standby. Ready: all watches are in
+//! sync, or this process is on standby.
+//! Must not depend on how probes are served.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,10 +10,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A loop that has not given a sign for so long hangs.
-const BEAT_AGE_MAX: Duration = Duration::from_secs(30);
+/// A loop without a heartbeat for this long hangs.
+const HEARTBEAT_AGE_MAX: Duration = Duration::from_secs(30);
 
-/// What a process says of itself. Clones share it.
+/// The health state of a process. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Health {
     inner: Arc<Inner>,
@@ -21,17 +22,17 @@ pub struct Health {
 #[derive(Debug)]
 struct Inner {
     origin: Instant,
-    /// The last sign of the decision loop, in milliseconds since `origin`.
-    beat_ms: AtomicU64,
+    /// The last heartbeat of the scheduling loop, in milliseconds since `origin`.
+    heartbeat_ms: AtomicU64,
     synced: AtomicBool,
     standby: AtomicBool,
 }
 
-/// One thing that is checked.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Check {
     pub(crate) name: &'static str,
-    /// What is wrong, if it is.
+    /// Why it failed, if it did.
     pub(crate) failure: Option<String>,
 }
 
@@ -39,7 +40,7 @@ impl Default for Health {
     fn default() -> Self {
         let inner = Inner {
             origin: Instant::now(),
-            beat_ms: AtomicU64::new(0),
+            heartbeat_ms: AtomicU64::new(0),
             synced: AtomicBool::new(false),
             standby: AtomicBool::new(false),
         };
@@ -48,10 +49,10 @@ impl Default for Health {
 }
 
 impl Health {
-    /// The decision loop is alive: to be said at least every ten seconds, busy or not.
-    pub fn beat(&self) {
+    /// A heartbeat of the scheduling loop: to be called at least every ten seconds, busy or not.
+    pub fn heartbeat(&self) {
         let passed = u64::try_from(self.inner.origin.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.inner.beat_ms.store(passed, Ordering::Relaxed);
+        self.inner.heartbeat_ms.store(passed, Ordering::Relaxed);
     }
 
     /// Whether all watches have delivered their first list.
@@ -61,17 +62,21 @@ impl Health {
 
     /// Whether this process waits for the lease and decides nothing.
     pub fn set_standby(&self, standby: bool) {
-        // A loop that begins now has the full time for its first sign.
-        self.beat();
+        // A loop that starts now has the full time for its first heartbeat.
+        self.heartbeat();
         self.inner.standby.store(standby, Ordering::Relaxed);
     }
 
     pub(crate) fn alive(&self) -> Check {
-        let beat = self.inner.origin + Duration::from_millis(self.inner.beat_ms.load(Ordering::Relaxed));
-        let age = beat.elapsed();
-        let hangs = age > BEAT_AGE_MAX && !self.inner.standby.load(Ordering::Relaxed);
+        let heartbeat = self.inner.origin + Duration::from_millis(self.inner.heartbeat_ms.load(Ordering::Relaxed));
+        let age = heartbeat.elapsed();
+        let hangs = age > HEARTBEAT_AGE_MAX && !self.inner.standby.load(Ordering::Relaxed);
         let failure = hangs.then(|| {
-            format!("no sign of the decision loop for {} s (the limit is {} s)", age.as_secs(), BEAT_AGE_MAX.as_secs())
+            format!(
+                "no heartbeat of the scheduling loop for {} s (the limit is {} s)",
+                age.as_secs(),
+                HEARTBEAT_AGE_MAX.as_secs()
+            )
         });
         Check { name: "decisions", failure }
     }

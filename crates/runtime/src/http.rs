@@ -1,6 +1,6 @@
-//! `/healthz`, `/livez`, `/readyz` and `/metrics`: what probes and Prometheus ask.
+//! Serves `/healthz`, `/livez`, `/readyz` and `/metrics` for probes and Prometheus.
 //!
-//! Answers are plain text. A failing check is always named; `?verbose` names the good ones too.
+//! Responses are plain text. A failing check is always named; `?verbose` names the passing ones too.
 
 use std::fmt::Write as _;
 use std::future::Future;
@@ -18,22 +18,22 @@ use crate::metrics::{CONTENT_TYPE_METRICS, Metrics};
 /// The paths for probes and Prometheus.
 pub fn router(health: Health, metrics: Metrics) -> Router {
     let live = |State((health, _)): State<(Health, Metrics)>, RawQuery(query): RawQuery| async move {
-        answer("livez", &[health.alive()], query.as_deref())
+        respond("livez", &[health.alive()], query.as_deref())
     };
     let healthy = |State((health, _)): State<(Health, Metrics)>, RawQuery(query): RawQuery| async move {
-        answer("healthz", &[health.alive()], query.as_deref())
+        respond("healthz", &[health.alive()], query.as_deref())
     };
     let ready = |State((health, _)): State<(Health, Metrics)>, RawQuery(query): RawQuery| async move {
-        answer("readyz", &[health.alive(), health.synced()], query.as_deref())
+        respond("readyz", &[health.alive(), health.synced()], query.as_deref())
     };
-    let numbers = |State((_, metrics)): State<(Health, Metrics)>| async move {
+    let serve_metrics = |State((_, metrics)): State<(Health, Metrics)>| async move {
         ([(CONTENT_TYPE, CONTENT_TYPE_METRICS)], metrics.render())
     };
     Router::new()
         .route("/livez", get(live))
         .route("/healthz", get(healthy))
         .route("/readyz", get(ready))
-        .route("/metrics", get(numbers))
+        .route("/metrics", get(serve_metrics))
         .fallback(|| async { (StatusCode::NOT_FOUND, "there are /livez, /readyz, /healthz and /metrics\n") })
         .with_state((health, metrics))
 }
@@ -48,7 +48,7 @@ pub async fn serve(
     axum::serve(listener, router(health, metrics)).with_graceful_shutdown(stop).await
 }
 
-fn answer(path: &str, checks: &[Check], query: Option<&str>) -> Response {
+fn respond(path: &str, checks: &[Check], query: Option<&str>) -> Response {
     let verbose = match query.unwrap_or_default() {
         "" => false,
         "verbose" | "verbose=" | "verbose=true" | "verbose=1" => true,
@@ -64,7 +64,7 @@ fn answer(path: &str, checks: &[Check], query: Option<&str>) -> Response {
             None => writeln!(text, "[+]{name} ok"),
             Some(reason) => writeln!(text, "[-]{name} failed: {reason}"),
         };
-        written.expect("a string takes everything");
+        written.expect("writing to a string never fails");
     }
     let (status, outcome) =
         if failed { (StatusCode::SERVICE_UNAVAILABLE, "failed") } else { (StatusCode::OK, "passed") };
@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    async fn ask(health: &Health, path: &str) -> (u16, String) {
+    async fn get_path(health: &Health, path: &str) -> (u16, String) {
         let request = Request::get(path).body(Body::empty()).unwrap();
         let response = router(health.clone(), Metrics::default()).oneshot(request).await.unwrap();
         let status = response.status().as_u16();
@@ -95,46 +95,49 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_loop_without_a_sign_is_not_alive() {
+    async fn a_loop_without_heartbeat_is_not_live() {
         let health = Health::default();
         advance(Duration::from_secs(29)).await;
-        assert_eq!(ask(&health, "/livez").await, ok(), "a loop may take its time to begin");
-        health.beat();
+        assert_eq!(get_path(&health, "/livez").await, ok(), "a loop has some time to start");
+        health.heartbeat();
         advance(Duration::from_secs(31)).await;
         for path in ["livez", "healthz"] {
-            let (status, text) = ask(&health, &format!("/{path}")).await;
+            let (status, text) = get_path(&health, &format!("/{path}")).await;
             let expected = format!(
-                "[-]decisions failed: no sign of the decision loop for 31 s (the limit is 30 s)\n{path} check failed\n"
+                "[-]decisions failed: no heartbeat of the scheduling loop for 31 s (the limit is 30 s)\n{path} check failed\n"
             );
             assert_eq!((status, text), (503, expected));
         }
-        health.beat();
-        assert_eq!(ask(&health, "/livez").await, ok());
-        assert_eq!(ask(&health, "/livez?verbose").await, (200, "[+]decisions ok\nlivez check passed\n".to_owned()));
+        health.heartbeat();
+        assert_eq!(get_path(&health, "/livez").await, ok());
+        assert_eq!(
+            get_path(&health, "/livez?verbose").await,
+            (200, "[+]decisions ok\nlivez check passed\n".to_owned())
+        );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn ready_is_in_sync_or_standing_by() {
+    async fn ready_means_in_sync_or_on_standby() {
         let health = Health::default();
-        let (status, text) = ask(&health, "/readyz").await;
+        let (status, text) = get_path(&health, "/readyz").await;
         assert_eq!(status, 503);
         assert!(text.starts_with("[+]decisions ok\n[-]sync failed: not all watches"), "{text}");
         health.set_standby(true);
         advance(Duration::from_secs(3600)).await;
-        assert_eq!(ask(&health, "/readyz").await, ok());
-        assert_eq!(ask(&health, "/livez").await, ok(), "who stands by decides nothing");
+        assert_eq!(get_path(&health, "/readyz").await, ok());
+        assert_eq!(get_path(&health, "/livez").await, ok(), "a standby process decides nothing");
         health.set_standby(false);
-        assert_eq!(ask(&health, "/livez").await, ok(), "who begins to lead has time for a first sign");
-        assert_eq!(ask(&health, "/readyz").await.0, 503);
+        assert_eq!(get_path(&health, "/livez").await, ok(), "a new leader has time for its first heartbeat");
+        assert_eq!(get_path(&health, "/readyz").await.0, 503);
         health.set_synced(true);
-        assert_eq!(ask(&health, "/readyz").await, ok());
+        assert_eq!(get_path(&health, "/readyz").await, ok());
     }
 
     #[tokio::test]
-    async fn metrics_are_served_and_unknown_things_are_refused() {
+    async fn metrics_are_served_and_unknown_paths_are_rejected() {
         let health = Health::default();
-        assert!(ask(&health, "/metrics").await.1.contains("muster_leader 0"));
-        assert_eq!(ask(&health, "/readyz?exclude=sync").await.0, 400);
-        assert_eq!(ask(&health, "/").await.0, 404);
+        assert!(get_path(&health, "/metrics").await.1.contains("muster_leader 0"));
+        assert_eq!(get_path(&health, "/readyz?exclude=sync").await.0, 400);
+        assert_eq!(get_path(&health, "/").await.0, 404);
     }
 }

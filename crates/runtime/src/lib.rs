@@ -1,15 +1,17 @@
-//! The hands of Muster: objects of the API become observations, the engine's commands become requests.
+//! The runtime of Muster: translates API objects into observations and the engine's commands into API requests.
 //!
-//! `Scheduler` is the whole of it on one client. It must not know how decisions are made: it hands observations to the
-//! engine, carries out its commands and reports their outcomes.
+//! `Scheduler` runs all of it on one client.
+//! Must not depend on how decisions are made: it passes observations to the engine, executes its commands and reports
+//! their outcomes.
 
+mod actuator;
 mod clock;
 pub mod config;
 mod dialect;
 mod discovery;
+mod eviction_queue;
 mod fence;
 mod gates;
-mod hands;
 mod health;
 mod http;
 mod instruments;
@@ -18,12 +20,11 @@ mod intake;
 mod kube_scheduler;
 mod lease;
 mod metrics;
-mod mind;
-mod orders;
 mod record;
 mod scheduler;
-mod scribe;
+mod scheduling_loop;
 mod settings;
+mod status_writer;
 mod text;
 mod watch;
 

@@ -1,7 +1,8 @@
-//! Numbers for Prometheus, told by small methods that are named for what happened.
+//! Metrics for Prometheus, updated by small methods that are named for what happened.
 //!
-//! Names are kube-scheduler's where the meaning is the same, with its buckets, so that dashboards keep working; what is
-//! ours begins with `muster_`. Names on the wire are fixed by a test. It must not know who calls.
+//! Names and buckets are kube-scheduler's where the meaning is the same, so that dashboards keep working; others begin
+//! with `muster_`. A test fixes the exposed names.
+//! Must not depend on its callers.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,7 +16,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Metric, Registry};
 
-/// What [`Metrics::render`] gives, as an HTTP content type.
+/// The HTTP content type of [`Metrics::render`].
 pub(crate) const CONTENT_TYPE_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 type Labels<const N: usize> = [(&'static str, Cow<'static, str>); N];
@@ -23,7 +24,7 @@ type Counters<const N: usize> = Family<Labels<N>, Counter>;
 type Gauges<const N: usize> = Family<Labels<N>, Gauge>;
 type Histograms<const N: usize> = Family<Labels<N>, Histogram, fn() -> Histogram>;
 
-/// What is scheduled as one.
+/// A unit of scheduling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entity {
     /// A single pod.
@@ -32,25 +33,25 @@ pub enum Entity {
     Group,
 }
 
-/// What came of an attempt.
+/// The result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptResult {
-    /// It got its place.
+    /// It was scheduled.
     Scheduled,
-    /// There is no place.
+    /// It does not fit.
     Unschedulable,
-    /// Something went wrong.
+    /// An error occurred.
     Error,
 }
 
-/// Where something waits.
+/// The queue of a pending pod or group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
-    /// It will be tried as soon as its turn comes.
+    /// It is ready to be tried.
     Active,
-    /// It pauses after a failure.
+    /// It waits for its backoff after a failure.
     Backoff,
-    /// It waits for something that would help.
+    /// It waits for an event that may make it schedulable.
     Unschedulable,
     /// It may not be tried yet.
     Gated,
@@ -86,7 +87,7 @@ impl Queue {
     }
 }
 
-/// The numbers of a process. Clones share them.
+/// The metrics of a process. Clones share them.
 #[derive(Clone)]
 pub struct Metrics {
     inner: Arc<Inner>,
@@ -112,7 +113,7 @@ struct Inner {
     leader: Gauge,
     status_writes: Counters<1>,
     events_written: Counter,
-    pods_taken_back: Counter,
+    binds_rolled_back: Counter,
     preemption_attempts: Counter,
     preemption_victims: Histogram,
     pods_evicted: Counter,
@@ -199,11 +200,11 @@ impl Inner {
                 "How long the decision for a group took",
                 attempt_buckets(),
             ),
-            pending_pods: register(r, "scheduler_pending_pods", "Pods that wait, by queue", Gauges::default()),
+            pending_pods: register(r, "scheduler_pending_pods", "Pending pods, by queue", Gauges::default()),
             queued_entities: register(
                 r,
                 "scheduler_queued_entities",
-                "Pods and groups that wait, each as one, by queue",
+                "Pending pods and groups, each counted as one, by queue",
                 Gauges::default(),
             ),
             sli_seconds: register(
@@ -215,7 +216,7 @@ impl Inner {
             api_writes: register(
                 r,
                 "muster_api_writes",
-                "Writing requests, by verb, resource and HTTP code (or timeout, connection)",
+                "Write requests, by verb, resource and HTTP code (or timeout, connection)",
                 Counters::default(),
             ),
             bind_seconds: register(
@@ -224,46 +225,41 @@ impl Inner {
                 "How long a bind request took",
                 attempt_buckets(),
             ),
-            binds_in_flight: register(r, "muster_binds_in_flight", "Binds that are on their way", Gauge::default()),
+            binds_in_flight: register(r, "muster_binds_in_flight", "Binds in flight", Gauge::default()),
             watch_events: register(r, "muster_watch_events", "Events of watches, by kind", Counters::default()),
-            watch_restarts: register(
-                r,
-                "muster_watch_restarts",
-                "Watches that had to start again, by kind",
-                Counters::default(),
-            ),
+            watch_restarts: register(r, "muster_watch_restarts", "Restarts of watches, by kind", Counters::default()),
             observations_refused: register(
                 r,
                 "muster_observations_refused",
-                "Objects that made no sense in whole or in part, by kind",
+                "Objects and observations that were invalid in whole or in part, by kind",
                 Counters::default(),
             ),
             leader: register(r, "muster_leader", "1 if this process holds the lease", Gauge::default()),
-            status_writes: register(r, "muster_status_writes", "Writes of a status, by kind", Counters::default()),
+            status_writes: register(r, "muster_status_writes", "Status writes, by kind", Counters::default()),
             events_written: register(r, "muster_events_written", "Events that were written", Counter::default()),
-            pods_taken_back: register(
+            binds_rolled_back: register(
                 r,
                 "muster_pods_taken_back",
-                "Pods that were deleted because their gang did not come together",
+                "Pods that were deleted because the start of their gang failed",
                 Counter::default(),
             ),
             preemption_attempts: register(
                 r,
                 "scheduler_preemption_attempts",
-                "Plans to make room that were carried out",
+                "Preemption plans that were executed",
                 Counter::default(),
             ),
             preemption_victims: register(
                 r,
                 "scheduler_preemption_victims",
-                "Pods that a plan evicts",
+                "Victims of a preemption plan",
                 Histogram::new(exponential_buckets(1.0, 2.0, 14)),
             ),
-            pods_evicted: register(r, "muster_pods_evicted", "Pods that were evicted for others", Counter::default()),
+            pods_evicted: register(r, "muster_pods_evicted", "Pods that were preempted", Counter::default()),
             batch_seconds: register(
                 r,
                 "muster_decision_batch_duration_seconds",
-                "How long the decision loop was busy without a pause",
+                "How long the scheduling loop was busy without a pause",
                 short_buckets(),
             ),
             registry,
@@ -272,14 +268,14 @@ impl Inner {
 }
 
 impl Metrics {
-    /// All numbers as OpenMetrics text.
+    /// All metrics as OpenMetrics text.
     pub fn render(&self) -> String {
         let mut text = String::new();
-        encode(&mut text, &self.inner.registry).expect("a string takes everything");
+        encode(&mut text, &self.inner.registry).expect("writing to a string never fails");
         text
     }
 
-    /// An attempt to schedule something ended; `profile` is the scheduler's name.
+    /// An attempt to schedule a pod or group ended; `profile` is the scheduler's name.
     pub fn attempt(&self, entity: Entity, result: AttemptResult, profile: &str, took: Duration) {
         let labels = [("result", result.label().into()), ("profile", owned(profile))];
         let (count, durations) = match entity {
@@ -290,7 +286,7 @@ impl Metrics {
         durations.get_or_create(&labels).observe(seconds(took));
     }
 
-    /// The engine decided about something.
+    /// The engine decided about a pod or group.
     pub fn decided(&self, entity: Entity, took: Duration) {
         match entity {
             Entity::Pod => self.inner.algorithm_seconds.observe(seconds(took)),
@@ -298,34 +294,34 @@ impl Metrics {
         }
     }
 
-    /// Room is made for somebody, by the eviction of so many pods.
+    /// A preemption plan with this many victims is executed.
     pub fn preempted(&self, pods: usize) {
         self.inner.preemption_attempts.inc();
         self.inner.preemption_victims.observe(pods as f64);
     }
 
-    /// A pod was evicted for somebody else.
+    /// A pod was preempted.
     pub fn pod_evicted(&self) {
         self.inner.pods_evicted.inc();
     }
 
-    /// So many pods wait in this queue.
+    /// Sets the number of pending pods in a queue.
     pub fn set_pending_pods(&self, queue: Queue, count: usize) {
         self.inner.pending_pods.get_or_create(&[("queue", queue.label().into())]).set(count as i64);
     }
 
-    /// So many pods or groups wait in this queue, each as one.
+    /// Sets the number of pending pods or groups in a queue, each counted as one.
     pub fn set_queued_entities(&self, queue: Queue, entity: Entity, count: usize) {
         let labels = [("queue", queue.label().into()), ("type", entity.label().into())];
         self.inner.queued_entities.get_or_create(&labels).set(count as i64);
     }
 
-    /// A pod was bound, so long after it could first be scheduled.
+    /// A pod was bound, this long after it could first be scheduled.
     pub fn pod_scheduled(&self, waited: Duration) {
         self.inner.sli_seconds.observe(seconds(waited));
     }
 
-    /// A writing request ended: `code` is its HTTP status, or `timeout` or `connection` if it had none.
+    /// A write request ended: `code` is its HTTP status, or `timeout` or `connection` if it had none.
     pub fn api_write(&self, verb: &'static str, resource: &'static str, code: &str) {
         let labels = [("verb", verb.into()), ("resource", resource.into()), ("code", owned(code))];
         self.inner.api_writes.get_or_create(&labels).inc();
@@ -336,23 +332,23 @@ impl Metrics {
         self.inner.binds_in_flight.inc();
     }
 
-    /// A bind that was sent is answered or given up.
+    /// A bind has ended or was cancelled.
     pub fn bind_ended(&self, took: Duration) {
         self.inner.binds_in_flight.dec();
         self.inner.bind_seconds.observe(seconds(took));
     }
 
-    /// A watch told something.
+    /// A watch delivered an event.
     pub fn watch_event(&self, kind: &str) {
         self.inner.watch_events.get_or_create(&[("kind", owned(kind))]).inc();
     }
 
-    /// A watch broke and starts again.
+    /// A watch failed and is restarted.
     pub fn watch_restarted(&self, kind: &str) {
         self.inner.watch_restarts.get_or_create(&[("kind", owned(kind))]).inc();
     }
 
-    /// An object made no sense.
+    /// An object or observation was invalid.
     pub fn observation_refused(&self, kind: &str) {
         self.inner.observations_refused.get_or_create(&[("kind", owned(kind))]).inc();
     }
@@ -372,12 +368,12 @@ impl Metrics {
         self.inner.events_written.inc();
     }
 
-    /// A pod was deleted because its gang did not come together.
-    pub fn pod_taken_back(&self) {
-        self.inner.pods_taken_back.inc();
+    /// A pod was deleted because the start of its gang failed.
+    pub fn bind_rolled_back(&self) {
+        self.inner.binds_rolled_back.inc();
     }
 
-    /// The decision loop was busy for so long without a pause.
+    /// The scheduling loop was busy for this long without a pause.
     pub fn batch(&self, took: Duration) {
         self.inner.batch_seconds.observe(seconds(took));
     }
@@ -391,7 +387,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn names_labels_and_values_are_those_of_the_wire() {
+    fn exposed_names_labels_and_values_are_fixed() {
         let metrics = Metrics::default();
         metrics.attempt(Entity::Pod, AttemptResult::Scheduled, "muster", MS * 3);
         metrics.attempt(Entity::Group, AttemptResult::Unschedulable, "muster", MS * 3);
@@ -411,7 +407,7 @@ mod tests {
         metrics.set_leader(true);
         metrics.status_written("PodGroup");
         metrics.event_written();
-        metrics.pod_taken_back();
+        metrics.bind_rolled_back();
         metrics.preempted(3);
         metrics.pod_evicted();
         metrics.batch(MS);
@@ -455,9 +451,9 @@ mod tests {
             };
             assert!(DOCUMENTATION.contains(&row), "docs/operations.md should have {row}");
         }
-        let told = DOCUMENTATION.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
-        for name in told.filter(|name| name.starts_with("scheduler_") || name.starts_with("muster_")) {
-            assert!(text.contains(&format!("\n{name}")), "docs/operations.md tells of {name}, which is not there");
+        let documented = DOCUMENTATION.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+        for name in documented.filter(|name| name.starts_with("scheduler_") || name.starts_with("muster_")) {
+            assert!(text.contains(&format!("\n{name}")), "docs/operations.md documents {name}, which does not exist");
         }
     }
 }

@@ -1,8 +1,9 @@
-//! The decision record: everything that the engine is told, as lines of JSON in a file of its own per start.
+//! The decision record: every input of the engine as a line of JSON, in a new file per start.
 //!
-//! The decision loop only puts lines into a buffer; a thread writes them out at least once a second and at the end. A
-//! record has no gaps: when the file is full, or the disk fails or is too slow, it ends there, loudly, and scheduling
-//! goes on. It must not know what the lines mean.
+//! The scheduling loop only appends lines to a buffer; a thread writes them out at least once a second and at the end.
+//! A record has no gaps: when the file is full, or the disk fails or is too slow, the record ends there with an error
+//! in the log, and scheduling goes on.
+//! Must not depend on what the lines mean.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -18,9 +19,9 @@ use serde::Serialize;
 use crate::config::RecordSettings;
 
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
-/// More than this in the buffer means that the disk does not keep up.
+/// A larger buffer means that the disk does not keep up.
 const WAITING_BYTES_MAX: usize = 256 << 20;
-/// From here on the writer is woken early.
+/// From this size on the writer is woken early.
 const WAITING_BYTES_MANY: usize = 1 << 20;
 
 /// A record that is being written. Clones write to the same file; it is complete when the last one is dropped.
@@ -29,7 +30,7 @@ pub struct Record {
     inner: Arc<Inner>,
 }
 
-/// Why there is no record.
+/// Why a record cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[error("recording decisions to {path}: {source}", path = path.display())]
 pub struct RecordError {
@@ -53,11 +54,11 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     waiting: Vec<u8>,
-    /// How many bytes may still be taken.
+    /// How many bytes may still be written.
     room_bytes: u64,
     /// The last record is dropped.
     ends: bool,
-    /// Nothing is taken any more, for this reason.
+    /// Why the record has ended early, if it has.
     stopped: Option<String>,
 }
 
@@ -70,7 +71,7 @@ enum Line<'a> {
 }
 
 impl Record {
-    /// Makes a new file in the folder, named by the time and who we are, and writes the configuration to it.
+    /// Creates a new file in the directory, named by time and identity, and writes the configuration to it.
     pub fn create(
         settings: &RecordSettings,
         config: &Config,
@@ -93,17 +94,17 @@ impl Record {
         Ok(record)
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.inner.path
     }
 
-    /// The engine is told this.
+    /// Records an observation.
     pub fn observe(&self, now_ms: u64, observation: &Observation) {
         self.add(&Line::Observe(now_ms, observation));
     }
 
-    /// The engine is asked for a decision.
+    /// Records a call for a decision.
     pub fn decide(&self, now_ms: u64) {
         self.add(&Line::Decide(now_ms));
     }
@@ -133,7 +134,7 @@ impl Record {
                 return;
             }
         };
-        // The line that does not fit is left out whole.
+        // A line that does not fit is left out completely.
         state.waiting.truncate(before);
         stop(&mut state, &self.inner.path, reason);
     }
@@ -155,7 +156,7 @@ impl Drop for Inner {
         self.shared.state().ends = true;
         self.shared.changed.notify_one();
         if let Some(writer) = self.writer.take() {
-            // A writer that panicked has nothing left to wait for.
+            // A writer that panicked need not be waited for.
             let _ = writer.join();
         }
     }
@@ -183,10 +184,12 @@ fn write_out(shared: &Shared, mut file: File, path: &Path) {
     }
 }
 
-/// Sorts by time; only letters that every file system takes.
+/// Sorts by time; contains only characters that every file system accepts.
 fn file_name(identity: &str, now: Timestamp) -> String {
     let plain = |text: &str| -> String {
-        text.chars().map(|letter| if letter.is_ascii_alphanumeric() || letter == '.' { letter } else { '-' }).collect()
+        text.chars()
+            .map(|character| if character.is_ascii_alphanumeric() || character == '.' { character } else { '-' })
+            .collect()
     };
     let time = plain(&now.strftime("%Y%m%dT%H%M%S%.3fZ").to_string());
     format!("muster-{time}-{}.jsonl", plain(identity))
@@ -214,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recorded_is_what_the_engine_records() {
+    fn the_recorded_lines_are_those_of_the_engine() {
         let settings = settings("same", 1 << 20);
         let record = create(&settings);
         let mut recorder = Recorder::new(Config::default()).unwrap();
@@ -235,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_file_ends_with_a_whole_line() {
+    fn a_full_file_ends_with_a_complete_line() {
         let settings = settings("full", 2_000);
         let record = create(&settings);
         let mut taken = 0;
@@ -254,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_used_is_named() {
+    fn an_unusable_directory_is_named() {
         let settings = RecordSettings { dir: PathBuf::from("/proc/no"), size_max_bytes: 1 };
         let error = Record::create(&settings, &Config::default(), "a", Timestamp::UNIX_EPOCH).unwrap_err();
         assert!(error.to_string().starts_with("recording decisions to /proc/no/muster-"), "{error}");

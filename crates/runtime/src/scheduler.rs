@@ -1,4 +1,4 @@
-//! The scheduler as a whole: watches, the mind, and the hands, on one client.
+//! The scheduler as a whole: watches, scheduling loop and actuator on one client.
 
 use std::sync::Arc;
 
@@ -12,29 +12,29 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
+use crate::actuator::{Actuator, RequestContext};
 use crate::clock::Clock;
 use crate::dialect::{Dialect, MusterPodGroup, MusterWorkload, SchedulerPlugins, Volcano};
 use crate::discovery::native_dialects;
+use crate::eviction_queue::EvictionQueue;
 use crate::fence::Fence;
-use crate::hands::{Hands, Reach};
 use crate::intake::owners::watched;
 use crate::intake::raw::{Guarded, RawObject};
-use crate::intake::selectors::Selecting;
+use crate::intake::selectors::SelectorKind;
 use crate::intake::storage::Storage;
-use crate::intake::{Intake, News};
-use crate::mind::{Letter, Mind};
-use crate::orders::Orders;
-use crate::scribe::Scribe;
+use crate::intake::{Intake, WatchEvent};
+use crate::scheduling_loop::{Event, SchedulingLoop};
 use crate::settings::{Settings, spreads_by_default};
+use crate::status_writer::StatusWriter;
 use crate::watch::watch;
 
-/// How many letters may wait for the mind before those who write wait too.
+/// How many events the inbox holds before senders have to wait.
 const INBOX: usize = 8192;
 
-/// A scheduler at work. Dropping it is a crash: everything stops where it is.
+/// A running scheduler. Dropping it is a crash: everything stops where it is.
 #[derive(Debug)]
 pub struct Scheduler {
-    inbox: mpsc::Sender<Letter>,
+    inbox: mpsc::Sender<Event>,
     tasks: JoinSet<()>,
     stop_timeout: std::time::Duration,
 }
@@ -42,60 +42,61 @@ pub struct Scheduler {
 /// Why a scheduler did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The engine refused its configuration.
+    /// The engine rejected its configuration.
     #[error(transparent)]
     Config(#[from] muster_engine::Refusal),
 }
 
 impl Scheduler {
-    /// Starts to watch, decide and write on the current tokio runtime. Gives back as soon as everything is under way;
-    /// nothing is decided before it is known what the cluster serves and all watches have delivered their first list.
+    /// Starts to watch, decide and write on the current tokio runtime. Returns at once; nothing is decided before API
+    /// discovery is done and all watches have delivered their first list.
     pub fn start(client: &kube::Client, settings: &Settings, clock: Clock, fence: Fence) -> Result<Self, StartError> {
         let engine = Engine::new(settings.engine.clone())?;
-        let (inbox, letters) = mpsc::channel(INBOX);
-        let job = Job { client: client.clone(), settings: settings.clone(), clock, fence, inbox: inbox.clone() };
+        let (inbox, events) = mpsc::channel(INBOX);
+        let task = MainTask { client: client.clone(), settings: settings.clone(), clock, fence, inbox: inbox.clone() };
         let mut tasks = JoinSet::new();
-        tasks.spawn(job.run(engine, letters));
+        tasks.spawn(task.run(engine, events));
         Ok(Self { inbox, tasks, stop_timeout: settings.stop_timeout })
     }
 
-    /// Ends well: no new decisions, what is on its way is waited for, then everything stops.
+    /// Shuts down gracefully: makes no new decisions, waits for the requests in flight, then stops.
     pub async fn stop(self) {
         let (answer, stopped) = oneshot::channel();
         let _ = timeout(self.stop_timeout, async {
-            if self.inbox.send(Letter::Stop(answer)).await.is_ok() {
+            if self.inbox.send(Event::Stop(answer)).await.is_ok() {
                 let _ = stopped.await;
             }
         })
         .await;
     }
 
-    /// Ends as in a crash: everything stops where it is.
+    /// Stops as in a crash: everything ends where it is.
     pub fn kill(self) {}
 
-    /// Waits until a part of it ends by itself, which only a fault of ours can bring about.
+    /// Waits until one of its tasks ends by itself, which only a bug can cause.
     pub async fn failed(&mut self) {
         let _ = self.tasks.join_next().await;
     }
 }
 
-/// What a scheduler needs for its work.
-struct Job {
+/// Everything that the scheduler's main task needs.
+struct MainTask {
     client: kube::Client,
     settings: Settings,
     clock: Clock,
     fence: Fence,
-    inbox: mpsc::Sender<Letter>,
+    inbox: mpsc::Sender<Event>,
 }
 
-impl Job {
-    /// Finds out what the cluster serves, then thinks and watches until it is told to stop or a part of it ends.
-    async fn run(self, engine: Engine, mut letters: mpsc::Receiver<Letter>) {
+impl MainTask {
+    /// Discovers the served group APIs, then runs the watches and the scheduling loop until it is stopped or one of
+    /// them ends.
+    async fn run(self, engine: Engine, mut events: mpsc::Receiver<Event>) {
         let dialects = tokio::select! {
             dialects = self.dialects() => dialects,
-            // Nobody else writes yet, and nothing is on its way.
-            letter = letters.recv() => {
-                if let Some(Letter::Stop(answer)) = letter {
+            // There are no other senders yet, and no request is in flight.
+            event = events.recv() => {
+                if let Some(Event::Stop(answer)) = event {
                     let _ = answer.send(());
                 }
                 return;
@@ -103,14 +104,14 @@ impl Job {
         };
         let resources: Vec<_> = dialects.iter().map(|dialect| Arc::new(dialect.resource())).collect();
         let mut watches = self.watch(&dialects, &resources);
-        let mind = self.mind(engine, dialects, resources);
+        let scheduling_loop = self.scheduling_loop(engine, dialects, resources);
         tokio::select! {
-            () = mind.think(letters) => {}
+            () = scheduling_loop.run(events) => {}
             _ = watches.join_next() => {}
         }
     }
 
-    /// The dialects that are read under these gates.
+    /// The dialects that are read with these feature gates.
     async fn dialects(&self) -> Vec<Box<dyn Dialect>> {
         let Settings { gates, request_timeout, instruments, .. } = &self.settings;
         let mut dialects: Vec<Box<dyn Dialect>> = Vec::new();
@@ -126,50 +127,56 @@ impl Job {
         dialects
     }
 
-    /// Starts a watch of every kind.
+    /// Starts one watch per kind.
     fn watch(&self, dialects: &[Box<dyn Dialect>], resources: &[Arc<ApiResource>]) -> JoinSet<()> {
         let (client, inbox, metrics) = (&self.client, &self.inbox, &self.settings.instruments.metrics);
         let mut watches = JoinSet::new();
         let nodes = Api::<Guarded<Node>>::all(client.clone());
-        watches.spawn(watch("nodes", nodes, inbox.clone(), metrics.clone(), News::Node));
+        watches.spawn(watch("nodes", nodes, inbox.clone(), metrics.clone(), WatchEvent::Node));
         let pods = Api::<Guarded<Pod>>::all(client.clone());
-        watches.spawn(watch("pods", pods, inbox.clone(), metrics.clone(), News::Pod));
+        watches.spawn(watch("pods", pods, inbox.clone(), metrics.clone(), WatchEvent::Pod));
         let classes = Api::<Guarded<PriorityClass>>::all(client.clone());
-        watches.spawn(watch("priorityclasses", classes, inbox.clone(), metrics.clone(), News::Class));
+        watches.spawn(watch("priorityclasses", classes, inbox.clone(), metrics.clone(), WatchEvent::Class));
         let namespaces = Api::<Guarded<Namespace>>::all(client.clone());
-        watches.spawn(watch("namespaces", namespaces, inbox.clone(), metrics.clone(), News::Namespace));
+        watches.spawn(watch("namespaces", namespaces, inbox.clone(), metrics.clone(), WatchEvent::Namespace));
         let budgets = Api::<Guarded<PodDisruptionBudget>>::all(client.clone());
-        watches.spawn(watch("poddisruptionbudgets", budgets, inbox.clone(), metrics.clone(), News::Budget));
+        watches.spawn(watch("poddisruptionbudgets", budgets, inbox.clone(), metrics.clone(), WatchEvent::Budget));
         let spreads = spreads_by_default(&self.settings.profiles);
-        for kind in Selecting::ALL.into_iter().filter(|_| spreads) {
+        for kind in SelectorKind::ALL.into_iter().filter(|_| spreads) {
             let objects = Api::<RawObject>::all_with(client.clone(), &kind.resource());
-            let news = move |turn| News::Selector(kind, turn);
-            watches.spawn(watch(kind.plural(), objects, inbox.clone(), metrics.clone(), news));
+            let to_event = move |delta| WatchEvent::Selector(kind, delta);
+            watches.spawn(watch(kind.plural(), objects, inbox.clone(), metrics.clone(), to_event));
         }
         for kind in Storage::ALL {
             let objects = Api::<RawObject>::all_with(client.clone(), &kind.resource());
-            let news = move |turn| News::Storage(kind, turn);
-            watches.spawn(watch(kind.plural(), objects, inbox.clone(), metrics.clone(), news));
+            let to_event = move |delta| WatchEvent::Storage(kind, delta);
+            watches.spawn(watch(kind.plural(), objects, inbox.clone(), metrics.clone(), to_event));
         }
         for kind in watched(self.settings.ganged) {
             let objects = Api::<RawObject>::all_with(client.clone(), &kind.resource());
-            let news = move |turn| News::Owner(kind, turn);
-            watches.spawn(watch(kind.plural(), objects, inbox.clone(), metrics.clone(), news));
+            let to_event = move |delta| WatchEvent::Owner(kind, delta);
+            watches.spawn(watch(kind.plural(), objects, inbox.clone(), metrics.clone(), to_event));
         }
         for (number, (dialect, resource)) in dialects.iter().zip(resources).enumerate() {
             let objects = Api::<RawObject>::all_with(client.clone(), resource);
-            let news = move |turn| News::Group(number, turn);
-            watches.spawn(watch(dialect.origin(), objects, inbox.clone(), metrics.clone(), news));
+            let to_event = move |delta| WatchEvent::Group(number, delta);
+            watches.spawn(watch(dialect.origin(), objects, inbox.clone(), metrics.clone(), to_event));
         }
         watches
     }
 
-    fn mind(self, engine: Engine, dialects: Vec<Box<dyn Dialect>>, resources: Vec<Arc<ApiResource>>) -> Mind {
+    fn scheduling_loop(
+        self,
+        engine: Engine,
+        dialects: Vec<Box<dyn Dialect>>,
+        resources: Vec<Arc<ApiResource>>,
+    ) -> SchedulingLoop {
         let Self { client, settings, clock, fence, inbox } = self;
         let metrics = settings.instruments.metrics.clone();
-        let reach = Reach { client, fence, timeout: settings.request_timeout, eviction: settings.eviction, metrics };
+        let context =
+            RequestContext { client, fence, timeout: settings.request_timeout, eviction: settings.eviction, metrics };
         let scheduler_name = settings.name();
-        Mind {
+        SchedulingLoop {
             engine,
             intake: Intake::new(
                 settings.profiles.clone(),
@@ -178,14 +185,14 @@ impl Job {
                 settings.ganged,
                 dialects,
             ),
-            scribe: Scribe::new(clock, scheduler_name, &settings.identity, resources),
-            hands: Hands::new(reach, inbox, settings.binds_in_flight_max, settings.writes_in_flight_max),
-            orders: Orders::default(),
+            status_writer: StatusWriter::new(clock, scheduler_name, &settings.identity, resources),
+            actuator: Actuator::new(context, inbox, settings.binds_in_flight_max, settings.writes_in_flight_max),
+            eviction_queue: EvictionQueue::default(),
             clock,
             check_invariants: settings.check_invariants,
             profiles: settings.profile_names(),
             instruments: settings.instruments.clone(),
-            counted: Instant::now(),
+            counted_at: Instant::now(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the scheduler may be told, in the form that the code uses. The file and the flags are read by `config`.
+//! The settings of the scheduler as the code uses them. The file and the flags are parsed by `config`.
 
 use std::time::Duration;
 
@@ -10,34 +10,34 @@ use muster_engine::model::labels::{NodeTerm, PreferredTerm};
 use crate::gates::FeatureGates;
 use crate::instruments::Instruments;
 
-/// How a scheduler works.
+/// The settings of a scheduler.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Whose pods are ours, and what they are judged by: as many as the engine has profiles.
+    /// The profiles: as many as the engine has.
     pub profiles: Vec<Profile>,
-    /// Which features are on.
+    /// The feature gates.
     pub gates: FeatureGates,
-    /// How decisions are made.
+    /// The configuration of the engine.
     pub engine: muster_engine::Config,
     /// How pods are evicted.
     pub eviction: Eviction,
-    /// Taints that are taken off a new node when it is ready for its first pods.
+    /// Taints that are removed from a new node when it is ready for its first pods.
     pub startup_taints: Vec<TaintKey>,
-    /// Of which owners' pods some are gangs even if they do not say so: such a pod waits until it names its group.
+    /// The owner kinds whose pods may be gangs without naming a group: such a pod waits until it names its group.
     pub ganged: GangedOwners,
-    /// Who we are, in events and leases: unique to this process.
+    /// The identity of this process in events and leases; must be unique.
     pub identity: String,
-    /// How many binds and deletes may be on their way at once.
+    /// How many binds and deletions may be in flight at once.
     pub binds_in_flight_max: usize,
-    /// How many other writes may be on their way at once.
+    /// How many other writes may be in flight at once.
     pub writes_in_flight_max: usize,
-    /// How long a single request may take.
+    /// The timeout of a single request.
     pub request_timeout: Duration,
-    /// How long the writes that are on their way may take when the scheduler is told to stop.
+    /// How long a stop may wait for the writes in flight.
     pub stop_timeout: Duration,
     /// Whether the engine's invariants are checked after every step: for tests, since it is slow.
     pub check_invariants: bool,
-    /// Where it tells what it does.
+    /// Metrics, health and the decision record.
     pub instruments: Instruments,
 }
 
@@ -48,7 +48,7 @@ impl Default for Settings {
             gates: FeatureGates::default(),
             engine: muster_engine::Config::default(),
             eviction: Eviction::default(),
-            startup_taints: TaintKey::usual(),
+            startup_taints: TaintKey::well_known(),
             ganged: GangedOwners::default(),
             identity: "muster".to_owned(),
             binds_in_flight_max: 64,
@@ -62,7 +62,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The name that we go by: the first of all.
+    /// The main scheduler name: the first of the first profile.
     pub fn name(&self) -> &str {
         let first = self.profiles.first().and_then(|profile| profile.scheduler_names.first());
         first.map_or(muster_api::keys::SCHEDULER_NAME, String::as_str)
@@ -74,19 +74,19 @@ impl Settings {
         self.profiles.iter().map(first).collect()
     }
 
-    /// Every name in `spec.schedulerName` whose pods are ours.
+    /// All values of `spec.schedulerName` that Muster schedules.
     pub fn scheduler_names(&self) -> impl Iterator<Item = &str> {
         self.profiles.iter().flat_map(|profile| &profile.scheduler_names).map(String::as_str)
     }
 }
 
-/// The key of a taint, or the start of one if it ends with `*`.
+/// The key of a taint, or a prefix if it ends with `*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaintKey(pub String);
 
 impl TaintKey {
-    /// Those of Kubernetes, Cluster Autoscaler and Karpenter.
-    pub fn usual() -> Vec<Self> {
+    /// The startup taints of Kubernetes, Cluster Autoscaler and Karpenter.
+    pub fn well_known() -> Vec<Self> {
         let keys = [
             "node.kubernetes.io/not-ready",
             "node.kubernetes.io/network-unavailable",
@@ -98,27 +98,27 @@ impl TaintKey {
         keys.map(|key| Self(key.to_owned())).to_vec()
     }
 
-    /// Whether a taint with this key is meant.
+    /// Whether a taint has this key.
     pub(crate) fn matches(&self, key: &str) -> bool {
         self.0.strip_suffix('*').map_or(self.0 == key, |start| key.starts_with(start))
     }
 }
 
-/// Whether pods of any profile are spread that do not say how.
+/// Whether any profile has default topology spread constraints.
 pub(crate) fn spreads_by_default(profiles: &[Profile]) -> bool {
     profiles.iter().any(|profile| !profile.spread_defaults.is_empty())
 }
 
-/// Pods with certain names in `spec.schedulerName`, and what is added to what they say.
+/// A scheduling profile: its scheduler names, and what it adds to the specs of its pods.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// Pods with one of these in `spec.schedulerName` are meant.
+    /// The values of `spec.schedulerName`.
     pub scheduler_names: Vec<String>,
-    /// How they are spread if they do not say, among those that their service or set selects.
+    /// The default topology spread constraints; the selector is that of the pod's service or controller.
     pub spread_defaults: Spread,
-    /// Terms of which a node must meet one, whatever the pod says.
+    /// Node selector terms of which a node must match one, in addition to the pod's own.
     pub enforced_terms: Option<Vec<NodeTerm>>,
-    /// Terms that are liked beside those of the pod.
+    /// Preferred node selector terms in addition to the pod's own.
     pub preferred_terms: Vec<PreferredTerm>,
 }
 

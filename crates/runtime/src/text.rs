@@ -1,6 +1,6 @@
 //! Text that must fit into a field of the API.
 
-/// The text, or as many characters of it as fit, with a sign that it was cut.
+/// The text, truncated to this many characters with a mark at the end.
 pub(crate) fn cut(text: &str, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
         None => text.to_owned(),

@@ -1,7 +1,7 @@
-//! Watches: one task for each kind, from the API to the inbox of the mind.
+//! Watches: one task per kind delivers changes to the inbox of the scheduling loop.
 //!
-//! A watch never ends: it comes back after every failure, with a growing pause. A kind that the cluster does not serve
-//! is an empty list, looked at again from time to time.
+//! A watch never ends: it is restarted after every failure, with a growing backoff. A kind that the cluster does not
+//! serve is an empty list and is checked again from time to time.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -10,82 +10,82 @@ use futures::{Stream, StreamExt, pin_mut};
 use kube::Api;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::utils::Backoff;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{self, watcher};
 use muster_api::keys::GROUP;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::intake::{News, WatchTurn};
+use crate::intake::{Delta, WatchEvent};
 use crate::metrics::Metrics;
-use crate::mind::Letter;
+use crate::scheduling_loop::Event;
 
-/// How many objects a list asks for at once.
+/// The page size of lists.
 const PAGE: u32 = 500;
-const PAUSE_MIN: Duration = Duration::from_millis(500);
-const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// After so long without a failure the next one is a new trouble.
+const BACKOFF_MIN: Duration = Duration::from_millis(500);
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// After this long without a failure the backoff starts over.
 const QUIET: Duration = Duration::from_secs(60);
 
 /// Watches a kind until the inbox is closed.
 pub(crate) async fn watch<K>(
     kind: &'static str,
     api: Api<K>,
-    inbox: mpsc::Sender<Letter>,
+    inbox: mpsc::Sender<Event>,
     metrics: Metrics,
-    news: impl Fn(WatchTurn<K>) -> News + Send,
+    to_event: impl Fn(Delta<K>) -> WatchEvent + Send,
 ) where
     K: kube::Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    // The first list and every later one ask for the newest state that the server has agreed on.
+    // The first list and every later one are consistent reads of the latest state.
     let config = watcher::Config::default().page_size(PAGE);
-    let events = watcher(api, config).backoff(Pauses::default());
-    deliver(kind, events, inbox, &metrics, news).await;
+    let events = watcher(api, config).backoff(WatchBackoff::default());
+    deliver(kind, events, inbox, &metrics, to_event).await;
 }
 
 async fn deliver<K>(
     kind: &'static str,
-    events: impl Stream<Item = watcher::Result<Event<K>>>,
-    inbox: mpsc::Sender<Letter>,
+    events: impl Stream<Item = watcher::Result<watcher::Event<K>>>,
+    inbox: mpsc::Sender<Event>,
     metrics: &Metrics,
-    news: impl Fn(WatchTurn<K>) -> News,
+    to_event: impl Fn(Delta<K>) -> WatchEvent,
 ) {
     pin_mut!(events);
-    let (mut was_served, mut told_missing) = (false, false);
+    let (mut was_served, mut warned) = (false, false);
     while let Some(event) = events.next().await {
         metrics.watch_event(kind);
-        let turns = match event {
-            Ok(Event::Init) => vec![WatchTurn::Begin],
-            Ok(Event::InitApply(object)) => vec![WatchTurn::Listed(object)],
-            Ok(Event::InitDone) => {
+        let deltas = match event {
+            Ok(watcher::Event::Init) => vec![Delta::ListStarted],
+            Ok(watcher::Event::InitApply(object)) => vec![Delta::Listed(object)],
+            Ok(watcher::Event::InitDone) => {
                 was_served = true;
-                vec![WatchTurn::Complete]
+                vec![Delta::ListDone]
             }
-            Ok(Event::Apply(object)) => vec![WatchTurn::Seen(object)],
-            Ok(Event::Delete(object)) => vec![WatchTurn::Gone(object)],
+            Ok(watcher::Event::Apply(object)) => vec![Delta::Applied(object)],
+            Ok(watcher::Event::Delete(object)) => vec![Delta::Deleted(object)],
             Err(error) if is_not_served(&error) => {
-                // Other projects' kinds are not missed.
+                // Kinds of other projects need not be installed.
                 let is_installed_by_us = kind.starts_with(GROUP);
                 if was_served {
-                    tracing::warn!(kind, "the cluster does not serve this kind any more: its objects are gone for us");
-                } else if !told_missing && is_installed_by_us {
-                    told_missing = true;
+                    tracing::warn!(kind, "the cluster does not serve this kind any more: its objects count as deleted");
+                } else if !warned && is_installed_by_us {
+                    warned = true;
                     tracing::warn!(
                         kind,
                         "the cluster does not serve this kind yet: `muster manifests` prints what installs it"
                     );
                 }
                 was_served = false;
-                vec![WatchTurn::Absent]
+                vec![Delta::NotServed]
             }
             Err(error) => {
                 metrics.watch_restarted(kind);
-                tracing::warn!(kind, %error, "the watch failed and will be started again");
+                tracing::warn!(kind, %error, "the watch failed and will be restarted");
                 Vec::new()
             }
         };
-        for turn in turns {
-            if inbox.send(Letter::News(Box::new(news(turn)))).await.is_err() {
+        for delta in deltas {
+            if inbox.send(Event::Watch(Box::new(to_event(delta)))).await.is_err() {
                 return;
             }
         }
@@ -93,39 +93,39 @@ async fn deliver<K>(
 }
 
 fn is_not_served(error: &watcher::Error) -> bool {
-    // A kind that goes away under a watch is told when the watch is to be taken up again.
+    // If a kind is removed during a watch, the error occurs when the watch is restarted.
     let (watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)) = error else {
         return false;
     };
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
-/// Pauses that double, without chance: two schedulers are no herd, and tests can be repeated. They begin anew only after
-/// a quiet time, since every attempt begins well.
+/// An exponential backoff without jitter: two schedulers do not overload the server, and tests are reproducible. It is
+/// reset only after a quiet time, since every attempt begins with a success.
 #[derive(Clone, Debug)]
-struct Pauses {
+struct WatchBackoff {
     next: Duration,
     last: Option<Instant>,
 }
 
-impl Default for Pauses {
+impl Default for WatchBackoff {
     fn default() -> Self {
-        Self { next: PAUSE_MIN, last: None }
+        Self { next: BACKOFF_MIN, last: None }
     }
 }
 
-impl Iterator for Pauses {
+impl Iterator for WatchBackoff {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
         let pause = self.next;
-        self.next = (pause * 2).min(PAUSE_MAX);
+        self.next = (pause * 2).min(BACKOFF_MAX);
         self.last = Some(Instant::now());
         Some(pause)
     }
 }
 
-impl Backoff for Pauses {
+impl Backoff for WatchBackoff {
     fn reset(&mut self) {
         if self.last.is_some_and(|last| last.elapsed() > QUIET) {
             *self = Self::default();

@@ -1,6 +1,6 @@
-//! What a file and flags come to: checked, and in the form that the code uses.
+//! The effective configuration from file and flags: validated, in the form that the code uses.
 //!
-//! Errors name the field of the file, also where the engine is the one that refuses. Flags win over the file.
+//! Errors name the field of the file, even if the engine rejects the value. Flags take precedence over the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -22,37 +22,37 @@ use crate::gates::FeatureGates;
 use crate::lease::LeaseSettings;
 use crate::settings::{Settings, TaintKey};
 
-/// Everything that a process needs to know to run.
+/// Everything that a process needs to run.
 #[derive(Clone, Debug)]
 pub struct Configuration {
-    /// How the scheduler works.
+    /// The settings of the scheduler.
     pub settings: Settings,
-    /// The lease to compete for; `None` without an election.
+    /// The lease to compete for; `None` without leader election.
     pub lease: Option<LeaseSettings>,
-    /// Where health and metrics are served.
+    /// The address of health and metrics.
     pub listen: SocketAddr,
-    /// Where the admission webhook is served; `None` if it is not.
+    /// The address of the admission webhook; `None` if it is disabled.
     pub webhook: Option<(SocketAddr, Certificates)>,
-    /// How much is logged.
+    /// The log level.
     pub log_level: LogLevel,
-    /// In which form.
+    /// The log format.
     pub log_format: LogFormat,
     /// Where decisions are recorded.
     pub record: Option<RecordSettings>,
-    /// The same as a file, with everything spelled out.
+    /// The same as a file, with all defaults.
     pub file: File,
 }
 
 /// Where decisions are recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordSettings {
-    /// The folder; each start makes a new file in it.
+    /// The directory; each start creates a new file in it.
     pub dir: PathBuf,
-    /// The most that one file may take.
+    /// The maximum size of one file.
     pub size_max_bytes: u64,
 }
 
-/// What flags say; what is left out is as in the file.
+/// The values of flags; an omitted flag leaves the file's value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // named as in the file
 pub struct Overrides {
@@ -68,7 +68,7 @@ pub struct Overrides {
 }
 
 impl Overrides {
-    fn put_over(self, file: &mut File) {
+    fn apply(self, file: &mut File) {
         let set = |to: &mut String, value: Option<String>| *to = value.unwrap_or(std::mem::take(to));
         if !self.scheduler_names.is_empty() {
             file.scheduler_names = self.scheduler_names;
@@ -86,9 +86,9 @@ impl Overrides {
 }
 
 impl Configuration {
-    /// Puts the flags over the file and checks everything.
+    /// Applies the flags to the file and validates everything.
     pub fn new(mut file: File, overrides: Overrides) -> Result<Self, ConfigError> {
-        overrides.put_over(&mut file);
+        overrides.apply(&mut file);
         let gates = FeatureGates::with(&file.feature_gates)?;
         file.feature_gates = gates.states().into_iter().map(|(name, on)| (name.to_owned(), on)).collect();
         let settings = settings(&file, gates)?;
@@ -150,7 +150,7 @@ fn settings(file: &File, gates: FeatureGates) -> Result<Settings, ConfigError> {
     }
     let (profiles, of_engine) = profile::of_file(file)?;
     let engine = engine(file, of_engine, gates);
-    engine.validate().map_err(in_words_of_the_file)?;
+    engine.validate().map_err(config_error)?;
     Ok(Settings {
         profiles,
         gates,
@@ -166,7 +166,7 @@ fn settings(file: &File, gates: FeatureGates) -> Result<Settings, ConfigError> {
     })
 }
 
-/// Whose pods become gangs. Where groups mean nothing nobody should wait for one.
+/// The owner kinds whose pods become gangs. Without groups no pod should wait for one.
 fn ganged(controllers: Controllers, gates: FeatureGates) -> GangedOwners {
     if !gates.generic_workload {
         return GangedOwners::default();
@@ -186,8 +186,7 @@ fn ganged(controllers: Controllers, gates: FeatureGates) -> GangedOwners {
     }
 }
 
-/// References to Kubernetes' own groups are fields of pods that cannot be set later: without the webhook nobody would
-/// ever have one.
+/// References to native groups are immutable fields of pods: without the webhook no pod would ever get one.
 fn require_webhook(ganged: GangedOwners, file: &File) -> Result<GangedOwners, ConfigError> {
     if !ganged.are_native() || file.webhook.enabled {
         return Ok(ganged);
@@ -200,17 +199,17 @@ fn require_webhook(ganged: GangedOwners, file: &File) -> Result<GangedOwners, Co
 fn startup_taints(new_nodes: &NewNodes) -> Result<Vec<TaintKey>, ConfigError> {
     require_distinct("newNodes.startupTaints", &new_nodes.startup_taints)?;
     for (index, key) in new_nodes.startup_taints.iter().enumerate() {
-        // A key with anything in place of the star.
+        // A key with some text in place of the star.
         let whole = key.strip_suffix('*').map_or_else(|| key.clone(), |start| format!("{start}x"));
         let checked = if key == "*" { Err("would mean every taint".to_owned()) } else { check_label_key(&whole) };
         if let Err(reason) = checked {
             return Err(ConfigError::field(format!("newNodes.startupTaints[{index}]"), format!("{key:?}: {reason}")));
         }
     }
-    Ok(TaintKey::usual().into_iter().chain(new_nodes.startup_taints.iter().cloned().map(TaintKey)).collect())
+    Ok(TaintKey::well_known().into_iter().chain(new_nodes.startup_taints.iter().cloned().map(TaintKey)).collect())
 }
 
-/// Every setting of the engine, from the file. A new one does not compile until it has a field there.
+/// Every setting of the engine, from the file. A new one does not compile until the file has a field for it.
 fn engine(file: &File, profiles: Vec<muster_engine::Profile>, gates: FeatureGates) -> Config {
     Config {
         profiles,
@@ -231,7 +230,7 @@ fn engine(file: &File, profiles: Vec<muster_engine::Profile>, gates: FeatureGate
             spare_ms: file.preemption.spare_after_refusal.as_millis(),
             keeps_budgets: file.preemption.eviction == Eviction::EvictionApi,
             whole_groups: gates.workload_aware_preemption,
-            // The document's own algorithm alone is for comparison.
+            // KEP-5710's algorithm alone is only for comparison.
             cheaper: true,
             steps_max: file.preemption.steps_max,
         },
@@ -288,7 +287,7 @@ fn record(file: &File) -> Result<Option<RecordSettings>, ConfigError> {
     }
 }
 
-/// The engine's names for its settings, and users'.
+/// The engine's field names, and those of the file.
 const FIELDS: [(&str, &str); 24] = [
     ("scoring.weight_taints", "scoring.weights.taints"),
     ("scoring.weight_node_affinity", "scoring.weights.nodeAffinity"),
@@ -316,7 +315,7 @@ const FIELDS: [(&str, &str); 24] = [
     ("preemption.steps_max", "preemption.stepsMax"),
 ];
 
-pub(super) fn in_words_of_the_file(refusal: Refusal) -> ConfigError {
+pub(super) fn config_error(refusal: Refusal) -> ConfigError {
     let Refusal { field, value, reason, .. } = refusal;
     let known = FIELDS.iter().find(|(ours, _)| field.strip_prefix(ours).is_some_and(|rest| !rest.starts_with('_')));
     let named = known.map_or(field.clone(), |(ours, theirs)| field.replacen(ours, theirs, 1));
@@ -340,11 +339,11 @@ pub(super) fn require_distinct(field: &str, names: &[String]) -> Result<(), Conf
     Ok(())
 }
 
-/// Names of objects and namespaces: what the API would refuse later is refused now.
+/// Validates names of objects and namespaces, which the API would reject later.
 fn require_name(field: &str, name: &str) -> Result<(), ConfigError> {
-    let plain = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    let plain = |character: char| character.is_ascii_lowercase() || character.is_ascii_digit();
     let good = (1..=253).contains(&name.len())
-        && name.chars().all(|letter| plain(letter) || letter == '-' || letter == '.')
+        && name.chars().all(|character| plain(character) || character == '-' || character == '.')
         && name.starts_with(plain)
         && name.ends_with(plain);
     if good {
@@ -390,7 +389,7 @@ mod tests {
             error.contains("controllers.jobSets: unknown variant `true`, expected one of `None`, `Muster`"),
             "{error}"
         );
-        // Whoever is switched off needs nothing.
+        // A disabled feature needs no webhook.
         assert!(ganged("controllers: {leaderWorkerSets: Native}\nfeatureGates: {PodGroupPerReplica: false}").is_ok());
     }
 
@@ -500,7 +499,7 @@ featureGates: {DelayedPreemption: false, WorkloadAwarePreemption: false}
     }
 
     #[test]
-    fn nonsense_is_refused_in_the_words_of_the_file() {
+    fn invalid_values_are_rejected_with_the_field_of_the_file() {
         for (body, message) in [
             ("schedulerNames: []", "schedulerNames: []: at least one name"),
             ("schedulerNames: [a, a]", "schedulerNames: \"a\": is there twice"),

@@ -1,6 +1,7 @@
-//! The configuration file as it is written. Every field has a default; unknown fields are refused.
+//! The configuration file as users write it. Every field has a default; unknown fields are rejected.
 //!
-//! Names are users' names; `effective` turns them into what the code uses. It must not know what a value does.
+//! `effective` turns the users' names into those of the code.
+//! Must not depend on what a value does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +21,7 @@ pub(super) const API_VERSION: &str = "config.muster.dev/v1alpha1";
 /// The `kind` of the file.
 pub(super) const KIND: &str = "MusterConfiguration";
 
-/// The file. What is left out has its default.
+/// The file. Omitted fields have their defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct File {
@@ -28,116 +29,116 @@ pub struct File {
     pub api_version: String,
     /// `MusterConfiguration`.
     pub kind: String,
-    /// Pods with one of these in `spec.schedulerName` are ours.
+    /// The values of `spec.schedulerName` that Muster schedules.
     pub scheduler_names: Vec<String>,
-    /// Gates that differ from their default.
+    /// Feature gates that differ from their defaults.
     pub feature_gates: BTreeMap<String, bool>,
-    /// Pauses after a failed attempt.
-    pub backoff: Pauses,
-    /// How long things may take.
+    /// The backoff after a failed attempt.
+    pub backoff: Backoff,
+    /// Timeouts.
     pub timeouts: Timeouts,
-    /// How much may be under way at once.
+    /// The maximum number of requests in flight.
     pub limits: Limits,
-    /// How nodes are compared.
+    /// How nodes are scored.
     pub scoring: Scoring,
-    /// How pods are spread that do not say.
+    /// The default topology spread constraints.
     pub spread_defaults: SpreadDefaults,
-    /// What is asked of nodes beside what pods ask.
+    /// Node affinity in addition to the pods' own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub added_affinity: Option<AddedAffinity>,
-    /// Filters that are not asked.
+    /// Disabled filters.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub without_filters: BTreeSet<FilterName>,
-    /// Further profiles, with names of their own.
+    /// More profiles, with their own scheduler names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub profiles: Vec<Profile>,
-    /// The search for a place for mixed groups.
+    /// The search for a placement of heterogeneous groups.
     pub search: Search,
-    /// What is done against starvation.
+    /// Reservations against starvation.
     pub claims: Claims,
-    /// How room is taken from others.
+    /// Preemption.
     pub preemption: Preemption,
-    /// What is known of nodes that an autoscaler adds.
+    /// Nodes that an autoscaler adds.
     pub new_nodes: NewNodes,
-    /// Whose pods become gangs by themselves.
+    /// The owner kinds whose pods become gangs automatically.
     pub controllers: Controllers,
-    /// The admission webhook, which gives pods of gangs their references when they are made.
+    /// The admission webhook, which sets the group references of new pods.
     pub webhook: Webhook,
-    /// Pauses before a bind is sent again.
-    pub bind_retry: Pauses,
-    /// How long to wait before something is done or said.
+    /// The backoff before a bind is retried.
+    pub bind_retry: Backoff,
+    /// Delays before an action or a report.
     pub waiting: Waiting,
-    /// Which replica writes.
+    /// Leader election.
     pub leader_election: LeaderElection,
-    /// Where health and metrics are served.
+    /// The address of health and metrics.
     pub listen: String,
-    /// How much is logged.
+    /// The log level.
     pub log_level: LogLevel,
-    /// In which form.
+    /// The log format.
     pub log_format: LogFormat,
-    /// Where decisions are recorded; nowhere if it is left out.
+    /// The directory for decision records; nothing is recorded if it is omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record_dir: Option<String>,
-    /// The most that one record may take, in MiB.
+    /// The maximum size of one record, in MiB.
     pub record_size_max_mib: u64,
 }
 
-/// A pause that grows.
+/// An exponential backoff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Pauses {
-    /// The first.
+pub struct Backoff {
+    /// The first pause.
     pub initial: Span,
-    /// The longest.
+    /// The longest pause.
     pub max: Span,
 }
 
-/// How long things may take.
+/// Timeouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Timeouts {
-    /// The start of a group that does not say.
+    /// The start of a group without its own timeout.
     pub schedule: Span,
     /// The binding of a single pod.
     pub bind: Span,
-    /// One request.
+    /// A single request.
     pub request: Span,
-    /// What is under way when the process is told to stop.
+    /// The requests in flight when the process is stopped.
     pub stop: Span,
 }
 
-/// How much may be under way at once.
+/// The maximum number of requests in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Limits {
-    /// Binds and deletes.
+    /// Binds and deletions.
     pub binds_in_flight: usize,
     /// Other writes.
     pub writes_in_flight: usize,
 }
 
-/// How nodes are compared.
+/// How nodes are scored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Scoring {
-    /// How a node's fullness is liked.
+    /// Whether empty or full nodes are preferred.
     pub strategy: Strategy,
-    /// The line of `RequestedToCapacityRatio`, and only of it.
+    /// The shape of `RequestedToCapacityRatio`; only for that strategy.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shape: Vec<ShapePoint>,
-    /// The resources whose fullness counts.
+    /// The resources that count for the fit score.
     pub resources: Vec<Resource>,
     /// The resources that should be used evenly.
     pub balanced_resources: Vec<String>,
-    /// What those are worth, as company, who insist on a pod like the one that is placed: 0 to 100.
+    /// The weight of existing pods that require affinity to the scheduled pod: 0 to 100.
     pub hard_pod_affinity_weight: i64,
-    /// For a pod without preferred terms of its own, those of the pods that are there do not count.
+    /// Whether the preferred terms of existing pods are ignored for a pod without its own.
     pub ignore_preferred_terms_of_existing_pods: bool,
-    /// What each score counts for.
+    /// The weights of the scores.
     pub weights: Weights,
 }
 
-/// How a node's fullness is liked.
+/// Whether empty or full nodes are preferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Strategy {
     /// Empty nodes first.
@@ -148,7 +149,7 @@ pub enum Strategy {
     RequestedToCapacityRatio,
 }
 
-/// A point of a scoring line.
+/// A point of a scoring shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShapePoint {
@@ -169,7 +170,7 @@ pub struct Resource {
     pub weight: i64,
 }
 
-/// What each score counts for.
+/// The weights of the scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Weights {
@@ -177,83 +178,83 @@ pub struct Weights {
     pub taints: i64,
     /// Preferred node affinity.
     pub node_affinity: i64,
-    /// Fullness.
+    /// The fit strategy.
     pub fit: i64,
-    /// Even use.
+    /// Balanced resource usage.
     pub balanced: i64,
-    /// Welcome company.
+    /// Preferred inter-pod affinity.
     pub pod_affinity: i64,
-    /// Even spread.
+    /// Topology spread.
     pub topology_spread: i64,
-    /// Images that are there already.
+    /// Images that are already on the node.
     pub image_locality: i64,
 }
 
-/// The search for a place for mixed groups.
+/// The search for a placement of heterogeneous groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Search {
-    /// Steps of a first search.
+    /// The steps of the first search.
     pub steps_initial: u64,
-    /// Steps of the longest search.
+    /// The steps of the longest search.
     pub steps_max: u64,
-    /// The pause before a group that was not found a place, without proof, is looked at again.
-    pub again: Pauses,
+    /// The backoff of a group for which the search ended without a placement and without a proof.
+    pub again: Backoff,
 }
 
-/// What is done against starvation.
+/// Reservations against starvation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Claims {
-    /// How long a gang is refused before it claims nodes.
+    /// How long a gang is unschedulable before it reserves nodes.
     pub starving_after: Span,
-    /// How long a claim lasts.
+    /// How long a reservation lasts.
     pub max: Span,
 }
 
-/// How room is taken from others.
+/// Preemption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Preemption {
-    /// Whether anybody is evicted for others at all.
+    /// Whether preemption is enabled.
     pub enabled: bool,
-    /// How long somebody waits as unschedulable before others are evicted, so that an autoscaler can act first.
+    /// How long a pod or group is unschedulable before it preempts, so that an autoscaler can act first.
     pub delay: Span,
     /// How pods are evicted.
     pub eviction: Eviction,
-    /// How long a pod whose eviction was refused is left alone.
+    /// How long a pod is not chosen as a victim again after its eviction was rejected.
     pub spare_after_refusal: Span,
-    /// How many sets of victims may be looked through for the cheapest.
+    /// How many sets of victims are compared at most to find the cheapest.
     pub steps_max: u64,
 }
 
-/// What is known of nodes that an autoscaler adds.
+/// Nodes that an autoscaler adds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NewNodes {
-    /// More taints that are taken off when a node is ready for its first pods: keys, or the start of a key before `*`.
+    /// More taints that are removed when a node is ready for its first pods: keys, or prefixes before `*`.
     pub startup_taints: Vec<String>,
-    /// How long after it was made such a node is waited for before others are evicted.
+    /// How long after its creation such a node is waited for before preemption.
     pub ready_within: Span,
 }
 
-/// Whose pods become gangs by themselves.
+/// The owner kinds whose pods become gangs automatically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Controllers {
-    /// In whose words JobSets that ask for it are gangs.
-    #[serde(deserialize_with = "word")]
+    /// The group API in which annotated JobSets become gangs.
+    #[serde(deserialize_with = "one_of")]
     pub job_sets: GangedJobSets,
-    /// Jobs.
-    #[serde(deserialize_with = "word")]
+    /// Which Jobs become gangs.
+    #[serde(deserialize_with = "one_of")]
     pub jobs: GangedJobs,
-    /// In whose words each replica of a LeaderWorkerSet is a gang; the gate `PodGroupPerReplica` switches that off.
-    #[serde(deserialize_with = "word")]
+    /// The group API in which each replica of a LeaderWorkerSet is a gang; the gate `PodGroupPerReplica` disables it.
+    #[serde(deserialize_with = "one_of")]
     pub leader_worker_sets: ProviderName,
 }
 
-/// One of several words. Whatever else is written is refused with all of them, also what is no text.
-fn word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+/// Parses one of several names. An error lists all of them, even if the value is no string.
+fn one_of<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     let written = match Value::deserialize(deserializer)? {
         Value::String(text) => text,
         other => other.to_string(),
@@ -261,7 +262,7 @@ fn word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Resu
     T::deserialize(written.into_deserializer())
 }
 
-/// In which objects the gangs of JobSets are written.
+/// The group API for the gangs of JobSets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GangedJobSets {
     /// No JobSet is a gang.
@@ -277,9 +278,9 @@ pub enum GangedJobSets {
 pub enum GangedJobs {
     /// None.
     None,
-    /// Those that ask for it by annotation.
+    /// Jobs with the annotation.
     Annotated,
-    /// These, and all that are indexed with as many pods at once as completions.
+    /// These, and all indexed Jobs with as many parallel pods as completions.
     Indexed,
 }
 
@@ -295,28 +296,29 @@ impl Default for Controllers {
 pub struct Webhook {
     /// Whether it is served.
     pub enabled: bool,
-    /// Where.
+    /// The address that it listens on.
     pub listen: String,
-    /// Where its certificate is from.
+    /// The source of its certificate.
     pub certificates: Certificates,
 }
 
-/// Where the certificate of the webhook is from.
+/// The source of the webhook's certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Certificates {
-    /// A folder with `tls.crt` and `tls.key`, such as cert-manager fills; Muster makes its own if it is left out.
+    /// A directory with `tls.crt` and `tls.key`, as filled by cert-manager; if it is omitted, Muster creates a
+    /// certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
     /// The namespace of the Secret and the Service.
     pub namespace: String,
-    /// The Secret in which replicas share the certificate that Muster makes.
+    /// The Secret in which replicas share the certificate that Muster creates.
     pub secret: String,
-    /// The Service by which the API server calls.
+    /// The Service through which the API server calls the webhook.
     pub service: String,
-    /// The MutatingWebhookConfiguration that is told whom to trust.
+    /// The MutatingWebhookConfiguration that gets the CA bundle.
     pub configuration: String,
-    /// More names or addresses that the certificate is good for.
+    /// More names or addresses in the certificate.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub extra_names: Vec<String>,
 }
@@ -343,39 +345,39 @@ impl Default for Certificates {
 /// How pods are evicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Eviction {
-    /// The pod is deleted, as kube-scheduler does: disruption budgets are kept where that is possible.
+    /// The pod is deleted, as by kube-scheduler: disruption budgets are respected where possible.
     #[default]
     Delete,
-    /// The eviction API is asked: nobody is evicted against a disruption budget.
+    /// The eviction API is used: no pod is evicted against a disruption budget.
     #[serde(rename = "EvictionAPI")]
     EvictionApi,
 }
 
-/// How long to wait before something is done or said.
+/// Delays before an action or a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Waiting {
-    /// A basic group, for the rest of its `desiredCount`.
+    /// How long a basic group waits for the rest of its `desiredCount`.
     pub desired_count: Span,
-    /// Before waiting is worth a condition or an event.
+    /// How long a pod or group waits before it gets a condition or an event.
     pub report_after: Span,
 }
 
-/// Which replica writes.
+/// Leader election.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct LeaderElection {
-    /// Whether there is an election: without one, run a single replica.
+    /// Whether it is enabled: without it, run a single replica.
     pub enabled: bool,
-    /// The Lease.
+    /// The name of the Lease.
     pub lease_name: String,
     /// Its namespace.
     pub lease_namespace: String,
-    /// How long others wait.
+    /// How long others wait before they take over.
     pub lease_duration: Span,
     /// How long the leader may write after a renewal.
     pub renew_deadline: Span,
-    /// How often it renews.
+    /// The interval of renewals.
     pub retry_period: Span,
 }
 
@@ -391,13 +393,13 @@ pub enum LogLevel {
     Trace,
 }
 
-/// In which form logs are written.
+/// The log format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// One JSON object per line.
     Json,
-    /// For people.
+    /// Human-readable text.
     Text,
 }
 
@@ -418,7 +420,7 @@ impl Default for File {
             kind: KIND.to_owned(),
             scheduler_names: settings.scheduler_names().map(ToOwned::to_owned).collect(),
             feature_gates: BTreeMap::new(),
-            backoff: Pauses { initial: ms(engine.backoff_ms_initial), max: ms(engine.backoff_ms_max) },
+            backoff: Backoff { initial: ms(engine.backoff_ms_initial), max: ms(engine.backoff_ms_max) },
             timeouts: Timeouts::default(),
             limits: Limits::default(),
             scoring: Scoring::default(),
@@ -432,7 +434,7 @@ impl Default for File {
             new_nodes: NewNodes::default(),
             controllers: Controllers::default(),
             webhook: Webhook::default(),
-            bind_retry: Pauses { initial: ms(engine.bind_retry_ms_initial), max: ms(engine.bind_retry_ms_max) },
+            bind_retry: Backoff { initial: ms(engine.bind_retry_ms_initial), max: ms(engine.bind_retry_ms_max) },
             waiting: Waiting::default(),
             leader_election: LeaderElection::default(),
             listen: "0.0.0.0:8080".to_owned(),
@@ -511,7 +513,7 @@ impl Default for Search {
         Self {
             steps_initial: engine.search_steps_initial,
             steps_max: engine.search_steps_max,
-            again: Pauses { initial: ms(engine.search_again_ms_initial), max: ms(engine.search_again_ms_max) },
+            again: Backoff { initial: ms(engine.search_again_ms_initial), max: ms(engine.search_again_ms_max) },
         }
     }
 }

@@ -1,7 +1,7 @@
-//! A KubeSchedulerConfiguration v1, read as one of our files, with a statement about every field that it has.
+//! Reads a KubeSchedulerConfiguration v1 as a configuration file, with a statement about each of its fields.
 //!
-//! A field is honoured; or it has no meaning here, because it is about how kube-scheduler works and not about what it
-//! decides; or it would change decisions and cannot be honoured. Then the file is refused: nothing is ignored.
+//! A field is supported; or it has no meaning here, because it is about how kube-scheduler works and not about its
+//! decisions; or it would change decisions and is not supported. Then the file is rejected: nothing is ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,24 +18,24 @@ pub(super) const KUBE_API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
 /// The `kind` of such a file.
 pub(super) const KUBE_KIND: &str = "KubeSchedulerConfiguration";
 
-/// What became of each field.
+/// How each field was handled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statement {
-    /// Fields that are honoured.
-    pub honoured: Vec<String>,
+    /// Supported fields.
+    pub supported: Vec<String>,
     /// Fields that cannot change a decision here, and why.
-    pub meaningless: Vec<(String, String)>,
-    /// Fields that are not honoured, and why.
+    pub ignored: Vec<(String, String)>,
+    /// Unsupported fields, and why.
     pub refused: Vec<(String, String)>,
 }
 
 impl Statement {
-    pub(super) fn honour(&mut self, path: impl Into<String>) {
-        self.honoured.push(path.into());
+    pub(super) fn support(&mut self, path: impl Into<String>) {
+        self.supported.push(path.into());
     }
 
-    pub(super) fn pass_over(&mut self, path: impl Into<String>, why: impl Into<String>) {
-        self.meaningless.push((path.into(), why.into()));
+    pub(super) fn ignore(&mut self, path: impl Into<String>, why: impl Into<String>) {
+        self.ignored.push((path.into(), why.into()));
     }
 
     pub(super) fn refuse(&mut self, path: impl Into<String>, why: impl Into<String>) {
@@ -45,10 +45,10 @@ impl Statement {
 
 impl fmt::Display for Statement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for path in &self.honoured {
+        for path in &self.supported {
             writeln!(f, "honoured         {path}")?;
         }
-        for (path, why) in &self.meaningless {
+        for (path, why) in &self.ignored {
             writeln!(f, "no meaning here  {path}: {why}")?;
         }
         for (path, why) in &self.refused {
@@ -58,8 +58,8 @@ impl fmt::Display for Statement {
     }
 }
 
-/// Fields of the file that say how kube-scheduler works, and why that is nothing here.
-const MEANINGLESS: [(&str, &str); 6] = [
+/// Fields about how kube-scheduler works, and why they have no meaning here.
+const WITHOUT_EFFECT: [(&str, &str); 6] = [
     ("parallelism", "one thread decides"),
     ("percentageOfNodesToScore", "all nodes are looked at for every decision"),
     ("clientConnection", "limits.* and timeouts.request are the settings for requests; --kubeconfig names the cluster"),
@@ -68,13 +68,13 @@ const MEANINGLESS: [(&str, &str); 6] = [
     ("delayCacheUntilActive", "a replica that waits for the lease watches, so that it can take over at once"),
 ];
 
-/// Reads a file. Everything that it says is in the statement.
+/// Reads a file. The statement covers every field of it.
 pub(super) fn read(value: &Value) -> Result<(File, Statement), ConfigError> {
     let (mut file, mut statement) = (File::default(), Statement::default());
     let fields = value.as_object().into_iter().flatten();
     for (field, value) in fields.filter(|(field, _)| !["apiVersion", "kind"].contains(&field.as_str())) {
-        if let Some((_, why)) = MEANINGLESS.iter().find(|(name, _)| name == field) {
-            statement.pass_over(field, *why);
+        if let Some((_, why)) = WITHOUT_EFFECT.iter().find(|(name, _)| name == field) {
+            statement.ignore(field, *why);
             continue;
         }
         match field.as_str() {
@@ -82,7 +82,7 @@ pub(super) fn read(value: &Value) -> Result<(File, Statement), ConfigError> {
             "podInitialBackoffSeconds" => file.backoff.initial = seconds(field, value, &mut statement)?,
             "podMaxBackoffSeconds" => file.backoff.max = seconds(field, value, &mut statement)?,
             "profiles" => profiles(value, &mut file, &mut statement)?,
-            "extenders" if value.as_array().is_some_and(Vec::is_empty) || value.is_null() => statement.honour(field),
+            "extenders" if value.as_array().is_some_and(Vec::is_empty) || value.is_null() => statement.support(field),
             "extenders" => statement.refuse(field, "a call over the network has no place inside a decision"),
             _ => statement.refuse(field, "there is no such field in v1"),
         }
@@ -97,7 +97,7 @@ pub(super) fn read(value: &Value) -> Result<(File, Statement), ConfigError> {
 
 fn seconds(path: &str, value: &Value, statement: &mut Statement) -> Result<Span, ConfigError> {
     let seconds = value.as_u64().ok_or_else(|| ConfigError::field(path, format!("{value}: must be whole seconds")))?;
-    statement.honour(path);
+    statement.support(path);
     Ok(Span::from_millis(seconds.saturating_mul(1000)))
 }
 
@@ -122,7 +122,7 @@ fn leader_election(value: &Value, file: &mut File, statement: &mut Statement) ->
             }
             "resourceName" | "resourceNamespace" => {
                 let why = "we compete for a lease of our own: leaderElection.leaseName, leaderElection.leaseNamespace";
-                statement.pass_over(path, why);
+                statement.ignore(path, why);
                 continue;
             }
             _ => {
@@ -130,7 +130,7 @@ fn leader_election(value: &Value, file: &mut File, statement: &mut Statement) ->
                 continue;
             }
         }
-        statement.honour(path);
+        statement.support(path);
     }
     Ok(())
 }

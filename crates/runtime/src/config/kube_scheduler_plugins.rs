@@ -1,7 +1,7 @@
-//! The profiles of a KubeSchedulerConfiguration: which plugins are on, with which weights and arguments.
+//! The profiles of a KubeSchedulerConfiguration: enabled plugins, their weights and arguments.
 //!
-//! The default plugins are merged with what the file says as kube-scheduler does it: what is disabled goes, what is enabled
-//! again comes back with the weight that stands there. Our filters and scores are plugins of the same names.
+//! The default plugins are merged with the file as in kube-scheduler: disabled plugins are removed, and those enabled
+//! again get the weight in the file. Our filters and scores are plugins of the same names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use super::file::{Resource, Scoring, ShapePoint, Strategy, Weights};
 use super::kube_scheduler::{KUBE_API_VERSION, Statement, boolean, object};
 use super::profile::{AddedAffinity, DefaultConstraint, NamedDefaults, Profile, SpreadDefaults};
 
-/// The score plugins that we have, by name.
+/// The supported score plugins.
 const SCORES: [&str; 7] = [
     "TaintToleration",
     "NodeAffinity",
@@ -25,10 +25,10 @@ const SCORES: [&str; 7] = [
     "ImageLocality",
 ];
 
-/// Plugins that are always on here, whatever they are called by.
+/// Plugins that cannot be disabled.
 const ALWAYS_ON: [&str; 3] = ["SchedulingGates", "PrioritySort", "DefaultBinder"];
 
-/// Default plugins of kube-scheduler that are not there, and what is instead.
+/// Default plugins of kube-scheduler that do not exist here, and what happens instead.
 const ABSENT: [(&str, &str); 4] = [
     ("VolumeRestrictions", "pods with claims for one pod at a time wait, and say so"),
     ("NodeVolumeLimits", "how many volumes a node can attach is not counted"),
@@ -36,12 +36,12 @@ const ABSENT: [(&str, &str); 4] = [
     ("GangScheduling", "groups are what this scheduler is for"),
 ];
 
-/// What is instead of a default plugin that is not there.
-fn absent(name: &str) -> Option<&'static str> {
-    ABSENT.iter().find(|(absent, _)| *absent == name).map(|(_, instead)| *instead)
+/// What happens instead of a missing default plugin.
+fn substitute(name: &str) -> Option<&'static str> {
+    ABSENT.iter().find(|(substitute, _)| *substitute == name).map(|(_, instead)| *instead)
 }
 
-/// The points of v1 at which nothing can be changed but what changes nothing.
+/// Extension points of v1 at which only changes without an effect are supported.
 const OTHER_POINTS: [&str; 13] = [
     "preEnqueue",
     "queueSort",
@@ -60,14 +60,14 @@ const OTHER_POINTS: [&str; 13] = [
 
 const PREEMPTION: &str = "DefaultPreemption";
 
-/// The points at which a plugin of ours takes part.
+/// The extension points of our plugins.
 const POINTS: [&str; 3] = ["multiPoint", "filter", "score"];
 
-/// A profile, and whether its pods may have others evicted.
+/// A profile, and whether preemption is enabled for its pods.
 pub(super) fn profile(written: &Value, path: &str, statement: &mut Statement) -> Result<(Profile, bool), ConfigError> {
     let mut profile =
         Profile { scheduler_names: vec![muster_api::keys::SCHEDULER_NAME.to_owned()], ..Profile::default() };
-    let mut chosen = Chosen::default();
+    let mut chosen = EnabledPlugins::default();
     for (field, value) in object(written, path)? {
         let path = format!("{path}.{field}");
         match field.as_str() {
@@ -75,10 +75,10 @@ pub(super) fn profile(written: &Value, path: &str, statement: &mut Statement) ->
                 let name = value.as_str().ok_or_else(|| ConfigError::field(path.clone(), "must be a name"))?;
                 profile.scheduler_names = vec![name.to_owned()];
                 let warning = ": a kube-scheduler that still runs would place the same pods";
-                statement.honour(path + if name == "default-scheduler" { warning } else { "" });
+                statement.support(path + if name == "default-scheduler" { warning } else { "" });
             }
             "percentageOfNodesToScore" => {
-                statement.pass_over(path, "all nodes are looked at for every decision");
+                statement.ignore(path, "all nodes are looked at for every decision");
             }
             "plugins" => chosen.read(value, &path, statement)?,
             "pluginConfig" => plugin_config(value, &path, &mut profile, statement)?,
@@ -89,15 +89,15 @@ pub(super) fn profile(written: &Value, path: &str, statement: &mut Statement) ->
     Ok((profile, chosen.preempts))
 }
 
-/// Which plugins are on.
-struct Chosen {
+/// The enabled plugins.
+struct EnabledPlugins {
     filters: BTreeSet<FilterName>,
     /// With their weights.
     scores: BTreeMap<&'static str, i64>,
     preempts: bool,
 }
 
-impl Default for Chosen {
+impl Default for EnabledPlugins {
     fn default() -> Self {
         let weights = Weights::default();
         let mut scores: BTreeMap<&'static str, i64> = BTreeMap::new();
@@ -129,10 +129,10 @@ fn score(name: &str) -> Option<&'static str> {
     SCORES.into_iter().find(|score| *score == name)
 }
 
-impl Chosen {
+impl EnabledPlugins {
     fn read(&mut self, plugins: &Value, path: &str, statement: &mut Statement) -> Result<(), ConfigError> {
         let plugins = object(plugins, path)?;
-        // What is said of a single point goes over what is said of all.
+        // The setting of a single extension point overrides `multiPoint`.
         for point in POINTS {
             let Some(set) = plugins.get(point) else { continue };
             let path = format!("{path}.{point}");
@@ -180,7 +180,7 @@ impl Chosen {
                 self.scores.clear();
             }
             self.preempts &= point != "multiPoint";
-            statement.honour(path);
+            statement.support(path);
             return Ok(());
         }
         let (filter, score) = (filter(name).filter(|_| of_filters), score(name).filter(|_| of_scores));
@@ -191,8 +191,8 @@ impl Chosen {
                 statement.refuse(path, format!("{name} cannot be switched off here"));
                 return Ok(());
             }
-            (None, None) if absent(name).is_some() => {
-                statement.pass_over(path, format!("{name} is not there: {}", absent(name).unwrap_or_default()));
+            (None, None) if substitute(name).is_some() => {
+                statement.ignore(path, format!("{name} is not there: {}", substitute(name).unwrap_or_default()));
                 return Ok(());
             }
             (None, None) => {
@@ -208,11 +208,11 @@ impl Chosen {
                 }
             }
         }
-        statement.honour(path);
+        statement.support(path);
         Ok(())
     }
 
-    /// Points that are not told apart here: only what changes nothing can be honoured.
+    /// Extension points that are not configurable here: only changes without an effect are supported.
     fn other_point(
         &mut self,
         point: &str,
@@ -225,16 +225,16 @@ impl Chosen {
                 let name = plugin["name"].as_str().unwrap_or_default();
                 let (path, on) = (format!("{path}.{list}[{index}]"), list == "enabled");
                 let is_default = ALWAYS_ON.contains(&name) || filter(name).is_some() || score(name).is_some();
-                let known = is_default || absent(name).is_some();
+                let known = is_default || substitute(name).is_some();
                 if point == "postFilter" && (name == PREEMPTION || name == "*") {
                     self.preempts = on;
-                    statement.honour(path);
+                    statement.support(path);
                 } else if on && (known || name == PREEMPTION) {
-                    statement.pass_over(path, "a plugin is one thing here, with all its points");
+                    statement.ignore(path, "a plugin is one thing here, with all its points");
                 } else if point == "queueSort" && (name == "*" || name == "PrioritySort") {
-                    statement.pass_over(path, "the order is by priority and time, and no other can be enabled");
+                    statement.ignore(path, "the order is by priority and time, and no other can be enabled");
                 } else if ["preFilter", "preScore"].contains(&point) && (known || name == "*") {
-                    statement.pass_over(path, "it goes with the filter or score itself");
+                    statement.ignore(path, "it goes with the filter or score itself");
                 } else {
                     let why =
                         format!("{name:?} at {point}: only filter, score, postFilter and multiPoint can be changed");
@@ -341,15 +341,15 @@ fn argument(
             }
         }
         ("VolumeBinding", "bindTimeoutSeconds" | "shape") => {
-            statement.pass_over(path, "claims are not bound here");
+            statement.ignore(path, "claims are not bound here");
             return Ok(());
         }
-        (absentee, _) if absent(absentee).is_some() => {
-            statement.pass_over(path, format!("{absentee} is not there"));
+        (missing, _) if substitute(missing).is_some() => {
+            statement.ignore(path, format!("{missing} is not there"));
             return Ok(());
         }
         (PREEMPTION, "minCandidateNodesPercentage" | "minCandidateNodesAbsolute") => {
-            statement.pass_over(path, "all nodes are looked at");
+            statement.ignore(path, "all nodes are looked at");
             return Ok(());
         }
         _ => {
@@ -357,7 +357,7 @@ fn argument(
             return Ok(());
         }
     }
-    statement.honour(path);
+    statement.support(path);
     Ok(())
 }
 
@@ -368,7 +368,7 @@ fn strategy(value: &Value, path: &str, scoring: &mut Scoring) -> Result<(), Conf
             "type" => scoring.strategy = typed::<Strategy>(value, &path)?,
             "resources" => {
                 let mut resources: Vec<Resource> = typed(value, &path)?;
-                // A weight of 0 is the same as 1 there, and no resources are the default ones.
+                // In kube-scheduler a weight of 0 means 1, and an empty list means the default resources.
                 resources.iter_mut().filter(|resource| resource.weight == 0).for_each(|resource| resource.weight = 1);
                 if !resources.is_empty() {
                     scoring.resources = resources;
@@ -441,7 +441,7 @@ profiles:
 ";
 
     #[test]
-    fn what_is_said_there_is_what_comes_out() {
+    fn the_file_is_translated() {
         let (file, statement) = read(FULL).unwrap();
         assert_eq!(file.scheduler_names, ["packing"]);
         assert_eq!(file.profiles[0].scheduler_names, ["plain"]);
@@ -452,8 +452,8 @@ profiles:
         assert_eq!(file.without_filters, [FilterName::NodePorts].into());
         assert_eq!(file.scoring.strategy, Strategy::MostAllocated);
         assert_eq!((file.backoff.initial.to_string(), file.backoff.max.to_string()), ("2s".into(), "20s".into()));
-        assert!(statement.meaningless.iter().any(|(path, _)| path == "leaderElection.resourceName"));
-        assert!(statement.honoured.contains(&"profiles[0].plugins.filter.disabled[0]".to_owned()), "{statement}");
+        assert!(statement.ignored.iter().any(|(path, _)| path == "leaderElection.resourceName"));
+        assert!(statement.supported.contains(&"profiles[0].plugins.filter.disabled[0]".to_owned()), "{statement}");
         let made = Configuration::new(file, Overrides::default()).unwrap();
         let first = &made.settings.profiles[0];
         assert_eq!(first.enforced_terms.as_ref().map(Vec::len), Some(1));
@@ -463,8 +463,8 @@ profiles:
     }
 
     #[test]
-    fn what_would_change_decisions_and_cannot_be_honoured_is_refused_by_name() {
-        for (body, told) in [
+    fn unsupported_fields_that_would_change_decisions_are_rejected_by_name() {
+        for (body, expected) in [
             ("extenders: [{urlPrefix: 'http://x'}]", "extenders: a call over the network"),
             (
                 "profiles: [{plugins: {filter: {enabled: [{name: Mine}]}}}]",
@@ -498,12 +498,12 @@ profiles:
             ),
         ] {
             let error = read(body).unwrap_err().to_string();
-            assert!(error.contains(told), "{error} does not tell {told}");
+            assert!(error.contains(expected), "{error} does not contain {expected}");
         }
     }
 
     #[test]
-    fn what_kube_scheduler_has_by_default_can_be_written_out() {
+    fn the_defaults_of_kube_scheduler_can_be_written_explicitly() {
         let (file, statement) = read(
             "
 profiles:
@@ -519,14 +519,11 @@ profiles:
         )
         .unwrap();
         assert_eq!(file.scoring.weights.fit, 0, "nothing is scored");
-        assert!(
-            statement.meaningless.iter().any(|(_, why)| why.contains("NodeVolumeLimits is not there")),
-            "{statement}"
-        );
+        assert!(statement.ignored.iter().any(|(_, why)| why.contains("NodeVolumeLimits is not there")), "{statement}");
     }
 
     #[test]
-    fn preemption_is_switched_off_for_all_or_none() {
+    fn preemption_is_disabled_for_all_profiles_or_none() {
         let off = "plugins: {postFilter: {disabled: [{name: DefaultPreemption}]}}";
         assert!(!read(&format!("profiles: [{{{off}}}]")).unwrap().0.preemption.enabled);
         let error = read(&format!("profiles: [{{schedulerName: a, {off}}}, {{schedulerName: b}}]")).unwrap_err();
@@ -534,7 +531,7 @@ profiles:
     }
 
     #[test]
-    fn a_profile_without_a_name_is_ours_and_empty_files_are_the_defaults() {
+    fn a_profile_without_a_name_is_ours_and_empty_files_have_the_defaults() {
         let (file, statement) = read("").unwrap();
         assert_eq!((file, statement), (File::default(), Statement::default()));
         assert_eq!(read("profiles: [{}]").unwrap().0.scheduler_names, ["muster"]);

@@ -1,7 +1,7 @@
-//! The configuration: a file, flags over it, and what comes out for the code.
+//! The configuration: a file, overridden by flags, and the resulting settings.
 //!
-//! `file` is what users write, `effective` checks it and turns it into settings, `span` reads lengths of time. Nothing is
-//! ignored: unknown fields, gates and values are refused by name.
+//! `file` is what users write, `effective` validates it and turns it into settings, `span` parses durations. Nothing is
+//! ignored: unknown fields, gates and values are rejected by name.
 
 mod effective;
 mod file;
@@ -17,37 +17,37 @@ pub use file::{Certificates, Eviction, File, LogFormat, LogLevel};
 pub use kube_scheduler::Statement;
 pub use span::{Span, SpanError};
 
-/// A configuration that cannot be used.
+/// An unusable configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// No YAML.
+    /// It is not YAML.
     #[error("the configuration is not YAML: {0}")]
     Yaml(String),
-    /// Not our kind of file.
+    /// It has another version or kind.
     #[error("{field}: {value}: this version reads {expected}")]
     Kind {
         /// `apiVersion` or `kind`.
         field: &'static str,
-        /// What was written.
+        /// The value in the file.
         value: String,
-        /// What is read.
+        /// The expected value.
         expected: &'static str,
     },
-    /// A field that is unknown or of another type.
+    /// An invalid or unknown field.
     #[error("{field}: {reason}")]
     Field {
         /// The path of the field.
         field: String,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// A gate.
+    /// An invalid feature gate.
     #[error(transparent)]
     Gate(#[from] crate::gates::GateError),
-    /// A kube-scheduler's file with fields that would change decisions and cannot be honoured.
+    /// A KubeSchedulerConfiguration with fields that would change decisions and are not supported.
     #[error("not all of this KubeSchedulerConfiguration can be honoured, so nothing of it is:\n{0}")]
     NotHonoured(Statement),
-    /// The times of the lease.
+    /// Invalid times of the lease.
     #[error(transparent)]
     Lease(#[from] crate::lease::LeaseError),
 }
@@ -57,7 +57,7 @@ impl ConfigError {
         ConfigError::Field { field: field.into(), reason: reason.into() }
     }
 
-    /// The same, of a field further down.
+    /// The same error for a nested field.
     fn under(self, prefix: &str) -> Self {
         match self {
             ConfigError::Field { field, reason } => ConfigError::Field { field: format!("{prefix}{field}"), reason },
@@ -67,7 +67,8 @@ impl ConfigError {
 }
 
 impl File {
-    /// Reads a file of ours, or kube-scheduler's: then with a statement about each of its fields.
+    /// Reads a MusterConfiguration or a KubeSchedulerConfiguration; the latter with a statement about each of its
+    /// fields.
     pub fn read_any(text: &str) -> Result<(Self, Option<Statement>), ConfigError> {
         let value = map(text)?;
         let (version, kind) = (&value["apiVersion"], &value["kind"]);
@@ -88,7 +89,7 @@ impl File {
         Self::read(text).map(|file| (file, None))
     }
 
-    /// Reads a file.
+    /// Reads a MusterConfiguration.
     pub fn read(text: &str) -> Result<Self, ConfigError> {
         let value = map(text)?;
         for (field, expected) in [("apiVersion", file::API_VERSION), ("kind", file::KIND)] {
@@ -103,7 +104,7 @@ impl File {
         })
     }
 
-    /// Prints a file that can be read back.
+    /// Prints the file as YAML that can be read back.
     pub fn to_yaml(&self) -> String {
         serde_saphyr::to_string(self).expect("plain data can always be written as YAML")
     }
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_is_the_default_and_what_is_printed_reads_back() {
+    fn an_empty_file_has_the_defaults_and_printed_files_can_be_read() {
         assert_eq!(read("").unwrap(), File::default());
         let file =
             read("scoring: {strategy: MostAllocated, weights: {fit: 7}}\nrecordDir: /var/record\nlisten: \"[::]:1\"\n")
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused_by_field() {
+    fn an_invalid_field_is_rejected_by_name() {
         for (body, message) in [
             ("scheduler: x", "scheduler: unknown field `scheduler`"),
             ("scoring: {weights: {size: 1}}", "scoring.weights.size: unknown field `size`"),

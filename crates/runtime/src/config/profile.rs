@@ -1,6 +1,6 @@
-//! Profiles as they are written: whose pods, and what they are judged by. `of_file` checks them.
+//! Scheduling profiles in the configuration file. `of_file` validates them.
 //!
-//! The first profile stands in the file itself, under the same names; what a profile leaves out has its default.
+//! The first profile is in the file itself, with the same fields; omitted fields have their defaults.
 
 use std::collections::BTreeSet;
 
@@ -13,44 +13,44 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::ConfigError;
-use super::effective::{in_words_of_the_file, require_distinct, scoring};
+use super::effective::{config_error, require_distinct, scoring};
 use super::file::{File, Scoring};
 use crate::intake::class::{node_term, preferred_term};
 use crate::intake::spread;
 use crate::settings;
 
-/// Whose pods, and what they are judged by.
+/// A scheduling profile.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Profile {
-    /// Pods with one of these in `spec.schedulerName` are meant.
+    /// The values of `spec.schedulerName` that it applies to.
     pub scheduler_names: Vec<String>,
-    /// How nodes are compared.
+    /// How nodes are scored.
     pub scoring: Scoring,
-    /// How pods are spread that do not say.
+    /// The default topology spread constraints.
     pub spread_defaults: SpreadDefaults,
-    /// What is asked of nodes beside what pods ask.
+    /// Node affinity in addition to the pods' own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub added_affinity: Option<AddedAffinity>,
-    /// Filters that are not asked.
+    /// Disabled filters.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub without_filters: BTreeSet<FilterName>,
 }
 
-/// How pods are spread that do not say, among those that their service or set selects.
+/// The topology spread constraints of pods without their own; the selector is that of their service or controller.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum SpreadDefaults {
-    /// By name.
+    /// Named defaults.
     Named(NamedDefaults),
-    /// By these; nothing is done if there are none.
+    /// A list of constraints; an empty one disables the defaults.
     List(Vec<DefaultConstraint>),
 }
 
-/// Defaults that have a name.
+/// Named default constraints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NamedDefaults {
-    /// kube-scheduler's own: over hosts and zones, but not for any price.
+    /// kube-scheduler's own: a preference to spread over hosts and zones.
     System,
 }
 
@@ -77,19 +77,19 @@ impl<'de> Deserialize<'de> for SpreadDefaults {
     }
 }
 
-/// A constraint for pods that have none.
+/// A default constraint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DefaultConstraint {
-    /// By how many a domain may be ahead of the last.
+    /// The maximum skew between domains.
     pub max_skew: i32,
-    /// The label of nodes whose values are the domains.
+    /// The node label whose values are the domains.
     pub topology_key: String,
     /// `DoNotSchedule` or `ScheduleAnyway`.
     pub when_unsatisfiable: String,
 }
 
-/// What is asked of nodes beside what pods ask.
+/// Node affinity in addition to the pods' own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AddedAffinity {
@@ -101,7 +101,7 @@ pub struct AddedAffinity {
     pub preferred: Vec<WrittenPreferredTerm>,
 }
 
-/// The profiles of a file: for intake, and for the engine.
+/// The profiles of a file: for intake and for the engine.
 pub(super) fn of_file(file: &File) -> Result<(Vec<settings::Profile>, Vec<muster_engine::Profile>), ConfigError> {
     let first = Profile {
         scheduler_names: file.scheduler_names.clone(),
@@ -115,7 +115,7 @@ pub(super) fn of_file(file: &File) -> Result<(Vec<settings::Profile>, Vec<muster
     let mut names = Vec::new();
     for (prefix, profile) in std::iter::once((String::new(), &first)).chain(further) {
         if profile.scheduler_names.is_empty() {
-            let reason = "[]: at least one name is needed, or no pod is meant";
+            let reason = "[]: at least one name is needed, or no pod is scheduled";
             return Err(ConfigError::field(format!("{prefix}schedulerNames"), reason));
         }
         names.extend(profile.scheduler_names.iter().cloned());
@@ -130,21 +130,23 @@ pub(super) fn of_file(file: &File) -> Result<(Vec<settings::Profile>, Vec<muster
 impl Profile {
     fn check(&self) -> Result<(settings::Profile, muster_engine::Profile), ConfigError> {
         let scoring = scoring(&self.scoring)?;
-        scoring.validate().map_err(in_words_of_the_file)?;
-        let told = |error: InvalidField| ConfigError::field(error.field, format!("{}: {}", error.value, error.reason));
+        scoring.validate().map_err(config_error)?;
+        let invalid =
+            |error: InvalidField| ConfigError::field(error.field, format!("{}: {}", error.value, error.reason));
         let spread_defaults = match &self.spread_defaults {
             SpreadDefaults::Named(NamedDefaults::System) => spread::system_defaults(),
             SpreadDefaults::List(list) => {
                 let list: Vec<TopologySpreadConstraint> = list.iter().map(DefaultConstraint::as_written).collect();
-                spread::defaults(&list, &FieldPath::Root("spreadDefaults")).map_err(told)?
+                spread::defaults(&list, &FieldPath::Root("spreadDefaults")).map_err(invalid)?
             }
         };
         let added = self.added_affinity.clone().unwrap_or_default();
         let path = FieldPath::Root("addedAffinity");
         let required = path.child("requiredDuringSchedulingIgnoredDuringExecution");
-        let required = added.required.as_ref().map(|written| written.validate(&required)).transpose().map_err(told)?;
+        let required =
+            added.required.as_ref().map(|written| written.validate(&required)).transpose().map_err(invalid)?;
         let preferred = path.child("preferredDuringSchedulingIgnoredDuringExecution");
-        let preferred = WrittenPreferredTerm::validate_all(&added.preferred, &preferred).map_err(told)?;
+        let preferred = WrittenPreferredTerm::validate_all(&added.preferred, &preferred).map_err(invalid)?;
         let ours = settings::Profile {
             scheduler_names: self.scheduler_names.clone(),
             spread_defaults,

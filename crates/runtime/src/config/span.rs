@@ -1,4 +1,4 @@
-//! Lengths of time as people write them: `500ms`, `10s`, `1m30s`, `2h`. Whole milliseconds, largest unit first.
+//! Durations as users write them: `500ms`, `10s`, `1m30s`, `2h`. Whole milliseconds, largest unit first.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,12 +11,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 const MS_MAX: u64 = 30 * 24 * 3_600_000;
 
-/// A length of time.
+/// A duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(u64);
 
 impl Span {
-    /// So many milliseconds.
+    /// A duration in milliseconds.
     pub const fn from_millis(ms: u64) -> Self {
         Self(ms)
     }
@@ -54,7 +54,7 @@ impl fmt::Display for Span {
     }
 }
 
-/// A text that is no length of time.
+/// A text that is no duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no length of time: {reason} (write it as 500ms, 10s, 1m30s or 2h)")]
 pub struct SpanError {
@@ -73,18 +73,18 @@ impl FromStr for Span {
         }
         while !rest.is_empty() {
             let digits =
-                rest.find(|letter: char| !letter.is_ascii_digit()).ok_or_else(|| refuse("a unit is missing"))?;
+                rest.find(|character: char| !character.is_ascii_digit()).ok_or_else(|| refuse("a unit is missing"))?;
             if digits == 0 {
                 return Err(refuse("a number is missing"));
             }
             let (number, behind) = rest.split_at(digits);
-            let letters = behind.find(|letter: char| letter.is_ascii_digit()).unwrap_or(behind.len());
-            let (unit, behind) = behind.split_at(letters);
+            let end = behind.find(|character: char| character.is_ascii_digit()).unwrap_or(behind.len());
+            let (unit, behind) = behind.split_at(end);
             let number: u64 = number.parse().map_err(|_| refuse("the number is too large"))?;
             if !UNITS.iter().any(|(known, _)| *known == unit) {
                 return Err(refuse("the units are h, m, s and ms, with whole numbers"));
             }
-            // What comes later must be smaller.
+            // The next unit must be smaller.
             let (_, ms) = units.find(|(known, _)| *known == unit).ok_or_else(|| refuse("larger units come first"))?;
             total = number
                 .checked_mul(*ms)
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_read_and_printed() {
+    fn durations_are_parsed_and_printed() {
         for (text, ms) in [("0s", 0), ("500ms", 500), ("10s", 10_000), ("1m30s", 90_000), ("2h", 7_200_000)] {
             assert_eq!(text.parse(), Ok(Span(ms)), "{text}");
             assert_eq!(Span(ms).to_string(), text);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused_with_the_reason() {
+    fn invalid_durations_are_rejected_with_the_reason() {
         for (text, reason) in [
             ("", "it is empty"),
             ("10", "a unit is missing"),

@@ -1,6 +1,6 @@
-//! The conditions of groups: which we write, how one follows another, and what they remember.
+//! The conditions of groups: which ones Muster writes, how they change, and the history that they keep.
 //!
-//! Invariant: the time of a transition changes only with the status. What others wrote stays.
+//! Invariant: the transition time changes only with the status. Conditions of other writers stay.
 
 use std::collections::BTreeMap;
 
@@ -13,42 +13,42 @@ use muster_api::wire::condition::Condition;
 
 use crate::text::cut;
 
-/// The most characters of a condition's message.
+/// The maximum length of a condition's message, in characters.
 const MESSAGE_CHARS_MAX: usize = 8_000;
-/// The start of the reason that remembers for which minimum a group started.
+/// The prefix of the reason that keeps the minimum with which a group started.
 const WITH_MINIMUM: &str = "WithMinimum";
 
-/// What an object's status shows now.
+/// The current status of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Shown {
-    /// The generation that was looked at.
+pub(crate) struct CurrentStatus {
+    /// The observed generation.
     pub(crate) observed_generation: i64,
     /// The conditions of the object.
     pub(crate) conditions: Vec<Condition>,
-    /// What it shows of each group and replica.
-    pub(crate) instances: BTreeMap<(String, String), ShownInstance>,
-    /// Whether it has more groups than it shows, or has no room for any.
-    pub(crate) is_cut_off: bool,
-    /// Whether somebody else says that the group has started: for which minimum is not known.
+    /// The status of each group and replica.
+    pub(crate) instances: BTreeMap<(String, String), CurrentInstance>,
+    /// Whether it has more groups than the status shows, or the status has no field for them.
+    pub(crate) is_truncated: bool,
+    /// Whether another scheduler's condition shows that the group has started; the minimum is not known.
     pub(crate) may_have_started: bool,
-    /// The word for how it fares, where its kind has one.
+    /// The phase, where its kind has one.
     pub(crate) phase: String,
-    /// Conditions that are not ours, where a write has to repeat them in another form than ours.
+    /// Conditions of other writers, where a write has to repeat them in another form than ours.
     pub(crate) others: Vec<serde_json::Value>,
-    /// What it shows may have been written by others as well as by us.
-    pub(crate) may_be_of_others: bool,
-    /// The whole of the status that is ours, to see whether a write would change anything.
+    /// Whether the status may have been written by others as well as by Muster.
+    pub(crate) may_be_written_by_others: bool,
+    /// The part of the status that Muster writes, as text, to detect whether a write would change anything.
     pub(crate) text: String,
 }
 
-/// What a status shows of one group.
+/// The status of one group.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct ShownInstance {
-    /// Its conditions, by our own names.
+pub(crate) struct CurrentInstance {
+    /// Its conditions, with our own type names.
     pub(crate) conditions: Vec<Condition>,
 }
 
-/// A list of conditions that is brought up to date.
+/// A list of conditions that is being updated.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Conditions {
     list: Vec<Condition>,
@@ -57,12 +57,12 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    /// Starts from what is shown.
+    /// Starts from the current conditions.
     pub(crate) fn from(shown: &[Condition], now: Timestamp, generation: i64) -> Self {
         Self { list: shown.to_vec(), now, generation }
     }
 
-    /// The conditions as they are to be.
+    /// The updated conditions.
     pub(crate) fn into_list(self) -> Vec<Condition> {
         self.list
     }
@@ -72,12 +72,12 @@ impl Conditions {
         Condition::find(&self.list, kind)
     }
 
-    /// Whether a condition is there and true.
+    /// Whether a condition exists and is true.
     pub(crate) fn is_true(&self, kind: &str) -> bool {
         self.get(kind).is_some_and(Condition::is_true)
     }
 
-    /// Says something. Nothing changes if it is said already.
+    /// Sets a condition. An equal condition stays as it is.
     pub(crate) fn set(&mut self, kind: &str, holds: bool, reason: &str, message: &str) {
         let status = if holds { "True" } else { "False" };
         let message = cut(message, MESSAGE_CHARS_MAX);
@@ -108,21 +108,21 @@ impl Conditions {
         }
     }
 
-    /// Says that something no longer holds, if it was ever said.
+    /// Sets a condition to false, if it is true.
     pub(crate) fn unset(&mut self, kind: &str, reason: &str, message: &str) {
         if self.is_true(kind) {
             self.set(kind, false, reason, message);
         }
     }
 
-    /// Remembers that the group has started with this minimum.
+    /// Records that the group has started with this minimum.
     pub(crate) fn set_started(&mut self, minimum: u32) {
         let reason = format!("{WITH_MINIMUM}{minimum}");
         self.set(STARTED, true, &reason, "The group has had its minimum.");
     }
 }
 
-/// The condition that a group has which started with this minimum, as far as another field shows it.
+/// The condition of a group that has started with this minimum, derived from another field.
 pub(crate) fn started(minimum: u32, since: Time) -> Condition {
     Condition {
         kind: STARTED.to_owned(),
@@ -133,23 +133,23 @@ pub(crate) fn started(minimum: u32, since: Time) -> Condition {
     }
 }
 
-/// Whether a condition of this type on a group is for us to write.
+/// Whether Muster writes conditions of this type on groups.
 pub(crate) fn is_ours(kind: &str) -> bool {
     [POD_GROUP_SCHEDULED, STARTED, DEGRADED, COMPLETED, PODS_NOT_MATCHING_PRIORITY, DISRUPTION_TARGET].contains(&kind)
 }
 
-/// The minimum with which the group has started, if it is remembered.
+/// The minimum with which the group has started, if it is recorded.
 pub(crate) fn started_minimum(conditions: &[Condition]) -> Option<u32> {
     let started = Condition::find(conditions, STARTED).filter(|one| one.is_true())?;
     started.reason.strip_prefix(WITH_MINIMUM)?.parse().ok()
 }
 
-/// A status as text, to see whether another one differs.
+/// A status as text, for comparison.
 pub(crate) fn text_of(status: &impl serde::Serialize) -> String {
     serde_json::to_string(status).unwrap_or_default()
 }
 
-/// Times in conditions have whole seconds.
+/// Condition times have whole seconds.
 fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transition_is_a_change_of_the_status_only() {
+    fn the_transition_time_changes_only_with_the_status() {
         let mut conditions = Conditions::from(&[], at(10), 1);
         conditions.set("PodGroupScheduled", false, "WaitingForMembers", "1 of 2");
         let first = conditions.into_list();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_minimum_of_a_start_is_remembered() {
+    fn the_minimum_of_a_start_is_recorded() {
         let mut conditions = Conditions::from(&[], at(1), 1);
         conditions.set_started(3);
         assert_eq!(started_minimum(&conditions.clone().into_list()), Some(3));

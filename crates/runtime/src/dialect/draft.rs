@@ -1,6 +1,7 @@
-//! What a dialect reads out of an object: groups without their priority, and what the status said.
+//! What a dialect reads from an object: groups without their priority, and the current status.
 //!
-//! A draft becomes an engine group once the priority classes are known. It must not know any dialect.
+//! A draft becomes an engine group once the PriorityClasses are known.
+//! Must not depend on any dialect.
 
 use std::collections::BTreeMap;
 
@@ -17,43 +18,40 @@ use muster_engine::model::group::{
 use serde_json::{Value, json};
 
 use super::StatusPatch;
-use super::condition::Shown;
+use super::condition::CurrentStatus;
 
-/// An object of a dialect, as far as it matters.
+/// A group object, independent of its dialect.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupObject {
-    /// Its namespace.
     pub(crate) namespace: String,
-    /// Its name.
     pub(crate) name: String,
-    /// Its UID.
     pub(crate) uid: String,
-    /// Its version, to tell new news from old.
+    /// Its resource version, to detect outdated events.
     pub(crate) resource_version: String,
     /// The generation of its spec; 0 where the server keeps none.
     pub(crate) generation: i64,
-    /// When it was made, in milliseconds since 1970.
+    /// Its creation time, in milliseconds since 1970.
     pub(crate) created_ms: u64,
-    /// Whether the object is the group, and not a list of groups.
+    /// Whether the object is one group, not a list of groups.
     pub(crate) is_group: bool,
-    /// The groups that it defines, by name; one without a name if it is the group itself.
+    /// The groups that it defines, by name; one with an empty name if it is the group itself.
     pub(crate) groups: Result<Vec<(String, Draft)>, Flaw>,
-    /// What it asks for that changes nothing here; told once.
-    pub(crate) unheeded: Vec<String>,
-    /// What its status shows.
-    pub(crate) shown: Shown,
-    /// The leader of a replica that it belongs to, if it belongs to one.
+    /// Fields that Muster ignores; an event reports them once.
+    pub(crate) ignored_fields: Vec<String>,
+    /// Its current status.
+    pub(crate) current_status: CurrentStatus,
+    /// The leader of the replica that it belongs to, if there is one.
     pub(crate) leader: Option<Leader>,
-    /// When the first of its members can have been made; others are left over from an earlier group of its name.
+    /// The earliest creation time of its members; older pods are left over from an earlier group of its name.
     pub(crate) members_since_ms: Option<u64>,
 }
 
-/// The pod that leads a replica of a LeaderWorkerSet, and owns its group.
+/// The leader pod of a LeaderWorkerSet replica, which owns its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Leader {
     /// The UID of the pod.
     pub(crate) uid: String,
-    /// The set.
+    /// The name of the LeaderWorkerSet.
     pub(crate) set: String,
 }
 
@@ -75,23 +73,23 @@ impl Default for Flaw {
 /// Why an object cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Flaw {
-    /// What sort of flaw.
+    /// Whether it is invalid or unsupported.
     pub(crate) kind: FlawKind,
-    /// The sentence, with field and value.
+    /// The message, with field and value.
     pub(crate) message: String,
 }
 
-/// What sort of flaw.
+/// The kind of a flaw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlawKind {
-    /// It is wrong.
+    /// It is invalid.
     Invalid,
-    /// It is right, and cannot be honoured yet.
+    /// It is valid and not supported yet.
     Unsupported,
 }
 
 impl Flaw {
-    /// Something that cannot be honoured yet.
+    /// A field that is not supported yet.
     pub(crate) fn unsupported(field: &str, value: &impl serde::Serialize) -> Self {
         let error = FieldPath::Root(field).invalid(value, "is not supported yet");
         Self { kind: FlawKind::Unsupported, message: error.to_string() }
@@ -104,68 +102,68 @@ impl From<InvalidField> for Flaw {
     }
 }
 
-/// A group whose priority is not looked up yet.
+/// A group whose priority is not resolved yet.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Draft {
-    /// How it starts.
+    /// Its scheduling policy.
     pub(crate) policy: Policy,
-    /// What it says of its priority.
+    /// Its priority fields.
     pub(crate) priority: PriorityField,
-    /// Whether it may preempt, if it says so.
+    /// Whether it may preempt, if it is set.
     pub(crate) preemption_policy: Option<PreemptionPolicy>,
     /// How it may be disrupted.
     pub(crate) disruption_mode: DisruptionMode,
-    /// How long a start may take, if it says so.
+    /// The timeout of a start, if it is set.
     pub(crate) schedule_timeout_ms: Option<u64>,
-    /// What the members' nodes must share.
+    /// The topology constraints of its members.
     pub(crate) topology: Vec<TopologyConstraint>,
-    /// What the whole group needs.
+    /// The resources that the whole group needs.
     pub(crate) min_resources: BTreeMap<String, i64>,
-    /// The Workload all of whose groups need that together; `None` if each does.
-    pub(crate) needed_together_in: Option<String>,
+    /// The Workload whose groups share `min_resources`; `None` if they are for this group alone.
+    pub(crate) shared_in_workload: Option<String>,
     /// What it may do when it has lost members.
     pub(crate) degraded_policy: DegradedPolicy,
-    /// Whether pods of parts that it does not know are members all the same.
+    /// Whether pods of unknown subsets are members too.
     pub(crate) open: bool,
-    /// Whether its turn is that of the object, and not that of its oldest waiting member.
+    /// Whether it is queued by the age of the object, not by that of its oldest pending member.
     pub(crate) ranked_by_object: bool,
 }
 
-/// What a group says of its priority.
+/// The priority fields of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PriorityField {
-    /// Its class.
+    /// Its PriorityClass.
     pub(crate) class: Option<String>,
-    /// The number beside the class.
+    /// The priority value next to the class.
     pub(crate) number: Option<i32>,
-    /// What is done with a number that the class does not give.
+    /// How a value that differs from the class is handled.
     pub(crate) mismatch: Mismatch,
-    /// What counts if it names no class.
+    /// The priority of a group without a class.
     pub(crate) without_class: WithoutClass,
 }
 
-/// Whose priority a group has that names no class.
+/// The priority of a group without a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WithoutClass {
     /// That of the cluster's default class.
     Default,
-    /// The one that all members must share.
+    /// The priority that all members must share.
     SharedByMembers,
-    /// The lowest of its members: the object cannot name a class.
+    /// The lowest priority of its members: the object cannot name a class.
     LowestMember,
 }
 
-/// What is done with a number that the class does not give. It is never believed.
+/// How a value that differs from the class is handled. It is never trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mismatch {
     /// The object is invalid.
     Refused,
-    /// The class counts. The server filled in the number when the object was made.
-    ClassCounts,
+    /// The class takes precedence. The server filled in the value when the object was created.
+    ClassTakesPrecedence,
 }
 
 impl Draft {
-    /// The least number of members in all; none for a basic group.
+    /// The minimum number of members in total; zero for a basic group.
     pub(crate) fn minimum(&self) -> u32 {
         match &self.policy {
             Policy::Gang { min_count } => *min_count,
@@ -176,24 +174,29 @@ impl Draft {
         }
     }
 
-    /// A group with this policy and nothing else to say.
-    pub(crate) fn plain(policy: Policy, without_class: WithoutClass) -> Self {
+    /// A group with this policy and defaults otherwise.
+    pub(crate) fn with_policy(policy: Policy, without_class: WithoutClass) -> Self {
         Self {
             policy,
-            priority: PriorityField { class: None, number: None, mismatch: Mismatch::ClassCounts, without_class },
+            priority: PriorityField {
+                class: None,
+                number: None,
+                mismatch: Mismatch::ClassTakesPrecedence,
+                without_class,
+            },
             preemption_policy: None,
             disruption_mode: DisruptionMode::Pod,
             schedule_timeout_ms: None,
             topology: Vec::new(),
             min_resources: BTreeMap::new(),
-            needed_together_in: None,
+            shared_in_workload: None,
             degraded_policy: DegradedPolicy::Replace,
             open: false,
             ranked_by_object: false,
         }
     }
 
-    /// The draft of a group of our own kinds. `path` is where its fields stand.
+    /// The draft of a group of our own kinds. `path` is the path of its fields.
     pub(crate) fn of(group: &written::Group, path: &FieldPath<'_>) -> Result<Self, Flaw> {
         let min_resources = list_in_base_units(&group.min_resources, &path.child("minResources"))?;
         let subsets = matches!(group.policy, written::Policy::Subsets(_));
@@ -216,7 +219,7 @@ impl Draft {
             schedule_timeout_ms: None,
             topology: Vec::new(),
             min_resources,
-            needed_together_in: None,
+            shared_in_workload: None,
             degraded_policy: match group.degraded_policy {
                 written::DegradedPolicy::Replace => DegradedPolicy::Replace,
                 written::DegradedPolicy::Requorum => DegradedPolicy::Requorum,
@@ -228,7 +231,7 @@ impl Draft {
     }
 }
 
-/// What an annotation says that a group needs in all: a list of resources as JSON.
+/// The total resources of a group from an annotation: a list of resources as JSON.
 fn min_resources(text: &str, key: &str) -> Result<BTreeMap<String, i64>, InvalidField> {
     let annotations = FieldPath::Root("metadata.annotations");
     let path = annotations.key(key);
@@ -238,7 +241,7 @@ fn min_resources(text: &str, key: &str) -> Result<BTreeMap<String, i64>, Invalid
 }
 
 fn policy(policy: &written::Policy) -> Policy {
-    // A checked count is from 1 to the largest i32.
+    // A validated count is from 1 to the largest i32.
     let count = |count: i32| count.unsigned_abs();
     match policy {
         written::Policy::Gang { min_count } => Policy::Gang { min_count: count(*min_count) },
@@ -253,7 +256,7 @@ fn policy(policy: &written::Policy) -> Policy {
 }
 
 impl GroupObject {
-    /// An object of which only the metadata is known so far.
+    /// An object with its metadata only.
     pub(crate) fn with_metadata(metadata: &ObjectMeta) -> Self {
         let created = metadata.creation_timestamp.as_ref();
         Self {
@@ -265,22 +268,22 @@ impl GroupObject {
             created_ms: created.map_or(0, |time| crate::clock::millis(time.0)),
             is_group: true,
             groups: Err(Flaw::default()),
-            unheeded: Vec::new(),
-            shown: Shown::default(),
+            ignored_fields: Vec::new(),
+            current_status: CurrentStatus::default(),
             leader: Leader::of(metadata),
             members_since_ms: None,
         }
     }
 
-    /// An object whose text cannot be read as its kind.
+    /// An object whose text cannot be parsed.
     pub(crate) fn unreadable(text: &str, error: &serde_json::Error) -> Self {
         let metadata = crate::intake::raw::metadata_of(text);
         let message = format!("the object cannot be read: {error}");
         Self { groups: Err(Flaw { kind: FlawKind::Invalid, message }), ..Self::with_metadata(&metadata) }
     }
 
-    /// Takes what an annotation says that each group of the object needs in all, for kinds that have no field for it.
-    pub(crate) fn take_min_resources(&mut self, metadata: &ObjectMeta) {
+    /// Applies the annotation with the total resources of each group, for kinds that have no field for it.
+    pub(crate) fn apply_min_resources(&mut self, metadata: &ObjectMeta) {
         let Some(text) = metadata.annotations.as_ref().and_then(|all| all.get(MIN_RESOURCES)) else { return };
         let Ok(groups) = &mut self.groups else { return };
         match min_resources(text, MIN_RESOURCES) {
@@ -289,9 +292,9 @@ impl GroupObject {
         }
     }
 
-    /// Takes what an annotation says that all groups of a Workload need together: the object's own groups, or those
-    /// that were made from it as this one was.
-    pub(crate) fn take_whole_resources(&mut self, metadata: &ObjectMeta, workload: Option<&str>) {
+    /// Applies the annotation with the total resources of all groups of a Workload: the object's own groups, or those
+    /// that were created from the Workload like this one.
+    pub(crate) fn apply_whole_resources(&mut self, metadata: &ObjectMeta, workload: Option<&str>) {
         let annotation = |key: &str| metadata.annotations.as_ref().and_then(|all| all.get(key));
         let Some(text) = annotation(WHOLE_RESOURCES) else { return };
         let Ok(groups) = &mut self.groups else { return };
@@ -305,13 +308,13 @@ impl GroupObject {
         match min_resources(text, WHOLE_RESOURCES) {
             Ok(whole) => groups.iter_mut().for_each(|(_, draft)| {
                 draft.min_resources.clone_from(&whole);
-                draft.needed_together_in = Some(workload.clone());
+                draft.shared_in_workload = Some(workload.clone());
             }),
             Err(error) => self.groups = Err(error.into()),
         }
     }
 
-    /// Refuses the annotation on a kind that has a field for it.
+    /// Rejects the annotation on a kind that has a field for it.
     pub(crate) fn refuse_min_resources(&mut self, metadata: &ObjectMeta) {
         let Some(text) = metadata.annotations.as_ref().and_then(|all| all.get(MIN_RESOURCES)) else { return };
         if self.groups.is_ok() {
@@ -321,11 +324,11 @@ impl GroupObject {
         }
     }
 
-    /// A merge patch of the status, for kinds whose lists no server merges: it is refused if somebody else wrote first.
-    /// What is shown and is not to be shown any more is removed by name, since a merge keeps what it is not told of.
+    /// A merge patch of the status, for kinds whose lists the server does not merge: it fails if another writer was
+    /// first. Fields that are no longer in the status are set to null, since a merge keeps omitted fields.
     pub(crate) fn merge_patch(&self, status: &impl serde::Serialize) -> StatusPatch {
         let mut status = json!(status);
-        let shown: Value = serde_json::from_str(&self.shown.text).unwrap_or_default();
+        let shown: Value = serde_json::from_str(&self.current_status.text).unwrap_or_default();
         for field in shown.as_object().into_iter().flat_map(|fields| fields.keys()) {
             if status.get(field).is_none() {
                 status[field.as_str()] = Value::Null;
@@ -343,9 +346,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_longer_shown_is_removed_by_name() {
+    fn removed_status_fields_are_set_to_null() {
         let mut object = GroupObject::with_metadata(&ObjectMeta::default());
-        object.shown.text = r#"{"conditions": [], "podGroups": [{"name": "w"}]}"#.to_owned();
+        object.current_status.text = r#"{"conditions": [], "podGroups": [{"name": "w"}]}"#.to_owned();
         let StatusPatch::Merge(patch) = object.merge_patch(&json!({"conditions": []})) else { panic!("a merge") };
         assert_eq!(patch["status"], json!({"conditions": [], "podGroups": null}));
     }

@@ -1,8 +1,8 @@
-//! Dialects: the ways in which clusters write groups, each one file, all read into one form.
+//! Dialects: the group APIs that are read, one file each, all into one form.
 //!
-//! A dialect says how a pod names its group, how an object becomes groups, and how status is written back. Everything
-//! behind this trait is the same for all of them.
-//! A dialect must not know the engine's decisions, other objects, or the network.
+//! A dialect defines how a pod names its group, how an object becomes groups, and how status is written back.
+//! Everything behind this trait is the same for all of them.
+//! Must not depend on the engine's decisions, other objects, or the network.
 
 mod condition;
 mod draft;
@@ -35,21 +35,21 @@ pub(crate) use scheduler_plugins::SchedulerPlugins;
 pub(crate) use status::{Counts, InstanceStatus, ObjectStatus};
 pub(crate) use volcano::Volcano;
 
-/// One way of writing groups.
+/// A group API.
 pub(crate) trait Dialect: Send + Sync {
-    /// The dialect as users know it: group and kind of its objects.
+    /// The group and kind of its objects, as users know it.
     fn origin(&self) -> &'static str;
 
-    /// Where its objects are.
+    /// Its API resource.
     fn resource(&self) -> ApiResource;
 
     /// The group that the pod names in this dialect, if it names one.
     fn reference(&self, pod: &Pod) -> Option<Result<Reference, InvalidField>>;
 
-    /// Reads an object from its JSON text. What is wrong with it is part of the answer.
+    /// Parses an object from its JSON text. Errors are part of the result.
     fn read(&self, text: &str) -> GroupObject;
 
-    /// What has to be sent to the object's `status` so that it shows this; `None` if it does already.
+    /// The patch of the object's `status` to this status; `None` if it is already current.
     fn write(&self, object: &GroupObject, status: &ObjectStatus) -> Option<StatusPatch>;
 }
 
@@ -60,14 +60,14 @@ pub(crate) struct Reference {
     pub(crate) object: String,
     /// The group inside the object; empty if the object is the group.
     pub(crate) group: String,
-    /// Which replica of it; empty if there is one.
+    /// The replica; empty if there is only one.
     pub(crate) replica: String,
     /// The subset; empty if the pod names none.
     pub(crate) subset: String,
 }
 
 impl Reference {
-    /// An object that is the group.
+    /// A reference to an object that is the group.
     pub(crate) fn to_object(name: &str) -> Self {
         Self { object: name.to_owned(), group: String::new(), replica: String::new(), subset: String::new() }
     }
@@ -86,12 +86,12 @@ pub(crate) enum StatusPatch {
     Merge(Value),
     /// A strategic merge patch: lists are merged by their keys.
     Strategic(Value),
-    /// A JSON merge patch of an object whose kind has no `status` of its own to be written.
+    /// A JSON merge patch of the object itself, for kinds without a `status` subresource.
     OfObject(Value),
 }
 
 impl StatusPatch {
-    /// What is sent.
+    /// The body of the patch.
     pub(crate) fn body(&self) -> &Value {
         match self {
             Self::Merge(body) | Self::Strategic(body) | Self::OfObject(body) => body,

@@ -1,4 +1,4 @@
-//! Our own PodGroup: a pod names it by an annotation, the object is the group.
+//! Muster's PodGroup: a pod names it by an annotation, the object is the group.
 
 use kube::core::ApiResource;
 use muster_api::group::Policy;
@@ -10,7 +10,7 @@ use muster_api::wire::condition::Condition;
 use muster_api::wire::pod_group::{PodGroupStatus, PodGroupSummary, SubsetStatus};
 use muster_api::wire::{Pod, PodGroup};
 
-use super::condition::{Shown, ShownInstance, is_ours, text_of};
+use super::condition::{CurrentInstance, CurrentStatus, is_ours, text_of};
 use super::draft::{Draft, Flaw, GroupObject};
 use super::status::{InstanceStatus, ObjectStatus};
 use super::{Dialect, Reference, StatusPatch};
@@ -35,8 +35,8 @@ impl Dialect for MusterPodGroup {
         }
         match (annotation(pod, POD_GROUP), annotation(pod, SUBSET), annotation(pod, REPLICA_KEY)) {
             (None, None, None) => None,
-            (None, Some(subset), _) => Some(Err(lone(SUBSET, subset, POD_GROUP))),
-            (_, _, Some(key)) => Some(Err(lone(REPLICA_KEY, key, WORKLOAD))),
+            (None, Some(subset), _) => Some(Err(requires_annotation(SUBSET, subset, POD_GROUP))),
+            (_, _, Some(key)) => Some(Err(requires_annotation(REPLICA_KEY, key, WORKLOAD))),
             (Some(name), subset, None) => Some(reference(name, subset)),
         }
     }
@@ -48,7 +48,7 @@ impl Dialect for MusterPodGroup {
         };
         let mut read = GroupObject {
             groups: draft(&object).map(|draft| vec![(String::new(), draft)]),
-            shown: shown(&object.status),
+            current_status: current_status(&object.status),
             ..GroupObject::with_metadata(&object.metadata)
         };
         read.refuse_min_resources(&object.metadata);
@@ -56,13 +56,13 @@ impl Dialect for MusterPodGroup {
     }
 
     fn write(&self, object: &GroupObject, status: &ObjectStatus) -> Option<StatusPatch> {
-        let status = printed(status, &object.shown.conditions);
-        (text_of(&status) != object.shown.text).then(|| object.merge_patch(&status))
+        let status = new_status(status, &object.current_status.conditions);
+        (text_of(&status) != object.current_status.text).then(|| object.merge_patch(&status))
     }
 }
 
-/// An annotation that means nothing without another.
-pub(super) fn lone(key: &str, value: &str, needed: &str) -> InvalidField {
+/// The error for an annotation that requires another one.
+pub(super) fn requires_annotation(key: &str, value: &str, needed: &str) -> InvalidField {
     let path = FieldPath::Root("metadata.annotations");
     path.key(key).invalid(value, format_args!("means nothing without the annotation {needed}"))
 }
@@ -89,23 +89,23 @@ fn draft(object: &PodGroup) -> Result<Draft, Flaw> {
     Ok(draft)
 }
 
-fn shown(status: &PodGroupStatus) -> Shown {
-    let instance = ShownInstance { conditions: status.conditions.clone() };
-    Shown {
+fn current_status(status: &PodGroupStatus) -> CurrentStatus {
+    let instance = CurrentInstance { conditions: status.conditions.clone() };
+    CurrentStatus {
         observed_generation: status.observed_generation,
         conditions: status.conditions.clone(),
         instances: [((String::new(), String::new()), instance)].into(),
         text: text_of(status),
-        ..Shown::default()
+        ..CurrentStatus::default()
     }
 }
 
-fn printed(status: &ObjectStatus, shown: &[Condition]) -> PodGroupStatus {
+fn new_status(status: &ObjectStatus, shown: &[Condition]) -> PodGroupStatus {
     let empty = InstanceStatus::default();
     let instance = status.instances.first().unwrap_or(&empty);
     let subsets = instance.subsets.iter().map(|(name, counts)| SubsetStatus {
         name: name.clone(),
-        // Those who have ended are counted apart.
+        // Finished pods are counted separately.
         total: counts.total - counts.succeeded - counts.failed,
         scheduled_available: counts.would_fit,
         scheduled_unavailable: counts.no_room,
@@ -115,7 +115,7 @@ fn printed(status: &ObjectStatus, shown: &[Condition]) -> PodGroupStatus {
     });
     PodGroupStatus {
         observed_generation: status.observed_generation,
-        // A merge patch replaces the whole list: what others wrote is written again.
+        // A merge patch replaces the whole list, so the conditions of other writers are repeated.
         conditions: instance.conditions.iter().chain(shown.iter().filter(|one| !is_ours(&one.kind))).cloned().collect(),
         summary: (!instance.policy.is_empty()).then(|| PodGroupSummary {
             policy: instance.policy.to_owned(),

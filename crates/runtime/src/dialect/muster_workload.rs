@@ -1,6 +1,6 @@
-//! Our own Workload: several groups in one object, each of which may stand for many replicas.
+//! Muster's Workload: several groups in one object, each of which may have many replicas.
 //!
-//! A pod names workload, group and replica by annotations. Each (workload, group, replica) is a gang of its own.
+//! A pod names workload, group and replica by annotations. Each (workload, group, replica) is its own gang.
 
 use kube::core::ApiResource;
 use muster_api::invalid::{FieldPath, InvalidField};
@@ -12,9 +12,9 @@ use muster_api::wire::workload::{Instances, MAX_GROUPS_IN_STATUS, WorkloadGroupS
 use muster_api::wire::{Pod, Workload};
 use muster_api::workload::validate_workload;
 
-use super::condition::{Shown, ShownInstance, text_of};
+use super::condition::{CurrentInstance, CurrentStatus, text_of};
 use super::draft::{Draft, Flaw, GroupObject};
-use super::muster_pod_group::lone;
+use super::muster_pod_group::requires_annotation;
 use super::status::{InstanceStatus, ObjectStatus};
 use super::{Dialect, Reference, StatusPatch};
 use crate::intake::raw::annotation;
@@ -35,7 +35,7 @@ impl Dialect for MusterWorkload {
     fn reference(&self, pod: &Pod) -> Option<Result<Reference, InvalidField>> {
         let workload = annotation(pod, WORKLOAD)?;
         let Some(group) = annotation(pod, POD_GROUP) else {
-            return Some(Err(lone(WORKLOAD, workload, POD_GROUP)));
+            return Some(Err(requires_annotation(WORKLOAD, workload, POD_GROUP)));
         };
         if let Some(subset) = annotation(pod, SUBSET) {
             let path = FieldPath::Root("metadata.annotations");
@@ -52,17 +52,17 @@ impl Dialect for MusterWorkload {
         let mut read = GroupObject {
             is_group: false,
             groups: drafts(&object),
-            shown: shown(&object.status),
+            current_status: current_status(&object.status),
             ..GroupObject::with_metadata(&object.metadata)
         };
-        read.take_min_resources(&object.metadata);
-        read.take_whole_resources(&object.metadata, None);
+        read.apply_min_resources(&object.metadata);
+        read.apply_whole_resources(&object.metadata, None);
         read
     }
 
     fn write(&self, object: &GroupObject, status: &ObjectStatus) -> Option<StatusPatch> {
-        let status = printed(status);
-        (text_of(&status) != object.shown.text).then(|| object.merge_patch(&status))
+        let status = new_status(status);
+        (text_of(&status) != object.current_status.text).then(|| object.merge_patch(&status))
     }
 }
 
@@ -89,41 +89,41 @@ fn drafts(object: &Workload) -> Result<Vec<(String, Draft)>, Flaw> {
     drafts.map(|(index, (name, group))| Ok((name.clone(), Draft::of(group, &groups.index(index))?))).collect()
 }
 
-fn shown(status: &WorkloadStatus) -> Shown {
+fn current_status(status: &WorkloadStatus) -> CurrentStatus {
     let instances = status.pod_groups.iter().map(|one| {
-        let shown = ShownInstance { conditions: one.conditions.clone() };
+        let shown = CurrentInstance { conditions: one.conditions.clone() };
         ((one.name.clone(), one.replica_key.clone()), shown)
     });
-    Shown {
+    CurrentStatus {
         observed_generation: status.observed_generation,
         conditions: status.conditions.clone(),
         instances: instances.collect(),
-        is_cut_off: status.instances.as_ref().is_some_and(|all| all.total > status.pod_groups.len() as i64),
+        is_truncated: status.instances.as_ref().is_some_and(|all| all.total > status.pod_groups.len() as i64),
         text: text_of(status),
-        ..Shown::default()
+        ..CurrentStatus::default()
     }
 }
 
-fn holds(instance: &InstanceStatus, kind: &str) -> bool {
+fn is_true(instance: &InstanceStatus, kind: &str) -> bool {
     Condition::find(&instance.conditions, kind).is_some_and(Condition::is_true)
 }
 
-/// How badly a group fares: the worst come first in the status, since it only has room for so many.
+/// The order of groups in the status: those with problems first, since the list is bounded.
 fn rank(instance: &InstanceStatus) -> u8 {
-    match (holds(instance, DEGRADED), holds(instance, POD_GROUP_SCHEDULED)) {
+    match (is_true(instance, DEGRADED), is_true(instance, POD_GROUP_SCHEDULED)) {
         (true, _) => 0,
         (false, false) => 1,
         (false, true) => 2,
     }
 }
 
-fn printed(status: &ObjectStatus) -> WorkloadStatus {
+fn new_status(status: &ObjectStatus) -> WorkloadStatus {
     let count = |wanted: u8| status.instances.iter().filter(|one| rank(one) == wanted).count() as i64;
     let degraded = count(0);
     let instances = Instances {
         total: status.instances.len() as i64,
-        scheduled: status.instances.iter().filter(|one| holds(one, POD_GROUP_SCHEDULED)).count() as i64,
-        waiting: status.instances.iter().filter(|one| !holds(one, POD_GROUP_SCHEDULED)).count() as i64,
+        scheduled: status.instances.iter().filter(|one| is_true(one, POD_GROUP_SCHEDULED)).count() as i64,
+        waiting: status.instances.iter().filter(|one| !is_true(one, POD_GROUP_SCHEDULED)).count() as i64,
         degraded,
     };
     let mut worst_first: Vec<&InstanceStatus> = status.instances.iter().collect();

@@ -1,4 +1,4 @@
-//! Kubernetes' own PodGroup as of 1.37, v1beta1 or v1alpha3: a pod names it in its spec, the object is the group.
+//! Kubernetes' PodGroup as of 1.37, v1beta1 or v1alpha3: a pod names it in its spec, the object is the group.
 //!
 //! The two versions have the same shape and show the same objects, so only one of them is read.
 
@@ -12,7 +12,7 @@ use muster_api::wire::Pod;
 use muster_engine::model::group::{DisruptionMode, Policy, PreemptionPolicy};
 
 use super::draft::{Draft, Flaw, FlawKind, GroupObject, Mismatch, PriorityField, WithoutClass};
-use super::native_conditions::{patch, shown};
+use super::native_conditions::{current_status, patch};
 use super::status::ObjectStatus;
 use super::{Dialect, Reference, StatusPatch};
 
@@ -23,9 +23,9 @@ pub(crate) struct NativePodGroup {
 }
 
 impl NativePodGroup {
-    /// As v1beta1 has it.
+    /// The v1beta1 API.
     pub(crate) const V1BETA1: Self = Self { version: VERSION };
-    /// As v1alpha3 has it.
+    /// The v1alpha3 API.
     pub(crate) const V1ALPHA3: Self = Self { version: V1ALPHA3 };
 }
 
@@ -51,12 +51,12 @@ impl Dialect for NativePodGroup {
         };
         let mut read = GroupObject {
             groups: draft(&object).map(|draft| vec![(String::new(), draft)]),
-            shown: shown(&object.status.conditions, POD_GROUP_INITIALLY_SCHEDULED),
+            current_status: current_status(&object.status.conditions, POD_GROUP_INITIALLY_SCHEDULED),
             ..GroupObject::with_metadata(&object.metadata)
         };
-        read.take_min_resources(&object.metadata);
+        read.apply_min_resources(&object.metadata);
         let workload = object.spec.workload_ref.as_ref().map(|reference| reference.workload_name.as_str());
-        read.take_whole_resources(&object.metadata, workload);
+        read.apply_whole_resources(&object.metadata, workload);
         read
     }
 
@@ -77,8 +77,8 @@ pub(super) fn scheduling_group(pod: &Pod) -> Option<Result<Reference, InvalidFie
 
 fn draft(object: &PodGroup) -> Result<Draft, Flaw> {
     let spec = &object.spec;
-    refuse_unsupported(spec)?;
-    // Every field that the server let through counts, whatever its gates are.
+    reject_unsupported(spec)?;
+    // Every field that the server accepted counts, whatever its feature gates are.
     let gates = Gates {
         topology_aware_workload_scheduling: true,
         dra_workload_resource_claims: true,
@@ -93,7 +93,7 @@ fn draft(object: &PodGroup) -> Result<Draft, Flaw> {
         priority: PriorityField {
             class: Some(spec.priority_class_name.clone()).filter(|name| !name.is_empty()),
             number: spec.priority,
-            mismatch: Mismatch::ClassCounts,
+            mismatch: Mismatch::ClassTakesPrecedence,
             without_class: WithoutClass::Default,
         },
         preemption_policy: spec.preemption_policy.as_deref().map(|policy| match policy {
@@ -101,11 +101,11 @@ fn draft(object: &PodGroup) -> Result<Draft, Flaw> {
             _ => PreemptionPolicy::LowerPriority,
         }),
         disruption_mode: if all { DisruptionMode::Group } else { DisruptionMode::Pod },
-        ..Draft::plain(policy(&spec.scheduling_policy), WithoutClass::Default)
+        ..Draft::with_policy(policy(&spec.scheduling_policy), WithoutClass::Default)
     })
 }
 
-/// How members are placed. The server takes no count below 1.
+/// The scheduling policy. The server accepts no count below 1.
 pub(super) fn policy(policy: &SchedulingPolicy) -> Policy {
     match &policy.gang {
         Some(gang) => Policy::Gang { min_count: gang.min_count.unsigned_abs() },
@@ -113,15 +113,15 @@ pub(super) fn policy(policy: &SchedulingPolicy) -> Policy {
     }
 }
 
-fn refuse_unsupported(spec: &PodGroupSpec) -> Result<(), Flaw> {
+fn reject_unsupported(spec: &PodGroupSpec) -> Result<(), Flaw> {
     if let Some(parent) = &spec.parent_composite_pod_group_name {
         return Err(Flaw::unsupported("spec.parentCompositePodGroupName", parent));
     }
-    refuse_placement(spec.scheduling_constraints.as_ref(), &spec.resource_claims)
+    reject_placement(spec.scheduling_constraints.as_ref(), &spec.resource_claims)
 }
 
-/// Refuses what cannot be honoured yet of where members stand and what they share.
-pub(super) fn refuse_placement(
+/// Rejects topology constraints and shared resource claims, which are not supported yet.
+pub(super) fn reject_placement(
     constraints: Option<&SchedulingConstraints>,
     claims: &[ResourceClaim],
 ) -> Result<(), Flaw> {

@@ -1,17 +1,18 @@
-//! Kubernetes' own Workload as of 1.35, v1alpha1: several groups in one object, each of which may stand for many
-//! replicas. A pod names all three in its spec.
+//! Kubernetes' Workload as of 1.35, v1alpha1: several groups in one object, each of which may have many replicas. A pod
+//! names all three in its spec.
 //!
-//! The object has no status, so nothing is written to it and nothing is remembered by it: users are told by events and
-//! by the pods' conditions. After a restart bound members are the only witnesses. They may be a gang that has lost some
-//! or a start that was cut short, so they stay in either case, and what is missing of the minimum comes whole or not at
-//! all. It must not know the later versions.
+//! The object has no status, so nothing is written to it and it keeps no history: users see events and the pods'
+//! conditions. After a restart only bound members show that a group has started. They may belong to a gang that has
+//! lost members or to an interrupted start, so they stay in either case, and the missing members are scheduled all
+//! together or not at all.
+//! Must not depend on the later versions.
 
 use kube::core::ApiResource;
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::native::v1alpha1::{PodGroup, Workload, validate_workload, validate_workload_reference};
 use muster_api::wire::Pod;
 
-use super::condition::Shown;
+use super::condition::CurrentStatus;
 use super::draft::{Draft, Flaw, FlawKind, GroupObject, WithoutClass};
 use super::native_pod_group::policy;
 use super::status::ObjectStatus;
@@ -53,12 +54,12 @@ impl Dialect for NativeWorkload {
         let mut read = GroupObject {
             is_group: false,
             groups: drafts(&object),
-            // There is no room for any of its groups: each may have started.
-            shown: Shown { is_cut_off: true, ..Shown::default() },
+            // The status has no field for groups: each may have started.
+            current_status: CurrentStatus { is_truncated: true, ..CurrentStatus::default() },
             ..GroupObject::with_metadata(&object.metadata)
         };
-        read.take_min_resources(&object.metadata);
-        read.take_whole_resources(&object.metadata, None);
+        read.apply_min_resources(&object.metadata);
+        read.apply_whole_resources(&object.metadata, None);
         read
     }
 
@@ -75,5 +76,5 @@ fn drafts(object: &Workload) -> Result<Vec<(String, Draft)>, Flaw> {
 }
 
 fn draft(group: &PodGroup) -> Draft {
-    Draft::plain(policy(&group.policy), WithoutClass::LowestMember)
+    Draft::with_policy(policy(&group.policy), WithoutClass::LowestMember)
 }

@@ -1,7 +1,7 @@
-//! Kubernetes' own PodGroup as of 1.36, v1alpha2: a pod names it as in 1.37, and nothing of it ever changes.
+//! Kubernetes' PodGroup as of 1.36, v1alpha2: a pod names it as in 1.37, and its spec is immutable.
 //!
-//! Priority and disruption mode are behind a gate of the server: a group without a priority is one of a server that has
-//! it off, and then the members' priorities count.
+//! Priority and disruption mode are behind a feature gate of the server: a group without a priority comes from a server
+//! that has it off, and then the members' priorities count.
 
 use kube::core::ApiResource;
 use muster_api::invalid::InvalidField;
@@ -11,8 +11,8 @@ use muster_api::wire::Pod;
 use muster_engine::model::group::DisruptionMode;
 
 use super::draft::{Draft, Flaw, FlawKind, GroupObject, Mismatch, PriorityField, WithoutClass};
-use super::native_conditions::{patch, shown};
-use super::native_pod_group::{policy, refuse_placement, scheduling_group};
+use super::native_conditions::{current_status, patch};
+use super::native_pod_group::{policy, reject_placement, scheduling_group};
 use super::status::ObjectStatus;
 use super::{Dialect, Reference, StatusPatch};
 
@@ -40,12 +40,12 @@ impl Dialect for NativePodGroupV1alpha2 {
         };
         let mut read = GroupObject {
             groups: draft(object.clone()).map(|draft| vec![(String::new(), draft)]),
-            shown: shown(&object.status.conditions, POD_GROUP_SCHEDULED),
+            current_status: current_status(&object.status.conditions, POD_GROUP_SCHEDULED),
             ..GroupObject::with_metadata(&object.metadata)
         };
-        read.take_min_resources(&object.metadata);
+        read.apply_min_resources(&object.metadata);
         let template = object.spec.pod_group_template_ref.as_ref().and_then(|reference| reference.workload.as_ref());
-        read.take_whole_resources(&object.metadata, template.map(|template| template.workload_name.as_str()));
+        read.apply_whole_resources(&object.metadata, template.map(|template| template.workload_name.as_str()));
         read
     }
 
@@ -55,8 +55,8 @@ impl Dialect for NativePodGroupV1alpha2 {
 }
 
 fn draft(mut object: PodGroup) -> Result<Draft, Flaw> {
-    refuse_placement(object.spec.scheduling_constraints.as_ref(), &object.spec.resource_claims)?;
-    // A server that has the gate off keeps no mode; every other field that it let through counts.
+    reject_placement(object.spec.scheduling_constraints.as_ref(), &object.spec.resource_claims)?;
+    // A server that has the gate off keeps no mode; every other field that it accepted counts.
     object.spec.disruption_mode.get_or_insert_with(|| DISRUPT_POD.to_owned());
     let gates = Gates {
         topology_aware_workload_scheduling: true,
@@ -72,13 +72,13 @@ fn draft(mut object: PodGroup) -> Result<Draft, Flaw> {
         priority: PriorityField {
             class: Some(spec.priority_class_name).filter(|name| !name.is_empty()),
             number: spec.priority,
-            mismatch: Mismatch::ClassCounts,
+            mismatch: Mismatch::ClassTakesPrecedence,
             without_class: match spec.priority {
                 Some(_) => WithoutClass::Default,
                 None => WithoutClass::LowestMember,
             },
         },
         disruption_mode: if whole { DisruptionMode::Group } else { DisruptionMode::Pod },
-        ..Draft::plain(policy(&spec.scheduling_policy), WithoutClass::Default)
+        ..Draft::with_policy(policy(&spec.scheduling_policy), WithoutClass::Default)
     })
 }

@@ -1,8 +1,8 @@
-//! The PodGroup of scheduler-plugins (coscheduling), read as it is: a pod names it by a label, the object is the group.
+//! The PodGroup of scheduler-plugins (coscheduling): a pod names it by a label, the object is the group.
 //!
-//! Its status has a phase and counters and no room for conditions, so why a group waits is told by events and by its pods.
-//! Since when it has had its minimum stands in `scheduleStartTime`: that is what a later process remembers it by. Phases
-//! are those that its own controller would write, so that both agree where that one runs, too.
+//! Its status has a phase and counters but no conditions, so events and the pods' conditions explain why a group waits.
+//! `scheduleStartTime` is the time since when it has had its minimum: a later process knows from it that the group has
+//! started. Phases are those that its own controller would write, so that both agree where that one runs too.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::ApiResource;
@@ -16,7 +16,7 @@ use muster_api::wire::Pod;
 use muster_api::wire::condition::Condition;
 use muster_engine::model::group::Policy;
 
-use super::condition::{Shown, ShownInstance, started, text_of};
+use super::condition::{CurrentInstance, CurrentStatus, started, text_of};
 use super::draft::{Draft, Flaw, GroupObject, WithoutClass};
 use super::status::{InstanceStatus, ObjectStatus};
 use super::{Dialect, Reference, StatusPatch};
@@ -56,7 +56,7 @@ impl Dialect for SchedulerPlugins {
         };
         let mut read = GroupObject {
             groups: draft(&object.spec).map(|draft| vec![(String::new(), draft)]),
-            shown: shown(&object),
+            current_status: current_status(&object),
             ..GroupObject::with_metadata(&object.metadata)
         };
         read.refuse_min_resources(&object.metadata);
@@ -64,8 +64,8 @@ impl Dialect for SchedulerPlugins {
     }
 
     fn write(&self, object: &GroupObject, status: &ObjectStatus) -> Option<StatusPatch> {
-        let status = printed(status.instances.first()?, &object.shown);
-        (text_of(&status) != object.shown.text).then(|| object.merge_patch(&status))
+        let status = new_status(status.instances.first()?, &object.current_status);
+        (text_of(&status) != object.current_status.text).then(|| object.merge_patch(&status))
     }
 }
 
@@ -78,26 +78,26 @@ fn draft(spec: &PodGroupSpec) -> Result<Draft, Flaw> {
         schedule_timeout_ms: timeout.map(|seconds| u64::from(seconds) * 1000),
         min_resources: list_in_base_units(&least, &path.child("minResources"))?,
         ranked_by_object: true,
-        ..Draft::plain(Policy::Gang { min_count }, WithoutClass::LowestMember)
+        ..Draft::with_policy(Policy::Gang { min_count }, WithoutClass::LowestMember)
     })
 }
 
-fn shown(object: &PodGroup) -> Shown {
+fn current_status(object: &PodGroup) -> CurrentStatus {
     let status = &object.status;
-    // It does not say with which minimum; as far as anybody can tell, with the one that it has.
+    // The minimum at the start is not recorded; the current one is the best guess.
     let minimum = object.spec.min_member.as_u64().and_then(|minimum| u32::try_from(minimum).ok()).unwrap_or(0);
     let condition = status.schedule_start_time.clone().map(|time| started(minimum, time));
-    let instance = ShownInstance { conditions: condition.into_iter().collect() };
-    Shown {
+    let instance = CurrentInstance { conditions: condition.into_iter().collect() };
+    CurrentStatus {
         instances: [((String::new(), String::new()), instance)].into(),
         phase: status.phase.clone(),
-        may_be_of_others: true,
+        may_be_written_by_others: true,
         text: text_of(status),
-        ..Shown::default()
+        ..CurrentStatus::default()
     }
 }
 
-fn printed(instance: &InstanceStatus, shown: &Shown) -> PodGroupStatus {
+fn new_status(instance: &InstanceStatus, shown: &CurrentStatus) -> PodGroupStatus {
     let counts = &instance.counts;
     let started = Condition::find(&instance.conditions, STARTED).filter(|one| one.is_true());
     let schedule_start_time: Option<Time> = started.and_then(|one| one.last_transition_time.clone());
@@ -105,10 +105,10 @@ fn printed(instance: &InstanceStatus, shown: &Shown) -> PodGroupStatus {
     PodGroupStatus { phase: phase(instance, &shown.phase).to_owned(), running, succeeded, failed, schedule_start_time }
 }
 
-/// One word for how the group fares. What has ended stays that when its pods are cleaned up.
+/// The phase of the group. A finished group stays finished when its pods are cleaned up.
 fn phase<'a>(instance: &InstanceStatus, shown: &'a str) -> &'a str {
     let counts = &instance.counts;
-    // Where gangs are switched off there is no minimum, and still the group has not finished before one of it has.
+    // Without gang scheduling there is no minimum; still a group has not finished before one of its pods has.
     let minimum = i64::from(instance.minimum).max(1);
     let ended = [FINISHED, FAILED].contains(&shown);
     match () {

@@ -1,27 +1,24 @@
-//! How groups fare, in the one form that every dialect prints its status from.
+//! The status of groups, in the form from which every dialect writes its own.
 
 use muster_api::wire::condition::Condition;
 
-/// How many members stand where.
+/// The number of members by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// All that exist.
+    /// All existing pods.
     pub(crate) total: i64,
-    /// On a node, or finished well: what counts towards the minimum.
+    /// On a node, or succeeded: these count towards the minimum.
     pub(crate) scheduled: i64,
-    /// Wait, and would fit if the group did.
+    /// Pending, and would fit if the whole group did.
     pub(crate) would_fit: i64,
-    /// Wait, and have no room.
+    /// Pending, without sufficient capacity.
     pub(crate) no_room: i64,
-    /// Running.
     pub(crate) running: i64,
-    /// Finished well.
     pub(crate) succeeded: i64,
-    /// Finished badly.
     pub(crate) failed: i64,
 }
 
-/// What is to be shown of one group or replica.
+/// The status of one group or replica.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct InstanceStatus {
     /// The group inside its object; empty if the object is the group.
@@ -30,20 +27,20 @@ pub(crate) struct InstanceStatus {
     pub(crate) replica: String,
     /// Its minimum.
     pub(crate) minimum: u32,
-    /// The word for its policy.
+    /// The name of its policy.
     pub(crate) policy: &'static str,
     /// All members.
     pub(crate) counts: Counts,
     /// Members by subset, in the order of the object; one without a name if it has no subsets.
     pub(crate) subsets: Vec<(String, Counts)>,
-    /// Its conditions, by our own names.
+    /// Its conditions, with our own type names.
     pub(crate) conditions: Vec<Condition>,
 }
 
-/// What is to be shown of an object.
+/// The status of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ObjectStatus {
-    /// The generation that was looked at.
+    /// The observed generation.
     pub(crate) observed_generation: i64,
     /// The conditions of the object as a whole.
     pub(crate) conditions: Vec<Condition>,

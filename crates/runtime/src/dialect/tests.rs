@@ -1,4 +1,4 @@
-//! What each dialect writes back, and when it writes nothing.
+//! The status that each dialect writes, and when it writes nothing.
 
 use jiff::Timestamp;
 use muster_api::keys::conditions::{DEGRADED, POD_GROUP_SCHEDULED};
@@ -55,7 +55,7 @@ fn a_pod_group_shows_counters_and_writes_nothing_twice() {
 }
 
 #[test]
-fn a_workload_shows_the_worst_first_and_no_more_than_it_may() {
+fn a_workload_shows_problems_first_and_at_most_its_limit() {
     let spec = json!({"podGroups": [{"name": "w", "policy": {"gang": {"minCount": 3}}}]});
     let mut instances: Vec<_> = (0..80).map(|number| instance("w", &number.to_string(), true, false)).collect();
     instances[70] = instance("w", "70", false, false);
@@ -70,7 +70,7 @@ fn a_workload_shows_the_worst_first_and_no_more_than_it_may() {
 }
 
 #[test]
-fn upstreams_condition_never_goes_back_and_ours_says_what_holds_now() {
+fn upstreams_condition_stays_true_and_ours_shows_the_current_state() {
     let spec = json!({"schedulingPolicy": {"gang": {"minCount": 3}}, "disruptionMode": {"single": {}}});
     let find = |status: &Value, kind: &str| {
         let list = status["conditions"].as_array().unwrap();
@@ -91,7 +91,7 @@ fn upstreams_condition_never_goes_back_and_ours_says_what_holds_now() {
 }
 
 #[test]
-fn upstreams_condition_is_silent_while_a_group_is_not_tried() {
+fn upstreams_condition_is_absent_while_a_group_is_not_tried() {
     let spec = json!({"schedulingPolicy": {"gang": {"minCount": 3}}, "disruptionMode": {"single": {}}});
     let mut waiting = instance("", "", false, false);
     waiting.conditions[0].reason = "WaitingForMembers".to_owned();
@@ -150,7 +150,7 @@ fn counted(total: i64, scheduled: i64, running: i64, succeeded: i64, failed: i64
 }
 
 #[test]
-fn phases_are_those_that_the_owners_of_the_kinds_would_write() {
+fn phases_are_those_of_the_kinds_own_controllers() {
     let spec = json!({"minMember": 3});
     for (counts, plugins, volcano) in [
         (counted(2, 0, 0, 0, 0), "Pending", "Inqueue"),
@@ -170,19 +170,19 @@ fn phases_are_those_that_the_owners_of_the_kinds_would_write() {
         assert_eq!(shown["phase"], volcano, "{status:?}");
         assert_eq!(Volcano.write(&object(&Volcano, &spec, &shown), &status), None, "{shown}");
     }
-    // What has ended stays that when its pods are cleaned up.
-    let nobody = wanted(vec![counted(0, 0, 0, 0, 0)]);
+    // A finished group stays finished when its pods are cleaned up.
+    let no_pods = wanted(vec![counted(0, 0, 0, 0, 0)]);
     let shown = status_of(
         SchedulerPlugins
-            .write(&object(&SchedulerPlugins, &spec, &json!({"phase": "Finished", "succeeded": 3})), &nobody),
+            .write(&object(&SchedulerPlugins, &spec, &json!({"phase": "Finished", "succeeded": 3})), &no_pods),
     );
     assert_eq!((&shown["phase"], &shown["succeeded"]), (&json!("Finished"), &Value::Null));
-    let shown = status_of(Volcano.write(&object(&Volcano, &spec, &json!({"phase": "Completed"})), &nobody));
+    let shown = status_of(Volcano.write(&object(&Volcano, &spec, &json!({"phase": "Completed"})), &no_pods));
     assert_eq!(shown["phase"], "Completed");
 }
 
 #[test]
-fn that_a_group_has_started_is_remembered_where_there_are_no_conditions() {
+fn a_start_is_recorded_where_there_are_no_conditions() {
     let spec = json!({"minMember": 3});
     let mut instance = counted(3, 3, 3, 0, 0);
     let mut conditions = Conditions::from(&instance.conditions, Timestamp::UNIX_EPOCH, 2);
@@ -192,9 +192,9 @@ fn that_a_group_has_started_is_remembered_where_there_are_no_conditions() {
     let shown = status_of(SchedulerPlugins.write(&object(&SchedulerPlugins, &spec, &json!({})), &status));
     assert_eq!(shown["scheduleStartTime"], "1970-01-01T00:00:00Z");
     let read = object(&SchedulerPlugins, &spec, &shown);
-    let conditions = &read.shown.instances[&(String::new(), String::new())].conditions;
+    let conditions = &read.current_status.instances[&(String::new(), String::new())].conditions;
     assert_eq!(started_minimum(conditions), Some(3));
-    // Fields that its own controller writes are left alone.
+    // Fields that its own controller writes stay.
     let mut with_others = shown.clone();
     with_others["occupiedBy"] = json!("ml/job");
     let status = wanted(vec![counted(0, 0, 0, 0, 0)]);
@@ -203,7 +203,7 @@ fn that_a_group_has_started_is_remembered_where_there_are_no_conditions() {
 }
 
 #[test]
-fn tasks_of_volcano_are_subsets_and_what_is_not_supported_is_refused_by_field() {
+fn volcano_tasks_are_subsets_and_unsupported_fields_are_rejected() {
     let policy = |spec: Value| object(&Volcano, &spec, &json!({})).groups.map(|mut groups| groups.remove(0).1.policy);
     let subset = |name: &str, min_member| Subset { name: name.to_owned(), min_member };
     let tasks = json!({"minMember": 3, "minTaskMember": {"worker": 2, "ps": 1, "idle": 0}, "queue": "default"});
@@ -229,11 +229,15 @@ fn tasks_of_volcano_are_subsets_and_what_is_not_supported_is_refused_by_field() 
     let groups = object(&Volcano, &json!({"minMember": 1, "minResources": quotas}), &json!({})).groups.unwrap();
     assert_eq!(groups[0].1.min_resources, [("cpu".to_owned(), 2000)].into());
     let soft = object(&Volcano, &json!({"minMember": 1, "networkTopology": {"mode": "soft"}}), &json!({}));
-    assert!(soft.unheeded.len() == 1 && soft.unheeded[0].starts_with("spec.networkTopology"), "{:?}", soft.unheeded);
+    assert!(
+        soft.ignored_fields.len() == 1 && soft.ignored_fields[0].starts_with("spec.networkTopology"),
+        "{:?}",
+        soft.ignored_fields
+    );
 }
 
 #[test]
-fn conditions_of_others_stay_in_a_group_of_volcano() {
+fn conditions_of_other_writers_stay_in_a_volcano_group() {
     let spec = json!({"minMember": 3});
     let theirs = json!({"type": "theirs", "status": "True", "transitionID": "x", "reason": "r", "message": "m"});
     let old = json!({"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources"});
@@ -243,15 +247,15 @@ fn conditions_of_others_stay_in_a_group_of_volcano() {
     let shown = status_of(patch);
     let kinds: Vec<_> = shown["conditions"].as_array().unwrap().iter().map(|one| one["type"].clone()).collect();
     assert_eq!(kinds, ["muster.dev/PodGroupScheduled", "Scheduled", "theirs"]);
-    // What Volcano's own scheduler has said is not said again.
+    // A condition of Volcano's own scheduler is not written again.
     let round = json!({"type": "Scheduled", "status": "True", "transitionID": "y", "reason": "tasks are ready"});
     let shown = status_of(Volcano.write(&object(&Volcano, &spec, &json!({"conditions": [round]})), &status));
-    let said = shown["conditions"].as_array().unwrap().iter().filter(|one| one["type"] == "Scheduled");
-    assert_eq!(said.map(|one| one["transitionID"].clone()).collect::<Vec<_>>(), ["y"]);
+    let scheduled = shown["conditions"].as_array().unwrap().iter().filter(|one| one["type"] == "Scheduled");
+    assert_eq!(scheduled.map(|one| one["transitionID"].clone()).collect::<Vec<_>>(), ["y"]);
 }
 
 #[test]
-fn pods_name_groups_of_other_schedulers_as_these_do() {
+fn pods_name_groups_of_other_schedulers_in_their_way() {
     let pod = |metadata: Value| serde_json::from_value::<Pod>(json!({"metadata": metadata})).unwrap();
     let named = |dialect: &dyn Dialect, metadata: Value| dialect.reference(&pod(metadata));
     let label = json!({"labels": {"scheduling.x-k8s.io/pod-group": "g"}});
@@ -268,7 +272,7 @@ fn pods_name_groups_of_other_schedulers_as_these_do() {
 }
 
 #[test]
-fn what_a_group_needs_in_all_can_stand_in_an_annotation_where_there_is_no_field() {
+fn total_resources_can_be_in_an_annotation_where_there_is_no_field() {
     let read = |dialect: &dyn Dialect, spec: Value, list: &str| {
         let metadata = json!({"name": "g", "namespace": "ml", "annotations": {"muster.dev/min-resources": list}});
         dialect.read(&json!({"metadata": metadata, "spec": spec}).to_string()).groups

@@ -1,8 +1,9 @@
-//! The PodGroup of Volcano, read as it is: a pod names it by an annotation, the object is the group.
+//! The PodGroup of Volcano: a pod names it by an annotation, the object is the group.
 //!
-//! Tasks with minimums are subsets; pods of other tasks are members without one. Our conditions stand in the status with
-//! their prefix, beside Volcano's own two. There are no queues here: a group of another queue than the default one is not
-//! started past the share that somebody gave that queue. It must not know Volcano's own scheduler.
+//! Tasks with minimums are subsets; pods of other tasks are members without one. Muster's conditions are in the status
+//! with their prefix, next to Volcano's own two. Queues are not supported: a group of another queue than the default
+//! one is not started, as that could exceed the share of its queue.
+//! Must not depend on Volcano's own scheduler.
 
 use kube::core::ApiResource;
 use muster_api::group::{MAX_SUBSETS, count, min_resources};
@@ -20,7 +21,7 @@ use muster_api::wire::condition::Condition;
 use muster_engine::model::group::{Policy, Subset};
 use serde_json::Value;
 
-use super::condition::{Shown, ShownInstance, text_of};
+use super::condition::{CurrentInstance, CurrentStatus, text_of};
 use super::draft::{Draft, Flaw, FlawKind, GroupObject, Mismatch, PriorityField, WithoutClass};
 use super::status::{InstanceStatus, ObjectStatus};
 use super::{Dialect, Reference, StatusPatch};
@@ -31,7 +32,7 @@ const IN_QUEUE: &str = "Inqueue";
 const RUNNING: &str = "Running";
 const UNKNOWN: &str = "Unknown";
 const COMPLETED: &str = "Completed";
-/// Volcano's own types of conditions.
+/// Volcano's own condition types.
 const OWN_TYPES: [&str; 2] = ["Scheduled", "Unschedulable"];
 
 /// `podgroups.scheduling.volcano.sh`.
@@ -64,8 +65,8 @@ impl Dialect for Volcano {
         };
         let mut read = GroupObject {
             groups: draft(&object.spec).map(|draft| vec![(String::new(), draft)]),
-            unheeded: unheeded(&object),
-            shown: shown(&object.status),
+            ignored_fields: ignored_fields(&object),
+            current_status: current_status(&object.status),
             ..GroupObject::with_metadata(&object.metadata)
         };
         read.refuse_min_resources(&object.metadata);
@@ -73,8 +74,8 @@ impl Dialect for Volcano {
     }
 
     fn write(&self, object: &GroupObject, status: &ObjectStatus) -> Option<StatusPatch> {
-        let status = printed(status.instances.first()?, &object.shown);
-        let changed = text_of(&status) != object.shown.text;
+        let status = new_status(status.instances.first()?, &object.current_status);
+        let changed = text_of(&status) != object.current_status.text;
         changed.then(|| StatusPatch::OfObject(object.merge_patch(&status).body().clone()))
     }
 }
@@ -92,7 +93,7 @@ fn draft(spec: &PodGroupSpec) -> Result<Draft, Flaw> {
     if let Some(first) = spec.sub_group_policy.first() {
         return Err(Flaw::unsupported("spec.subGroupPolicy[0]", first));
     }
-    // Volcano's own controllers write down what a quota would count, too. That is said again by the resources themselves.
+    // Volcano's own controllers also write quota names into the list. The plain resources already contain them.
     let is_quota = |name: &str| ["count/", "requests.", "limits."].iter().any(|start| name.starts_with(start));
     let resources = spec.min_resources.iter().filter(|(name, _)| !is_quota(name));
     let resources = resources.map(|(name, amount)| (name.clone(), amount.clone())).collect();
@@ -102,17 +103,18 @@ fn draft(spec: &PodGroupSpec) -> Result<Draft, Flaw> {
         priority: PriorityField {
             class,
             number: None,
-            mismatch: Mismatch::ClassCounts,
+            mismatch: Mismatch::ClassTakesPrecedence,
             without_class: WithoutClass::LowestMember,
         },
         min_resources: list_in_base_units(&least, &path.child("minResources"))?,
         open: true,
         ranked_by_object: true,
-        ..Draft::plain(policy(spec, &path)?, WithoutClass::LowestMember)
+        ..Draft::with_policy(policy(spec, &path)?, WithoutClass::LowestMember)
     })
 }
 
-/// What the minimums come to. As in Volcano, those of tasks count only if they are no more than the minimum in all.
+/// The policy that follows from the minimums. As in Volcano, those of tasks count only if their sum does not exceed the
+/// total minimum.
 fn policy(spec: &PodGroupSpec, path: &FieldPath<'_>) -> Result<Policy, Flaw> {
     let minimum = match &spec.min_member {
         Value::Null => 0,
@@ -144,7 +146,7 @@ fn policy(spec: &PodGroupSpec, path: &FieldPath<'_>) -> Result<Policy, Flaw> {
         let error = tasks.invalid(&subsets.len(), format!("is not supported yet: there may be at most {most} tasks"));
         return Err(Flaw { kind: FlawKind::Unsupported, message: error.to_string() });
     }
-    // Pods of other tasks, or of none, come as they fit.
+    // Pods of other tasks, or of none, are scheduled as they fit.
     subsets.push(Subset { name: String::new(), min_member: 0 });
     Ok(Policy::Subsets(subsets))
 }
@@ -153,20 +155,20 @@ fn is_soft(topology: &Value) -> bool {
     topology["mode"] == "soft"
 }
 
-/// What the group asks for that changes nothing here: it is scheduled all the same, and told so.
-fn unheeded(object: &PodGroup) -> Vec<String> {
+/// Fields that are ignored: the group is scheduled nevertheless, and an event reports them.
+fn ignored_fields(object: &PodGroup) -> Vec<String> {
     let annotations = object.metadata.annotations.as_ref();
     let waiting_time = annotations.and_then(|all| all.get(WAITING_TIME_ANNOTATION)).map(|time| {
         let path = FieldPath::Root("metadata.annotations");
-        path.key(WAITING_TIME_ANNOTATION).invalid(time, "is not heeded: the group has its turn by priority and age")
+        path.key(WAITING_TIME_ANNOTATION).invalid(time, "is ignored: the group is queued by priority and age")
     });
     let topology = Some(&object.spec.network_topology).filter(|topology| is_soft(topology)).map(|topology| {
-        FieldPath::Root("spec.networkTopology").invalid(topology, "is not heeded: places are chosen without it")
+        FieldPath::Root("spec.networkTopology").invalid(topology, "is ignored: nodes are chosen without it")
     });
     waiting_time.into_iter().chain(topology).map(|error| error.to_string()).collect()
 }
 
-fn shown(status: &PodGroupStatus) -> Shown {
+fn current_status(status: &PodGroupStatus) -> CurrentStatus {
     let ours = status.conditions.iter().filter_map(|one| {
         let kind = one.kind.strip_prefix(NATIVE_PREFIX)?.to_owned();
         Some(Condition {
@@ -178,15 +180,15 @@ fn shown(status: &PodGroupStatus) -> Shown {
             ..Condition::default()
         })
     });
-    let instance = ShownInstance { conditions: ours.collect() };
-    // What Volcano's own scheduler says is marked with its round, and stays.
+    let instance = CurrentInstance { conditions: ours.collect() };
+    // Conditions of Volcano's own scheduler have a transition ID, and stay.
     let others = status.conditions.iter().filter(|one| !is_ours(&one.kind) || !one.transition_id.is_empty());
-    Shown {
+    CurrentStatus {
         instances: [((String::new(), String::new()), instance)].into(),
         phase: status.phase.clone(),
         others: others.map(|one| serde_json::json!(one)).collect(),
         text: text_of(status),
-        ..Shown::default()
+        ..CurrentStatus::default()
     }
 }
 
@@ -194,10 +196,10 @@ fn is_ours(kind: &str) -> bool {
     kind.starts_with(NATIVE_PREFIX) || OWN_TYPES.contains(&kind)
 }
 
-fn printed(instance: &InstanceStatus, shown: &Shown) -> PodGroupStatus {
+fn new_status(instance: &InstanceStatus, shown: &CurrentStatus) -> PodGroupStatus {
     let scheduled = Condition::find(&instance.conditions, POD_GROUP_SCHEDULED);
-    let is_said = |one: &PodGroupCondition| shown.others.iter().any(|other| other["type"] == one.kind.as_str());
-    let own = scheduled.map(in_volcanos_words).filter(|own| !is_said(own));
+    let exists = |one: &PodGroupCondition| shown.others.iter().any(|other| other["type"] == one.kind.as_str());
+    let own = scheduled.map(volcano_condition).filter(|own| !exists(own));
     let ours = instance.conditions.iter().map(|one| PodGroupCondition {
         kind: format!("{NATIVE_PREFIX}{}", one.kind),
         status: one.status.clone(),
@@ -206,7 +208,7 @@ fn printed(instance: &InstanceStatus, shown: &Shown) -> PodGroupStatus {
         reason: one.reason.clone(),
         message: one.message.clone(),
     });
-    // A merge replaces the whole list: what others wrote is written again.
+    // A merge patch replaces the whole list, so the conditions of other writers are repeated.
     let others = shown.others.iter().filter_map(|one| serde_json::from_value(one.clone()).ok());
     let counts = &instance.counts;
     PodGroupStatus {
@@ -218,12 +220,12 @@ fn printed(instance: &InstanceStatus, shown: &Shown) -> PodGroupStatus {
     }
 }
 
-/// What Volcano's own scheduler would say of this.
-fn in_volcanos_words(ours: &Condition) -> PodGroupCondition {
+/// The condition that Volcano's own scheduler would write.
+fn volcano_condition(ours: &Condition) -> PodGroupCondition {
     let (kind, reason) = match ours.reason.as_str() {
         SCHEDULED => ("Scheduled", "tasks in gang are ready to be scheduled"),
         WAITING_FOR_MEMBERS => ("Unschedulable", "NotEnoughTasks"),
-        // No more room would help.
+        // More capacity would not help.
         reason @ (INVALID | UNSUPPORTED) => ("Unschedulable", reason),
         _ => ("Unschedulable", "NotEnoughResources"),
     };
@@ -237,7 +239,7 @@ fn in_volcanos_words(ours: &Condition) -> PodGroupCondition {
     }
 }
 
-/// One word for how the group fares. What has ended stays that when its pods are cleaned up.
+/// The phase of the group. A finished group stays finished when its pods are cleaned up.
 fn phase<'a>(instance: &InstanceStatus, shown: &'a str) -> &'a str {
     let counts = &instance.counts;
     let has_place = counts.scheduled + counts.failed;

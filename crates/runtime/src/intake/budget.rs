@@ -1,4 +1,4 @@
-//! A disruption budget in the engine's words.
+//! A PodDisruptionBudget in the engine's types.
 
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::selector::{LabelSelector, WrittenLabelSelector};
@@ -7,7 +7,7 @@ use muster_engine::model::budget::BudgetSpec;
 
 use super::class::requirement;
 
-/// The budget that the engine is told of. What its controller has not looked at yet allows nothing.
+/// The budget as the engine observes it. A generation that its controller has not processed yet allows no disruption.
 pub(crate) fn budget(budget: &PodDisruptionBudget) -> Result<BudgetSpec, InvalidField> {
     let path = FieldPath::Root("spec.selector");
     let selector = WrittenLabelSelector::validate(budget.spec.selector.as_ref(), &path)?;
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn what_its_controller_granted_counts() {
+    fn the_status_of_a_current_budget_counts() {
         let spec = read(&json!({
             "disruptionsAllowed": 3, "observedGeneration": 2, "disruptedPods": {"a": "2026-01-01T00:00:00Z"},
         }));
@@ -51,12 +51,12 @@ mod tests {
     }
 
     #[test]
-    fn what_its_controller_has_not_looked_at_allows_nothing() {
+    fn a_budget_that_is_not_processed_yet_allows_nothing() {
         assert_eq!(read(&json!({"disruptionsAllowed": 3, "observedGeneration": 1})).unwrap().allowed, 0);
     }
 
     #[test]
-    fn a_bad_selector_is_told_by_its_field() {
+    fn a_bad_selector_is_reported_with_its_field() {
         let object = json!({"spec": {"selector": {"matchExpressions": [{"key": "a", "operator": "Maybe"}]}}});
         let error = budget(&serde_json::from_value(object).unwrap()).unwrap_err().to_string();
         assert!(error.contains("spec.selector.matchExpressions[0].operator"), "{error}");

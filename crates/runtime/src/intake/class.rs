@@ -1,6 +1,7 @@
-//! What a pod asks of its node, in the engine's words.
+//! The scheduling requirements of a pod in the engine's types.
 //!
-//! Everything is exact: a field that cannot be read is an error with its path. It must not know groups.
+//! Everything is exact: a field that cannot be parsed is an error with its path.
+//! Must not depend on groups.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,12 +21,12 @@ use muster_engine::model::labels::{Demand, NameDemand, NodeTerm, PreferredTerm, 
 use muster_engine::model::port::{HostPort, Protocol};
 use muster_engine::model::taint::{Effect, Toleration};
 
-use super::company::company;
 use super::features::features;
+use super::inter_pod_affinity::inter_pod_constraints;
 use crate::settings::Profile;
 
-/// The class of a pod, of ours by its profile. What is on a node counts by what the node reports, too. How a pod of
-/// another scheduler is to be spread, and what it likes of its node, is nobody's business here.
+/// The class of a pod, for pods of ours with the additions of their profile. For pods on a node, the resources that the
+/// node reports count too. Spread constraints and preferences of other schedulers' pods are ignored.
 pub(crate) fn class(pod: &Pod, profile: Option<(u16, &Profile)>) -> Result<ClassSpec, InvalidField> {
     let placed = !pod.spec.node_name.is_empty();
     let requests = pod_requests(pod, placed).map_err(|error| InvalidField {
@@ -46,15 +47,15 @@ pub(crate) fn class(pod: &Pod, profile: Option<(u16, &Profile)>) -> Result<Class
         host_ports: host_ports(pod)?,
         ..ClassSpec::default()
     };
-    match places(pod, &mut class) {
-        // Where a pod that is on a node may go is settled: what it takes counts all the same.
+    match placement(pod, &mut class) {
+        // A pod on a node needs no placement any more, but its resources still count.
         Err(_) if placed => {}
         outcome => outcome?,
     }
-    if let Some(company) = class.company.take() {
-        let unspread = || Arc::new(Company { spread: Spread::default(), ..(*company).clone() });
-        class.company =
-            Some(if profile.is_some() { company.clone() } else { unspread() }).filter(|company| !company.is_empty());
+    if let Some(constraints) = class.company.take() {
+        let unspread = || Arc::new(Company { spread: Spread::default(), ..(*constraints).clone() });
+        class.company = Some(if profile.is_some() { constraints.clone() } else { unspread() })
+            .filter(|constraints| !constraints.is_empty());
     }
     if let Some((number, profile)) = profile {
         class.images = images(pod);
@@ -66,7 +67,7 @@ pub(crate) fn class(pod: &Pod, profile: Option<(u16, &Profile)>) -> Result<Class
     Ok(class)
 }
 
-/// The images of a pod, as nodes name them.
+/// The images of a pod, named as nodes name them.
 fn images(pod: &Pod) -> Vec<Arc<str>> {
     let containers = pod.spec.init_containers.iter().chain(&pod.spec.containers).map(|container| &container.image);
     let volumes = pod.spec.volumes.iter().filter_map(|volume| volume.image.as_ref()).map(|image| &image.reference);
@@ -78,8 +79,8 @@ fn tagged(name: &str) -> Cow<'_, str> {
     if name.rfind(':') > name.rfind('/') { Cow::Borrowed(name) } else { Cow::Owned(format!("{name}:latest")) }
 }
 
-/// Fills in where the pod may go.
-fn places(pod: &Pod, class: &mut ClassSpec) -> Result<(), InvalidField> {
+/// Fills in the placement requirements.
+fn placement(pod: &Pod, class: &mut ClassSpec) -> Result<(), InvalidField> {
     let spec = FieldPath::Root("spec");
     validate_match_labels(&pod.spec.node_selector, &spec.child("nodeSelector"))?;
     class.node_selector = pod.spec.node_selector.clone().into_iter().collect();
@@ -96,7 +97,7 @@ fn places(pod: &Pod, class: &mut ClassSpec) -> Result<(), InvalidField> {
     }
     let tolerations = WrittenToleration::validate_all(&pod.spec.tolerations, &spec.child("tolerations"))?;
     class.tolerations = tolerations.into_iter().map(engine_toleration).collect();
-    class.company = company(pod)?.map(Arc::new);
+    class.company = inter_pod_constraints(pod)?.map(Arc::new);
     Ok(())
 }
 
@@ -148,7 +149,7 @@ fn engine_toleration(written: toleration::Toleration) -> Toleration {
     Toleration { key, value, effect: written.effect.map(effect) }
 }
 
-/// The ports that the pod takes on its node. Containers that run before the others free theirs in time, sidecars do not.
+/// The host ports of a pod. Init containers free theirs before the others start, sidecars do not.
 fn host_ports(pod: &Pod) -> Result<Vec<HostPort>, InvalidField> {
     let mut ports = Vec::new();
     let sidecars = pod.spec.init_containers.iter().enumerate().filter(|(_, container)| container.is_sidecar());

@@ -1,10 +1,10 @@
-//! Features that a node must declare for a pod, found in what the pod asks for. The names are Kubernetes' own.
+//! Node features that a pod requires, with the names of Kubernetes.
 
 use std::collections::BTreeSet;
 
 use muster_api::wire::Pod;
 
-/// The features that the pod's node needs.
+/// The features that the pod's node must declare.
 pub(super) fn features(pod: &Pod) -> BTreeSet<String> {
     let spec = &pod.spec;
     let containers = || spec.containers.iter().chain(&spec.init_containers);
@@ -31,7 +31,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_a_feature_asks_for_it() {
+    fn required_features_are_found() {
         let rule = |action: &str| json!([{"action": action, "exitCodes": {"operator": "In", "values": [1]}}]);
         let with = |action: &str| json!({"containers": [{"name": "a", "restartPolicyRules": rule(action)}]});
         assert_eq!(of(&with("RestartAllContainers")), ["RestartAllContainersOnContainerExits"]);

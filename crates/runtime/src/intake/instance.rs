@@ -1,4 +1,4 @@
-//! One group or replica of a group: its members, what the engine knows of it, and what is said of it.
+//! One group, or one replica of a group: its members, what the engine knows of it, and its conditions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,10 +7,11 @@ use muster_api::wire::condition::Condition;
 use muster_engine::Diagnosis;
 use muster_engine::model::group::{GroupSpec, History};
 
-use super::groups::ObjectKey;
+use super::group_index::ObjectKey;
 use crate::dialect::Flaw;
 
-/// One group or replica of a group. It is there while pods name it, or while its object is nothing but it.
+/// One group, or one replica of a group. It exists while pods name it, or while its object, if that is the group
+/// itself, exists.
 #[derive(Clone, Debug)]
 pub(crate) struct Instance {
     /// The object that defines it, or would.
@@ -27,25 +28,25 @@ pub(crate) struct Instance {
     pub(crate) members: BTreeSet<Arc<str>>,
     /// Whether a pod of ours has ever named it.
     pub(crate) was_ours: bool,
-    /// What the engine was told of it; `None` if nothing, or that it is gone.
+    /// The last spec that the engine observed; `None` if there was none, or the group is gone.
     pub(crate) sent: Option<GroupSpec>,
-    /// What the API remembered of it when the engine was first told.
+    /// Its history according to the API when the engine first observed it.
     pub(crate) history: Option<History>,
-    /// Why its object cannot be used, if it is there.
+    /// Why its object cannot be used, if it exists.
     pub(crate) flaw: Option<Flaw>,
-    /// What the engine said last.
-    pub(crate) told: Option<Diagnosis>,
-    /// Members that would fit if the group did, when the engine last spoke.
+    /// The last diagnosis of the engine.
+    pub(crate) last_diagnosis: Option<Diagnosis>,
+    /// Members that would fit if the whole group did, according to the last report.
     pub(crate) would_fit: BTreeSet<Arc<str>>,
-    /// Members that had no room then.
+    /// Members that lacked capacity, according to the last report.
     pub(crate) no_room: BTreeSet<Arc<str>>,
-    /// When a member last began to wait.
+    /// When a member last became pending.
     pub(crate) grew_ms: u64,
-    /// What was left of it was deleted because it had lost members, and it has not started since.
+    /// Its remaining pods were deleted because it had lost members, and it has not started since.
     pub(crate) given_up: bool,
-    /// For whom it is to be evicted whole, or was, as long as it is not spared or back on nodes.
+    /// The preemptor for which the whole group is or was evicted, until it stays after all or is back on nodes.
     pub(crate) preempted_by: Option<String>,
-    /// Our conditions of it as they are to be.
+    /// Our conditions of it as they should be.
     pub(crate) conditions: Vec<Condition>,
 }
 
@@ -62,7 +63,7 @@ impl Instance {
             sent: None,
             history: None,
             flaw: None,
-            told: None,
+            last_diagnosis: None,
             would_fit: BTreeSet::new(),
             no_room: BTreeSet::new(),
             grew_ms: 0,
@@ -72,8 +73,8 @@ impl Instance {
         }
     }
 
-    /// Forgets what became of it: the next object of its name is another group. Who names it still does.
-    pub(super) fn begin_anew(&mut self) {
+    /// Resets its state: the next object of its name is another group. The pods that name it stay.
+    pub(super) fn reset(&mut self) {
         let new = Self::new(self.object.clone(), &self.group, &self.replica);
         let (members, sent) = (std::mem::take(&mut self.members), self.sent.take());
         *self = Self { members, sent, was_ours: self.was_ours, grew_ms: self.grew_ms, ..new };

@@ -1,4 +1,4 @@
-//! A node in the engine's words.
+//! A node in the engine's types.
 
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::resources::{Place, list_in_base_units, validate};
@@ -11,7 +11,7 @@ use super::class::effect;
 use crate::clock::millis;
 use crate::settings::TaintKey;
 
-/// The node that the engine is told of.
+/// The node as the engine observes it.
 pub(crate) fn node(node: &Node, startup: &[TaintKey]) -> Result<NodeSpec, InvalidField> {
     let path = FieldPath::Root("status.allocatable");
     let allocatable = validate(&node.status.allocatable, Place::Node, &path)?;

@@ -1,8 +1,8 @@
-//! Owners whose pods are gangs: JobSets, Jobs, LeaderWorkerSets. A pod of such an owner that names no group is held back
-//! until our controllers, or the webhook, have given it one: it is never placed alone.
+//! Owners whose pods are gangs: JobSets, Jobs, LeaderWorkerSets. A pod of such an owner that names no group is held
+//! back until our controllers or the webhook have set its group reference: it is never placed alone.
 //!
-//! What a LeaderWorkerSet wants stands on its pods; of the others the objects are watched, and only what they ask for is
-//! kept. It must not know how references are written.
+//! A LeaderWorkerSet's settings are on its pods; JobSets and Jobs are watched, and only their gang settings are kept.
+//! Must not depend on how references are written.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,15 +14,15 @@ use muster_api::wire::{Job, JobSet, Pod};
 
 use super::raw::{RawObject, names};
 
-/// A kind of owner that is watched.
+/// A watched kind of owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Owning {
+pub(crate) enum OwnerKind {
     JobSet,
     Job,
 }
 
-impl Owning {
-    /// The name in paths.
+impl OwnerKind {
+    /// The plural in API paths.
     pub(crate) fn plural(self) -> &'static str {
         match self {
             Self::JobSet => "jobsets",
@@ -30,7 +30,7 @@ impl Owning {
         }
     }
 
-    /// Where the API server has it.
+    /// Its API resource.
     pub(crate) fn resource(self) -> ApiResource {
         match self {
             Self::JobSet => ApiResource::erase::<JobSet>(&()),
@@ -40,22 +40,22 @@ impl Owning {
 }
 
 /// The kinds that are watched.
-pub(crate) fn watched(ganged: GangedOwners) -> impl Iterator<Item = Owning> {
-    let job_sets = ganged.job_sets.map(|_| Owning::JobSet);
-    job_sets.into_iter().chain(ganged.jobs.map(|_| Owning::Job))
+pub(crate) fn watched(ganged: GangedOwners) -> impl Iterator<Item = OwnerKind> {
+    let job_sets = ganged.job_sets.map(|_| OwnerKind::JobSet);
+    job_sets.into_iter().chain(ganged.jobs.map(|_| OwnerKind::Job))
 }
 
 /// Namespace and name.
 pub(super) type Key = (String, String);
 
-/// The owner that may want a pod in a gang.
+/// The owner that may make a pod part of a gang.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// A JobSet, and which of its replicated Jobs. The UID is empty if the pod does not say it.
+    /// A JobSet and one of its replicated Jobs. The UID is empty if the pod does not have it.
     JobSet { name: String, uid: String, replicated_job: String },
     /// A Job, by name and UID.
     Job { name: String, uid: String },
-    /// A LeaderWorkerSet, and what is wrong with how its pod says whether it is a gang.
+    /// A LeaderWorkerSet, and the error in the pod's gang mode, if there is one.
     LeaderWorkerSet { name: String, flaw: Option<String> },
 }
 
@@ -83,28 +83,28 @@ impl Owner {
         is_job.then(|| Self::Job { name: controller.name.clone(), uid: controller.uid.clone() })
     }
 
-    /// Whether a change of this object concerns the pod.
-    pub(super) fn is(&self, kind: Owning, object: &str) -> bool {
+    /// Whether a change of this object affects the pod.
+    pub(super) fn is(&self, kind: OwnerKind, object: &str) -> bool {
         match self {
-            Self::JobSet { name, .. } => kind == Owning::JobSet && name == object,
-            Self::Job { name, .. } => kind == Owning::Job && name == object,
+            Self::JobSet { name, .. } => kind == OwnerKind::JobSet && name == object,
+            Self::Job { name, .. } => kind == OwnerKind::Job && name == object,
             Self::LeaderWorkerSet { .. } => false,
         }
     }
 }
 
-/// What a JobSet wants: which replicated Jobs are ganged, or what is wrong.
-type Wanted = Result<BTreeSet<String>, String>;
+/// The gang settings of a JobSet: the ganged replicated Jobs, or an error.
+type GangSettings = Result<BTreeSet<String>, String>;
 
-/// What the owners want that have been seen.
+/// The gang settings of the known owners.
 #[derive(Debug)]
 pub(super) struct Owners {
     ganged: GangedOwners,
-    /// Our names: what a gang's pods have to ask for.
+    /// Our scheduler names: the pods of a gang must have one of them.
     scheduler_names: Vec<String>,
-    /// By UID, what it wants.
-    job_sets: BTreeMap<Key, (String, Wanted)>,
-    /// By UID, whether it is a gang, or what is wrong.
+    /// UID and gang settings.
+    job_sets: BTreeMap<Key, (String, GangSettings)>,
+    /// UID and whether it is a gang, or an error.
     jobs: BTreeMap<Key, (String, Result<bool, String>)>,
     job_sets_are_served: bool,
 }
@@ -114,54 +114,54 @@ impl Owners {
         Self { ganged, scheduler_names, job_sets: BTreeMap::new(), jobs: BTreeMap::new(), job_sets_are_served: false }
     }
 
-    /// The objects of a kind.
-    pub(super) fn known(&self, kind: Owning) -> Vec<Key> {
+    /// The keys of all objects of a kind.
+    pub(super) fn keys(&self, kind: OwnerKind) -> Vec<Key> {
         match kind {
-            Owning::JobSet => self.job_sets.keys().cloned().collect(),
-            Owning::Job => self.jobs.keys().cloned().collect(),
+            OwnerKind::JobSet => self.job_sets.keys().cloned().collect(),
+            OwnerKind::Job => self.jobs.keys().cloned().collect(),
         }
     }
 
-    /// Whether the cluster serves a kind.
-    pub(super) fn set_served(&mut self, kind: Owning, served: bool) {
-        if kind == Owning::JobSet {
+    /// Sets whether the cluster serves a kind.
+    pub(super) fn set_served(&mut self, kind: OwnerKind, served: bool) {
+        if kind == OwnerKind::JobSet {
             self.job_sets_are_served = served;
         }
     }
 
-    /// An object is gone.
-    pub(super) fn gone(&mut self, kind: Owning, key: &Key) -> bool {
+    /// An object is gone; returns whether it was known.
+    pub(super) fn on_deleted(&mut self, kind: OwnerKind, key: &Key) -> bool {
         match kind {
-            Owning::JobSet => self.job_sets.remove(key).is_some(),
-            Owning::Job => self.jobs.remove(key).is_some(),
+            OwnerKind::JobSet => self.job_sets.remove(key).is_some(),
+            OwnerKind::Job => self.jobs.remove(key).is_some(),
         }
     }
 
-    /// An object is there; answers whether it wants something else than before.
-    pub(super) fn seen(&mut self, kind: Owning, object: &RawObject) -> bool {
+    /// An object was added or changed; returns whether its gang settings have changed.
+    pub(super) fn on_applied(&mut self, kind: OwnerKind, object: &RawObject) -> bool {
         let (key, text) = (names(object), object.text.get());
         match kind {
-            Owning::JobSet => {
-                let wanted = wanted(text, &self.scheduler_names);
-                let state = (object.metadata.uid.clone().unwrap_or_default(), wanted);
+            OwnerKind::JobSet => {
+                let gang_settings = gang_settings(text, &self.scheduler_names);
+                let state = (object.metadata.uid.clone().unwrap_or_default(), gang_settings);
                 self.job_sets.insert(key, state.clone()).is_none_or(|old| old != state)
             }
-            Owning::Job => {
+            OwnerKind::Job => {
                 let uid = object.metadata.uid.clone().unwrap_or_default();
-                let state = (uid, self.job_wants(text));
+                let state = (uid, self.job_gang_setting(text));
                 self.jobs.insert(key, state.clone()).is_none_or(|old| old != state)
             }
         }
     }
 
-    fn job_wants(&self, text: &str) -> Result<bool, String> {
+    fn job_gang_setting(&self, text: &str) -> Result<bool, String> {
         let job: Job = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let gang = job::gang(&job, self.ganged.jobs.unwrap_or_default(), &self.scheduler_names);
         gang.map(|gang| gang.is_some()).map_err(|flaw| flaw.message)
     }
 
     /// Whether pods of such an owner get references from our controllers.
-    pub(super) fn are_ours(&self, owner: &Owner) -> bool {
+    pub(super) fn is_managed(&self, owner: &Owner) -> bool {
         match owner {
             Owner::JobSet { .. } => self.ganged.job_sets.is_some(),
             Owner::Job { .. } => self.ganged.jobs.is_some(),
@@ -175,36 +175,39 @@ impl Owners {
     }
 
     /// Why a pod of ours that names no group has to wait for one.
-    pub(super) fn hold(&self, namespace: &str, owner: &Owner) -> Option<InvalidField> {
+    pub(super) fn hold_reason(&self, namespace: &str, owner: &Owner) -> Option<InvalidField> {
         match owner {
             Owner::JobSet { name, uid, replicated_job } => {
                 let carrier = self.ganged.job_sets.filter(|_| self.job_sets_are_served)?;
                 let labels = FieldPath::Root("metadata.labels");
-                let told = |reason: &str| Some(labels.key(job_set::labels::JOB_SET).invalid(name, reason));
+                let invalid = |reason: &str| Some(labels.key(job_set::labels::JOB_SET).invalid(name, reason));
                 let known = self.job_sets.get(&(namespace.to_owned(), name.clone()));
-                // Another set of this name may want something else.
-                let known = known.filter(|(known, _)| uid.is_empty() || known == uid).map(|(_, wanted)| wanted);
+                // A recreated JobSet of this name may have other settings.
+                let known =
+                    known.filter(|(known, _)| uid.is_empty() || known == uid).map(|(_, gang_settings)| gang_settings);
                 match known {
-                    None => told("there is no such JobSet, so it is not known whether the pod belongs to a gang"),
+                    None => invalid("there is no such JobSet, so it is not known whether the pod belongs to a gang"),
                     Some(Ok(ganged)) if !ganged.contains(replicated_job) => None,
-                    Some(Ok(_)) if carrier == Carrier::Native => told(MISSED_OF_SET),
-                    Some(Ok(_)) => told(UNNAMED),
-                    Some(Err(flaw)) => told(&format!("the JobSet asks for gangs that cannot be: {flaw}")),
+                    Some(Ok(_)) if carrier == Carrier::Native => invalid(MISSED_OF_SET),
+                    Some(Ok(_)) => invalid(UNNAMED),
+                    Some(Err(flaw)) => invalid(&format!("the JobSet asks for invalid gangs: {flaw}")),
                 }
             }
             Owner::Job { name, uid } => {
                 self.ganged.jobs?;
                 let path = FieldPath::Root("metadata.ownerReferences");
-                let told = |reason: &str| Some(path.invalid(&format!("Job {name}"), reason));
+                let invalid = |reason: &str| Some(path.invalid(&format!("Job {name}"), reason));
                 match self.jobs.get(&(namespace.to_owned(), name.clone())).filter(|(known, _)| known == uid) {
-                    None => told("the Job has not been seen yet, so it is not known whether the pod belongs to a gang"),
+                    None => {
+                        invalid("the Job has not been seen yet, so it is not known whether the pod belongs to a gang")
+                    }
                     Some((_, Ok(false))) => None,
-                    Some((_, Ok(true))) => told(UNNAMED),
-                    Some((_, Err(flaw))) => told(&format!("the Job asks for a gang that cannot be: {flaw}")),
+                    Some((_, Ok(true))) => invalid(UNNAMED),
+                    Some((_, Err(flaw))) => invalid(&format!("the Job asks for an invalid gang: {flaw}")),
                 }
             }
             Owner::LeaderWorkerSet { name, flaw } => {
-                // The words of YuniKorn are not ours to read: its pods are.
+                // YuniKorn's annotations are not read here; its pods are scheduled as they are.
                 let provider = self.ganged.leader_worker_sets.filter(|provider| *provider != ProviderName::YuniKorn)?;
                 let path = FieldPath::Root("metadata.labels");
                 let unnamed = if provider == ProviderName::Native { MISSED_OF_REPLICA } else { UNNAMED };
@@ -220,7 +223,7 @@ const UNNAMED: &str = "the pod belongs to a gang and names no group: neither the
 const MISSED_OF_SET: &str = "the pod belongs to a gang and names no group: the webhook was not asked, and the reference cannot be added later; it is not placed alone. Once the webhook answers, make the JobSet again";
 const MISSED_OF_REPLICA: &str = "the pod belongs to a gang and names no group: the webhook was not asked when it was made, and the reference cannot be added later; it is not placed alone. Once the webhook answers, delete the pod: it is made again with its reference";
 
-fn wanted(text: &str, scheduler_names: &[String]) -> Wanted {
+fn gang_settings(text: &str, scheduler_names: &[String]) -> GangSettings {
     let set: JobSet = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let gangs = job_set::gangs(&set, scheduler_names).map_err(|flaw| flaw.message)?;
     Ok(gangs.map(|gangs| gangs.scopes.into_keys().collect()).unwrap_or_default())
@@ -235,19 +238,19 @@ mod tests {
     use super::*;
     use crate::dialect::{Dialect, MusterPodGroup, MusterWorkload};
     use crate::gates::FeatureGates;
-    use crate::intake::{Intake, News, WatchTurn};
+    use crate::intake::{Delta, Intake, WatchEvent};
     use crate::settings::Profile;
 
     fn intake() -> Intake {
         let ganged = GangedOwners::all();
         let dialects: Vec<Box<dyn Dialect>> = vec![Box::new(MusterWorkload), Box::new(MusterPodGroup)];
         let mut intake = Intake::new(vec![Profile::default()], Vec::new(), FeatureGates::default(), ganged, dialects);
-        intake.take(News::Owner(Owning::JobSet, WatchTurn::Complete), 0);
+        intake.handle(WatchEvent::Owner(OwnerKind::JobSet, Delta::ListDone), 0);
         intake
     }
 
-    fn own(kind: Owning, object: &Value) -> News {
-        News::Owner(kind, WatchTurn::Seen(serde_json::from_str(&object.to_string()).unwrap()))
+    fn owner_event(kind: OwnerKind, object: &Value) -> WatchEvent {
+        WatchEvent::Owner(kind, Delta::Applied(serde_json::from_str(&object.to_string()).unwrap()))
     }
 
     fn job_set(mode: &str) -> Value {
@@ -256,13 +259,13 @@ mod tests {
             "spec": {"replicatedJobs": [{"name": "workers", "template": template}]}})
     }
 
-    /// The pod as the engine is told of it last.
-    fn see(intake: &mut Intake, metadata: &Value) -> PodSpec {
+    /// The pod as last observed by the engine.
+    fn apply_pod(intake: &mut Intake, metadata: &Value) -> PodSpec {
         let mut whole = json!({"namespace": "ml", "name": "p", "uid": "1"});
         whole.as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
         let pod = json!({"metadata": whole, "spec": {"schedulerName": "muster", "containers": []}});
-        let turn = WatchTurn::Seen(serde_json::from_str(&pod.to_string()).unwrap());
-        last_pod(intake.take(News::Pod(turn), 0).observations).expect("a pod is told of")
+        let delta = Delta::Applied(serde_json::from_str(&pod.to_string()).unwrap());
+        last_pod(intake.handle(WatchEvent::Pod(delta), 0).observations).expect("a pod is observed")
     }
 
     fn last_pod(observations: Vec<Observation>) -> Option<PodSpec> {
@@ -271,56 +274,57 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_of_a_ganged_set_waits_for_its_reference_and_then_joins() {
+    fn a_pod_of_a_ganged_job_set_waits_for_its_reference_and_then_joins() {
         let mut intake = intake();
         let labels = json!({
             "jobset.sigs.k8s.io/jobset-name": "js", "jobset.sigs.k8s.io/replicatedjob-name": "workers",
         });
         let unnamed = json!({"labels": labels});
-        let held = see(&mut intake, &unnamed).refused.expect("the set is not known");
+        let held = apply_pod(&mut intake, &unnamed).refused.expect("the set is not known");
         assert!(held.reason.contains("no such JobSet"), "{held:?}");
-        let told = last_pod(intake.take(own(Owning::JobSet, &job_set("Gang")), 0).observations).unwrap();
-        assert!(told.refused.unwrap().reason.contains("names no group"));
+        let observed =
+            last_pod(intake.handle(owner_event(OwnerKind::JobSet, &job_set("Gang")), 0).observations).unwrap();
+        assert!(observed.refused.unwrap().reason.contains("names no group"));
         let annotations = json!({"muster.dev/workload": "w-js", "muster.dev/pod-group": "pg-js"});
-        let named = see(&mut intake, &json!({"labels": labels, "annotations": annotations}));
+        let named = apply_pod(&mut intake, &json!({"labels": labels, "annotations": annotations}));
         assert!(named.refused.is_none() && named.membership.is_some(), "{named:?}");
         // From now on the reference is fixed.
-        let again = see(&mut intake, &unnamed);
+        let again = apply_pod(&mut intake, &unnamed);
         assert!(again.membership.is_some() && again.refused.is_none());
     }
 
     #[test]
-    fn a_pod_of_a_set_without_gangs_goes_its_way() {
+    fn a_pod_of_a_job_set_without_gangs_is_not_held() {
         let mut intake = intake();
         let labels = json!({
             "jobset.sigs.k8s.io/jobset-name": "js", "jobset.sigs.k8s.io/replicatedjob-name": "workers",
         });
-        see(&mut intake, &json!({"labels": labels}));
-        let free = last_pod(intake.take(own(Owning::JobSet, &job_set("Off")), 0).observations).unwrap();
+        apply_pod(&mut intake, &json!({"labels": labels}));
+        let free = last_pod(intake.handle(owner_event(OwnerKind::JobSet, &job_set("Off")), 0).observations).unwrap();
         assert_eq!(free.refused, None);
-        let wrong = last_pod(intake.take(own(Owning::JobSet, &job_set("All")), 0).observations).unwrap();
+        let wrong = last_pod(intake.handle(owner_event(OwnerKind::JobSet, &job_set("All")), 0).observations).unwrap();
         assert!(wrong.refused.unwrap().reason.contains("Off, Gang"));
-        intake.take(News::Owner(Owning::JobSet, WatchTurn::Absent), 0);
-        assert_eq!(see(&mut intake, &json!({"labels": labels})).refused, None, "there are no JobSets here");
+        intake.handle(WatchEvent::Owner(OwnerKind::JobSet, Delta::NotServed), 0);
+        assert_eq!(apply_pod(&mut intake, &json!({"labels": labels})).refused, None, "there are no JobSets here");
     }
 
     #[test]
-    fn pods_of_jobs_and_leader_worker_sets_wait_too() {
+    fn pods_of_jobs_and_leader_worker_sets_wait_for_their_reference() {
         let mut intake = intake();
         let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": true});
         let of_job = json!({"ownerReferences": [owner]});
-        assert!(see(&mut intake, &of_job).refused.unwrap().reason.contains("not been seen"));
+        assert!(apply_pod(&mut intake, &of_job).refused.unwrap().reason.contains("not been seen"));
         let mut job = json!({"metadata": {"namespace": "ml", "name": "j", "uid": "u"}, 
             "spec": {"parallelism": 2, "template": {"spec": {"schedulerName": "muster", "containers": []}}}});
-        let free = last_pod(intake.take(own(Owning::Job, &job), 0).observations).unwrap();
+        let free = last_pod(intake.handle(owner_event(OwnerKind::Job, &job), 0).observations).unwrap();
         assert_eq!(free.refused, None);
         job["metadata"]["annotations"] = json!({"muster.dev/gang-mode": "Gang"});
-        let held = last_pod(intake.take(own(Owning::Job, &job), 0).observations).unwrap();
+        let held = last_pod(intake.handle(owner_event(OwnerKind::Job, &job), 0).observations).unwrap();
         assert!(held.refused.unwrap().reason.contains("names no group"));
 
         let labels = json!({"leaderworkerset.sigs.k8s.io/name": "lws"});
-        assert!(see(&mut intake, &json!({"labels": labels})).refused.is_some());
+        assert!(apply_pod(&mut intake, &json!({"labels": labels})).refused.is_some());
         let off = json!({"labels": labels, "annotations": {"muster.dev/gang-mode": "Off"}});
-        assert_eq!(see(&mut intake, &off).refused, None);
+        assert_eq!(apply_pod(&mut intake, &off).refused, None);
     }
 }

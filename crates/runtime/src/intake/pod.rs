@@ -1,7 +1,7 @@
-//! A pod in the engine's words.
+//! A pod in the engine's types.
 //!
-//! A pod that asks for what cannot be honoured, or whose fields make no sense, is told of with a refusal: it takes room
-//! where it is and is never placed.
+//! A pod that is invalid or uses an unsupported feature is observed with a refusal: it counts on its node, and is never
+//! placed.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use muster_api::wire::Pod;
 use muster_engine::model::class::ClassSpec;
 use muster_engine::model::pod::{Phase, PodName, PodRefusal, PodSpec, RefusalKind};
 
-use super::card::Stage;
 use super::class::class;
+use super::pod_record::Stage;
 use super::unsupported::unsupported;
 use crate::clock::millis;
 use crate::settings::Profile;
 
-/// Reasons by which a kubelet says that it does not take a pod, before anything of it ran.
+/// Status reasons with which a kubelet rejects a pod before any container has run.
 const KUBELET_REFUSALS: [&str; 9] = [
     "UnexpectedAdmissionError",
     "TopologyAffinityError",
@@ -30,10 +30,10 @@ const KUBELET_REFUSALS: [&str; 9] = [
     "AppArmor",
 ];
 
-/// The annotation of a pod that its node runs of its own accord, and only shows in the API.
-const MIRROR: &str = "kubernetes.io/config.mirror";
+/// The annotation of a static pod's mirror in the API.
+const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
-/// Who the pod is.
+/// The namespace, name and UID of the pod.
 pub(crate) fn pod_name(pod: &Pod) -> PodName {
     PodName {
         namespace: pod.metadata.namespace.clone().unwrap_or_default(),
@@ -42,7 +42,7 @@ pub(crate) fn pod_name(pod: &Pod) -> PodName {
     }
 }
 
-/// How far the pod has come, for the engine.
+/// The phase of the pod, for the engine.
 pub(crate) fn phase(pod: &Pod) -> Phase {
     match pod.status.phase.as_str() {
         "Running" => Phase::Running,
@@ -58,19 +58,19 @@ fn refused_by_kubelet(pod: &Pod) -> bool {
     reason.starts_with("OutOf") || KUBELET_REFUSALS.contains(&reason)
 }
 
-/// How far the pod has come, for counters.
+/// The progress of the pod, for counters.
 pub(crate) fn stage(pod: &Pod) -> Stage {
     match phase(pod) {
         Phase::Succeeded => Stage::Succeeded,
         Phase::Failed | Phase::Refused => Stage::Failed,
         Phase::Running => Stage::Running,
-        Phase::Pending if pod.spec.node_name.is_empty() => Stage::Waiting,
+        Phase::Pending if pod.spec.node_name.is_empty() => Stage::Pending,
         Phase::Pending => Stage::Bound,
     }
 }
 
-/// The pod that the engine is told of, and what is wrong with it: on a node it takes no room in our books if its requests
-/// cannot be reckoned. Its membership and marks are the caller's to add.
+/// The pod as the engine observes it, and an error if it is invalid: on a node, a pod counts with no resources if its
+/// requests cannot be computed. The caller adds its group and `marked`.
 pub(crate) fn pod(pod: &Pod, id: Arc<PodName>, profile: Option<(u16, &Profile)>) -> (PodSpec, Option<InvalidField>) {
     let ours = profile.is_some();
     let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
@@ -78,11 +78,11 @@ pub(crate) fn pod(pod: &Pod, id: Arc<PodName>, profile: Option<(u16, &Profile)>)
         Ok(class) => (class, None),
         Err(error) => (ClassSpec::default(), Some(error)),
     };
-    let (preemption_cost, unpriced) = match preemption_cost(pod) {
+    let (preemption_cost, cost_error) = match preemption_cost(pod) {
         Ok(cost) => (cost, None),
         Err(error) => (0, Some(error)),
     };
-    let flaw = flaw.or(unpriced);
+    let flaw = flaw.or(cost_error);
     let invalid = flaw.clone().map(|error| refusal(RefusalKind::Invalid, error));
     let refused = invalid.or_else(|| unsupported(pod).map(|error| refusal(RefusalKind::Unsupported, error)));
     let annotations = pod.metadata.annotations.as_ref();
@@ -104,16 +104,16 @@ pub(crate) fn pod(pod: &Pod, id: Arc<PodName>, profile: Option<(u16, &Profile)>)
         labels: Arc::new(pod.metadata.labels.clone().unwrap_or_default()),
         started_ms: pod.status.start_time.as_ref().map(|time| millis(time.0)),
         preemption_cost,
-        is_static: annotations.is_some_and(|annotations| annotations.contains_key(MIRROR)),
+        is_static: annotations.is_some_and(|annotations| annotations.contains_key(MIRROR_ANNOTATION)),
         never_preempts: pod.spec.preemption_policy.as_deref() == Some("Never"),
-        // What the server writes there is when it has to be gone, not when it was asked to go.
+        // `deletionTimestamp` is when the pod has to be gone, not when the deletion was requested.
         gone_by_ms: pod.metadata.deletion_timestamp.as_ref().map(|time| millis(time.0)),
         marked: false,
     };
     (spec, flaw)
 }
 
-/// What the pod's owner says that its loss would cost.
+/// The preemption cost of the pod, from its annotation.
 fn preemption_cost(pod: &Pod) -> Result<i32, InvalidField> {
     let written = pod.metadata.annotations.as_ref().and_then(|annotations| annotations.get(PREEMPTION_COST));
     let Some(written) = written else { return Ok(0) };
@@ -125,7 +125,7 @@ fn preemption_cost(pod: &Pod) -> Result<i32, InvalidField> {
 
 /// A refusal in the engine's form.
 pub(crate) fn refusal(kind: RefusalKind, error: InvalidField) -> Arc<PodRefusal> {
-    // The value stands there as JSON; a text is shown without its quotes, the sentence has its own.
+    // The value is JSON; a string is shown without its quotes, as the message adds its own.
     let value = serde_json::from_str::<String>(&error.value).unwrap_or(error.value);
     Arc::new(PodRefusal { kind, field: error.field, value, reason: error.reason })
 }

@@ -1,6 +1,6 @@
-//! Priority classes, and what a group's own priority is by them.
+//! PriorityClasses, and the priority of groups.
 //!
-//! A number that no class backs is never believed.
+//! A priority value without a PriorityClass is never trusted.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use muster_engine::model::group::{GroupPriority, PreemptionPolicy};
 
 use crate::dialect::{Draft, Flaw, FlawKind, Mismatch, WithoutClass};
 
-/// The classes of the cluster.
+/// The PriorityClasses of the cluster.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Priorities {
     classes: BTreeMap<String, Class>,
@@ -23,19 +23,19 @@ struct Class {
 }
 
 impl Priorities {
-    /// A class is there, new or changed; says whether that changes anything.
-    pub(crate) fn seen(&mut self, class: &PriorityClass) -> bool {
+    /// A class was added or changed; returns whether that changes anything.
+    pub(crate) fn on_applied(&mut self, class: &PriorityClass) -> bool {
         let name = class.metadata.name.clone().unwrap_or_default();
-        let card = Class {
+        let new = Class {
             value: class.value.unwrap_or(0),
             is_default: class.global_default == Some(true),
             never_preempts: class.preemption_policy.as_deref() == Some("Never"),
         };
-        self.classes.insert(name, card) != Some(card)
+        self.classes.insert(name, new) != Some(new)
     }
 
-    /// A class is gone; says whether it was there.
-    pub(crate) fn gone(&mut self, name: &str) -> bool {
+    /// A class is gone; returns whether it was known.
+    pub(crate) fn on_deleted(&mut self, name: &str) -> bool {
         self.classes.remove(name).is_some()
     }
 
@@ -44,12 +44,12 @@ impl Priorities {
         self.classes.keys()
     }
 
-    /// Where the priority of a group comes from, and whether it may preempt.
+    /// The priority of a group, and whether it may preempt.
     pub(crate) fn of(&self, draft: &Draft, own_priorities: bool) -> Result<(GroupPriority, PreemptionPolicy), Flaw> {
         let field = &draft.priority;
         let class = match &field.class {
             Some(name) => Some(self.classes.get(name).ok_or_else(|| no_such_class(name))?),
-            // Of several defaults the server takes the lowest.
+            // Of several default classes the API server takes the lowest.
             None => self.classes.values().filter(|class| class.is_default).min_by_key(|class| class.value),
         };
         let value = class.map_or(0, |class| class.value);

@@ -1,7 +1,7 @@
-//! Objects as they come from a watch: guarded, so that one that cannot be read does not stop the rest.
+//! Objects as delivered by a watch: one that cannot be parsed does not stop the others.
 //!
-//! `Guarded` holds a typed object or what is wrong with it; `RawObject` holds the text, for kinds that a dialect reads.
-//! Both keep the metadata that a watch needs.
+//! `Guarded` holds a typed object or the error; `RawObject` holds the text, for kinds that a dialect parses. Both keep
+//! the metadata that a watch needs.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -15,25 +15,23 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// An object, or what is wrong with it.
+/// An object, or why it cannot be parsed.
 #[derive(Clone, Debug)]
 pub(crate) struct Guarded<K>(pub(crate) Result<K, Unreadable>);
 
-/// An object that cannot be read.
+/// An object that cannot be parsed.
 #[derive(Clone, Debug)]
 pub(crate) struct Unreadable {
-    /// Who it is.
     pub(crate) metadata: Box<ObjectMeta>,
-    /// What is wrong with it.
+    /// The error.
     pub(crate) error: String,
 }
 
 /// An object as text.
 #[derive(Clone, Debug)]
 pub(crate) struct RawObject {
-    /// Who it is.
     pub(crate) metadata: ObjectMeta,
-    /// The whole of it as JSON.
+    /// The whole object as JSON.
     pub(crate) text: Box<RawValue>,
 }
 
@@ -44,7 +42,7 @@ struct OnlyMetadata {
     metadata: ObjectMeta,
 }
 
-/// The metadata of an object's text; empty if there is none to be read.
+/// The metadata in an object's text; empty if it cannot be parsed.
 pub(crate) fn metadata_of(text: &str) -> ObjectMeta {
     serde_json::from_str::<OnlyMetadata>(text).unwrap_or_default().metadata
 }
@@ -135,14 +133,14 @@ impl Resource for RawObject {
     }
 }
 
-/// Who an unreadable pod is, if that much can be read.
-pub(super) fn known_name(unreadable: &Unreadable) -> Option<PodName> {
+/// The name of a pod that cannot be parsed, if its metadata can.
+pub(super) fn pod_name_of(unreadable: &Unreadable) -> Option<PodName> {
     let metadata = &unreadable.metadata;
     Some(PodName { namespace: metadata.namespace.clone()?, name: metadata.name.clone()?, uid: metadata.uid.clone()? })
 }
 
-/// What is told of an object that cannot be read.
-pub(super) fn complaint(kind: &str, unreadable: &Unreadable) -> String {
+/// The log message for an object that cannot be parsed.
+pub(super) fn parse_error(kind: &str, unreadable: &Unreadable) -> String {
     let name = |part: &Option<String>| part.clone().unwrap_or_default();
     let metadata = &unreadable.metadata;
     format!("{kind} {}/{} cannot be read: {}", name(&metadata.namespace), name(&metadata.name), unreadable.error)
@@ -157,7 +155,7 @@ mod tests {
     const BAD: &str = r#"{"metadata":{"name":"bad","resourceVersion":"7"},"spec":{"unschedulable":"maybe"}}"#;
 
     #[test]
-    fn one_bad_object_does_not_spoil_a_list_or_a_watch() {
+    fn one_bad_object_does_not_break_a_list_or_a_watch() {
         let list = format!(
             r#"{{"kind":"NodeList","apiVersion":"v1","metadata":{{}},"items":[{BAD},{{"metadata":{{"name":"good"}}}}]}}"#
         );
@@ -173,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_that_cannot_be_read_is_empty() {
+    fn metadata_that_cannot_be_parsed_is_empty() {
         assert_eq!(metadata_of(r#"{"metadata":{"name":7}}"#), ObjectMeta::default());
     }
 }

@@ -1,7 +1,8 @@
-//! The objects that select pods: services, and the sets that make them. Pods that do not say how they are to be spread are
-//! spread among those that such an object selects.
+//! Objects that select pods: Services, ReplicationControllers, ReplicaSets and StatefulSets. Pods without topology
+//! spread constraints are spread among the pods that such an object selects.
 //!
-//! Of an object only its selector is kept. It must not know pods beyond their labels and their owner.
+//! Only the selector of an object is kept.
+//! Must not depend on pods beyond their labels and owner.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,14 +18,14 @@ use super::raw::{RawObject, names};
 
 /// A kind that selects pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Selecting {
+pub(crate) enum SelectorKind {
     Service,
     ReplicationController,
     ReplicaSet,
     StatefulSet,
 }
 
-impl Selecting {
+impl SelectorKind {
     pub(crate) const ALL: [Self; 4] = [Self::Service, Self::ReplicationController, Self::ReplicaSet, Self::StatefulSet];
 
     /// The API version and the kind.
@@ -37,7 +38,7 @@ impl Selecting {
         }
     }
 
-    /// The name in paths.
+    /// The plural in API paths.
     pub(crate) fn plural(self) -> &'static str {
         match self {
             Self::Service => "services",
@@ -47,7 +48,7 @@ impl Selecting {
         }
     }
 
-    /// Where the API server has it.
+    /// Its API resource.
     pub(crate) fn resource(self) -> ApiResource {
         let (api_version, kind) = self.name();
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
@@ -61,22 +62,22 @@ impl Selecting {
     }
 }
 
-/// A set that made a pod.
-pub(crate) type Owner = (Selecting, String);
+/// The controller of a pod: kind and name.
+pub(crate) type Owner = (SelectorKind, String);
 
-/// The set that made a pod, if it is of a kind that selects.
+/// The controller of a pod, if it is of a kind that selects pods.
 pub(crate) fn owner(pod: &Pod) -> Option<Owner> {
     let owner = pod.metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
-    let is_of = |kind: &Selecting| {
-        *kind != Selecting::Service && kind.name() == (owner.api_version.as_str(), owner.kind.as_str())
+    let is_of = |kind: &SelectorKind| {
+        *kind != SelectorKind::Service && kind.name() == (owner.api_version.as_str(), owner.kind.as_str())
     };
-    Some((Selecting::ALL.into_iter().find(is_of)?, owner.name.clone()))
+    Some((SelectorKind::ALL.into_iter().find(is_of)?, owner.name.clone()))
 }
 
-/// Where an object stands: kind, namespace, name.
-pub(crate) type Key = (Selecting, String, String);
+/// The key of an object: kind, namespace, name.
+pub(crate) type Key = (SelectorKind, String, String);
 
-/// Selectors of objects.
+/// The selectors of all objects.
 #[derive(Debug, Default)]
 pub(crate) struct Selectors {
     /// By namespace.
@@ -88,12 +89,12 @@ pub(crate) struct Selectors {
 #[derive(Debug, Default)]
 struct Services {
     by_name: BTreeMap<String, Labels>,
-    /// The names of those that ask for a label with a value, each under the first that it asks for.
+    /// Names of services by one label of their selector: the first.
     by_label: BTreeMap<(String, String), BTreeSet<String>>,
 }
 
 impl Services {
-    /// Takes in a service's selector, none if it is gone or selects nobody. Says whether that is news.
+    /// Sets the selector of a service, `None` if it is gone or has none. Returns whether it has changed.
     fn set(&mut self, name: &str, selector: Option<Labels>) -> bool {
         if self.by_name.get(name) == selector.as_ref() {
             return false;
@@ -116,7 +117,7 @@ impl Services {
         true
     }
 
-    /// The selectors that select a pod with these labels.
+    /// The selectors that match these labels.
     fn of(&self, labels: &Labels) -> impl Iterator<Item = &Labels> {
         let anchored = labels.iter().filter_map(|(key, value)| self.by_label.get(&(key.clone(), value.clone())));
         anchored.flatten().filter_map(|name| self.by_name.get(name)).filter(move |selector| selects(selector, labels))
@@ -152,35 +153,36 @@ fn none<S>() -> Option<S> {
 }
 
 impl Selectors {
-    /// Takes in an object. Says whether it selects other pods than before; one that cannot be read stays what it was.
-    pub(crate) fn seen(&mut self, kind: Selecting, object: &RawObject) -> Result<bool, String> {
+    /// Handles an object. Returns whether its selector has changed; an object that cannot be parsed keeps its old
+    /// selector.
+    pub(crate) fn on_applied(&mut self, kind: SelectorKind, object: &RawObject) -> Result<bool, String> {
         let (namespace, name) = names(object);
-        let told = |error: &dyn std::fmt::Display| format!("{} {namespace}/{name}: {error}", kind.name().1);
+        let with_object = |error: &dyn std::fmt::Display| format!("{} {namespace}/{name}: {error}", kind.name().1);
         let text = object.text.get();
-        if let Selecting::Service | Selecting::ReplicationController = kind {
-            let read = serde_json::from_str::<Selected<Labels>>(text).map_err(|error| told(&error))?;
-            let Some(selector) = read.spec.selector else { return Ok(self.gone(&(kind, namespace, name))) };
-            if kind == Selecting::Service {
+        if let SelectorKind::Service | SelectorKind::ReplicationController = kind {
+            let read = serde_json::from_str::<Selected<Labels>>(text).map_err(|error| with_object(&error))?;
+            let Some(selector) = read.spec.selector else { return Ok(self.on_deleted(&(kind, namespace, name))) };
+            if kind == SelectorKind::Service {
                 return Ok(self.services.entry(namespace).or_default().set(&name, Some(selector)));
             }
-            return Ok(self.set_seen((kind, namespace, name), selector.iter().map(is).collect()));
+            return Ok(self.put_set((kind, namespace, name), selector.iter().map(is).collect()));
         }
-        let read = serde_json::from_str::<Selected<WrittenLabelSelector>>(text).map_err(|error| told(&error))?;
+        let read = serde_json::from_str::<Selected<WrittenLabelSelector>>(text).map_err(|error| with_object(&error))?;
         let path = FieldPath::Root("spec.selector");
         let selector =
-            WrittenLabelSelector::validate(read.spec.selector.as_ref(), &path).map_err(|error| told(&error))?;
+            WrittenLabelSelector::validate(read.spec.selector.as_ref(), &path).map_err(|error| with_object(&error))?;
         let key = (kind, namespace.clone(), name.clone());
-        let LabelSelector::All(requirements) = selector else { return Ok(self.gone(&key)) };
-        Ok(self.set_seen(key, requirements.iter().map(requirement).collect()))
+        let LabelSelector::All(requirements) = selector else { return Ok(self.on_deleted(&key)) };
+        Ok(self.put_set(key, requirements.iter().map(requirement).collect()))
     }
 
-    fn set_seen(&mut self, key: Key, selector: Vec<Requirement>) -> bool {
+    fn put_set(&mut self, key: Key, selector: Vec<Requirement>) -> bool {
         self.sets.insert(key, selector.clone()) != Some(selector)
     }
 
-    /// Forgets an object. Says whether it selected anybody.
-    pub(crate) fn gone(&mut self, (kind, namespace, name): &Key) -> bool {
-        if *kind != Selecting::Service {
+    /// Removes an object. Returns whether it had a selector.
+    pub(crate) fn on_deleted(&mut self, (kind, namespace, name): &Key) -> bool {
+        if *kind != SelectorKind::Service {
             return self.sets.remove(&(*kind, namespace.clone(), name.clone())).is_some();
         }
         let Some(services) = self.services.get_mut(namespace) else { return false };
@@ -191,42 +193,42 @@ impl Selectors {
         known
     }
 
-    /// The objects of a kind that are known.
-    pub(crate) fn known(&self, kind: Selecting) -> Vec<Key> {
+    /// The keys of all objects of a kind.
+    pub(crate) fn keys(&self, kind: SelectorKind) -> Vec<Key> {
         let services = self
             .services
             .iter()
             .flat_map(|(namespace, services)| services.by_name.keys().map(move |name| (namespace, name)));
-        let services = services.map(|(namespace, name)| (Selecting::Service, namespace.clone(), name.clone()));
+        let services = services.map(|(namespace, name)| (SelectorKind::Service, namespace.clone(), name.clone()));
         services.chain(self.sets.keys().cloned()).filter(|key| key.0 == kind).collect()
     }
 
-    /// Whether an object has a say in how a pod is spread.
-    pub(crate) fn concerns(&self, (kind, namespace, name): &Key, labels: &Labels, owner: Option<&Owner>) -> bool {
-        if *kind != Selecting::Service {
+    /// Whether an object affects how a pod is spread by default.
+    pub(crate) fn affects(&self, (kind, namespace, name): &Key, labels: &Labels, owner: Option<&Owner>) -> bool {
+        if *kind != SelectorKind::Service {
             return owner.is_some_and(|(of, owner)| of == kind && owner == name);
         }
         let selector = self.services.get(namespace).and_then(|services| services.by_name.get(name));
         selector.is_some_and(|selector| selects(selector, labels))
     }
 
-    /// What those have in common among whom a pod is spread by default; empty if nobody selects it.
-    pub(crate) fn of_pod(&self, namespace: &str, labels: &Labels, owner: Option<&Owner>) -> Vec<Requirement> {
-        let meant = self.services.get(namespace).into_iter().flat_map(|services| services.of(labels));
-        let mut said: Labels = meant.flatten().map(|(key, value)| (key.clone(), value.clone())).collect();
+    /// The combined selector of the pods among which a pod is spread by default; empty if nothing selects it.
+    pub(crate) fn for_pod(&self, namespace: &str, labels: &Labels, owner: Option<&Owner>) -> Vec<Requirement> {
+        let matching = self.services.get(namespace).into_iter().flat_map(|services| services.of(labels));
+        let mut required: Labels = matching.flatten().map(|(key, value)| (key.clone(), value.clone())).collect();
         let set = owner.and_then(|(kind, name)| self.sets.get(&(*kind, namespace.to_owned(), name.clone())));
         let mut more = Vec::new();
         for requirement in set.into_iter().flatten() {
             match (&requirement.demand, owner) {
-                // A label that is said twice is said once.
-                (Demand::In(values), _) if values.len() == 1 && said.get(&requirement.key) == values.first() => {}
-                (Demand::In(values), Some((Selecting::ReplicationController, _))) => {
-                    said.extend(values.first().map(|value| (requirement.key.clone(), value.clone())));
+                // A label that a service already requires is not repeated.
+                (Demand::In(values), _) if values.len() == 1 && required.get(&requirement.key) == values.first() => {}
+                (Demand::In(values), Some((SelectorKind::ReplicationController, _))) => {
+                    required.extend(values.first().map(|value| (requirement.key.clone(), value.clone())));
                 }
                 _ => more.push(requirement.clone()),
             }
         }
-        said.iter().map(is).chain(more).collect()
+        required.iter().map(is).chain(more).collect()
     }
 }
 
@@ -249,43 +251,47 @@ mod tests {
     }
 
     #[test]
-    fn services_and_the_set_that_made_a_pod_add_up() {
+    fn selectors_of_services_and_of_the_controller_are_combined() {
         let mut selectors = Selectors::default();
         let service = object("web", &json!({"selector": {"app": "web"}}));
-        assert_eq!(selectors.seen(Selecting::Service, &service), Ok(true));
-        assert_eq!(selectors.seen(Selecting::Service, &service), Ok(false), "nothing new");
+        assert_eq!(selectors.on_applied(SelectorKind::Service, &service), Ok(true));
+        assert_eq!(selectors.on_applied(SelectorKind::Service, &service), Ok(false), "nothing new");
         let set = json!({"selector": {"matchLabels": {"app": "web", "hash": "1"}}});
-        assert_eq!(selectors.seen(Selecting::ReplicaSet, &object("web-1", &set)), Ok(true));
+        assert_eq!(selectors.on_applied(SelectorKind::ReplicaSet, &object("web-1", &set)), Ok(true));
         let own = labels(&[("app", "web"), ("hash", "1")]);
-        let owner = (Selecting::ReplicaSet, "web-1".to_owned());
-        let said = |pairs: &[(&str, &str)]| labels(pairs).iter().map(is).collect::<Vec<_>>();
-        assert_eq!(selectors.of_pod("ml", &own, None), said(&[("app", "web")]));
-        assert_eq!(selectors.of_pod("ml", &own, Some(&owner)), said(&[("app", "web"), ("hash", "1")]));
-        assert_eq!(selectors.of_pod("web", &own, Some(&owner)), said(&[]), "another namespace");
-        assert_eq!(selectors.of_pod("ml", &labels(&[("app", "db")]), None), said(&[]), "the service does not mean it");
-        assert!(selectors.gone(&(Selecting::Service, "ml".to_owned(), "web".to_owned())));
-        assert_eq!(selectors.of_pod("ml", &own, None), said(&[]));
-        assert_eq!(selectors.known(Selecting::ReplicaSet).len(), 1);
+        let owner = (SelectorKind::ReplicaSet, "web-1".to_owned());
+        let required = |pairs: &[(&str, &str)]| labels(pairs).iter().map(is).collect::<Vec<_>>();
+        assert_eq!(selectors.for_pod("ml", &own, None), required(&[("app", "web")]));
+        assert_eq!(selectors.for_pod("ml", &own, Some(&owner)), required(&[("app", "web"), ("hash", "1")]));
+        assert_eq!(selectors.for_pod("web", &own, Some(&owner)), required(&[]), "another namespace");
+        assert_eq!(
+            selectors.for_pod("ml", &labels(&[("app", "db")]), None),
+            required(&[]),
+            "the service does not select it"
+        );
+        assert!(selectors.on_deleted(&(SelectorKind::Service, "ml".to_owned(), "web".to_owned())));
+        assert_eq!(selectors.for_pod("ml", &own, None), required(&[]));
+        assert_eq!(selectors.keys(SelectorKind::ReplicaSet).len(), 1);
     }
 
     #[test]
-    fn no_selector_selects_nobody_and_nonsense_is_told() {
+    fn a_missing_selector_selects_no_pod_and_an_invalid_one_is_an_error() {
         let mut selectors = Selectors::default();
-        assert_eq!(selectors.seen(Selecting::Service, &object("web", &json!({}))), Ok(false));
+        assert_eq!(selectors.on_applied(SelectorKind::Service, &object("web", &json!({}))), Ok(false));
         let bad = object("web", &json!({"selector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}));
-        let error = selectors.seen(Selecting::StatefulSet, &bad).unwrap_err();
+        let error = selectors.on_applied(SelectorKind::StatefulSet, &bad).unwrap_err();
         assert!(error.starts_with("StatefulSet ml/web: spec.selector.matchExpressions[0].operator"), "{error}");
     }
 
     #[test]
-    fn only_a_controller_of_a_kind_that_selects_is_an_owner() {
+    fn only_a_controller_of_a_selecting_kind_is_an_owner() {
         let pod = |api_version: &str, kind: &str, controller: bool| {
             let owner =
                 json!({"apiVersion": api_version, "kind": kind, "name": "o", "uid": "1", "controller": controller});
             let pod = json!({"metadata": {"ownerReferences": [owner]}, "spec": {"containers": []}});
             super::owner(&serde_json::from_value(pod).unwrap())
         };
-        assert_eq!(pod("apps/v1", "ReplicaSet", true), Some((Selecting::ReplicaSet, "o".to_owned())));
+        assert_eq!(pod("apps/v1", "ReplicaSet", true), Some((SelectorKind::ReplicaSet, "o".to_owned())));
         assert_eq!(pod("apps/v1", "ReplicaSet", false), None);
         assert_eq!(pod("batch/v1", "Job", true), None);
         assert_eq!(pod("apps/v1beta1", "StatefulSet", true), None);

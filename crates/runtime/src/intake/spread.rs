@@ -1,6 +1,6 @@
-//! How evenly a pod and its like are to be spread, in the engine's words.
+//! Topology spread constraints in the engine's types.
 //!
-//! A pod that says nothing is spread by the defaults, among the pods that its service or its set selects.
+//! A pod without constraints is spread by the defaults, among the pods that its service or controller selects.
 
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::selector::{LabelSelector, Labels, WrittenLabelSelector};
@@ -11,7 +11,7 @@ use muster_engine::model::labels::{Demand, Requirement};
 
 use super::class::requirement;
 
-/// How a pod is to be spread by its own word.
+/// The spread constraints of a pod.
 pub(super) fn spread(pod: &Pod) -> Result<Spread, InvalidField> {
     let mut spread = Spread::default();
     let path = FieldPath::Root("spec.topologySpreadConstraints");
@@ -21,7 +21,7 @@ pub(super) fn spread(pod: &Pod) -> Result<Spread, InvalidField> {
         let mut term = term(written, &path)?;
         let selector = WrittenLabelSelector::validate(written.label_selector.as_ref(), &path.child("labelSelector"))?;
         term.pods = pods(&selector, &written.match_label_keys, namespace, labels);
-        if is_must(written, &path)? {
+        if is_hard(written, &path)? {
             spread.must.push(term);
         } else {
             spread.should.push(term);
@@ -30,7 +30,7 @@ pub(super) fn spread(pod: &Pod) -> Result<Spread, InvalidField> {
     Ok(spread)
 }
 
-/// How kube-scheduler spreads pods that do not say: over hosts and zones, but not for any price.
+/// The system defaults of kube-scheduler: a preference to spread over hosts and zones.
 pub(crate) fn system_defaults() -> Spread {
     let over = |topology_key: &str, skew_max| SpreadTerm {
         pods: PodSelector::nobody(),
@@ -44,7 +44,7 @@ pub(crate) fn system_defaults() -> Spread {
     Spread { should, bears_missing_labels: true, ..Spread::default() }
 }
 
-/// How pods are to be spread that do not say, from a configuration. Among whom depends on the pod.
+/// The default constraints of a configuration. The selector depends on the pod.
 pub(crate) fn defaults(constraints: &[TopologySpreadConstraint], path: &FieldPath<'_>) -> Result<Spread, InvalidField> {
     let mut spread = Spread::default();
     for (index, written) in constraints.iter().enumerate() {
@@ -54,7 +54,7 @@ pub(crate) fn defaults(constraints: &[TopologySpreadConstraint], path: &FieldPat
             return Err(path.child("labelSelector").invalid("", reason));
         }
         let term = term(written, &path)?;
-        let terms = if is_must(written, &path)? { &mut spread.must } else { &mut spread.should };
+        let terms = if is_hard(written, &path)? { &mut spread.must } else { &mut spread.should };
         if terms.iter().any(|other| other.topology_key == term.topology_key) {
             return Err(path.child("topologyKey").invalid(&term.topology_key, "is there twice"));
         }
@@ -63,8 +63,8 @@ pub(crate) fn defaults(constraints: &[TopologySpreadConstraint], path: &FieldPat
     Ok(spread)
 }
 
-/// The same for the pods that a selector of a namespace is about.
-pub(super) fn among(defaults: &Spread, namespace: &str, selector: &[Requirement]) -> Spread {
+/// The default constraints with the selector of a pod.
+pub(super) fn for_selector(defaults: &Spread, namespace: &str, selector: &[Requirement]) -> Spread {
     let pods =
         PodSelector { namespaces: [namespace.to_owned()].into(), namespaces_like: None, labels: selector.to_vec() };
     let mut spread = defaults.clone();
@@ -74,7 +74,7 @@ pub(super) fn among(defaults: &Spread, namespace: &str, selector: &[Requirement]
     spread
 }
 
-/// A term about nobody yet.
+/// A constraint without its selector.
 fn term(written: &TopologySpreadConstraint, path: &FieldPath<'_>) -> Result<SpreadTerm, InvalidField> {
     if written.topology_key.is_empty() {
         return Err(path.child("topologyKey").invalid("", "must be set"));
@@ -101,7 +101,7 @@ fn term(written: &TopologySpreadConstraint, path: &FieldPath<'_>) -> Result<Spre
     })
 }
 
-fn is_must(written: &TopologySpreadConstraint, path: &FieldPath<'_>) -> Result<bool, InvalidField> {
+fn is_hard(written: &TopologySpreadConstraint, path: &FieldPath<'_>) -> Result<bool, InvalidField> {
     match written.when_unsatisfiable.as_str() {
         "DoNotSchedule" => Ok(true),
         "ScheduleAnyway" if written.min_domains.is_some() => {
@@ -116,8 +116,8 @@ fn is_must(written: &TopologySpreadConstraint, path: &FieldPath<'_>) -> Result<b
     }
 }
 
-/// The pods that count: of the same namespace, and like the pod itself in these labels. A selector that asks for nothing
-/// counts nobody, as in kube-scheduler.
+/// The pods that count: in the same namespace and with the same values of these labels. A missing selector selects no
+/// pod, as in kube-scheduler.
 fn pods(selector: &LabelSelector, like: &[String], namespace: &str, own: Option<&Labels>) -> PodSelector {
     let LabelSelector::All(requirements) = selector else { return PodSelector::nobody() };
     let mut labels: Vec<Requirement> = requirements.iter().map(requirement).collect();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_as_kubernetes_has_it() {
+    fn omitted_fields_have_the_defaults_of_kubernetes() {
         let written = json!({"topologyKey": "zone", "maxSkew": 2, "whenUnsatisfiable": "DoNotSchedule",
             "labelSelector": {"matchLabels": {"app": "web"}}, "matchLabelKeys": ["hash", "none"]});
         let read = read(&written).unwrap();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_that_asks_for_nothing_counts_nobody() {
+    fn a_selector_without_requirements_selects_no_pod() {
         let of = |more: Value| {
             let mut written = json!({"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"});
             written.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told_by_its_field() {
+    fn an_invalid_value_is_reported_with_its_field() {
         let good = json!({"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"});
         for (field, value) in [
             ("topologyKey", json!("")),

@@ -1,7 +1,7 @@
-//! Claims and volumes: where a volume is that a pod's claim is bound to already.
+//! PersistentVolumeClaims and PersistentVolumes: where the volume of a bound claim can be reached.
 //!
-//! Claims are not bound here yet. A pod whose claim is not bound waits, and is told the claim; when somebody binds it, the
-//! pod goes where the volume can be reached. Of an object only what matters to that is kept.
+//! Muster does not bind claims yet. A pod with an unbound claim waits, and its condition names the claim; once the
+//! claim is bound, the pod is placed where the volume can be reached. Only the needed fields of an object are kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,12 +17,12 @@ use serde::Deserialize;
 use super::class::node_term;
 use super::raw::{RawObject, names};
 
-/// What the volume controller writes when a claim and a volume are bound to each other.
+/// The annotation that the volume controller sets when a claim and a volume are bound to each other.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-/// Stands between the zones of a volume that is in several.
+/// Separates the zones of a volume that is in several.
 const ZONES_SPLIT: &str = "__";
 
-/// A kind of storage.
+/// A watched kind of storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Storage {
     Claim,
@@ -39,7 +39,7 @@ impl Storage {
         }
     }
 
-    /// The name in paths.
+    /// The plural in API paths.
     pub(crate) fn plural(self) -> &'static str {
         match self {
             Self::Claim => "persistentvolumeclaims",
@@ -47,7 +47,7 @@ impl Storage {
         }
     }
 
-    /// Where the API server has it.
+    /// Its API resource.
     pub(crate) fn resource(self) -> ApiResource {
         ApiResource {
             group: String::new(),
@@ -59,31 +59,31 @@ impl Storage {
     }
 }
 
-/// A claim that cannot be honoured, and of what kind that is.
-pub(crate) type Flaw = (RefusalKind, InvalidField);
+/// Why a claim cannot be used.
+pub(crate) type ClaimError = (RefusalKind, InvalidField);
 
-/// A claim that a pod uses: the place of the volume in the pod, and the claim's name.
-pub(crate) type Used = (usize, String);
+/// A claim that a pod uses: the index of the volume in the pod, and the claim's name.
+pub(crate) type UsedClaim = (usize, String);
 
 /// The claims that a pod uses.
-pub(crate) fn claims(pod: &Pod) -> Vec<Used> {
+pub(crate) fn claims(pod: &Pod) -> Vec<UsedClaim> {
     let volumes = pod.spec.volumes.iter().enumerate();
     let claims = volumes.filter_map(|(index, volume)| Some((index, volume.persistent_volume_claim.as_ref()?)));
     claims.map(|(index, claim)| (index, claim.claim_name.clone())).collect()
 }
 
-/// What is known of a claim.
+/// What is kept of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Claim {
-    /// The volume that it is bound to; empty if it is not.
+    /// The volume that it is bound to; empty if there is none.
     volume: String,
     lost: bool,
-    leaves: bool,
-    /// No second pod may use it.
-    is_for_one: bool,
+    terminating: bool,
+    /// Its access mode is `ReadWriteOncePod`.
+    is_single_pod: bool,
 }
 
-/// Claims and volumes.
+/// The known claims and volumes.
 #[derive(Debug, Default)]
 pub(crate) struct Volumes {
     /// By namespace and name.
@@ -121,54 +121,54 @@ struct WrittenVolume {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct VolumeSpec {
-    node_affinity: Option<Reach>,
+    node_affinity: Option<NodeAffinity>,
 }
 
 #[derive(Deserialize)]
-struct Reach {
+struct NodeAffinity {
     required: Option<WrittenNodeSelector>,
 }
 
 impl Volumes {
-    /// Takes in an object. Says whether it is something else than before.
-    pub(crate) fn seen(&mut self, kind: Storage, object: &RawObject) -> Result<bool, String> {
+    /// Handles an object. Returns whether it has changed.
+    pub(crate) fn on_applied(&mut self, kind: Storage, object: &RawObject) -> Result<bool, String> {
         let metadata = &object.metadata;
         let (namespace, name) = names(object);
-        let told = |error: &dyn std::fmt::Display| match kind {
+        let error_of = |error: &dyn std::fmt::Display| match kind {
             Storage::Claim => format!("{} {namespace}/{name}: {error}", kind.kind()),
             Storage::Volume => format!("{} {name}: {error}", kind.kind()),
         };
         match kind {
             Storage::Claim => {
-                let read: WrittenClaim = serde_json::from_str(object.text.get()).map_err(|error| told(&error))?;
+                let read: WrittenClaim = serde_json::from_str(object.text.get()).map_err(|error| error_of(&error))?;
                 let complete = metadata.annotations.as_ref().is_some_and(|notes| notes.contains_key(BIND_COMPLETED));
                 let modes = read.spec.access_modes.unwrap_or_default();
                 let claim = Claim {
                     volume: read.spec.volume_name.filter(|_| complete).unwrap_or_default(),
                     lost: read.status.phase.as_deref() == Some("Lost"),
-                    leaves: metadata.deletion_timestamp.is_some(),
-                    is_for_one: modes.iter().any(|mode| mode == "ReadWriteOncePod"),
+                    terminating: metadata.deletion_timestamp.is_some(),
+                    is_single_pod: modes.iter().any(|mode| mode == "ReadWriteOncePod"),
                 };
                 Ok(self.claims.insert((namespace, name), claim.clone()) != Some(claim))
             }
             Storage::Volume => {
-                let read: WrittenVolume = serde_json::from_str(object.text.get()).map_err(|error| told(&error))?;
-                let place = place(read, metadata.labels.as_ref()).map_err(|error| told(&error))?;
+                let read: WrittenVolume = serde_json::from_str(object.text.get()).map_err(|error| error_of(&error))?;
+                let place = place(read, metadata.labels.as_ref()).map_err(|error| error_of(&error))?;
                 Ok(self.volumes.insert(name, place.clone()) != Some(place))
             }
         }
     }
 
-    /// Forgets an object. Says whether it was known.
-    pub(crate) fn gone(&mut self, kind: Storage, key: &(String, String)) -> bool {
+    /// Removes an object. Returns whether it was known.
+    pub(crate) fn on_deleted(&mut self, kind: Storage, key: &(String, String)) -> bool {
         match kind {
             Storage::Claim => self.claims.remove(key).is_some(),
             Storage::Volume => self.volumes.remove(&key.1).is_some(),
         }
     }
 
-    /// The objects of a kind that are known.
-    pub(crate) fn known(&self, kind: Storage) -> Vec<(String, String)> {
+    /// The keys of all objects of a kind.
+    pub(crate) fn keys(&self, kind: Storage) -> Vec<(String, String)> {
         match kind {
             Storage::Claim => self.claims.keys().cloned().collect(),
             Storage::Volume => self.volumes.keys().map(|name| (String::new(), name.clone())).collect(),
@@ -180,32 +180,31 @@ impl Volumes {
         self.claims.get(claim).map(|claim| claim.volume.as_str())
     }
 
-    /// Where the volumes of a pod are, or which of its claims is the first that cannot be honoured, and of what kind that
-    /// is.
-    pub(crate) fn places(&self, namespace: &str, claims: &[Used]) -> Result<Vec<VolumePlace>, Flaw> {
+    /// Where the volumes of a pod are, or why the first unusable claim cannot be used.
+    pub(crate) fn places(&self, namespace: &str, claims: &[UsedClaim]) -> Result<Vec<VolumePlace>, ClaimError> {
         claims.iter().map(|(index, name)| self.place(namespace, *index, name)).collect()
     }
 
-    fn place(&self, namespace: &str, index: usize, name: &str) -> Result<VolumePlace, Flaw> {
+    fn place(&self, namespace: &str, index: usize, name: &str) -> Result<VolumePlace, ClaimError> {
         let volumes = FieldPath::Root("spec.volumes");
-        let told = |kind: RefusalKind, why: &str| {
+        let error_of = |kind: RefusalKind, why: &str| {
             Err((kind, volumes.index(index).child("persistentVolumeClaim").child("claimName").invalid(name, why)))
         };
-        let wrong = |why: &str| told(RefusalKind::Invalid, why);
+        let wrong = |why: &str| error_of(RefusalKind::Invalid, why);
         let Some(claim) = self.claims.get(&(namespace.to_owned(), name.to_owned())) else {
             return wrong("there is no such claim in the pod's namespace");
         };
         if claim.lost {
             return wrong("the volume of the claim is lost");
         }
-        if claim.leaves {
+        if claim.terminating {
             return wrong("the claim is being deleted");
         }
         if claim.volume.is_empty() {
-            return told(RefusalKind::Unsupported, "the claim is not bound to a volume, and Muster binds none");
+            return error_of(RefusalKind::Unsupported, "the claim is not bound to a volume, and Muster binds none");
         }
-        if claim.is_for_one {
-            return told(RefusalKind::Unsupported, "the claim has the access mode ReadWriteOncePod");
+        if claim.is_single_pod {
+            return error_of(RefusalKind::Unsupported, "the claim has the access mode ReadWriteOncePod");
         }
         match self.volumes.get(&claim.volume) {
             Some(place) => Ok(place.clone()),
@@ -216,7 +215,7 @@ impl Volumes {
 
 fn place(written: WrittenVolume, labels: Option<&Labels>) -> Result<VolumePlace, InvalidField> {
     let path = FieldPath::Root("spec.nodeAffinity.required");
-    let required = written.spec.node_affinity.and_then(|reach| reach.required);
+    let required = written.spec.node_affinity.and_then(|affinity| affinity.required);
     let required = required.map(|required| required.validate(&path)).transpose()?;
     Ok(VolumePlace {
         required_terms: required.map(|required| required.terms().iter().map(node_term).collect()),
@@ -224,7 +223,7 @@ fn place(written: WrittenVolume, labels: Option<&Labels>) -> Result<VolumePlace,
     })
 }
 
-/// The zone and the region that a volume's labels say, by the names that nodes may have for them.
+/// The zone and region labels of a volume, with the alternative label keys that nodes may have.
 fn zones(labels: &Labels) -> Vec<ZoneDemand> {
     let names = [
         ("failure-domain.beta.kubernetes.io/zone", Some("topology.kubernetes.io/zone")),
@@ -234,7 +233,7 @@ fn zones(labels: &Labels) -> Vec<ZoneDemand> {
     ];
     let demand = |(key, other): (&str, Option<&str>)| {
         let values: BTreeSet<String> = labels.get(key)?.split(ZONES_SPLIT).map(|zone| zone.trim().to_owned()).collect();
-        // What cannot be read as a list of zones says nothing.
+        // A label that is no valid list of zones is ignored.
         if values.contains("") {
             return None;
         }
@@ -260,36 +259,36 @@ mod tests {
         }))
     }
 
-    fn why(volumes: &Volumes) -> String {
+    fn refusal_reason(volumes: &Volumes) -> String {
         let (_, error) = volumes.places("ml", &[(1, "data".to_owned())]).unwrap_err();
         assert_eq!(error.field, "spec.volumes[1].persistentVolumeClaim.claimName");
         error.reason
     }
 
     #[test]
-    fn a_bound_claim_is_where_its_volume_is_and_every_other_is_told() {
+    fn a_bound_claim_has_the_place_of_its_volume_and_others_are_errors() {
         let mut volumes = Volumes::default();
-        assert!(why(&volumes).starts_with("there is no such claim"));
-        volumes.seen(Storage::Claim, &claim("v", false)).unwrap();
-        assert!(why(&volumes).starts_with("the claim is not bound"));
-        volumes.seen(Storage::Claim, &claim("v", true)).unwrap();
-        assert!(why(&volumes).starts_with("there is no volume \"v\""));
+        assert!(refusal_reason(&volumes).starts_with("there is no such claim"));
+        volumes.on_applied(Storage::Claim, &claim("v", false)).unwrap();
+        assert!(refusal_reason(&volumes).starts_with("the claim is not bound"));
+        volumes.on_applied(Storage::Claim, &claim("v", true)).unwrap();
+        assert!(refusal_reason(&volumes).starts_with("there is no volume \"v\""));
         let terms = json!([{"matchExpressions": [{"key": "host", "operator": "In", "values": ["a"]}]}]);
         let volume = raw(&json!({
             "metadata": {"name": "v", "labels": {"topology.kubernetes.io/zone": "a__b"}},
             "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}},
         }));
-        assert_eq!(volumes.seen(Storage::Volume, &volume), Ok(true));
-        assert_eq!(volumes.seen(Storage::Volume, &volume), Ok(false), "nothing new");
+        assert_eq!(volumes.on_applied(Storage::Volume, &volume), Ok(true));
+        assert_eq!(volumes.on_applied(Storage::Volume, &volume), Ok(false), "nothing new");
         let places = volumes.places("ml", &[(1, "data".to_owned())]).unwrap();
         assert_eq!(places[0].required_terms.as_ref().map(Vec::len), Some(1));
         assert_eq!(places[0].zones[0].values, ["a".to_owned(), "b".to_owned()].into());
-        assert!(volumes.gone(Storage::Volume, &(String::new(), "v".to_owned())));
-        assert_eq!(volumes.known(Storage::Claim).len(), 1);
+        assert!(volumes.on_deleted(Storage::Volume, &(String::new(), "v".to_owned())));
+        assert_eq!(volumes.keys(Storage::Claim).len(), 1);
     }
 
     #[test]
-    fn a_claim_that_is_lost_leaves_or_is_for_one_pod_is_told() {
+    fn a_lost_terminating_or_single_pod_claim_is_an_error() {
         let mut volumes = Volumes::default();
         let with = |path: &str, value: Value| {
             let mut object = json!({
@@ -308,8 +307,8 @@ mod tests {
             ("/metadata/deletionTimestamp", json!("2030-01-01T00:00:00Z"), "the claim is being deleted"),
             ("/spec/accessModes", json!(["ReadWriteOncePod"]), "the claim has the access mode"),
         ] {
-            volumes.seen(Storage::Claim, &with(path, value)).unwrap();
-            assert!(why(&volumes).starts_with(expected));
+            volumes.on_applied(Storage::Claim, &with(path, value)).unwrap();
+            assert!(refusal_reason(&volumes).starts_with(expected));
         }
     }
 }

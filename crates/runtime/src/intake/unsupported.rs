@@ -1,10 +1,10 @@
-//! What a pod may ask for that cannot be honoured yet: found, so that it is refused and never ignored.
+//! Pod features that are not supported yet: such a pod is rejected, the feature is never silently ignored.
 
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::wire::Pod;
 use muster_api::wire::volume::Volume;
 
-/// The first thing that the pod asks for and that is not supported yet.
+/// The first unsupported feature of the pod.
 pub(crate) fn unsupported(pod: &Pod) -> Option<InvalidField> {
     let spec = &pod.spec;
     let not_yet = |field: &str, value: &str| Some(FieldPath::Root(field).invalid(value, ""));
@@ -18,7 +18,7 @@ pub(crate) fn unsupported(pod: &Pod) -> Option<InvalidField> {
     not_yet("spec.resourceClaims[0].name", &claim.name)
 }
 
-/// The source of a volume that has a say in where the pod may run.
+/// The source of a volume that restricts where the pod may run.
 fn volume_source(volume: &Volume) -> Option<&'static str> {
     let sources = [
         ("ephemeral", volume.ephemeral.is_some()),

@@ -1,10 +1,10 @@
-//! The answer to a case, in the words of kube-scheduler: plugins by name, reasons as it prints them.
+//! The answer to a case, in kube-scheduler's terms: plugins by name, reasons as it prints them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-/// What every node looks like, in the order of the case, and which are best.
+/// The result for every node, in the order of the case, and the best nodes.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Answer {
@@ -12,7 +12,7 @@ pub(super) struct Answer {
     pub(super) best: Vec<String>,
 }
 
-/// What a node looks like.
+/// The result for a node.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NodeAnswer {
@@ -24,12 +24,12 @@ pub(super) struct NodeAnswer {
     pub(super) total: i64,
 }
 
-/// Who said no to a node, and why.
+/// The plugin that rejected a node, and its reasons.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Refused {
     pub(super) plugin: String,
-    /// Before any filter looked at any node.
+    /// Whether PreFilter rejected the pod before any filter ran.
     #[serde(rename = "beforeFilters", default)]
     pub(super) before: bool,
     pub(super) reasons: BTreeSet<String>,

@@ -1,11 +1,11 @@
-//! Random small clusters: nodes of all sorts, with pods on them, and one pod that waits.
+//! Random small clusters: various nodes with pods on them, and one pending pod.
 //!
-//! Values are few and near each other, so that they meet: what is rare in life must happen often here.
+//! The values are few and close to each other, so that rare combinations happen often.
 
 use muster_oracle::random::Random;
 use serde_json::{Map, Value, json};
 
-use super::{company, configuration, pods, spread, volumes};
+use super::{configuration, inter_pod_affinity, pods, spread, volumes};
 
 /// Labels of nodes, with the values that they take.
 pub(super) const LABELS: &[(&str, &[&str])] = &[
@@ -15,22 +15,22 @@ pub(super) const LABELS: &[(&str, &[&str])] = &[
 ];
 
 /// Keys of taints.
-pub(super) const TAINTED: &[&str] = &["dedicated", "example.com/old", "node.kubernetes.io/unschedulable"];
+pub(super) const TAINT_KEYS: &[&str] = &["dedicated", "example.com/old", "node.kubernetes.io/unschedulable"];
 
 /// Values of taints.
 pub(super) const TAINT_VALUES: &[&str] = &["", "yes", "no"];
 
-/// What a taint does.
+/// Effects of taints.
 pub(super) const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// Images, which are on some nodes.
+/// Images that are on some nodes.
 pub(super) const IMAGES: &[&str] = &["registry.example/app:1", "registry.example/tool", "busybox"];
 
 /// Features that nodes declare.
 const FEATURES: &[&str] = &["RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"];
 
-/// What nodes offer: the resource, how often it is there at all, and how much of it there may be.
-const OFFERS: &[(&str, u64, &[&str])] = &[
+/// The allocatable resources of nodes: the resource, its frequency in percent, and the possible amounts.
+const ALLOCATABLE: &[(&str, u64, &[&str])] = &[
     ("cpu", 98, &["0", "500m", "1500m", "4", "8", "8", "16", "16", "32"]),
     ("memory", 98, &["0", "512Mi", "3.5Gi", "4Gi", "8589934592", "16e9", "16Gi", "32Gi", "32Gi", "64Gi"]),
     ("pods", 98, &["0", "2", "5", "10", "110", "110", "110", "110", "110", "110"]),
@@ -41,7 +41,7 @@ const OFFERS: &[(&str, u64, &[&str])] = &[
     ("attachable-volumes-x", 5, &["25"]),
 ];
 
-/// A cluster and a pod that waits.
+/// A cluster and a pending pod.
 pub(super) fn case(random: &mut Random) -> Value {
     let count = 1 + random.below(12);
     let mut nodes: Vec<Value> = Vec::new();
@@ -54,14 +54,14 @@ pub(super) fn case(random: &mut Random) -> Value {
     }
     let pods: Vec<Value> = (0..random.below(2 * count)).map(|number| pods::other(random, number, count)).collect();
     let pod = pods::waiting(random, count);
-    let mut case = json!({"namespaces": company::namespaces(), "nodes": nodes, "pods": pods, "pod": pod});
+    let mut case = json!({"namespaces": inter_pod_affinity::namespaces(), "nodes": nodes, "pods": pods, "pod": pod});
     spread::add_owners(random, &mut case);
     volumes::add(random, &mut case);
     configuration::add(random, &mut case);
     case
 }
 
-/// The name of a node; some are longer than a label.
+/// The name of a node; some are longer than a label value may be.
 pub(super) fn node_name(number: usize) -> String {
     if number.is_multiple_of(3) { format!("node-{number}.example.com") } else { format!("n{number}") }
 }
@@ -76,7 +76,7 @@ fn node(random: &mut Random, number: usize) -> Value {
         }
     }
     let mut allocatable = Map::new();
-    for (resource, often, amounts) in OFFERS {
+    for (resource, often, amounts) in ALLOCATABLE {
         if random.chance(*often) {
             allocatable.insert((*resource).to_owned(), json!(random.pick(amounts)));
         }
@@ -106,10 +106,10 @@ fn twin(node: &Value, number: usize) -> Value {
     twin
 }
 
-/// Taints, of which no two have the same key and effect.
+/// Taints with distinct keys and effects.
 fn taints(random: &mut Random) -> Vec<Value> {
     let mut taints = Vec::new();
-    for key in TAINTED {
+    for key in TAINT_KEYS {
         for effect in EFFECTS {
             let often = if *effect == "PreferNoSchedule" { 20 } else { 2 };
             if random.chance(often) {

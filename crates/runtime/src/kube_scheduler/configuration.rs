@@ -1,11 +1,11 @@
-//! Random configurations of kube-scheduler: plugins on and off, weights and arguments.
+//! Random configurations of kube-scheduler: enabled and disabled plugins, weights and arguments.
 
 use muster_oracle::random::Random;
 use serde_json::{Value, json};
 
-use super::ours::COMPARED;
+use super::muster::COMPARED;
 
-/// Filters that may be off.
+/// Filters that may be disabled.
 const FILTERS: &[&str] = &[
     "NodeUnschedulable",
     "TaintToleration",
@@ -16,7 +16,7 @@ const FILTERS: &[&str] = &[
     "InterPodAffinity",
 ];
 
-/// May give a case a configuration.
+/// Gives some cases a configuration.
 pub(super) fn add(random: &mut Random, case: &mut Value) {
     if !random.chance(35) {
         return;

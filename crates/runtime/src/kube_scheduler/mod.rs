@@ -1,19 +1,20 @@
-//! Every node as kube-scheduler's own code sees it and as we see it: the same nodes refused, for the same reasons, and
-//! the same numbers on the others.
+//! A differential test against kube-scheduler: both must reject the same nodes for the same reasons, and give the
+//! others the same scores.
 //!
-//! A case is a small cluster of plain manifests from a seed. One road is the program `scores` of `tools/controlplane`,
-//! which runs kube-scheduler's default plugins; the other is ours, from the JSON through intake to the engine's choice.
-//! A plugin more is a line in `ours` and something in `cases` or `pods` that it has an opinion about.
+//! A case is a small cluster of plain manifests from a seed. The reference is the program `scores` of
+//! `tools/controlplane`, which runs kube-scheduler's default plugins; the other side is Muster, from the JSON through
+//! intake to the engine's choice.
+//! To cover another plugin, add a line to `muster` and something relevant to `cases` or `pods`.
 
 mod answer;
 mod cases;
-mod company;
 mod configuration;
-mod ours;
+mod inter_pod_affinity;
+mod muster;
 mod pods;
+mod reference;
 mod shrink;
 mod spread;
-mod stick;
 mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,31 +24,31 @@ use muster_oracle::seeds::{for_each_seed, one_seed_only};
 use serde_json::{Map, Value, json};
 
 use answer::{Answer, NodeAnswer, Refused};
-use ours::{COMPARED, FILTERS, NOT_YET};
-use stick::Stick;
+use muster::{COMPARED, FILTERS, MISSING_SCORES};
+use reference::Reference;
 
 const CASES: u64 = 500;
 
 #[test]
-fn every_node_is_judged_as_kube_scheduler_judges_it() {
-    let Some(mut stick) = Stick::find() else { return };
-    let mut tally = Tally::default();
+fn every_node_is_evaluated_as_by_kube_scheduler() {
+    let Some(mut reference) = Reference::find() else { return };
+    let mut statistics = Statistics::default();
     for_each_seed(CASES, |seed| {
         let case = with_plugins(cases::case(&mut Random::new(seed)));
-        match compare(&mut stick, &case) {
-            Outcome::Same(theirs) => tally.count(&theirs),
-            Outcome::Excepted => tally.excepted += 1,
-            Outcome::NoCase(why) => tally.no_case(&why),
-            Outcome::Different(_) | Outcome::Unanswered(_) => fail(&mut stick, case),
+        match compare(&mut reference, &case) {
+            Outcome::Same(theirs) => statistics.count(&theirs),
+            Outcome::Excepted => statistics.excepted += 1,
+            Outcome::InvalidCase(why) => statistics.count_invalid(&why),
+            Outcome::Different(_) | Outcome::Unanswered(_) => fail(&mut reference, case),
         }
     });
-    println!("{tally:#?}");
+    println!("{statistics:#?}");
     if !one_seed_only() {
-        tally.check();
+        statistics.check();
     }
 }
 
-/// Only what we score, too, counts in the totals.
+/// Only plugins that Muster has too count in the totals.
 fn with_plugins(mut case: Value) -> Value {
     case["plugins"] = json!(COMPARED);
     case
@@ -55,39 +56,38 @@ fn with_plugins(mut case: Value) -> Value {
 
 enum Outcome {
     Same(Answer),
-    /// One of two known differences, both about pods for which a place is kept free; without such pods there is none.
-    /// We refuse a node near which a place is kept free for a pod that minds the one that waits, or is minded by it:
-    /// kube-scheduler only looks at the node itself. And kube-scheduler counts such a pod, and no other, where a pod is to
-    /// be spread among those whom a selector that asks for nothing selects.
+    /// One of two known differences, both about nominated pods; without such pods there is none. Muster rejects a node
+    /// if a pod with inter-pod constraints is nominated to a node in the same domain: kube-scheduler only considers the
+    /// node itself. And kube-scheduler counts such a pod, and no other, for a spread constraint with an empty selector.
     Excepted,
     Different(String),
-    /// We refuse what Kubernetes lets in.
+    /// Muster rejects objects that Kubernetes accepts.
     Unanswered(String),
-    /// No API server would have let in such objects, or worse.
-    NoCase(String),
+    /// An API server would not have accepted such objects, or kube-scheduler has failed.
+    InvalidCase(String),
 }
 
 impl Outcome {
-    /// What it says without the numbers, which change while a case gets smaller.
+    /// The description without numbers, which change while a case shrinks.
     fn kind(&self) -> String {
         match self {
             Self::Different(what) | Self::Unanswered(what) => {
-                what.lines().next().unwrap_or_default().replace(|letter: char| letter.is_ascii_digit(), "")
+                what.lines().next().unwrap_or_default().replace(|character: char| character.is_ascii_digit(), "")
             }
-            Self::Same(_) | Self::Excepted | Self::NoCase(_) => String::new(),
+            Self::Same(_) | Self::Excepted | Self::InvalidCase(_) => String::new(),
         }
     }
 }
 
-fn compare(stick: &mut Stick, case: &Value) -> Outcome {
-    match compare_all(stick, case) {
-        Outcome::Different(what) if what.contains(NEAR_A_KEPT_PLACE) || asks_for_nothing(case, &what) => {
+fn compare(reference: &mut Reference, case: &Value) -> Outcome {
+    match compare_all(reference, case) {
+        Outcome::Different(what) if what.contains(NEAR_NOMINATED) || has_empty_selector(case, &what) => {
             let mut bare = case.clone();
             bare["pods"]
                 .as_array_mut()
                 .into_iter()
                 .for_each(|pods| pods.retain(|pod| !pod["spec"]["nodeName"].is_null()));
-            match compare_all(stick, &bare) {
+            match compare_all(reference, &bare) {
                 Outcome::Same(_) => Outcome::Excepted,
                 _ => Outcome::Different(what),
             }
@@ -96,53 +96,55 @@ fn compare(stick: &mut Stick, case: &Value) -> Outcome {
     }
 }
 
-/// Whether the pod is to be spread among those whom a selector that asks for nothing selects, and is refused for that.
-fn asks_for_nothing(case: &Value, what: &str) -> bool {
-    let nothing = |constraint: &Value| {
+/// Whether the pod has a spread constraint with an empty selector and is rejected for that.
+fn has_empty_selector(case: &Value, what: &str) -> bool {
+    let is_empty = |constraint: &Value| {
         let selector = &constraint["labelSelector"];
-        selector.as_object().is_some_and(|said| said.values().all(|part| part.as_object().is_some_and(Map::is_empty)))
+        selector
+            .as_object()
+            .is_some_and(|fields| fields.values().all(|part| part.as_object().is_some_and(Map::is_empty)))
     };
     let constraints = &case["pod"]["spec"]["topologySpreadConstraints"];
-    constraints.as_array().into_iter().flatten().any(nothing)
+    constraints.as_array().into_iter().flatten().any(is_empty)
         && what.contains("kube-scheduler refuses it (PodTopologySpread)")
 }
 
-/// Stands behind a difference that may be the one that is meant.
-const NEAR_A_KEPT_PLACE: &str = "we refuse a node for those who are near, kube-scheduler does not";
+/// Marks a difference that may be the known one.
+const NEAR_NOMINATED: &str = "we refuse a node for pods in its domain, kube-scheduler does not";
 
-fn refuses_company(theirs: &Answer, ours: &[NodeAnswer]) -> bool {
-    let by_company = |our: &Refused| ["InterPodAffinity", "PodTopologySpread"].contains(&our.plugin.as_str());
+fn is_rejected_by_inter_pod(theirs: &Answer, ours: &[NodeAnswer]) -> bool {
+    let by_inter_pod = |our: &Refused| ["InterPodAffinity", "PodTopologySpread"].contains(&our.plugin.as_str());
     let otherwise = |their: &NodeAnswer, our: &Refused| {
-        their.refused.as_ref().is_none_or(|their| refused_otherwise(their, our).is_some())
+        their.refused.as_ref().is_none_or(|their| rejection_difference(their, our).is_some())
     };
     let pairs = theirs.nodes.iter().zip(ours);
     pairs
         .filter_map(|(their, our)| Some((their, our.refused.as_ref()?)))
-        .any(|(their, our)| by_company(our) && otherwise(their, our))
+        .any(|(their, our)| by_inter_pod(our) && otherwise(their, our))
 }
 
-fn compare_all(stick: &mut Stick, case: &Value) -> Outcome {
-    let theirs = match stick.ask(case) {
+fn compare_all(reference: &mut Reference, case: &Value) -> Outcome {
+    let theirs = match reference.evaluate(case) {
         Ok(theirs) => theirs,
-        Err(why) => return Outcome::NoCase(why),
+        Err(why) => return Outcome::InvalidCase(why),
     };
-    match ours::answer(case) {
+    match muster::answer(case) {
         Err(why) => Outcome::Unanswered(format!("we have no answer: {why}")),
         Ok((ours, chosen)) => match difference(&theirs, &ours, chosen.as_deref()) {
             None => Outcome::Same(theirs),
             Some(what) => {
-                let near = if refuses_company(&theirs, &ours) { NEAR_A_KEPT_PLACE } else { "" };
+                let near = if is_rejected_by_inter_pod(&theirs, &ours) { NEAR_NOMINATED } else { "" };
                 Outcome::Different(format!("{what}\nkube-scheduler: {theirs:#?}\nours: {ours:#?}\n{near}"))
             }
         },
     }
 }
 
-/// Says what is different, in the smallest case that shows it.
-fn fail(stick: &mut Stick, case: Value) -> ! {
-    let kind = compare(stick, &case).kind();
-    let small = shrink::shrink(case, |case| compare(stick, case).kind() == kind);
-    let (Outcome::Different(what) | Outcome::Unanswered(what)) = compare(stick, &small) else {
+/// Fails with the smallest case that shows the difference.
+fn fail(reference: &mut Reference, case: Value) -> ! {
+    let kind = compare(reference, &case).kind();
+    let small = shrink::shrink(case, |case| compare(reference, case).kind() == kind);
+    let (Outcome::Different(what) | Outcome::Unanswered(what)) = compare(reference, &small) else {
         panic!("the same case gave two answers: {small}");
     };
     panic!("{small:#}\n{what}\nas one line, for `controlplane scores`:\n{small}")
@@ -155,8 +157,8 @@ fn difference(theirs: &Answer, ours: &[NodeAnswer], chosen: Option<&str>) -> Opt
     }
     for (their, our) in theirs.nodes.iter().zip(ours) {
         let what = match (&their.refused, &our.refused) {
-            (Some(their), Some(our)) => refused_otherwise(their, our),
-            (None, None) => scored_otherwise(their, our),
+            (Some(their), Some(our)) => rejection_difference(their, our),
+            (None, None) => score_difference(their, our),
             (Some(their), None) => Some(format!("kube-scheduler refuses it ({}), we do not", their.plugin)),
             (None, Some(our)) => Some(format!("we refuse it ({}), kube-scheduler does not", our.plugin)),
         };
@@ -168,8 +170,8 @@ fn difference(theirs: &Answer, ours: &[NodeAnswer], chosen: Option<&str>) -> Opt
     (!among_best).then(|| format!("the chosen node is {chosen:?}, the best are {:?}", theirs.best))
 }
 
-/// A plugin that speaks before the filters is heard where an earlier filter of ours says no first.
-fn refused_otherwise(their: &Refused, our: &Refused) -> Option<String> {
+/// A rejection of PreFilter counts as equal if an earlier filter of Muster rejects the node.
+fn rejection_difference(their: &Refused, our: &Refused) -> Option<String> {
     let place = |plugin: &str| FILTERS.iter().position(|filter| *filter == plugin);
     let same = if their.before {
         place(&our.plugin).zip(place(&their.plugin)).is_some_and(|(our, their)| our <= their)
@@ -179,13 +181,13 @@ fn refused_otherwise(their: &Refused, our: &Refused) -> Option<String> {
     (!same).then(|| "it is refused for other reasons".to_owned())
 }
 
-fn scored_otherwise(their: &NodeAnswer, our: &NodeAnswer) -> Option<String> {
-    let known = |plugin: &&String| COMPARED.contains(&plugin.as_str()) || NOT_YET.contains(&plugin.as_str());
+fn score_difference(their: &NodeAnswer, our: &NodeAnswer) -> Option<String> {
+    let known = |plugin: &&String| COMPARED.contains(&plugin.as_str()) || MISSING_SCORES.contains(&plugin.as_str());
     if let Some(plugin) = their.scores.keys().find(|plugin| !known(plugin)) {
-        return Some(format!("a score of {plugin}, which nobody has heard of"));
+        return Some(format!("a score of {plugin}, which is unknown"));
     }
     for plugin in COMPARED.iter().copied() {
-        // A plugin that has nothing to say about a pod is left out; it adds nothing.
+        // A plugin that does not apply to a pod is omitted; it adds nothing.
         let score = |node: &NodeAnswer| node.scores.get(plugin).copied().unwrap_or(0);
         if score(their) != score(our) {
             return Some(format!("{plugin} gives {}, we give {}", score(their), score(our)));
@@ -194,27 +196,27 @@ fn scored_otherwise(their: &NodeAnswer, our: &NodeAnswer) -> Option<String> {
     (their.total != our.total).then(|| format!("the total is {}, ours is {}", their.total, our.total))
 }
 
-/// What was seen, so that a test that compares nothing is noticed.
+/// Statistics of the cases, so that a test that compares nothing is noticed.
 #[derive(Debug, Default)]
-struct Tally {
+struct Statistics {
     cases: u64,
-    /// Cases of the one known difference.
+    /// Cases with a known difference.
     excepted: u64,
-    without_a_place: u64,
+    unschedulable: u64,
     ties: u64,
-    /// Nodes refused, by plugin.
+    /// Rejected nodes, by plugin.
     refused: BTreeMap<String, u64>,
     refused_before_filters: u64,
-    /// Cases in which a plugin told nodes apart.
-    told_apart: BTreeMap<String, u64>,
-    no_cases: u64,
-    no_case_example: String,
+    /// Cases in which a plugin gave different scores.
+    distinguished: BTreeMap<String, u64>,
+    invalid_cases: u64,
+    invalid_example: String,
 }
 
-impl Tally {
+impl Statistics {
     fn count(&mut self, theirs: &Answer) {
         self.cases += 1;
-        self.without_a_place += u64::from(theirs.best.is_empty());
+        self.unschedulable += u64::from(theirs.best.is_empty());
         self.ties += u64::from(theirs.best.len() > 1);
         let mut scores: BTreeMap<&str, BTreeSet<i64>> = BTreeMap::new();
         for node in &theirs.nodes {
@@ -227,29 +229,26 @@ impl Tally {
             }
         }
         for (plugin, _) in scores.into_iter().filter(|(_, scores)| scores.len() > 1) {
-            *self.told_apart.entry(plugin.to_owned()).or_default() += 1;
+            *self.distinguished.entry(plugin.to_owned()).or_default() += 1;
         }
     }
 
-    fn no_case(&mut self, why: &str) {
+    fn count_invalid(&mut self, why: &str) {
         assert!(why.contains("is not valid"), "kube-scheduler has no answer: {why}");
-        self.no_cases += 1;
-        why.clone_into(&mut self.no_case_example);
+        self.invalid_cases += 1;
+        why.clone_into(&mut self.invalid_example);
     }
 
     fn check(&self) {
-        assert!(self.no_cases * 20 < self.cases, "too many of the cases are none: {}", self.no_case_example);
+        assert!(self.invalid_cases * 20 < self.cases, "too many cases are invalid: {}", self.invalid_example);
         assert!(self.excepted * 50 < self.cases, "too many of the cases are exceptions");
-        assert!(self.without_a_place * 2 < self.cases, "too many pods fit nowhere");
-        assert!(
-            self.without_a_place > 0 && self.ties > 0 && self.refused_before_filters > 0,
-            "something never happened"
-        );
+        assert!(self.unschedulable * 2 < self.cases, "too many pods fit nowhere");
+        assert!(self.unschedulable > 0 && self.ties > 0 && self.refused_before_filters > 0, "something never happened");
         for filter in FILTERS.iter().copied() {
             assert!(self.refused.contains_key(filter), "{filter} never refused a node");
         }
         for plugin in COMPARED.iter().copied() {
-            assert!(self.told_apart.contains_key(plugin), "{plugin} never mattered");
+            assert!(self.distinguished.contains_key(plugin), "{plugin} never mattered");
         }
     }
 }

@@ -1,12 +1,13 @@
-//! Random pods: everything that says where a pod may go, would like to go, and what it takes there.
+//! Random pods: requirements, preferences and resource requests.
 
 use muster_oracle::random::Random;
 use serde_json::{Map, Value, json};
 
-use super::cases::{EFFECTS, IMAGES, LABELS, TAINT_VALUES, TAINTED, node_name};
-use super::{company, spread};
+use super::cases::{EFFECTS, IMAGES, LABELS, TAINT_KEYS, TAINT_VALUES, node_name};
+use super::{inter_pod_affinity, spread};
 
-/// What containers ask for: the resource, how often, how much, from little to much, and whether it may be overcommitted.
+/// The requests of containers: the resource, its frequency in percent, the amounts in ascending order, and whether it
+/// may be overcommitted.
 const REQUESTS: &[(&str, u64, &[&str], bool)] = &[
     ("cpu", 60, &["0", "1m", "100m", "250m", "0.5", "1", "1500m"], true),
     ("memory", 55, &["0", "1", "100Ki", "64Mi", "128974848000m", "200Mi", "0.5G", "1Gi", "1.5Gi"], true),
@@ -15,12 +16,12 @@ const REQUESTS: &[(&str, u64, &[&str], bool)] = &[
     ("example.com/dongle", 2, &["0", "1"], false),
 ];
 
-/// The pod that waits for us.
+/// The pending pod.
 pub(super) fn waiting(random: &mut Random, nodes: usize) -> Value {
     let mut pod = pod(random, "pod", 35);
     pod["spec"]["schedulerName"] = json!("muster");
-    add_demands(random, nodes, &mut pod["spec"]);
-    company::add(random, &mut pod, 25);
+    add_node_requirements(random, nodes, &mut pod["spec"]);
+    inter_pod_affinity::add(random, &mut pod, 25);
     spread::add(random, &mut pod);
     if random.chance(8) {
         let container = &mut pod["spec"]["containers"][0];
@@ -34,11 +35,11 @@ pub(super) fn waiting(random: &mut Random, nodes: usize) -> Value {
     pod
 }
 
-/// A pod that was there before: on a node, or with one that is kept free for it.
+/// An existing pod: bound, or nominated to a node.
 pub(super) fn other(random: &mut Random, number: usize, nodes: usize) -> Value {
     let mut pod = pod(random, &format!("other-{number}"), 20);
     pod["spec"]["schedulerName"] = json!("default-scheduler");
-    company::add(random, &mut pod, 15);
+    inter_pod_affinity::add(random, &mut pod, 15);
     let node = if random.chance(95) { node_name(random.below(nodes)) } else { "gone".to_owned() };
     if random.chance(12) {
         pod["status"] = json!({"phase": "Pending", "nominatedNodeName": node});
@@ -57,7 +58,7 @@ pub(super) fn other(random: &mut Random, number: usize, nodes: usize) -> Value {
     pod
 }
 
-/// A pod of random size; `special` is how often it has what few pods have, in percent.
+/// A pod of random size; `special` is the frequency of rare features, in percent.
 fn pod(random: &mut Random, name: &str, special: u64) -> Value {
     let mut containers: Vec<Value> = (0..=random.below(3)).map(|index| container(random, "c", index)).collect();
     let inits = if random.chance(special) { random.below(3) } else { 0 };
@@ -95,7 +96,7 @@ fn container(random: &mut Random, prefix: &str, index: usize) -> Value {
         }
         let low = random.below(amounts.len());
         let high = if *overcommit { low + random.below(amounts.len() - low) } else { low };
-        // Of what cannot be overcommitted there must be a limit, and the request follows from it.
+        // Resources that cannot be overcommitted need a limit, and the request follows from it.
         let (has_request, has_limit) = if *overcommit { (random.chance(75), random.chance(40)) } else { (false, true) };
         if has_request {
             requests.insert((*resource).to_owned(), json!(amounts[low]));
@@ -116,7 +117,7 @@ fn container(random: &mut Random, prefix: &str, index: usize) -> Value {
     })
 }
 
-/// Resources for the pod as a whole, which are not less than what its containers ask for.
+/// Pod-level resources, which are not less than the sum of the containers' requests.
 fn pod_wide(random: &mut Random) -> Value {
     let mut resources = json!({});
     for (resource, amount) in [("cpu", "5"), ("memory", "6Gi")] {
@@ -140,7 +141,7 @@ fn port(random: &mut Random, number: i64) -> Value {
     port
 }
 
-/// What the node says about a size that is being changed.
+/// The status of an in-place resize.
 fn resized(random: &mut Random, pod: &mut Value) {
     let mut statuses = Vec::new();
     for container in pod["spec"]["containers"].as_array().into_iter().flatten() {
@@ -165,8 +166,8 @@ fn size(random: &mut Random) -> Value {
     json!({"cpu": random.pick(&["100m", "1", "2"]), "memory": random.pick(&["64Mi", "1Gi", "2Gi"])})
 }
 
-/// Where the pod may go, and would like to go.
-fn add_demands(random: &mut Random, nodes: usize, spec: &mut Value) {
+/// Node requirements and preferences of the pod.
+fn add_node_requirements(random: &mut Random, nodes: usize, spec: &mut Value) {
     if random.chance(5) {
         let (key, values) = random.pick(LABELS);
         spec["nodeSelector"] = json!({*key: random.pick(values)});
@@ -207,7 +208,7 @@ fn expression(random: &mut Random) -> Value {
     match *random.pick(&["In", "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]) {
         operator @ ("In" | "NotIn") => json!({"key": key, "operator": operator, "values": some}),
         operator @ ("Gt" | "Lt") => {
-            // A number below zero is let in by the API server, but kube-scheduler fails on it.
+            // The API server accepts a negative number, but kube-scheduler fails on it.
             let number = random.pick(&["0", "1", "2", "9", "007"]);
             json!({"key": key, "operator": operator, "values": [number]})
         }
@@ -218,7 +219,7 @@ fn expression(random: &mut Random) -> Value {
 fn toleration(random: &mut Random) -> Value {
     let mut toleration = json!({});
     if random.chance(85) {
-        toleration["key"] = json!(random.pick(TAINTED));
+        toleration["key"] = json!(random.pick(TAINT_KEYS));
     }
     if toleration.get("key").is_none() || random.chance(45) {
         toleration["operator"] = json!("Exists");

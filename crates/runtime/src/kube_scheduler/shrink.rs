@@ -1,10 +1,10 @@
-//! Making a failing case small: whatever can be left out while it still fails, is.
+//! Shrinks a failing case: removes everything without which it still fails.
 //!
-//! It knows nothing of what a case means; what makes no sense any more does not fail.
+//! Must not depend on what a case means; an invalid case does not fail.
 
 use serde_json::Value;
 
-/// A case that fails, of which nothing can be left out.
+/// A failing case from which nothing can be removed.
 pub(super) fn shrink(mut case: Value, mut fails: impl FnMut(&Value) -> bool) -> Value {
     loop {
         let before = case.clone();
@@ -24,7 +24,7 @@ pub(super) fn shrink(mut case: Value, mut fails: impl FnMut(&Value) -> bool) -> 
     }
 }
 
-/// Pointers to everything inside, outer things first.
+/// Pointers to all inner values, outer ones first.
 fn paths(value: &Value, prefix: &str) -> Vec<String> {
     let keys: Vec<String> = match value {
         Value::Array(items) => (0..items.len()).map(|index| index.to_string()).collect(),
@@ -54,7 +54,7 @@ fn remove(value: &mut Value, path: &str) {
 }
 
 #[test]
-fn what_does_not_matter_is_left_out() {
+fn irrelevant_values_are_removed() {
     let case = serde_json::json!({"nodes": [{"a/b": 1}, {"a/b": 2, "c": [3, 4]}], "pod": {"x": {"y": 0}}});
     let small = shrink(case, |case| case.to_string().contains('4'));
     assert_eq!(small, serde_json::json!({"nodes": [{"c": [4]}]}));

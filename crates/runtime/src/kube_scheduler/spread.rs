@@ -1,11 +1,11 @@
-//! Random spread: constraints of pods, and services and sets by which pods are spread that have none.
+//! Random topology spread: constraints of pods, and the services and controllers of pods without any.
 
 use muster_oracle::random::Random;
 use serde_json::{Value, json};
 
-use super::company::{KEYS, LABELS, selector};
+use super::inter_pod_affinity::{KEYS, LABELS, selector};
 
-/// May have a pod be spread by its own word.
+/// Gives some pods spread constraints.
 pub(super) fn add(random: &mut Random, pod: &mut Value) {
     if !random.chance(30) {
         return;
@@ -48,7 +48,7 @@ fn constraint(random: &mut Random) -> Value {
     constraint
 }
 
-/// Gives a case services, and the pod that waits a set that made it.
+/// Adds services to a case, and a controller to some pending pods.
 pub(super) fn add_owners(random: &mut Random, case: &mut Value) {
     let labels = |random: &mut Random| {
         let (key, values) = LABELS[random.below(2)];
@@ -71,9 +71,9 @@ pub(super) fn add_owners(random: &mut Random, case: &mut Value) {
         ("replicaSets", "apps/v1", "ReplicaSet"),
         ("statefulSets", "apps/v1", "StatefulSet"),
     ]);
-    let said = if kind == "ReplicationController" { labels(random) } else { selector(random, LABELS) };
+    let selector_value = if kind == "ReplicationController" { labels(random) } else { selector(random, LABELS) };
     let namespace = case["pod"]["metadata"]["namespace"].clone();
-    case[list] = json!([{"metadata": {"name": "o", "namespace": namespace}, "spec": {"selector": said}}]);
+    case[list] = json!([{"metadata": {"name": "o", "namespace": namespace}, "spec": {"selector": selector_value}}]);
     case["pod"]["metadata"]["ownerReferences"] =
         json!([{"apiVersion": api_version, "kind": kind, "name": "o", "uid": "1", "controller": true}]);
 }

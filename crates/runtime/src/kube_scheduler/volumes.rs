@@ -1,11 +1,11 @@
-//! Random volumes that are somewhere already, with the claims that are bound to them.
+//! Random bound volumes, with their claims.
 
 use muster_oracle::random::Random;
 use serde_json::{Value, json};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// May give the pod that waits volumes.
+/// Gives some pending pods volumes.
 pub(super) fn add(random: &mut Random, case: &mut Value) {
     if !random.chance(15) {
         return;

@@ -1,11 +1,11 @@
-//! Who may lead, decided from what was read and written: a pure state machine.
+//! The leader election as a pure state machine over reads and writes of the lease.
 //!
-//! Whether a lease has run out is judged by when this process last saw it change, never by the dates in it. Every write
-//! carries the resourceVersion that it builds on. The fence stands at the start of the last renewal that is known to
-//! have succeeded plus the renew deadline: whoever saw that renewal saw it later, and waits longer. A write whose
-//! outcome is not known is never believed; the lease is read again.
-//! An end is final: a process that lost the lease starts anew under another identity.
-//! It must not know clients, tokio or dates: `now` is the time since any fixed moment, and never runs backwards.
+//! A lease expires relative to when this process last saw it change, never by the dates in it. Every write carries the
+//! resourceVersion that it builds on. The fence is at the start of the last renewal that is known to have succeeded
+//! plus the renew deadline: any other process saw that renewal later, and waits longer. A write with an unknown outcome
+//! is never trusted; the lease is read again.
+//! An end is final: a process that lost the lease starts over with another identity.
+//! Must not depend on clients, tokio or dates: `now` is the time since any fixed moment, and never runs backwards.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use super::LeaseSettings;
 
 /// A lease as it was read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct LeaseState {
     pub(crate) resource_version: String,
-    /// Empty if nobody holds it.
+    /// Empty if the lease is free.
     pub(crate) holder: String,
-    /// How long the holder asked the others to wait; `None` if it did not say.
+    /// The `leaseDurationSeconds` of the holder, if it is set.
     pub(crate) duration: Option<Duration>,
     pub(crate) transitions: i32,
 }
 
-/// What to write.
+/// A lease to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Write {
     /// The version that this builds on; `None` creates the lease.
@@ -34,7 +34,7 @@ pub(crate) struct Write {
     pub(crate) acquires: bool,
 }
 
-/// What to do next. Requests are given up at their deadline.
+/// The next step. Requests are cancelled at their deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Read { give_up_at: Duration },
@@ -43,19 +43,19 @@ pub(crate) enum Step {
     End(End),
 }
 
-/// What became of a read.
+/// The result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReadOutcome {
-    Found(Seen),
+    Found(LeaseState),
     Missing,
     Failed,
 }
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WriteOutcome {
-    Done(Seen),
-    /// It may or may not have happened, or was refused: only a read can tell.
+    Done(LeaseState),
+    /// It may or may not have happened, or was rejected: only a read can show that.
     Unsure,
 }
 
@@ -66,11 +66,11 @@ pub enum End {
     DeadlinePassed,
     /// Another process holds the lease.
     TakenBy(String),
-    /// Somebody deleted the lease.
+    /// The lease was deleted.
     Deleted,
-    /// The lease was given back, or there was none to give back.
+    /// The lease was released, or was not held.
     Released,
-    /// This process wanted to give the lease back and does not know whether it did.
+    /// The release was not confirmed.
     ReleaseUnsure,
 }
 
@@ -78,11 +78,11 @@ impl std::fmt::Display for End {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             End::DeadlinePassed => f.write_str("the lease could not be renewed in time"),
-            End::TakenBy(holder) if holder.is_empty() => f.write_str("somebody took the lease away"),
+            End::TakenBy(holder) if holder.is_empty() => f.write_str("another client cleared the lease"),
             End::TakenBy(holder) => write!(f, "the lease is held by {holder}"),
             End::Deleted => f.write_str("the lease was deleted"),
-            End::Released => f.write_str("the lease was given back, if it was held"),
-            End::ReleaseUnsure => f.write_str("giving the lease back was not confirmed; it runs out by itself"),
+            End::Released => f.write_str("the lease was released, if it was held"),
+            End::ReleaseUnsure => f.write_str("the release of the lease was not confirmed; it expires by itself"),
         }
     }
 }
@@ -95,18 +95,18 @@ enum Phase {
     Ended(End),
 }
 
-/// Competes for a lease, holds it, gives it back. One request at a time.
+/// Competes for a lease, holds it, releases it. One request at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct Elector {
     identity: String,
     settings: LeaseSettings,
     phase: Phase,
-    /// The lease as it was last seen, and since when it has looked so.
-    lease: Option<(Seen, Duration)>,
-    /// The lease is not there (any more).
+    /// The lease as it was last seen, and since when it has been unchanged.
+    lease: Option<(LeaseState, Duration)>,
+    /// The lease does not exist (any more).
     missing: bool,
-    /// Whether what is known may be built upon: nothing was sent since that may have changed it.
-    sure: bool,
+    /// Whether the known lease is current: no request that may have changed it was sent since.
+    is_current: bool,
     /// The next read is not sent before this.
     read_at: Duration,
     /// When the last write was sent.
@@ -121,7 +121,7 @@ impl Elector {
             phase: Phase::Standby,
             lease: None,
             missing: false,
-            sure: false,
+            is_current: false,
             read_at: Duration::ZERO,
             written_at: None,
         }
@@ -135,11 +135,11 @@ impl Elector {
         }
     }
 
-    /// Stop competing; a lease that is held, or may be, is given back.
+    /// Stops competing; a lease that is held, or may be, is released.
     pub(crate) fn release(&mut self, now: Duration) {
         let may_hold = match self.phase {
             Phase::Leading { .. } => true,
-            Phase::Standby => self.written_at.is_some() && (!self.sure || self.holds()),
+            Phase::Standby => self.written_at.is_some() && (!self.is_current || self.holds()),
             Phase::Releasing { .. } | Phase::Ended(_) => return,
         };
         if may_hold {
@@ -151,7 +151,7 @@ impl Elector {
         }
     }
 
-    /// What to do now.
+    /// The next step.
     pub(crate) fn next(&mut self, now: Duration) -> Step {
         match self.phase {
             Phase::Leading { write_until } if now >= write_until => self.end(End::DeadlinePassed),
@@ -165,24 +165,24 @@ impl Elector {
         if write_at <= now {
             let write = self.write();
             self.written_at = Some(now);
-            self.sure = false;
+            self.is_current = false;
             return Step::Write { write, give_up_at: self.give_up_at(now) };
         }
         if read_at <= now {
             return Step::Read { give_up_at: self.give_up_at(now) };
         }
-        Step::Wait { until: self.cut(write_at.min(read_at)) }
+        Step::Wait { until: self.clamp(write_at.min(read_at)) }
     }
 
-    /// What became of a read.
+    /// Handles the result of a read.
     pub(crate) fn on_read(&mut self, now: Duration, outcome: ReadOutcome) {
         self.read_at = now + self.settings.retry_period;
         match outcome {
             ReadOutcome::Failed => return,
             ReadOutcome::Missing => self.missing = true,
-            ReadOutcome::Found(seen) => self.learn(now, seen),
+            ReadOutcome::Found(seen) => self.on_lease(now, seen),
         }
-        self.sure = true;
+        self.is_current = true;
         let holder = self.lease.as_ref().map(|(seen, _)| seen.holder.clone()).unwrap_or_default();
         match self.phase {
             Phase::Leading { .. } if self.missing => self.end(End::Deleted),
@@ -192,14 +192,14 @@ impl Elector {
         }
     }
 
-    /// What became of the write that began at `started`.
+    /// Handles the result of the write that began at `started`.
     pub(crate) fn on_written(&mut self, now: Duration, started: Duration, outcome: WriteOutcome) {
         let WriteOutcome::Done(seen) = outcome else {
             self.read_at = now;
             return;
         };
-        self.sure = true;
-        self.learn(now, seen);
+        self.is_current = true;
+        self.on_lease(now, seen);
         match self.phase {
             Phase::Standby | Phase::Leading { .. } => {
                 self.phase = Phase::Leading { write_until: started + self.settings.renew_deadline };
@@ -213,7 +213,7 @@ impl Elector {
         self.phase = Phase::Ended(end);
     }
 
-    fn learn(&mut self, now: Duration, seen: Seen) {
+    fn on_lease(&mut self, now: Duration, seen: LeaseState) {
         self.missing = false;
         match &self.lease {
             Some((known, _)) if known.resource_version == seen.resource_version => {}
@@ -225,15 +225,15 @@ impl Elector {
         !self.missing && self.lease.as_ref().is_some_and(|(seen, _)| seen.holder == self.identity)
     }
 
-    /// When the lease should be written, if nothing else comes to be known.
+    /// When the lease should be written, if nothing new is learned before.
     fn write_at(&self, now: Duration) -> Duration {
-        if !self.sure {
+        if !self.is_current {
             return Duration::MAX;
         }
         let not_before = self.written_at.map_or(now, |at| at + self.settings.retry_period);
         match (&self.phase, &self.lease) {
             (Phase::Standby, Some((seen, since))) if !seen.holder.is_empty() && seen.holder != self.identity => {
-                // Also when the lease is gone since: whoever held it may not know that yet.
+                // Also if the lease was deleted since: its holder may not know that yet.
                 not_before.max(*since + seen.duration.unwrap_or(self.settings.lease_duration))
             }
             _ => not_before,
@@ -242,8 +242,8 @@ impl Elector {
 
     fn read_at(&self) -> Duration {
         match self.phase {
-            // Who holds the lease needs no look at it, unless a write went astray.
-            Phase::Leading { .. } | Phase::Releasing { .. } if self.sure => Duration::MAX,
+            // The holder need not read the lease, unless the outcome of a write is unknown.
+            Phase::Leading { .. } | Phase::Releasing { .. } if self.is_current => Duration::MAX,
             _ => self.read_at,
         }
     }
@@ -264,11 +264,11 @@ impl Elector {
     }
 
     fn give_up_at(&self, now: Duration) -> Duration {
-        self.cut(now + self.settings.renew_deadline / 2)
+        self.clamp(now + self.settings.renew_deadline / 2)
     }
 
     /// No request and no sleep lasts longer than the phase.
-    fn cut(&self, at: Duration) -> Duration {
+    fn clamp(&self, at: Duration) -> Duration {
         match self.phase {
             Phase::Leading { write_until: until } | Phase::Releasing { until } => at.min(until),
             Phase::Standby | Phase::Ended(_) => at,
@@ -288,8 +288,13 @@ mod tests {
         Elector::new("me", LeaseSettings::default())
     }
 
-    fn seen(version: &str, holder: &str) -> Seen {
-        Seen { resource_version: version.to_owned(), holder: holder.to_owned(), duration: Some(s(15)), transitions: 3 }
+    fn seen(version: &str, holder: &str) -> LeaseState {
+        LeaseState {
+            resource_version: version.to_owned(),
+            holder: holder.to_owned(),
+            duration: Some(s(15)),
+            transitions: 3,
+        }
     }
 
     fn read(elector: &mut Elector, now: Duration, outcome: ReadOutcome) {
@@ -325,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_outcome_is_read_again_and_never_believed() {
+    fn an_unknown_outcome_is_read_again_and_never_trusted() {
         let mut elector = leader();
         written(&mut elector, s(2));
         elector.on_written(s(7), s(2), WriteOutcome::Unsure);
@@ -333,7 +338,7 @@ mod tests {
         assert_eq!(elector.write_until(), Some(s(10)), "a read does not move the fence");
         assert!(
             matches!(elector.next(s(7)), Step::Write { give_up_at, .. } if give_up_at == s(10)),
-            "cut at the fence"
+            "clamped to the fence"
         );
         elector.on_written(s(10), s(7), WriteOutcome::Unsure);
         assert_eq!(elector.next(s(10)), Step::End(End::DeadlinePassed));
@@ -369,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_vanished_is_still_respected_until_it_would_have_run_out() {
+    fn a_deleted_lease_is_respected_until_it_would_have_expired() {
         let mut elector = elector();
         read(&mut elector, s(0), ReadOutcome::Found(seen("1", "you")));
         read(&mut elector, s(2), ReadOutcome::Missing);
@@ -391,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn giving_back_leaves_an_empty_lease_of_one_second() {
+    fn a_release_leaves_an_empty_lease_of_one_second() {
         let mut elector = leader();
         elector.release(s(1));
         assert_eq!(elector.write_until(), None, "the fence closes first");
@@ -402,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn giving_back_looks_first_if_the_last_write_is_unsure() {
+    fn a_release_reads_first_if_the_last_write_is_unknown() {
         let mut elector = leader();
         written(&mut elector, s(2));
         elector.release(s(3));

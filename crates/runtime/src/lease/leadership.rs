@@ -1,8 +1,8 @@
-//! Holds the lease for real: asks the API what the elector wants and moves the fence.
+//! Leader election against the API: performs the elector's steps and moves the fence.
 //!
-//! The task that does it has the only `FenceKeeper`. Requests are given up when the elector says so; one that is given
-//! up may still happen, and the elector reckons with it.
-//! It must not know what a leader does, and decides nothing itself.
+//! Its task has the only `FenceKeeper`. Requests are cancelled at the elector's deadline; a cancelled request may still
+//! take effect, and the elector accounts for that.
+//! Must not depend on what a leader does, and decides nothing itself.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::elector::{Elector, End, ReadOutcome, Seen, Step, Write, WriteOutcome};
+use super::elector::{Elector, End, LeaseState, ReadOutcome, Step, Write, WriteOutcome};
 use super::{LeaseError, LeaseSettings};
 use crate::clock::Clock;
 use crate::fence::{Fence, FenceKeeper};
 
-/// A candidate for the lease, or its holder. Dropping it is a crash: the lease is held until it runs out.
+/// A candidate for the lease, or its holder. Dropping it is a crash: the lease is held until it expires.
 #[derive(Debug)]
 pub struct Leadership {
     fence: Fence,
@@ -36,7 +36,7 @@ enum Stage {
 }
 
 impl Leadership {
-    /// Begins to compete for the lease. `identity` must be unique to this process.
+    /// Starts to compete for the lease. `identity` must be unique to this process.
     pub fn start(
         client: kube::Client,
         settings: LeaseSettings,
@@ -73,7 +73,7 @@ impl Leadership {
         }
     }
 
-    /// Waits until this process leads no more, and cannot again.
+    /// Waits until this process no longer leads, which is final.
     pub async fn lost(&self) -> End {
         match self.wait_for(|stage| matches!(stage, Stage::Ended(_))).await {
             Stage::Ended(end) => end,
@@ -81,16 +81,16 @@ impl Leadership {
         }
     }
 
-    /// Closes the fence and gives the lease back, so that another can take it at once. Nothing of what the fence
-    /// guards should be under way.
+    /// Closes the fence and releases the lease, so that another process can take it at once. No write that the fence
+    /// guards should be in flight.
     pub async fn release(self) -> End {
         self.stop.send_replace(true);
         self.lost().await
     }
 
-    async fn wait_for(&self, is_it: impl FnMut(&Stage) -> bool) -> Stage {
+    async fn wait_for(&self, matches: impl FnMut(&Stage) -> bool) -> Stage {
         // Without its task a leadership renews nothing.
-        self.stage.clone().wait_for(is_it).await.map_or(Stage::Ended(End::DeadlinePassed), |stage| stage.clone())
+        self.stage.clone().wait_for(matches).await.map_or(Stage::Ended(End::DeadlinePassed), |stage| stage.clone())
     }
 }
 
@@ -107,23 +107,23 @@ struct Driver {
     clock: Clock,
     keeper: FenceKeeper,
     stage: watch::Sender<Stage>,
-    /// The elector's time is counted from here.
+    /// The origin of the elector's time.
     origin: Instant,
-    /// The lease as it was last seen, with everything that others wrote on it.
+    /// The lease as it was last seen, with the fields that others wrote.
     object: Option<Lease>,
 }
 
 impl Driver {
     async fn run(mut self, mut stopped: watch::Receiver<bool>) {
-        let (mut stops, mut told) = (false, false);
+        let (mut stops, mut logged) = (false, false);
         loop {
             let step = self.elector.next(self.now());
             self.publish();
             if let Step::Wait { .. } = step
-                && !told
+                && !logged
                 && *self.stage.borrow() == Stage::Standby
             {
-                told = true;
+                logged = true;
                 tracing::info!(lease = self.name, "this process stands by until the lease is free");
             }
             if let Step::End(end) = step {
@@ -146,7 +146,7 @@ impl Driver {
         self.origin.elapsed()
     }
 
-    /// Moves the fence, and says who leads.
+    /// Moves the fence and publishes the stage.
     fn publish(&mut self) {
         let Some(write_until) = self.elector.write_until() else {
             self.keeper.close();
@@ -177,7 +177,7 @@ impl Driver {
 
     async fn read(&mut self, give_up_at: Instant) -> ReadOutcome {
         match timeout_at(give_up_at, self.api.get_opt(&self.name)).await {
-            Ok(Ok(Some(lease))) => ReadOutcome::Found(self.learn(lease)),
+            Ok(Ok(Some(lease))) => ReadOutcome::Found(self.on_lease(lease)),
             Ok(Ok(None)) => {
                 self.object = None;
                 ReadOutcome::Missing
@@ -187,7 +187,7 @@ impl Driver {
                 ReadOutcome::Failed
             }
             Err(_) => {
-                tracing::warn!(lease = self.name, "reading the lease: no answer in time");
+                tracing::warn!(lease = self.name, "reading the lease: no response in time");
                 ReadOutcome::Failed
             }
         }
@@ -203,19 +203,19 @@ impl Driver {
             }
         };
         match timeout_at(give_up_at, request).await {
-            Ok(Ok(lease)) => WriteOutcome::Done(self.learn(lease)),
+            Ok(Ok(lease)) => WriteOutcome::Done(self.on_lease(lease)),
             Ok(Err(error)) => {
-                tracing::warn!(lease = self.name, "writing the lease: {}", in_short(&error));
+                tracing::warn!(lease = self.name, "writing the lease: {}", describe(&error));
                 WriteOutcome::Unsure
             }
             Err(_) => {
-                tracing::warn!(lease = self.name, "writing the lease: no answer in time");
+                tracing::warn!(lease = self.name, "writing the lease: no response in time");
                 WriteOutcome::Unsure
             }
         }
     }
 
-    /// The lease to send: what is there, with our spec.
+    /// The lease to send: the known object with our spec.
     fn body(&self, write: &Write) -> Lease {
         let known = if write.resource_version.is_some() { self.object.clone() } else { None };
         let mut lease = known.unwrap_or_default();
@@ -238,10 +238,10 @@ impl Driver {
         lease
     }
 
-    fn learn(&mut self, lease: Lease) -> Seen {
+    fn on_lease(&mut self, lease: Lease) -> LeaseState {
         let spec = lease.spec.clone().unwrap_or_default();
         let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-        let seen = Seen {
+        let seen = LeaseState {
             resource_version: lease.metadata.resource_version.clone().unwrap_or_default(),
             holder: spec.holder_identity.unwrap_or_default(),
             duration: seconds.map(Duration::from_secs),
@@ -252,8 +252,8 @@ impl Driver {
     }
 }
 
-/// What an error says, without the form of the answer around it.
-fn in_short(error: &kube::Error) -> String {
+/// The message of an error, without the details of the response.
+fn describe(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if status.code == 404 => {
             let message = &status.message;
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_released_lease_is_taken_at_the_next_look() {
+    async fn a_released_lease_is_taken_at_the_next_read() {
         let server = server();
         let first = candidate(server.client(), "first");
         first.wait_until_leading().await.unwrap();
@@ -330,7 +330,7 @@ mod tests {
         assert_eq!((free.holder_identity.as_deref(), free.lease_duration_seconds), (Some(""), Some(1)));
         second.wait_until_leading().await.unwrap();
         assert!(released_at.elapsed() <= Duration::from_secs(2));
-        assert_eq!(candidate(server.client(), "third").release().await, End::Released, "it had nothing to give back");
+        assert_eq!(candidate(server.client(), "third").release().await, End::Released, "it held no lease");
         assert_eq!(spec(&server).await.holder_identity.as_deref(), Some("second"));
     }
 
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_renewal_without_an_answer_is_looked_up_and_repeated() {
+    async fn a_renewal_without_response_is_read_and_repeated() {
         let server = server();
         let faults = Faults::new(1, Plan::default());
         let first = candidate(server.client_with(&faults), "first");
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_others_wrote_on_the_lease_stays() {
+    async fn fields_that_others_wrote_on_the_lease_stay() {
         let server = server();
         let api: Api<Lease> = Api::namespaced(server.client(), "default");
         let first = candidate(server.client(), "first");
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn through_a_storm_there_is_never_more_than_one() {
+    async fn under_random_faults_there_is_never_more_than_one_leader() {
         for seed in 0..20 {
             let server = server();
             let faults = Faults::new(seed, Plan::STORM);

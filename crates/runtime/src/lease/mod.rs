@@ -1,6 +1,7 @@
-//! Leader election by a Lease: one process writes, the others stand by.
+//! Leader election by a Lease: one process writes, the others are on standby.
 //!
-//! `elector` decides (pure), `leadership` asks the API and moves the fence. It must not know what a leader does.
+//! `elector` decides (pure), `leadership` sends the requests and moves the fence.
+//! Must not depend on what a leader does.
 
 mod elector;
 mod leadership;
@@ -19,11 +20,11 @@ pub struct LeaseSettings {
     pub namespace: String,
     /// The name of the Lease.
     pub name: String,
-    /// How long others wait after the last renewal that they saw before they take the lease. Whole seconds.
+    /// How long others wait after the last observed renewal before they take the lease. Whole seconds.
     pub lease_duration: Duration,
     /// How long after a renewal the leader may write.
     pub renew_deadline: Duration,
-    /// How often the lease is renewed, or looked at.
+    /// The interval of renewals by the leader and of reads by the others.
     pub retry_period: Duration,
 }
 
@@ -39,7 +40,7 @@ impl Default for LeaseSettings {
     }
 }
 
-/// Times of a lease that do not go together.
+/// Inconsistent times of a lease.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("leaderElection.{field}: {value:?}: {reason}")]
 pub struct LeaseError {
@@ -47,12 +48,12 @@ pub struct LeaseError {
     pub field: &'static str,
     /// Its value.
     pub value: Duration,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: String,
 }
 
 impl LeaseSettings {
-    /// Checks that the times leave no moment in which two could lead.
+    /// Checks that the times never allow two leaders.
     pub fn validate(&self) -> Result<(), LeaseError> {
         let refuse = |field, value, reason: String| Err(LeaseError { field, value, reason });
         let Self { lease_duration, renew_deadline, retry_period, .. } = self;
@@ -70,7 +71,11 @@ impl LeaseSettings {
             return refuse("renewDeadline", *renew_deadline, reason);
         }
         if *retry_period < Duration::from_millis(10) {
-            return refuse("retryPeriod", *retry_period, "must be 10ms or more, to spare the server".to_owned());
+            return refuse(
+                "retryPeriod",
+                *retry_period,
+                "must be 10ms or more, to limit the load on the server".to_owned(),
+            );
         }
         if *renew_deadline <= retry_period.mul_f64(1.2) {
             let reason = format!(
@@ -87,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_that_do_not_go_together_are_refused_by_name() {
+    fn inconsistent_times_are_rejected_by_name() {
         LeaseSettings::default().validate().unwrap();
         let with = |lease_ms, renew_ms, retry_ms| {
             let settings = LeaseSettings {

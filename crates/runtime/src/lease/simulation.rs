@@ -1,5 +1,5 @@
-//! Electors against a lease in a bad world, from a seed: late and lost messages, processes that stand still or die, and
-//! clocks that disagree. Never two open fences; and a lease that nobody renews is taken in time.
+//! Simulates electors and a lease under random faults, from a seed: late and lost messages, processes that pause or
+//! die, and clocks that disagree. There are never two open fences, and a lease that is not renewed is taken in time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,25 +7,25 @@ use std::time::Duration;
 use muster_determinism::random::Random;
 
 use super::LeaseSettings;
-use super::elector::{Elector, ReadOutcome, Seen, Step, Write, WriteOutcome};
+use super::elector::{Elector, LeaseState, ReadOutcome, Step, Write, WriteOutcome};
 
 const SEEDS: u64 = 400;
-const BAD_TIMES: Duration = Duration::from_secs(600);
+const FAULTY_TIME: Duration = Duration::from_secs(600);
 
-/// A process: its elector, its clock, and what it waits for.
+/// A process: its elector, its clock, and its pending request.
 struct Process {
     elector: Elector,
     /// Its clock shows `offset + time * rate / 1000`.
     offset: Duration,
     rate: u32,
-    /// The request that it waits for, whether it is a write, and its start by the process's clock.
-    asked: Option<(u64, bool, Duration)>,
+    /// The pending request, whether it is a write, and its start by the process's clock.
+    pending: Option<(u64, bool, Duration)>,
     alive: bool,
-    /// It does nothing before this (by true time).
-    stands_still_until: Duration,
+    /// It is paused until this time (true time).
+    paused_until: Duration,
 }
 
-/// What is on its way.
+/// A scheduled event.
 #[derive(Clone, Debug)]
 enum Event {
     Wake { process: usize },
@@ -40,16 +40,16 @@ enum Answer {
     Write(WriteOutcome),
 }
 
-struct World {
+struct Simulation {
     seed: u64,
     random: Random,
     now: Duration,
     events: BTreeMap<(Duration, u64), Event>,
     counter: u64,
-    lease: Option<Seen>,
+    lease: Option<LeaseState>,
     version: u64,
     processes: Vec<Process>,
-    bad: bool,
+    faulty: bool,
 }
 
 impl Process {
@@ -57,15 +57,15 @@ impl Process {
         self.offset + now * self.rate / 1000
     }
 
-    /// True time of a moment on this process's clock, rounded up.
+    /// The true time of a moment on this process's clock, rounded up.
     fn true_time(&self, local: Duration) -> Duration {
         local.saturating_sub(self.offset) * 1000 / self.rate + Duration::from_micros(1)
     }
 }
 
-impl World {
+impl Simulation {
     fn new(seed: u64) -> Self {
-        let mut world = Self {
+        let mut simulation = Self {
             seed,
             random: Random::new(seed),
             now: Duration::ZERO,
@@ -74,12 +74,12 @@ impl World {
             lease: None,
             version: 0,
             processes: Vec::new(),
-            bad: true,
+            faulty: true,
         };
         for _ in 0..2 + seed % 2 {
-            world.add_process();
+            simulation.add_process();
         }
-        world
+        simulation
     }
 
     fn add_process(&mut self) {
@@ -88,9 +88,9 @@ impl World {
             elector: Elector::new(&identity, LeaseSettings::default()),
             offset: Duration::from_millis(self.random.below(1_000_000)),
             rate: 950 + self.random.below(101) as u32,
-            asked: None,
+            pending: None,
             alive: true,
-            stands_still_until: Duration::ZERO,
+            paused_until: Duration::ZERO,
         });
         self.send(self.now, Event::Wake { process: self.processes.len() - 1 });
     }
@@ -101,15 +101,15 @@ impl World {
     }
 
     fn delay(&mut self) -> Duration {
-        let most = if self.bad && self.random.per_mille(100) { 12_000 } else { 50 };
+        let most = if self.faulty && self.random.per_mille(100) { 12_000 } else { 50 };
         Duration::from_millis(self.random.below(most))
     }
 
     fn is_lost(&mut self) -> bool {
-        self.bad && self.random.per_mille(80)
+        self.faulty && self.random.per_mille(80)
     }
 
-    /// One event; false if there is none before `end`.
+    /// Handles one event; false if there is none before `end`.
     fn step(&mut self, end: Duration) -> bool {
         let Some((&(at, number), _)) = self.events.first_key_value() else { return false };
         if at > end {
@@ -121,7 +121,7 @@ impl World {
             Event::Arrive { process, request, write } => self.arrive(process, request, write),
             Event::Wake { process } | Event::GiveUp { process, .. } | Event::Answer { process, .. } => {
                 if self.processes[process].alive {
-                    self.happen(process, event);
+                    self.handle(process, event);
                 }
             }
         }
@@ -129,25 +129,25 @@ impl World {
         true
     }
 
-    fn happen(&mut self, index: usize, event: Event) {
+    fn handle(&mut self, index: usize, event: Event) {
         let process = &mut self.processes[index];
-        if process.stands_still_until > self.now {
-            let until = process.stands_still_until;
+        if process.paused_until > self.now {
+            let until = process.paused_until;
             self.send(until, event);
             return;
         }
         let clock = process.clock(self.now);
-        match (event, process.asked) {
-            (Event::GiveUp { request, .. }, Some((asked, writes, started))) if request == asked => {
-                process.asked = None;
+        match (event, process.pending) {
+            (Event::GiveUp { request, .. }, Some((pending, writes, started))) if request == pending => {
+                process.pending = None;
                 if writes {
                     process.elector.on_written(clock, started, WriteOutcome::Unsure);
                 } else {
                     process.elector.on_read(clock, ReadOutcome::Failed);
                 }
             }
-            (Event::Answer { request, answer, .. }, Some((asked, _, started))) if request == asked => {
-                process.asked = None;
+            (Event::Answer { request, answer, .. }, Some((pending, _, started))) if request == pending => {
+                process.pending = None;
                 match answer {
                     Answer::Read(outcome) => process.elector.on_read(clock, outcome),
                     Answer::Write(outcome) => process.elector.on_written(clock, started, outcome),
@@ -155,26 +155,26 @@ impl World {
             }
             _ => {}
         }
-        if self.bad && self.random.per_mille(5) {
+        if self.faulty && self.random.per_mille(5) {
             let pause = Duration::from_millis(self.random.below(40_000));
-            self.processes[index].stands_still_until = self.now + pause;
+            self.processes[index].paused_until = self.now + pause;
         }
-        if self.bad && self.random.per_mille(3) {
+        if self.faulty && self.random.per_mille(3) {
             self.processes[index].alive = false;
             self.add_process();
             return;
         }
-        if self.bad && self.random.per_mille(3) {
-            self.processes[index].asked = None;
+        if self.faulty && self.random.per_mille(3) {
+            self.processes[index].pending = None;
             self.processes[index].elector.release(clock);
         }
         self.drive(index, clock);
     }
 
-    /// Does what the elector wants.
+    /// Performs the elector's next step.
     fn drive(&mut self, index: usize, clock: Duration) {
         let process = &mut self.processes[index];
-        if process.asked.is_some() {
+        if process.pending.is_some() {
             return;
         }
         let (write, give_up_at) = match process.elector.next(clock) {
@@ -183,7 +183,7 @@ impl World {
                 return self.send(at, Event::Wake { process: index });
             }
             Step::End(_) => {
-                // It starts again as another.
+                // It is replaced by a process with another identity.
                 process.alive = false;
                 return self.add_process();
             }
@@ -193,7 +193,7 @@ impl World {
         self.counter += 1;
         let request = self.counter;
         let process = &mut self.processes[index];
-        process.asked = Some((request, write.is_some(), clock));
+        process.pending = Some((request, write.is_some(), clock));
         let give_up_at = process.true_time(give_up_at);
         self.send(give_up_at, Event::GiveUp { process: index, request });
         let arrives_at = self.now + self.delay();
@@ -202,11 +202,11 @@ impl World {
         }
     }
 
-    /// The server does a request, whether or not anybody still waits for it.
+    /// The server handles a request, whether or not the process still waits for it.
     fn arrive(&mut self, process: usize, request: u64, write: Option<Write>) {
         let answer = match write {
             None => Answer::Read(self.lease.clone().map_or(ReadOutcome::Missing, ReadOutcome::Found)),
-            Some(write) => Answer::Write(self.take(write)),
+            Some(write) => Answer::Write(self.write_lease(write)),
         };
         let at = self.now + self.delay();
         if !self.is_lost() {
@@ -214,13 +214,13 @@ impl World {
         }
     }
 
-    fn take(&mut self, write: Write) -> WriteOutcome {
+    fn write_lease(&mut self, write: Write) -> WriteOutcome {
         let current = self.lease.as_ref().map(|lease| lease.resource_version.clone());
         if current != write.resource_version {
             return WriteOutcome::Unsure;
         }
         self.version += 1;
-        let seen = Seen {
+        let seen = LeaseState {
             resource_version: self.version.to_string(),
             holder: write.holder,
             duration: Some(Duration::from_secs(u64::try_from(write.duration_seconds).expect("not negative"))),
@@ -230,7 +230,7 @@ impl World {
         WriteOutcome::Done(seen)
     }
 
-    /// Whose fence is open now.
+    /// The processes with an open fence.
     fn leaders(&self) -> Vec<usize> {
         let open = |process: &Process| {
             process.alive && process.elector.write_until().is_some_and(|until| process.clock(self.now) < until)
@@ -250,29 +250,29 @@ impl World {
 }
 
 #[test]
-fn never_two_open_fences_and_a_dead_leader_is_replaced_in_time() {
+fn there_are_never_two_open_fences_and_a_dead_leader_is_replaced_in_time() {
     let mut led = 0;
     for seed in 0..SEEDS {
-        let mut world = World::new(seed);
-        world.run_until(BAD_TIMES);
-        // Good times come: whoever stands still goes on, and somebody leads before long.
-        world.bad = false;
-        for process in &mut world.processes {
-            process.stands_still_until = Duration::ZERO;
+        let mut simulation = Simulation::new(seed);
+        simulation.run_until(FAULTY_TIME);
+        // The faults end: paused processes go on, and one of them leads soon.
+        simulation.faulty = false;
+        for process in &mut simulation.processes {
+            process.paused_until = Duration::ZERO;
         }
-        world.run_until(world.now + Duration::from_secs(60));
-        let leaders = world.leaders();
-        assert_eq!(leaders.len(), 1, "seed {seed}: nobody leads in good times");
-        led += world.processes.len();
-        // The leader dies without a word.
-        world.processes[leaders[0]].alive = false;
-        let died = world.now;
-        // By a clock that may be slow: lease duration, retry period, and a little for the messages.
+        simulation.run_until(simulation.now + Duration::from_secs(60));
+        let leaders = simulation.leaders();
+        assert_eq!(leaders.len(), 1, "seed {seed}: there is no leader without faults");
+        led += simulation.processes.len();
+        // The leader dies silently.
+        simulation.processes[leaders[0]].alive = false;
+        let died = simulation.now;
+        // By a clock that may be slow: lease duration, retry period, and some time for the messages.
         let settings = LeaseSettings::default();
         let within = (settings.lease_duration + settings.retry_period) * 100 / 95 + Duration::from_millis(500);
-        while world.leaders().is_empty() {
-            assert!(world.step(died + within), "seed {seed}: nobody led {within:?} after the leader died");
+        while simulation.leaders().is_empty() {
+            assert!(simulation.step(died + within), "seed {seed}: no leader {within:?} after the last one died");
         }
     }
-    assert!(led > SEEDS as usize * 4, "the world was not bad: only {led} processes in all");
+    assert!(led > SEEDS as usize * 4, "there were too few faults: only {led} processes in all");
 }

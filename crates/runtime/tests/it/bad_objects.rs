@@ -1,11 +1,12 @@
-//! Objects that a server without our schema lets through: a clear condition, never a crash, never a stuck watch.
+//! Invalid objects that a server without our schema accepts: they get a clear condition and never cause a crash or a
+//! stuck watch.
 
 use serde_json::{Value, json};
 
-use crate::world::{World, condition, group, pass, pod};
+use crate::test_cluster::{TestCluster, condition, group, pod, sleep_seconds};
 
-/// A definition of our PodGroup that checks nothing.
-pub(crate) fn lax() -> Value {
+/// A CRD of our PodGroup that validates nothing.
+pub(crate) fn lax_crd() -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "podgroups.muster.dev"},
@@ -21,8 +22,8 @@ pub(crate) fn lax() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_that_cannot_be_read_says_so_and_stops_nobody() {
-    let world = World::with(&[lax()]).await;
+async fn an_unreadable_group_is_reported_and_does_not_block_others() {
+    let cluster = TestCluster::with(&[lax_crd()]).await;
     for (name, spec) in [
         ("text", json!("gang")),
         ("list", json!({"policy": [1, 2]})),
@@ -33,40 +34,40 @@ async fn a_group_that_cannot_be_read_says_so_and_stops_nobody() {
         ("subsets", json!({"subsets": [{"name": "a", "minMember": "three"}]})),
         ("timeout", json!({"policy": {"gang": {"minCount": 1}}, "scheduleTimeoutSeconds": 0})),
     ] {
-        world.create(group(name, &spec)).await;
-        world.create(pod(name, name)).await;
+        cluster.create(group(name, &spec)).await;
+        cluster.create(pod(name, name)).await;
     }
-    world.create(group("good", &json!({"policy": {"gang": {"minCount": 1}}}))).await;
-    world.create(pod("good", "good")).await;
-    pass(10).await;
+    cluster.create(group("good", &json!({"policy": {"gang": {"minCount": 1}}}))).await;
+    cluster.create(pod("good", "good")).await;
+    sleep_seconds(10).await;
     for name in ["text", "list", "absurd", "negative", "nothing", "none", "subsets", "timeout"] {
-        let object = world.get(&group(name, &json!({}))).await;
+        let object = cluster.get(&group(name, &json!({}))).await;
         let scheduled = condition(&object, "PodGroupScheduled");
         assert_eq!((&scheduled["status"], &scheduled["reason"]), (&json!("False"), &json!("Invalid")), "{name}");
-        let object = world.get(&pod(name, name)).await;
-        let waits = condition(&object, "PodScheduled");
-        assert_eq!(waits["reason"], "WaitingForGroup", "{name}");
-        assert!(waits["message"].as_str().unwrap().contains("cannot be used: "), "{waits}");
+        let object = cluster.get(&pod(name, name)).await;
+        let pending = condition(&object, "PodScheduled");
+        assert_eq!(pending["reason"], "WaitingForGroup", "{name}");
+        assert!(pending["message"].as_str().unwrap().contains("cannot be used: "), "{pending}");
         assert!(object["spec"].get("nodeName").is_none());
     }
-    let good = world.get(&pod("good", "good")).await;
+    let good = cluster.get(&pod("good", "good")).await;
     assert_eq!(good["spec"]["nodeName"], "n0");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_not_installed_is_waited_for() {
-    let world = World::with(&[]).await;
-    world.create(pod("early", "g")).await;
-    pass(10).await;
-    let waiting = world.get(&pod("early", "g")).await;
+async fn pods_wait_for_a_kind_that_is_not_installed_yet() {
+    let cluster = TestCluster::with(&[]).await;
+    cluster.create(pod("early", "g")).await;
+    sleep_seconds(10).await;
+    let waiting = cluster.get(&pod("early", "g")).await;
     assert_eq!(condition(&waiting, "PodScheduled")["reason"], "WaitingForGroup");
-    let definition = serde_json::from_value(lax()).unwrap();
+    let definition = serde_json::from_value(lax_crd()).unwrap();
     let api =
         kube::Api::<k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition>::all(
-            world.server.client(),
+            cluster.server.client(),
         );
     api.create(&kube::api::PostParams::default(), &definition).await.unwrap();
-    world.create(group("g", &json!({"policy": {"gang": {"minCount": 1}}}))).await;
-    pass(60).await;
-    assert_eq!(world.get(&pod("early", "g")).await["spec"]["nodeName"], "n0");
+    cluster.create(group("g", &json!({"policy": {"gang": {"minCount": 1}}}))).await;
+    sleep_seconds(60).await;
+    assert_eq!(cluster.get(&pod("early", "g")).await["spec"]["nodeName"], "n0");
 }

@@ -1,7 +1,7 @@
-//! The scheduler as a whole on the in-process server: what no scenario file can set up.
+//! Integration tests of the scheduler on the in-process server, for setups that a scenario file cannot express.
 
 mod bad_objects;
 mod churn;
 mod groups_of_others;
 mod growing_gang;
-mod world;
+mod test_cluster;

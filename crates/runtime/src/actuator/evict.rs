@@ -1,8 +1,8 @@
-//! Evicting a unit: every pod of it is marked first, then all of them go.
+//! Evicts a victim unit: sets `DisruptionTarget` on every pod, then deletes all of them.
 //!
-//! The marks are what a later process reads if this one dies in between: a unit that has begun to go is followed to its
-//! end. Where the eviction API is used, it is asked by a dry run for each of the pods before the first is marked, so that
-//! it is known beforehand whether one of them would be refused.
+//! The conditions are what a later process reads if this one dies in between: the eviction of a unit that has begun is
+//! completed. With the eviction API, a dry run for every pod comes first, so that a rejection is known before the first
+//! condition is set.
 
 use std::sync::Arc;
 
@@ -20,87 +20,89 @@ use muster_engine::model::group::GroupKey;
 use muster_engine::model::pod::PodName;
 use serde_json::json;
 
-use super::Reach;
+use super::RequestContext;
 use super::bind::FENCED;
 use super::outcome::Failure;
 use crate::config::Eviction;
 
-/// How many requests for one unit may be on their way at once.
-const AT_ONCE: usize = 16;
+/// How many requests for one unit may be in flight at once.
+const CONCURRENCY: usize = 16;
 
-/// A unit that is to be evicted.
+/// Pods that are evicted together.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Unit {
-    /// Its pods, and the nodes that they leave.
+pub(crate) struct VictimUnit {
+    /// Its pods and their nodes.
     pub(crate) pods: Vec<(Arc<PodName>, String)>,
-    /// The group that goes whole, if it is one.
+    /// The group, if the whole group is evicted.
     pub(crate) group: Option<GroupKey>,
-    /// For whom: `podgroup ml/train`; `None` if an earlier process began it.
+    /// The preemptor, such as `podgroup ml/train`; `None` if an earlier process began the eviction.
     pub(crate) by: Option<String>,
-    /// What its pods' conditions say.
+    /// The message of the pods' conditions.
     pub(crate) message: String,
-    /// When that is said.
+    /// The transition time of the pods' conditions.
     pub(crate) now: Timestamp,
 }
 
-/// What is done to each pod of a unit.
+/// A request that is sent for each pod of a unit.
 #[derive(Clone, Copy)]
 enum Step {
-    Ask { dry_run: bool },
-    Mark,
+    Evict { dry_run: bool },
+    SetDisruptionTarget,
     Delete,
 }
 
-impl Unit {
-    /// That it went, and for whom.
-    pub(crate) fn fate(&self) -> String {
+impl VictimUnit {
+    /// The text of its events: that it was preempted, and by what.
+    pub(crate) fn preemption_note(&self) -> String {
         self.by.as_ref().map_or_else(|| "Preempted with its group".to_owned(), |by| format!("Preempted by {by}"))
     }
 }
 
-/// What became of each pod of a unit.
-pub(crate) type Outcomes = Vec<(Arc<PodName>, TakeBackOutcome)>;
+/// The outcome for each pod of a unit.
+pub(crate) type EvictionOutcomes = Vec<(Arc<PodName>, TakeBackOutcome)>;
 
-impl Reach {
-    pub(super) async fn evict(&self, unit: &Unit) -> Outcomes {
+impl RequestContext {
+    pub(super) async fn evict(&self, unit: &VictimUnit) -> EvictionOutcomes {
         if self.eviction == Eviction::EvictionApi {
-            let asked = self.of_each(unit, Step::Ask { dry_run: true }).await;
-            if let Some(no) = first_no(&asked) {
-                return for_all(unit, &no);
+            let checked = self.for_each_pod(unit, Step::Evict { dry_run: true }).await;
+            if let Some(failure) = first_failure(&checked) {
+                return for_all(unit, &failure);
             }
         }
-        let marked = self.of_each(unit, Step::Mark).await;
-        // Nobody has gone yet: as long as one of them cannot be marked the others stay too.
-        if let Some(no) = first_no(&marked) {
-            return for_all(unit, &no);
+        let marked = self.for_each_pod(unit, Step::SetDisruptionTarget).await;
+        // Nothing is evicted yet: if one condition cannot be set, the whole unit stays.
+        if let Some(failure) = first_failure(&marked) {
+            return for_all(unit, &failure);
         }
         match self.eviction {
-            Eviction::Delete => self.of_each(unit, Step::Delete).await,
-            Eviction::EvictionApi => self.of_each(unit, Step::Ask { dry_run: false }).await,
+            Eviction::Delete => self.for_each_pod(unit, Step::Delete).await,
+            Eviction::EvictionApi => self.for_each_pod(unit, Step::Evict { dry_run: false }).await,
         }
     }
 
-    /// Takes the mark off a pod that stays.
-    pub(super) async fn spare(&self, pod: &PodName, now: Timestamp) -> TakeBackOutcome {
-        self.write_mark(pod, "False", "NotEvicted", "", now).await
+    /// Clears the `DisruptionTarget` condition of a pod that stays.
+    pub(super) async fn clear_disruption_target(&self, pod: &PodName, now: Timestamp) -> TakeBackOutcome {
+        self.write_disruption_target(pod, "False", "NotEvicted", "", now).await
     }
 
-    async fn of_each(&self, unit: &Unit, step: Step) -> Outcomes {
+    async fn for_each_pod(&self, unit: &VictimUnit, step: Step) -> EvictionOutcomes {
         let requests: Vec<_> = unit.pods.iter().map(|(pod, _)| self.step(pod, unit, step)).collect();
-        let outcomes: Vec<TakeBackOutcome> = stream::iter(requests).buffered(AT_ONCE).collect().await;
+        let outcomes: Vec<TakeBackOutcome> = stream::iter(requests).buffered(CONCURRENCY).collect().await;
         unit.pods.iter().map(|(pod, _)| pod.clone()).zip(outcomes).collect()
     }
 
-    async fn step(&self, pod: &PodName, unit: &Unit, step: Step) -> TakeBackOutcome {
+    async fn step(&self, pod: &PodName, unit: &VictimUnit, step: Step) -> TakeBackOutcome {
         match step {
-            Step::Ask { dry_run } => self.ask(pod, dry_run).await,
-            Step::Mark => self.write_mark(pod, "True", PREEMPTION_BY_SCHEDULER, &unit.message, unit.now).await,
-            Step::Delete => self.take_back(pod).await,
+            Step::Evict { dry_run } => self.send_eviction(pod, dry_run).await,
+            Step::SetDisruptionTarget => {
+                self.write_disruption_target(pod, "True", PREEMPTION_BY_SCHEDULER, &unit.message, unit.now).await
+            }
+            Step::Delete => self.delete_pod(pod).await,
         }
     }
 
-    /// Writes into the pod's status for whom it goes, or that it stays.
-    async fn write_mark(
+    /// Writes the `DisruptionTarget` condition of a pod.
+    async fn write_disruption_target(
         &self,
         pod: &PodName,
         status: &str,
@@ -119,12 +121,12 @@ impl Reach {
         let request = pods.patch_status(&pod.name, &parameters, &patch);
         match self.send(("patch", "pods/status"), deadline, request).await {
             Ok(_) => TakeBackOutcome::Deleted,
-            Err(failure) => self.evicted_after_all(pod, failure).await,
+            Err(failure) => self.resolve_eviction(pod, failure).await,
         }
     }
 
-    /// Asks the eviction API to let the pod go, or whether it would.
-    async fn ask(&self, pod: &PodName, dry_run: bool) -> TakeBackOutcome {
+    /// Sends an eviction, or a dry run of it.
+    async fn send_eviction(&self, pod: &PodName, dry_run: bool) -> TakeBackOutcome {
         let Some(deadline) = self.deadline() else { return fenced() };
         let request = Request {
             metadata: ObjectMeta {
@@ -144,15 +146,15 @@ impl Reach {
             pods.create_subresource::<Request, kube::core::Status>("eviction", &pod.name, &parameters, &request);
         match self.send(("create", "pods/eviction"), deadline, request).await {
             Ok(_) => TakeBackOutcome::Deleted,
-            Err(failure) => self.evicted_after_all(pod, failure).await,
+            Err(failure) => self.resolve_eviction(pod, failure).await,
         }
     }
 
-    /// A pod that is not there any more is as good as evicted.
-    async fn evicted_after_all(&self, pod: &PodName, failure: Failure) -> TakeBackOutcome {
+    /// Counts a pod that no longer exists as evicted.
+    async fn resolve_eviction(&self, pod: &PodName, failure: Failure) -> TakeBackOutcome {
         match failure {
             Failure::Missing(_) => TakeBackOutcome::Deleted,
-            // A pod of another UID is told in either way.
+            // The response for a pod with another UID can be either of these.
             Failure::Conflict(_) | Failure::Refused(_) if self.is_gone(pod).await => TakeBackOutcome::Deleted,
             Failure::Refused(message) => TakeBackOutcome::Refused { message },
             Failure::Busy(message, _) if message.contains(SEVERAL_BUDGETS) => TakeBackOutcome::Refused { message },
@@ -163,17 +165,17 @@ impl Reach {
     }
 }
 
-/// How the API says, as a fault of its own, that it cannot tell which of several budgets counts.
+/// The text by which the API reports, as an internal error, that several budgets match the pod.
 const SEVERAL_BUDGETS: &str = "more than one PodDisruptionBudget";
 
-/// The first that did not go well; one that may go well later counts less than one that was refused.
-fn first_no(outcomes: &Outcomes) -> Option<TakeBackOutcome> {
+/// The first rejection, else the first other failure.
+fn first_failure(outcomes: &EvictionOutcomes) -> Option<TakeBackOutcome> {
     let refused = outcomes.iter().find(|(_, outcome)| matches!(outcome, TakeBackOutcome::Refused { .. }));
-    let no = refused.or_else(|| outcomes.iter().find(|(_, outcome)| *outcome != TakeBackOutcome::Deleted));
-    no.map(|(_, outcome)| outcome.clone())
+    let failure = refused.or_else(|| outcomes.iter().find(|(_, outcome)| *outcome != TakeBackOutcome::Deleted));
+    failure.map(|(_, outcome)| outcome.clone())
 }
 
-fn for_all(unit: &Unit, outcome: &TakeBackOutcome) -> Outcomes {
+fn for_all(unit: &VictimUnit, outcome: &TakeBackOutcome) -> EvictionOutcomes {
     unit.pods.iter().map(|(pod, _)| (pod.clone(), outcome.clone())).collect()
 }
 

@@ -1,4 +1,4 @@
-//! Random company: labels of pods, and terms about the pods that are near.
+//! Random inter-pod affinity: labels of pods, and affinity terms.
 
 use muster_oracle::random::Random;
 use serde_json::{Map, Value, json};
@@ -11,10 +11,10 @@ pub(super) const NAMESPACES: &[(&str, &[(&str, &str)])] =
 pub(super) const LABELS: &[(&str, &[&str])] =
     &[("app", &["a", "b"]), ("tier", &["x", "y", ""]), ("pod-template-hash", &["1", "2"])];
 
-/// The labels of nodes that are asked about; not every node has each.
+/// Topology keys; not every node has each.
 pub(super) const KEYS: &[&str] = &["kubernetes.io/hostname", "topology.kubernetes.io/zone", "disk", "none"];
 
-/// The namespaces of a case: all of them, since no pod is in one that is not there.
+/// The namespaces of a case: all of them, since every pod is in one of them.
 pub(super) fn namespaces() -> Vec<Value> {
     let namespace = |(name, labels): &(&str, &[(&str, &str)])| {
         let labels: Map<String, Value> = labels.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
@@ -23,7 +23,7 @@ pub(super) fn namespaces() -> Vec<Value> {
     NAMESPACES.iter().map(namespace).collect()
 }
 
-/// Gives a pod a namespace and labels, and may have it mind others.
+/// Gives a pod a namespace and labels, and some pods affinity terms.
 pub(super) fn add(random: &mut Random, pod: &mut Value, often: u64) {
     pod["metadata"]["namespace"] = json!(if random.chance(75) { "ml" } else { random.pick(NAMESPACES).0 });
     for (key, values) in LABELS {
@@ -31,8 +31,8 @@ pub(super) fn add(random: &mut Random, pod: &mut Value, often: u64) {
             pod["metadata"]["labels"][*key] = json!(random.pick(values));
         }
     }
-    for (kind, favour) in [("podAffinity", 40), ("podAntiAffinity", 60)] {
-        if random.chance(often * favour / 100) {
+    for (kind, preferred_percent) in [("podAffinity", 40), ("podAntiAffinity", 60)] {
+        if random.chance(often * preferred_percent / 100) {
             let terms: Vec<Value> = (0..=random.below(2)).map(|_| term(random)).collect();
             pod["spec"]["affinity"][kind]["requiredDuringSchedulingIgnoredDuringExecution"] = json!(terms);
         }
@@ -71,7 +71,7 @@ fn term(random: &mut Random) -> Value {
 pub(super) fn selector(random: &mut Random, labels: &[(&str, &[&str])]) -> Value {
     let mut selector = json!({});
     if random.chance(60) {
-        // The key that says which revision a pod is of must not be both here and in `matchLabelKeys`.
+        // The revision label must not be both here and in `matchLabelKeys`.
         let (key, values) = labels[random.below(labels.len().min(2))];
         selector["matchLabels"] = json!({key: random.pick(values)});
     }

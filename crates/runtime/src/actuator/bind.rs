@@ -1,4 +1,5 @@
-//! Binding a pod, and taking a bound one back. After an answer that leaves it open what happened, the truth is read.
+//! Binds a pod, and deletes one again. If the response does not show whether a bind happened, the pod's current state
+//! is read.
 
 use k8s_openapi::api::core::v1::{Binding, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -9,25 +10,25 @@ use muster_engine::model::pod::PodName;
 use muster_engine::{BindOutcome, TakeBackOutcome};
 use tokio::time::timeout_at;
 
-use super::Reach;
+use super::RequestContext;
 use super::outcome::Failure;
 
 pub(super) const FENCED: &str = "this process may not write any more: it may have lost its lease";
 const NO_ANSWER: &str = "no answer in time";
 
-/// What a pod turned out to be.
-enum Truth {
-    /// It is not there any more, or it is another one.
+/// The current state of a pod.
+enum CurrentState {
+    /// It does not exist, or another pod has its name.
     Gone,
     /// It is bound.
     Bound(String),
     /// It is not bound.
     Unbound { terminating: bool },
-    /// That cannot be said.
+    /// It could not be read.
     Unknown(String),
 }
 
-impl Reach {
+impl RequestContext {
     pub(super) async fn bind(&self, pod: &PodName, node: &str) -> BindOutcome {
         let Some(deadline) = self.deadline() else {
             return BindOutcome::Transient { message: FENCED.to_owned() };
@@ -55,49 +56,54 @@ impl Reach {
         match failure {
             Failure::Busy(message, _) => BindOutcome::Transient { message },
             Failure::Missing(message) => BindOutcome::Refused { message },
-            failure => self.bound_after_all(pod, node, failure).await,
+            failure => self.resolve_bind(pod, node, failure).await,
         }
     }
 
-    /// What became of a bind whose answer does not say it. A refusal does not either: it is about this request, and an
-    /// earlier one whose answer was lost may have bound the pod. To free its room then would give it away twice.
-    async fn bound_after_all(&self, pod: &PodName, node: &str, failure: Failure) -> BindOutcome {
-        let said = failure.message().to_owned();
-        match (self.truth(pod).await, failure) {
-            (Truth::Bound(there), _) if there == node => BindOutcome::Bound,
-            (Truth::Bound(there), _) => BindOutcome::Refused { message: format!("the pod is bound to node {there}") },
-            (Truth::Gone, _) => BindOutcome::Refused { message: "the pod is gone".to_owned() },
-            (Truth::Unbound { terminating: true }, _) => {
-                BindOutcome::Refused { message: format!("the pod is being deleted: {said}") }
+    /// Reads the outcome of a bind that the response does not show. A rejection does not show it either: it is about
+    /// this request, and an earlier one whose response was lost may have bound the pod. Freeing its capacity then would
+    /// give it away twice.
+    async fn resolve_bind(&self, pod: &PodName, node: &str, failure: Failure) -> BindOutcome {
+        let error = failure.message().to_owned();
+        match (self.read_current_state(pod).await, failure) {
+            (CurrentState::Bound(bound_to), _) if bound_to == node => BindOutcome::Bound,
+            (CurrentState::Bound(bound_to), _) => {
+                BindOutcome::Refused { message: format!("the pod is bound to node {bound_to}") }
             }
-            (Truth::Unbound { .. }, Failure::Refused(message)) => BindOutcome::Refused { message },
-            (Truth::Unbound { .. }, Failure::Conflict(message)) => BindOutcome::Transient { message },
-            (Truth::Unbound { .. }, _) => BindOutcome::Transient { message: format!("{said}; the pod is not bound") },
-            (Truth::Unknown(why), _) => BindOutcome::Transient { message: format!("{said}; and then: {why}") },
+            (CurrentState::Gone, _) => BindOutcome::Refused { message: "the pod is gone".to_owned() },
+            (CurrentState::Unbound { terminating: true }, _) => {
+                BindOutcome::Refused { message: format!("the pod is being deleted: {error}") }
+            }
+            (CurrentState::Unbound { .. }, Failure::Refused(message)) => BindOutcome::Refused { message },
+            (CurrentState::Unbound { .. }, Failure::Conflict(message)) => BindOutcome::Transient { message },
+            (CurrentState::Unbound { .. }, _) => {
+                BindOutcome::Transient { message: format!("{error}; the pod is not bound") }
+            }
+            (CurrentState::Unknown(why), _) => BindOutcome::Transient { message: format!("{error}; and then: {why}") },
         }
     }
 
-    async fn truth(&self, pod: &PodName) -> Truth {
-        let Some(deadline) = self.deadline() else { return Truth::Unknown(FENCED.to_owned()) };
+    async fn read_current_state(&self, pod: &PodName) -> CurrentState {
+        let Some(deadline) = self.deadline() else { return CurrentState::Unknown(FENCED.to_owned()) };
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
         match timeout_at(deadline, pods.get(&pod.name)).await {
-            Ok(Ok(found)) if found.metadata.uid.as_deref() != Some(&pod.uid) => Truth::Gone,
-            Ok(Ok(found)) if !found.spec.node_name.is_empty() => Truth::Bound(found.spec.node_name),
-            Ok(Ok(found)) => Truth::Unbound { terminating: found.metadata.deletion_timestamp.is_some() },
+            Ok(Ok(found)) if found.metadata.uid.as_deref() != Some(&pod.uid) => CurrentState::Gone,
+            Ok(Ok(found)) if !found.spec.node_name.is_empty() => CurrentState::Bound(found.spec.node_name),
+            Ok(Ok(found)) => CurrentState::Unbound { terminating: found.metadata.deletion_timestamp.is_some() },
             Ok(Err(error)) => match Failure::of(&error) {
-                Failure::Missing(_) => Truth::Gone,
-                failure => Truth::Unknown(failure.message().to_owned()),
+                Failure::Missing(_) => CurrentState::Gone,
+                failure => CurrentState::Unknown(failure.message().to_owned()),
             },
-            Err(_) => Truth::Unknown(NO_ANSWER.to_owned()),
+            Err(_) => CurrentState::Unknown(NO_ANSWER.to_owned()),
         }
     }
 
-    /// Whether the pod is not there any more.
+    /// Whether the pod no longer exists.
     pub(super) async fn is_gone(&self, pod: &PodName) -> bool {
-        matches!(self.truth(pod).await, Truth::Gone)
+        matches!(self.read_current_state(pod).await, CurrentState::Gone)
     }
 
-    pub(super) async fn take_back(&self, pod: &PodName) -> TakeBackOutcome {
+    pub(super) async fn delete_pod(&self, pod: &PodName) -> TakeBackOutcome {
         let Some(deadline) = self.deadline() else {
             return TakeBackOutcome::Transient { message: FENCED.to_owned() };
         };
@@ -112,7 +118,8 @@ impl Reach {
         };
         match failure {
             Failure::Missing(_) => TakeBackOutcome::Deleted,
-            // Another pod of that name is there: ours is gone. Or somebody changed it in that moment.
+            // Either another pod of that name exists and ours is gone, or another client changed the pod at the same
+            // time.
             Failure::Conflict(_) if self.is_gone(pod).await => TakeBackOutcome::Deleted,
             Failure::Refused(message) => TakeBackOutcome::Refused { message },
             Failure::Conflict(message) | Failure::Busy(message, _) | Failure::Unknown(message) => {

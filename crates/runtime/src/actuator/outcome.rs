@@ -1,32 +1,32 @@
-//! What an answer of the API means for whoever sent the request.
+//! What a response of the API server means for the sender of the request.
 
 use std::time::Duration;
 
 use kube::core::Status;
 
-/// What became of a write that says something.
+/// The outcome of a status write or an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WriteOutcome {
-    /// It is written; the text of the object as it is now, where that is of use.
+    /// It is written; with the text of the object as it is now, where it is needed.
     Written(Option<String>),
-    /// The object is not there, or is another one of the same name.
+    /// The object does not exist, or another one has its name.
     Gone,
-    /// Somebody else wrote first.
+    /// Another client wrote first.
     Conflict,
-    /// It may work soon.
+    /// A retry may succeed.
     Later {
-        /// What was said.
+        /// The error message.
         message: String,
-        /// When the server wants to be asked again, if it says so.
+        /// The server's `Retry-After`, if there is one.
         after: Option<Duration>,
     },
-    /// It will not work like this.
+    /// A retry of the same write would fail again.
     Refused(String),
 }
 
 impl WriteOutcome {
-    /// How long the server wants to be left alone, in milliseconds.
-    pub(crate) fn asked_pause_ms(&self) -> u64 {
+    /// The server's `Retry-After`, in milliseconds.
+    pub(crate) fn retry_after_ms(&self) -> u64 {
         match self {
             Self::Later { after: Some(after), .. } => u64::try_from(after.as_millis()).unwrap_or(u64::MAX),
             _ => 0,
@@ -34,18 +34,18 @@ impl WriteOutcome {
     }
 }
 
-/// How a request failed.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// The server refused it and did nothing: 400, 403, 405, 415, 422, and 429 for the sake of a disruption budget.
+    /// The server rejected it and did nothing: 400, 403, 405, 415, 422, and 429 because of a disruption budget.
     Refused(String),
-    /// No such object.
+    /// The object does not exist.
     Missing(String),
-    /// It does not go with what is there.
+    /// It conflicts with the current state of the object.
     Conflict(String),
-    /// The server is busy or broken and did nothing: 429, 500, 503.
+    /// The server is overloaded or failing and did nothing: 429, 500, 503.
     Busy(String, Option<Duration>),
-    /// Nobody knows whether it was done: 504, a broken connection, no answer in time.
+    /// It is unknown whether the request took effect: 504, a broken connection, a timeout.
     Unknown(String),
 }
 
@@ -62,8 +62,8 @@ impl Failure {
         match status.code {
             404 => Self::Missing(message),
             409 => Self::Conflict(message),
-            // A budget does not say when it will allow it.
-            429 if is_kept_by_a_budget(status) => Self::Refused(message),
+            // The response does not contain a time at which the budget will allow it.
+            429 if is_blocked_by_budget(status) => Self::Refused(message),
             429 | 500 | 502 | 503 => {
                 let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
                 Self::Busy(message, (seconds > 0).then(|| Duration::from_secs(u64::from(seconds))))
@@ -96,7 +96,7 @@ impl From<Failure> for WriteOutcome {
     }
 }
 
-fn is_kept_by_a_budget(status: &Status) -> bool {
+fn is_blocked_by_budget(status: &Status) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     causes.into_iter().any(|cause| cause.reason == "DisruptionBudget")
 }

@@ -1,4 +1,4 @@
-//! Writes that say something: the status of pods and groups, and events.
+//! Writes the status of pods and groups, and events.
 
 use std::future::Future;
 
@@ -9,17 +9,17 @@ use muster_api::wire::Pod;
 use muster_engine::model::pod::PodName;
 use serde_json::Value;
 
-use super::Reach;
+use super::RequestContext;
 use super::outcome::WriteOutcome;
 use crate::dialect::StatusPatch;
-use crate::intake::groups::ObjectKey;
+use crate::intake::group_index::ObjectKey;
 use crate::intake::raw::RawObject;
 
-impl Reach {
+impl RequestContext {
     pub(super) async fn pod_status(&self, pod: &PodName, patch: &Value) -> WriteOutcome {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
         let (parameters, patch) = (PatchParams::default(), Patch::Strategic(patch));
-        self.say(("patch", "pods/status"), pods.patch_status(&pod.name, &parameters, &patch), |_| None).await
+        self.write(("patch", "pods/status"), pods.patch_status(&pod.name, &parameters, &patch), |_| None).await
     }
 
     pub(super) async fn group_status(
@@ -36,10 +36,10 @@ impl Reach {
             StatusPatch::Strategic(body) => Patch::Strategic(body),
             StatusPatch::OfObject(body) => {
                 let patch = Patch::Merge(body);
-                return self.say(("patch", "groups"), api.patch(&object.name, &parameters, &patch), text).await;
+                return self.write(("patch", "groups"), api.patch(&object.name, &parameters, &patch), text).await;
             }
         };
-        self.say(("patch", "groups/status"), api.patch_status(&object.name, &parameters, &patch), text).await
+        self.write(("patch", "groups/status"), api.patch_status(&object.name, &parameters, &patch), text).await
     }
 
     pub(super) async fn event(&self, namespace: &str, name: &str, body: &Value, again: bool) -> WriteOutcome {
@@ -53,16 +53,16 @@ impl Reach {
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &resource);
         if again {
             let (parameters, patch) = (PatchParams::default(), Patch::Merge(body));
-            return self.say(("patch", "events"), api.patch(name, &parameters, &patch), |_| None).await;
+            return self.write(("patch", "events"), api.patch(name, &parameters, &patch), |_| None).await;
         }
         let event: DynamicObject = match serde_json::from_value(body.clone()) {
             Ok(event) => event,
             Err(error) => return WriteOutcome::Refused(error.to_string()),
         };
-        self.say(("create", "events"), api.create(&PostParams::default(), &event), |_| None).await
+        self.write(("create", "events"), api.create(&PostParams::default(), &event), |_| None).await
     }
 
-    async fn say<T>(
+    async fn write<T>(
         &self,
         what: (&'static str, &'static str),
         request: impl Future<Output = kube::Result<T>>,

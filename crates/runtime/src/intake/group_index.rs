@@ -1,8 +1,10 @@
-//! The book of groups: objects of all dialects, the groups and replicas that they define, and who names them.
+//! The index of groups: the objects of all dialects, the groups and replicas that they define, and the pods that name
+//! them.
 //!
-//! An object becomes engine groups here: one for each group or replica that a pod names. Whatever changes (the object,
-//! the classes, the pods), the engine is told of a group when what it would be told differs from what it was told.
-//! Invariant: a group that the engine knows has an object that can be used. It must not know how decisions are made.
+//! An object becomes engine groups here: one for each group or replica that a pod names. When an object, a
+//! PriorityClass or a pod changes, the engine gets an observation of a group only if its spec differs from the last
+//! one. Invariant: a group that the engine knows has a usable object.
+//! Must not depend on how decisions are made.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,47 +20,45 @@ use super::priorities::Priorities;
 use crate::dialect::{Dialect, Draft, Flaw, FlawKind, GroupObject, Reference, is_ours, started_minimum};
 use crate::gates::FeatureGates;
 
-/// Which object: its dialect by number, namespace, name.
+/// The key of a group object: dialect, namespace, name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ObjectKey {
     /// The number of its dialect.
     pub(crate) dialect: usize,
-    /// The namespace.
     pub(crate) namespace: String,
-    /// The name.
     pub(crate) name: String,
 }
 
-/// The book.
-pub(crate) struct GroupBook {
-    /// The dialects that the cluster speaks.
+/// Group objects and the groups that they define.
+pub(crate) struct GroupIndex {
+    /// The group APIs that are read.
     pub(crate) dialects: Vec<Box<dyn Dialect>>,
     gates: FeatureGates,
     objects: BTreeMap<ObjectKey, GroupObject>,
     instances: BTreeMap<GroupKey, Instance>,
-    /// The instances of each object, there or not.
-    of_object: BTreeMap<ObjectKey, BTreeSet<GroupKey>>,
+    /// The groups of each object, whether the object exists or not.
+    instances_by_object: BTreeMap<ObjectKey, BTreeSet<GroupKey>>,
     /// Objects whose status may have to be written.
     touched: BTreeSet<ObjectKey>,
-    /// Groups of which something else is to be said, though the engine has nothing new.
-    retell: BTreeSet<GroupKey>,
-    /// Objects that ask for something that changes nothing here, and were not told so yet.
-    unheeded: BTreeSet<ObjectKey>,
+    /// Groups whose condition has changed without a new report of the engine.
+    report_again: BTreeSet<GroupKey>,
+    /// Objects with ignored fields for which no event was emitted yet.
+    ignored_fields: BTreeSet<ObjectKey>,
     /// Dialects whose kind the cluster does not serve.
     unserved: BTreeSet<usize>,
 }
 
-impl GroupBook {
+impl GroupIndex {
     pub(crate) fn new(dialects: Vec<Box<dyn Dialect>>, gates: FeatureGates) -> Self {
         Self {
             dialects,
             gates,
             objects: BTreeMap::new(),
             instances: BTreeMap::new(),
-            of_object: BTreeMap::new(),
+            instances_by_object: BTreeMap::new(),
             touched: BTreeSet::new(),
-            retell: BTreeSet::new(),
-            unheeded: BTreeSet::new(),
+            report_again: BTreeSet::new(),
+            ignored_fields: BTreeSet::new(),
             unserved: BTreeSet::new(),
         }
     }
@@ -75,17 +75,17 @@ impl GroupBook {
         self.instances.get_mut(key)
     }
 
-    /// The instances of an object.
+    /// The groups of an object.
     pub(crate) fn instances_of(&self, key: &ObjectKey) -> impl Iterator<Item = &GroupKey> {
-        self.of_object.get(key).into_iter().flatten()
+        self.instances_by_object.get(key).into_iter().flatten()
     }
 
-    /// The names of all objects of a dialect.
+    /// The keys of all objects of a dialect.
     pub(crate) fn objects_of(&self, dialect: usize) -> impl Iterator<Item = &ObjectKey> {
         self.objects.keys().filter(move |key| key.dialect == dialect)
     }
 
-    /// The status of this object may have to be written.
+    /// Marks an object whose status may have to be written.
     pub(crate) fn touch(&mut self, key: &ObjectKey) {
         self.touched.insert(key.clone());
     }
@@ -94,8 +94,8 @@ impl GroupBook {
         std::mem::take(&mut self.touched)
     }
 
-    pub(crate) fn take_unheeded(&mut self) -> BTreeSet<ObjectKey> {
-        std::mem::take(&mut self.unheeded)
+    pub(crate) fn take_ignored_fields(&mut self) -> BTreeSet<ObjectKey> {
+        std::mem::take(&mut self.ignored_fields)
     }
 
     /// Whether the cluster serves the kind of a dialect, as far as is known.
@@ -103,20 +103,21 @@ impl GroupBook {
         !self.unserved.contains(&dialect)
     }
 
-    /// The cluster serves the kind of a dialect, or does not. Who waits for such an object is told so.
+    /// Sets whether the cluster serves the kind of a dialect. The conditions of pods that wait for such an object
+    /// mention it.
     pub(crate) fn set_served(&mut self, dialect: usize, served: bool) {
         let changed = if served { self.unserved.remove(&dialect) } else { self.unserved.insert(dialect) };
         if changed {
             let of_it = self.instances.iter().filter(|(_, instance)| instance.object.dialect == dialect);
-            self.retell.extend(of_it.map(|(key, _)| key.clone()));
+            self.report_again.extend(of_it.map(|(key, _)| key.clone()));
         }
     }
 
-    pub(crate) fn take_retell(&mut self) -> BTreeSet<GroupKey> {
-        std::mem::take(&mut self.retell)
+    pub(crate) fn take_report_again(&mut self) -> BTreeSet<GroupKey> {
+        std::mem::take(&mut self.report_again)
     }
 
-    /// An object is there, new or changed. News that is older than what is known is left out.
+    /// An object was added or changed. An event that is older than the known object is ignored.
     pub(crate) fn object_seen(
         &mut self,
         dialect: usize,
@@ -128,28 +129,28 @@ impl GroupBook {
             return Vec::new();
         }
         if object.is_group {
-            self.ensure(dialect, &key.namespace, &Reference::to_object(&key.name));
+            self.ensure_instance(dialect, &key.namespace, &Reference::to_object(&key.name));
         }
         let same = self.objects.get(&key).filter(|known| known.uid == object.uid);
         object.members_since_ms = object.members_since_ms.or(same.and_then(|known| known.members_since_ms));
-        let told = same.map(|known| &known.unheeded);
-        if told.map_or(!object.unheeded.is_empty(), |told| *told != object.unheeded) {
-            self.unheeded.insert(key.clone());
+        let reported = same.map(|known| &known.ignored_fields);
+        if reported.map_or(!object.ignored_fields.is_empty(), |reported| *reported != object.ignored_fields) {
+            self.ignored_fields.insert(key.clone());
         }
-        self.begin_anew_if_other(&key, &object);
+        self.reset_if_recreated(&key, &object);
         self.objects.insert(key.clone(), object);
         self.touch(&key);
         self.refresh(&key, priorities)
     }
 
-    /// The group of a replica is gone with its leader: one of the same name that another leader owns has yet to start.
-    /// Any other object that is made again is for the pods that are there, and what runs goes on.
-    fn begin_anew_if_other(&mut self, key: &ObjectKey, object: &GroupObject) {
-        for group in self.of_object.get(key).into_iter().flatten() {
+    /// Resets the group of a replica whose leader was replaced: a group of the same name with another leader has yet to
+    /// start. Any other object that is recreated is for the existing pods, and running pods go on.
+    fn reset_if_recreated(&mut self, key: &ObjectKey, object: &GroupObject) {
+        for group in self.instances_by_object.get(key).into_iter().flatten() {
             let Some(instance) = self.instances.get_mut(group) else { continue };
             let is_other = !instance.object_uid.is_empty() && instance.object_uid != object.uid;
             if is_other && object.leader.is_some() {
-                instance.begin_anew();
+                instance.reset();
             }
             instance.is_led = object.leader.is_some();
             instance.object_uid.clone_from(&object.uid);
@@ -174,7 +175,7 @@ impl GroupBook {
         }
     }
 
-    /// Says from when on pods are members of a group.
+    /// Sets the time from which on pods are members of a group.
     pub(crate) fn set_members_since(
         &mut self,
         group: &GroupKey,
@@ -193,19 +194,19 @@ impl GroupBook {
         }
         self.touch(key);
         let observations = self.refresh(key, priorities);
-        for group in self.of_object.get(key).cloned().unwrap_or_default() {
+        for group in self.instances_by_object.get(key).cloned().unwrap_or_default() {
             self.forget_if_empty(&group);
         }
         observations
     }
 
-    /// The classes changed: every group may have another priority.
+    /// The PriorityClasses changed: every group may have another priority.
     pub(crate) fn refresh_all(&mut self, priorities: &Priorities) -> Vec<Observation> {
         let keys: Vec<ObjectKey> = self.objects.keys().cloned().collect();
         keys.iter().flat_map(|key| self.refresh(key, priorities)).collect()
     }
 
-    /// A pod names a group, and is known from now on.
+    /// Adds a new pod to the group that it names.
     pub(crate) fn join(
         &mut self,
         dialect: usize,
@@ -214,18 +215,18 @@ impl GroupBook {
         (uid, ours): (Arc<str>, bool),
         priorities: &Priorities,
     ) -> (GroupKey, Vec<Observation>) {
-        let key = self.ensure(dialect, namespace, reference);
+        let key = self.ensure_instance(dialect, namespace, reference);
         let observations = self.refresh_instance(&key, priorities);
         if let Some(instance) = self.instances.get_mut(&key) {
             instance.members.insert(uid);
             if ours && !std::mem::replace(&mut instance.was_ours, true) {
-                // What is to be said of the object concerns us only now.
+                // From now on this object's problems concern pods of ours.
                 let object = instance.object.clone();
                 if instance.flaw.is_some() {
-                    self.retell.insert(key.clone());
+                    self.report_again.insert(key.clone());
                 }
-                if self.objects.get(&object).is_some_and(|object| !object.unheeded.is_empty()) {
-                    self.unheeded.insert(object);
+                if self.objects.get(&object).is_some_and(|object| !object.ignored_fields.is_empty()) {
+                    self.ignored_fields.insert(object);
                 }
             }
         }
@@ -247,17 +248,17 @@ impl GroupBook {
         }
     }
 
-    fn ensure(&mut self, dialect: usize, namespace: &str, reference: &Reference) -> GroupKey {
+    fn ensure_instance(&mut self, dialect: usize, namespace: &str, reference: &Reference) -> GroupKey {
         let key = reference.key(self.dialects[dialect].origin(), namespace);
         if !self.instances.contains_key(&key) {
             let object = ObjectKey { dialect, namespace: namespace.to_owned(), name: reference.object.clone() };
-            self.of_object.entry(object.clone()).or_default().insert(key.clone());
+            self.instances_by_object.entry(object.clone()).or_default().insert(key.clone());
             self.instances.insert(key.clone(), Instance::new(object, &reference.group, &reference.replica));
         }
         key
     }
 
-    /// A group that nobody names is forgotten, unless its object is nothing but it.
+    /// Forgets a group that no pod names, unless its object, if that is the group itself, exists.
     fn forget_if_empty(&mut self, key: &GroupKey) -> Option<Observation> {
         let instance = self.instances.get(key)?;
         let is_object = self.objects.get(&instance.object).is_some_and(|object| object.is_group);
@@ -265,10 +266,10 @@ impl GroupBook {
             return None;
         }
         let instance = self.instances.remove(key)?;
-        if let Some(keys) = self.of_object.get_mut(&instance.object) {
+        if let Some(keys) = self.instances_by_object.get_mut(&instance.object) {
             keys.remove(key);
             if keys.is_empty() {
-                self.of_object.remove(&instance.object);
+                self.instances_by_object.remove(&instance.object);
             }
         }
         instance.sent.map(|_| Observation::GroupGone { key: key.clone() })
@@ -279,7 +280,7 @@ impl GroupBook {
         groups.iter().filter_map(|group| self.refresh_instance(group, priorities)).collect()
     }
 
-    /// Looks at what the engine should know of a group.
+    /// Updates the group's spec; returns an observation if it has changed.
     fn refresh_instance(&mut self, key: &GroupKey, priorities: &Priorities) -> Option<Observation> {
         let instance = self.instances.get(key)?;
         let spec = match self.objects.get(&instance.object) {
@@ -299,7 +300,7 @@ impl GroupBook {
         };
         if instance.flaw != flaw {
             instance.flaw = flaw;
-            self.retell.insert(key.clone());
+            self.report_again.insert(key.clone());
             self.touched.insert(instance.object.clone());
         }
         if instance.sent == spec {
@@ -333,9 +334,9 @@ impl GroupBook {
             topology: draft.topology.clone(),
             schedule_timeout_ms: draft.schedule_timeout_ms,
             min_resources: draft.min_resources.clone(),
-            family: draft.needed_together_in.as_ref().map(|workload| format!("{}/{workload}", object.namespace)),
+            family: draft.shared_in_workload.as_ref().map(|workload| format!("{}/{workload}", object.namespace)),
             degraded_policy: draft.degraded_policy,
-            // Where minimums mean nothing, nor do the parts that have them.
+            // Without minimums, subsets have no meaning either.
             open: draft.open || !self.gates.gang_scheduling,
             turn: draft
                 .ranked_by_object
@@ -347,7 +348,7 @@ impl GroupBook {
         })
     }
 
-    /// The policy under the gates.
+    /// The policy under the feature gates.
     fn policy(&self, draft: &Draft) -> Policy {
         match &draft.policy {
             Policy::Gang { .. } | Policy::Subsets(_) if !self.gates.gang_scheduling => {
@@ -359,7 +360,7 @@ impl GroupBook {
     }
 }
 
-/// Whether news of an object is older than what is known of it. Versions of one object can be compared as numbers.
+/// Whether an event is older than the known object. The versions of one object can be compared as numbers.
 fn is_older(new: &GroupObject, known: &GroupObject) -> bool {
     let number = |object: &GroupObject| object.resource_version.parse::<u64>().ok();
     new.uid == known.uid && matches!((number(new), number(known)), (Some(new), Some(known)) if new < known)
@@ -367,25 +368,25 @@ fn is_older(new: &GroupObject, known: &GroupObject) -> bool {
 
 fn shown_conditions(object: &GroupObject, instance: &Instance) -> Vec<Condition> {
     let key = (instance.group.clone(), instance.replica.clone());
-    let shown = object.shown.instances.get(&key).map(|shown| shown.conditions.clone()).unwrap_or_default();
-    // What was said of a flaw is said anew if it is still there.
+    let shown = object.current_status.instances.get(&key).map(|shown| shown.conditions.clone()).unwrap_or_default();
+    // A condition about a flaw is set again if the flaw is still there.
     let flawed =
         |one: &Condition| one.kind == POD_GROUP_SCHEDULED && (one.reason == INVALID || one.reason == UNSUPPORTED);
     shown.into_iter().filter(|one| is_ours(&one.kind) && !flawed(one)).collect()
 }
 
-/// What the API remembers of a group's past.
+/// The group's history, according to the API.
 fn history(object: &GroupObject, instance: &Instance, draft: &Draft) -> History {
     let shown = shown_conditions(object, instance);
     match started_minimum(&shown) {
         Some(minimum) if minimum == draft.minimum() => History::Started,
         Some(_) => History::StartedOtherwise,
         None if Condition::find(&shown, STARTED).is_some() => History::New,
-        // The status has no room for all: a group that is not shown may have started, and must not be taken back.
-        None if object.shown.is_cut_off && shown.is_empty() => History::StartedOtherwise,
-        // Another scheduler may have started it: for which minimum is not known.
-        None if object.shown.may_have_started => History::StartedOtherwise,
-        // It was a basic group, which starts with its first pod. What runs of it stays when it has become a gang.
+        // The status is truncated: a group that it does not show may have started and must not be rolled back.
+        None if object.current_status.is_truncated && shown.is_empty() => History::StartedOtherwise,
+        // Another scheduler may have started it, with an unknown minimum.
+        None if object.current_status.may_have_started => History::StartedOtherwise,
+        // It was a basic group, which starts with its first pod. Its running pods stay if it has become a gang.
         None if Condition::find(&shown, POD_GROUP_SCHEDULED).is_some_and(Condition::is_true) => {
             History::StartedOtherwise
         }

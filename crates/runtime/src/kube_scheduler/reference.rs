@@ -1,6 +1,6 @@
-//! The measuring stick: the program `scores` of the control plane that `tools/controlplane` has built.
+//! The reference: the program `scores` of the control plane that `tools/controlplane` has built.
 //!
-//! Without one the test is skipped, loudly; where `CI` is set it fails.
+//! Without it the test is skipped with a banner; where `CI` is set it fails.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -9,18 +9,18 @@ use serde_json::Value;
 
 use super::answer::Answer;
 
-/// The version whose numbers are ours.
+/// The version of kube-scheduler that Muster is compared with.
 const MINOR: &str = "-v1.37.";
 
-/// The program, which answers one case after the other.
-pub(super) struct Stick {
+/// The running program, which answers one case after the other.
+pub(super) struct Reference {
     program: Child,
     cases: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
 
-impl Stick {
-    /// The program, if there is one.
+impl Reference {
+    /// Starts the program, if it is built.
     pub(super) fn find() -> Option<Self> {
         let tool = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/controlplane/build");
         let built = Command::new(tool).arg("--built").output().map(|output| output.stdout).unwrap_or_default();
@@ -37,8 +37,8 @@ impl Stick {
         Some(Self { program, cases, answers: BufReader::new(answers) })
     }
 
-    /// Its answer, or what is wrong with the case.
-    pub(super) fn ask(&mut self, case: &Value) -> Result<Answer, String> {
+    /// Its answer, or why the case is invalid.
+    pub(super) fn evaluate(&mut self, case: &Value) -> Result<Answer, String> {
         writeln!(self.cases, "{case}").expect("the program `scores` reads");
         let mut line = String::new();
         self.answers.read_line(&mut line).expect("the program `scores` answers");
@@ -51,7 +51,7 @@ impl Stick {
     }
 }
 
-impl Drop for Stick {
+impl Drop for Reference {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _ = self.program.kill();
@@ -65,6 +65,6 @@ fn skipped() {
         "{line}\nSKIPPED: the comparison with kube-scheduler, since there is none.\n\
          tools/controlplane/build makes it (it needs Go).\n{line}\n"
     );
-    // Past the harness, which shows nothing of tests that pass. Nobody may be listening.
+    // Written past the test harness, which hides the output of passing tests. The write may fail.
     let _ = std::io::stderr().write_all(banner.as_bytes());
 }

@@ -1,6 +1,6 @@
-//! Our answer to a case: the same manifests, through intake, to the engine's survey and its choice.
+//! Muster's answer to a case: the same manifests, through intake, to the engine's evaluation and choice.
 //!
-//! Here our filters and scores get kube-scheduler's names. What it scores and we do not yet is listed too.
+//! Maps Muster's filters and scores to kube-scheduler's names. Scores that Muster does not have yet are listed too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,13 +12,13 @@ use serde_json::Value;
 use super::answer::{NodeAnswer, Refused};
 use crate::config::{Configuration, File, Overrides};
 use crate::intake::raw::Guarded;
-use crate::intake::selectors::Selecting;
+use crate::intake::selectors::SelectorKind;
 use crate::intake::storage::Storage;
-use crate::intake::{Intake, News, WatchTurn};
+use crate::intake::{Delta, Intake, WatchEvent};
 use crate::settings::Settings;
 
-/// The filters that we have too, in the order in which they are asked. `NodeName` is for pods that name their node,
-/// and such pods do not wait.
+/// The filters that Muster has too, in their order. `NodeName` is for pods that name their node, and such pods are not
+/// pending.
 pub(super) const FILTERS: &[&str] = &[
     "NodeUnschedulable",
     "TaintToleration",
@@ -43,8 +43,8 @@ pub(super) const COMPARED: &[&str] = &[
     "ImageLocality",
 ];
 
-/// Scores that we do not have yet.
-pub(super) const NOT_YET: &[&str] = &["VolumeBinding", "DynamicResources"];
+/// Scores that Muster does not have yet.
+pub(super) const MISSING_SCORES: &[&str] = &["VolumeBinding", "DynamicResources"];
 
 fn plugin(score: ScoreName) -> &'static str {
     match score {
@@ -58,7 +58,7 @@ fn plugin(score: ScoreName) -> &'static str {
     }
 }
 
-/// Which plugin says that, and how.
+/// The plugin and message of a rejection.
 fn reason(rejection: &Rejection) -> (&'static str, String) {
     let (plugin, reason) = match rejection {
         Rejection::NodeName => ("NodeName", "node(s) didn't match the requested node name"),
@@ -86,7 +86,7 @@ fn reason(rejection: &Rejection) -> (&'static str, String) {
     (plugin, reason.to_owned())
 }
 
-/// What every node looks like to us, and which one we choose; or why there is no answer.
+/// Muster's evaluation of every node, and the chosen node; or why there is no answer.
 pub(super) fn answer(case: &Value) -> Result<(Vec<NodeAnswer>, Option<String>), String> {
     if case["pod"]["spec"]["schedulerName"] != "muster" {
         return Err("the pod is not ours".to_owned());
@@ -95,42 +95,42 @@ pub(super) fn answer(case: &Value) -> Result<(Vec<NodeAnswer>, Option<String>), 
     if nodes().any(|node| node["status"]["allocatable"].is_null() && !node["status"]["capacity"].is_null()) {
         return Err("the API server would have filled in what can be allocated".to_owned());
     }
-    let mut road = Road::new(&case["configuration"])?;
+    let mut pipeline = Pipeline::new(&case["configuration"])?;
     for namespace in case["namespaces"].as_array().into_iter().flatten() {
-        road.take(News::Namespace(WatchTurn::Seen(guarded(namespace))))?;
+        pipeline.observe(WatchEvent::Namespace(Delta::Applied(guarded(namespace))))?;
     }
-    for kind in Selecting::ALL {
+    for kind in SelectorKind::ALL {
         let mut list = kind.resource().kind + "s";
         list[..1].make_ascii_lowercase();
         for object in case[list.as_str()].as_array().into_iter().flatten() {
             let object = serde_json::from_str(&object.to_string()).expect("any JSON is an object");
-            road.take(News::Selector(kind, WatchTurn::Seen(object)))?;
+            pipeline.observe(WatchEvent::Selector(kind, Delta::Applied(object)))?;
         }
     }
     for (kind, list) in [(Storage::Claim, "persistentVolumeClaims"), (Storage::Volume, "persistentVolumes")] {
         for object in case[list].as_array().into_iter().flatten() {
             let object = serde_json::from_str(&object.to_string()).expect("any JSON is an object");
-            road.take(News::Storage(kind, WatchTurn::Seen(object)))?;
+            pipeline.observe(WatchEvent::Storage(kind, Delta::Applied(object)))?;
         }
     }
     for node in nodes() {
-        road.take(News::Node(WatchTurn::Seen(guarded(node))))?;
+        pipeline.observe(WatchEvent::Node(Delta::Applied(guarded(node))))?;
     }
     for pod in case["pods"].as_array().into_iter().flatten().chain([&case["pod"]]) {
-        road.take(News::Pod(WatchTurn::Seen(guarded(pod))))?;
+        pipeline.observe(WatchEvent::Pod(Delta::Applied(guarded(pod))))?;
     }
     let uid = case["pod"]["metadata"]["uid"].as_str().unwrap_or_default();
-    let survey = road.engine.survey(uid).ok_or("the engine does not know the pod")?;
-    Ok((survey.into_iter().map(node_answer).collect(), road.choice(uid)))
+    let survey = pipeline.engine.survey(uid).ok_or("the engine does not know the pod")?;
+    Ok((survey.into_iter().map(node_answer).collect(), pipeline.choice(uid)))
 }
 
-/// From manifests to decisions, without an API.
-struct Road {
+/// From manifests to decisions, without an API server.
+struct Pipeline {
     intake: Intake,
     engine: Engine,
 }
 
-impl Road {
+impl Pipeline {
     fn new(configuration: &Value) -> Result<Self, String> {
         let settings = if configuration.is_null() {
             Settings::default()
@@ -144,13 +144,13 @@ impl Road {
         Ok(Self { intake, engine: Engine::new(settings.engine).expect("checked") })
     }
 
-    /// Nothing that Kubernetes lets in may be refused on the way.
-    fn take(&mut self, news: News) -> Result<(), String> {
-        let catch = self.intake.take(news, 0);
-        if let Some(complaint) = catch.complaints.first() {
-            return Err(complaint.clone());
+    /// Rejects nothing that Kubernetes accepts: otherwise there is no answer.
+    fn observe(&mut self, event: WatchEvent) -> Result<(), String> {
+        let output = self.intake.handle(event, 0);
+        if let Some(error) = output.errors.first() {
+            return Err(error.clone());
         }
-        for observation in catch.observations {
+        for observation in output.observations {
             if let Observation::PodSeen(pod) = &observation
                 && let Some(refused) = &pod.refused
             {

@@ -1,6 +1,6 @@
-//! The company that a pod keeps, in the engine's words.
+//! Inter-pod affinity and anti-affinity in the engine's types.
 //!
-//! Everything is exact: a field that cannot be read is an error with its path.
+//! Everything is exact: a field that cannot be parsed is an error with its path.
 
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::selector::{LabelSelector, Labels, WrittenLabelSelector};
@@ -12,21 +12,21 @@ use muster_engine::model::labels::{Demand, Requirement};
 use super::class::requirement;
 use super::spread::spread;
 
-/// The company that a pod keeps; `None` if it does not care.
-pub(super) fn company(pod: &Pod) -> Result<Option<Company>, InvalidField> {
-    let mut company = Company { spread: spread(pod)?, ..Company::default() };
+/// The inter-pod constraints of a pod; `None` if it has none.
+pub(super) fn inter_pod_constraints(pod: &Pod) -> Result<Option<Company>, InvalidField> {
+    let mut constraints = Company { spread: spread(pod)?, ..Company::default() };
     let path = FieldPath::Root("spec.affinity");
-    if let Some(near) = pod.spec.affinity.as_ref().and_then(|affinity| affinity.pod_affinity.as_ref()) {
+    if let Some(affinity) = pod.spec.affinity.as_ref().and_then(|affinity| affinity.pod_affinity.as_ref()) {
         let path = path.child("podAffinity");
-        company.seeks = required(near, pod, &path)?;
-        company.prefers.extend(preferred(near, pod, 1, &path)?);
+        constraints.seeks = required(affinity, pod, &path)?;
+        constraints.prefers.extend(preferred(affinity, pod, 1, &path)?);
     }
-    if let Some(apart) = pod.spec.affinity.as_ref().and_then(|affinity| affinity.pod_anti_affinity.as_ref()) {
+    if let Some(anti_affinity) = pod.spec.affinity.as_ref().and_then(|affinity| affinity.pod_anti_affinity.as_ref()) {
         let path = path.child("podAntiAffinity");
-        company.shuns = required(apart, pod, &path)?;
-        company.prefers.extend(preferred(apart, pod, -1, &path)?);
+        constraints.shuns = required(anti_affinity, pod, &path)?;
+        constraints.prefers.extend(preferred(anti_affinity, pod, -1, &path)?);
     }
-    Ok(Some(company).filter(|company| !company.is_empty()))
+    Ok(Some(constraints).filter(|constraints| !constraints.is_empty()))
 }
 
 fn required(rules: &PodAffinity, pod: &Pod, path: &FieldPath<'_>) -> Result<Vec<PodTerm>, InvalidField> {
@@ -61,8 +61,10 @@ fn term(written: &PodAffinityTerm, pod: &Pod, path: &FieldPath<'_>) -> Result<Po
     let mut labels = pods(&selector);
     if !matches!(selector, LabelSelector::Nothing) {
         let own = pod.metadata.labels.as_ref();
-        labels.extend(as_labelled(&written.match_label_keys, own, &labels, |value| Demand::In(vec![value])));
-        labels.extend(as_labelled(&written.mismatch_label_keys, own, &labels, |value| Demand::NotIn(vec![value])));
+        labels.extend(label_key_requirements(&written.match_label_keys, own, &labels, |value| Demand::In(vec![value])));
+        labels.extend(label_key_requirements(&written.mismatch_label_keys, own, &labels, |value| {
+            Demand::NotIn(vec![value])
+        }));
     }
     let like = match &written.namespace_selector {
         None => None,
@@ -79,7 +81,7 @@ fn term(written: &PodAffinityTerm, pod: &Pod, path: &FieldPath<'_>) -> Result<Po
     Ok(PodTerm { pods, topology_key: written.topology_key.clone() })
 }
 
-/// What pods must meet. A selector that was left out matches nobody.
+/// The requirements of a selector. A missing selector matches no pod.
 fn pods(selector: &LabelSelector) -> Vec<Requirement> {
     match selector {
         LabelSelector::Nothing => PodSelector::nobody().labels,
@@ -87,17 +89,17 @@ fn pods(selector: &LabelSelector) -> Vec<Requirement> {
     }
 }
 
-/// The labels in which others must be like, or unlike, the pod itself. The API server writes that into the selector when a
-/// pod is created; what stands there is not said again, since the pod's labels may have changed since.
-fn as_labelled(
+/// The requirements of `matchLabelKeys` and `mismatchLabelKeys`. The API server merges them into the selector when a
+/// pod is created; what is already there is not added again, since the pod's labels may have changed since.
+fn label_key_requirements(
     keys: &[String],
     own: Option<&Labels>,
-    said: &[Requirement],
+    existing: &[Requirement],
     demand: impl Fn(String) -> Demand,
 ) -> Vec<Requirement> {
     let kind = std::mem::discriminant(&demand(String::new()));
-    let is_said = |key: &str| said.iter().any(|one| one.key == key && std::mem::discriminant(&one.demand) == kind);
-    let values = keys.iter().filter(|key| !is_said(key)).filter_map(|key| Some((key, own?.get(key)?)));
+    let exists = |key: &str| existing.iter().any(|one| one.key == key && std::mem::discriminant(&one.demand) == kind);
+    let values = keys.iter().filter(|key| !exists(key)).filter_map(|key| Some((key, own?.get(key)?)));
     values.map(|(key, value)| Requirement { key: key.clone(), demand: demand(value.clone()) }).collect()
 }
 
@@ -111,7 +113,7 @@ mod tests {
             "metadata": {"namespace": "ml", "name": "a", "labels": {"app": "web", "hash": "7"}},
             "spec": {"containers": [], "affinity": affinity},
         });
-        company(&serde_json::from_value(pod).unwrap())
+        inter_pod_constraints(&serde_json::from_value(pod).unwrap())
     }
 
     fn required(term: &Value) -> Value {
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_are_the_pods_own_unless_others_are_said() {
+    fn the_default_namespace_is_that_of_the_pod() {
         let of = |term: &Value| {
             let pods = the_term(term).pods;
             (pods.namespaces.into_iter().collect::<Vec<_>>(), pods.namespaces_like)
@@ -141,25 +143,25 @@ mod tests {
     }
 
     #[test]
-    fn no_selector_is_nobody_and_an_empty_one_is_everybody() {
-        let nobody = the_term(&json!({"topologyKey": "zone", "matchLabelKeys": ["hash"]})).pods.labels;
-        assert_eq!(nobody, [Requirement { key: String::new(), demand: Demand::In(Vec::new()) }]);
+    fn a_missing_selector_matches_no_pod_and_an_empty_one_every_pod() {
+        let no_pod = the_term(&json!({"topologyKey": "zone", "matchLabelKeys": ["hash"]})).pods.labels;
+        assert_eq!(no_pod, [Requirement { key: String::new(), demand: Demand::In(Vec::new()) }]);
         assert_eq!(the_term(&json!({"topologyKey": "zone", "labelSelector": {}})).pods.labels, []);
     }
 
     #[test]
-    fn labels_of_the_pod_itself_are_said_once() {
+    fn match_label_keys_are_merged_only_once() {
         let mut term = json!({"topologyKey": "zone", "labelSelector": {}, "matchLabelKeys": ["hash", "none"]});
         assert_eq!(the_term(&term).pods.labels, [is("hash", "7")]);
         term["labelSelector"] = json!({"matchExpressions": [{"key": "hash", "operator": "In", "values": ["6"]}]});
-        assert_eq!(the_term(&term).pods.labels, [is("hash", "6")], "the API server has said it");
+        assert_eq!(the_term(&term).pods.labels, [is("hash", "6")], "merged by the API server");
         let unlike = json!({"topologyKey": "zone", "labelSelector": {}, "mismatchLabelKeys": ["app"]});
         let expected = Requirement { key: "app".to_owned(), demand: Demand::NotIn(vec!["web".to_owned()]) };
         assert_eq!(the_term(&unlike).pods.labels, [expected]);
     }
 
     #[test]
-    fn weights_of_unwelcome_company_are_below_zero_and_nonsense_is_told_by_its_field() {
+    fn anti_affinity_has_negative_weights_and_invalid_values_name_their_field() {
         let preferred = |weight: Value| {
             let term = json!({"weight": weight, "podAffinityTerm": {"topologyKey": "zone"}});
             json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}})

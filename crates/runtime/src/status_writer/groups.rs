@@ -1,8 +1,8 @@
-//! What is said of groups: conditions and counters in the status of their objects.
+//! Conditions and counters in the status of group objects.
 //!
-//! The engine's reports change an instance's conditions at once; counters are counted from the cards when the status is
-//! written. A new condition is written soon, counters alone at most once a second, and only what differs from what the
-//! object shows.
+//! The engine's reports change the conditions of a group at once; counters are computed from the pod records when the
+//! status is written. A changed condition is written soon, counters alone at most once a second, and only what differs
+//! from the object's current status.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,76 +21,76 @@ use muster_engine::diagnosis::{Shortfall, Victims};
 use muster_engine::model::group::{GroupKey, GroupPriority, GroupSpec, Policy, Subset, subset_of};
 use muster_engine::{Diagnosis, Engine};
 
-use super::agenda::Agenda;
-use super::pause::pause_ms;
+use super::backoff::backoff_ms;
+use super::work_queue::WorkQueue;
+use crate::actuator::WriteOutcome;
 use crate::dialect::{Conditions, Counts, Flaw, FlawKind, GroupObject, InstanceStatus, ObjectStatus, StatusPatch};
-use crate::hands::WriteOutcome;
 use crate::intake::Intake;
-use crate::intake::card::{Card, Stage};
-use crate::intake::groups::ObjectKey;
+use crate::intake::group_index::ObjectKey;
 use crate::intake::instance::Instance;
+use crate::intake::pod_record::{PodRecord, Stage};
 
-/// How long news gathers before it is written.
-const GATHER_MS: u64 = 100;
-/// How often conditions are written at most, should they change to and fro.
+/// How long changes are batched before they are written.
+const BATCH_MS: u64 = 100;
+/// The minimum interval between two writes of conditions, should they flap.
 const CONDITIONS_MS: u64 = 300;
-/// How often counters are written at most.
+/// The minimum interval between two writes of counters.
 const COUNTERS_MS: u64 = 1_000;
-/// How long at most something waits that others overrule.
-const OVERRULED_MS_MAX: u64 = 300_000;
-const NOTHING_LEFT: &str = "None of its pods stays on a node.";
-/// How long a group without any pod is left alone before that is told.
-pub(crate) const EMPTY_TOLD_MS: u64 = 5_000;
+/// The longest delay of a status that another writer keeps overwriting.
+const OVERWRITTEN_MS_MAX: u64 = 300_000;
+const NOTHING_LEFT: &str = "None of its pods has a node any more.";
+/// How long a group without pods is left alone before its condition reports that.
+pub(crate) const EMPTY_REPORT_MS: u64 = 5_000;
 
-/// Which objects are to be written, and when.
+/// Which objects have to be written, and when.
 #[derive(Debug, Default)]
-pub(crate) struct GroupNotes {
-    agenda: Agenda<ObjectKey>,
-    /// Writes on their way, and whether there is more to say already.
+pub(crate) struct GroupStatusQueue {
+    work_queue: WorkQueue<ObjectKey>,
+    /// Writes in flight, and whether the object has changed since.
     in_flight: BTreeMap<ObjectKey, bool>,
     written_ms: BTreeMap<ObjectKey, u64>,
-    /// Failures in a row, and when the next try may be.
+    /// Consecutive failures, and the earliest time of the next attempt.
     failures: BTreeMap<ObjectKey, (u32, u64)>,
-    /// What was written last, and how often in a row.
-    words: BTreeMap<ObjectKey, Words>,
+    /// The last status written.
+    last_written: BTreeMap<ObjectKey, WrittenStatus>,
 }
 
-/// A status that was written. Who has to write the same again was overruled: somebody else writes the object, too.
+/// The last status written. Having to write it again means that another writer overwrote it.
 #[derive(Debug, Default)]
-struct Words {
+struct WrittenStatus {
     digest: u64,
-    /// The server has taken it.
-    taken: bool,
-    overruled: u32,
+    /// The server has accepted it.
+    accepted: bool,
+    overwritten: u32,
 }
 
-impl GroupNotes {
-    /// Something is new about an object: its conditions, or only its counters.
+impl GroupStatusQueue {
+    /// An object has to be written: its conditions, or only its counters.
     pub(crate) fn touch(&mut self, key: &ObjectKey, conditions: bool, now_ms: u64) {
-        let pause_ms = if conditions { CONDITIONS_MS } else { COUNTERS_MS };
-        let due_ms = (now_ms + GATHER_MS).max(self.written_ms.get(key).map_or(0, |written_ms| written_ms + pause_ms));
+        let interval_ms = if conditions { CONDITIONS_MS } else { COUNTERS_MS };
+        let due_ms = (now_ms + BATCH_MS).max(self.written_ms.get(key).map_or(0, |written_ms| written_ms + interval_ms));
         let not_before = self.failures.get(key).map_or(0, |(_, not_before)| *not_before);
-        self.agenda.put(key, due_ms.max(not_before));
+        self.work_queue.put(key, due_ms.max(not_before));
     }
 
-    /// There may be something to say at this time, if that is not past.
-    pub(crate) fn look_again(&mut self, key: &ObjectKey, at_ms: u64, now_ms: u64) {
+    /// Checks the object again at this time, if that is in the future.
+    pub(crate) fn check_again(&mut self, key: &ObjectKey, at_ms: u64, now_ms: u64) {
         if at_ms > now_ms {
-            self.agenda.put(key, at_ms);
+            self.work_queue.put(key, at_ms);
         }
     }
 
-    /// When something is due next.
+    /// The time at which the next object is due.
     pub(crate) fn next_due(&self) -> Option<u64> {
-        self.agenda.next_due()
+        self.work_queue.next_due()
     }
 
     /// The objects that are due.
     pub(crate) fn take_due(&mut self, now_ms: u64) -> Vec<ObjectKey> {
         let mut keys = Vec::new();
-        while let Some(key) = self.agenda.pop_due(now_ms) {
+        while let Some(key) = self.work_queue.pop_due(now_ms) {
             match self.in_flight.get_mut(&key) {
-                // It is looked at again when the write that is on its way comes back.
+                // It is queued again when the write in flight ends.
                 Some(more) => *more = true,
                 None => keys.push(key),
             }
@@ -98,105 +98,109 @@ impl GroupNotes {
         keys
     }
 
-    /// Whether this may be written now. What others overrule again and again is written ever more seldom, so that two who
-    /// do not agree do not keep each other busy.
+    /// Whether this status may be written now. A status that another writer keeps overwriting is written less and less
+    /// often, so that two writers that disagree do not keep each other busy.
     pub(crate) fn may_repeat(&mut self, key: &ObjectKey, patch: &StatusPatch, now_ms: u64) -> bool {
         let mut hasher = DefaultHasher::new();
         patch.body()["status"].to_string().hash(&mut hasher);
         let digest = hasher.finish();
-        let words = self.words.entry(key.clone()).or_default();
-        if words.digest != digest {
-            *words = Words { digest, ..Words::default() };
+        let last_written = self.last_written.entry(key.clone()).or_default();
+        if last_written.digest != digest {
+            *last_written = WrittenStatus { digest, ..WrittenStatus::default() };
             return true;
         }
-        if !words.taken {
+        if !last_written.accepted {
             return true;
         }
         let written_ms = self.written_ms.get(key).copied().unwrap_or(0);
-        let not_before = written_ms + COUNTERS_MS.saturating_mul(1 << words.overruled.min(16)).min(OVERRULED_MS_MAX);
+        let not_before =
+            written_ms + COUNTERS_MS.saturating_mul(1 << last_written.overwritten.min(16)).min(OVERWRITTEN_MS_MAX);
         if now_ms < not_before {
-            self.agenda.put(key, not_before);
+            self.work_queue.put(key, not_before);
             return false;
         }
-        words.overruled += 1;
-        words.taken = false;
+        last_written.overwritten += 1;
+        last_written.accepted = false;
         true
     }
 
-    /// A write is on its way.
+    /// A write is in flight.
     pub(crate) fn sent(&mut self, key: &ObjectKey, now_ms: u64) {
         self.in_flight.insert(key.clone(), false);
         self.written_ms.insert(key.clone(), now_ms);
     }
 
-    /// A write came to its end.
+    /// A write has ended.
     pub(crate) fn done(&mut self, key: &ObjectKey, outcome: &WriteOutcome, now_ms: u64) {
         let more = self.in_flight.remove(key).unwrap_or(false);
         match outcome {
             WriteOutcome::Written(_) => {
                 self.failures.remove(key);
-                if let Some(words) = self.words.get_mut(key) {
-                    words.taken = true;
+                if let Some(last_written) = self.last_written.get_mut(key) {
+                    last_written.accepted = true;
                 }
                 if more {
-                    self.agenda.put(key, now_ms);
+                    self.work_queue.put(key, now_ms);
                 }
             }
             WriteOutcome::Gone => self.forget(key),
             WriteOutcome::Conflict | WriteOutcome::Later { .. } | WriteOutcome::Refused(_) => {
                 let (failures, not_before) = self.failures.entry(key.clone()).or_insert((0, 0));
                 *failures += 1;
-                *not_before = now_ms + pause_ms(*failures).max(outcome.asked_pause_ms());
-                self.agenda.remove(key);
-                self.agenda.put(key, *not_before);
+                *not_before = now_ms + backoff_ms(*failures).max(outcome.retry_after_ms());
+                self.work_queue.remove(key);
+                self.work_queue.put(key, *not_before);
             }
         }
     }
 
     /// The object is gone.
     pub(crate) fn forget(&mut self, key: &ObjectKey) {
-        self.agenda.remove(key);
+        self.work_queue.remove(key);
         self.written_ms.remove(key);
         self.failures.remove(key);
-        self.words.remove(key);
+        self.last_written.remove(key);
     }
 }
 
-/// Whether a group is for other schedulers to speak of: it is theirs, we evict nobody of it, and it shows no word of
-/// ours that would have to be kept true.
-pub(crate) fn is_left_to_others(intake: &Intake, key: &ObjectKey, resource: &ApiResource) -> bool {
-    let shows = |object: &GroupObject| object.shown.instances.values().any(|shown| !shown.conditions.is_empty());
-    let says = |object: &GroupObject| !object.shown.may_be_of_others && shows(object);
+/// Whether the status of a group is left to another scheduler: the group belongs to it, Muster evicts none of its pods,
+/// and it shows no condition of ours that would have to be kept up to date.
+pub(crate) fn is_left_to_other_scheduler(intake: &Intake, key: &ObjectKey, resource: &ApiResource) -> bool {
+    let shows =
+        |object: &GroupObject| object.current_status.instances.values().any(|shown| !shown.conditions.is_empty());
+    let is_reported = |object: &GroupObject| !object.current_status.may_be_written_by_others && shows(object);
     let mut instances = intake.groups.instances_of(key).filter_map(|group| intake.groups.instance(group));
-    is_of_others(intake, key, resource)
-        && (resource.group == GROUP || !intake.groups.object(key).is_some_and(says))
+    belongs_to_other_scheduler(intake, key, resource)
+        && (resource.group == GROUP || !intake.groups.object(key).is_some_and(is_reported))
         && !instances.any(|instance| instance.preempted_by.is_some())
 }
 
-/// Whether a group belongs to other schedulers: they read its kind too, no pod of ours ever named it, and it shows nothing
-/// that we said of it when one did. Of our own kinds these are the groups that only pods of others name: another Muster
-/// may speak of them, and two who speak of one group would take back each other's words for ever.
-pub(crate) fn is_of_others(intake: &Intake, key: &ObjectKey, resource: &ApiResource) -> bool {
+/// Whether a group belongs to another scheduler: that scheduler reads its kind too, no pod of ours ever named it, and
+/// it shows none of our conditions from when one did. For our own kinds these are the groups that only pods of others
+/// name: another instance of Muster may write their status, and two writers would overwrite each other forever.
+pub(crate) fn belongs_to_other_scheduler(intake: &Intake, key: &ObjectKey, resource: &ApiResource) -> bool {
     if resource.group == GROUP {
         let instances = || intake.groups.instances_of(key).filter_map(|group| intake.groups.instance(group));
         let concerns_us = |instance: &Instance| instance.was_ours || instance.preempted_by.is_some();
         return instances().any(|instance| !instance.members.is_empty()) && !instances().any(concerns_us);
     }
-    let tells = |one: &Condition| one.kind != DISRUPTION_TARGET;
-    let shows = |object: &GroupObject| object.shown.instances.values().flat_map(|shown| &shown.conditions).any(tells);
-    let says = |object: &GroupObject| !object.shown.may_be_of_others && shows(object);
+    let is_not_disruption = |one: &Condition| one.kind != DISRUPTION_TARGET;
+    let shows = |object: &GroupObject| {
+        object.current_status.instances.values().flat_map(|shown| &shown.conditions).any(is_not_disruption)
+    };
+    let is_reported = |object: &GroupObject| !object.current_status.may_be_written_by_others && shows(object);
     let mut instances = intake.groups.instances_of(key).filter_map(|group| intake.groups.instance(group));
-    !intake.groups.object(key).is_some_and(says) && !instances.any(|instance| instance.was_ours)
+    !intake.groups.object(key).is_some_and(is_reported) && !instances.any(|instance| instance.was_ours)
 }
 
-/// Leaves nothing but the word that the group is being evicted: the rest is for its own scheduler to say.
-pub(crate) fn say_only_of_disruption(status: &mut ObjectStatus) {
+/// Keeps only the `DisruptionTarget` condition: the rest is written by the group's own scheduler.
+pub(crate) fn retain_disruption_target(status: &mut ObjectStatus) {
     for instance in &mut status.instances {
         instance.conditions.retain(|one| one.kind == DISRUPTION_TARGET);
     }
 }
 
-/// Enters what the engine says of a group into its conditions.
+/// Updates the conditions of a group from a report of the engine.
 pub(crate) fn report(instance: &mut Instance, diagnosis: &Diagnosis, generation: i64, now: Timestamp) {
     let mut conditions = Conditions::from(&instance.conditions, now, generation);
     let text = diagnosis.to_string();
@@ -241,7 +245,7 @@ pub(crate) fn report(instance: &mut Instance, diagnosis: &Diagnosis, generation:
     instance.conditions = conditions.into_list();
 }
 
-/// The status that an object is to show. Brings the conditions of its groups up to date by what can be counted.
+/// The status that an object has to show. Updates the conditions of its groups from what can be counted.
 pub(crate) fn status(
     intake: &mut Intake,
     engine: &Engine,
@@ -254,16 +258,16 @@ pub(crate) fn status(
     let mut instances = Vec::new();
     for group in groups {
         let Some(instance) = intake.groups.instance(&group) else { continue };
-        let known = Known::of(engine, &group);
-        let mut shown = instance_status(intake, instance, &object, known, now_ms, now);
-        let held = instance.members.iter().filter_map(|uid| intake.card(uid)).any(holds_place);
+        let view = EngineView::of(engine, &group);
+        let mut shown = instance_status(intake, instance, &object, view, now_ms, now);
+        let held = instance.members.iter().filter_map(|uid| intake.pod_record(uid)).any(holds_node);
         if let Some(instance) = intake.groups.instance_mut(&group) {
-            if held && !known.is_evicted {
+            if held && !view.is_evicted {
                 instance.preempted_by = None;
             }
             instance.conditions.clone_from(&shown.conditions);
             if let Some(flaw) = &instance.flaw {
-                // It hides what holds otherwise, as long as it lasts.
+                // While it lasts, the flaw hides the condition that would apply otherwise.
                 let mut conditions = Conditions::from(&shown.conditions, now, object.generation);
                 set_flaw(&mut conditions, flaw);
                 shown.conditions = conditions.into_list();
@@ -279,25 +283,25 @@ fn instance_status(
     intake: &Intake,
     instance: &Instance,
     object: &GroupObject,
-    known: Known,
+    view: EngineView,
     now_ms: u64,
     now: Timestamp,
 ) -> InstanceStatus {
     let policy = instance.sent.as_ref().map(|spec| &spec.policy);
     let rules = instance.sent.as_ref().map(GroupSpec::rules).unwrap_or_default();
     let open = instance.sent.as_ref().is_some_and(|spec| spec.open);
-    let cards: Vec<(&str, &Card)> =
-        instance.members.iter().filter_map(|uid| Some((&**uid, intake.card(uid)?))).collect();
+    let records: Vec<(&str, &PodRecord)> =
+        instance.members.iter().filter_map(|uid| Some((&**uid, intake.pod_record(uid)?))).collect();
     let mut subsets: Vec<(String, Counts)> = rules.iter().map(|rule| (rule.name.clone(), Counts::default())).collect();
     let mut counts = Counts::default();
-    for (uid, card) in &cards {
-        count(&mut counts, instance, uid, card);
-        if let Some(index) = subset_of(&rules, open, &card.subset) {
-            count(&mut subsets[index].1, instance, uid, card);
+    for (uid, record) in &records {
+        count(&mut counts, instance, uid, record);
+        if let Some(index) = subset_of(&rules, open, &record.subset) {
+            count(&mut subsets[index].1, instance, uid, record);
         }
     }
     let mut conditions = Conditions::from(&instance.conditions, now, object.generation);
-    if known.whole {
+    if view.whole {
         conditions.unset(DEGRADED, "Healthy", "The group has what it needs.");
     }
     if instance.flaw.is_none() {
@@ -305,29 +309,29 @@ fn instance_status(
         let members = subsets.iter().map(|(_, counts)| counts.total).sum();
         derive(&mut conditions, instance, object, (&counts, members), basic, now_ms);
     }
-    set_mismatch(&mut conditions, instance, &cards);
-    set_disruption(&mut conditions, instance, known, &cards);
-    // What was deleted because others were lost has not come to its end.
+    set_mismatch(&mut conditions, instance, &records);
+    set_disruption(&mut conditions, instance, view, &records);
+    // A group whose pods were deleted because it had lost members has not completed.
     if !instance.given_up {
-        set_completed(&mut conditions, &cards);
+        set_completed(&mut conditions, &records);
     }
     let is_gang = rules.iter().any(|rule| rule.min_member > 0);
-    let has_minimum = is_gang && has_minimum(&rules, open, &cards);
+    let has_minimum = is_gang && has_minimum(&rules, open, &records);
     let tells_start = instance.flaw.is_none() && !conditions.is_true(STARTED);
-    // The engine does not repeat itself when a group that was gone starts again as before.
-    if known.start_is_open {
-        conditions.unset(STARTED, "StartsAnew", "The start did not hold: the group needs its minimum again.");
+    // The engine does not repeat its report when a group that was gone starts again as before.
+    if view.start_is_open {
+        conditions.unset(STARTED, "StartsAnew", "The start failed: the group needs its minimum again.");
     } else if tells_start && has_minimum {
         let minimum = minimum_of(&rules);
         let secured = u32::try_from(counts.scheduled).unwrap_or(u32::MAX);
         let text = Diagnosis::Scheduled { minimum, secured }.to_string();
         conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
         conditions.set_started(minimum);
-    } else if tells_start && known.reached > 0 {
+    } else if tells_start && view.reached > 0 {
         // It has lost members since.
-        conditions.set_started(known.reached);
+        conditions.set_started(view.reached);
     }
-    if known.reached == 0 && nothing_left(&cards, is_gang && !has_minimum) {
+    if view.reached == 0 && nothing_left(&records, is_gang && !has_minimum) {
         conditions.unset(STARTED, "NothingLeft", NOTHING_LEFT);
         conditions.unset(DEGRADED, "NothingLeft", NOTHING_LEFT);
     }
@@ -351,55 +355,55 @@ fn minimum_of(rules: &[Subset]) -> u32 {
     rules.iter().fold(0, |sum: u32, rule| sum.saturating_add(rule.min_member))
 }
 
-fn count(counts: &mut Counts, instance: &Instance, uid: &str, card: &Card) {
+fn count(counts: &mut Counts, instance: &Instance, uid: &str, record: &PodRecord) {
     counts.total += 1;
-    counts.scheduled += i64::from(matches!(card.stage, Stage::Bound | Stage::Running | Stage::Succeeded));
-    counts.running += i64::from(card.stage == Stage::Running);
-    counts.succeeded += i64::from(card.stage == Stage::Succeeded);
-    counts.failed += i64::from(card.stage == Stage::Failed);
-    let waits = card.waits();
-    counts.would_fit += i64::from(waits && instance.would_fit.contains(uid));
-    counts.no_room += i64::from(waits && instance.no_room.contains(uid));
+    counts.scheduled += i64::from(matches!(record.stage, Stage::Bound | Stage::Running | Stage::Succeeded));
+    counts.running += i64::from(record.stage == Stage::Running);
+    counts.succeeded += i64::from(record.stage == Stage::Succeeded);
+    counts.failed += i64::from(record.stage == Stage::Failed);
+    let is_pending = record.is_pending();
+    counts.would_fit += i64::from(is_pending && instance.would_fit.contains(uid));
+    counts.no_room += i64::from(is_pending && instance.no_room.contains(uid));
 }
 
-/// Whether a gang has all that it needs.
-fn has_minimum(rules: &[Subset], open: bool, cards: &[(&str, &Card)]) -> bool {
+/// Whether a gang has its minimum.
+fn has_minimum(rules: &[Subset], open: bool, records: &[(&str, &PodRecord)]) -> bool {
     let held = |index| {
-        let of_it = cards.iter().filter(|(_, card)| subset_of(rules, open, &card.subset) == Some(index));
-        of_it.filter(|(_, card)| card.ours && holds_place(card)).count()
+        let of_it = records.iter().filter(|(_, record)| subset_of(rules, open, &record.subset) == Some(index));
+        of_it.filter(|(_, record)| record.ours && holds_node(record)).count()
     };
     rules.iter().enumerate().all(|(index, rule)| held(index) >= rule.min_member as usize)
 }
 
-/// Whether nothing is left of a start. Who finished well is nothing where more than those are needed. The engine hears of
-/// binds before the watches show them: what it says comes first.
-fn nothing_left(cards: &[(&str, &Card)], needs_more: bool) -> bool {
-    let stays = |card: &Card| holds_place(card) && !(needs_more && card.stage == Stage::Succeeded);
-    !cards.iter().any(|(_, card)| card.ours && stays(card))
+/// Whether nothing is left of a start. Succeeded pods do not count if more than those are needed. The engine learns of
+/// binds before the watches show them, so its state takes precedence.
+fn nothing_left(records: &[(&str, &PodRecord)], needs_more: bool) -> bool {
+    let stays = |record: &PodRecord| holds_node(record) && !(needs_more && record.stage == Stage::Succeeded);
+    !records.iter().any(|(_, record)| record.ours && stays(record))
 }
 
-fn holds_place(card: &Card) -> bool {
-    match card.stage {
-        Stage::Bound | Stage::Running => !card.terminating,
+fn holds_node(record: &PodRecord) -> bool {
+    match record.stage {
+        Stage::Bound | Stage::Running => !record.terminating,
         Stage::Succeeded => true,
-        Stage::Waiting | Stage::Failed => false,
+        Stage::Pending | Stage::Failed => false,
     }
 }
 
-/// What the engine knows of a group's health, beyond what it said.
+/// The engine's view of a group, beyond its last report.
 #[derive(Clone, Copy, Default)]
-struct Known {
-    /// It does not miss members: a loss that was told by an earlier process may have healed unseen.
+struct EngineView {
+    /// It lacks no members: a loss reported by an earlier process may have been repaired unnoticed.
     whole: bool,
     /// Its start is not confirmed, or no longer is.
     start_is_open: bool,
     /// The minimum with which it has started as a gang, or zero.
     reached: u32,
-    /// Members of it are evicted for others.
+    /// Some of its members are being preempted.
     is_evicted: bool,
 }
 
-impl Known {
+impl EngineView {
     fn of(engine: &Engine, key: &GroupKey) -> Self {
         let cluster = engine.cluster();
         let group = cluster.group_id(key).map(|id| cluster.group(id)).filter(|group| group.spec.is_some());
@@ -412,11 +416,12 @@ impl Known {
     }
 }
 
-/// A group that goes whole says so from when the first of it goes until it stays after all, or is back on nodes. What is
-/// only ordered may be refused, or fail.
-fn set_disruption(conditions: &mut Conditions, instance: &Instance, known: Known, cards: &[(&str, &Card)]) {
-    let goes = known.is_evicted && cards.iter().any(|(_, card)| card.terminating && card.stage != Stage::Waiting);
-    let stays = !goes && cards.iter().any(|(_, card)| holds_place(card));
+/// Sets `DisruptionTarget` from when the first pod of the group is being deleted until the group stays after all or is
+/// back on nodes. An eviction that was only requested may still be rejected or fail.
+fn set_disruption(conditions: &mut Conditions, instance: &Instance, view: EngineView, records: &[(&str, &PodRecord)]) {
+    let is_going =
+        view.is_evicted && records.iter().any(|(_, record)| record.terminating && record.stage != Stage::Pending);
+    let stays = !is_going && records.iter().any(|(_, record)| holds_node(record));
     match &instance.preempted_by {
         Some(by) if !stays => {
             conditions.set(DISRUPTION_TARGET, true, PREEMPTION_BY_SCHEDULER, &format!("Preempted by {by}."));
@@ -430,7 +435,7 @@ fn set_flaw(conditions: &mut Conditions, flaw: &Flaw) {
     conditions.set(POD_GROUP_SCHEDULED, false, flaw_reason(flaw.kind), &flaw.message);
 }
 
-/// The word for what is wrong with an object.
+/// The condition reason for a flaw.
 pub(crate) fn flaw_reason(kind: FlawKind) -> &'static str {
     match kind {
         FlawKind::Invalid => INVALID,
@@ -438,7 +443,7 @@ pub(crate) fn flaw_reason(kind: FlawKind) -> &'static str {
     }
 }
 
-/// What follows from the counters where the engine has nothing to say.
+/// Derives conditions from the counters where the engine reports nothing.
 fn derive(
     conditions: &mut Conditions,
     instance: &Instance,
@@ -447,27 +452,27 @@ fn derive(
     basic: bool,
     now_ms: u64,
 ) {
-    let told = instance.told.as_ref();
+    let last = instance.last_diagnosis.as_ref();
     if conditions.get(POD_GROUP_SCHEDULED).is_none() && conditions.is_true(STARTED) {
         conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, "The group has had its minimum.");
     }
     if basic && counts.scheduled > 0 {
-        let text = match told {
+        let text = match last {
             Some(
                 diagnosis
                 @ (Diagnosis::GroupUnschedulable(_) | Diagnosis::WaitingForVictims(_) | Diagnosis::Waiting(_)),
             ) => diagnosis.to_string(),
             _ => Diagnosis::Scheduled { minimum: 0, secured: u32::try_from(counts.scheduled).unwrap_or(0) }.to_string(),
         };
-        // A basic group has its place as soon as one of its pods has.
+        // A basic group is scheduled as soon as one of its pods is.
         conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
-    } else if let Some(diagnosis @ Diagnosis::GroupUnschedulable(_)) = told.filter(|_| basic && counts.total > 0) {
+    } else if let Some(diagnosis @ Diagnosis::GroupUnschedulable(_)) = last.filter(|_| basic && counts.total > 0) {
         conditions.set(POD_GROUP_SCHEDULED, false, UNSCHEDULABLE, &diagnosis.to_string());
     }
-    // What was said of pods that are all gone is not true any more, unless they had finished. Pods that the group has no
-    // subset for are no members.
-    let nobody = counts.total == 0 || (members == 0 && conditions.get(POD_GROUP_SCHEDULED).is_none());
-    if nobody && !conditions.is_true(COMPLETED) && now_ms >= object.created_ms + EMPTY_TOLD_MS {
+    // A diagnosis about pods that are all gone is outdated, unless they had finished. Pods without a matching subset
+    // are no members.
+    let no_members = counts.total == 0 || (members == 0 && conditions.get(POD_GROUP_SCHEDULED).is_none());
+    if no_members && !conditions.is_true(COMPLETED) && now_ms >= object.created_ms + EMPTY_REPORT_MS {
         let rules = instance.sent.as_ref().map(GroupSpec::rules).unwrap_or_default();
         let minimum = minimum_of(&rules);
         let text = match minimum {
@@ -478,35 +483,36 @@ fn derive(
     }
 }
 
-fn set_mismatch(conditions: &mut Conditions, instance: &Instance, cards: &[(&str, &Card)]) {
+fn set_mismatch(conditions: &mut Conditions, instance: &Instance, records: &[(&str, &PodRecord)]) {
     let Some(GroupPriority::Own(own)) = instance.sent.as_ref().map(|spec| spec.priority) else {
         return conditions.unset(PODS_NOT_MATCHING_PRIORITY, "Matching", "The members' priorities count.");
     };
-    let differing: Vec<&&Card> = cards.iter().map(|(_, card)| card).filter(|card| card.priority != own).collect();
+    let differing: Vec<&&PodRecord> =
+        records.iter().map(|(_, record)| record).filter(|record| record.priority != own).collect();
     match differing.first() {
         None => conditions.unset(PODS_NOT_MATCHING_PRIORITY, "Matching", "All pods have the group's priority."),
-        Some(card) => {
+        Some(record) => {
             let text = format!(
-                "{} pods have another priority than the group's {own}, which counts; pod {} has {}.",
+                "{} pods have another priority than the group's {own}, which takes precedence; pod {} has {}.",
                 differing.len(),
-                card.id,
-                card.priority
+                record.id,
+                record.priority
             );
             conditions.set(PODS_NOT_MATCHING_PRIORITY, true, "PriorityDiffers", &text);
         }
     }
 }
 
-/// As long as pods are being deleted that did not end well nothing is known: they may have been made to end. What
-/// finished before stays finished when its pods are cleaned up.
-fn set_completed(conditions: &mut Conditions, cards: &[(&str, &Card)]) {
-    let count = |stage: Stage| cards.iter().filter(|(_, card)| card.stage == stage).count();
-    let (well, badly) = (count(Stage::Succeeded), count(Stage::Failed));
-    if cards.is_empty() || cards.iter().any(|(_, card)| card.terminating && card.stage != Stage::Succeeded) {
+/// While pods are being deleted that did not succeed, the result is open: the deletion may have made them fail. A group
+/// that has completed stays so when its pods are cleaned up.
+fn set_completed(conditions: &mut Conditions, records: &[(&str, &PodRecord)]) {
+    let count = |stage: Stage| records.iter().filter(|(_, record)| record.stage == stage).count();
+    let (succeeded, failed) = (count(Stage::Succeeded), count(Stage::Failed));
+    if records.is_empty() || records.iter().any(|(_, record)| record.terminating && record.stage != Stage::Succeeded) {
         return;
     }
-    if well + badly == cards.len() {
-        let text = format!("All pods have finished: {well} well, {badly} badly.");
+    if succeeded + failed == records.len() {
+        let text = format!("All pods have finished: {succeeded} succeeded, {failed} failed.");
         conditions.set(COMPLETED, true, "PodsFinished", &text);
     } else {
         conditions.unset(COMPLETED, "PodsLeft", "There are pods that have not finished.");
@@ -515,13 +521,13 @@ fn set_completed(conditions: &mut Conditions, cards: &[(&str, &Card)]) {
 
 /// The conditions of an object that defines several groups.
 fn overall(object: &GroupObject, instances: &[InstanceStatus], now_ms: u64, now: Timestamp) -> Vec<Condition> {
-    let mut conditions = Conditions::from(&object.shown.conditions, now, object.generation);
+    let mut conditions = Conditions::from(&object.current_status.conditions, now, object.generation);
     let scheduled = |one: &InstanceStatus| Condition::find(&one.conditions, POD_GROUP_SCHEDULED).cloned();
     let worst = instances.iter().find(|one| !scheduled(one).is_some_and(|condition| condition.is_true()));
     if let Err(flaw) = &object.groups {
         set_flaw(&mut conditions, flaw);
     } else if instances.is_empty() {
-        if now_ms >= object.created_ms + EMPTY_TOLD_MS {
+        if now_ms >= object.created_ms + EMPTY_REPORT_MS {
             let text = "Waiting for members: no pod names a group of this object.";
             conditions.set(POD_GROUP_SCHEDULED, false, WAITING_FOR_MEMBERS, text);
         }
@@ -533,7 +539,7 @@ fn overall(object: &GroupObject, instances: &[InstanceStatus], now_ms: u64, now:
             conditions.set(POD_GROUP_SCHEDULED, false, &condition.reason, &text);
         }
     } else {
-        let text = format!("All groups have their place: {}.", instances.len());
+        let text = format!("All groups are scheduled: {}.", instances.len());
         conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
     }
     let degraded = |one: &&InstanceStatus| Condition::find(&one.conditions, DEGRADED).is_some_and(Condition::is_true);
@@ -551,24 +557,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_overruled_again_and_again_writes_ever_more_seldom() {
+    fn a_status_that_is_always_overwritten_is_written_less_and_less_often() {
         let key = ObjectKey { dialect: 0, namespace: "ml".to_owned(), name: "g".to_owned() };
         let patch = |phase: &str| StatusPatch::Merge(json!({"status": {"phase": phase}}));
-        let (mut notes, mut writes) = (GroupNotes::default(), Vec::new());
-        // Somebody else writes another phase as soon as ours is there.
+        let (mut queue, mut writes) = (GroupStatusQueue::default(), Vec::new());
+        // Another writer changes the phase as soon as ours is there.
         for now_ms in (0..600_000).step_by(100) {
-            if notes.may_repeat(&key, &patch("Pending"), now_ms) {
-                notes.sent(&key, now_ms);
-                notes.done(&key, &WriteOutcome::Written(None), now_ms);
+            if queue.may_repeat(&key, &patch("Pending"), now_ms) {
+                queue.sent(&key, now_ms);
+                queue.done(&key, &WriteOutcome::Written(None), now_ms);
                 writes.push(now_ms);
             }
         }
         assert_eq!(writes[..4], [0, 1_000, 3_000, 7_000]);
         assert!(writes.len() < 12, "{writes:?}");
-        // What is new is written at once, and so is what failed.
-        assert!(notes.may_repeat(&key, &patch("Running"), 600_000));
-        notes.sent(&key, 600_000);
-        notes.done(&key, &WriteOutcome::Conflict, 600_000);
-        assert!(notes.may_repeat(&key, &patch("Running"), 600_200));
+        // A new status is written at once, and so is one that failed.
+        assert!(queue.may_repeat(&key, &patch("Running"), 600_000));
+        queue.sent(&key, 600_000);
+        queue.done(&key, &WriteOutcome::Conflict, 600_000);
+        assert!(queue.may_repeat(&key, &patch("Running"), 600_200));
     }
 }

@@ -1,5 +1,5 @@
-//! Counters against a recount: whatever happens to pods, in whatever order it is told, an object shows how many of each
-//! subset stand where, as anybody would count who looks at the pods that there are.
+//! Compares the counters in the status with a recount: after random pod changes, observed in any order, an object shows
+//! how many pods of each subset are in which state.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use super::groups;
 use crate::dialect::{Counts, Dialect, MusterPodGroup, MusterWorkload};
 use crate::gates::FeatureGates;
-use crate::intake::groups::ObjectKey;
+use crate::intake::group_index::ObjectKey;
 use crate::intake::raw::{Guarded, RawObject};
-use crate::intake::{Intake, News, WatchTurn};
+use crate::intake::{Delta, Intake, WatchEvent};
 use crate::settings::Profile;
 use muster_api::makers::GangedOwners;
 
@@ -22,16 +22,16 @@ const STEPS: usize = 60;
 const POD_GROUPS: usize = 1;
 const SUBSETS: [&str; 2] = ["ps", "worker"];
 
-/// The pods that there are, by UID.
-struct World {
+/// The existing pods, by UID.
+struct Simulation {
     random: Random,
     intake: Intake,
     engine: Engine,
     pods: BTreeMap<String, Value>,
-    made: usize,
+    created: usize,
 }
 
-impl World {
+impl Simulation {
     fn new(seed: u64) -> Self {
         let dialects: Vec<Box<dyn Dialect>> = vec![Box::new(MusterWorkload), Box::new(MusterPodGroup)];
         let intake = Intake::new(
@@ -42,7 +42,7 @@ impl World {
             dialects,
         );
         let engine = Engine::new(muster_engine::Config::default()).expect("the defaults are valid");
-        let mut world = Self { random: Random::new(seed), intake, engine, pods: BTreeMap::new(), made: 0 };
+        let mut simulation = Self { random: Random::new(seed), intake, engine, pods: BTreeMap::new(), created: 0 };
         for group in ["a", "b"] {
             let subsets = SUBSETS.map(|name| json!({"name": name, "minMember": 1}));
             let object = json!({
@@ -50,14 +50,14 @@ impl World {
                 "spec": {"subsets": subsets},
             });
             let object: RawObject = serde_json::from_str(&object.to_string()).expect("an object");
-            world.tell(News::Group(POD_GROUPS, WatchTurn::Seen(object)));
+            simulation.observe(WatchEvent::Group(POD_GROUPS, Delta::Applied(object)));
         }
-        world
+        simulation
     }
 
-    fn tell(&mut self, news: News) {
-        for observation in self.intake.take(news, 0).observations {
-            self.engine.observe(0, observation).expect("what intake says makes sense");
+    fn observe(&mut self, event: WatchEvent) {
+        for observation in self.intake.handle(event, 0).observations {
+            self.engine.observe(0, observation).expect("intake emits valid observations");
         }
     }
 
@@ -68,28 +68,28 @@ impl World {
     fn step(&mut self) {
         let uids: Vec<String> = self.pods.keys().cloned().collect();
         match self.random.below(10) {
-            0..=3 => self.make(),
-            // A list that starts anew: what it does not name is gone, seen or not.
+            0..=3 => self.create_pod(),
+            // A new list: pods that it does not contain are gone, whether their deletion was observed or not.
             4 => self.relist(&uids),
             5 if !uids.is_empty() => {
                 let uid = self.random.pick(&uids).clone();
                 let gone = self.pod(&uid);
                 self.pods.remove(&uid);
-                self.tell(News::Pod(WatchTurn::Gone(gone)));
+                self.observe(WatchEvent::Pod(Delta::Deleted(gone)));
             }
             _ if !uids.is_empty() => {
                 let uid = self.random.pick(&uids).clone();
-                self.move_on(&uid);
+                self.advance_pod(&uid);
                 let pod = self.pod(&uid);
-                self.tell(News::Pod(WatchTurn::Seen(pod)));
+                self.observe(WatchEvent::Pod(Delta::Applied(pod)));
             }
             _ => {}
         }
     }
 
-    fn make(&mut self) {
-        self.made += 1;
-        let uid = format!("u{}", self.made);
+    fn create_pod(&mut self) {
+        self.created += 1;
+        let uid = format!("u{}", self.created);
         let (group, subset) = (["a", "b", ""][self.random.below(3)], ["ps", "worker", "none"][self.random.below(3)]);
         let mut annotations = json!({});
         if !group.is_empty() {
@@ -105,11 +105,11 @@ impl World {
             }),
         );
         let pod = self.pod(&uid);
-        self.tell(News::Pod(WatchTurn::Seen(pod)));
+        self.observe(WatchEvent::Pod(Delta::Applied(pod)));
     }
 
-    /// Pods are bound, run, end well or badly, and go.
-    fn move_on(&mut self, uid: &str) {
+    /// A pod is bound, runs, succeeds or fails, and is deleted.
+    fn advance_pod(&mut self, uid: &str) {
         let chance = self.random.below(4);
         let pod = self.pods.get_mut(uid).expect("it is there");
         let phase = pod["status"]["phase"].as_str().unwrap_or_default().to_owned();
@@ -123,25 +123,25 @@ impl World {
     }
 
     fn relist(&mut self, uids: &[String]) {
-        self.tell(News::Pod(WatchTurn::Begin));
+        self.observe(WatchEvent::Pod(Delta::ListStarted));
         for uid in uids {
             if self.random.chance(90) {
                 let pod = self.pod(uid);
-                self.tell(News::Pod(WatchTurn::Listed(pod)));
+                self.observe(WatchEvent::Pod(Delta::Listed(pod)));
             } else {
                 self.pods.remove(uid);
             }
         }
-        self.tell(News::Pod(WatchTurn::Complete));
+        self.observe(WatchEvent::Pod(Delta::ListDone));
     }
 
     /// Counts the pods themselves.
     fn recount(&self, group: &str, subset: Option<&str>) -> Counts {
         let mut counts = Counts::default();
         for pod in self.pods.values() {
-            let says = |key: &str| pod["metadata"]["annotations"][key].as_str();
-            if says("muster.dev/pod-group") != Some(group)
-                || subset.is_some_and(|subset| says("muster.dev/subset") != Some(subset))
+            let annotation = |key: &str| pod["metadata"]["annotations"][key].as_str();
+            if annotation("muster.dev/pod-group") != Some(group)
+                || subset.is_some_and(|subset| annotation("muster.dev/subset") != Some(subset))
             {
                 continue;
             }
@@ -172,10 +172,10 @@ impl World {
 #[test]
 fn counters_are_right_after_every_step_of_random_runs() {
     for_each_seed(300, |seed| {
-        let mut world = World::new(seed);
+        let mut simulation = Simulation::new(seed);
         for _ in 0..STEPS {
-            world.step();
-            world.check();
+            simulation.step();
+            simulation.check();
         }
     });
 }

@@ -1,31 +1,31 @@
-//! Which words a diagnosis is told in: reasons of pods and of groups.
+//! Maps a diagnosis to the condition and event reasons of pods and groups.
 //!
-//! `Unschedulable` on a pod makes autoscalers buy nodes: only a pod that really lacks room gets it.
+//! `Unschedulable` on a pod makes autoscalers add nodes: only a pod that really lacks capacity gets it.
 
 use muster_api::keys::{group_reasons, pod_reasons};
 use muster_engine::MemberVerdict;
 use muster_engine::diagnosis::{Diagnosis, Waiting};
 use muster_engine::model::pod::RefusalKind;
 
-/// What a member is told that has no part in the plan of its group.
-pub(crate) fn without_place(diagnosis: &Diagnosis, verdict: Option<MemberVerdict>) -> Option<&'static str> {
+/// The message of a member that has no part in the plan of its group.
+pub(crate) fn outside_of_plan(diagnosis: &Diagnosis, verdict: Option<MemberVerdict>) -> Option<&'static str> {
     match (diagnosis, verdict?) {
         (Diagnosis::WaitingForVictims(_), MemberVerdict::NoRoom) => {
-            Some("There is no room for this pod, not even beside what is made free for its group.")
+            Some("There is no room for this pod, even with the capacity that is being freed for its group.")
         }
         (Diagnosis::WaitingForVictims(_), MemberVerdict::NotTried) => {
-            Some("Room is being made for others of its group; this pod is looked at after that.")
+            Some("Capacity is being freed for other members of its group; this pod is tried after that.")
         }
         _ => None,
     }
 }
 
-/// The reason of events about a place that others are evicted for.
+/// The event reason of a preemptor.
 pub(crate) const PREEMPTING: &str = "Preempting";
-/// The reason of events about whoever has not failed and only has to wait.
+/// The event reason of a pod or group that has not failed and only waits.
 pub(crate) const WAITING: &str = "Waiting";
 
-/// The reason of a pod that is scheduled alone, or that its group has no place for.
+/// The reason of a pod that is scheduled on its own, or that is left out of its group.
 pub(crate) fn pod_reason(diagnosis: &Diagnosis) -> &'static str {
     match diagnosis {
         Diagnosis::PodUnschedulable { .. } => pod_reasons::UNSCHEDULABLE,
@@ -35,10 +35,10 @@ pub(crate) fn pod_reason(diagnosis: &Diagnosis) -> &'static str {
     }
 }
 
-/// The reason of a waiting member of a group; `None` if what is said of the group is no reason for a pod to wait.
+/// The reason of a pending group member; `None` if the diagnosis of the group is no reason for a pod to wait.
 pub(crate) fn member_reason(diagnosis: &Diagnosis, verdict: Option<MemberVerdict>) -> Option<&'static str> {
     Some(match (diagnosis, verdict) {
-        // It is another member that is refused, or that room is made for.
+        // Another member is rejected, or capacity is freed for another member.
         (Diagnosis::Waiting(Waiting::PodRefused { .. }), _)
         | (Diagnosis::WaitingForVictims(_), Some(MemberVerdict::NotTried)) => pod_reasons::WAITING_FOR_GROUP,
         (Diagnosis::Waiting(waiting), _) => waiting_reason(waiting),
@@ -98,7 +98,7 @@ mod tests {
     use muster_engine::diagnosis::{FitError, Preemption, Proof, Shortfall, Victims};
 
     #[test]
-    fn only_a_lack_of_room_looks_unschedulable() {
+    fn only_a_lack_of_capacity_is_reported_as_unschedulable() {
         let unschedulable = Diagnosis::PodUnschedulable {
             fit: FitError::default(),
             closest: None,

@@ -1,4 +1,4 @@
-//! A server with one node and a scheduler on it, under paused time.
+//! A test cluster: a server with one node and a scheduler, under paused time.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use muster_playground_server::Server;
 use muster_runtime::{Clock, Fence, Scheduler, Settings};
 use serde_json::{Value, json};
 
-pub(crate) struct World {
+pub(crate) struct TestCluster {
     pub(crate) server: Server,
     schedulers: Vec<Scheduler>,
 }
 
-impl World {
-    /// A server with these definitions and a node of four CPUs, and a scheduler that has seen it all.
+impl TestCluster {
+    /// A server with these CRDs and a node of four CPUs, and a scheduler that has synced.
     pub(crate) async fn with(definitions: &[Value]) -> Self {
         Self::set_up(definitions, true).await
     }
@@ -46,9 +46,9 @@ impl World {
         let mut ready = nodes.get("n0").await.unwrap();
         ready.spec.get_or_insert_default().taints = None;
         nodes.replace("n0", &PostParams::default(), &ready).await.unwrap();
-        let mut world = Self { server, schedulers: Vec::new() };
-        world.start_scheduler(&Settings { check_invariants, ..Settings::default() });
-        world
+        let mut cluster = Self { server, schedulers: Vec::new() };
+        cluster.start_scheduler(&Settings { check_invariants, ..Settings::default() });
+        cluster
     }
 
     /// Starts one more scheduler on the same server.
@@ -57,12 +57,12 @@ impl World {
         self.schedulers.push(Scheduler::start(&self.server.client(), settings, clock, Fence::open()).unwrap());
     }
 
-    /// Makes an object of any kind.
+    /// Creates an object of any kind.
     pub(crate) async fn create(&self, object: Value) {
         self.api(&object).create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
     }
 
-    /// An object as it is now; `like` names its kind.
+    /// The current state of an object; `like` names its kind.
     pub(crate) async fn get(&self, like: &Value) -> Value {
         let name = like["metadata"]["name"].as_str().unwrap();
         serde_json::to_value(self.api(like).get(name).await.unwrap()).unwrap()
@@ -83,8 +83,7 @@ impl World {
     }
 }
 
-/// So much time passes.
-pub(crate) async fn pass(seconds: u64) {
+pub(crate) async fn sleep_seconds(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 

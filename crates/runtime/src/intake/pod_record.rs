@@ -1,0 +1,90 @@
+//! The record of a pod: what is kept of it once the object is dropped.
+//!
+//! Invariant: the group of a pod is the one that it named when it was first seen.
+
+use std::sync::Arc;
+
+use muster_api::keys::conditions::POD_SCHEDULED;
+use muster_api::wire::Pod;
+use muster_api::wire::condition::Condition;
+use muster_engine::model::group::GroupKey;
+use muster_engine::model::pod::{PodName, PodRefusal};
+
+/// What is kept of a pod.
+#[derive(Clone, Debug)]
+pub(crate) struct PodRecord {
+    /// Its namespace, name and UID.
+    pub(crate) id: Arc<PodName>,
+    /// The group that it names.
+    pub(crate) group: Option<Arc<GroupKey>>,
+    /// What was wrong with its group reference when it was first seen. Only a new pod can fix that.
+    pub(crate) broken: Option<Arc<PodRefusal>>,
+    /// The subset that it names.
+    pub(crate) subset: Box<str>,
+    /// Its priority.
+    pub(crate) priority: i32,
+    /// Whether Muster schedules it.
+    pub(crate) ours: bool,
+    /// Whether it has scheduling gates.
+    pub(crate) gated: bool,
+    /// Whether it is invalid or uses an unsupported feature.
+    pub(crate) refused: bool,
+    /// Whether it is being deleted.
+    pub(crate) terminating: bool,
+    /// Its progress.
+    pub(crate) stage: Stage,
+    /// When it was created.
+    pub(crate) created_ms: u64,
+    /// How many pods its replica has, if it is a worker of a LeaderWorkerSet.
+    pub(crate) replica_size: Option<u32>,
+    /// Since when it could be scheduled: since its creation, or since its gates were seen to be removed.
+    pub(crate) pending_since_ms: u64,
+    /// The last seen `resourceVersion`, for a pending pod of ours.
+    pub(crate) version: Option<Box<str>>,
+    /// Its `PodScheduled` condition while it is pending.
+    pub(crate) condition: Option<Box<ConditionText>>,
+    /// The group reference that it has now, if it differs from the one it was first seen with: reported once.
+    pub(crate) changed_reference: Option<Box<str>>,
+    /// It is held back until our controllers have set its group reference or completed its group.
+    pub(crate) held: bool,
+}
+
+/// The progress of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It has no node.
+    Pending,
+    /// It has a node and does not run yet.
+    Bound,
+    /// It runs.
+    Running,
+    /// It has succeeded.
+    Succeeded,
+    /// It has failed.
+    Failed,
+}
+
+/// The reason and message of a pod's `PodScheduled` condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ConditionText {
+    /// The reason.
+    pub(crate) reason: String,
+    /// The message.
+    pub(crate) message: String,
+}
+
+impl PodRecord {
+    /// Whether the pod is pending and only waits for this scheduler, so that conditions may be written.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.ours && self.stage == Stage::Pending && !self.gated && !self.terminating
+    }
+}
+
+/// The pod's condition while it has no node.
+pub(crate) fn read_condition(pod: &Pod) -> Option<Box<ConditionText>> {
+    if !pod.spec.node_name.is_empty() {
+        return None;
+    }
+    let condition = Condition::find(&pod.status.conditions, POD_SCHEDULED).filter(|one| one.status == "False")?;
+    Some(Box::new(ConditionText { reason: condition.reason.clone(), message: condition.message.clone() }))
+}
