@@ -1,7 +1,7 @@
-//! Functions of CEL that the interpreter lacks, or has with another meaning.
+//! CEL functions that the interpreter lacks or implements differently.
 //!
-//! Types are values: `type(self.x) == int` is what rules on int-or-string fields need. The size of
-//! a text is that in characters. It must not know schemas.
+//! Types are values, as rules on int-or-string fields need: `type(self.x) == int`. The size of a string is counted in
+//! characters. Must not depend on schemas.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use kube_cel::cel::extractors::This;
 use kube_cel::cel::objects::Opaque;
 use kube_cel::cel::{Context, ExecutionError, Value as Cel};
 
-/// The names that stand for types.
+/// The names of types.
 const NAMES: [&str; 10] = ["int", "uint", "double", "string", "bytes", "bool", "list", "map", "null_type", "type"];
 
 #[derive(Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ impl Opaque for TypeValue {
     }
 }
 
-/// Gives a context what it lacks.
+/// Adds the missing functions to a context.
 pub(super) fn add_missing(mut context: Context<'static>) -> Context<'static> {
     context.add_function("size", |This(value): This<Cel>| match &value {
         Cel::String(text) => Ok(text.chars().count() as i64),

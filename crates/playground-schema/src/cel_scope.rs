@@ -1,9 +1,8 @@
-//! Whether a CEL expression names only what is there, and how deep its loops are nested.
+//! Checks that a CEL expression references only existing names, and how deep its loops are nested.
 //!
-//! CEL here has no types before it runs. This finds the common mistakes all the same, when the
-//! CustomResourceDefinition is written and not when objects are: fields that the schema does not
-//! have, and variables and functions that do not exist.
-//! It must not know objects.
+//! CEL is not type-checked here. This still finds common mistakes when the CustomResourceDefinition is written rather
+//! than when objects are: fields that are not in the schema, and unknown variables and functions.
+//! Must not depend on objects.
 
 use std::collections::HashMap;
 
@@ -14,7 +13,7 @@ use super::cel_parse::compile;
 use super::cel_value::{escape, with_functions};
 use super::node::{Additional, Node, Type};
 
-/// Names that stand for types, and the first parts of names of functions.
+/// Names of types, and the first parts of qualified function names.
 const GLOBAL_NAMES: [&str; 24] = [
     "int",
     "uint",
@@ -42,18 +41,18 @@ const GLOBAL_NAMES: [&str; 24] = [
     "google",
 ];
 
-/// Functions that can make a list out of a text.
+/// Functions that split a string into a list.
 const SPLITTERS: [&str; 2] = ["split", "findAll"];
 
-/// What is known of an expression.
+/// What the check found out about an expression.
 #[derive(Debug, Default)]
 pub(super) struct Scope {
-    /// It reads `oldSelf`.
+    /// Whether it reads `oldSelf`.
     pub(super) uses_old_self: bool,
     /// How deep loops are nested.
     pub(super) nesting: u32,
-    /// Loops may run over parts of texts.
-    pub(super) splits_texts: bool,
+    /// Whether loops may iterate over parts of strings.
+    pub(super) splits_strings: bool,
 }
 
 /// Checks an expression over a value with this schema.
@@ -72,7 +71,7 @@ pub(super) fn check(
     Ok(checker.scope)
 }
 
-/// What is known of the type of a value.
+/// The statically known type of a value.
 #[derive(Clone, Copy)]
 enum Shape<'a> {
     /// It has this schema.
@@ -81,7 +80,7 @@ enum Shape<'a> {
     Resource(&'a Node),
     /// It is the metadata of a Kubernetes object.
     Metadata,
-    /// Nothing.
+    /// Unknown.
     Unknown,
 }
 
@@ -129,7 +128,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// What a loop over the value runs over: entries of a list, but keys of a map.
+    /// What a loop over the value iterates over: the elements of a list, but the keys of a map.
     fn looped(self) -> Shape<'a> {
         match self {
             Shape::Of(node) if node.type_ == Some(Type::Array) => self.entry(),
@@ -138,7 +137,7 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// Rules cannot read values of which the schema says nothing.
+/// Whether rules can read the value: not if its schema says nothing about it.
 fn is_exposed(node: &Node) -> bool {
     node.int_or_string
         || match (node.type_, &node.items, &node.additional) {
@@ -153,7 +152,7 @@ fn is_exposed(node: &Node) -> bool {
 struct Checker<'a> {
     scope: Scope,
     nesting: u32,
-    /// The innermost variable of a name is the last.
+    /// The last entry of a name is the innermost variable.
     variables: HashMap<&'a str, Vec<Shape<'a>>>,
 }
 
@@ -245,7 +244,7 @@ impl<'a> Checker<'a> {
         if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
             return Ok(()); // an operator
         }
-        self.scope.splits_texts |= SPLITTERS.contains(&name);
+        self.scope.splits_strings |= SPLITTERS.contains(&name);
         let qualified = match target {
             Some(Expr::Ident(first)) => Some(format!("{first}.{name}")),
             _ => None,
@@ -257,7 +256,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// The registry of functions cannot be read, but it can be asked.
+/// The function registry cannot be listed, so this calls the function and inspects the error.
 fn is_function(name: &str) -> bool {
     let Ok(program) = compile(&format!("{name}()")) else { return true };
     with_functions(|scope| !matches!(scope.resolve(&program), Err(ExecutionError::UndeclaredReference(_))))

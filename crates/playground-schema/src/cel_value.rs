@@ -1,8 +1,8 @@
-//! JSON values as CEL sees them, by their schema.
+//! Converts JSON values to CEL values according to their schema.
 //!
-//! Numbers are doubles where the schema says `number`, texts are timestamps, durations or bytes
-//! where the format says so, and names of fields are escaped so that CEL can read them.
-//! It must not know rules.
+//! Numbers are doubles where the schema has `number`, strings are timestamps, durations or bytes according to their
+//! format, and field names are escaped so that CEL can select them.
+//! Must not depend on rules.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::cel_parse::compile;
 use super::format::FormatKind;
 use super::node::{Additional, Node, Type};
 
-/// Words that CEL keeps for itself.
+/// Reserved words of CEL.
 const RESERVED: [&str; 21] = [
     "true",
     "false",
@@ -43,9 +43,9 @@ const RESERVED: [&str; 21] = [
 ];
 
 thread_local! {
-    /// All functions that rules can call. Contexts cannot be shared between threads.
+    /// All functions available to rules. A context cannot be shared between threads.
     static FUNCTIONS: Context<'static> = add_missing(Context::default().with_all());
-    // CEL itself parses texts of these formats: the crates that it uses for that are not ours.
+    // CEL itself parses strings of these formats, because the crates that it uses for that are not dependencies here.
     static TIMESTAMP: Option<IdedExpr> = compile("timestamp(text)").ok();
     static DURATION: Option<IdedExpr> = compile("duration(text)").ok();
     static BYTES: Option<IdedExpr> = compile("base64.decode(text)").ok();
@@ -56,7 +56,7 @@ pub(super) fn with_functions<T>(work: impl FnOnce(Context<'_>) -> T) -> T {
     FUNCTIONS.with(|functions| work(functions.new_inner_scope()))
 }
 
-/// A value as CEL sees it.
+/// Converts a value to CEL.
 pub(super) fn to_cel(value: &Value, node: &Node) -> Cel {
     match value {
         Value::Null => Cel::Null,
@@ -69,13 +69,14 @@ pub(super) fn to_cel(value: &Value, node: &Node) -> Cel {
             None => plain_to_cel(value),
         },
         Value::Object(fields) => {
-            // A named field that is null is as good as not there.
-            let is_there = |(name, value): &(&String, &Value)| !value.is_null() || !node.properties.contains_key(*name);
-            let entries = fields.iter().filter(is_there).map(|(name, value)| {
+            // A named field that is null counts as absent.
+            let is_present =
+                |(name, value): &(&String, &Value)| !value.is_null() || !node.properties.contains_key(*name);
+            let entries = fields.iter().filter(is_present).map(|(name, value)| {
                 match (node.properties.get(name), &node.additional) {
                     (Some(property), _) => (escape(name).unwrap_or_else(|| name.clone()), to_cel(value, property)),
                     (None, Some(Additional::Of(each))) => (name.clone(), to_cel(value, each)),
-                    // Rules cannot name what the schema does not know, but `==` sees it.
+                    // Rules cannot select fields that are not in the schema, but `==` compares them.
                     _ => (name.clone(), plain_to_cel(value)),
                 }
             });
@@ -132,7 +133,7 @@ fn parse(program: &'static std::thread::LocalKey<Option<IdedExpr>>, text: String
     })
 }
 
-/// The name of a field as CEL can read it; `None` if there is none.
+/// The escaped name of a field; `None` if CEL cannot select it.
 pub(super) fn escape(name: &str) -> Option<String> {
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
@@ -147,7 +148,7 @@ pub(super) fn escape(name: &str) -> Option<String> {
     Some(escaped.replace('-', "__dash__").replace('/', "__slash__"))
 }
 
-/// The number of entries of the largest list or map in a value, and the length of the longest text.
+/// The size of the largest list or map in a value, and the length of its longest string.
 pub(super) fn extent(value: &Value) -> Extent {
     match value {
         Value::Array(items) => items.iter().map(extent).fold(Extent { entries: items.len(), text: 0 }, Extent::or),
@@ -157,12 +158,12 @@ pub(super) fn extent(value: &Value) -> Extent {
     }
 }
 
-/// How large the parts of a value are.
+/// The sizes of the largest parts of a value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Extent {
     /// The number of entries of the largest list or map.
     pub(super) entries: usize,
-    /// The bytes of the longest text.
+    /// The bytes of the longest string.
     pub(super) text: usize,
 }
 

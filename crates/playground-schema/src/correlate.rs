@@ -1,8 +1,8 @@
-//! Which old value belongs to a new one, and whether it changed.
+//! Correlates new values with old ones, as ratcheting and transition rules need.
 //!
-//! A field belongs to the field of the same name that the schema knows, an entry of a list of type
-//! map to the entry with the same keys, and nothing else belongs together.
-//! It must not know what is done with changed values.
+//! A field correlates with the field of the same name if the schema has it, an element of a list of type map with the
+//! element that has the same keys, and nothing else does.
+//! Must not depend on how changed values are treated.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::go_text;
 use super::node::{ListType, Node, Type};
 
-/// A new value and the old one that belongs to it.
+/// A new value and the old value that it correlates with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Correlated<'a> {
     /// The schema of both.
@@ -29,7 +29,7 @@ impl<'a> Correlated<'a> {
         Some(Correlated { node: self.node.field(name)?, new: new.get(name)?, old: old.get(name)? })
     }
 
-    /// The old entries that new entries of this list can belong to.
+    /// The old elements that new elements of this list can correlate with.
     pub(super) fn entries(&self) -> Entries<'a> {
         match self.old {
             Value::Array(old) => Entries::new(self.node, old),
@@ -37,11 +37,11 @@ impl<'a> Correlated<'a> {
         }
     }
 
-    /// Whether the value is still what it was.
+    /// Whether the value is unchanged.
     pub(super) fn is_unchanged(&self) -> bool {
         match (self.new, self.old) {
             (Value::Object(new), Value::Object(old)) => {
-                // What the schema does not know counts as changed, as in the API server.
+                // Fields that are not in the schema count as changed, as in kube-apiserver.
                 new.len() == old.len()
                     && new.keys().all(|name| self.field(name).is_some_and(|field| field.is_unchanged()))
             }
@@ -59,7 +59,7 @@ impl<'a> Correlated<'a> {
     }
 }
 
-/// The entries of an old list of type map, by their keys. It is empty for other lists.
+/// The elements of an old list of type map, by their keys. Empty for other lists.
 #[derive(Debug, Default)]
 pub(super) struct Entries<'a> {
     keys: &'a [String],
@@ -67,7 +67,7 @@ pub(super) struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// The entries of a list.
+    /// The elements of a list.
     pub(super) fn new(node: &'a Node, old: &'a [Value]) -> Entries<'a> {
         let ListType::Map(keys) = &node.list_type else { return Entries::default() };
         if node.type_ != Some(Type::Array) {
@@ -82,7 +82,7 @@ impl<'a> Entries<'a> {
         Entries { keys, by_key }
     }
 
-    /// The old entry that belongs to a new one.
+    /// The old element that correlates with a new one.
     pub(super) fn find(&self, new: &Value) -> Option<&'a Value> {
         if self.by_key.is_empty() {
             return None;
@@ -91,7 +91,7 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// The keys as JSON, so that `1` and `"1"` stay apart; `None` if one is missing or no scalar.
+/// The keys as JSON, so that `1` and `"1"` differ; `None` if one is missing or not a scalar.
 fn key_of(item: &Value, keys: &[String]) -> Option<Vec<String>> {
     let fields: &Map<String, Value> = item.as_object()?;
     keys.iter()
@@ -102,8 +102,8 @@ fn key_of(item: &Value, keys: &[String]) -> Option<Vec<String>> {
         .collect()
 }
 
-/// The old value with the entries of sets and of lists of type map in the order of the new ones,
-/// if they are the same: their order has no meaning, and so must not make them differ.
+/// The old value with the elements of sets and of lists of type map in the order of the new ones, if they are the same:
+/// their order has no meaning and must not count as a change.
 pub(super) fn aligned(node: &Node, new: &Value, old: &Value) -> Value {
     match (new, old) {
         (Value::Object(new), Value::Object(old)) => {
@@ -132,9 +132,9 @@ fn aligned_lists(node: &Node, new: &[Value], old: &[Value]) -> Option<Vec<Value>
         }
         ListType::Set => {
             let sorted = |items: &[Value]| {
-                let mut texts: Vec<String> = items.iter().map(go_text::json).collect();
-                texts.sort_unstable();
-                texts
+                let mut strings: Vec<String> = items.iter().map(go_text::json).collect();
+                strings.sort_unstable();
+                strings
             };
             (sorted(new) == sorted(old)).then(|| new.to_vec())
         }

@@ -1,12 +1,12 @@
-//! Filling in defaults, and dropping nulls that may not be there.
+//! Applies defaults, and drops nulls that are not allowed.
 //!
-//! Invariant: a second run changes nothing. It must not know where an object comes from.
+//! Invariant: idempotent. Must not depend on where an object comes from.
 
 use serde_json::Value;
 
 use super::node::{Additional, Node};
 
-/// Drops nulls that are neither allowed nor have a default, then fills in all defaults.
+/// Drops nulls that are neither allowed nor have a default, then applies all defaults.
 pub(super) fn fill(value: &mut Value, node: &Node) {
     drop_nulls(value, Some(node));
     fill_defaults(value, node);
@@ -60,7 +60,7 @@ fn fill_defaults(value: &mut Value, node: &Node) {
     }
 }
 
-/// An entry of a map or list is there already: only a null can be replaced.
+/// An element of a map or list exists already: only a null can be replaced.
 fn fill_entry(value: &mut Value, node: &Node) {
     if let Some(default) = &node.default
         && value.is_null()

@@ -1,6 +1,6 @@
-//! A default must itself be what the schema asks for.
+//! Validates the defaults in a schema against the schema itself.
 //!
-//! It must not know how schemas are written.
+//! Must not depend on how schemas are parsed.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::field_error::FieldError;
 use super::node::Node;
 use super::{prune, rule_check, value_check};
 
-/// Checks a default at this path.
+/// Validates the default at this path.
 pub(super) fn check_default(default: &Value, node: &Node, path: &str) -> Result<(), FieldError> {
     let mut pruned = default.clone();
     if let Some(unknown) = prune::prune_part(&mut pruned, node).first() {

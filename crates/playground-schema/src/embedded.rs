@@ -1,6 +1,6 @@
-//! Kubernetes objects inside of objects: they must say what they are.
+//! Validates embedded resources: they must have `apiVersion`, `kind` and valid metadata.
 //!
-//! It must not know which kinds there are.
+//! Must not depend on which kinds exist.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ const KIND_SHAPE: &str = "may have mixed case, but should otherwise match: a DNS
     alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character \
     (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 
-/// All that is wrong with embedded objects. The object around them is not looked at.
+/// The errors of all embedded objects. The outer object is not checked.
 pub(super) fn check(object: &Value, root: &Node) -> Vec<FieldError> {
     let mut errors = Vec::new();
     walk(object, root, "", &mut errors);
@@ -77,7 +77,7 @@ fn is_kind(text: &str) -> bool {
         && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
 }
 
-/// The name must be one that can stand in the path of a URL.
+/// The name must be usable as a URL path segment.
 fn check_name(metadata: &Map<String, Value>, path: &str, errors: &mut Vec<FieldError>) {
     let Some(name) = metadata.get("name") else { return };
     let Some(text) = name.as_str() else {

@@ -1,7 +1,7 @@
-//! What is wrong with one field, as the API server says it.
+//! Field errors as kube-apiserver reports them.
 //!
 //! The printed form and the reason are those of apimachinery's `field.Error`; clients read both.
-//! This file must not know any kind of object or any rule.
+//! Must not depend on kinds or validation rules.
 
 use std::fmt;
 
@@ -9,44 +9,44 @@ use serde_json::Value;
 
 use super::go_text;
 
-/// How the API server prints the path of the whole object.
+/// How kube-apiserver prints the path of the whole object.
 pub const NO_FIELD: &str = "<nil>";
 
-/// The kind of an error.
+/// The type of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldErrorKind {
-    /// The value is not one that may be there.
+    /// The value is invalid.
     Invalid,
     /// The value has the wrong type.
     TypeInvalid,
-    /// The field must be there.
+    /// The field is required.
     Required,
-    /// The value is none of those listed.
+    /// The value is not one of the supported ones.
     NotSupported,
-    /// The value is there twice.
+    /// The value is a duplicate.
     Duplicate,
-    /// Something that the value names is not there.
+    /// A referenced object or value does not exist.
     NotFound,
-    /// The field must not be set, or not now.
+    /// The field must not be set, or not in this state.
     Forbidden,
-    /// The text is too long.
+    /// The string is too long.
     TooLong,
-    /// The list or map has too many entries.
+    /// The list or map has too many elements.
     TooMany,
-    /// The mistake is not the client's.
+    /// The error is internal, not caused by the client.
     Internal,
 }
 
-/// What is wrong with one field.
+/// One invalid field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
-    /// The kind of the error.
+    /// The type of the error.
     pub kind: FieldErrorKind,
     /// The path of the field, such as `spec.items[0].name`; [`NO_FIELD`] is the whole object.
     pub field: String,
-    /// The wrong value; `None` if it is not to be printed.
+    /// The invalid value; `None` if it is not printed.
     pub value: Option<Value>,
-    /// What is wrong with it; may be empty.
+    /// What is wrong; may be empty.
     pub detail: String,
 }
 
@@ -60,12 +60,12 @@ impl FieldError {
         FieldError { kind, field: field.into(), value, detail: detail.into() }
     }
 
-    /// The value may not be there.
+    /// The value is invalid.
     pub fn invalid(field: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> FieldError {
         FieldError::new(FieldErrorKind::Invalid, field, Some(value.into()), detail)
     }
 
-    /// The value may not be there, and is too large to be shown.
+    /// The value is invalid, and too large to be printed.
     pub fn invalid_unshown(field: impl Into<String>, detail: impl Into<String>) -> FieldError {
         FieldError::new(FieldErrorKind::Invalid, field, None, detail)
     }
@@ -75,7 +75,7 @@ impl FieldError {
         FieldError::new(FieldErrorKind::TypeInvalid, field, Some(value.into()), detail)
     }
 
-    /// The field must be there.
+    /// The field is required.
     pub fn required(field: impl Into<String>, detail: impl Into<String>) -> FieldError {
         FieldError::new(FieldErrorKind::Required, field, None, detail)
     }
@@ -91,22 +91,22 @@ impl FieldError {
         FieldError::new(FieldErrorKind::NotSupported, field, Some(value.into()), detail)
     }
 
-    /// The value is there twice.
+    /// The value is a duplicate.
     pub fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> FieldError {
         FieldError::new(FieldErrorKind::Duplicate, field, Some(value.into()), "")
     }
 
-    /// Something that the value names is not there.
+    /// A referenced object or value does not exist.
     pub fn not_found(field: impl Into<String>, value: impl Into<Value>) -> FieldError {
         FieldError::new(FieldErrorKind::NotFound, field, Some(value.into()), "")
     }
 
-    /// The field must not be set, or not now.
+    /// The field must not be set, or not in this state.
     pub fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> FieldError {
         FieldError::new(FieldErrorKind::Forbidden, field, None, detail)
     }
 
-    /// The text has more than `max` bytes.
+    /// The string has more than `max` bytes.
     pub fn too_long(field: impl Into<String>, max: i64) -> FieldError {
         let unit = if max == 1 { "byte" } else { "bytes" };
         let detail =
@@ -114,19 +114,19 @@ impl FieldError {
         FieldError::new(FieldErrorKind::TooLong, field, None, detail)
     }
 
-    /// There are `actual` entries, more than `max`.
+    /// There are `actual` elements, more than `max`.
     pub fn too_many(field: impl Into<String>, actual: usize, max: i64) -> FieldError {
         let unit = if max == 1 { "item" } else { "items" };
         let detail = if max < 0 { "has too many items".to_owned() } else { format!("must have at most {max} {unit}") };
         FieldError::new(FieldErrorKind::TooMany, field, Some(actual.into()), detail)
     }
 
-    /// The mistake is not the client's.
+    /// The error is internal, not caused by the client.
     pub fn internal(field: impl Into<String>, detail: impl Into<String>) -> FieldError {
         FieldError::new(FieldErrorKind::Internal, field, None, detail)
     }
 
-    /// The reason as it stands in the causes of a Status.
+    /// The reason in the causes of a Status.
     pub fn reason(&self) -> &'static str {
         match self.kind {
             FieldErrorKind::Invalid => "FieldValueInvalid",
@@ -142,7 +142,7 @@ impl FieldError {
         }
     }
 
-    /// The message without the field, as it stands in the causes of a Status.
+    /// The message without the field, as in the causes of a Status.
     pub fn body(&self) -> String {
         let title = match self.kind {
             FieldErrorKind::Invalid | FieldErrorKind::TypeInvalid => "Invalid value",

@@ -1,10 +1,10 @@
-//! The paths that rules name as the field to blame, such as `.spec.x` or `['a.b']`.
+//! Parses the `fieldPath` of a rule, such as `.spec.x` or `['a.b']`.
 //!
-//! It must not know rules.
+//! Must not depend on rules.
 
 use super::node::{Additional, Node};
 
-/// Checks a path below a value with this schema, and answers with the path as errors print it.
+/// Checks a path below a value with this schema, and returns it as errors print it.
 pub(super) fn normalize(written: &str, node: &Node) -> Result<String, String> {
     let mut node = node;
     let mut out = String::new();
@@ -43,7 +43,7 @@ pub(super) fn normalize(written: &str, node: &Node) -> Result<String, String> {
     Ok(out)
 }
 
-/// A text in single quotes, and what comes behind it.
+/// Splits a string in single quotes from the rest.
 fn quoted(text: &str) -> Result<(String, &str), String> {
     let body = text.strip_prefix('\'').ok_or_else(|| format!("expected single quoted string but got {text}"))?;
     let mut out = String::new();

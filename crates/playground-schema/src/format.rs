@@ -1,6 +1,6 @@
-//! The formats of texts and numbers that the API server checks.
+//! The string and number formats that kube-apiserver validates.
 //!
-//! A format that it does not know has no effect, there as here. It must not know schemas.
+//! A format that kube-apiserver does not know has no effect here either. Must not depend on schemas.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
@@ -10,16 +10,16 @@ use regex::Regex;
 
 use super::node::Type;
 
-/// A format that is checked.
+/// A validated format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Format {
-    /// The format as the schema has it; messages repeat it.
+    /// The format as written in the schema, for messages.
     pub(super) written: String,
-    /// What is checked.
+    /// The kind of format.
     pub(super) kind: FormatKind,
 }
 
-/// What a format asks for.
+/// The kinds of formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FormatKind {
     /// An integer of 32 bits.
@@ -34,25 +34,25 @@ pub(super) enum FormatKind {
     DateTime,
     /// A date.
     Date,
-    /// A length of time.
+    /// A duration.
     Duration,
-    /// Bytes in base64.
+    /// Base64.
     Byte,
-    /// Anything.
+    /// Any string.
     Password,
     /// An IPv4 address.
     Ipv4,
     /// An IPv6 address.
     Ipv6,
-    /// An address and the length of a prefix.
+    /// An IP address with a prefix length.
     Cidr,
-    /// A hardware address.
+    /// A MAC address.
     Mac,
     /// A host name.
     Hostname,
     /// An absolute URI or path.
     Uri,
-    /// A mail address.
+    /// An email address.
     Email,
     /// A UUID of this version, or of any.
     Uuid(Option<u8>),
@@ -60,18 +60,18 @@ pub(super) enum FormatKind {
     ShortName,
     /// A DNS subdomain.
     LongName,
-    /// A colour such as `#fff`.
+    /// A color such as `#fff`.
     HexColor,
-    /// A United States social security number.
+    /// A US social security number.
     Ssn,
 }
 
-/// Formats that the API server checks and we do not.
+/// Formats that kube-apiserver validates and the playground does not support.
 const NOT_CHECKED_HERE: [&str; 6] = ["bsonobjectid", "isbn", "isbn10", "isbn13", "creditcard", "rgbcolor"];
 
 impl Format {
-    /// The format for values of this type, `None` if it has no effect; or an error if it would have
-    /// one that is not known here. `type_` is `None` where the type is not said.
+    /// The format for values of this type; `None` if it has no effect, an error if it has an effect that is not
+    /// supported here. `type_` is `None` where the schema has no type.
     pub(super) fn parse(written: &str, type_: Option<Type>) -> Result<Option<Format>, String> {
         let kind = match type_ {
             None | Some(Type::String) => text_format(&written.replace('-', ""))?,
@@ -90,12 +90,12 @@ impl Format {
         Ok(kind.map(|kind| Format { written: written.to_owned(), kind }))
     }
 
-    /// Whether the format is one of texts.
-    pub(super) fn is_of_texts(&self) -> bool {
+    /// Whether the format applies to strings.
+    pub(super) fn is_string_format(&self) -> bool {
         !matches!(self.kind, FormatKind::Int32 | FormatKind::Int64 | FormatKind::Float | FormatKind::Double)
     }
 
-    /// Whether a text has this format.
+    /// Whether a string has this format.
     pub(super) fn accepts(&self, text: &str) -> bool {
         match self.kind {
             FormatKind::Int32 | FormatKind::Int64 | FormatKind::Float | FormatKind::Double | FormatKind::Password => {
@@ -152,7 +152,7 @@ fn text_format(normalized: &str) -> Result<Option<FormatKind>, String> {
     }))
 }
 
-#[allow(clippy::unwrap_used)] // the patterns are our own, and a test compiles each
+#[allow(clippy::unwrap_used)] // constant patterns, each compiled by a test
 fn regex(pattern: &str) -> Regex {
     Regex::new(pattern).unwrap()
 }
@@ -169,13 +169,13 @@ static HOSTNAME: LazyLock<Regex> = LazyLock::new(|| {
     let inner = "[a-zA-Z0-9\\-\\p{S}\\p{L}]";
     regex(&format!("^({unit}(-?{unit}{{0,62}})?|({unit}({inner}{{0,61}}{unit})?\\.)+[a-zA-Z\\p{{L}}]{{2,63}})$"))
 });
-// An approximation of what Go parses: a scheme or a path, and no character that must be escaped.
+// Approximates Go's parser: a scheme or a path, and no character that must be escaped.
 static URI: LazyLock<Regex> = LazyLock::new(|| {
     let any = "[^\\x00-\\x1f\\x7f]*";
     let host = "[^\\x00-\\x20\\x7f/?#]*";
     regex(&format!("^(?:/{any}|[A-Za-z][A-Za-z0-9+.-]*:(?://{host}(?:[/?#]{any})?|/?[^\\x00-\\x20\\x7f/]{any}))$"))
 });
-// An approximation of what Go parses: an address, alone or in angle brackets behind a name.
+// Approximates Go's parser: an address, alone or in angle brackets after a name.
 static EMAIL: LazyLock<Regex> =
     LazyLock::new(|| regex("^(?:[^<>@]*<[^\\s<>@]+@[^\\s<>@]+>|[^\\s<>@,;:]+@[^\\s<>@,;:]+)$"));
 static HEX_COLOR: LazyLock<Regex> = LazyLock::new(|| regex("^#?(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{6})$"));
@@ -189,7 +189,7 @@ static WORDED_DURATION: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 fn is_date(text: &str) -> bool {
-    // Go takes four, two and two digits, and the day must be in the calendar.
+    // Go requires four, two and two digits, and a day that exists.
     text.len() == 10 && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') && {
         text.parse::<jiff::civil::Date>().is_ok() && text.as_bytes()[4] == b'-'
     }
@@ -207,7 +207,7 @@ fn is_duration(text: &str) -> bool {
     GO_DURATION.is_match(text) || WORDED_DURATION.is_match(text)
 }
 
-/// An IP address; zeros in front of the numbers of an IPv4 address are fine.
+/// An IP address; leading zeros in an IPv4 address are accepted.
 fn sloppy_ip(text: &str) -> bool {
     sloppy_ipv4(text) || text.parse::<Ipv6Addr>().is_ok()
 }
@@ -238,7 +238,7 @@ fn is_cidr(text: &str) -> bool {
         && length.parse::<u32>().is_ok_and(|length| length <= most)
 }
 
-/// Dashes may be left out.
+/// Dashes are optional.
 fn is_uuid(text: &str, version: Option<u8>) -> bool {
     static UUID: LazyLock<Regex> = LazyLock::new(|| {
         regex("(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?([0-9a-f])[0-9a-f]{3}-?([0-9a-f])[0-9a-f]{3}-?[0-9a-f]{12}$")
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_have_their_format() {
+    fn strings_match_their_format() {
         for (format, good, bad) in [
             (
                 "date-time",
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_belong_to_types() {
+    fn formats_apply_to_their_types_only() {
         assert_eq!(Format::parse("int32", Some(Type::String)), Ok(None));
         assert_eq!(Format::parse("date", Some(Type::Integer)), Ok(None));
         assert_eq!(Format::parse("my-own", Some(Type::String)), Ok(None));

@@ -1,12 +1,12 @@
-//! Values as Go prints them, since clients see them inside of error messages.
+//! Formats values as Go does, since clients see them in error messages.
 //!
-//! It knows `%q`, `%v` of numbers and `json.Marshal`; it must not know what is printed, or why.
+//! Implements `%q`, `%v` of numbers and `json.Marshal`. Must not depend on what is formatted.
 
 use std::fmt::Write as _;
 
 use serde_json::{Number, Value};
 
-/// A text in double quotes, as `%q` prints it.
+/// A string in double quotes, as by `%q`.
 pub fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -32,20 +32,19 @@ pub fn quoted(text: &str) -> String {
     out
 }
 
-/// Whether `%q` shows a letter as it is.
+/// Whether `%q` prints a character unescaped.
 pub fn is_printed(c: char) -> bool {
     if c.is_ascii() {
         return (' '..='~').contains(&c);
     }
-    // Rust escapes exactly what it takes as not printable, apart from marks that join the letter
-    // before them, which Go prints.
+    // Rust escapes exactly what it considers not printable, and also combining marks, which Go prints.
     let mut escaped = c.escape_debug();
     escaped.len() == 1
         || c.is_alphanumeric()
         || matches!(escaped.nth(1), Some('u')) && ('\u{300}'..='\u{36f}').contains(&c)
 }
 
-/// A number as `%v` prints it: an integer if it fits `int64`, or else a `float64`.
+/// A number as by `%v`: an integer if it fits `int64`, otherwise a `float64`.
 pub(super) fn number(number: &Number) -> String {
     match number.as_i64() {
         Some(integer) => integer.to_string(),
@@ -53,7 +52,7 @@ pub(super) fn number(number: &Number) -> String {
     }
 }
 
-/// A `float64` as `%v` prints it: the shortest digits, with an exponent below -4 and from 21 on.
+/// A `float64` as by `%v`: the shortest digits, with an exponent below -4 and from 21 on.
 pub(super) fn float(value: f64) -> String {
     if value == 0.0 {
         return if value.is_sign_negative() { "-0".to_owned() } else { "0".to_owned() };
@@ -62,7 +61,7 @@ pub(super) fn float(value: f64) -> String {
     if (-4..21).contains(&exponent) { format!("{value}") } else { with_exponent(&digits, exponent) }
 }
 
-/// Digits such as `-1.5` and the exponent of ten.
+/// Splits a number into digits such as `-1.5` and a decimal exponent.
 fn scientific(value: f64) -> (String, i32) {
     let text = format!("{value:e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -74,7 +73,7 @@ fn with_exponent(digits: &str, exponent: i32) -> String {
     format!("{digits}e{sign}{:02}", exponent.abs())
 }
 
-/// A value as `json.Marshal` writes it: keys in order, and `<`, `>` and `&` escaped.
+/// A value as by `json.Marshal`: sorted keys, and `<`, `>` and `&` escaped.
 pub(super) fn json(value: &Value) -> String {
     let mut out = String::new();
     write_json(value, &mut out);
@@ -155,7 +154,7 @@ mod tests {
     use serde_json::json as value;
 
     #[test]
-    fn texts_are_quoted_as_by_go() {
+    fn strings_are_quoted_as_by_go() {
         for (text, expected) in [
             ("a", r#""a""#),
             ("it's \"é\"\\", r#""it's \"é\"\\""#),

@@ -1,21 +1,21 @@
-//! Paths into objects, in the part of JSONPath that columns of custom kinds use.
+//! The subset of JSONPath that printer columns of custom resources use.
 //!
-//! Fields (`.a`, `['a\.b']`), entries (`[0]`, `[-1]`, `[1:3]`), all of them (`[*]`) and those that pass a comparison
-//! (`[?(@.type=="Ready")]`). What else JSONPath has (`..`, unions, ranges of templates) is refused when it is read.
+//! Fields (`.a`, `['a\.b']`), elements (`[0]`, `[-1]`, `[1:3]`), all elements (`[*]`) and filters
+//! (`[?(@.type=="Ready")]`). The rest of JSONPath (`..`, unions, template ranges) is rejected by the parser.
 
 use serde_json::Value;
 
-/// The longest path that is read.
+/// The longest path that is parsed.
 const LENGTH_MAX: usize = 1024;
 
-/// A path that was read.
+/// A parsed path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonPath(Vec<Step>);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
     Field(String),
-    /// One entry, from the end if it is below nought.
+    /// One element, counted from the end if negative.
     Entry(i64),
     Slice(Option<i64>, Option<i64>),
     All,
@@ -25,7 +25,7 @@ enum Step {
 #[derive(Clone, Debug, PartialEq)]
 struct Filter {
     left: Vec<Step>,
-    /// Without it the path on the left must lead somewhere.
+    /// Without it, the path on the left must exist.
     right: Option<(Comparison, Operand)>,
 }
 
@@ -46,22 +46,22 @@ enum Operand {
 }
 
 impl JsonPath {
-    /// Reads a path; the error says what is wrong with it.
+    /// Parses a path; the error describes the first mistake.
     pub fn parse(text: &str) -> Result<Self, String> {
-        // Filters nest, and each takes a piece of the stack.
+        // Filters nest, and parsing them recurses.
         if text.len() > LENGTH_MAX {
             return Err(format!("has {} bytes, more than {LENGTH_MAX}", text.len()));
         }
-        Reader { rest: text, in_filter: false }.whole().map(Self)
+        Parser { rest: text, in_filter: false }.parse_all().map(Self)
     }
 
-    /// The first value that the path leads to. A path that does not fit the object leads nowhere.
+    /// The first value at the path; `None` if the path does not fit the object.
     pub fn first<'a>(&self, object: &'a Value) -> Option<&'a Value> {
         walk(&self.0, object)?.into_iter().next()
     }
 }
 
-/// All values that the steps lead to; none at all if one of them does not fit.
+/// All values at the path; `None` if a step does not fit.
 fn walk<'a>(steps: &[Step], start: &'a Value) -> Option<Vec<&'a Value>> {
     let mut values = vec![start];
     for step in steps {
@@ -79,12 +79,12 @@ fn go<'a>(step: &Step, value: &'a Value, found: &mut Vec<&'a Value>) -> Option<(
         Step::Field(name) => found.extend(value.as_object().and_then(|fields| fields.get(name))),
         Step::Entry(index) => {
             let entries = value.as_array()?;
-            found.push(entries.get(place(*index, entries.len())?)?);
+            found.push(entries.get(position(*index, entries.len())?)?);
         }
         Step::Slice(from, to) => {
             let entries = value.as_array()?;
-            let from = place(from.unwrap_or(0), entries.len())?;
-            let to = place(to.unwrap_or(entries.len() as i64), entries.len())?;
+            let from = position(from.unwrap_or(0), entries.len())?;
+            let to = position(to.unwrap_or(entries.len() as i64), entries.len())?;
             found.extend(entries.get(from..to)?);
         }
         Step::All => match value {
@@ -103,8 +103,8 @@ fn go<'a>(step: &Step, value: &'a Value, found: &mut Vec<&'a Value>) -> Option<(
     Some(())
 }
 
-/// Where an index points to in a list of this length.
-fn place(index: i64, length: usize) -> Option<usize> {
+/// The position of a possibly negative index in a list of this length.
+fn position(index: i64, length: usize) -> Option<usize> {
     usize::try_from(if index < 0 { index + length as i64 } else { index }).ok()
 }
 
@@ -119,13 +119,13 @@ impl Filter {
         match (&*left, &*right) {
             ([], _) | (_, []) => Some(false),
             ([left], [right]) => compare(*comparison, left, right),
-            // One at a time.
+            // A filter compares single values only.
             _ => None,
         }
     }
 }
 
-/// Values of different types do not compare.
+/// Values of different types are not comparable.
 fn compare(comparison: Comparison, left: &Value, right: &Value) -> Option<bool> {
     let order = match (left, right) {
         (Value::String(left), Value::String(right)) => left.cmp(right),
@@ -143,13 +143,13 @@ fn compare(comparison: Comparison, left: &Value, right: &Value) -> Option<bool> 
     })
 }
 
-struct Reader<'a> {
+struct Parser<'a> {
     rest: &'a str,
-    /// Whether signs of comparison end a name.
+    /// Whether comparison operators end a name.
     in_filter: bool,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Parser<'a> {
     fn take(&mut self, token: &str) -> bool {
         let found = self.rest.strip_prefix(token);
         self.rest = found.unwrap_or(self.rest);
@@ -170,8 +170,8 @@ impl<'a> Reader<'a> {
         taken
     }
 
-    /// The steps of all of the text.
-    fn whole(&mut self) -> Result<Vec<Step>, String> {
+    /// Parses the whole input.
+    fn parse_all(&mut self) -> Result<Vec<Step>, String> {
         let steps = self.steps()?;
         if self.rest.is_empty() { Ok(steps) } else { Err(format!("cannot be read from {:?} on", self.rest)) }
     }
@@ -199,7 +199,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A name; a backslash takes the next character as it is.
+    /// A field name; a backslash escapes the next character.
     fn field(&mut self) -> Result<String, String> {
         let mut name = String::new();
         loop {
@@ -221,9 +221,9 @@ impl<'a> Reader<'a> {
         } else if self.take("*") {
             vec![Step::All]
         } else if self.rest.starts_with('\'') {
-            // What is quoted is a path again: dots in it are steps unless a backslash stands before them.
+            // A quoted name is parsed as a path: dots separate fields unless escaped.
             let path = format!(".{}", self.quoted()?.unwrap_or_default());
-            Reader { rest: &path, in_filter: false }.whole()?
+            Parser { rest: &path, in_filter: false }.parse_all()?
         } else {
             vec![self.entries()?]
         };
@@ -266,7 +266,7 @@ impl<'a> Reader<'a> {
         let outside = std::mem::replace(&mut self.in_filter, true);
         let left = self.steps()?;
         self.skip_blanks();
-        let signs = [
+        let operators = [
             ("==", Comparison::Equal),
             ("!=", Comparison::NotEqual),
             ("<=", Comparison::LessOrEqual),
@@ -274,8 +274,8 @@ impl<'a> Reader<'a> {
             ("<", Comparison::Less),
             (">", Comparison::Greater),
         ];
-        let sign = signs.into_iter().find(|(sign, _)| self.take(sign));
-        let right = sign.map(|(_, comparison)| Ok::<_, String>((comparison, self.operand()?))).transpose()?;
+        let operator = operators.into_iter().find(|(operator, _)| self.take(operator));
+        let right = operator.map(|(_, comparison)| Ok::<_, String>((comparison, self.operand()?))).transpose()?;
         self.in_filter = outside;
         self.skip_blanks();
         self.need(")")?;
@@ -314,14 +314,14 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_nests_without_end_is_refused() {
+    fn deeply_nested_path_is_rejected() {
         let nested = format!(".a{}", "[?(@".repeat(10_000));
         assert_eq!(JsonPath::parse(&nested).err().unwrap(), "has 40002 bytes, more than 1024");
         assert!(JsonPath::parse(&nested[..1000]).is_err());
     }
 
     #[test]
-    fn paths_lead_to_values() {
+    fn paths_select_values() {
         let expected = [
             (".spec.replicas", json!(3)),
             (".spec['a\\.b']", json!("dotted")),
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_nothing() {
+    fn missing_values_are_not_found() {
         for path in [
             ".spec.none.deeper",
             ".spec['a.b']",
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused() {
+    fn invalid_paths_are_rejected() {
         for path in [
             "..a",
             ".a[",

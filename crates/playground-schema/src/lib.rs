@@ -1,12 +1,12 @@
-//! What objects may look like, as kube-apiserver treats them: structural schemas of CustomResourceDefinitions, and what
-//! they share with the built-in kinds: field errors, selectors, JSON paths, the types of fields, and Go's texts.
+//! Validation as in kube-apiserver: structural schemas of CustomResourceDefinitions, and what they share with built-in
+//! kinds: field errors, selectors, JSON paths, field types for ownership, and Go's formatting.
 //!
-//! A schema is parsed once, CEL rules and regular expressions with it; then it prunes, fills in
-//! defaults and validates. All of it is pure: no clock, no input or output, and no order between
-//! requests. It must not know how objects are stored or served, nor any kind beyond the names in the table of field types.
+//! A schema is parsed once, including CEL rules and regular expressions; it then prunes, applies defaults and
+//! validates. Everything is pure: no clock, no I/O, and no dependence on the order of requests. Must not depend on how
+//! objects are stored or served, nor on any kind beyond the names in the table of field types.
 //!
-//! Bounds: JSON is at most 128 levels deep (the caller's duty), and so is all recursion; regular
-//! expressions run in linear time; the loops of CEL rules are bounded as `rule` says.
+//! Bounds: JSON is at most 128 levels deep (ensured by the caller), and so is all recursion; regular expressions run in
+//! linear time; the loops of CEL rules are bounded as described in `rule`.
 
 mod cel_functions;
 mod cel_parse;
@@ -18,23 +18,23 @@ mod default_check;
 mod embedded;
 mod field_error;
 mod field_path;
+mod field_types;
 mod format;
 pub mod go_text;
 pub mod json_path;
 mod list_type;
 mod node;
 mod number_check;
-mod owned;
 mod parse;
 mod pattern;
 mod prune;
+mod raw_schema;
 mod rule;
 mod rule_check;
 mod rule_parse;
 pub mod selectors;
 pub mod types;
 mod value_check;
-mod written;
 
 use serde_json::Value;
 
@@ -42,7 +42,7 @@ pub use field_error::{FieldError, FieldErrorKind, NO_FIELD};
 use node::Node;
 use types::{TypeId, Types};
 
-/// The path at which errors about a schema itself begin.
+/// The path prefix of errors in a schema itself.
 const ROOT: &str = "openAPIV3Schema";
 
 /// A parsed structural schema.
@@ -53,28 +53,28 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Parses the `openAPIV3Schema` of a version. The error is the first mistake; its field begins
-    /// with `openAPIV3Schema`.
+    /// Parses the `openAPIV3Schema` of a version. The error is the first mistake; its path begins with
+    /// `openAPIV3Schema`.
     pub fn parse(schema: &Value) -> Result<Schema, FieldError> {
         let root = parse::parse(schema, ROOT)?;
         let has_rules = root.has_rules();
         Ok(Schema { root, has_rules })
     }
 
-    /// Drops all fields that the schema does not know and returns their paths, sorted.
+    /// Drops all fields that are not in the schema and returns their paths, sorted.
     ///
-    /// `apiVersion`, `kind` and `metadata` of the object itself are kept as they are.
+    /// `apiVersion`, `kind` and `metadata` of the object itself are kept.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         prune::prune_object(object, &self.root)
     }
 
-    /// Drops nulls that are neither allowed nor have a default, then fills in defaults.
+    /// Drops nulls that are neither allowed nor have a default, then applies defaults.
     pub fn default(&self, object: &mut Value) {
         default::fill(object, &self.root);
     }
 
-    /// All that is wrong with an object that was pruned and defaulted. `old` is what it replaces,
-    /// as it is stored; what is wrong with unchanged parts of it is forgiven.
+    /// The errors of a pruned and defaulted object. `old` is the stored object that it replaces; errors in unchanged
+    /// parts are ignored (ratcheting).
     pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = value_check::check(&self.root, new, old);
         errors.extend(embedded::check(new, &self.root));
@@ -82,9 +82,9 @@ impl Schema {
         errors
     }
 
-    /// All that is wrong with an object of which only the status is written.
+    /// The errors of an object whose status is updated.
     ///
-    /// Messages name paths from the status on, as those of the API server do.
+    /// Messages have paths relative to the status, as in kube-apiserver.
     pub fn validate_status(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = match (new.get("status"), self.root.properties.get("status")) {
             (Some(status), Some(node)) => value_check::check(node, status, old.get("status")),
@@ -100,9 +100,9 @@ impl Schema {
         errors
     }
 
-    /// Which fields objects have, and which of them are owned as one thing.
+    /// The field types of objects, for field ownership.
     pub fn types(&self) -> (Types, TypeId) {
-        owned::types(&self.root)
+        field_types::types(&self.root)
     }
 
     fn check_lists_and_rules(&self, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
@@ -112,7 +112,7 @@ impl Schema {
         if !self.has_rules {
             return;
         }
-        // Rules can count on types and limits.
+        // Rules can rely on types and limits.
         let blocks = |error: &FieldError| {
             use FieldErrorKind::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
             matches!(error.kind, NotSupported | Required | TooLong | TooMany | TypeInvalid)
@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// A schema with something of everything.
+    /// A schema that uses every feature.
     fn rich() -> Schema {
         let entry = json!({
             "type": "object",
@@ -194,7 +194,7 @@ mod tests {
         })
     }
 
-    /// JSON that looks like a schema.
+    /// JSON that resembles a schema.
     fn schema_value() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(json!({"type": "string"})),
@@ -223,7 +223,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_object_makes_it_panic(new in json_value(), old in json_value()) {
+        fn validation_never_panics(new in json_value(), old in json_value()) {
             thread_local!(static RICH: Schema = rich());
             RICH.with(|schema| {
                 let (mut new, mut old) = (new, old);
@@ -243,7 +243,7 @@ mod tests {
         }
 
         #[test]
-        fn no_schema_makes_it_panic(schema in schema_value(), object in json_value()) {
+        fn parsing_never_panics(schema in schema_value(), object in json_value()) {
             if let Ok(schema) = Schema::parse(&schema) {
                 schema.validate(&object, Some(&object));
             }
@@ -251,13 +251,13 @@ mod tests {
     }
 
     #[test]
-    fn schemas_are_shared_between_threads() {
+    fn schema_is_send_and_sync() {
         fn is_shared<T: Send + Sync>() {}
         is_shared::<Schema>();
     }
 
     #[test]
-    fn a_rule_that_would_run_for_hours_is_not_run() {
+    fn rule_over_budget_is_not_evaluated() {
         let rule = json!([{"rule": "self.all(x, self.all(y, self.all(z, x + y + z > 0)))"}]);
         let list = json!({"type": "array", "items": {"type": "integer"}, "x-kubernetes-validations": rule});
         let schema = Schema::parse(&json!({"type": "object", "properties": {"l": list}})).unwrap();
@@ -270,8 +270,8 @@ mod tests {
     }
 
     #[test]
-    fn loops_over_many_small_parts_share_a_budget() {
-        // The loops are paid for, though they are not run.
+    fn loops_over_many_small_lists_share_one_budget() {
+        // The loops count against the budget although they are not evaluated.
         let rule = json!([{"rule": "true || self.all(x, self.all(y, x == y))"}]);
         let list = json!({"type": "array", "items": {"type": "integer"}, "x-kubernetes-validations": rule});
         let lists = json!({"type": "array", "items": list});
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn many_broken_entries_of_an_unchanged_list_do_not_take_long() {
+    fn many_invalid_unchanged_elements_are_validated_quickly() {
         let item = json!({"type": "integer", "x-kubernetes-validations": [{"rule": "self > 0"}]});
         let list = json!({"type": "array", "items": item});
         let schema = Schema::parse(&json!({"type": "object", "properties": {"l": list}})).unwrap();
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deepest_json_is_fine() {
+    fn deepest_allowed_json_is_processed() {
         let mut deep = json!({});
         for _ in 0..128 {
             deep = json!({"a": [deep]});
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_of_schemas_name_their_place() {
+    fn schema_errors_have_a_path() {
         let schema =
             json!({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string", "typo": 1}}}});
         let error = Schema::parse(&schema).unwrap_err();

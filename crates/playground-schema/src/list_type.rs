@@ -1,6 +1,6 @@
-//! Sets hold no value twice, and maps in the form of lists no key.
+//! Validates `x-kubernetes-list-type`: sets have no duplicate values, lists of type map no duplicate keys.
 //!
-//! It must not know what else is asked of lists.
+//! Must not depend on other validation of lists.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use super::field_error::FieldError;
 use super::go_text;
 use super::node::{Additional, ListType, Node};
 
-/// All entries that are there more than once.
+/// The errors of all duplicate elements.
 pub(super) fn check(object: &Value, root: &Node) -> Vec<FieldError> {
     let mut errors = Vec::new();
     walk(object, root, "", &mut errors);
@@ -65,7 +65,7 @@ fn check_map(items: &[Value], keys: &[String], path: &str, errors: &mut Vec<Fiel
     }
 }
 
-/// The second place of each value that is there more than once. The values are JSON.
+/// The second position of each duplicate value. The values are JSON.
 fn repeated(values: impl Iterator<Item = String>) -> Vec<usize> {
     let mut seen: HashMap<String, usize> = HashMap::new();
     let mut second = Vec::new();

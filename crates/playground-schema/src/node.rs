@@ -1,7 +1,7 @@
-//! The tree that a structural schema is parsed into.
+//! The parsed form of a structural schema.
 //!
-//! Invariant: whatever a node holds was checked by `parse`, so that walking it cannot fail.
-//! It must not know JSON schemas as they are written, nor what is done with objects.
+//! Invariant: nodes have been checked by `parse`, so that walking them cannot fail.
+//! Must not depend on the JSON form of schemas, nor on how objects are processed.
 
 use std::collections::BTreeMap;
 
@@ -11,32 +11,32 @@ use super::format::Format;
 use super::pattern::Pattern;
 use super::rule::Rule;
 
-/// One node of a schema. A node below `allOf`, `anyOf`, `oneOf` or `not` has checks only.
+/// One node of a schema. A node below `allOf`, `anyOf`, `oneOf` or `not` only validates.
 #[derive(Debug, Default)]
 pub(super) struct Node {
-    /// The type; `None` below junctors, for int-or-string and for fields of any type.
+    /// The type; `None` below junctors, for int-or-string and for untyped fields.
     pub(super) type_: Option<Type>,
-    /// Integers and strings are both fine.
+    /// Integers and strings are both valid.
     pub(super) int_or_string: bool,
-    /// `null` is fine.
+    /// `null` is valid.
     pub(super) nullable: bool,
-    /// What stands in for a missing value. Never null.
+    /// The default. Never null.
     pub(super) default: Option<Value>,
-    /// The named fields of an object.
+    /// The properties of an object.
     pub(super) properties: BTreeMap<String, Node>,
-    /// All other fields of an object.
+    /// All other properties of an object.
     pub(super) additional: Option<Additional>,
-    /// The entries of a list.
+    /// The elements of a list.
     pub(super) items: Option<Box<Node>>,
     /// Unknown fields are kept.
     pub(super) preserve_unknown: bool,
-    /// The object is a Kubernetes object of its own.
+    /// The object is an embedded resource.
     pub(super) embedded: bool,
-    /// What makes entries of a list the same.
+    /// What identifies the elements of a list.
     pub(super) list_type: ListType,
-    /// The object is owned as one thing.
-    pub(super) whole: bool,
-    /// What a value must be like.
+    /// `x-kubernetes-map-type: atomic`.
+    pub(super) is_atomic: bool,
+    /// Value validation.
     pub(super) checks: Checks,
     /// CEL rules.
     pub(super) rules: Vec<Rule>,
@@ -45,26 +45,20 @@ pub(super) struct Node {
 /// A type of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Type {
-    /// A map.
     Object,
-    /// A list.
     Array,
-    /// A text.
     String,
-    /// A number without a fraction.
     Integer,
-    /// Any number.
     Number,
-    /// True or false.
     Boolean,
 }
 
 impl Type {
-    /// All types, in the order in which the API server lists them.
+    /// All types, in the order in which kube-apiserver lists them.
     pub(super) const ALL: [Type; 6] =
         [Type::Array, Type::Boolean, Type::Integer, Type::Number, Type::Object, Type::String];
 
-    /// The type as it is written.
+    /// The name of the type in a schema.
     pub(super) fn name(self) -> &'static str {
         match self {
             Type::Object => "object",
@@ -77,67 +71,67 @@ impl Type {
     }
 }
 
-/// What becomes of fields that have no schema of their own.
+/// The properties without a schema of their own.
 #[derive(Debug)]
 pub(super) enum Additional {
-    /// They may be there, and be anything; or may not be there.
+    /// They are allowed with any value, or forbidden.
     Allowed(bool),
     /// They all have this schema.
     Of(Box<Node>),
 }
 
-/// What makes entries of a list the same, and so lets old and new entries be told apart.
+/// What identifies the elements of a list, and so correlates old and new elements.
 #[derive(Debug, Default)]
 pub(super) enum ListType {
-    /// The list is one thing.
+    /// Nothing: the list is replaced as a whole.
     #[default]
     Atomic,
-    /// No value may be there twice.
+    /// Their value, which must be unique.
     Set,
-    /// No two entries may have the same values in these fields.
+    /// The values of these fields, which must be unique.
     Map(Vec<String>),
 }
 
-/// What a value must be like.
+/// Value validation.
 #[derive(Debug, Default)]
 pub(super) struct Checks {
-    /// The format of a text, or the size of a number.
+    /// The format of a string or number.
     pub(super) format: Option<Format>,
-    /// The only values; empty means any.
+    /// The allowed values; empty means any.
     pub(super) enumeration: Vec<Value>,
     /// The largest number.
     pub(super) maximum: Option<f64>,
-    /// The largest number itself is too large.
+    /// Whether `maximum` itself is too large.
     pub(super) exclusive_maximum: bool,
     /// The smallest number.
     pub(super) minimum: Option<f64>,
-    /// The smallest number itself is too small.
+    /// Whether `minimum` itself is too small.
     pub(super) exclusive_minimum: bool,
     /// The number is a multiple of this.
     pub(super) multiple_of: Option<f64>,
-    /// The most characters.
+    /// The maximum number of characters.
     pub(super) max_length: Option<i64>,
-    /// The fewest characters.
+    /// The minimum number of characters.
     pub(super) min_length: Option<i64>,
-    /// What the text must match.
+    /// The pattern that a string must match.
     pub(super) pattern: Option<Pattern>,
-    /// The most entries of a list.
+    /// The maximum number of list elements.
     pub(super) max_items: Option<i64>,
-    /// The fewest entries of a list.
+    /// The minimum number of list elements.
     pub(super) min_items: Option<i64>,
-    /// The most fields.
+    /// The maximum number of properties.
     pub(super) max_properties: Option<i64>,
-    /// The fewest fields.
+    /// The minimum number of properties.
     pub(super) min_properties: Option<i64>,
-    /// Fields that must be there.
+    /// Required properties.
     pub(super) required: Vec<String>,
-    /// All of these must hold.
+    /// All of these must be valid.
     pub(super) all_of: Vec<Node>,
-    /// One or more of these must hold.
+    /// At least one of these must be valid.
     pub(super) any_of: Vec<Node>,
-    /// Exactly one of these must hold.
+    /// Exactly one of these must be valid.
     pub(super) one_of: Vec<Node>,
-    /// This must not hold.
+    /// This must not be valid.
     pub(super) not: Option<Box<Node>>,
 }
 
@@ -150,7 +144,7 @@ impl Node {
         })
     }
 
-    /// The types as error messages name them; empty if any will do.
+    /// The types as error messages list them; empty if any type is valid.
     pub(super) fn type_names(&self) -> &'static str {
         if self.int_or_string { "integer,string" } else { self.type_.map_or("", Type::name) }
     }
@@ -160,7 +154,7 @@ impl Node {
         if self.int_or_string { matches!(type_, Type::Integer | Type::String) } else { self.type_ == Some(type_) }
     }
 
-    /// Whether there is a CEL rule here or below.
+    /// Whether there is a CEL rule at or below this node.
     pub(super) fn has_rules(&self) -> bool {
         !self.rules.is_empty()
             || self.properties.values().any(Node::has_rules)

@@ -1,7 +1,7 @@
-//! What a schema says about numbers.
+//! Validates numbers.
 //!
-//! Limits are floats in schemas; an integer is compared as an integer wherever the limit is one.
-//! It must not know other values.
+//! Limits in schemas are floats; an integer is compared as an integer if the limit is one.
+//! Must not depend on other types.
 
 use serde_json::{Number, Value};
 
@@ -10,7 +10,7 @@ use super::go_text;
 use super::node::{Node, Type};
 use super::value_check::{Failure, Outcome};
 
-/// A number as Go holds it.
+/// A number as Go represents it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Num {
     /// An `int64`.
@@ -52,7 +52,7 @@ impl Num {
     }
 }
 
-/// Whether a float holds a whole number, or all but does.
+/// Whether a float is an integer, or nearly so.
 pub(super) fn is_json_integer(value: f64) -> bool {
     const LARGEST: f64 = 9_007_199_254_740_991.0;
     const CLOSE: f64 = 1e-9;
@@ -64,7 +64,7 @@ pub(super) fn is_json_integer(value: f64) -> bool {
     difference == 0.0 || rounded != 0.0 && difference < CLOSE * rounded.abs()
 }
 
-/// Checks a number against its type and its limits.
+/// Validates a number against its type and limits.
 pub(super) fn check_number(node: &Node, number: Num, path: &str, outcome: &mut Outcome) {
     outcome.matches += 1;
     let checks = &node.checks;
@@ -77,7 +77,7 @@ pub(super) fn check_number(node: &Node, number: Num, path: &str, outcome: &mut O
     }
     if let Some(factor) = checks.multiple_of {
         let (number, factor) = native(number, factor, &range, "MultipleOf", path, outcome);
-        // A fraction is no factor of integers, and is cut down to zero.
+        // A fraction is truncated to zero for integers.
         if factor == Num::Int(0) {
             let message = format!("factor MultipleOf declared for {path} must be positive: 0");
             outcome.failures.push(Failure::invalid(path, 0, message));
@@ -101,8 +101,8 @@ pub(super) fn check_number(node: &Node, number: Num, path: &str, outcome: &mut O
     }
 }
 
-/// Both numbers in the kind that they are compared in. A limit outside of the range of the type is
-/// told, and the numbers are then compared as floats.
+/// Both numbers in the type in which they are compared. A limit outside of the range of the type is reported, and the
+/// numbers are then compared as floats.
 fn native(number: Num, limit: f64, range: &Range, what: &str, path: &str, outcome: &mut Outcome) -> (Num, Num) {
     if !range.holds(Num::Float(limit)) {
         outcome.failures.push(range.failure(what, path));
@@ -129,7 +129,7 @@ fn is_multiple(number: Num, factor: Num) -> bool {
     is_json_integer(if factor < 1.0 { 1.0 / factor * number } else { number / factor })
 }
 
-/// The numbers that a type can hold.
+/// The range of a numeric type.
 struct Range {
     type_: Option<Type>,
     format: Option<FormatKind>,

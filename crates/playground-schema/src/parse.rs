@@ -1,7 +1,7 @@
-//! Parsing structural schemas.
+//! Parses structural schemas.
 //!
-//! What is refused, and mostly in which words, is as in the API server; it looks for all mistakes
-//! and this stops at the first. It must not know objects.
+//! What is rejected, and mostly the messages, are those of kube-apiserver; kube-apiserver reports all mistakes, this
+//! stops at the first. Must not depend on objects.
 
 use serde_json::{Value, json};
 
@@ -10,18 +10,18 @@ use super::field_error::FieldError;
 use super::format::Format;
 use super::node::{Additional, Checks, ListType, Node, Type};
 use super::pattern::Pattern;
+use super::raw_schema::RawSchema;
 use super::rule_parse::parse_rules;
-use super::written::Written;
 
-/// Where a schema stands in the tree.
+/// Where a schema is in the tree.
 #[derive(Clone)]
 pub(super) struct Place {
     level: Level,
-    /// The part of the tree in which old and new values cannot be told apart, if this is in one.
+    /// The path of the uncorrelatable part of the schema that this is in, if any.
     pub(super) uncorrelatable: Option<String>,
-    /// It describes the metadata of an object.
+    /// Whether it describes the metadata of an object.
     inside_metadata: bool,
-    /// Why there may be no defaults, if so.
+    /// Why defaults are forbidden here, if they are.
     no_defaults: Option<String>,
 }
 
@@ -55,7 +55,7 @@ pub(super) fn parse(schema: &Value, path: &str) -> Result<Node, FieldError> {
 }
 
 fn structural(schema: &Value, path: String, place: &Place) -> Result<Node, FieldError> {
-    let written = Written::schema(schema, path)?;
+    let written = RawSchema::schema(schema, path)?;
     let mut node = Node {
         type_: type_of(&written)?,
         int_or_string: written.flag("x-kubernetes-int-or-string")?,
@@ -64,7 +64,7 @@ fn structural(schema: &Value, path: String, place: &Place) -> Result<Node, Field
         preserve_unknown: preserve_unknown(&written)?,
         embedded: written.flag("x-kubernetes-embedded-resource")?,
         list_type: list_type(&written)?,
-        whole: written.text("x-kubernetes-map-type")? == Some("atomic"),
+        is_atomic: written.text("x-kubernetes-map-type")? == Some("atomic"),
         ..Node::default()
     };
     fields(&mut node, &written, place)?;
@@ -85,7 +85,7 @@ fn structural(schema: &Value, path: String, place: &Place) -> Result<Node, Field
     Ok(node)
 }
 
-fn type_of(written: &Written<'_>) -> Result<Option<Type>, FieldError> {
+fn type_of(written: &RawSchema<'_>) -> Result<Option<Type>, FieldError> {
     let Some(name) = written.text("type")?.filter(|name| !name.is_empty()) else { return Ok(None) };
     match Type::ALL.into_iter().find(|type_| type_.name() == name) {
         Some(type_) => Ok(Some(type_)),
@@ -93,7 +93,7 @@ fn type_of(written: &Written<'_>) -> Result<Option<Type>, FieldError> {
     }
 }
 
-fn preserve_unknown(written: &Written<'_>) -> Result<bool, FieldError> {
+fn preserve_unknown(written: &RawSchema<'_>) -> Result<bool, FieldError> {
     let keyword = "x-kubernetes-preserve-unknown-fields";
     match written.get(keyword) {
         None => Ok(false),
@@ -102,9 +102,9 @@ fn preserve_unknown(written: &Written<'_>) -> Result<bool, FieldError> {
     }
 }
 
-fn list_type(written: &Written<'_>) -> Result<ListType, FieldError> {
+fn list_type(written: &RawSchema<'_>) -> Result<ListType, FieldError> {
     let keyword = "x-kubernetes-list-type";
-    let keys = written.texts("x-kubernetes-list-map-keys")?;
+    let keys = written.strings("x-kubernetes-list-map-keys")?;
     let detail = "must be map if x-kubernetes-list-map-keys is non-empty";
     match (written.text(keyword)?, keys.is_empty()) {
         (None | Some("atomic"), true) => Ok(ListType::Atomic),
@@ -120,7 +120,7 @@ fn list_type(written: &Written<'_>) -> Result<ListType, FieldError> {
     }
 }
 
-fn fields(node: &mut Node, written: &Written<'_>, place: &Place) -> Result<(), FieldError> {
+fn fields(node: &mut Node, written: &RawSchema<'_>, place: &Place) -> Result<(), FieldError> {
     let is_object = place.is_root() || node.embedded;
     for (name, schema) in written.map("properties")? {
         let mut below = place.below(Level::Field);
@@ -153,7 +153,7 @@ fn fields(node: &mut Node, written: &Written<'_>, place: &Place) -> Result<(), F
     Ok(())
 }
 
-fn items(node: &mut Node, written: &Written<'_>, place: &Place) -> Result<(), FieldError> {
+fn items(node: &mut Node, written: &RawSchema<'_>, place: &Place) -> Result<(), FieldError> {
     let path = written.at("items");
     match written.get("items") {
         None if node.type_ == Some(Type::Array) => return Err(FieldError::required(path, "must be specified")),
@@ -172,7 +172,7 @@ fn items(node: &mut Node, written: &Written<'_>, place: &Place) -> Result<(), Fi
     Ok(())
 }
 
-fn invariants(node: &Node, written: &Written<'_>, place: &Place) -> Result<(), FieldError> {
+fn invariants(node: &Node, written: &RawSchema<'_>, place: &Place) -> Result<(), FieldError> {
     let name = node.type_.map_or("", Type::name);
     let must_be = |wanted: Type, keyword: &str| {
         let detail = format!("must be {} {keyword}", wanted.name());
@@ -223,14 +223,14 @@ fn invariants(node: &Node, written: &Written<'_>, place: &Place) -> Result<(), F
         };
         let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
         let path = format!("{}.{loose}", written.at("items"));
-        // The type of the list is told in both cases, as by the API server.
+        // kube-apiserver reports the list type in both cases.
         return Err(FieldError::invalid(path, list_type.clone(), detail));
     }
     Ok(())
 }
 
-/// Metadata is the API server's own; a schema may restrict names only.
-fn metadata(node: &Node, written: &Written<'_>, place: &Place) -> Result<(), FieldError> {
+/// Metadata belongs to kube-apiserver; a schema may restrict names only.
+fn metadata(node: &Node, written: &RawSchema<'_>, place: &Place) -> Result<(), FieldError> {
     for name in ["kind", "apiVersion"] {
         if let Some(field) = node.properties.get(name).filter(|field| field.type_ != Some(Type::String)) {
             let path = format!("{}[{name}].type", written.at("properties"));
@@ -244,7 +244,7 @@ fn metadata(node: &Node, written: &Written<'_>, place: &Place) -> Result<(), Fie
             return Err(FieldError::invalid(format!("{path}.type"), name, "must be object"));
         }
         let schema = &written.get("properties").unwrap_or(&Value::Null)["metadata"];
-        let inner = Written::schema(schema, path.clone())?;
+        let inner = RawSchema::schema(schema, path.clone())?;
         let only_names = field.properties.keys().all(|name| matches!(name.as_str(), "name" | "generateName"));
         let says_more =
             !only_names || !inner.keywords().all(|keyword| matches!(keyword, "type" | "properties" | "default"));
@@ -270,8 +270,8 @@ fn metadata(node: &Node, written: &Written<'_>, place: &Place) -> Result<(), Fie
     Ok(())
 }
 
-/// Keys must be there, and comparable, in each entry of a list of type map.
-fn list_map_keys(node: &Node, written: &Written<'_>) -> Result<(), FieldError> {
+/// The keys of a list of type map must be present and comparable in each element.
+fn list_map_keys(node: &Node, written: &RawSchema<'_>) -> Result<(), FieldError> {
     let Some(each) = node.items.as_deref() else { return Ok(()) };
     let at = |rest: &str| format!("{}{rest}", written.at("items"));
     let kind = match &node.list_type {
@@ -318,7 +318,7 @@ fn list_map_keys(node: &Node, written: &Written<'_>) -> Result<(), FieldError> {
     Ok(())
 }
 
-fn checks(written: &Written<'_>, node: &Node) -> Result<Checks, FieldError> {
+fn checks(written: &RawSchema<'_>, node: &Node) -> Result<Checks, FieldError> {
     let format = match written.text("format")? {
         Some(name) if node.int_or_string => Format::parse(name, None),
         Some(name) => Format::parse(name, node.type_),
@@ -356,7 +356,7 @@ fn checks(written: &Written<'_>, node: &Node) -> Result<Checks, FieldError> {
         min_items: written.integer("minItems")?,
         max_properties: written.integer("maxProperties")?,
         min_properties: written.integer("minProperties")?,
-        required: written.texts("required")?,
+        required: written.strings("required")?,
         all_of: branches(written, "allOf")?,
         any_of: branches(written, "anyOf")?,
         one_of: branches(written, "oneOf")?,
@@ -367,17 +367,17 @@ fn checks(written: &Written<'_>, node: &Node) -> Result<Checks, FieldError> {
     })
 }
 
-fn branches(written: &Written<'_>, junctor: &str) -> Result<Vec<Node>, FieldError> {
+fn branches(written: &RawSchema<'_>, junctor: &str) -> Result<Vec<Node>, FieldError> {
     let schemas = written.list(junctor)?;
-    // The one way in which types may stand below a junctor.
+    // The only form in which types may appear below a junctor.
     let spells_int_or_string = junctor == "anyOf" && schemas == [json!({"type": "integer"}), json!({"type": "string"})];
     let parse = |(index, schema)| nested(schema, format!("{}[{index}]", written.at(junctor)), spells_int_or_string);
     schemas.iter().enumerate().map(parse).collect()
 }
 
-/// A schema below a junctor: it may check values, but not say what they are.
+/// A schema below a junctor: it may validate values but not specify them.
 fn nested(schema: &Value, path: String, may_have_type: bool) -> Result<Node, FieldError> {
-    let written = Written::schema(schema, path)?;
+    let written = RawSchema::schema(schema, path)?;
     for (keyword, detail) in [
         ("default", "must be undefined to be structural"),
         ("title", "must be empty to be structural"),
@@ -428,7 +428,7 @@ fn nested(schema: &Value, path: String, may_have_type: bool) -> Result<Node, Fie
     Ok(node)
 }
 
-/// Whatever is checked below a junctor of the root must be known to the schema itself.
+/// Everything validated below a junctor of the root must also be specified in the schema itself.
 fn check_complete(checks: &Checks, known: &Node, path: &str, checked: &str) -> Result<(), FieldError> {
     let junctors = [("allOf", &checks.all_of), ("anyOf", &checks.any_of), ("oneOf", &checks.one_of)];
     for (junctor, nodes) in junctors {

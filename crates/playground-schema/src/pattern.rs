@@ -1,7 +1,7 @@
-//! Regular expressions as Go's `regexp` reads them.
+//! Regular expressions with the semantics of Go's `regexp`.
 //!
-//! Both engines run in linear time and share nearly all of their syntax. What differs is
-//! rewritten here; what cannot be is refused by the compiler. It must not know schemas.
+//! Both engines run in linear time and share nearly all of their syntax. Differences are rewritten here; what cannot be
+//! rewritten is rejected by the compiler. Must not depend on schemas.
 
 use regex::Regex;
 
@@ -13,7 +13,7 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    /// Compiles a pattern; the error says what is wrong with it.
+    /// Compiles a pattern; the error describes the first mistake.
     pub(super) fn parse(written: &str) -> Result<Pattern, String> {
         match Regex::new(&in_rust(written)) {
             Ok(regex) => Ok(Pattern { written: written.to_owned(), regex }),
@@ -21,18 +21,18 @@ impl Pattern {
         }
     }
 
-    /// Whether a part of the text matches.
+    /// Whether a part of the string matches.
     pub(super) fn matches(&self, text: &str) -> bool {
         self.regex.is_match(text)
     }
 
-    /// The pattern as the schema has it.
+    /// The pattern as written in the schema.
     pub(super) fn written(&self) -> &str {
         &self.written
     }
 }
 
-/// `\d`, `\w`, `\s` and `\b` know ASCII only in Go, and `[` inside of a class is a plain character.
+/// In Go, `\d`, `\w`, `\s` and `\b` are ASCII only, and `[` inside a class is a literal.
 fn in_rust(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len());
     let mut chars = pattern.chars().peekable();
@@ -64,12 +64,12 @@ fn in_rust(pattern: &str) -> String {
                     out.push('^');
                 }
             }
-            // A bracket that comes first is a member of the class, in both languages.
+            // A bracket in the first position is a member of the class in both languages.
             ']' if in_class && !first_in_class => {
                 in_class = false;
                 out.push(']');
             }
-            // `[:alpha:]` has a bracket of its own.
+            // `[:alpha:]` contains a bracket of its own.
             '[' if chars.peek() == Some(&':') => {
                 out.push('[');
                 for member in chars.by_ref() {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_patterns_are_refused() {
+    fn invalid_patterns_are_rejected() {
         for pattern in ["(", "[", "a(?=b)", r"(a)\1", "*", "\\"] {
             assert!(Pattern::parse(pattern).is_err(), "{pattern}");
         }

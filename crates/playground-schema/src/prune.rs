@@ -1,7 +1,7 @@
-//! Dropping the fields that a schema does not know.
+//! Drops fields that are not in the schema.
 //!
-//! `apiVersion`, `kind` and `metadata` of an object and of embedded objects stay as they are: they
-//! are not the schema's. It must not know where an object comes from.
+//! `apiVersion`, `kind` and `metadata` of an object and of embedded objects are kept: they do not belong to the schema.
+//! Must not depend on where an object comes from.
 
 use serde_json::{Map, Value};
 
@@ -27,7 +27,7 @@ const METADATA_FIELDS: [&str; 15] = [
     "managedFields",
 ];
 
-/// Drops all unknown fields of a whole object and returns their paths in order.
+/// Drops all unknown fields of an object and returns their paths in order.
 pub(super) fn prune_object(object: &mut Value, root: &Node) -> Vec<String> {
     let mut pruner = Pruner { path: String::new(), dropped: Vec::new(), size: 0 };
     if let Value::Object(map) = object {
@@ -47,11 +47,11 @@ pub(super) fn prune_part(value: &mut Value, node: &Node) -> Vec<String> {
 struct Pruner {
     path: String,
     dropped: Vec<String>,
-    /// The bytes of all of those.
+    /// The total size of the paths in bytes.
     size: usize,
 }
 
-/// The most bytes of all paths that are told; those of a body without absurd names are fewer.
+/// The most bytes of reported paths; a body without absurdly long names stays below it.
 const DROPPED_SIZE_MAX: usize = 16 * 1024 * 1024;
 
 impl Pruner {
@@ -62,7 +62,7 @@ impl Pruner {
         }
     }
 
-    /// `keep` holds for the entries of a list that keeps what is unknown: they keep it too.
+    /// `keep` is set for the elements of a list that preserves unknown fields: they preserve them too.
     fn value(&mut self, value: &mut Value, node: Option<&Node>, keep: bool) {
         let keep = keep || node.is_some_and(|node| node.preserve_unknown);
         match (value, node) {
@@ -106,7 +106,7 @@ impl Pruner {
         }
     }
 
-    /// Embedded objects have metadata of the usual shape. That of the object itself is the caller's.
+    /// Embedded objects have standard metadata. The metadata of the object itself is pruned by the caller.
     fn metadata(&mut self, value: &mut Value) {
         let Value::Object(map) = value else { return };
         map.retain(|name, _| {

@@ -1,9 +1,9 @@
-//! One CEL rule: compiled once, run for each object.
+//! One CEL rule: compiled once, evaluated for each object.
 //!
-//! Bounds: loops are nested at most [`MOST_NESTING`] deep, and a rule is not run if its loops, over
-//! a value as large as this one, could take more steps than are left of the [`MOST_STEPS`] of an
-//! object; regular expressions run in linear time. What one step costs is up to the rule's author.
-//! It must not know how objects are walked.
+//! Bounds: loops are nested at most [`NESTING_MAX`] deep, and a rule is not evaluated if its loops, over a value of
+//! this size, could take more steps than are left of the object's [`STEPS_MAX`]; regular expressions run in linear
+//! time. The cost of one step is up to the rule's author.
+//! Must not depend on how objects are walked.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -19,30 +19,30 @@ use super::field_error::FieldError;
 use super::node::Node;
 
 /// The deepest nesting of loops.
-pub(super) const MOST_NESTING: u32 = 4;
-/// The most steps that all rules together may take over an object.
-pub(super) const MOST_STEPS: u64 = 2_000_000;
-/// The longest message that an expression can make.
-const LONGEST_MESSAGE: usize = 5 * 1024;
+pub(super) const NESTING_MAX: u32 = 4;
+/// The most steps of all rules together for one object.
+pub(super) const STEPS_MAX: u64 = 2_000_000;
+/// The longest result of a `messageExpression`.
+const MESSAGE_LENGTH_MAX: usize = 5 * 1024;
 
-/// A rule as it is written.
+/// The fields of a rule in the schema.
 #[derive(Clone, Debug, Default)]
-pub(super) struct WrittenRule {
+pub(super) struct RuleSpec {
     /// The expression that must be true.
     pub(super) rule: String,
-    /// What is told if it is not.
+    /// The message if it is not.
     pub(super) message: String,
-    /// An expression for what is told.
+    /// An expression for the message.
     pub(super) message_expression: String,
-    /// The kind of the error.
+    /// The type of the error.
     pub(super) reason: Option<Reason>,
-    /// The field that is to blame, below the value, as errors print it.
+    /// The path of the reported field below the value, as errors print it.
     pub(super) field_path: String,
-    /// The rule runs without an old value too.
+    /// Whether the rule is also evaluated without an old value.
     pub(super) optional_old_self: bool,
 }
 
-/// The kind of error that a rule raises.
+/// The type of error that a rule raises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     /// `FieldValueInvalid`
@@ -58,37 +58,32 @@ pub(super) enum Reason {
 /// A compiled rule.
 #[derive(Debug)]
 pub(super) struct Rule {
-    written: WrittenRule,
+    written: RuleSpec,
     program: IdedExpr,
     message: Option<IdedExpr>,
     scope: Scope,
-    /// The schema's type as errors name it.
+    /// The type of the schema as errors name it.
     type_name: &'static str,
-    /// Values of objects and lists are not told.
-    tells_value: bool,
+    /// Whether errors include the value: not for objects and lists.
+    includes_value: bool,
 }
 
-/// What became of a rule.
+/// The result of a rule.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// It holds.
+    /// The rule evaluated to true.
     Holds,
-    /// It does not hold.
+    /// The rule evaluated to false.
     Broken(FieldError),
-    /// It could not be run to its end.
+    /// The evaluation failed.
     Failed(FieldError),
-    /// It would take too long, and so may all others.
+    /// The rule exceeds the budget; no further rule is evaluated.
     TooCostly(FieldError),
 }
 
 impl Rule {
-    /// Compiles a rule for values with this schema. The error says which field of the rule is
-    /// wrong, and why.
-    pub(super) fn compile(
-        written: WrittenRule,
-        node: &Node,
-        is_resource: bool,
-    ) -> Result<Rule, (&'static str, String)> {
+    /// Compiles a rule for values with this schema. The error names the invalid field of the rule and the reason.
+    pub(super) fn compile(written: RuleSpec, node: &Node, is_resource: bool) -> Result<Rule, (&'static str, String)> {
         let optional = written.optional_old_self;
         let compile = |text: &str| -> Result<(IdedExpr, Scope), String> {
             let program = catch_unwind(|| cel_parse::compile(text))
@@ -96,8 +91,8 @@ impl Rule {
                 .map_err(|error| format!("compilation failed: {error}"))?;
             let scope = cel_scope::check(&program, node, is_resource, optional)
                 .map_err(|error| format!("compilation failed: {error}"))?;
-            if scope.nesting > MOST_NESTING {
-                return Err(format!("loops may be nested at most {MOST_NESTING} deep"));
+            if scope.nesting > NESTING_MAX {
+                return Err(format!("loops may be nested at most {NESTING_MAX} deep"));
             }
             Ok((program, scope))
         };
@@ -107,8 +102,8 @@ impl Rule {
             text => Some(compile(text).map_err(|reason| ("messageExpression", reason))?.0),
         };
         let type_name = node.type_.map_or("", super::node::Type::name);
-        let tells_value = !matches!(type_name, "object" | "array");
-        Ok(Rule { written, program, message, scope, type_name, tells_value })
+        let includes_value = !matches!(type_name, "object" | "array");
+        Ok(Rule { written, program, message, scope, type_name, includes_value })
     }
 
     /// Whether the rule reads the old value.
@@ -116,12 +111,12 @@ impl Rule {
         self.scope.uses_old_self
     }
 
-    /// Whether the rule is to be run where there is an old value, or none.
+    /// Whether the rule applies with or without an old value.
     pub(super) fn runs_with(&self, has_old: bool) -> bool {
         has_old || !self.scope.uses_old_self || self.written.optional_old_self
     }
 
-    /// Runs the rule. `path` is that of the value, and `budget` the steps that are left.
+    /// Evaluates the rule. `path` is the path of the value, and `budget` the steps that are left.
     pub(super) fn run(&self, value: &Value, path: &str, bound: &Bound, budget: &mut u64) -> Verdict {
         if let Some(left) = budget.checked_sub(self.steps(bound.extent)) {
             *budget = left;
@@ -144,7 +139,7 @@ impl Rule {
     }
 
     fn steps(&self, extent: Extent) -> u64 {
-        let width = if self.scope.splits_texts { extent.entries.max(extent.text) } else { extent.entries };
+        let width = if self.scope.splits_strings { extent.entries.max(extent.text) } else { extent.entries };
         (width as u64).saturating_pow(self.scope.nesting).max(1)
     }
 
@@ -181,13 +176,13 @@ impl Rule {
         match self.written.reason {
             Some(Reason::Forbidden) => FieldError::forbidden(path, detail),
             Some(Reason::Required) => FieldError::required(path, detail),
-            Some(Reason::Duplicate) if self.tells_value => FieldError::duplicate(path, value.clone()),
+            Some(Reason::Duplicate) if self.includes_value => FieldError::duplicate(path, value.clone()),
             Some(Reason::Duplicate) => {
                 let mut error = FieldError::duplicate(path, Value::Null);
                 error.value = None;
                 error
             }
-            Some(Reason::Invalid) | None if self.tells_value => FieldError::invalid(path, value.clone(), detail),
+            Some(Reason::Invalid) | None if self.includes_value => FieldError::invalid(path, value.clone(), detail),
             Some(Reason::Invalid) | None => FieldError::invalid_unshown(path, detail),
         }
     }
@@ -195,12 +190,12 @@ impl Rule {
     fn evaluated_message(&self, scope: &Context<'_>) -> Option<String> {
         let Ok(Cel::String(text)) = execute(self.message.as_ref()?, scope) else { return None };
         let text = text.trim();
-        let is_fine = !text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n');
+        let is_fine = !text.is_empty() && text.len() <= MESSAGE_LENGTH_MAX && !text.contains('\n');
         is_fine.then(|| text.to_owned())
     }
 }
 
-/// A value and its old one, made ready for all rules of a node.
+/// A value and its old value, converted for all rules of a node.
 #[derive(Debug)]
 pub(super) struct Bound {
     this: Cel,
@@ -209,7 +204,7 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Makes values ready.
+    /// Converts the values.
     pub(super) fn new(node: &Node, value: &Value, old: Option<&Value>) -> Bound {
         let uses_old = node.rules.iter().any(Rule::uses_old_self);
         let old = old.filter(|_| uses_old);
@@ -229,9 +224,9 @@ impl Bound {
 
 const NO_OVERLOAD: &str = "no such overload";
 
-/// Runs a program; errors are told in the words of cel-go.
+/// Evaluates a program; errors have the messages of cel-go.
 fn execute(program: &IdedExpr, scope: &Context<'_>) -> Result<Cel, String> {
-    // The interpreter is not ours; should it panic on odd data, one request fails and not the server.
+    // If the interpreter panics on unusual data, only this request fails, not the server.
     let result = catch_unwind(AssertUnwindSafe(|| scope.resolve(program)));
     result.unwrap_or_else(|_| Err(ExecutionError::function_error("", "internal error"))).map_err(|error| match error {
         ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
@@ -239,7 +234,7 @@ fn execute(program: &IdedExpr, scope: &Context<'_>) -> Result<Cel, String> {
         ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
         ExecutionError::RemainderByZero(_) => "modulus by zero".to_owned(),
         ExecutionError::Overflow(..) => "integer overflow".to_owned(),
-        ExecutionError::FunctionError { function, message } => in_words_of_cel_go(&function, message),
+        ExecutionError::FunctionError { function, message } => cel_go_message(&function, message),
         ExecutionError::NoSuchOverload
         | ExecutionError::UnsupportedTargetType { .. }
         | ExecutionError::NotSupportedAsMethod { .. }
@@ -251,8 +246,8 @@ fn execute(program: &IdedExpr, scope: &Context<'_>) -> Result<Cel, String> {
     })
 }
 
-/// The functions of the interpreter have words of their own for the most common mistakes.
-fn in_words_of_cel_go(function: &str, message: String) -> String {
+/// Translates the most common error messages of the interpreter's functions.
+fn cel_go_message(function: &str, message: String) -> String {
     if message.starts_with("string parse error") {
         return format!("type conversion error from 'string' to '{function}'");
     }

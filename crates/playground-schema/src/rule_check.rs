@@ -1,8 +1,8 @@
-//! Running the CEL rules of a schema over an object.
+//! Evaluates the CEL rules of a schema for an object.
 //!
-//! Rules about transitions run where an old value belongs to the new one. On an update, what an
-//! ordinary rule says about an unchanged part is left out.
-//! It must not know how rules are run.
+//! Transition rules are evaluated where the new value correlates with an old one. On an update, errors of other rules
+//! in unchanged parts are ignored (ratcheting).
+//! Must not depend on how rules are evaluated.
 
 use std::collections::HashMap;
 
@@ -11,41 +11,41 @@ use serde_json::Value;
 use super::correlate::{Correlated, Entries};
 use super::field_error::{FieldError, NO_FIELD};
 use super::node::{Additional, Node};
-use super::rule::{Bound, MOST_STEPS, Verdict};
+use super::rule::{Bound, STEPS_MAX, Verdict};
 
-/// All that the rules say is wrong.
+/// The errors of all rules.
 pub(super) fn check(root: &Node, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let correlated = old.map(|old| Correlated { node: root, new: object, old });
-    let mut walk = Walk { errors: Vec::new(), budget: MOST_STEPS, unchanged: HashMap::new() };
-    // Whether it went to the end does not matter any more.
-    let _ = walk.value(root, object, old, Kept { here: correlated, above: None }, &Path::Root);
+    let mut walk = Walk { errors: Vec::new(), budget: STEPS_MAX, unchanged: HashMap::new() };
+    // Errors so far are returned even if the budget ran out.
+    let _ = walk.value(root, object, old, OldPart { here: correlated, above: None }, &Path::Root);
     walk.errors
 }
 
-/// What decides whether a part is unchanged: its own old value, or else that of the nearest part
-/// around it that has one.
+/// What determines whether a part is unchanged: its own old value, or else that of the nearest enclosing part that has
+/// one.
 #[derive(Clone, Copy)]
-struct Kept<'a> {
+struct OldPart<'a> {
     here: Option<Correlated<'a>>,
     above: Option<Correlated<'a>>,
 }
 
-impl<'a> Kept<'a> {
-    fn field(&self, name: &str) -> Kept<'a> {
+impl<'a> OldPart<'a> {
+    fn field(&self, name: &str) -> OldPart<'a> {
         match self.here {
             None => *self,
-            // Old and new objects are always shown in the same version, so that is never a change.
+            // Old and new objects are always in the same version, so these never change.
             Some(_) if self.above.is_none() && matches!(name, "apiVersion" | "kind") => {
-                Kept { here: None, above: None }
+                OldPart { here: None, above: None }
             }
-            Some(here) => Kept { here: here.field(name), above: Some(here) },
+            Some(here) => OldPart { here: here.field(name), above: Some(here) },
         }
     }
 
-    fn entry(&self, node: &'a Node, new: &'a Value, old: Option<&'a Value>) -> Kept<'a> {
+    fn entry(&self, node: &'a Node, new: &'a Value, old: Option<&'a Value>) -> OldPart<'a> {
         match self.here {
             None => *self,
-            Some(here) => Kept { here: old.map(|old| Correlated { node, new, old }), above: Some(here) },
+            Some(here) => OldPart { here: old.map(|old| Correlated { node, new, old }), above: Some(here) },
         }
     }
 }
@@ -54,12 +54,11 @@ struct Walk {
     errors: Vec<FieldError>,
     /// The steps that rules may still take.
     budget: u64,
-    /// What is known to be unchanged or not, by where it lies in memory: many entries can ask about
-    /// the same list.
+    /// Cached results by the address of the value: many elements may need the result for the same list.
     unchanged: HashMap<*const Value, bool>,
 }
 
-/// A rule was too costly: no further one is run.
+/// A rule exceeded the budget: no further one is evaluated.
 struct OutOfBudget;
 
 impl Walk {
@@ -68,14 +67,14 @@ impl Walk {
         node: &'a Node,
         value: &'a Value,
         old: Option<&'a Value>,
-        kept: Kept<'a>,
+        old_part: OldPart<'a>,
         path: &Path<'_>,
     ) -> Result<(), OutOfBudget> {
         if value.is_null() {
             return Ok(());
         }
         let old = old.filter(|old| !old.is_null());
-        self.rules(node, value, old, kept, path)?;
+        self.rules(node, value, old, old_part, path)?;
         match value {
             Value::Array(items) => {
                 let Some(each) = node.items.as_deref() else { return Ok(()) };
@@ -85,16 +84,16 @@ impl Walk {
                 };
                 for (index, item) in items.iter().enumerate() {
                     let old = entries.find(item);
-                    self.value(each, item, old, kept.entry(each, item, old), &Path::Index(path, index))?;
+                    self.value(each, item, old, old_part.entry(each, item, old), &Path::Index(path, index))?;
                 }
             }
             Value::Object(map) => {
                 for (name, value) in map {
                     let old = old.and_then(|old| old.get(name));
                     if let Some(property) = node.properties.get(name) {
-                        self.value(property, value, old, kept.field(name), &Path::Field(path, name))?;
+                        self.value(property, value, old, old_part.field(name), &Path::Field(path, name))?;
                     } else if let Some(Additional::Of(each)) = &node.additional {
-                        self.value(each, value, old, kept.field(name), &Path::Key(path, name))?;
+                        self.value(each, value, old, old_part.field(name), &Path::Key(path, name))?;
                     }
                 }
             }
@@ -103,8 +102,8 @@ impl Walk {
         Ok(())
     }
 
-    fn is_unchanged(&mut self, kept: Kept<'_>) -> bool {
-        let Some(correlated) = kept.here.or(kept.above) else { return false };
+    fn is_unchanged(&mut self, old_part: OldPart<'_>) -> bool {
+        let Some(correlated) = old_part.here.or(old_part.above) else { return false };
         let known = self.unchanged.entry(std::ptr::from_ref(correlated.new));
         *known.or_insert_with(|| correlated.is_unchanged())
     }
@@ -114,7 +113,7 @@ impl Walk {
         node: &Node,
         value: &Value,
         old: Option<&Value>,
-        kept: Kept<'_>,
+        old_part: OldPart<'_>,
         path: &Path<'_>,
     ) -> Result<(), OutOfBudget> {
         if node.rules.is_empty() {
@@ -125,7 +124,7 @@ impl Walk {
         for rule in node.rules.iter().filter(|rule| rule.runs_with(old.is_some())) {
             match rule.run(value, &path, &bound, &mut self.budget) {
                 Verdict::Holds => {}
-                Verdict::Broken(_) if !rule.uses_old_self() && self.is_unchanged(kept) => {}
+                Verdict::Broken(_) if !rule.uses_old_self() && self.is_unchanged(old_part) => {}
                 Verdict::Broken(error) | Verdict::Failed(error) => self.errors.push(error),
                 Verdict::TooCostly(error) => {
                     self.errors.push(error);
@@ -137,7 +136,7 @@ impl Walk {
     }
 }
 
-/// The path of a value; it costs nothing until it is printed.
+/// The path of a value, formatted only when needed.
 enum Path<'a> {
     Root,
     Field(&'a Path<'a>, &'a str),

@@ -1,29 +1,29 @@
-//! Parsing `x-kubernetes-validations`.
+//! Parses `x-kubernetes-validations`.
 //!
-//! It must not know how rules are run.
+//! Must not depend on how rules are evaluated.
 
 use super::field_error::FieldError;
 use super::field_path;
 use super::node::Node;
 use super::parse::Place;
-use super::rule::{Reason, Rule, WrittenRule};
-use super::written::Written;
+use super::raw_schema::RawSchema;
+use super::rule::{Reason, Rule, RuleSpec};
 
 const KEYWORD: &str = "x-kubernetes-validations";
 const FIELDS: [&str; 6] = ["rule", "message", "messageExpression", "reason", "fieldPath", "optionalOldSelf"];
 
-/// The rules of a schema; `node` is all else of it.
-pub(super) fn parse_rules(schema: &Written<'_>, node: &Node, place: &Place) -> Result<Vec<Rule>, FieldError> {
+/// The rules of a schema; `node` is the rest of the schema.
+pub(super) fn parse_rules(schema: &RawSchema<'_>, node: &Node, place: &Place) -> Result<Vec<Rule>, FieldError> {
     let rules = schema.list(KEYWORD)?.iter().enumerate();
     rules
         .map(|(index, rule)| {
-            let written = Written::object(rule, format!("{}[{index}]", schema.at(KEYWORD)))?;
+            let written = RawSchema::object(rule, format!("{}[{index}]", schema.at(KEYWORD)))?;
             parse_rule(&written, node, place)
         })
         .collect()
 }
 
-fn parse_rule(written: &Written<'_>, node: &Node, place: &Place) -> Result<Rule, FieldError> {
+fn parse_rule(written: &RawSchema<'_>, node: &Node, place: &Place) -> Result<Rule, FieldError> {
     if let Some(unknown) = written.keywords().find(|field| !FIELDS.contains(field)) {
         return Err(FieldError::forbidden(written.at(unknown), "the keyword is not known"));
     }
@@ -51,7 +51,7 @@ fn parse_rule(written: &Written<'_>, node: &Node, place: &Place) -> Result<Rule,
         Some(path) => field_path::normalize(path, node)
             .map_err(|_| FieldError::invalid(written.at("fieldPath"), path, "must be a valid path"))?,
     };
-    let whole = WrittenRule {
+    let spec = RuleSpec {
         rule: rule.to_owned(),
         message: message.to_owned(),
         message_expression: expression.to_owned(),
@@ -59,7 +59,7 @@ fn parse_rule(written: &Written<'_>, node: &Node, place: &Place) -> Result<Rule,
         field_path,
         optional_old_self: written.flag("optionalOldSelf")?,
     };
-    let compiled = Rule::compile(whole, node, place.is_root() || node.embedded)
+    let compiled = Rule::compile(spec, node, place.is_root() || node.embedded)
         .map_err(|(field, detail)| FieldError::invalid(written.at(field), text(field).unwrap_or_default(), detail))?;
     if compiled.uses_old_self() {
         if let Some(path) = &place.uncorrelatable {
@@ -73,7 +73,7 @@ fn parse_rule(written: &Written<'_>, node: &Node, place: &Place) -> Result<Rule,
     Ok(compiled)
 }
 
-fn reason(written: &Written<'_>) -> Result<Option<Reason>, FieldError> {
+fn reason(written: &RawSchema<'_>) -> Result<Option<Reason>, FieldError> {
     Ok(match written.text("reason")? {
         None => None,
         Some("FieldValueInvalid") => Some(Reason::Invalid),

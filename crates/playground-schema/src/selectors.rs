@@ -1,8 +1,8 @@
-//! Selectors in the form of text, as `?labelSelector=` and `?fieldSelector=` carry them.
+//! Parses and prints `labelSelector` and `fieldSelector` query parameters.
 //!
-//! What is accepted, and the words for what is not, are those of apimachinery's `labels` and
-//! `fields`. Invariant: a parsed selector printed and parsed again is the same.
-//! It must not know which fields a kind can be selected by, nor requests.
+//! The accepted syntax and the error messages are those of apimachinery's `labels` and `fields`. Invariant: printing a
+//! parsed selector and parsing it again gives the same selector.
+//! Must not depend on which fields of a kind are selectable, nor on requests.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,12 +15,12 @@ use serde_json::{Map, Value};
 
 use super::{FieldError, NO_FIELD};
 
-/// Why a selector is refused, in the words of the API server.
+/// Why a selector is invalid, with the message of kube-apiserver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SelectorError(String);
 
-/// A parsed label selector. All requirements must hold; if there are none, everything matches.
+/// A parsed label selector. All requirements must match; without any, everything matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelQuery {
     requirements: Vec<Requirement>,
@@ -44,12 +44,12 @@ impl LabelQuery {
         self.requirements.is_empty()
     }
 
-    /// Whether an object with these labels is selected.
+    /// Whether an object with these labels matches.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.requirements.iter().all(|one| one.matches(labels))
     }
 
-    /// Whether an object with this `metadata.labels` is selected.
+    /// Whether an object with this `metadata.labels` matches.
     pub fn matches_json(&self, labels: Option<&Map<String, Value>>) -> bool {
         self.requirements.iter().all(|one| {
             let value = labels.and_then(|labels| labels.get(&one.key)).and_then(Value::as_str);
@@ -94,7 +94,7 @@ impl fmt::Display for LabelQuery {
     }
 }
 
-/// A piece of a label selector. `in` and `notin` are words: they can be keys and values too.
+/// A token of a label selector. `in` and `notin` are words: they are also valid keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token<'a> {
     Word(&'a str),
@@ -111,7 +111,7 @@ impl<'a> Token<'a> {
     }
 }
 
-/// Cuts a text into tokens; the last is the end. A zero byte ends a word, or else the text.
+/// Tokenizes a string; the last token is the end. A zero byte ends a word, or else the input.
 fn scan(text: &str) -> Vec<Token<'_>> {
     const SYMBOLS: [char; 7] = ['=', '!', '(', ')', ',', '>', '<'];
     const SPACES: [char; 4] = [' ', '\t', '\r', '\n'];
@@ -230,7 +230,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A single value; it may be left out.
+    /// A single value, possibly empty.
     fn value(&mut self) -> Result<String, String> {
         if matches!(self.peek(), Token::End | Token::Symbol(",")) {
             return Ok(String::new());
@@ -241,7 +241,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Values in parentheses, each of which may be left out.
+    /// Values in parentheses, each possibly empty.
     fn values(&mut self) -> Result<BTreeSet<String>, String> {
         match self.next() {
             Token::Symbol("(") => {}
@@ -293,10 +293,10 @@ const PREFIX_SHAPE: &str = "a lowercase RFC 1123 subdomain must consist of lower
     '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
-#[allow(clippy::unwrap_used)] // the pattern is our own, and each test uses it
+#[allow(clippy::unwrap_used)] // a constant pattern, used by every test
 static NAME: LazyLock<Regex> = LazyLock::new(|| Regex::new("^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$").unwrap());
 
-/// What is wrong with the key of a label, in the words of the API server; empty if nothing is.
+/// The errors of a label key, with the messages of kube-apiserver.
 pub fn label_key_errors(key: &str) -> Vec<String> {
     let mut errors = Vec::new();
     let name = match key.split('/').collect::<Vec<_>>().as_slice() {
@@ -308,7 +308,7 @@ pub fn label_key_errors(key: &str) -> Vec<String> {
                 if prefix.len() > 253 {
                     errors.push("prefix part must be no more than 253 bytes".to_owned());
                 }
-                // Only the shape matters here, so each part is looked at alone.
+                // Only the characters matter here, so each part is checked separately.
                 if !prefix.split('.').all(|part| part.len() > 253 || check_dns_subdomain(part).is_ok()) {
                     errors.push(format!("prefix part {PREFIX_SHAPE}"));
                 }
@@ -331,7 +331,7 @@ pub fn label_key_errors(key: &str) -> Vec<String> {
     errors
 }
 
-/// What is wrong with the value of a label, in the words of the API server; empty if nothing is.
+/// The errors of a label value, with the messages of kube-apiserver.
 pub fn label_value_errors(value: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if value.len() > 63 {
@@ -343,24 +343,24 @@ pub fn label_value_errors(value: &str) -> Vec<String> {
     errors
 }
 
-/// A parsed field selector. All terms must hold; if there are none, everything matches.
+/// A parsed field selector. All terms must match; without any, everything matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldQuery {
     terms: Vec<FieldTerm>,
 }
 
-/// What a field selector says about one field.
+/// A requirement on one field.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FieldTerm {
     /// The path of the field, such as `metadata.name`.
     pub path: String,
-    /// How field and value relate.
+    /// How field and value are compared.
     pub operator: FieldOperator,
     /// The value.
     pub value: String,
 }
 
-/// How a field and the value of a selector relate.
+/// How a field and the value of a selector are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FieldOperator {
     /// The field has the value.
@@ -370,7 +370,7 @@ pub enum FieldOperator {
 }
 
 impl FieldTerm {
-    /// Whether a field with this value is selected.
+    /// Whether a field with this value matches.
     pub fn matches(&self, actual: &str) -> bool {
         (actual == self.value) == (self.operator == FieldOperator::Equals)
     }
@@ -379,17 +379,17 @@ impl FieldTerm {
 impl FieldQuery {
     /// Parses a selector such as `metadata.name=x,spec.nodeName!=y`.
     ///
-    /// In values, a backslash stands before each `\`, `,` and `=`.
+    /// In values, `\`, `,` and `=` are escaped with a backslash.
     pub fn parse(text: &str) -> Result<FieldQuery, SelectorError> {
         let mut parts = split_terms(text);
-        parts.sort_unstable(); // so that the same mistake is told first as by the API server
+        parts.sort_unstable(); // so that the first reported error is that of kube-apiserver
         let parts = parts.into_iter().filter(|part| !part.is_empty());
         let mut terms: Vec<FieldTerm> = parts.map(|part| parse_term(text, part)).collect::<Result<_, _>>()?;
         terms.sort_unstable();
         Ok(FieldQuery { terms })
     }
 
-    /// What must hold, sorted by path.
+    /// The terms, sorted by path.
     pub fn terms(&self) -> &[FieldTerm] {
         &self.terms
     }
@@ -464,7 +464,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn labels_are_matched() {
+    fn label_selectors_match_labels() {
         let labels = json!({"a": "b", "n": "7", "empty": ""});
         let map: Labels = serde_json::from_value(labels.clone()).unwrap();
         for (selector, expected) in [
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_matched() {
+    fn field_selectors_match_fields() {
         let query = FieldQuery::parse("spec.nodeName!=y,metadata.name=a\\,b").unwrap();
         let [name, node] = query.terms() else { panic!("{query:?}") };
         assert_eq!((name.path.as_str(), node.path.as_str()), ("metadata.name", "spec.nodeName"));
@@ -504,28 +504,28 @@ mod tests {
     }
 
     #[test]
-    fn a_long_prefix_is_told_by_its_length_alone() {
+    fn long_prefix_is_reported_by_its_length_alone() {
         let key = format!("{}/a", "a".repeat(254));
         assert_eq!(label_key_errors(&key), ["prefix part must be no more than 253 bytes"]);
     }
 
     proptest! {
         #[test]
-        fn a_printed_label_selector_is_the_same(text in "(([a-c=!<>(), ]|in|notin|[0-9]){0,9}|[a-z]( in |!=|=|>)[(]?[a-z0-9,]{0,4}[)]?(,[a-z])?)") {
+        fn printed_label_selector_parses_to_the_same(text in "(([a-c=!<>(), ]|in|notin|[0-9]){0,9}|[a-z]( in |!=|=|>)[(]?[a-z0-9,]{0,4}[)]?(,[a-z])?)") {
             if let Ok(query) = LabelQuery::parse(&text) {
                 prop_assert_eq!(LabelQuery::parse(&query.to_string()), Ok(query));
             }
         }
 
         #[test]
-        fn a_printed_field_selector_is_the_same(text in "[ab=!,\\\\é]{0,12}") {
+        fn printed_field_selector_parses_to_the_same(text in "[ab=!,\\\\é]{0,12}") {
             if let Ok(query) = FieldQuery::parse(&text) {
                 prop_assert_eq!(FieldQuery::parse(&query.to_string()), Ok(query));
             }
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in any::<String>()) {
+        fn parsing_never_panics(text in any::<String>()) {
             let _ = LabelQuery::parse(&text);
             let _ = FieldQuery::parse(&text);
         }

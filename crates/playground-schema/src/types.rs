@@ -1,20 +1,21 @@
-//! What fields a kind has, and which of them are owned one by one and which as one thing.
+//! The field types of a kind for field ownership: which fields exist, and which are owned separately or atomically.
 //!
-//! Built-in kinds come from a table (`types.txt`), custom kinds from their schema. A type may allow a scalar, a list, a
-//! map, or several of them; what a value is decides. Types refer to each other by number, so that they may recur.
-//! Invariant: every number is that of a type of the same collection.
-//! It must not know objects, managers or requests.
+//! Built-in kinds come from a table (`types.txt`), custom kinds from their schema. As in structured-merge-diff, an atom
+//! may allow a scalar, a list, a map, or several of them; the value decides. Types refer to each other by id, so that
+//! they may be recursive.
+//! Invariant: every id belongs to a type of the same collection.
+//! Must not depend on objects, managers or requests.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
 use serde_json::{Map as Object, Value};
 
-/// The number of a type in its collection.
+/// The id of a type in its collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TypeId(usize);
 
-/// What a scalar may be.
+/// The type of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scalar {
     /// A string.
@@ -27,10 +28,10 @@ pub enum Scalar {
     Any,
 }
 
-/// What makes two entries of a list the same.
+/// What identifies the elements of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// Nothing: the list is one thing.
+    /// Nothing: the list is atomic.
     Atomic,
     /// Their value.
     Set,
@@ -38,25 +39,25 @@ pub enum Relation {
     Keyed(Vec<String>),
 }
 
-/// A list of entries of one type.
+/// A list.
 #[derive(Debug)]
 pub struct List {
-    /// The type of its entries.
+    /// The type of its elements.
     pub item: TypeId,
-    /// Which entries of two lists are the same.
+    /// Which elements of two lists are the same.
     pub relation: Relation,
 }
 
-/// A map, or a type with named fields.
+/// A map, or an object with named fields.
 #[derive(Debug, Default)]
 pub struct Map {
     /// The named fields.
     pub fields: BTreeMap<Box<str>, Field>,
-    /// The type of all other fields, if there may be others.
+    /// The type of all other fields; `None` if there are no others.
     pub other: Option<TypeId>,
-    /// Whether it is one thing.
+    /// Whether it is owned as a whole.
     pub atomic: bool,
-    /// Fields that are null, and so there, if nobody set them.
+    /// Fields that are null rather than absent if unset.
     pub nulls: Vec<Box<str>>,
 }
 
@@ -68,7 +69,7 @@ impl Map {
         self.fields.insert(name.into(), field);
     }
 
-    /// The type of a field; none if there is no such field.
+    /// The type of a field; `None` if there is no such field.
     pub fn field(&self, name: &str) -> Option<TypeId> {
         self.fields.get(name).map(|field| field.type_).or(self.other)
     }
@@ -79,56 +80,56 @@ impl Map {
 pub struct Field {
     /// The type of its value.
     pub type_: TypeId,
-    /// What it is if nobody sets it.
+    /// Its value if unset.
     pub default: Option<Value>,
 }
 
-/// What a value may be.
+/// The forms that a value may have.
 #[derive(Debug, Default)]
 pub struct Atom {
-    /// The scalar it may be, if it may be one.
+    /// The scalar form, if allowed.
     pub scalar: Option<Scalar>,
-    /// The list it may be.
+    /// The list form, if allowed.
     pub list: Option<List>,
-    /// The map it may be.
+    /// The map form, if allowed.
     pub map: Option<Map>,
 }
 
-/// The one of its forms that an atom has for a value.
+/// The form of an atom that applies to a value.
 #[derive(Clone, Copy)]
 pub enum Form<'a> {
-    /// It is a scalar.
+    /// A scalar.
     Scalar(Scalar),
-    /// It is a list.
+    /// A list.
     List(&'a List),
-    /// It is a map.
+    /// A map.
     Map(&'a Map),
 }
 
 impl Form<'_> {
-    /// Whether both are the same one of the three.
-    pub fn is_like(self, other: Form<'_>) -> bool {
+    /// Whether both are scalars, lists or maps.
+    pub fn is_same_form(self, other: Form<'_>) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
 }
 
-/// Types that refer to each other.
+/// A collection of types that refer to each other.
 #[derive(Debug)]
 pub struct Types {
     atoms: Vec<Atom>,
 }
 
-/// Anything, owned field by field as it turns out to be.
+/// Any value, owned field by field.
 pub const ANYTHING: TypeId = TypeId(0);
-/// Anything, owned as one thing.
-pub(crate) const ANYTHING_WHOLE: TypeId = TypeId(1);
+/// Any value, owned as a whole.
+pub(crate) const ANYTHING_ATOMIC: TypeId = TypeId(1);
 
 /// A type of a collection.
 #[derive(Clone, Copy)]
 pub struct Shape<'a> {
     /// The collection.
     pub types: &'a Types,
-    /// The number of the type in it.
+    /// The id of the type in it.
     pub root: TypeId,
 }
 
@@ -139,14 +140,14 @@ impl Default for Types {
 }
 
 impl Types {
-    /// A collection of nothing but [`ANYTHING`] and of anything that is owned as one thing.
+    /// A collection with only [`ANYTHING`] and its atomic variant.
     pub fn new() -> Self {
         let anything = |below: TypeId, atomic: bool| Atom {
             scalar: Some(Scalar::Any),
-            list: Some(List { item: ANYTHING_WHOLE, relation: Relation::Atomic }),
+            list: Some(List { item: ANYTHING_ATOMIC, relation: Relation::Atomic }),
             map: Some(Map { other: Some(below), atomic, ..Map::default() }),
         };
-        Self { atoms: vec![anything(ANYTHING, false), anything(ANYTHING_WHOLE, true)] }
+        Self { atoms: vec![anything(ANYTHING, false), anything(ANYTHING_ATOMIC, true)] }
     }
 
     pub(crate) fn add(&mut self, atom: Atom) -> TypeId {
@@ -158,12 +159,12 @@ impl Types {
         self.add(Atom { scalar: Some(scalar), ..Atom::default() })
     }
 
-    /// The type of this number.
+    /// The type with this id.
     pub fn get(&self, id: TypeId) -> &Atom {
         &self.atoms[id.0]
     }
 
-    /// The form of a type for a value; without a value, or for one of a wrong type, its first.
+    /// The form of a type for a value; without a value, or for one of a wrong type, the first form.
     pub fn form(&self, id: TypeId, value: Option<&Value>) -> Form<'_> {
         let atom = self.get(id);
         let fitting = match value {
@@ -181,25 +182,25 @@ impl Types {
         fitting.unwrap_or_else(first)
     }
 
-    /// What a field of the entries of a list is if it is left out.
+    /// The default of a key field of the elements of a list.
     pub fn key_default(&self, list: &List, key: &str) -> Option<&Value> {
         self.get(list.item).map.as_ref()?.fields.get(key)?.default.as_ref()
     }
 
-    /// An object in which nobody has set anything: what Go prints for an empty one.
-    pub fn fresh(&self, id: TypeId) -> Value {
+    /// The zero value of a type, as Go encodes it.
+    pub fn zero_value(&self, id: TypeId) -> Value {
         let Some(map) = &self.get(id).map else { return Value::Null };
-        let mut fresh = Object::new();
+        let mut zero_value = Object::new();
         for (name, field) in &map.fields {
             match &field.default {
                 Some(Value::Object(empty)) if empty.is_empty() => {
-                    fresh.insert(name.to_string(), self.fresh(field.type_));
+                    zero_value.insert(name.to_string(), self.zero_value(field.type_));
                 }
-                Some(zero) if is_zero(zero) => drop(fresh.insert(name.to_string(), zero.clone())),
+                Some(zero) if is_zero(zero) => drop(zero_value.insert(name.to_string(), zero.clone())),
                 _ => {}
             }
         }
-        Value::Object(fresh)
+        Value::Object(zero_value)
     }
 }
 
@@ -213,7 +214,7 @@ fn is_zero(value: &Value) -> bool {
     }
 }
 
-/// The types of the built-in kinds, and which kind is of which.
+/// The types of the built-in kinds.
 struct Table {
     types: Types,
     kinds: HashMap<&'static str, TypeId>,
@@ -221,7 +222,7 @@ struct Table {
 }
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| {
-    let mut reader = Reader { types: Types::new(), names: HashMap::new(), lines: lines() };
+    let mut reader = Parser { types: Types::new(), names: HashMap::new(), lines: lines() };
     let mut kinds = HashMap::new();
     for line in TEXT.lines() {
         if let Some((kind, name)) = line.strip_prefix('@').and_then(|line| line.split_once(' ')) {
@@ -234,14 +235,14 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
 
 const TEXT: &str = concat!(include_str!("types.txt"), include_str!("older_types.txt"));
 
-/// The lines of types, by name.
+/// The type definitions of the table, by name.
 fn lines() -> HashMap<&'static str, &'static str> {
     let lines = TEXT.lines().filter(|line| !line.starts_with(['#', '@']));
     lines.map(|line| line.split_once(' ').unwrap_or((line, ""))).collect()
 }
 
 /// The type of a built-in kind, by `apiVersion/kind`.
-pub fn of_builtin(name: &str) -> Option<Shape<'static>> {
+pub fn builtin_type(name: &str) -> Option<Shape<'static>> {
     let table = &*TABLE;
     table.kinds.get(name).map(|root| Shape { types: &table.types, root: *root })
 }
@@ -251,9 +252,9 @@ pub(crate) fn add_metadata(types: &mut Types) -> TypeId {
     copy(&TABLE.types, TABLE.metadata, types)
 }
 
-/// Copies a type that does not recur, and what it refers to.
+/// Copies a type that is not recursive, with all types that it refers to.
 fn copy(from: &Types, id: TypeId, into: &mut Types) -> TypeId {
-    if id == ANYTHING || id == ANYTHING_WHOLE {
+    if id == ANYTHING || id == ANYTHING_ATOMIC {
         return id;
     }
     let atom = from.get(id);
@@ -275,29 +276,29 @@ fn copy(from: &Types, id: TypeId, into: &mut Types) -> TypeId {
     into.add(Atom { scalar: atom.scalar, list, map })
 }
 
-/// Reads the table. What is wrong with it is a mistake of ours, and panics.
-struct Reader {
+/// Parses the table. A mistake in it is a bug and panics.
+struct Parser {
     types: Types,
-    /// Names, with `!` for those that are owned whole, to types.
+    /// Type ids by name, with `!` for types that are owned atomically.
     names: HashMap<String, TypeId>,
     lines: HashMap<&'static str, &'static str>,
 }
 
-impl Reader {
-    /// The type of this name, read if it was not.
+impl Parser {
+    /// The type with this name, parsed on first use.
     fn named(&mut self, name: &str) -> TypeId {
         if let Some(id) = self.names.get(name) {
             return *id;
         }
         let plain = name.trim_end_matches('!');
-        let (line, whole) = match self.lines.get(plain) {
+        let (line, is_atomic) = match self.lines.get(plain) {
             Some(line) => (*line, name.ends_with('!')),
-            None => (*self.lines.get(&*format!("{plain}!")).expect("a type of the table"), true),
+            None => (*self.lines.get(&*format!("{plain}!")).expect("a type in the table"), true),
         };
-        // It has a number before its fields are read: they may be of it.
+        // The id is assigned before the fields are parsed, since they may refer to it.
         let id = self.types.add(Atom::default());
         self.names.insert(name.to_owned(), id);
-        let mut map = Map { atomic: whole, ..Map::default() };
+        let mut map = Map { atomic: is_atomic, ..Map::default() };
         for field in line.split(' ').filter(|field| !field.is_empty()) {
             let (name, text) = field.split_once(':').expect("a field has a type");
             let (text, default) = match text.split_once('=') {
@@ -323,9 +324,9 @@ impl Reader {
             let item = self.typed(item);
             return self.types.add(list(item, relation));
         }
-        if let Some((whole, item)) = text.strip_prefix('<').and_then(|text| text.split_once('>')) {
+        if let Some((marker, item)) = text.strip_prefix('<').and_then(|text| text.split_once('>')) {
             let other = Some(self.typed(item));
-            let map = Map { other, atomic: whole == "!", ..Map::default() };
+            let map = Map { other, atomic: marker == "!", ..Map::default() };
             return self.types.add(Atom { map: Some(map), ..Atom::default() });
         }
         match text {
@@ -346,21 +347,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_sound() {
+    fn table_of_builtin_types_is_valid() {
         for line in TEXT.lines().filter(|line| line.starts_with('@')) {
             let kind = line[1..].split(' ').next().unwrap_or_default();
-            let shape = of_builtin(kind).expect("a kind of the table");
+            let shape = builtin_type(kind).expect("a kind in the table");
             assert!(shape.types.get(shape.root).map.as_ref().is_some_and(|map| map.fields.contains_key("metadata")));
         }
-        assert!(of_builtin("v1/Nothing").is_none());
+        assert!(builtin_type("v1/Nothing").is_none());
     }
 
     #[test]
-    fn new_objects_have_what_go_prints() {
-        let shape = of_builtin("apps/v1/Deployment").unwrap();
+    fn zero_values_are_those_of_go() {
+        let shape = builtin_type("apps/v1/Deployment").unwrap();
         let template = json!({"metadata": {}, "spec": {"containers": null}});
         let spec = json!({"selector": null, "strategy": {}, "template": template});
-        let fresh = json!({"metadata": {}, "spec": spec, "status": {}});
-        assert_eq!(shape.types.fresh(shape.root), fresh);
+        let zero_value = json!({"metadata": {}, "spec": spec, "status": {}});
+        assert_eq!(shape.types.zero_value(shape.root), zero_value);
     }
 }

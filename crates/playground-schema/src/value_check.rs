@@ -1,9 +1,8 @@
-//! What the plain keywords of a schema say about a value: types, required fields, limits, patterns
-//! and junctors.
+//! Validates a value against the keywords of a schema: types, required fields, limits, patterns and junctors.
 //!
-//! Messages, and which of several alternatives is told about, are those of kube-openapi.
-//! On an update, what is wrong with an unchanged part is left out.
-//! It must not know CEL rules, nor what makes list entries the same.
+//! Messages, and which of several alternatives is reported, are those of kube-openapi.
+//! On an update, errors in unchanged parts are ignored (ratcheting).
+//! Must not depend on CEL rules, nor on list types.
 
 use std::collections::HashSet;
 
@@ -15,35 +14,35 @@ use super::go_text;
 use super::node::{Additional, Checks, Node, Type};
 use super::number_check::{Num, check_number, is_json_integer};
 
-/// All that is wrong with a value.
+/// The errors of a value.
 pub(super) fn check(node: &Node, value: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let old = old.map(|old| Correlated { node, new: value, old });
     let outcome = check_part(node, value, "", old, true);
-    // The same message is told once.
-    let mut told = HashSet::new();
-    outcome.failures.into_iter().filter(|one| told.insert(one.message.clone())).map(|one| one.error).collect()
+    // Each message is reported once.
+    let mut reported = HashSet::new();
+    outcome.failures.into_iter().filter(|one| reported.insert(one.message.clone())).map(|one| one.error).collect()
 }
 
-/// One thing that is wrong.
+/// One error.
 pub(super) struct Failure {
     message: String,
     error: FieldError,
 }
 
 impl Failure {
-    /// A failure of the field at `path`; `make` gets the path as it is told and the message.
+    /// An error of the field at `path`; `make` gets the path as reported and the message.
     fn at(path: &str, message: String, make: impl FnOnce(&str, &str) -> FieldError) -> Failure {
         let name = path.strip_prefix('.').unwrap_or(path);
         let error = make(if name.is_empty() { NO_FIELD } else { name }, &message);
         Failure { message, error }
     }
 
-    /// A value that is not as it should be.
+    /// An invalid value.
     pub(super) fn invalid(path: &str, value: impl Into<Value>, message: String) -> Failure {
         Failure::at(path, message, |field, message| FieldError::invalid(field, value, message))
     }
 
-    /// A failure that kube-openapi tells of the whole object, with the path in the message.
+    /// An error that kube-openapi reports for the whole object, with the path in the message.
     pub(super) fn of_object(message: String) -> Failure {
         Failure::at("", message, |field, message| FieldError::invalid(field, "", message))
     }
@@ -54,7 +53,7 @@ impl Failure {
     }
 }
 
-/// What is wrong, and how many checks were run: alternatives are compared by that.
+/// The errors, and the number of checks that were run: alternatives are compared by it.
 #[derive(Default)]
 pub(super) struct Outcome {
     pub(super) failures: Vec<Failure>,
@@ -72,7 +71,7 @@ impl Outcome {
     }
 }
 
-/// Checks a value and, if its old value is known, forgives what did not change.
+/// Validates a value and, if it correlates with an old value, ignores errors in unchanged parts.
 fn check_part(node: &Node, value: &Value, path: &str, old: Option<Correlated<'_>>, is_root: bool) -> Outcome {
     let mut outcome = Outcome::default();
     check_type(node, value, path, &mut outcome);
@@ -92,7 +91,7 @@ fn check_part(node: &Node, value: &Value, path: &str, old: Option<Correlated<'_>
             Value::Object(map) => check_map(node, map, path, old, is_root, &mut outcome),
             Value::Null | Value::Bool(_) => {}
         }
-        // One for the check of the enumeration, and one for the value itself.
+        // One for the check of the enum, and one for the value itself.
         outcome.matches += 2;
     }
     check_enumeration(&node.checks, value, path, &mut outcome);
@@ -136,7 +135,7 @@ fn check_type(node: &Node, value: &Value, path: &str, outcome: &mut Outcome) {
         Some(format) if !is_text_or_list && !fits && format.written != found_format => {
             outcome.failures.push(Failure::wrong_type(path, &format.written, found_format));
         }
-        // kube-openapi leaves texts, and lists, to the check of the format.
+        // kube-openapi leaves strings and lists to the format check.
         Some(_) if is_text_or_list && !of_numbers => outcome.matches += 1,
         _ if fits => outcome.matches += 1,
         _ => outcome.failures.push(Failure::wrong_type(path, names, found.name())),
@@ -144,7 +143,7 @@ fn check_type(node: &Node, value: &Value, path: &str, outcome: &mut Outcome) {
 }
 
 fn check_junctors(checks: &Checks, value: &Value, path: &str, outcome: &mut Outcome) {
-    // Alternatives know nothing of the old value, as in the API server.
+    // Alternatives are not ratcheted, as in kube-apiserver.
     let branch = |node: &Node| check_part(node, value, path, None, path.is_empty());
     let name = go_text::quoted(path);
     if !checks.any_of.is_empty() {
@@ -225,7 +224,7 @@ fn check_text(checks: &Checks, text: &str, path: &str, outcome: &mut Outcome) {
         let message = format!("{path} in body should match '{}'", pattern.written());
         outcome.failures.push(Failure::invalid(path, text, message));
     }
-    if let Some(format) = checks.format.as_ref().filter(|format| format.is_of_texts()) {
+    if let Some(format) = checks.format.as_ref().filter(|format| format.is_string_format()) {
         outcome.matches += 1;
         if !format.accepts(text) {
             outcome.failures.push(Failure::wrong_type(path, &format.written, text));
@@ -283,7 +282,7 @@ fn check_map(
             }
             (None, _) => continue,
         };
-        // Old and new objects are always shown in the same version, so that is never a change.
+        // Old and new objects are always in the same version, so these never change.
         let is_version = is_root && matches!(name.as_str(), "kind" | "apiVersion");
         let old = old.filter(|_| !is_version).and_then(|old| old.field(name));
         outcome.merge(check_part(field, value, &field_path, old, false));
@@ -298,7 +297,7 @@ fn check_map(
 
 fn check_enumeration(checks: &Checks, value: &Value, path: &str, outcome: &mut Outcome) {
     let listed = &checks.enumeration;
-    // Null is never found in the list, not even if it is there: kube-openapi cannot compare it.
+    // Null never matches, not even if it is listed: kube-openapi cannot compare it.
     if listed.is_empty() || !value.is_null() && listed.iter().any(|one| is_same(value, one)) {
         return;
     }
@@ -314,7 +313,7 @@ fn check_enumeration(checks: &Checks, value: &Value, path: &str, outcome: &mut O
     outcome.failures.push(Failure::at(path, message, make));
 }
 
-/// Whether a value is the listed one. A number is first made one of the listed kind, as in Go.
+/// Whether two values are equal. A number is first converted to the listed type, as in Go.
 fn is_same(value: &Value, listed: &Value) -> bool {
     match (value, listed) {
         (Value::Number(value), Value::Number(listed)) => match (Num::from(value), Num::from(listed)) {

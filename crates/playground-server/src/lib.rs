@@ -1,17 +1,17 @@
-//! A Kubernetes API server in the process: a `kube::Client` calls it as a function, and others over sockets.
+//! An in-process Kubernetes API server: a `kube::Client` calls it as a function, other clients over sockets.
 //!
-//! A request is one step on one state under one lock. `kinds` are the rules of objects and know no requests; `server`
-//! has the verbs, watches, admission and discovery, which every client asks for and so is here; `housekeeping` is what a
-//! cluster does after a write; `faults` is what a network does before one.
+//! Each request is processed atomically on one state under one lock. `kinds` holds the strategies of kinds (decoding,
+//! defaults, validation), independent of requests; `server` the verbs, watches, admission and discovery; `controllers`
+//! what the control plane does after a write; `faults` injects faults between a client and a server.
 //!
-//! It answers in JSON. What only kubectl and other typed Go clients ask for (tables, protobuf, OpenAPI) is a
-//! [`Presentation`] that is handed in from above; without one such a request is answered as by a server that does not
-//! know the media type or the path. What differs from kube-apiserver is listed in crates/playground/COMPATIBILITY.md.
+//! Responses are JSON. What only kubectl and other typed Go clients request (tables, protobuf, OpenAPI) is provided by
+//! a [`Presentation`] from a crate above; without one such a request is answered as by a server that does not support
+//! the media type or the path. Differences from kube-apiserver are listed in crates/playground/COMPATIBILITY.md.
 //!
-//! It must not know its clients, and not the engine: its mistakes and ours must not agree.
+//! Must not depend on its clients, nor on the engine: a shared mistake would go unnoticed.
 
+mod controllers;
 pub mod faults;
-mod housekeeping;
 mod kinds;
 mod server;
 

@@ -1,6 +1,6 @@
-//! The store's side of durability: taken up from the disk, settled by it, and taken back when it fails.
+//! Durability of the store: recovery from the disk, acknowledgement of commits, and rollback when the disk fails.
 //!
-//! Invariant: after `resume`, and after `take_back`, memory holds what the disk holds.
+//! Invariant: after `resume` and after `rollback`, memory holds what the disk holds.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -10,23 +10,23 @@ use bytes::Bytes;
 use super::{Entry, Object, Store, TableId};
 
 impl Store {
-    /// Takes up an object from the disk. Its revision and text stay.
+    /// Restores an object from the disk with its revision and JSON.
     pub fn restore(
         &mut self,
         table: TableId,
         text: Bytes,
         selectable: &[impl AsRef<str>],
     ) -> Result<(), serde_json::Error> {
-        let object = Arc::new(Object::refile(text, selectable)?);
-        self.remember(table, &object);
+        let object = Arc::new(Object::decode(text, selectable)?);
+        self.index(table, &object);
         self.tables[table.0].objects.insert(object.key.clone(), object);
         Ok(())
     }
 
-    /// Goes on at this revision: what was before cannot be asked for. Every later change goes to `journal`.
+    /// Continues at this revision; older ones count as compacted. Every later change goes to `journal`.
     pub fn resume(&mut self, revision: u64, journal: Sender<Entry>) {
         self.revision = revision;
-        self.settled = revision;
+        self.durable = revision;
         for table in &mut self.tables {
             table.changed = revision;
         }
@@ -35,40 +35,40 @@ impl Store {
         self.journal = Some(journal);
     }
 
-    /// Everything up to `revision` is on the disk: watchers may see it.
-    pub fn settle(&mut self, revision: u64) {
-        self.settled = revision;
+    /// Everything up to `revision` is on the disk: watches may see it.
+    pub fn mark_durable(&mut self, revision: u64) {
+        self.durable = revision;
         let tables = &self.tables;
-        self.unsettled.retain(|table| {
+        self.pending_tables.retain(|table| {
             let table = &tables[table.0];
-            table.bell.ring();
+            table.notifier.notify();
             table.changed > revision
         });
         self.changed.send_replace(revision);
     }
 
-    /// The disk has failed: takes back what did not get there. Nothing may be written from now on.
-    pub fn take_back(&mut self, why: Arc<str>) {
+    /// The disk has failed: rolls back changes that are not durable. All later writes are refused.
+    pub fn rollback(&mut self, why: Arc<str>) {
         self.journal = None;
-        self.broken = Some(why);
-        for table in std::mem::take(&mut self.unsettled) {
-            let taken: Vec<_> = self.tables[table.0].log.take_back(self.settled).collect();
-            for change in taken {
-                if !change.gone {
-                    self.forget(table, &change.now);
+        self.write_error = Some(why);
+        for table in std::mem::take(&mut self.pending_tables) {
+            let undone: Vec<_> = self.tables[table.0].watch_cache.rollback(self.durable).collect();
+            for change in undone {
+                if !change.deleted {
+                    self.unindex(table, &change.now);
                     self.tables[table.0].objects.remove(&change.now.key);
                 }
                 if let Some(before) = change.before {
-                    self.remember(table, &before);
+                    self.index(table, &before);
                     self.tables[table.0].objects.insert(before.key.clone(), before);
                 }
             }
-            self.tables[table.0].changed = self.settled;
+            self.tables[table.0].changed = self.durable;
         }
-        self.revision = self.settled;
+        self.revision = self.durable;
     }
 
-    /// Sends nothing more to the disk, so that its thread can come to an end.
+    /// Stops sending to the disk, so that its thread can end.
     pub fn close(&mut self) {
         self.journal = None;
     }

@@ -1,7 +1,7 @@
-//! One version of one object: its text as clients get it, and a card with what the server looks for in it.
+//! One version of one object: its JSON as clients receive it, and indexed fields extracted from it.
 //!
-//! A stored object never changes: a new version is a new one. The text holds everything; the card saves
-//! parsing it for selectors, owners and deletion. It must not know kinds.
+//! A stored object is immutable; an update stores a new one. The JSON is complete; the indexed fields save parsing it
+//! for selectors, owner references and deletion. Must not depend on kinds.
 
 use std::cmp::Ordering;
 
@@ -9,28 +9,28 @@ use bytes::Bytes;
 use muster_api::selector::Labels;
 use serde_json::Value;
 
-/// Where an object stands in its table. Objects without a namespace have an empty one.
+/// The key of an object in its table. Cluster-scoped objects have an empty namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// The namespace; empty for objects of the cluster.
+    /// The namespace; empty for cluster-scoped objects.
     pub namespace: Box<str>,
     /// The name.
     pub name: Box<str>,
 }
 
 impl Key {
-    /// The key of a namespace and a name.
+    /// Joins a namespace and a name.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
 
-    /// The key before all others of a namespace.
-    pub fn first_of(namespace: &str) -> Self {
+    /// The smallest key of a namespace.
+    pub fn first_in(namespace: &str) -> Self {
         Self::new(namespace, "")
     }
 }
 
-/// The order of texts `namespace/name`, in which the real server lists: `a-b/x` comes before `a/x`.
+/// Orders keys as `namespace/name` strings, as kube-apiserver lists them: `a-b/x` comes before `a/x`.
 impl Ord for Key {
     fn cmp(&self, other: &Key) -> Ordering {
         fn text(key: &Key) -> impl Iterator<Item = u8> {
@@ -50,18 +50,18 @@ impl PartialOrd for Key {
     }
 }
 
-/// An owner that an object names.
+/// An entry of `ownerReferences`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub struct OwnerReference {
     pub uid: Box<str>,
-    /// Whether the owner's foreground deletion waits for this object.
-    pub blocks: bool,
+    /// Whether foreground deletion of the owner waits for this object.
+    pub block_owner_deletion: bool,
 }
 
 /// One version of an object.
 #[derive(Debug)]
 pub struct Object {
-    /// Its place in the table.
+    /// Its key in the table.
     pub key: Key,
     /// The revision of its last change.
     pub revision: u64,
@@ -69,11 +69,11 @@ pub struct Object {
     pub uid: Box<str>,
     /// Its labels.
     pub labels: Labels,
-    /// The values of the fields that the kind lets selectors ask for, in the kind's order.
+    /// The values of the kind's selectable fields, in the kind's order.
     pub fields: Box<[Box<str>]>,
     /// Its owner references.
-    pub owners: Box<[Owner]>,
-    /// What has to be done before it may go.
+    pub owners: Box<[OwnerReference]>,
+    /// Its finalizers.
     pub finalizers: Box<[Box<str>]>,
     /// Whether it has a deletion timestamp.
     pub deleting: bool,
@@ -82,24 +82,24 @@ pub struct Object {
 }
 
 impl Object {
-    /// Stamps `value` with the revision and files it.
+    /// Sets `resourceVersion` to `revision` and encodes the object.
     ///
-    /// The value must be a JSON object with `metadata`; the server makes sure of it when it decodes.
-    pub fn file(mut value: Value, revision: u64, selectable: &[impl AsRef<str>]) -> Self {
+    /// The value must be a JSON object with `metadata`; the server ensures this when it decodes.
+    pub fn encode(mut value: Value, revision: u64, selectable: &[impl AsRef<str>]) -> Self {
         value["metadata"]["resourceVersion"] = Value::String(revision.to_string());
-        let text = serde_json::to_vec(&value).expect("a JSON value can be printed").into();
-        Self::card(&value, text, revision, selectable)
+        let text = serde_json::to_vec(&value).expect("a JSON value can be encoded").into();
+        Self::with_index(&value, text, revision, selectable)
     }
 
-    /// Files a text that was printed before.
-    pub fn refile(text: Bytes, selectable: &[impl AsRef<str>]) -> Result<Self, serde_json::Error> {
+    /// Restores an object from its encoded form.
+    pub fn decode(text: Bytes, selectable: &[impl AsRef<str>]) -> Result<Self, serde_json::Error> {
         let value: Value = serde_json::from_slice(&text)?;
         let revision = value["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
         let revision = revision.ok_or_else(|| serde::de::Error::missing_field("resourceVersion"))?;
-        Ok(Self::card(&value, text, revision, selectable))
+        Ok(Self::with_index(&value, text, revision, selectable))
     }
 
-    fn card(value: &Value, text: Bytes, revision: u64, selectable: &[impl AsRef<str>]) -> Self {
+    fn with_index(value: &Value, text: Bytes, revision: u64, selectable: &[impl AsRef<str>]) -> Self {
         let metadata = &value["metadata"];
         let text_of = |field: &str| metadata[field].as_str().unwrap_or_default();
         let labels = metadata["labels"].as_object().into_iter().flatten();
@@ -110,9 +110,9 @@ impl Object {
             labels: labels.map(|(key, text)| (key.clone(), text.as_str().unwrap_or_default().to_owned())).collect(),
             fields: selectable.iter().map(|path| field_text(value, path.as_ref()).into()).collect(),
             owners: list(&metadata["ownerReferences"])
-                .map(|owner| Owner {
+                .map(|owner| OwnerReference {
                     uid: owner["uid"].as_str().unwrap_or_default().into(),
-                    blocks: owner["blockOwnerDeletion"].as_bool().unwrap_or_default(),
+                    block_owner_deletion: owner["blockOwnerDeletion"].as_bool().unwrap_or_default(),
                 })
                 .collect(),
             finalizers: list(&metadata["finalizers"]).filter_map(Value::as_str).map(Into::into).collect(),
@@ -121,12 +121,12 @@ impl Object {
         }
     }
 
-    /// The object as a value, to change it.
+    /// The object as a value, for changes.
     pub fn value(&self) -> Value {
-        serde_json::from_slice(&self.text).expect("the text was printed from a value")
+        serde_json::from_slice(&self.text).expect("the JSON was encoded from a value")
     }
 
-    /// Whether it carries this finalizer.
+    /// Whether it has this finalizer.
     pub fn has_finalizer(&self, name: &str) -> bool {
         self.finalizers.iter().any(|finalizer| **finalizer == *name)
     }
@@ -136,8 +136,8 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// What a field selector compares: the text at a dotted path, or at the next one behind `|` if it is empty. If there
-/// is nothing at all, it is what stands behind `=`.
+/// The string that a field selector compares: the value at a dotted path, or at the path after `|` if that is empty. A
+/// missing value is the string after `=`.
 pub fn field_text(value: &Value, path: &str) -> String {
     if let Some((first, second)) = path.split_once('|') {
         let text = field_text(value, first);
@@ -147,7 +147,7 @@ pub fn field_text(value: &Value, path: &str) -> String {
     let found = path.split('.').try_fold(value, |inner, step| inner.get(step));
     match found {
         Some(Value::String(text)) => text.clone(),
-        Some(Value::Bool(truth)) => truth.to_string(),
+        Some(Value::Bool(flag)) => flag.to_string(),
         Some(Value::Number(number)) => number.to_string(),
         _ => absent.to_owned(),
     }

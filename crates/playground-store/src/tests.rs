@@ -1,4 +1,4 @@
-//! The store by itself: revisions, the past, owners.
+//! Tests of the store: revisions, reads at older revisions, owner references.
 
 use serde_json::json;
 
@@ -12,12 +12,15 @@ fn object(name: &str, label: &str, owner: Option<&str>) -> Value {
 }
 
 fn labels(store: &Store, table: TableId, revision: u64) -> Vec<String> {
-    let moment = store.at(table, revision).unwrap();
-    moment.from(&Key::first_of("n")).map(|object| format!("{}={}", object.key.name, object.labels["l"])).collect()
+    let snapshot = store.snapshot_at(table, revision).unwrap();
+    snapshot
+        .iter_from(&Key::first_in("n"))
+        .map(|object| format!("{}={}", object.key.name, object.labels["l"]))
+        .collect()
 }
 
 #[test]
-fn the_past_can_be_read_until_it_is_compacted() {
+fn older_revisions_are_readable_until_compacted() {
     let mut store = Store::new(100);
     let table = store.add_table("things");
     let first = store.put(table, object("a", "1", None), &NO_FIELDS).revision;
@@ -29,17 +32,17 @@ fn the_past_can_be_read_until_it_is_compacted() {
     assert_eq!(labels(&store, table, second), ["a=1", "b=1"]);
     assert_eq!(labels(&store, table, third), ["a=2", "b=1"]);
     assert_eq!(labels(&store, table, fourth), ["a=2"]);
-    let told: Vec<(u64, bool)> =
-        store.since(table, second, 10).unwrap().iter().map(|change| (change.revision, change.gone)).collect();
-    assert_eq!(told, [(third, false), (fourth, true)]);
+    let seen: Vec<(u64, bool)> =
+        store.since(table, second, 10).unwrap().iter().map(|change| (change.revision, change.deleted)).collect();
+    assert_eq!(seen, [(third, false), (fourth, true)]);
     store.compact();
-    assert_eq!(store.at(table, third).unwrap_err(), TooOld { oldest: fourth });
-    assert_eq!(store.since(table, fourth, 10).unwrap().len(), 0, "who has seen everything reads on");
+    assert_eq!(store.snapshot_at(table, third).unwrap_err(), TooOld { oldest: fourth });
+    assert_eq!(store.since(table, fourth, 10).unwrap().len(), 0, "a reader that has seen everything can continue");
     assert!(store.since(table, third, 10).is_err());
 }
 
 #[test]
-fn the_window_bounds_what_is_kept() {
+fn window_bounds_kept_changes() {
     let mut store = Store::new(3);
     let table = store.add_table("things");
     for turn in 0..10 {
@@ -50,7 +53,7 @@ fn the_window_bounds_what_is_kept() {
 }
 
 #[test]
-fn owners_know_their_dependents() {
+fn dependents_are_indexed_by_owner() {
     let mut store = Store::new(10);
     let (owners, dependents) = (store.add_table("things"), store.add_table("things"));
     store.put(owners, object("o", "", None), &NO_FIELDS);
@@ -62,22 +65,22 @@ fn owners_know_their_dependents() {
     store.put(dependents, object("d", "", Some("o")), &NO_FIELDS);
     store.remove(dependents, object("d", "", Some("o")), &NO_FIELDS);
     assert_eq!(of(&store), [""; 0]);
-    assert!(store.find("d").is_none() && store.find("o").is_some());
+    assert!(store.find_by_uid("d").is_none() && store.find_by_uid("o").is_some());
 }
 
 #[test]
-fn the_window_bounds_the_bytes_of_what_is_kept() {
+fn window_bounds_kept_bytes() {
     let mut store = Store::new(10_000);
     let table = store.add_table("things");
-    let mut log = Log::default();
+    let mut watch_cache = WatchCache::default();
     let text = bytes::Bytes::from(vec![b'x'; 1024 * 1024]);
     for revision in 2..1000 {
-        let small = Object::file(object("a", "", None), revision, &NO_FIELDS);
+        let small = Object::encode(object("a", "", None), revision, &NO_FIELDS);
         let now = Arc::new(Object { text: text.clone(), ..small });
-        log.push(Change { revision, before: None, now, gone: false }, 10_000, u64::MAX);
+        watch_cache.push(Change { revision, before: None, now, deleted: false }, 10_000, u64::MAX);
     }
-    store.tables[table.0].log = log;
-    store.settled = u64::MAX;
+    store.tables[table.0].watch_cache = watch_cache;
+    store.durable = u64::MAX;
     assert!(store.since(table, 800, 1).is_err());
     assert_eq!(store.since(table, 900, 1000).unwrap().len(), 99);
     store.compact();

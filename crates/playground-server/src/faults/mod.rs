@@ -1,9 +1,9 @@
-//! Faults between a client and a server, from a seed: the playground's own, or any other.
+//! Seeded fault injection between a client and any API server.
 //!
-//! What a network and a busy control plane do to a client: delay, loss before and after the effect, errors, conflicts,
-//! throttling; watches that are cut, expire, repeat an event or tell it late. The server itself is never touched:
-//! behind this layer its state is always true.
-//! Invariant: one seed, one order of requests, one run of faults. It must not know kinds.
+//! The faults of a network and of a busy control plane: delays, requests lost before and after they take effect,
+//! errors, conflicts, throttling; watches that are cut, expire, repeat an event or deliver it late. The server itself
+//! is not affected: behind this layer its state is always consistent.
+//! Invariant: the same seed and the same order of requests give the same faults. Must not depend on kinds.
 
 mod plan;
 mod stream;
@@ -30,98 +30,100 @@ pub use plan::{Fault, Plan, ServerError, StreamFault};
 /// A source of faults. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Faults {
-    dice: Arc<Mutex<Dice>>,
+    state: Arc<Mutex<FaultState>>,
 }
 
 #[derive(Debug)]
-struct Dice {
+struct FaultState {
     random: Random,
     plan: Plan,
-    /// Faults that were ordered for certain requests.
-    ordered: VecDeque<(Method, String, Fault)>,
-    /// Faults that were ordered for events of certain watches.
-    ordered_events: VecDeque<(String, StreamFault)>,
-    told: Vec<String>,
+    /// Faults scheduled for specific requests.
+    scheduled: VecDeque<(Method, String, Fault)>,
+    /// Faults scheduled for events of specific watches.
+    scheduled_events: VecDeque<(String, StreamFault)>,
+    log: Vec<String>,
 }
 
-/// The most faults that are remembered for a report.
-const TOLD_MAX: usize = 10_000;
+/// The most faults that are kept for the report.
+const LOG_LINES_MAX: usize = 10_000;
 
 impl Faults {
-    /// Faults that come with the chances of `plan`.
+    /// Faults with the probabilities of `plan`.
     pub fn new(seed: u64, plan: Plan) -> Self {
-        let dice = Dice {
+        let state = FaultState {
             random: Random::new(seed),
             plan,
-            ordered: VecDeque::new(),
-            ordered_events: VecDeque::new(),
-            told: Vec::new(),
+            scheduled: VecDeque::new(),
+            scheduled_events: VecDeque::new(),
+            log: Vec::new(),
         };
-        Self { dice: Arc::new(Mutex::new(dice)) }
+        Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// No faults but those that are ordered.
+    /// No faults except scheduled ones.
     pub fn none() -> Self {
         Self::new(0, Plan::default())
     }
 
-    /// Other chances from now on.
+    /// Replaces the probabilities.
     pub fn set_plan(&self, plan: Plan) {
-        self.dice().plan = plan;
+        self.lock().plan = plan;
     }
 
-    /// The next request of this method whose path contains `path` meets this fault. Orders are met in their order.
+    /// Schedules a fault for the next request with this method whose path contains `path`, in the order of the calls.
     pub fn order(&self, method: Method, path: &str, fault: Fault) {
-        self.dice().ordered.push_back((method, path.to_owned(), fault));
+        self.lock().scheduled.push_back((method, path.to_owned(), fault));
     }
 
-    /// The next event of a watch whose path contains `path` meets this fault.
+    /// Schedules a fault for the next event of a watch whose path contains `path`.
     pub fn order_event(&self, path: &str, fault: StreamFault) {
-        self.dice().ordered_events.push_back((path.to_owned(), fault));
+        self.lock().scheduled_events.push_back((path.to_owned(), fault));
     }
 
-    /// How many ordered faults nothing has met yet.
+    /// The number of scheduled faults that have not been injected yet.
     pub fn unmet(&self) -> usize {
-        let dice = self.dice();
-        dice.ordered.len() + dice.ordered_events.len()
+        let state = self.lock();
+        state.scheduled.len() + state.scheduled_events.len()
     }
 
-    /// What happened so far, one line for each fault.
+    /// The injected faults so far, one line each.
     pub fn report(&self) -> Vec<String> {
-        self.dice().told.clone()
+        self.lock().log.clone()
     }
 
-    fn dice(&self) -> MutexGuard<'_, Dice> {
-        self.dice.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, FaultState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn draw(&self, request: &http::request::Parts) -> Option<Fault> {
-        let mut dice = self.dice();
-        let fault = dice.draw(request)?;
-        dice.tell(format!("{} {}: {fault:?}", request.method, request.uri));
+        let mut state = self.lock();
+        let fault = state.draw(request)?;
+        state.record(format!("{} {}: {fault:?}", request.method, request.uri));
         Some(fault)
     }
 
     fn draw_for_event(&self, path: &str) -> Option<StreamFault> {
-        let mut dice = self.dice();
-        let ordered = dice.ordered_events.iter().position(|(part, _)| path.contains(part.as_str()));
-        let fault = if let Some((_, fault)) = ordered.and_then(|index| dice.ordered_events.remove(index)) {
+        let mut state = self.lock();
+        let scheduled = state.scheduled_events.iter().position(|(part, _)| path.contains(part.as_str()));
+        let fault = if let Some((_, fault)) = scheduled.and_then(|index| state.scheduled_events.remove(index)) {
             fault
         } else {
-            let Dice { random, plan, .. } = &mut *dice;
+            let FaultState { random, plan, .. } = &mut *state;
             plan.draw_for_event(random)?
         };
-        dice.tell(format!("event of {path}: {fault:?}"));
+        state.record(format!("event of {path}: {fault:?}"));
         Some(fault)
     }
 }
 
-impl Dice {
+impl FaultState {
     fn draw(&mut self, request: &http::request::Parts) -> Option<Fault> {
         let path = request.uri.path();
-        let ordered =
-            self.ordered.iter().position(|(method, part, _)| *method == request.method && path.contains(part.as_str()));
-        if let Some((_, _, fault)) = ordered.and_then(|index| self.ordered.remove(index)) {
+        let scheduled = self
+            .scheduled
+            .iter()
+            .position(|(method, part, _)| *method == request.method && path.contains(part.as_str()));
+        if let Some((_, _, fault)) = scheduled.and_then(|index| self.scheduled.remove(index)) {
             return Some(fault);
         }
         let changes_what_is_there = matches!(request.method, Method::PUT | Method::PATCH) || path.ends_with("/binding");
@@ -131,15 +133,15 @@ impl Dice {
         self.plan.draw(&mut self.random, changes_what_is_there, past)
     }
 
-    fn tell(&mut self, line: String) {
-        if self.told.len() < TOLD_MAX {
-            self.told.push(line);
+    fn record(&mut self, line: String) {
+        if self.log.len() < LOG_LINES_MAX {
+            self.log.push(line);
         }
     }
 }
 
 impl Faults {
-    /// Puts these faults before any service that answers as an API server does, such as the transport of a client:
+    /// Wraps a service that responds as an API server does, such as the transport of a client:
     /// `ClientBuilder::try_from(config)?.with_layer(&faults.layer()).build()`.
     pub fn layer(&self) -> FaultLayer {
         FaultLayer { faults: self.clone() }
@@ -147,13 +149,13 @@ impl Faults {
 }
 
 impl Server {
-    /// A client whose requests and watches meet faults.
+    /// A client whose requests and watches are subject to faults.
     pub fn client_with(&self, faults: &Faults) -> kube::Client {
         kube::Client::new(faults.layer().layer(self.clone()), "default")
     }
 }
 
-/// Wraps services so that their requests and watches meet faults.
+/// A tower layer that injects faults into requests and watches.
 #[derive(Clone, Debug)]
 pub struct FaultLayer {
     faults: Faults,
@@ -167,10 +169,10 @@ impl<S> Layer<S> for FaultLayer {
     }
 }
 
-/// A service, seen through faults. Its errors are those of the service and losses of the connection.
+/// A service with fault injection. Its errors are those of the service and lost connections.
 #[derive(Debug)]
 pub struct Faulty<S> {
-    /// Shared, because a request that is late reaches the service after later ones, and not every service can be cloned.
+    /// Shared, because a delayed request reaches the service after later ones, and not every service can be cloned.
     service: Arc<tokio::sync::Mutex<S>>,
     faults: Faults,
 }
@@ -195,7 +197,7 @@ where
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // The service is asked when the request reaches it.
+        // Readiness is checked when the request reaches the service.
         Poll::Ready(Ok(()))
     }
 
@@ -220,33 +222,33 @@ impl<S> Faulty<S> {
         let fault = self.faults.draw(&parts);
         let request = Request::from_parts(parts, body);
         let response = match fault {
-            None => self.pass_on(request).await?,
+            None => self.forward(request).await?,
             Some(Fault::Delay(time)) => {
                 tokio::time::sleep(time).await;
-                self.pass_on(request).await?
+                self.forward(request).await?
             }
             Some(Fault::AnswerDelayed(time)) => {
-                let response = self.pass_on(request).await;
+                let response = self.forward(request).await;
                 tokio::time::sleep(time).await;
                 response?
             }
             Some(Fault::Lost) => return Err(lost().into()),
             Some(Fault::AnswerLost) => {
-                self.pass_on(request).await?;
+                self.forward(request).await?;
                 return Err(lost().into());
             }
             Some(Fault::AnswerTimedOut) => {
-                self.pass_on(request).await?;
-                refusal(504, "Timeout", "Timeout: request did not complete within the allowed duration", None)
+                self.forward(request).await?;
+                error_response(504, "Timeout", "Timeout: request did not complete within the allowed duration", None)
             }
-            Some(Fault::Forbidden) => refusal(403, "Forbidden", "an injected refusal", None),
-            Some(Fault::Failed(error)) => refusal(error.code(), error.reason(), "an injected failure", None),
-            Some(Fault::Conflict) => refusal(409, "Conflict", CONFLICT, None),
+            Some(Fault::Forbidden) => error_response(403, "Forbidden", "an injected refusal", None),
+            Some(Fault::Failed(error)) => error_response(error.code(), error.reason(), "an injected failure", None),
+            Some(Fault::Conflict) => error_response(409, "Conflict", CONFLICT, None),
             Some(Fault::Throttled { retry_after_seconds }) => {
-                refusal(429, "TooManyRequests", THROTTLED, Some(retry_after_seconds))
+                error_response(429, "TooManyRequests", THROTTLED, Some(retry_after_seconds))
             }
             Some(Fault::Expired) => {
-                refusal(410, "Expired", "The resourceVersion for the provided list is too old.", None)
+                error_response(410, "Expired", "The resourceVersion for the provided list is too old.", None)
             }
         };
         if watches && response.status() == http::StatusCode::OK {
@@ -256,20 +258,20 @@ impl<S> Faulty<S> {
         }
     }
 
-    /// Lets the service answer. It is locked until it has taken the request, not until it has answered.
-    async fn pass_on<B, R>(&self, request: Request<B>) -> Result<Response<Body>, BoxError>
+    /// Forwards a request. The service is locked until it has accepted the request, not until it has responded.
+    async fn forward<B, R>(&self, request: Request<B>) -> Result<Response<Body>, BoxError>
     where
         S: Service<Request<B>, Response = Response<R>>,
         S::Error: Into<BoxError>,
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        let answer = {
+        let response = {
             let mut service = self.service.lock().await;
             poll_fn(|context| service.poll_ready(context)).await.map_err(Into::into)?;
             service.call(request)
         };
-        Ok(answer.await.map_err(Into::into)?.map(Body::new))
+        Ok(response.await.map_err(Into::into)?.map(Body::new))
     }
 }
 
@@ -292,7 +294,7 @@ fn status(code: u16, reason: &str, message: &str, retry_after_seconds: Option<u3
     status
 }
 
-fn refusal(code: u16, reason: &str, message: &str, retry_after_seconds: Option<u32>) -> Response<Body> {
+fn error_response(code: u16, reason: &str, message: &str, retry_after_seconds: Option<u32>) -> Response<Body> {
     let status = status(code, reason, message, retry_after_seconds);
     let mut response = Response::builder().status(code).header(http::header::CONTENT_TYPE, "application/json");
     if let Some(seconds) = retry_after_seconds {
@@ -301,8 +303,8 @@ fn refusal(code: u16, reason: &str, message: &str, retry_after_seconds: Option<u
     response.body(Body::from(status.to_string())).expect("a code and two headers make a response")
 }
 
-/// A delay of up to `most`, so that an answer in no time stays possible.
-fn some_of(random: &mut Random, most: Duration) -> Duration {
+/// A random delay of up to `most`, including none.
+fn random_delay(random: &mut Random, most: Duration) -> Duration {
     let most = u64::try_from(most.as_micros()).unwrap_or(u64::MAX).max(1);
     Duration::from_micros(random.below(most) + 1)
 }

@@ -1,40 +1,40 @@
-//! Which faults there are, and how often they come.
+//! The kinds of faults and their probabilities.
 
 use std::time::Duration;
 
 use muster_determinism::random::Random;
 
-use super::some_of;
+use super::random_delay;
 
-/// What can happen to a request.
+/// A fault of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It reaches the server late.
+    /// The request reaches the server late.
     Delay(Duration),
-    /// Its answer comes late.
+    /// The response arrives late.
     AnswerDelayed(Duration),
-    /// The connection breaks before the server sees it.
+    /// The connection breaks before the server receives the request.
     Lost,
-    /// The server does it, and the connection breaks before the answer.
+    /// The server processes the request, and the connection breaks before the response.
     AnswerLost,
-    /// The server does it, and the answer is 504.
+    /// The server processes the request, and the response is 504.
     AnswerTimedOut,
-    /// The answer is an error of the server, and nothing is done.
+    /// The response is a server error, without effect.
     Failed(ServerError),
-    /// The answer is 409, and nothing is done.
+    /// The response is 409, without effect.
     Conflict,
-    /// The answer is 403, and nothing is done: an API server that has just started does not know all rights yet.
+    /// The response is 403, without effect: an API server that has just started has not loaded all RBAC rules yet.
     Forbidden,
-    /// The answer is 429, and nothing is done.
+    /// The response is 429, without effect.
     Throttled {
-        /// When the client is told to come back.
+        /// The value of `Retry-After`.
         retry_after_seconds: u32,
     },
-    /// The answer is 410, as if the past that was asked for were gone.
+    /// The response is 410, as if the requested revision had been compacted.
     Expired,
 }
 
-/// What a server says that cannot do its work.
+/// A server error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerError {
     /// 500.
@@ -63,23 +63,23 @@ impl ServerError {
     }
 }
 
-/// What can happen to a watch at one of its events.
+/// A fault of a watch, at one of its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamFault {
     /// The stream ends before the event.
     Cut,
     /// The connection breaks before the event.
     Broken,
-    /// The stream says 410 in place of the event and ends.
+    /// The stream has a 410 error in place of the event and ends.
     Expired,
-    /// The event is told twice.
+    /// The event is delivered twice.
     Repeated,
-    /// The event, and with it all later ones, comes late.
+    /// The event and all later ones are delivered late.
     Late(Duration),
 }
 
-/// How often faults come: chances in a thousand, for each request or each event of a watch. Chances that add up to more
-/// than a thousand leave none for the later ones.
+/// The probabilities of faults in thousandths, for each request or each watch event. If they add up to more than a
+/// thousand, the later ones never occur.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// [`Fault::Delay`] and [`Fault::AnswerDelayed`].
@@ -94,13 +94,13 @@ pub struct Plan {
     pub answer_timed_out: u32,
     /// [`Fault::Failed`].
     pub failed: u32,
-    /// [`Fault::Conflict`], only for requests that change what is there.
+    /// [`Fault::Conflict`], only for requests that change existing objects.
     pub conflicts: u32,
     /// [`Fault::Throttled`].
     pub throttled: u32,
     /// [`StreamFault::Cut`] and [`StreamFault::Broken`].
     pub cut: u32,
-    /// [`StreamFault::Expired`], and [`Fault::Expired`] for requests that ask for the past.
+    /// [`StreamFault::Expired`], and [`Fault::Expired`] for requests at an older revision.
     pub expired: u32,
     /// [`StreamFault::Repeated`].
     pub repeated: u32,
@@ -109,7 +109,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A bad day: every kind of fault; one request in ten comes late, about one in ten fails.
+    /// Every kind of fault: one request in ten is delayed, about one in ten fails.
     pub const STORM: Plan = Plan {
         delayed: 100,
         delay_max: Duration::from_millis(500),
@@ -143,8 +143,8 @@ impl Plan {
             (if asks_for_the_past { self.expired } else { 0 }, 8),
         ];
         Some(match pick(random, &chances)? {
-            0 => Fault::Delay(some_of(random, self.delay_max)),
-            1 => Fault::AnswerDelayed(some_of(random, self.delay_max)),
+            0 => Fault::Delay(random_delay(random, self.delay_max)),
+            1 => Fault::AnswerDelayed(random_delay(random, self.delay_max)),
             2 => Fault::Lost,
             3 => Fault::AnswerLost,
             4 => Fault::AnswerTimedOut,
@@ -166,12 +166,12 @@ impl Plan {
             1 => StreamFault::Broken,
             2 => StreamFault::Expired,
             3 => StreamFault::Repeated,
-            _ => StreamFault::Late(some_of(random, self.delay_max)),
+            _ => StreamFault::Late(random_delay(random, self.delay_max)),
         })
     }
 }
 
-/// One of the things that have these chances in a thousand, or none.
+/// One of the alternatives with these probabilities in thousandths, or none.
 fn pick(random: &mut Random, chances: &[(u32, usize)]) -> Option<usize> {
     let mut drawn = random.below(1000);
     for (chance, thing) in chances {
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_come_as_often_as_the_plan_says() {
+    fn faults_occur_with_planned_probability() {
         let mut random = Random::new(5);
         let plan = Plan { lost: 100, conflicts: 50, ..Plan::default() };
         let drawn: Vec<Fault> = (0..100_000).filter_map(|_| plan.draw(&mut random, true, false)).collect();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn without_chances_nothing_happens() {
+    fn empty_plan_injects_no_faults() {
         let mut random = Random::new(5);
         assert!((0..1000).all(|_| Plan::default().draw(&mut random, true, true).is_none()));
         assert!((0..1000).all(|_| Plan::default().draw_for_event(&mut random).is_none()));

@@ -1,4 +1,4 @@
-//! Faults in the stream of a watch, event by event.
+//! Fault injection into the stream of a watch, event by event.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{Faults, StreamFault, lost, status};
 
-/// The same answer, with faults in its stream.
+/// The same response, with faults in its stream.
 pub(super) fn with_faults(response: Response<Body>, faults: Faults, path: String) -> Response<Body> {
     let (parts, body) = response.into_parts();
     let lines = Lines {
@@ -29,7 +29,7 @@ pub(super) fn with_faults(response: Response<Body>, faults: Faults, path: String
 
 struct Lines {
     stream: BodyDataStream,
-    /// A piece of a line that is not complete yet.
+    /// An incomplete line.
     rest: BytesMut,
     ready: VecDeque<Bytes>,
     faults: Faults,
@@ -58,9 +58,9 @@ impl Lines {
                 Some(Ok(line))
             }
             Some(StreamFault::Repeated) => {
-                let mut twice = BytesMut::from(&*line);
-                twice.extend_from_slice(&line);
-                Some(Ok(twice.freeze()))
+                let mut repeated = BytesMut::from(&*line);
+                repeated.extend_from_slice(&line);
+                Some(Ok(repeated.freeze()))
             }
             Some(fault) => {
                 self.over = true;

@@ -1,7 +1,7 @@
-//! The table of the kinds that are always served.
+//! The table of built-in kinds.
 //!
-//! A kind that is not told otherwise is read as its type, has no defaults and no rules beyond its metadata: it is
-//! kept for clients that need it to be there.
+//! A kind without further entries is decoded as its type and has neither defaults nor validation beyond its metadata:
+//! it exists for clients that need it.
 
 use k8s_openapi::api::apps::v1 as apps;
 use k8s_openapi::api::authentication::v1 as authentication;
@@ -18,13 +18,13 @@ use k8s_openapi::api::storage::v1 as storage;
 use serde_json::{Value, json};
 
 use super::names::NameRule;
-use super::retype::retype;
+use super::typed_decode::decode_as;
 use super::{
-    Builtin, budget, config_map, definition, definition_check, event, job, keep, lease, namespace, node, pod,
-    pod_defaults, pod_status, pod_update, present, priority_class, rollouts, templates,
+    Builtin, config_map, copy_field, default_field, definition, definition_validation, event, job, lease, namespace,
+    node, pod, pod_defaults, pod_disruption_budget, pod_status, pod_templates, pod_update, priority_class, rollouts,
 };
 
-/// A kind without rules of its own.
+/// A kind without a strategy of its own.
 pub(super) const PLAIN: Builtin = Builtin {
     group: "",
     version: "v1",
@@ -33,35 +33,40 @@ pub(super) const PLAIN: Builtin = Builtin {
     short_names: &[],
     namespaced: true,
     stored_in: None,
-    read: Ok,
+    decode: Ok,
     opaque: None,
-    inward: None,
-    outward: None,
+    to_stored: None,
+    from_stored: None,
     fields: &[],
     field_labels: &[],
     subresources: &[],
     generation: false,
-    overwrites: true,
-    creates_on_update: false,
-    reviews: false,
+    allows_unconditional_update: true,
+    allows_create_on_update: false,
+    is_review: false,
     returns_deleted: false,
-    orphans: false,
+    orphans_by_default: false,
     name_rule: NameRule::Subdomain,
-    complete: |_| {},
-    on_create: |_| {},
-    on_update: |_, _| {},
-    on_status: keep_spec,
-    check: |_| Vec::new(),
-    check_update: |_, _| Vec::new(),
-    check_status: |_, _| Vec::new(),
+    set_defaults: |_| {},
+    prepare_for_create: |_| {},
+    prepare_for_update: |_, _| {},
+    prepare_for_status_update: restore_spec,
+    validate: |_| Vec::new(),
+    validate_update: |_, _| Vec::new(),
+    validate_status_update: |_, _| Vec::new(),
 };
 
-/// A kind with a spec that is counted and a status that only `status` writes.
-pub(super) const CONTROLLED: Builtin =
-    Builtin { subresources: &["status"], generation: true, on_create: drop_status, on_update: keep_status, ..PLAIN };
+/// A kind with `generation` and a `status` subresource.
+pub(super) const CONTROLLED: Builtin = Builtin {
+    subresources: &["status"],
+    generation: true,
+    prepare_for_create: clear_status,
+    prepare_for_update: restore_status,
+    ..PLAIN
+};
 
-/// A question about clients, which are cluster-wide.
-const REVIEW: Builtin = Builtin { group: "authorization.k8s.io", namespaced: false, reviews: true, ..PLAIN };
+/// A review, which is cluster-scoped.
+const REVIEW: Builtin = Builtin { group: "authorization.k8s.io", namespaced: false, is_review: true, ..PLAIN };
 
 const SCALED: &[&str] = &["status", "scale"];
 const EVENT_FIELDS: &[&str] = &[
@@ -74,7 +79,7 @@ const EVENT_FIELDS: &[&str] = &[
     "involvedObject.fieldPath",
     "reason",
     "reportingComponent",
-    // The component that speaks, by its old name or its new one.
+    // The reporting component, in the old or the new field.
     "source.component|reportingComponent",
     "type",
 ];
@@ -91,7 +96,7 @@ const NEW_EVENT_FIELDS: &[&str] = &[
     "source",
     "type",
 ];
-/// What clients of `v1` call the same fields.
+/// The names of the same fields in `v1`.
 const CORE_EVENT_FIELDS: &[&str] = &[
     "involvedObject.kind",
     "involvedObject.namespace",
@@ -106,13 +111,13 @@ const CORE_EVENT_FIELDS: &[&str] = &[
     "type",
 ];
 
-/// All of them.
+/// All built-in kinds.
 pub(super) const BUILTINS: &[Builtin] = &[
     Builtin {
         kind: "Pod",
         plural: "pods",
         short_names: &["po"],
-        read: retype::<core::Pod>,
+        decode: decode_as::<core::Pod>,
         fields: &[
             "spec.nodeName",
             "spec.restartPolicy",
@@ -126,16 +131,16 @@ pub(super) const BUILTINS: &[Builtin] = &[
         subresources: &["status", "binding", "eviction", "log"],
         generation: true,
         returns_deleted: true,
-        complete: pod_defaults::complete,
-        on_create: pod::on_create,
-        on_update: pod::on_update,
-        on_status: |pod, old| {
-            pod::on_status(pod, old);
-            pod_status::complete(pod);
+        set_defaults: pod_defaults::set_defaults,
+        prepare_for_create: pod::prepare_for_create,
+        prepare_for_update: pod::prepare_for_update,
+        prepare_for_status_update: |pod, old| {
+            pod::prepare_for_status_update(pod, old);
+            pod_status::set_defaults(pod);
         },
-        check: pod::check,
-        check_update: pod_update::check,
-        check_status: pod_status::check_update,
+        validate: pod::validate,
+        validate_update: pod_update::validate,
+        validate_status_update: pod_status::validate_update,
         ..PLAIN
     },
     Builtin {
@@ -143,16 +148,16 @@ pub(super) const BUILTINS: &[Builtin] = &[
         plural: "nodes",
         short_names: &["no"],
         namespaced: false,
-        read: retype::<core::Node>,
+        decode: decode_as::<core::Node>,
         fields: &["spec.unschedulable=false"],
         subresources: &["status"],
-        complete: node::complete,
-        on_create: node::on_create,
-        on_update: node::on_update,
-        on_status: node::on_status,
-        check: node::check,
-        check_update: node::check_update,
-        check_status: node::check_update,
+        set_defaults: node::set_defaults,
+        prepare_for_create: node::prepare_for_create,
+        prepare_for_update: node::prepare_for_update,
+        prepare_for_status_update: node::prepare_for_status_update,
+        validate: node::validate,
+        validate_update: node::validate_update,
+        validate_status_update: node::validate_update,
         ..PLAIN
     },
     Builtin {
@@ -160,29 +165,29 @@ pub(super) const BUILTINS: &[Builtin] = &[
         plural: "namespaces",
         short_names: &["ns"],
         namespaced: false,
-        read: retype::<core::Namespace>,
+        decode: decode_as::<core::Namespace>,
         fields: &["status.phase"],
         subresources: &["status"],
         returns_deleted: true,
         name_rule: NameRule::Label,
-        complete: namespace::complete,
-        on_create: namespace::on_create,
-        on_update: namespace::on_update,
-        on_status: namespace::on_status,
+        set_defaults: namespace::set_defaults,
+        prepare_for_create: namespace::prepare_for_create,
+        prepare_for_update: namespace::prepare_for_update,
+        prepare_for_status_update: namespace::prepare_for_status_update,
         ..PLAIN
     },
     Builtin {
         kind: "Event",
         plural: "events",
         short_names: &["ev"],
-        read: event::read::<core::Event>,
+        decode: event::decode::<core::Event>,
         fields: EVENT_FIELDS,
         field_labels: CORE_EVENT_FIELDS,
-        creates_on_update: true,
+        allows_create_on_update: true,
         name_rule: NameRule::PathSegment,
-        complete: event::complete,
-        check: |new| event::check(new, event::Api::Core),
-        check_update: |new, _| event::check(new, event::Api::Core),
+        set_defaults: event::set_defaults,
+        validate: |new| event::validate(new, event::Api::Core),
+        validate_update: |new, _| event::validate(new, event::Api::Core),
         ..PLAIN
     },
     Builtin {
@@ -191,41 +196,41 @@ pub(super) const BUILTINS: &[Builtin] = &[
         plural: "events",
         short_names: &["ev"],
         stored_in: Some(""),
-        read: event::read::<events::Event>,
-        inward: Some(event::inward),
-        outward: Some(event::outward),
+        decode: event::decode::<events::Event>,
+        to_stored: Some(event::to_stored),
+        from_stored: Some(event::from_stored),
         fields: EVENT_FIELDS,
         field_labels: NEW_EVENT_FIELDS,
-        creates_on_update: true,
-        complete: event::complete,
-        check: event::check_new,
-        check_update: event::check_new_update,
+        allows_create_on_update: true,
+        set_defaults: event::set_defaults,
+        validate: event::validate_new,
+        validate_update: event::validate_new_update,
         ..PLAIN
     },
     Builtin {
         kind: "ConfigMap",
         plural: "configmaps",
         short_names: &["cm"],
-        read: retype::<core::ConfigMap>,
-        check: config_map::check,
-        check_update: config_map::check_update,
+        decode: decode_as::<core::ConfigMap>,
+        validate: config_map::validate,
+        validate_update: config_map::validate_update,
         ..PLAIN
     },
     Builtin {
         kind: "Secret",
         plural: "secrets",
-        read: retype::<core::Secret>,
+        decode: decode_as::<core::Secret>,
         fields: &["type"],
-        complete: |secret| present(secret, "type", "Opaque".into()),
+        set_defaults: |secret| default_field(secret, "type", "Opaque".into()),
         ..PLAIN
     },
     Builtin {
         kind: "Service",
         plural: "services",
         short_names: &["svc"],
-        read: retype::<core::Service>,
+        decode: decode_as::<core::Service>,
         subresources: &["status"],
-        creates_on_update: true,
+        allows_create_on_update: true,
         returns_deleted: true,
         ..PLAIN
     },
@@ -233,7 +238,7 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "ServiceAccount",
         plural: "serviceaccounts",
         short_names: &["sa"],
-        read: retype::<core::ServiceAccount>,
+        decode: decode_as::<core::ServiceAccount>,
         returns_deleted: true,
         ..PLAIN
     },
@@ -241,20 +246,20 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "Endpoints",
         plural: "endpoints",
         short_names: &["ep"],
-        read: retype::<core::Endpoints>,
-        creates_on_update: true,
+        decode: decode_as::<core::Endpoints>,
+        allows_create_on_update: true,
         ..PLAIN
     },
     Builtin {
         kind: "PersistentVolumeClaim",
         plural: "persistentvolumeclaims",
         short_names: &["pvc"],
-        read: retype::<core::PersistentVolumeClaim>,
+        decode: decode_as::<core::PersistentVolumeClaim>,
         subresources: &["status"],
         returns_deleted: true,
-        complete: rollouts::complete_claim,
-        on_create: rollouts::new_claim,
-        on_update: keep_status,
+        set_defaults: rollouts::set_claim_defaults,
+        prepare_for_create: rollouts::prepare_claim,
+        prepare_for_update: restore_status,
         ..PLAIN
     },
     Builtin {
@@ -262,47 +267,47 @@ pub(super) const BUILTINS: &[Builtin] = &[
         plural: "persistentvolumes",
         short_names: &["pv"],
         namespaced: false,
-        read: retype::<core::PersistentVolume>,
+        decode: decode_as::<core::PersistentVolume>,
         subresources: &["status"],
         returns_deleted: true,
-        on_update: keep_status,
+        prepare_for_update: restore_status,
         ..PLAIN
     },
     Builtin {
         kind: "ReplicationController",
         plural: "replicationcontrollers",
         short_names: &["rc"],
-        read: retype::<core::ReplicationController>,
+        decode: decode_as::<core::ReplicationController>,
         fields: &["status.replicas"],
         subresources: SCALED,
-        complete: templates::complete_replicas,
-        orphans: true,
+        set_defaults: pod_templates::set_replicas_defaults,
+        orphans_by_default: true,
         ..CONTROLLED
     },
     Builtin {
         kind: "ResourceQuota",
         plural: "resourcequotas",
         short_names: &["quota"],
-        read: retype::<core::ResourceQuota>,
+        decode: decode_as::<core::ResourceQuota>,
         subresources: &["status"],
         returns_deleted: true,
-        on_update: keep_status,
+        prepare_for_update: restore_status,
         ..PLAIN
     },
     Builtin {
         kind: "LimitRange",
         plural: "limitranges",
         short_names: &["limits"],
-        read: retype::<core::LimitRange>,
-        creates_on_update: true,
+        decode: decode_as::<core::LimitRange>,
+        allows_create_on_update: true,
         ..PLAIN
     },
     Builtin {
         kind: "PodTemplate",
         plural: "podtemplates",
-        read: retype::<core::PodTemplate>,
+        decode: decode_as::<core::PodTemplate>,
         returns_deleted: true,
-        complete: templates::complete_template,
+        set_defaults: pod_templates::set_template_defaults,
         ..PLAIN
     },
     Builtin {
@@ -310,12 +315,12 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "ReplicaSet",
         plural: "replicasets",
         short_names: &["rs"],
-        read: templates::read::<apps::ReplicaSet>,
+        decode: pod_templates::decode::<apps::ReplicaSet>,
         subresources: SCALED,
-        complete: templates::complete_replicas,
-        on_create: templates::no_replicas,
-        check: templates::check,
-        check_update: templates::check_selector_kept,
+        set_defaults: pod_templates::set_replicas_defaults,
+        prepare_for_create: pod_templates::no_replicas,
+        validate: pod_templates::validate,
+        validate_update: pod_templates::validate_selector_unchanged,
         ..CONTROLLED
     },
     Builtin {
@@ -323,11 +328,11 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "Deployment",
         plural: "deployments",
         short_names: &["deploy"],
-        read: templates::read::<apps::Deployment>,
+        decode: pod_templates::decode::<apps::Deployment>,
         subresources: SCALED,
-        complete: rollouts::complete_deployment,
-        check: rollouts::check_deployment,
-        check_update: rollouts::check_deployment_update,
+        set_defaults: rollouts::set_deployment_defaults,
+        validate: rollouts::validate_deployment,
+        validate_update: rollouts::validate_deployment_update,
         ..CONTROLLED
     },
     Builtin {
@@ -335,13 +340,13 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "StatefulSet",
         plural: "statefulsets",
         short_names: &["sts"],
-        read: templates::read::<apps::StatefulSet>,
+        decode: pod_templates::decode::<apps::StatefulSet>,
         subresources: SCALED,
         name_rule: NameRule::Label,
-        complete: rollouts::complete_stateful,
-        on_create: rollouts::new_stateful,
-        check: rollouts::check_stateful,
-        check_update: rollouts::check_stateful_update,
+        set_defaults: rollouts::set_stateful_defaults,
+        prepare_for_create: rollouts::prepare_stateful,
+        validate: rollouts::validate_stateful,
+        validate_update: rollouts::validate_stateful_update,
         ..CONTROLLED
     },
     Builtin {
@@ -349,33 +354,33 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "DaemonSet",
         plural: "daemonsets",
         short_names: &["ds"],
-        read: templates::read::<apps::DaemonSet>,
-        complete: templates::complete_daemon,
-        check: templates::check,
+        decode: pod_templates::decode::<apps::DaemonSet>,
+        set_defaults: pod_templates::set_daemon_defaults,
+        validate: pod_templates::validate,
         ..CONTROLLED
     },
     Builtin {
         group: "apps",
         kind: "ControllerRevision",
         plural: "controllerrevisions",
-        read: retype::<apps::ControllerRevision>,
+        decode: decode_as::<apps::ControllerRevision>,
         opaque: Some("data"),
-        check: rollouts::check_revision,
-        check_update: rollouts::check_revision_update,
+        validate: rollouts::validate_revision,
+        validate_update: rollouts::validate_revision_update,
         ..PLAIN
     },
     Builtin {
         group: "batch",
         kind: "Job",
         plural: "jobs",
-        read: retype::<batch::Job>,
+        decode: decode_as::<batch::Job>,
         fields: &["status.succeeded=0"],
         field_labels: &["status.successful"],
-        complete: job::complete,
-        on_create: job::on_create,
-        check: job::check,
-        check_update: job::check_update,
-        orphans: true,
+        set_defaults: job::set_defaults,
+        prepare_for_create: job::prepare_for_create,
+        validate: job::validate,
+        validate_update: job::validate_update,
+        orphans_by_default: true,
         ..CONTROLLED
     },
     Builtin {
@@ -383,8 +388,8 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "CronJob",
         plural: "cronjobs",
         short_names: &["cj"],
-        read: retype::<batch::CronJob>,
-        complete: job::complete_cron,
+        decode: decode_as::<batch::CronJob>,
+        set_defaults: job::set_cron_defaults,
         ..CONTROLLED
     },
     Builtin {
@@ -392,13 +397,13 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "PodDisruptionBudget",
         plural: "poddisruptionbudgets",
         short_names: &["pdb"],
-        read: retype::<policy::PodDisruptionBudget>,
-        overwrites: false,
-        complete: budget::complete,
-        on_create: budget::on_create,
-        check: budget::check,
-        check_update: |new, _| budget::check(new),
-        check_status: budget::check_status,
+        decode: decode_as::<policy::PodDisruptionBudget>,
+        allows_unconditional_update: false,
+        set_defaults: pod_disruption_budget::set_defaults,
+        prepare_for_create: pod_disruption_budget::prepare_for_create,
+        validate: pod_disruption_budget::validate,
+        validate_update: |new, _| pod_disruption_budget::validate(new),
+        validate_status_update: pod_disruption_budget::validate_status_update,
         ..CONTROLLED
     },
     Builtin {
@@ -407,24 +412,24 @@ pub(super) const BUILTINS: &[Builtin] = &[
         plural: "priorityclasses",
         short_names: &["pc"],
         namespaced: false,
-        read: retype::<scheduling::PriorityClass>,
+        decode: decode_as::<scheduling::PriorityClass>,
         generation: false,
-        complete: priority_class::complete,
-        on_create: |class| class["metadata"]["generation"] = 1.into(),
-        check: priority_class::check,
-        check_update: priority_class::check_update,
+        set_defaults: priority_class::set_defaults,
+        prepare_for_create: |class| class["metadata"]["generation"] = 1.into(),
+        validate: priority_class::validate,
+        validate_update: priority_class::validate_update,
         ..PLAIN
     },
     Builtin {
         group: "coordination.k8s.io",
         kind: "Lease",
         plural: "leases",
-        read: lease::read,
-        overwrites: false,
-        creates_on_update: true,
-        complete: lease::complete,
-        check: lease::check,
-        check_update: |new, _| lease::check(new),
+        decode: lease::decode,
+        allows_unconditional_update: false,
+        allows_create_on_update: true,
+        set_defaults: lease::set_defaults,
+        validate: lease::validate,
+        validate_update: |new, _| lease::validate(new),
         ..PLAIN
     },
     Builtin {
@@ -433,13 +438,13 @@ pub(super) const BUILTINS: &[Builtin] = &[
         plural: "customresourcedefinitions",
         short_names: &["crd", "crds"],
         namespaced: false,
-        read: definition::read,
-        overwrites: false,
-        complete: definition::complete,
-        on_create: definition::on_create,
-        on_update: definition::on_update,
-        check: definition_check::check,
-        check_update: definition_check::check_update,
+        decode: definition::decode,
+        allows_unconditional_update: false,
+        set_defaults: definition::set_defaults,
+        prepare_for_create: definition::prepare_for_create,
+        prepare_for_update: definition::prepare_for_update,
+        validate: definition_validation::validate,
+        validate_update: definition_validation::validate_update,
         ..CONTROLLED
     },
     Builtin {
@@ -447,16 +452,16 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "RuntimeClass",
         plural: "runtimeclasses",
         namespaced: false,
-        read: retype::<node_api::RuntimeClass>,
-        overwrites: false,
-        creates_on_update: true,
+        decode: decode_as::<node_api::RuntimeClass>,
+        allows_unconditional_update: false,
+        allows_create_on_update: true,
         ..PLAIN
     },
     Builtin {
         group: "discovery.k8s.io",
         kind: "EndpointSlice",
         plural: "endpointslices",
-        read: retype::<discovery::EndpointSlice>,
+        decode: decode_as::<discovery::EndpointSlice>,
         ..PLAIN
     },
     Builtin {
@@ -465,7 +470,7 @@ pub(super) const BUILTINS: &[Builtin] = &[
         plural: "storageclasses",
         short_names: &["sc"],
         namespaced: false,
-        read: retype::<storage::StorageClass>,
+        decode: decode_as::<storage::StorageClass>,
         returns_deleted: true,
         ..PLAIN
     },
@@ -474,8 +479,8 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "CSINode",
         plural: "csinodes",
         namespaced: false,
-        read: retype::<storage::CSINode>,
-        overwrites: false,
+        decode: decode_as::<storage::CSINode>,
+        allows_unconditional_update: false,
         returns_deleted: true,
         ..PLAIN
     },
@@ -484,8 +489,8 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "CSIDriver",
         plural: "csidrivers",
         namespaced: false,
-        read: retype::<storage::CSIDriver>,
-        overwrites: false,
+        decode: decode_as::<storage::CSIDriver>,
+        allows_unconditional_update: false,
         returns_deleted: true,
         ..PLAIN
     },
@@ -493,8 +498,8 @@ pub(super) const BUILTINS: &[Builtin] = &[
         group: "storage.k8s.io",
         kind: "CSIStorageCapacity",
         plural: "csistoragecapacities",
-        read: retype::<storage::CSIStorageCapacity>,
-        overwrites: false,
+        decode: decode_as::<storage::CSIStorageCapacity>,
+        allows_unconditional_update: false,
         ..PLAIN
     },
     Builtin {
@@ -502,9 +507,9 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "VolumeAttachment",
         plural: "volumeattachments",
         namespaced: false,
-        read: retype::<storage::VolumeAttachment>,
+        decode: decode_as::<storage::VolumeAttachment>,
         subresources: &["status"],
-        overwrites: false,
+        allows_unconditional_update: false,
         returns_deleted: true,
         ..PLAIN
     },
@@ -512,7 +517,7 @@ pub(super) const BUILTINS: &[Builtin] = &[
         group: "resource.k8s.io",
         kind: "ResourceClaim",
         plural: "resourceclaims",
-        read: retype::<resource::ResourceClaim>,
+        decode: decode_as::<resource::ResourceClaim>,
         returns_deleted: true,
         ..CONTROLLED
     },
@@ -520,7 +525,7 @@ pub(super) const BUILTINS: &[Builtin] = &[
         group: "resource.k8s.io",
         kind: "ResourceClaimTemplate",
         plural: "resourceclaimtemplates",
-        read: retype::<resource::ResourceClaimTemplate>,
+        decode: decode_as::<resource::ResourceClaimTemplate>,
         returns_deleted: true,
         ..PLAIN
     },
@@ -529,7 +534,7 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "ResourceSlice",
         plural: "resourceslices",
         namespaced: false,
-        read: retype::<resource::ResourceSlice>,
+        decode: decode_as::<resource::ResourceSlice>,
         fields: &["spec.nodeName", "spec.driver"],
         generation: true,
         returns_deleted: true,
@@ -540,7 +545,7 @@ pub(super) const BUILTINS: &[Builtin] = &[
         kind: "DeviceClass",
         plural: "deviceclasses",
         namespaced: false,
-        read: retype::<resource::DeviceClass>,
+        decode: decode_as::<resource::DeviceClass>,
         generation: true,
         returns_deleted: true,
         ..PLAIN
@@ -548,54 +553,54 @@ pub(super) const BUILTINS: &[Builtin] = &[
     Builtin {
         kind: "SelfSubjectAccessReview",
         plural: "selfsubjectaccessreviews",
-        read: retype::<authorization::SelfSubjectAccessReview>,
+        decode: decode_as::<authorization::SelfSubjectAccessReview>,
         ..REVIEW
     },
     Builtin {
         kind: "SelfSubjectRulesReview",
         plural: "selfsubjectrulesreviews",
-        read: retype::<authorization::SelfSubjectRulesReview>,
+        decode: decode_as::<authorization::SelfSubjectRulesReview>,
         ..REVIEW
     },
     Builtin {
         kind: "SubjectAccessReview",
         plural: "subjectaccessreviews",
-        read: retype::<authorization::SubjectAccessReview>,
+        decode: decode_as::<authorization::SubjectAccessReview>,
         ..REVIEW
     },
     Builtin {
         kind: "LocalSubjectAccessReview",
         plural: "localsubjectaccessreviews",
         namespaced: true,
-        read: retype::<authorization::LocalSubjectAccessReview>,
+        decode: decode_as::<authorization::LocalSubjectAccessReview>,
         ..REVIEW
     },
     Builtin {
         group: "authentication.k8s.io",
         kind: "TokenReview",
         plural: "tokenreviews",
-        read: retype::<authentication::TokenReview>,
+        decode: decode_as::<authentication::TokenReview>,
         ..REVIEW
     },
     Builtin {
         group: "authentication.k8s.io",
         kind: "SelfSubjectReview",
         plural: "selfsubjectreviews",
-        read: retype::<authentication::SelfSubjectReview>,
+        decode: decode_as::<authentication::SelfSubjectReview>,
         ..REVIEW
     },
 ];
 
-fn drop_status(value: &mut Value) {
+fn clear_status(value: &mut Value) {
     value["status"] = json!({});
 }
 
-/// The status is not changed through the object.
-fn keep_status(value: &mut Value, old: &Value) {
-    keep(value, "status", old);
+/// The status cannot be changed through the object.
+fn restore_status(value: &mut Value, old: &Value) {
+    copy_field(value, "status", old);
 }
 
-/// Nothing but the status changes through `status`, labels and annotations aside.
-fn keep_spec(value: &mut Value, old: &Value) {
-    keep(value, "spec", old);
+/// Only the status, labels and annotations can be changed through `status`.
+fn restore_spec(value: &mut Value, old: &Value) {
+    copy_field(value, "spec", old);
 }

@@ -1,4 +1,4 @@
-//! Config maps: keys that can be file names, a bounded size, and no change once they are immutable.
+//! ConfigMaps: valid keys, a bounded size, and immutability.
 
 use muster_playground_schema::FieldError;
 use serde_json::{Map, Value};
@@ -12,7 +12,7 @@ fn entries<'a>(map: &'a Value, field: &str) -> impl Iterator<Item = (&'a String,
     map[field].as_object().into_iter().flat_map(Map::iter)
 }
 
-pub(super) fn check(map: &Value) -> Vec<FieldError> {
+pub(super) fn validate(map: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut size = 0;
     for (key, value) in entries(map, "data") {
@@ -25,11 +25,11 @@ pub(super) fn check(map: &Value) -> Vec<FieldError> {
     }
     for (key, value) in entries(map, "binaryData") {
         errors.extend(key_errors("binaryData", key));
-        // Base64 writes three bytes as four letters.
+        // Base64 encodes three bytes as four characters.
         size += value.as_str().unwrap_or_default().trim_end_matches('=').len() * 3 / 4;
     }
     if size > SIZE_MAX {
-        // Go prints a path without a name like this; it means the whole object.
+        // Go prints the path of the whole object like this.
         errors.push(FieldError::too_long("[]", SIZE_MAX as i64));
     }
     errors
@@ -52,7 +52,7 @@ fn key_errors(field: &str, key: &str) -> Vec<FieldError> {
     why.into_iter().map(|why| FieldError::invalid(format!("{field}[{key}]"), key, why)).collect()
 }
 
-pub(super) fn check_update(map: &Value, old: &Value) -> Vec<FieldError> {
+pub(super) fn validate_update(map: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if old["immutable"] == true {
         let lifted = map["immutable"] != true;
@@ -64,6 +64,6 @@ pub(super) fn check_update(map: &Value, old: &Value) -> Vec<FieldError> {
             }
         }
     }
-    errors.extend(check(map));
+    errors.extend(validate(map));
     errors
 }

@@ -1,6 +1,4 @@
-//! One version of a custom kind: its schema and what its definition switches on.
-//!
-//! The schema does the work; here is how it meets the verbs.
+//! The strategy of one version of a custom kind, according to its definition.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use muster_playground_schema::types::{Shape, TypeId, Types};
@@ -8,10 +6,10 @@ use muster_playground_schema::{FieldError, Schema};
 use serde_json::{Value, json};
 
 use super::printer_column::PrinterColumn;
-use super::retype::{Unreadable, dropped, retype};
-use super::{count_generation, keep};
+use super::typed_decode::{DecodeError, decode_as, dropped};
+use super::{copy_field, increment_generation};
 
-/// Where the numbers of a `scale` subresource stand.
+/// The paths of a `scale` subresource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ScalePaths {
     pub(crate) spec_replicas: String,
@@ -19,29 +17,29 @@ pub(crate) struct ScalePaths {
     pub(crate) selector: Option<String>,
 }
 
-/// The rules of one version of a custom kind.
+/// The strategy of one version of a custom kind.
 pub(crate) struct Custom {
     schema: Schema,
-    /// The fields as their owners see them.
+    /// The field types for field management.
     types: (Types, TypeId),
     pub(crate) status: bool,
     pub(crate) scale: Option<ScalePaths>,
-    /// What field selectors may ask for.
+    /// Selectable fields.
     pub(crate) fields: Vec<Box<str>>,
     pub(crate) is_storage_version: bool,
     pub(super) is_served: bool,
-    /// The name of the version in which objects are stored.
+    /// The storage version.
     pub(super) storage_version: Box<str>,
-    /// What clients of this version are told.
+    /// The deprecation warning.
     pub(crate) warning: Option<String>,
-    /// What tables are to show of objects.
+    /// The printer columns.
     pub(super) columns: Vec<PrinterColumn>,
-    /// The schema as it was written, for those who want to read it.
+    /// The schema as written in the definition.
     pub(super) written_schema: Value,
 }
 
 impl Custom {
-    /// The rules of a version of a definition.
+    /// The strategy of a version of a definition.
     pub(super) fn of(version: &Value, storage_version: &str, warning: Option<String>) -> Result<Self, String> {
         let schema = Schema::parse(&version["schema"]["openAPIV3Schema"]).map_err(|error| error.to_string())?;
         let scale = &version["subresources"]["scale"];
@@ -69,34 +67,34 @@ impl Custom {
         })
     }
 
-    /// The fields as their owners see them.
+    /// The field types for field management.
     pub(crate) fn shape(&self) -> Shape<'_> {
         Shape { types: &self.types.0, root: self.types.1 }
     }
 
-    /// Reads a client's object: unknown fields fall out, in the metadata as well.
-    pub(super) fn read(&self, mut value: Value) -> Result<(Value, Vec<String>), Unreadable> {
+    /// Decodes an object: prunes unknown fields, also in metadata.
+    pub(super) fn decode(&self, mut value: Value) -> Result<(Value, Vec<String>), DecodeError> {
         let metadata = value["metadata"].take();
-        let read = retype::<ObjectMeta>(if metadata.is_null() { json!({}) } else { metadata.clone() })
-            .map_err(|error| Unreadable { field: format!("metadata.{}", error.field), why: error.why })?;
+        let decoded = decode_as::<ObjectMeta>(if metadata.is_null() { json!({}) } else { metadata.clone() })
+            .map_err(|error| DecodeError { field: format!("metadata.{}", error.field), why: error.why })?;
         let mut unknown: Vec<String> =
-            dropped(&metadata, &read).iter().map(|path| format!("metadata.{path}")).collect();
-        value["metadata"] = read;
+            dropped(&metadata, &decoded).iter().map(|path| format!("metadata.{path}")).collect();
+        value["metadata"] = decoded;
         unknown.extend(self.schema.prune(&mut value));
         Ok((value, unknown))
     }
 
-    /// Makes an object that was stored in another version one of this version.
+    /// Converts an object that was stored in another version.
     pub(super) fn adapt(&self, value: &mut Value) {
         self.schema.prune(value);
         self.schema.default(value);
     }
 
-    pub(super) fn complete(&self, value: &mut Value) {
+    pub(super) fn set_defaults(&self, value: &mut Value) {
         self.schema.default(value);
     }
 
-    pub(super) fn on_create(&self, value: &mut Value) {
+    pub(super) fn prepare_for_create(&self, value: &mut Value) {
         value["metadata"]["generation"] = json!(1);
         if self.status
             && let Some(fields) = value.as_object_mut()
@@ -105,10 +103,10 @@ impl Custom {
         }
     }
 
-    /// Everything but metadata and a status with a road of its own is the spec that is counted.
-    pub(super) fn on_update(&self, value: &mut Value, old: &Value) {
+    /// Everything except metadata and a status subresource counts as the spec for `generation`.
+    pub(super) fn prepare_for_update(&self, value: &mut Value, old: &Value) {
         if self.status {
-            keep(value, "status", old);
+            copy_field(value, "status", old);
         }
         let counted = |value: &Value| {
             let mut counted = value.clone();
@@ -121,12 +119,12 @@ impl Custom {
             counted
         };
         if counted(value) != counted(old) {
-            count_generation(value);
+            increment_generation(value);
         }
     }
 
-    /// Through `status` nothing but the status changes.
-    pub(super) fn on_status(value: &mut Value, old: &Value) {
+    /// Only the status can be changed through `status`.
+    pub(super) fn prepare_for_status_update(value: &mut Value, old: &Value) {
         let status = value.get("status").cloned();
         let revision = value["metadata"]["resourceVersion"].take();
         *value = old.clone();
@@ -137,21 +135,21 @@ impl Custom {
         }
     }
 
-    pub(super) fn check(&self, value: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    pub(super) fn validate(&self, value: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = self.schema.validate(value, old);
-        errors.extend(self.scale.iter().filter_map(|scale| wrong_number(value, &scale.spec_replicas)));
+        errors.extend(self.scale.iter().filter_map(|scale| replicas_error(value, &scale.spec_replicas)));
         errors
     }
 
-    pub(super) fn check_status(&self, value: &Value, old: &Value) -> Vec<FieldError> {
+    pub(super) fn validate_status_update(&self, value: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.schema.validate_status(value, old);
-        errors.extend(self.scale.iter().filter_map(|scale| wrong_number(value, &scale.status_replicas)));
+        errors.extend(self.scale.iter().filter_map(|scale| replicas_error(value, &scale.status_replicas)));
         errors
     }
 }
 
-/// What is wrong with a number of replicas, wherever the kind keeps it.
-fn wrong_number(value: &Value, path: &str) -> Option<FieldError> {
+/// The error of an invalid number of replicas at a path.
+fn replicas_error(value: &Value, path: &str) -> Option<FieldError> {
     let number = value.pointer(&path.replace('.', "/"))?.as_i64()?;
     if number < 0 {
         return Some(FieldError::invalid(path, number, "should be a non-negative integer"));

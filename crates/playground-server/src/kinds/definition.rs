@@ -1,13 +1,13 @@
-//! CustomResourceDefinitions: how they live, and the rows that they become.
+//! CustomResourceDefinitions: their strategy, and the kinds that they define.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 
+use super::copy_field;
 use super::custom::Custom;
-use super::keep;
-use super::retype::{Unreadable, retype};
+use super::typed_decode::{DecodeError, decode_as};
 
-/// A checked definition, ready to be served.
+/// A validated definition, ready to be served.
 pub(crate) struct Definition {
     pub(crate) group: String,
     pub(crate) plural: String,
@@ -16,37 +16,37 @@ pub(crate) struct Definition {
     pub(crate) short_names: Vec<String>,
     pub(crate) categories: Vec<String>,
     pub(crate) namespaced: bool,
-    /// The served versions with their rules, the storage version among them.
+    /// The served versions with their strategies, including the storage version.
     pub(crate) versions: Vec<(String, Custom)>,
 }
 
-/// Reads a definition. Bounds are floating in its type, and printed without a point where they need none.
-pub(super) fn read(definition: Value) -> Result<Value, Unreadable> {
-    let mut read = retype::<CustomResourceDefinition>(definition)?;
-    shorten(&mut read);
-    Ok(read)
+/// Decodes a definition. Limits are floats in its type, and printed without a fraction if they are integers.
+pub(super) fn decode(definition: Value) -> Result<Value, DecodeError> {
+    let mut decoded = decode_as::<CustomResourceDefinition>(definition)?;
+    shorten_numbers(&mut decoded);
+    Ok(decoded)
 }
 
-fn shorten(value: &mut Value) {
-    /// Beyond this not every whole number is a float.
+fn shorten_numbers(value: &mut Value) {
+    /// Above this not every integer is a float.
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     match value {
         Value::Number(number) if number.is_f64() => {
             let float = number.as_f64().unwrap_or_default();
             if float.fract() == 0.0 && float.abs() <= EXACT_MAX {
-                #[allow(clippy::cast_possible_truncation)] // whole and in range
+                #[allow(clippy::cast_possible_truncation)] // an integer in range
                 let whole = float as i64;
                 *value = json!(whole);
             }
         }
-        Value::Object(fields) => fields.values_mut().for_each(shorten),
-        Value::Array(entries) => entries.iter_mut().for_each(shorten),
+        Value::Object(fields) => fields.values_mut().for_each(shorten_numbers),
+        Value::Array(entries) => entries.iter_mut().for_each(shorten_numbers),
         _ => {}
     }
 }
 
-/// Names that follow from others.
-pub(super) fn complete(definition: &mut Value) {
+/// Fills in the names that are derived from others.
+pub(super) fn set_defaults(definition: &mut Value) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let names = &mut definition["spec"]["names"];
     let kind = text(&names["kind"]);
@@ -66,19 +66,19 @@ pub(super) fn complete(definition: &mut Value) {
     }
 }
 
-/// A new definition has no names yet, only a version in which its objects will be stored.
-pub(super) fn on_create(definition: &mut Value) {
+/// A new definition has no accepted names yet, only a stored version.
+pub(super) fn prepare_for_create(definition: &mut Value) {
     definition["status"] = json!({"acceptedNames": {"plural": "", "kind": ""}, "storedVersions": []});
-    note_storage_version(definition);
+    add_stored_version(definition);
 }
 
-pub(super) fn on_update(definition: &mut Value, old: &Value) {
-    keep(definition, "status", old);
-    note_storage_version(definition);
+pub(super) fn prepare_for_update(definition: &mut Value, old: &Value) {
+    copy_field(definition, "status", old);
+    add_stored_version(definition);
 }
 
-/// Adds the version that is now stored to those that ever were.
-fn note_storage_version(definition: &mut Value) {
+/// Adds the storage version to `storedVersions`.
+fn add_stored_version(definition: &mut Value) {
     let versions = definition["spec"]["versions"].as_array().into_iter().flatten();
     let mut stored = versions.filter(|version| version["storage"] == true).map(|version| version["name"].clone());
     let Some(name) = stored.next() else { return };
@@ -99,7 +99,7 @@ pub(crate) fn is_established(definition: &Value) -> bool {
 }
 
 impl Definition {
-    /// The rows of a definition that passed its check.
+    /// The kinds of a validated definition.
     pub(crate) fn of(definition: &Value) -> Result<Self, String> {
         let spec = &definition["spec"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -125,7 +125,7 @@ impl Definition {
     }
 }
 
-/// What clients of a deprecated version are told.
+/// The warning for clients of a deprecated version.
 fn deprecation(spec: &Value, version: &Value) -> Option<String> {
     if version["deprecated"] != true {
         return None;
@@ -142,7 +142,7 @@ fn deprecation(spec: &Value, version: &Value) -> Option<String> {
     Some(format!("{} is deprecated{advice}", named(&version["name"])))
 }
 
-/// `v2` comes before `v1`, that before `v2beta1`, and all of them before names of another shape.
+/// The order of versions: `v2` before `v1` before `v2beta1`, and all of them before other names.
 pub(crate) fn version_priority(version: &str) -> (u8, u64, u64) {
     let shape = version.strip_prefix('v').unwrap_or_default();
     let (major, rest) = shape.split_at(shape.find(|c: char| !c.is_ascii_digit()).unwrap_or(shape.len()));
@@ -162,14 +162,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_ordered_as_kubernetes_orders_them() {
+    fn versions_are_ordered_as_in_kubernetes() {
         let ordered = ["v10", "v2", "v1", "v11beta2", "v10beta3", "v3beta1", "v12alpha1", "v11alpha2", "foo1"];
         let priorities: Vec<_> = ordered.iter().map(|version| version_priority(version)).collect();
         assert!(priorities.windows(2).all(|pair| pair[0] > pair[1]), "{priorities:?}");
     }
 
     #[test]
-    fn a_deprecated_version_names_a_better_one() {
+    fn deprecation_warning_names_a_newer_version() {
         let spec = json!({"group": "g.io", "names": {"kind": "K"}, "versions": [
             {"name": "v1beta1", "served": true, "deprecated": true},
             {"name": "v1", "served": true}, {"name": "v2", "served": false},

@@ -1,6 +1,7 @@
-//! What the columns of a CustomResourceDefinition must say.
+//! Validates the printer columns of CustomResourceDefinitions.
 //!
-//! Columns that all versions have in common stand above the versions on the real server, and so in its failures.
+//! In kube-apiserver, columns that all versions have in common are at the top level, and so are the paths of their
+//! errors.
 
 use muster_playground_schema::FieldError;
 use muster_playground_schema::json_path::JsonPath;
@@ -9,7 +10,7 @@ use serde_json::Value;
 const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
 const FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
 
-/// What is wrong with the columns of a definition's versions.
+/// The errors of the columns of all versions.
 pub(super) fn errors(versions: &[Value]) -> Vec<FieldError> {
     let columns = |version: &Value| version["additionalPrinterColumns"].clone();
     let Some(first) = versions.first().map(columns) else { return Vec::new() };
@@ -48,7 +49,7 @@ fn column_errors(column: &Value, path: &str) -> Vec<FieldError> {
         written if !written.starts_with('.') => {
             errors.push(FieldError::invalid(path, written, "must be a simple json path starting with ."));
         }
-        // The real server takes it and shows no cells.
+        // kube-apiserver accepts the path and shows no cells.
         written => errors.extend(JsonPath::parse(written).err().map(|why| FieldError::invalid(path, written, why))),
     }
     errors
@@ -60,25 +61,25 @@ mod tests {
 
     use super::*;
 
-    fn told(columns: &Value) -> Vec<String> {
+    fn messages(columns: &Value) -> Vec<String> {
         errors(&[json!({ "additionalPrinterColumns": columns })]).iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn columns_are_checked_part_by_part() {
+    fn all_fields_of_columns_are_validated() {
         let bad = json!([{"type": "text", "format": "wide", "jsonPath": "spec"}, {"name": "A", "type": "date", "jsonPath": ".."}]);
-        let told = told(&bad);
-        assert_eq!(told.len(), 5, "{told:?}");
-        assert!(told[0].starts_with("spec.additionalPrinterColumns[0].name: Required value"), "{told:?}");
-        assert!(told[4].contains("[1].JSONPath") && told[4].contains("not supported"), "{told:?}");
+        let found = messages(&bad);
+        assert_eq!(found.len(), 5, "{found:?}");
+        assert!(found[0].starts_with("spec.additionalPrinterColumns[0].name: Required value"), "{found:?}");
+        assert!(found[4].contains("[1].JSONPath") && found[4].contains("not supported"), "{found:?}");
         let good = json!([{"name": "A", "type": "date", "format": "date-time", "jsonPath": ".spec.a"}]);
-        assert!(self::told(&good).is_empty());
+        assert!(messages(&good).is_empty());
     }
 
     #[test]
-    fn versions_that_differ_are_named() {
+    fn errors_name_versions_that_differ() {
         let versions = [json!({}), json!({"additionalPrinterColumns": [{"name": "A", "type": "date"}]})];
-        let told: Vec<String> = errors(&versions).iter().map(ToString::to_string).collect();
-        assert_eq!(told, ["spec.versions[1].additionalPrinterColumns[0].JSONPath: Required value"]);
+        let found: Vec<String> = errors(&versions).iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["spec.versions[1].additionalPrinterColumns[0].JSONPath: Required value"]);
     }
 }

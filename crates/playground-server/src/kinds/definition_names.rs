@@ -1,21 +1,21 @@
-//! Which names a definition gets, beside the others of its group, and what its conditions say of it.
+//! Accepts the names of definitions, which must not conflict within a group, and sets their conditions.
 //!
-//! Names go to the definition that asks first. It must not know the store.
+//! The first definition to request a name gets it. Must not depend on the store.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-/// Names that definitions of a group have got.
+/// The accepted names of the definitions of a group.
 #[derive(Default)]
-pub(crate) struct Taken {
+pub(crate) struct AcceptedNames {
     resources: BTreeSet<String>,
     kinds: BTreeSet<String>,
 }
 
-impl Taken {
-    /// Notes the names that a definition has got.
-    pub(crate) fn note(&mut self, definition: &Value) {
+impl AcceptedNames {
+    /// Adds the accepted names of a definition.
+    pub(crate) fn add(&mut self, definition: &Value) {
         let names = &definition["status"]["acceptedNames"];
         let text = |value: &Value| value.as_str().map(str::to_owned).filter(|name| !name.is_empty());
         self.resources.extend(["plural", "singular"].iter().filter_map(|field| text(&names[field])));
@@ -24,11 +24,12 @@ impl Taken {
     }
 }
 
-/// Why some name is not to be had: a reason and a message.
+/// Why a name is not accepted: a reason and a message.
 type Conflict = (&'static str, String);
 
-/// The status of a definition once its names are decided. `taken` has the names of all in its group, its own too.
-pub(crate) fn decide(definition: &Value, taken: &Taken, now: &str) -> Value {
+/// The status of a definition after its names were decided. `taken` has the names of the whole group, including its
+/// own.
+pub(crate) fn naming_status(definition: &Value, taken: &AcceptedNames, now: &str) -> Value {
     let mut status = definition["status"].clone();
     let (accepted, conflict) = accept(definition, taken);
     status["acceptedNames"] = accepted;
@@ -53,9 +54,9 @@ pub(crate) fn decide(definition: &Value, taken: &Taken, now: &str) -> Value {
     status
 }
 
-/// The names that it gets, and the last conflict if some are taken.
-fn accept(definition: &Value, taken: &Taken) -> (Value, Option<Conflict>) {
-    let (asked, had) = (&definition["spec"]["names"], &definition["status"]["acceptedNames"]);
+/// The accepted names, and the last conflict if there is one.
+fn accept(definition: &Value, taken: &AcceptedNames) -> (Value, Option<Conflict>) {
+    let (requested, had) = (&definition["spec"]["names"], &definition["status"]["acceptedNames"]);
     let mut names = had.clone();
     let mut conflict = None;
     for (field, reason, used) in [
@@ -65,24 +66,24 @@ fn accept(definition: &Value, taken: &Taken) -> (Value, Option<Conflict>) {
         ("kind", "KindConflict", &taken.kinds),
         ("listKind", "ListKindConflict", &taken.kinds),
     ] {
-        let held = |value: &Value| value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
+        let as_list = |value: &Value| value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
         let mut messages = Vec::new();
-        for name in held(&asked[field]).iter().filter_map(Value::as_str) {
-            if !held(&had[field]).iter().any(|had| had == name) && used.contains(name) {
+        for name in as_list(&requested[field]).iter().filter_map(Value::as_str) {
+            if !as_list(&had[field]).iter().any(|had| had == name) && used.contains(name) {
                 messages.push(format!("{name:?} is already in use"));
             }
         }
         match messages.len() {
-            0 => super::keep(&mut names, field, asked),
+            0 => super::copy_field(&mut names, field, requested),
             1 => conflict = messages.pop().map(|message| (reason, message)),
             _ => conflict = Some((reason, format!("[{}]", messages.join(", ")))),
         }
     }
-    super::keep(&mut names, "categories", asked);
+    super::copy_field(&mut names, "categories", requested);
     (names, conflict)
 }
 
-/// Says in the conditions that the definition and its objects go.
+/// Sets the `Terminating` condition of a deleted definition.
 pub(crate) fn mark_terminating(definition: &mut Value, now: &str) {
     let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
     let mut status = definition["status"].take();
@@ -90,8 +91,8 @@ pub(crate) fn mark_terminating(definition: &mut Value, now: &str) {
     definition["status"] = status;
 }
 
-/// Says how far the deletion of the objects is.
-pub(crate) fn tell_deletion(definition: &mut Value, is_empty: bool, now: &str) {
+/// Updates the condition with the progress of the deletion of its objects.
+pub(crate) fn set_deletion_progress(definition: &mut Value, is_empty: bool, now: &str) {
     let (status, reason, message) = if is_empty {
         ("False", "InstanceDeletionCompleted", "removed all instances")
     } else {

@@ -1,6 +1,6 @@
-//! Events: one stored object that two API groups show in two shapes.
+//! Events: one stored object with two shapes in two API groups.
 //!
-//! It is stored as `v1`; `events.k8s.io/v1` calls some fields otherwise.
+//! Stored as `v1`; in `events.k8s.io/v1` some fields have other names.
 
 use muster_playground_schema::FieldError;
 use muster_playground_schema::selectors::label_key_errors;
@@ -8,9 +8,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::retype::{Unreadable, require_micro_times, retype};
+use super::typed_decode::{DecodeError, decode_as, require_micro_times};
 
-/// The names of the same field in `v1` and in `events.k8s.io/v1`.
+/// Field names in `v1` and in `events.k8s.io/v1`.
 const RENAMED: [(&str, &str); 6] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -21,14 +21,14 @@ const RENAMED: [(&str, &str); 6] = [
 ];
 const SOURCE: (&str, &str) = ("source", "deprecatedSource");
 
-/// Reads an event of either group.
-pub(super) fn read<T: DeserializeOwned + Serialize>(event: Value) -> Result<Value, Unreadable> {
+/// Decodes an event of either group.
+pub(super) fn decode<T: DeserializeOwned + Serialize>(event: Value) -> Result<Value, DecodeError> {
     require_micro_times(&event, &["/eventTime", "/series/lastObservedTime"])?;
-    retype::<T>(event)
+    decode_as::<T>(event)
 }
 
-/// Fields that are printed even when they are empty.
-pub(super) fn complete(event: &mut Value) {
+/// Fields that are encoded even if empty.
+pub(super) fn set_defaults(event: &mut Value) {
     for field in ["reportingComponent", "reportingInstance"] {
         if event[field].is_null() {
             event[field] = "".into();
@@ -44,15 +44,15 @@ pub(super) fn complete(event: &mut Value) {
     }
 }
 
-/// From `events.k8s.io/v1` to `v1`.
-pub(super) fn inward(mut event: Value) -> Value {
+/// Converts `events.k8s.io/v1` to `v1`.
+pub(super) fn to_stored(mut event: Value) -> Value {
     rename(&mut event, |(core, new)| (new, core));
     event["apiVersion"] = "v1".into();
     event
 }
 
-/// From `v1` to `events.k8s.io/v1`.
-pub(super) fn outward(mut event: Value) -> Value {
+/// Converts `v1` to `events.k8s.io/v1`.
+pub(super) fn from_stored(mut event: Value) -> Value {
     rename(&mut event, |(core, new)| (core, new));
     event["apiVersion"] = "events.k8s.io/v1".into();
     if let Some(fields) = event.as_object_mut() {
@@ -65,15 +65,15 @@ pub(super) fn outward(mut event: Value) -> Value {
     event
 }
 
-/// Through which API an event comes; the newer one is stricter.
+/// The API of an event; the newer one is stricter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Api {
     Core,
     New,
 }
 
-/// What is wrong with an event, whichever API it comes through. Its shape is that of `v1`.
-pub(super) fn check(event: &Value, api: Api) -> Vec<FieldError> {
+/// The errors of an event in either API, in the shape of `v1`.
+pub(super) fn validate(event: &Value, api: Api) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let text = |path: &str| event.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let (own, of_object) = (text("/metadata/namespace"), text("/involvedObject/namespace"));
@@ -110,9 +110,9 @@ pub(super) fn check(event: &Value, api: Api) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with a new event that comes through the newer API.
-pub(super) fn check_new(event: &Value) -> Vec<FieldError> {
-    let mut errors = check(event, Api::New);
+/// The additional errors of a new event in the newer API.
+pub(super) fn validate_new(event: &Value) -> Vec<FieldError> {
+    let mut errors = validate(event, Api::New);
     errors.extend(series_errors(event));
     if !event["eventTime"].is_string() {
         errors.push(FieldError::required("eventTime", ""));
@@ -137,9 +137,9 @@ pub(super) fn check_new(event: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with a change that comes through the newer API: only the series may change.
-pub(super) fn check_new_update(event: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = check(event, Api::New);
+/// The errors of an update in the newer API: only the series may change.
+pub(super) fn validate_new_update(event: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = validate(event, Api::New);
     if event["series"] != old["series"] {
         errors.extend(series_errors(event));
     }
@@ -194,16 +194,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_shapes_hold_the_same() {
+    fn event_conversion_keeps_all_fields() {
         let core = json!({
             "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "involvedObject": {"name": "p"},
             "message": "m", "reason": "r", "source": {"component": "c"}, "count": 2,
             "firstTimestamp": "1", "lastTimestamp": "2", "reportingComponent": "c", "series": {"count": 3},
         });
-        let new = outward(core.clone());
+        let new = from_stored(core.clone());
         assert_eq!(new["note"], "m");
         assert_eq!(new["regarding"]["name"], "p");
         assert!(new.get("message").is_none());
-        assert_eq!(inward(new), core);
+        assert_eq!(to_stored(new), core);
     }
 }

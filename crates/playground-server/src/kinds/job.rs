@@ -1,13 +1,13 @@
-//! Jobs: the labels by which they find their pods, and what may change in them.
+//! Jobs and CronJobs: generated labels and selector, and immutable fields.
 
 use muster_playground_schema::FieldError;
 use serde_json::{Value, json};
 
 use super::names::NameRule;
-use super::{job_policies, label_selector, pod, templates};
+use super::{job_policies, label_selector, pod, pod_templates};
 
 const OWN_LABEL: &str = "batch.kubernetes.io/controller-uid";
-/// Counts that may not be below zero.
+/// Fields that must not be negative.
 const COUNTS: [&str; 7] = [
     "parallelism",
     "completions",
@@ -19,12 +19,12 @@ const COUNTS: [&str; 7] = [
 ];
 /// The most pods or failed indexes of an indexed job.
 const INDEXED_MAX: i64 = 100_000;
-/// What holds for a job's life.
+/// Immutable fields.
 const FIXED: [&str; 5] = ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"];
-/// What may change in the template of a job that was never started.
+/// Scheduling directives: template fields that may change while a job is suspended.
 const DIRECTIVES: [&str; 3] = ["nodeSelector", "tolerations", "schedulingGates"];
 
-pub(super) fn complete(job: &mut Value) {
+pub(super) fn set_defaults(job: &mut Value) {
     let spec = &mut job["spec"];
     let given = |field: &str, spec: &Value| !spec[field].is_null();
     if !given("completions", spec) && !given("parallelism", spec) {
@@ -40,71 +40,71 @@ pub(super) fn complete(job: &mut Value) {
         ("manualSelector", json!(false)),
         ("podReplacementPolicy", json!(replacement)),
     ] {
-        super::present(spec, field, value);
+        super::default_field(spec, field, value);
     }
-    job_policies::complete(spec);
+    job_policies::set_defaults(spec);
     if let Some(spec) = job["spec"].as_object_mut() {
-        // A stock server has this switched off and drops it.
+        // Disabled by default in kube-apiserver, so it is dropped.
         spec.remove("scheduling");
     }
-    templates::complete_pod(job);
-    take_labels(job);
+    pod_templates::set_pod_defaults(job);
+    inherit_labels(job);
 }
 
-/// Fills in a CronJob's defaults. Those of its Jobs come when they are made.
-pub(super) fn complete_cron(cron: &mut Value) {
+/// Applies the defaults of a CronJob. Defaults of its jobs are applied when they are created.
+pub(super) fn set_cron_defaults(cron: &mut Value) {
     for (field, value) in [
         ("concurrencyPolicy", json!("Allow")),
         ("suspend", json!(false)),
         ("successfulJobsHistoryLimit", json!(3)),
         ("failedJobsHistoryLimit", json!(1)),
     ] {
-        super::present(&mut cron["spec"], field, value);
+        super::default_field(&mut cron["spec"], field, value);
     }
-    templates::complete_pod(&mut cron["spec"]["jobTemplate"]);
+    pod_templates::set_pod_defaults(&mut cron["spec"]["jobTemplate"]);
 }
 
-/// A job without labels has those of its pods.
-fn take_labels(job: &mut Value) {
+/// A job without labels gets those of its pod template.
+fn inherit_labels(job: &mut Value) {
     let has_labels = |value: &Value| value["metadata"]["labels"].as_object().is_some_and(|labels| !labels.is_empty());
     if !has_labels(job) && has_labels(&job["spec"]["template"]) {
         job["metadata"]["labels"] = job["spec"]["template"]["metadata"]["labels"].clone();
     }
 }
 
-/// A job finds its pods by labels that the server gives it, from its UID.
-pub(super) fn on_create(job: &mut Value) {
+/// Generates the selector and labels of a job from its UID.
+pub(super) fn prepare_for_create(job: &mut Value) {
     job["status"] = json!({});
     if job["spec"]["manualSelector"] != true {
         let (name, uid) = (job["metadata"]["name"].clone(), job["metadata"]["uid"].clone());
         let labels = &mut job["spec"]["template"]["metadata"]["labels"];
         for (key, value) in [("job-name", &name), ("controller-uid", &uid)] {
-            super::present(labels, key, value.clone());
-            super::present(labels, &format!("batch.kubernetes.io/{key}"), value.clone());
+            super::default_field(labels, key, value.clone());
+            super::default_field(labels, &format!("batch.kubernetes.io/{key}"), value.clone());
         }
-        super::present(&mut job["spec"]["selector"]["matchLabels"], OWN_LABEL, uid);
+        super::default_field(&mut job["spec"]["selector"]["matchLabels"], OWN_LABEL, uid);
     }
-    take_labels(job);
+    inherit_labels(job);
 }
 
-pub(super) fn check(job: &Value) -> Vec<FieldError> {
+pub(super) fn validate(job: &Value) -> Vec<FieldError> {
     let mut errors = selector_errors(job);
     errors.extend(spec_errors(job));
     errors.extend(name_error(job));
     errors
 }
 
-/// The host names of pods begin with the name of their job.
+/// The hostnames of pods begin with the name of their job.
 fn name_error(job: &Value) -> Option<FieldError> {
     let completions = job["spec"]["completions"].as_i64().filter(|count| *count > 0)?;
     let name = job["metadata"]["name"].as_str().filter(|_| job["spec"]["completionMode"] == "Indexed")?;
     let longest = format!("{name}-{}", completions - 1);
     let detail = format!("will not able to create pod with invalid DNS label: {longest}");
-    let is_refused = !NameRule::Label.refusals(&longest, false).is_empty();
+    let is_refused = !NameRule::Label.errors(&longest, false).is_empty();
     is_refused.then(|| FieldError::invalid("metadata.name", name, detail))
 }
 
-/// The selector is the server's, unless the client said that it brings its own.
+/// The selector must be the generated one, unless `manualSelector` is set.
 fn selector_errors(job: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let selector = &job["spec"]["selector"];
@@ -129,8 +129,8 @@ fn spec_errors(job: &Value) -> Vec<FieldError> {
     }
     errors.extend(job_policies::manager_errors(spec));
     errors.extend(mode_errors(spec));
-    errors.extend(job_policies::check(spec));
-    errors.extend(pod::check_spec(&spec["template"]["spec"], "spec.template.spec", false));
+    errors.extend(job_policies::validate(spec));
+    errors.extend(pod::validate_spec(&spec["template"]["spec"], "spec.template.spec", false));
     let field = "spec.template.spec.restartPolicy";
     if matches!(spec["template"]["spec"]["restartPolicy"].as_str(), None | Some("" | "Always")) {
         errors.push(FieldError::required(field, "valid values: \"OnFailure\", \"Never\""));
@@ -171,7 +171,7 @@ fn mode_errors(spec: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Indexes are listed in the status, which must not grow too large.
+/// Indexes are listed in the status, whose size must stay bounded.
 fn index_errors(spec: &Value) -> Vec<FieldError> {
     let number = |field: &str| spec[field].as_i64();
     let mut errors = Vec::new();
@@ -199,7 +199,7 @@ fn index_errors(spec: &Value) -> Vec<FieldError> {
     errors
 }
 
-pub(super) fn check_update(job: &Value, old: &Value) -> Vec<FieldError> {
+pub(super) fn validate_update(job: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = spec_errors(job);
     let (spec, was) = (&job["spec"], &old["spec"]);
     errors.extend(completions_error(spec, was));
@@ -218,7 +218,7 @@ pub(super) fn check_update(job: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Where indexes are counted, as many as run at once may be wanted.
+/// `completions` of an indexed job may change together with `parallelism`.
 fn completions_error(spec: &Value, was: &Value) -> Option<FieldError> {
     let now = &spec["completions"];
     let detail = match spec["completionMode"] == "Indexed" {
@@ -230,7 +230,7 @@ fn completions_error(spec: &Value, was: &Value) -> Option<FieldError> {
     Some(FieldError::invalid("spec.completions", now.clone(), detail))
 }
 
-/// Where the pods of a job without pods will run, and what they take, is still open.
+/// Scheduling directives may change if the job is suspended and has no pods.
 fn may_change_template(job: &Value, old: &Value) -> bool {
     let status = &old["status"];
     let conditions = status["conditions"].as_array().into_iter().flatten();

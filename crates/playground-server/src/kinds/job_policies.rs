@@ -1,6 +1,6 @@
-//! What the failure and success policies of a Job must say, with kube-apiserver's refusals.
+//! Validates the failure and success policies of a Job, with kube-apiserver's messages.
 //!
-//! It must not know what the policies lead to.
+//! Must not depend on the effects of the policies.
 
 use muster_playground_schema::FieldError;
 use serde_json::{Value, json};
@@ -20,20 +20,20 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Fills in what a pattern of a pod condition leaves out.
-pub(super) fn complete(spec: &mut Value) {
+/// Applies the defaults of pod condition patterns.
+pub(super) fn set_defaults(spec: &mut Value) {
     let policy = spec.get_mut("podFailurePolicy");
     let rules = policy.and_then(|policy| policy.get_mut("rules")).and_then(Value::as_array_mut);
     for rule in rules.into_iter().flatten() {
         let patterns = rule.get_mut("onPodConditions").and_then(Value::as_array_mut);
         for pattern in patterns.into_iter().flatten() {
-            super::present(pattern, "status", json!("True"));
+            super::default_field(pattern, "status", json!("True"));
         }
     }
 }
 
-/// What is wrong with the policies of a Job.
-pub(super) fn check(spec: &Value) -> Vec<FieldError> {
+/// The errors of the policies of a Job.
+pub(super) fn validate(spec: &Value) -> Vec<FieldError> {
     let mut errors = failure_errors(spec);
     errors.extend(success_errors(spec));
     errors.extend(replacement_error(spec));
@@ -84,7 +84,7 @@ fn failure_rule_errors(spec: &Value, rule: &Value, path: &str) -> Vec<FieldError
     errors
 }
 
-/// A list as Go prints it with quotes.
+/// A list of strings as printed by Go's `%q`.
 fn quoted(names: &[&str]) -> String {
     names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(" ")
 }
@@ -187,23 +187,23 @@ fn success_rule_errors(rule: &Value, completions: i64, path: &str) -> Vec<FieldE
         }
     }
     let Some(count) = count else { return errors };
-    let mut refuse = |detail: String| {
+    let mut reject = |detail: String| {
         errors.push(FieldError::invalid(format!("{path}.succeededCount"), count, detail));
     };
     if count < 0 {
-        refuse("must be greater than or equal to 0".to_owned());
+        reject("must be greater than or equal to 0".to_owned());
     }
     if count > completions {
-        refuse(format!("must be less than or equal to {completions} (the number of specified completions)"));
+        reject(format!("must be less than or equal to {completions} (the number of specified completions)"));
     }
     if indexes.is_some() && count > listed {
         let what = "the number of indexes in the specified succeededIndexes field";
-        refuse(format!("must be less than or equal to {listed} ({what})"));
+        reject(format!("must be less than or equal to {listed} ({what})"));
     }
     errors
 }
 
-/// How many indexes a text such as `0,2-4` has.
+/// The number of indexes in a list such as `0,2-4`.
 fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
     let number = |text: &str| {
         let number =
@@ -236,7 +236,7 @@ fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
     Ok(total)
 }
 
-/// Where failures are judged, a pod must have ended before it is replaced.
+/// With a failure policy, a pod must have failed before it is replaced.
 fn replacement_error(spec: &Value) -> Option<FieldError> {
     let policy = spec["podReplacementPolicy"].as_str()?;
     let all: &[&str] =
@@ -244,15 +244,15 @@ fn replacement_error(spec: &Value) -> Option<FieldError> {
     (!all.contains(&policy)).then(|| FieldError::not_supported("spec.podReplacementPolicy", policy, all))
 }
 
-/// What is wrong with the name of who looks after the Job.
+/// The errors of `managedBy`.
 pub(super) fn manager_errors(spec: &Value) -> Vec<FieldError> {
     let path = "spec.managedBy";
     let Some(manager) = spec["managedBy"].as_str() else { return Vec::new() };
     let mut errors = match manager.split_once('/') {
         _ if manager.is_empty() => vec![FieldError::required(path, "")],
         Some((host, rest)) if !host.is_empty() && !rest.is_empty() => {
-            let refusals = NameRule::Subdomain.refusals(host, false).into_iter();
-            refusals.map(|why| FieldError::invalid(path, host, why)).collect()
+            let errors = NameRule::Subdomain.errors(host, false).into_iter();
+            errors.map(|why| FieldError::invalid(path, host, why)).collect()
         }
         _ => {
             let detail = "must be a domain-prefixed path (such as \"acme.io/foo\")";

@@ -1,5 +1,5 @@
-//! Label selectors as objects carry them (`matchLabels`, `matchExpressions`): whether they are well formed, and
-//! whether labels match one. It must not know which kind carries it.
+//! Validates and matches label selectors of objects (`matchLabels`, `matchExpressions`).
+//! Must not depend on the kind that contains the selector.
 
 use muster_playground_schema::FieldError;
 use muster_playground_schema::selectors::{label_key_errors, label_value_errors};
@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::metadata::label_errors;
 
-/// What is wrong with a selector. None at all is fine.
-pub(super) fn check(selector: &Value, path: &str) -> Vec<FieldError> {
+/// The errors of a selector. A missing selector is valid.
+pub(super) fn validate(selector: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = label_errors(&selector["matchLabels"], &format!("{path}.matchLabels"));
     for (index, expression) in selector["matchExpressions"].as_array().into_iter().flatten().enumerate() {
         errors.extend(expression_errors(expression, &format!("{path}.matchExpressions[{index}]")));
@@ -43,7 +43,7 @@ fn expression_errors(expression: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Whether the labels match. A selector that is not there matches nothing.
+/// Whether the labels match. A missing selector matches nothing.
 pub(super) fn matches(selector: &Value, labels: &Value) -> bool {
     let pairs = selector["matchLabels"].as_object().into_iter().flatten();
     let expressions = selector["matchExpressions"].as_array().into_iter().flatten();
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_match_by_all_that_a_selector_says() {
+    fn labels_must_match_all_requirements() {
         let labels = json!({"a": "b", "c": "d"});
         let expression = |key: &str, operator: &str, values: Value| json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
         for (selector, expected) in [
@@ -90,12 +90,12 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_selector_is_told_where() {
+    fn selector_errors_have_a_path() {
         let selector = json!({"matchLabels": {"a": "b!"}, "matchExpressions": [
             {"key": "a", "operator": "In"}, {"key": "a", "operator": "Exists", "values": ["x"]},
             {"key": "!", "operator": "Near"},
         ]});
-        let fields: Vec<_> = check(&selector, "s").into_iter().map(|error| error.field).collect();
+        let fields: Vec<_> = validate(&selector, "s").into_iter().map(|error| error.field).collect();
         let expected = [
             "s.matchLabels",
             "s.matchExpressions[0].values",

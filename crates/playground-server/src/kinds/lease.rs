@@ -1,24 +1,24 @@
-//! Leases: who holds something, and for how long.
+//! Leases.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use muster_playground_schema::FieldError;
 use serde_json::{Value, json};
 
-use super::retype::{Unreadable, require_micro_times, retype};
+use super::typed_decode::{DecodeError, decode_as, require_micro_times};
 
-pub(super) fn read(lease: Value) -> Result<Value, Unreadable> {
+pub(super) fn decode(lease: Value) -> Result<Value, DecodeError> {
     require_micro_times(&lease, &["/spec/acquireTime", "/spec/renewTime"])?;
-    retype::<Lease>(lease)
+    decode_as::<Lease>(lease)
 }
 
-/// The spec is printed even when it is empty.
-pub(super) fn complete(lease: &mut Value) {
+/// The spec is encoded even if empty.
+pub(super) fn set_defaults(lease: &mut Value) {
     if lease["spec"].is_null() {
         lease["spec"] = json!({});
     }
 }
 
-pub(super) fn check(lease: &Value) -> Vec<FieldError> {
+pub(super) fn validate(lease: &Value) -> Vec<FieldError> {
     let spec = &lease["spec"];
     let mut errors = Vec::new();
     for (field, least, why) in [

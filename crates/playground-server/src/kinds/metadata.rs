@@ -1,4 +1,4 @@
-//! The rules for `metadata` that all kinds share.
+//! Validates `metadata`, which all kinds share.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use super::names::NameRule;
 /// The most bytes of all annotations of an object.
 const ANNOTATIONS_SIZE_MAX: usize = 256 * 1024;
 
-/// What is wrong with an object's metadata.
-pub(crate) fn check_create(value: &Value, namespaced: bool, rule: NameRule) -> Vec<FieldError> {
+/// The errors of an object's metadata.
+pub(crate) fn validate_create(value: &Value, namespaced: bool, rule: NameRule) -> Vec<FieldError> {
     let metadata = &value["metadata"];
     let mut errors = name_errors(metadata, rule);
     let namespace = metadata["namespace"].as_str().unwrap_or_default();
@@ -20,7 +20,7 @@ pub(crate) fn check_create(value: &Value, namespaced: bool, rule: NameRule) -> V
         if namespace.is_empty() {
             errors.push(FieldError::required("metadata.namespace", ""));
         }
-        let why = if namespace.is_empty() { Vec::new() } else { NameRule::Label.refusals(namespace, false) };
+        let why = if namespace.is_empty() { Vec::new() } else { NameRule::Label.errors(namespace, false) };
         errors.extend(why.into_iter().map(|why| FieldError::invalid("metadata.namespace", namespace, why)));
     } else if !namespace.is_empty() {
         errors.push(FieldError::forbidden("metadata.namespace", "not allowed on this type"));
@@ -38,20 +38,20 @@ pub(crate) fn check_create(value: &Value, namespaced: bool, rule: NameRule) -> V
 fn name_errors(metadata: &Value, rule: NameRule) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if let Some(prefix) = metadata["generateName"].as_str().filter(|prefix| !prefix.is_empty()) {
-        let why = rule.refusals(prefix, true).into_iter();
+        let why = rule.errors(prefix, true).into_iter();
         errors.extend(why.map(|why| FieldError::invalid("metadata.generateName", prefix, why)));
     }
     match metadata["name"].as_str().unwrap_or_default() {
         "" => errors.push(FieldError::required("metadata.name", "name or generateName is required")),
         name => {
-            let why = rule.refusals(name, false).into_iter();
+            let why = rule.errors(name, false).into_iter();
             errors.extend(why.map(|why| FieldError::invalid("metadata.name", name, why)));
         }
     }
     errors
 }
 
-/// What is wrong with a map of labels.
+/// The errors of a map of labels.
 pub(crate) fn label_errors(labels: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (key, value) in labels.as_object().into_iter().flatten() {
@@ -67,7 +67,7 @@ fn annotation_errors(annotations: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut size = 0;
     for (key, value) in annotations.as_object().into_iter().flatten() {
-        // Unlike label keys, annotation keys are compared in lower case.
+        // Unlike label keys, annotation keys are validated in lower case.
         let why = label_key_errors(&key.to_lowercase()).into_iter();
         errors.extend(why.map(|why| FieldError::invalid(path, key.as_str(), why)));
         size += key.len() + value.as_str().unwrap_or_default().len();
@@ -122,7 +122,7 @@ fn one_owner_errors(owner: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// An owner as Go prints it, with the fields in the order of its type.
+/// An owner reference as printed by Go, with the fields in the order of its type.
 fn go_owner(owner: &Value) -> String {
     let order = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
     let fields = order.iter().filter(|field| !owner[**field].is_null());
@@ -130,10 +130,10 @@ fn go_owner(owner: &Value) -> String {
     format!("{{{}}}", fields.join(","))
 }
 
-/// Finalizers of built-in kinds that need no domain in front.
+/// Finalizers of built-in kinds that need no domain prefix.
 const PLAIN_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 
-/// What else is wrong with the finalizers of a built-in kind.
+/// The additional errors of the finalizers of a built-in kind.
 pub(crate) fn builtin_finalizer_errors(value: &Value) -> Vec<FieldError> {
     let names = value["metadata"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let wrong = names.enumerate().filter(|(_, name)| !name.contains('/') && !PLAIN_FINALIZERS.contains(name));
@@ -159,8 +159,8 @@ fn finalizer_errors(finalizers: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with a change of metadata, beyond what is wrong with the metadata itself.
-pub(crate) fn check_update(value: &Value, old: &Value) -> Vec<FieldError> {
+/// The errors of a change of metadata, in addition to those of the metadata itself.
+pub(crate) fn validate_update(value: &Value, old: &Value) -> Vec<FieldError> {
     let (metadata, old) = (&value["metadata"], &old["metadata"]);
     let mut errors = Vec::new();
     if !old["deletionTimestamp"].is_null() {
@@ -190,9 +190,9 @@ pub(crate) fn check_update(value: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Puts the old metadata back where an update of the status may not touch it.
-pub(crate) fn keep_for_status(value: &mut Value, old: &Value) {
+/// Restores the metadata that a status update may not change.
+pub(crate) fn restore_for_status_update(value: &mut Value, old: &Value) {
     for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
-        super::keep(&mut value["metadata"], field, &old["metadata"]);
+        super::copy_field(&mut value["metadata"], field, &old["metadata"]);
     }
 }

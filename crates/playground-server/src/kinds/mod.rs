@@ -1,18 +1,17 @@
-//! The kinds that the server serves: rows of a table, with the few rules in which kinds differ.
+//! The served kinds: a table with the strategy of each kind.
 //!
-//! The verbs have one path for all kinds and ask the row where kinds differ. A custom kind is a row made from its
-//! definition. It must not know requests, the store's content or watches.
+//! The verbs share one implementation for all kinds and use the strategy where kinds differ. A custom kind is a row
+//! created from its definition. Must not depend on requests, the contents of the store or watches.
 
-mod about;
-mod budget;
 mod builtin;
 mod config_map;
 mod custom;
 mod definition;
-mod definition_check;
 mod definition_columns;
 mod definition_names;
+mod definition_validation;
 mod event;
+mod group_resource;
 mod job;
 mod job_policies;
 mod label_selector;
@@ -28,20 +27,21 @@ mod node;
 mod pod;
 mod pod_container;
 mod pod_defaults;
+mod pod_disruption_budget;
 mod pod_group;
 mod pod_placement;
-mod pod_quality;
+mod pod_qos;
 mod pod_resources;
 mod pod_status;
+mod pod_templates;
 mod pod_update;
 mod printer_column;
 mod priority_class;
 mod quantities;
 mod registry;
-mod retype;
 mod rollouts;
 mod runtime_class;
-mod templates;
+mod typed_decode;
 mod zero_time;
 
 use std::borrow::Cow;
@@ -50,24 +50,24 @@ use muster_playground_schema::FieldError;
 use muster_playground_store::TableId;
 use serde_json::Value;
 
-pub(crate) use about::About;
-pub(crate) use budget::deny_further_disruptions;
 pub(crate) use custom::Custom;
 pub(crate) use definition::{Definition, is_established, version_priority};
-pub(crate) use definition_names::{Taken, decide, mark_terminating, tell_deletion};
-pub(crate) use metadata::check_update as check_metadata_update;
+pub(crate) use definition_names::{AcceptedNames, mark_terminating, naming_status, set_deletion_progress};
+pub(crate) use group_resource::GroupResource;
+pub(crate) use metadata::validate_update as validate_metadata_update;
 pub(crate) use names::NameRule;
 pub use native::NativeGroups;
 pub(crate) use node::mark_not_ready;
 pub(crate) use pod::{is_bound, is_finished, is_ready, phase};
 pub(crate) use pod_defaults::tolerate_lost_nodes;
+pub(crate) use pod_disruption_budget::deny_further_disruptions;
 pub use printer_column::PrinterColumn;
 pub(crate) use priority_class::SYSTEM_CLASSES;
 pub(crate) use registry::Registry;
-pub(crate) use retype::{Unreadable, retype};
 pub(crate) use runtime_class::apply as apply_runtime_class;
+pub(crate) use typed_decode::{DecodeError, decode_as};
 
-/// How objects of a kind are read, completed and checked.
+/// The strategy of a built-in kind: how its objects are decoded, defaulted and validated.
 pub(crate) struct Builtin {
     pub(crate) group: &'static str,
     pub(crate) version: &'static str,
@@ -75,58 +75,57 @@ pub(crate) struct Builtin {
     pub(crate) plural: &'static str,
     pub(crate) short_names: &'static [&'static str],
     pub(crate) namespaced: bool,
-    /// The group whose resource of the same name holds the objects, if it is another one.
+    /// The group whose resource of the same name stores the objects, if it is another one.
     pub(crate) stored_in: Option<&'static str>,
-    /// Reads a value as the kind: refuses wrong types, drops what the kind does not have.
-    pub(crate) read: fn(Value) -> Result<Value, Unreadable>,
-    /// A part that means nothing to the server and is kept as it was written.
+    /// Decodes a value as the kind: rejects wrong types, drops unknown fields.
+    pub(crate) decode: fn(Value) -> Result<Value, DecodeError>,
+    /// A field that the server does not interpret and keeps unchanged.
     pub(crate) opaque: Option<&'static str>,
-    /// From this version's shape to the stored one, and back.
-    pub(crate) inward: Option<fn(Value) -> Value>,
-    pub(crate) outward: Option<fn(Value) -> Value>,
-    /// Fields that selectors may ask for, beside name and namespace, in the stored shape; behind `=` what a field
-    /// is that is not there.
+    /// Converts from this version to the stored one, and back.
+    pub(crate) to_stored: Option<fn(Value) -> Value>,
+    pub(crate) from_stored: Option<fn(Value) -> Value>,
+    /// Selectable fields in addition to name and namespace, in the stored form; after `=` the value of a missing field.
     pub(crate) fields: &'static [&'static str],
-    /// The same fields as this version names them.
+    /// The same fields as named in this version.
     pub(crate) field_labels: &'static [&'static str],
     pub(crate) subresources: &'static [&'static str],
-    /// Whether changes of the spec are counted.
+    /// Whether changes of the spec increment `generation`.
     pub(crate) generation: bool,
-    /// Whether a PUT without a resource version overwrites.
-    pub(crate) overwrites: bool,
-    /// Whether a PUT makes an object that is not there.
-    pub(crate) creates_on_update: bool,
-    /// Whether objects are answered rather than kept.
-    pub(crate) reviews: bool,
-    /// Whether DELETE answers with the object rather than a Status.
+    /// Whether a PUT without a resource version is unconditional.
+    pub(crate) allows_unconditional_update: bool,
+    /// Whether a PUT creates a missing object.
+    pub(crate) allows_create_on_update: bool,
+    /// Whether objects are reviews, which are answered and not stored.
+    pub(crate) is_review: bool,
+    /// Whether DELETE responds with the object rather than a Status.
     pub(crate) returns_deleted: bool,
-    /// Whether dependents are orphaned if the client does not say.
-    pub(crate) orphans: bool,
+    /// Whether dependents are orphaned by default.
+    pub(crate) orphans_by_default: bool,
     pub(crate) name_rule: NameRule,
-    /// Fills in defaults.
-    pub(crate) complete: fn(&mut Value),
-    /// What the server sets or clears on a new object, whatever the client wrote.
-    pub(crate) on_create: fn(&mut Value),
-    /// What an update through the object itself may not touch.
-    pub(crate) on_update: fn(&mut Value, &Value),
-    /// What an update through `status` may not touch.
-    pub(crate) on_status: fn(&mut Value, &Value),
-    /// What is wrong with an object, new or not.
-    pub(crate) check: fn(&Value) -> Vec<FieldError>,
-    /// What is wrong with a change.
-    pub(crate) check_update: fn(&Value, &Value) -> Vec<FieldError>,
-    /// What is wrong with a change of the status.
-    pub(crate) check_status: fn(&Value, &Value) -> Vec<FieldError>,
+    /// Applies defaults.
+    pub(crate) set_defaults: fn(&mut Value),
+    /// Sets or clears fields of a new object that clients do not control.
+    pub(crate) prepare_for_create: fn(&mut Value),
+    /// Restores fields that an update of the object may not change.
+    pub(crate) prepare_for_update: fn(&mut Value, &Value),
+    /// Restores fields that an update of `status` may not change.
+    pub(crate) prepare_for_status_update: fn(&mut Value, &Value),
+    /// The errors of an object, new or not.
+    pub(crate) validate: fn(&Value) -> Vec<FieldError>,
+    /// The errors of an update.
+    pub(crate) validate_update: fn(&Value, &Value) -> Vec<FieldError>,
+    /// The errors of a status update.
+    pub(crate) validate_status_update: fn(&Value, &Value) -> Vec<FieldError>,
 }
 
-/// Where the rules of a kind come from.
-pub(crate) enum Rules {
+/// The strategy of a kind.
+pub(crate) enum Strategy {
     Builtin(&'static Builtin),
     Custom(Box<Custom>),
 }
 
 /// A served kind in one version.
-#[allow(clippy::struct_field_names)] // `kind` is what Kubernetes calls it
+#[allow(clippy::struct_field_names)] // `kind` is the Kubernetes term
 pub struct Kind {
     pub(crate) group: Box<str>,
     pub(crate) version: Box<str>,
@@ -137,16 +136,16 @@ pub struct Kind {
     pub(crate) categories: Vec<Box<str>>,
     pub(crate) namespaced: bool,
     pub(crate) table: TableId,
-    /// The server's API for groups, by which pods name them.
+    /// The version of the native PodGroup API, which determines how pods reference groups.
     pub(crate) native_groups: NativeGroups,
-    /// Whether clients may ask for this version. One that is only stored is not asked for.
+    /// Whether clients may request this version, as opposed to one that is only stored.
     pub(crate) served: bool,
-    pub(crate) rules: Rules,
+    pub(crate) strategy: Strategy,
 }
 
-/// What those may know who describe a kind or show its objects.
+/// Accessors for code that describes kinds or formats their objects.
 impl Kind {
-    /// The group; the oldest one has no name.
+    /// The group; empty for the core group.
     pub fn group(&self) -> &str {
         &self.group
     }
@@ -156,34 +155,34 @@ impl Kind {
         &self.version
     }
 
-    /// What objects call it.
+    /// The kind, as in objects.
     pub fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// What paths call it.
+    /// The plural name, as in paths.
     pub fn plural(&self) -> &str {
         &self.plural
     }
 
-    /// Whether its objects are in namespaces.
+    /// Whether it is namespaced.
     pub fn is_namespaced(&self) -> bool {
         self.namespaced
     }
 
-    /// The columns that its definition asks for; nothing if it is built in.
+    /// The printer columns of its definition; `None` if it is built in.
     pub fn printer_columns(&self) -> Option<&[PrinterColumn]> {
-        match &self.rules {
-            Rules::Builtin(_) => None,
-            Rules::Custom(custom) => Some(&custom.columns),
+        match &self.strategy {
+            Strategy::Builtin(_) => None,
+            Strategy::Custom(custom) => Some(&custom.columns),
         }
     }
 
-    /// The schema that its definition writes; nothing if it is built in.
+    /// The schema of its definition; `None` if it is built in.
     pub fn written_schema(&self) -> Option<&Value> {
-        match &self.rules {
-            Rules::Builtin(_) => None,
-            Rules::Custom(custom) => Some(&custom.written_schema),
+        match &self.strategy {
+            Strategy::Builtin(_) => None,
+            Strategy::Custom(custom) => Some(&custom.written_schema),
         }
     }
 }
@@ -199,75 +198,75 @@ impl Kind {
         *self.group == *group && *self.plural == *plural
     }
 
-    /// Whether the server has it of its own.
+    /// Whether it is built in.
     pub(crate) fn is_builtin(&self) -> bool {
         self.builtin().is_some()
     }
 
-    /// How failures name the resource.
-    pub(crate) fn about(&self) -> About<'_> {
-        About { group: &self.group, resource: &self.plural }
+    /// The resource as named in errors.
+    pub(crate) fn group_resource(&self) -> GroupResource<'_> {
+        GroupResource { group: &self.group, resource: &self.plural }
     }
 
-    /// How failures name the kind.
-    pub(crate) fn about_kind(&self) -> About<'_> {
-        // A kind that another group stores is of that group.
+    /// The kind as named in errors.
+    pub(crate) fn group_kind(&self) -> GroupResource<'_> {
+        // A kind that is stored in another group is named with that group.
         let group = self.builtin().and_then(|builtin| builtin.stored_in);
-        About { group: group.unwrap_or(&self.group), resource: &self.kind }
+        GroupResource { group: group.unwrap_or(&self.group), resource: &self.kind }
     }
 
     fn builtin(&self) -> Option<&'static Builtin> {
-        match self.rules {
-            Rules::Builtin(builtin) => Some(builtin),
-            Rules::Custom(_) => None,
+        match self.strategy {
+            Strategy::Builtin(builtin) => Some(builtin),
+            Strategy::Custom(_) => None,
         }
     }
 
-    /// Reads a client's value: the stored shape, and the paths of fields that the kind does not have.
-    pub(crate) fn read(&self, value: Value) -> Result<(Value, Vec<String>), Unreadable> {
-        match &self.rules {
-            Rules::Builtin(builtin) => {
+    /// Decodes a value: the stored form, and the paths of unknown fields.
+    pub(crate) fn decode(&self, value: Value) -> Result<(Value, Vec<String>), DecodeError> {
+        match &self.strategy {
+            Strategy::Builtin(builtin) => {
                 let mut value = value;
                 let part = builtin.opaque.unwrap_or_default();
                 let opaque = builtin.opaque.and_then(|part| value.as_object_mut()?.remove(part));
-                // In a schema, a field that is called like a resource list is something else.
+                // In a schema, a property that is named like a resource list is not one.
                 let value =
                     if builtin.kind == "CustomResourceDefinition" { value } else { quantities::canonical(value)? };
                 let mut filled = value.clone();
-                zero_time::stand_in(&mut filled);
+                zero_time::insert_placeholders(&mut filled);
                 let reference = match self.native_groups {
-                    NativeGroups::V1alpha1 => native_v1alpha1::set_aside(builtin.kind, &mut filled)?,
+                    NativeGroups::V1alpha1 => native_v1alpha1::extract_reference(builtin.kind, &mut filled)?,
                     _ => None,
                 };
-                let mut read = (builtin.read)(filled)?;
-                native_v1alpha1::put_back(builtin.kind, &mut read, reference);
-                zero_time::clear(&mut read);
-                let dropped = retype::dropped(&value, &read);
-                retype::omit_empty(&mut read);
+                let mut decoded = (builtin.decode)(filled)?;
+                native_v1alpha1::insert_reference(builtin.kind, &mut decoded, reference);
+                zero_time::remove_placeholders(&mut decoded);
+                let dropped = typed_decode::dropped(&value, &decoded);
+                typed_decode::omit_empty(&mut decoded);
                 if let Some(opaque) = opaque {
-                    read[part] = opaque;
+                    decoded[part] = opaque;
                 }
-                Ok((if let Some(inward) = builtin.inward { inward(read) } else { read }, dropped))
+                Ok((if let Some(to_stored) = builtin.to_stored { to_stored(decoded) } else { decoded }, dropped))
             }
-            Rules::Custom(custom) => {
-                let (mut stored, dropped) = custom.read(value)?;
+            Strategy::Custom(custom) => {
+                let (mut stored, dropped) = custom.decode(value)?;
                 stored["apiVersion"] = format!("{}/{}", self.group, custom.storage_version).into();
                 Ok((stored, dropped))
             }
         }
     }
 
-    /// A stored value in the shape of this version.
+    /// Converts a stored value to this version.
     pub fn show(&self, mut value: Value) -> Value {
-        match &self.rules {
-            Rules::Builtin(builtin) => {
-                if let Some(outward) = builtin.outward {
-                    outward(value)
+        match &self.strategy {
+            Strategy::Builtin(builtin) => {
+                if let Some(from_stored) = builtin.from_stored {
+                    from_stored(value)
                 } else {
                     value
                 }
             }
-            Rules::Custom(custom) => {
+            Strategy::Custom(custom) => {
                 value["apiVersion"] = Value::String(self.api_version());
                 if !custom.is_storage_version {
                     custom.adapt(&mut value);
@@ -277,199 +276,201 @@ impl Kind {
         }
     }
 
-    /// A value of this version in the shape that it is stored in, where built-in kinds differ in it.
+    /// Converts a value of this version to the stored form, if a built-in kind has two.
     pub fn stored_shape<'a>(&self, value: &'a Value) -> Cow<'a, Value> {
-        match self.builtin().and_then(|builtin| builtin.inward) {
-            Some(inward) => Cow::Owned(inward(value.clone())),
+        match self.builtin().and_then(|builtin| builtin.to_stored) {
+            Some(to_stored) => Cow::Owned(to_stored(value.clone())),
             None => Cow::Borrowed(value),
         }
     }
 
-    /// Whether stored objects are shown as they are.
-    pub(crate) fn shows_as_stored(&self) -> bool {
-        match &self.rules {
-            Rules::Builtin(builtin) => builtin.outward.is_none(),
-            Rules::Custom(custom) => custom.is_storage_version,
+    /// Whether stored objects need no conversion.
+    pub(crate) fn is_stored_form(&self) -> bool {
+        match &self.strategy {
+            Strategy::Builtin(builtin) => builtin.from_stored.is_none(),
+            Strategy::Custom(custom) => custom.is_storage_version,
         }
     }
 
-    /// The paths that selectors may ask for, in the stored shape.
+    /// The selectable fields, in the stored form.
     pub(crate) fn fields(&self) -> Vec<&str> {
-        match &self.rules {
-            Rules::Builtin(builtin) => builtin.fields.to_vec(),
-            Rules::Custom(custom) => custom.fields.iter().map(|field| &**field).collect(),
+        match &self.strategy {
+            Strategy::Builtin(builtin) => builtin.fields.to_vec(),
+            Strategy::Custom(custom) => custom.fields.iter().map(|field| &**field).collect(),
         }
     }
 
-    /// Where the card keeps the field that a selector asks for.
+    /// The index of a selectable field.
     pub(crate) fn field_index(&self, label: &str) -> Option<usize> {
-        match &self.rules {
-            Rules::Builtin(builtin) if !builtin.field_labels.is_empty() => {
+        match &self.strategy {
+            Strategy::Builtin(builtin) if !builtin.field_labels.is_empty() => {
                 builtin.field_labels.iter().position(|field| *field == label)
             }
             _ => self.fields().iter().position(|field| field.split('=').next() == Some(label)),
         }
     }
 
-    /// What clients are told about a new object that is taken all the same.
+    /// The warnings about a valid new object.
     pub(crate) fn warnings(&self, value: &Value) -> Vec<String> {
         if self.group.is_empty() && *self.kind == *"Pod" { pod_resources::warnings(&value["spec"]) } else { Vec::new() }
     }
 
-    /// What clients of a deprecated version are told.
+    /// The warning for clients of a deprecated version.
     pub(crate) fn deprecation(&self) -> Option<String> {
-        match &self.rules {
-            Rules::Builtin(builtin) if builtin.kind == "Endpoints" => {
+        match &self.strategy {
+            Strategy::Builtin(builtin) if builtin.kind == "Endpoints" => {
                 Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned())
             }
-            Rules::Builtin(_) => None,
-            Rules::Custom(custom) => custom.warning.clone(),
+            Strategy::Builtin(_) => None,
+            Strategy::Custom(custom) => custom.warning.clone(),
         }
     }
 
-    /// Why a selector may not ask for this field.
+    /// The error of a field that is not selectable.
     pub(crate) fn no_such_field(&self, label: &str) -> String {
-        match &self.rules {
-            Rules::Builtin(builtin) if builtin.fields.is_empty() => {
+        match &self.strategy {
+            Strategy::Builtin(builtin) if builtin.fields.is_empty() => {
                 format!("{label:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
             }
-            Rules::Builtin(builtin) if builtin.group == "batch" => {
+            Strategy::Builtin(builtin) if builtin.group == "batch" => {
                 format!("field label {label:?} not supported for {}", builtin.kind)
             }
             _ => format!("field label not supported: {label}"),
         }
     }
 
-    /// Whether it has a part of this name that is asked for on its own.
+    /// Whether it has this subresource.
     pub fn has_subresource(&self, name: &str) -> bool {
-        match &self.rules {
-            Rules::Builtin(builtin) => builtin.subresources.contains(&name),
-            Rules::Custom(custom) => (name == "status" && custom.status) || (name == "scale" && custom.scale.is_some()),
+        match &self.strategy {
+            Strategy::Builtin(builtin) => builtin.subresources.contains(&name),
+            Strategy::Custom(custom) => {
+                (name == "status" && custom.status) || (name == "scale" && custom.scale.is_some())
+            }
         }
     }
 
-    pub(crate) fn overwrites(&self) -> bool {
-        self.builtin().is_some_and(|builtin| builtin.overwrites)
+    pub(crate) fn allows_unconditional_update(&self) -> bool {
+        self.builtin().is_some_and(|builtin| builtin.allows_unconditional_update)
     }
 
-    pub(crate) fn creates_on_update(&self) -> bool {
-        self.builtin().is_some_and(|builtin| builtin.creates_on_update)
+    pub(crate) fn allows_create_on_update(&self) -> bool {
+        self.builtin().is_some_and(|builtin| builtin.allows_create_on_update)
     }
 
-    /// Whether its objects are questions: they are answered and not kept.
+    /// Whether its objects are reviews: they are answered and not stored.
     pub fn is_review(&self) -> bool {
-        self.builtin().is_some_and(|builtin| builtin.reviews)
+        self.builtin().is_some_and(|builtin| builtin.is_review)
     }
 
     pub(crate) fn returns_deleted(&self) -> bool {
         self.builtin().is_some_and(|builtin| builtin.returns_deleted)
     }
 
-    /// Whether all of a collection can be deleted at once. Namespaces go one by one.
+    /// Whether it supports `deletecollection`. Namespaces do not.
     pub fn deletes_collections(&self) -> bool {
         !(self.group.is_empty() && *self.plural == *"namespaces")
     }
 
-    pub(crate) fn orphans(&self) -> bool {
-        self.builtin().is_some_and(|builtin| builtin.orphans)
+    pub(crate) fn orphans_by_default(&self) -> bool {
+        self.builtin().is_some_and(|builtin| builtin.orphans_by_default)
     }
 
     pub(crate) fn name_rule(&self) -> NameRule {
         self.builtin().map_or(NameRule::Subdomain, |builtin| builtin.name_rule)
     }
 
-    /// Fills in defaults.
-    pub(crate) fn complete(&self, value: &mut Value) {
-        match &self.rules {
-            Rules::Builtin(builtin) => (builtin.complete)(value),
-            Rules::Custom(custom) => custom.complete(value),
+    /// Applies defaults.
+    pub(crate) fn set_defaults(&self, value: &mut Value) {
+        match &self.strategy {
+            Strategy::Builtin(builtin) => (builtin.set_defaults)(value),
+            Strategy::Custom(custom) => custom.set_defaults(value),
         }
     }
 
-    /// Sets and clears what clients may not choose on a new object.
-    pub(crate) fn on_create(&self, value: &mut Value) {
-        match &self.rules {
-            Rules::Builtin(builtin) => {
+    /// Sets and clears fields of a new object that clients do not control.
+    pub(crate) fn prepare_for_create(&self, value: &mut Value) {
+        match &self.strategy {
+            Strategy::Builtin(builtin) => {
                 if builtin.generation {
                     value["metadata"]["generation"] = 1.into();
                 }
-                (builtin.on_create)(value);
+                (builtin.prepare_for_create)(value);
             }
-            Rules::Custom(custom) => custom.on_create(value),
+            Strategy::Custom(custom) => custom.prepare_for_create(value),
         }
     }
 
-    /// Puts back what an update may not touch, and counts changes of the spec.
-    pub(crate) fn on_update(&self, value: &mut Value, old: &Value) {
-        match &self.rules {
-            Rules::Builtin(builtin) => {
-                (builtin.on_update)(value, old);
+    /// Restores fields that an update may not change, and increments `generation` if the spec changed.
+    pub(crate) fn prepare_for_update(&self, value: &mut Value, old: &Value) {
+        match &self.strategy {
+            Strategy::Builtin(builtin) => {
+                (builtin.prepare_for_update)(value, old);
                 if builtin.generation && value["spec"] != old["spec"] {
-                    count_generation(value);
+                    increment_generation(value);
                 }
             }
-            Rules::Custom(custom) => custom.on_update(value, old),
+            Strategy::Custom(custom) => custom.prepare_for_update(value, old),
         }
     }
 
-    /// Puts back what an update of the status may not touch.
-    pub(crate) fn on_status(&self, value: &mut Value, old: &Value) {
-        match &self.rules {
-            Rules::Builtin(builtin) => (builtin.on_status)(value, old),
-            Rules::Custom(_) => Custom::on_status(value, old),
+    /// Restores fields that a status update may not change.
+    pub(crate) fn prepare_for_status_update(&self, value: &mut Value, old: &Value) {
+        match &self.strategy {
+            Strategy::Builtin(builtin) => (builtin.prepare_for_status_update)(value, old),
+            Strategy::Custom(_) => Custom::prepare_for_status_update(value, old),
         }
     }
 
-    /// What is wrong with the metadata of an object, new or not.
-    pub(crate) fn check_metadata(&self, value: &Value) -> Vec<FieldError> {
-        let mut errors = metadata::check_create(value, self.namespaced, self.name_rule());
-        // Definitions and what they define are checked by another library.
+    /// The errors of the metadata of an object, new or not.
+    pub(crate) fn validate_metadata(&self, value: &Value) -> Vec<FieldError> {
+        let mut errors = metadata::validate_create(value, self.namespaced, self.name_rule());
+        // Definitions and custom objects are validated by another library.
         if self.builtin().is_some_and(|builtin| builtin.group != "apiextensions.k8s.io") {
             errors.extend(metadata::builtin_finalizer_errors(value));
         }
         errors
     }
 
-    /// What is wrong with a new object.
-    pub(crate) fn check(&self, value: &Value) -> Vec<FieldError> {
-        match &self.rules {
-            Rules::Builtin(builtin) => (builtin.check)(value),
-            Rules::Custom(custom) => custom.check(value, None),
+    /// The errors of a new object.
+    pub(crate) fn validate(&self, value: &Value) -> Vec<FieldError> {
+        match &self.strategy {
+            Strategy::Builtin(builtin) => (builtin.validate)(value),
+            Strategy::Custom(custom) => custom.validate(value, None),
         }
     }
 
-    /// What is wrong with a change.
-    pub(crate) fn check_update(&self, value: &Value, old: &Value) -> Vec<FieldError> {
-        match &self.rules {
-            Rules::Builtin(builtin) => (builtin.check_update)(value, old),
-            Rules::Custom(custom) => custom.check(value, Some(old)),
+    /// The errors of an update.
+    pub(crate) fn validate_update(&self, value: &Value, old: &Value) -> Vec<FieldError> {
+        match &self.strategy {
+            Strategy::Builtin(builtin) => (builtin.validate_update)(value, old),
+            Strategy::Custom(custom) => custom.validate(value, Some(old)),
         }
     }
 
-    /// What is wrong with a change of the status.
-    pub(crate) fn check_status(&self, value: &Value, old: &Value) -> Vec<FieldError> {
-        match &self.rules {
-            Rules::Builtin(builtin) => (builtin.check_status)(value, old),
-            Rules::Custom(custom) => custom.check_status(value, old),
+    /// The errors of a status update.
+    pub(crate) fn validate_status_update(&self, value: &Value, old: &Value) -> Vec<FieldError> {
+        match &self.strategy {
+            Strategy::Builtin(builtin) => (builtin.validate_status_update)(value, old),
+            Strategy::Custom(custom) => custom.validate_status_update(value, old),
         }
     }
 }
 
-/// One more change of the spec.
-pub(crate) fn count_generation(value: &mut Value) {
+/// Increments `generation`.
+pub(crate) fn increment_generation(value: &mut Value) {
     let generation = value["metadata"]["generation"].as_i64().unwrap_or_default();
     value["metadata"]["generation"] = generation.saturating_add(1).into();
 }
 
-/// Puts a value where there is none.
-fn present(object: &mut Value, field: &str, value: Value) {
+/// Sets a field that is missing.
+fn default_field(object: &mut Value, field: &str, value: Value) {
     if object[field].is_null() {
         object[field] = value;
     }
 }
 
-/// Puts a part of the old object into the new one, or takes it away if there was none.
-fn keep(object: &mut Value, part: &str, old: &Value) {
+/// Copies a field from the old object, or removes it if there is none.
+fn copy_field(object: &mut Value, part: &str, old: &Value) {
     match old.get(part) {
         Some(kept) => object[part] = kept.clone(),
         None => drop(object.as_object_mut().and_then(|fields| fields.remove(part))),

@@ -1,27 +1,27 @@
-//! The shapes of names, with the refusals of kube-apiserver.
+//! Validates names, with the messages of kube-apiserver.
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 
 const RFC_1035_LABEL: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 
-/// What names of a kind must look like.
+/// The valid names of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameRule {
-    /// Labels joined by dots.
+    /// DNS labels joined by dots.
     Subdomain,
-    /// One label.
+    /// One DNS label.
     Label,
-    /// One label that begins with a letter.
+    /// One DNS label that begins with a letter.
     Rfc1035Label,
-    /// One step of a path.
+    /// A path segment.
     PathSegment,
 }
 
 impl NameRule {
-    /// Why the name is refused, if it is. A prefix is what a suffix will be put behind.
-    pub(crate) fn refusals(self, name: &str, prefix: bool) -> Vec<String> {
-        // A dash at the end of a prefix is followed by letters.
+    /// The errors of a name. A `prefix` is a `generateName`.
+    pub(crate) fn errors(self, name: &str, prefix: bool) -> Vec<String> {
+        // A trailing dash of a prefix is followed by the generated suffix.
         let shown =
             if prefix && name.ends_with('-') { format!("{}a", &name[..name.len() - 1]) } else { name.to_owned() };
         match self {
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_refused_with_all_that_is_wrong() {
+    fn all_errors_of_a_name_are_reported() {
         let long = "x".repeat(254);
         for (rule, name, prefix, why) in [
             (NameRule::Subdomain, "a.b-c", false, vec![]),
@@ -102,7 +102,7 @@ mod tests {
             (NameRule::PathSegment, "..", false, vec!["may not be '..'"]),
             (NameRule::PathSegment, "a/b%", false, vec!["may not contain '/'", "may not contain '%'"]),
         ] {
-            assert_eq!(rule.refusals(name, prefix), why, "{name}");
+            assert_eq!(rule.errors(name, prefix), why, "{name}");
         }
     }
 }

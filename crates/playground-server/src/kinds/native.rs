@@ -1,23 +1,23 @@
-//! Which API for groups a server has, and the rows of its kinds.
+//! The versions of the native PodGroup API, and the kinds of each.
 //!
-//! Kubernetes has had three shapes of it, one after the other, and no server has two of them. A stock server has none.
-//! It must not know the rules of the kinds.
+//! Kubernetes has had three shapes of it, and a server has at most one of them. By default a server has none.
+//! Must not depend on the strategies of the kinds.
 
 use super::Builtin;
 use super::builtin::{CONTROLLED, PLAIN};
 use super::{native_v1alpha1, native_v1alpha2, pod_group};
 
-/// The group of native groups.
+/// The API group of PodGroups and Workloads.
 pub(crate) const GROUP: &str = "scheduling.k8s.io";
 
-/// The API for groups that a server has, and so the release of Kubernetes that it is like.
+/// The native PodGroup API of a server, and so the Kubernetes release that it imitates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NativeGroups {
-    /// None, as on a stock cluster, with every gate at its default: the group that a pod names is dropped without a word.
+    /// None, as with default feature gates: a pod's reference to a group is dropped silently.
     Stock,
-    /// `v1alpha1` of 1.35: groups inside Workloads, and `workloadRef` of pods.
+    /// `v1alpha1` of 1.35: groups inside Workloads, and `workloadRef` in pods.
     V1alpha1,
-    /// `v1alpha2` of 1.36: PodGroups that never change, and `schedulingGroup` of pods.
+    /// `v1alpha2` of 1.36: immutable PodGroups, and `schedulingGroup` in pods.
     V1alpha2,
     /// `v1alpha3` of 1.37, without v1beta1.
     V1alpha3,
@@ -27,7 +27,7 @@ pub enum NativeGroups {
 }
 
 impl NativeGroups {
-    /// The release of Kubernetes that the server is like.
+    /// The Kubernetes release that the server imitates.
     pub(crate) fn release(self) -> &'static str {
         match self {
             Self::V1alpha1 => "v1.35.8",
@@ -36,7 +36,7 @@ impl NativeGroups {
         }
     }
 
-    /// The version of PodGroups, where there are any.
+    /// The version of PodGroups, if there are any.
     pub(crate) fn pod_groups(self) -> Option<&'static str> {
         match self {
             Self::Stock | Self::V1alpha1 => None,
@@ -46,7 +46,7 @@ impl NativeGroups {
         }
     }
 
-    /// The kinds that come with it.
+    /// The kinds of this API.
     pub(super) fn rows(self) -> &'static [Builtin] {
         match self {
             Self::Stock => &[],
@@ -63,16 +63,16 @@ const POD_GROUP: Builtin = Builtin {
     version: "v1beta1",
     kind: "PodGroup",
     plural: "podgroups",
-    read: pod_group::read,
+    decode: pod_group::decode,
     generation: false,
-    overwrites: false,
-    complete: pod_group::complete,
-    on_create: pod_group::on_create,
-    on_update: pod_group::on_update,
-    on_status: pod_group::on_status,
-    check: pod_group::check,
-    check_update: pod_group::check_update,
-    check_status: pod_group::check_status,
+    allows_unconditional_update: false,
+    set_defaults: pod_group::set_defaults,
+    prepare_for_create: pod_group::prepare_for_create,
+    prepare_for_update: pod_group::prepare_for_update,
+    prepare_for_status_update: pod_group::prepare_for_status_update,
+    validate: pod_group::validate,
+    validate_update: pod_group::validate_update,
+    validate_status_update: pod_group::validate_status_update,
     ..CONTROLLED
 };
 
@@ -81,56 +81,56 @@ const WORKLOAD: Builtin = Builtin {
     version: "v1beta1",
     kind: "Workload",
     plural: "workloads",
-    read: pod_group::read_workload,
-    overwrites: false,
-    complete: pod_group::complete_workload,
-    on_create: pod_group::create_workload,
-    on_update: pod_group::update_workload,
-    check: pod_group::check_workload,
-    check_update: pod_group::check_workload_update,
+    decode: pod_group::decode_workload,
+    allows_unconditional_update: false,
+    set_defaults: pod_group::set_workload_defaults,
+    prepare_for_create: pod_group::create_workload,
+    prepare_for_update: pod_group::update_workload,
+    validate: pod_group::workload_errors,
+    validate_update: pod_group::workload_update_errors,
     ..PLAIN
 };
 
 static V1BETA1: &[Builtin] = &[POD_GROUP, WORKLOAD];
 
-/// The same shapes and rules under another name.
+/// The same kinds in another version.
 static V1ALPHA3: &[Builtin] =
     &[Builtin { version: "v1alpha3", ..POD_GROUP }, Builtin { version: "v1alpha3", ..WORKLOAD }];
 
 static V1ALPHA2: &[Builtin] = &[
     Builtin {
         version: "v1alpha2",
-        read: native_v1alpha2::read,
-        overwrites: true,
-        complete: native_v1alpha2::complete,
-        on_create: native_v1alpha2::on_create,
-        on_update: native_v1alpha2::on_update,
-        on_status: native_v1alpha2::on_status,
-        check: native_v1alpha2::check,
-        check_update: native_v1alpha2::check_update,
-        check_status: native_v1alpha2::check_status,
+        decode: native_v1alpha2::decode,
+        allows_unconditional_update: true,
+        set_defaults: native_v1alpha2::set_defaults,
+        prepare_for_create: native_v1alpha2::prepare_for_create,
+        prepare_for_update: native_v1alpha2::prepare_for_update,
+        prepare_for_status_update: native_v1alpha2::prepare_for_status_update,
+        validate: native_v1alpha2::validate,
+        validate_update: native_v1alpha2::validate_update,
+        validate_status_update: native_v1alpha2::validate_status_update,
         ..POD_GROUP
     },
     Builtin {
         version: "v1alpha2",
-        read: native_v1alpha2::read_workload,
-        overwrites: true,
-        on_create: native_v1alpha2::create_workload,
-        on_update: native_v1alpha2::update_workload,
-        check: native_v1alpha2::check_workload,
-        check_update: native_v1alpha2::check_workload_update,
+        decode: native_v1alpha2::decode_workload,
+        allows_unconditional_update: true,
+        prepare_for_create: native_v1alpha2::create_workload,
+        prepare_for_update: native_v1alpha2::update_workload,
+        validate: native_v1alpha2::workload_errors,
+        validate_update: native_v1alpha2::workload_update_errors,
         ..WORKLOAD
     },
 ];
 
 static V1ALPHA1: &[Builtin] = &[Builtin {
     version: "v1alpha1",
-    read: native_v1alpha1::read,
-    overwrites: true,
-    complete: native_v1alpha1::complete,
-    on_create: |_| {},
-    on_update: |_, _| {},
-    check: native_v1alpha1::check,
-    check_update: native_v1alpha1::check_update,
+    decode: native_v1alpha1::decode,
+    allows_unconditional_update: true,
+    set_defaults: native_v1alpha1::set_defaults,
+    prepare_for_create: |_| {},
+    prepare_for_update: |_, _| {},
+    validate: native_v1alpha1::validate,
+    validate_update: native_v1alpha1::validate_update,
     ..WORKLOAD
 }];

@@ -1,46 +1,46 @@
-//! Nodes: capacity is allocatable where nothing else is said; the status has a road of its own.
+//! Nodes: `allocatable` defaults to `capacity`, and the status is a subresource.
 
 use muster_playground_schema::FieldError;
 use muster_playground_schema::selectors::{label_key_errors, label_value_errors};
 use serde_json::{Value, json};
 
 use super::pod_resources::amount_errors;
-use super::{keep, present};
+use super::{copy_field, default_field};
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 const CIDRS_FIXED: &str = "node updates may not change podCIDR except from \"\" to valid";
-/// A new node takes no pods until its kubelet says that it is ready.
+/// A new node has this taint until its kubelet reports it as ready.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
-pub(super) fn complete(node: &mut Value) {
-    present(node, "spec", json!({}));
-    present(node, "status", json!({}));
+pub(super) fn set_defaults(node: &mut Value) {
+    default_field(node, "spec", json!({}));
+    default_field(node, "status", json!({}));
     let capacity = node["status"]["capacity"].clone();
     if !capacity.is_null() {
-        present(&mut node["status"], "allocatable", capacity);
+        default_field(&mut node["status"], "allocatable", capacity);
     }
     if node["spec"]["unschedulable"] == false {
         forget(node, "unschedulable");
     }
-    complete_addresses(&mut node["spec"]);
-    complete_info(&mut node["status"]);
+    set_addresses_defaults(&mut node["spec"]);
+    set_info_defaults(&mut node["status"]);
 }
 
-/// The older field for one address range goes with the first of the newer list.
-fn complete_addresses(spec: &mut Value) {
+/// Keeps `podCIDR` and the first of `podCIDRs` equal.
+fn set_addresses_defaults(spec: &mut Value) {
     let first = spec["podCIDRs"][0].clone();
     if !first.is_null() {
-        present(spec, "podCIDR", first);
+        default_field(spec, "podCIDR", first);
     } else if spec["podCIDR"].as_str().is_some_and(|range| !range.is_empty()) {
         spec["podCIDRs"] = json!([spec["podCIDR"]]);
     }
 }
 
-/// The endpoint of the kubelet and what it tells of its machine are always there, if only as blanks.
-fn complete_info(status: &mut Value) {
-    present(status, "daemonEndpoints", json!({}));
-    present(&mut status["daemonEndpoints"], "kubeletEndpoint", json!({"Port": 0}));
-    present(status, "nodeInfo", json!({}));
+/// The kubelet endpoint and node info are always present, if only with empty fields.
+fn set_info_defaults(status: &mut Value) {
+    default_field(status, "daemonEndpoints", json!({}));
+    default_field(&mut status["daemonEndpoints"], "kubeletEndpoint", json!({"Port": 0}));
+    default_field(status, "nodeInfo", json!({}));
     for field in [
         "architecture",
         "bootID",
@@ -53,24 +53,24 @@ fn complete_info(status: &mut Value) {
         "osImage",
         "systemUUID",
     ] {
-        present(&mut status["nodeInfo"], field, json!(""));
+        default_field(&mut status["nodeInfo"], field, json!(""));
     }
 }
 
-/// The status is not changed through the node.
-pub(super) fn on_update(node: &mut Value, old: &Value) {
-    keep(node, "status", old);
+/// The status cannot be changed through the node.
+pub(super) fn prepare_for_update(node: &mut Value, old: &Value) {
+    copy_field(node, "status", old);
     if old["spec"]["configSource"].is_null() {
         forget(node, "configSource");
     }
 }
 
-/// Only the status changes through `status`, and labels and annotations.
-pub(super) fn on_status(node: &mut Value, old: &Value) {
-    keep(node, "spec", old);
+/// Only the status, labels and annotations can be changed through `status`.
+pub(super) fn prepare_for_status_update(node: &mut Value, old: &Value) {
+    copy_field(node, "spec", old);
 }
 
-pub(super) fn on_create(node: &mut Value) {
+pub(super) fn prepare_for_create(node: &mut Value) {
     forget(node, "configSource");
 }
 
@@ -80,7 +80,7 @@ fn forget(node: &mut Value, field: &str) {
     }
 }
 
-/// Marks a new node as not ready, as admission does.
+/// Adds the not-ready taint to a new node, as the admission plugin does.
 pub(crate) fn mark_not_ready(node: &mut Value) {
     let taint = json!({"key": NOT_READY, "effect": "NoSchedule"});
     match node["spec"]["taints"].as_array_mut() {
@@ -93,14 +93,14 @@ pub(crate) fn mark_not_ready(node: &mut Value) {
     }
 }
 
-pub(super) fn check(node: &Value) -> Vec<FieldError> {
+pub(super) fn validate(node: &Value) -> Vec<FieldError> {
     let mut errors = taint_errors(node);
     errors.extend(resource_errors(node));
     errors
 }
 
-/// What is wrong with a change, of the node or of its status.
-pub(super) fn check_update(node: &Value, old: &Value) -> Vec<FieldError> {
+/// The errors of an update of the node or its status.
+pub(super) fn validate_update(node: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = resource_errors(node);
     let mut seen: Vec<&Value> = Vec::new();
     for (index, address) in node["status"]["addresses"].as_array().into_iter().flatten().enumerate() {
@@ -138,7 +138,7 @@ fn resource_errors(node: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// The real server looks for taints in the metadata, by the paths that it names.
+/// kube-apiserver reports taints under the path of metadata.
 fn taint_errors(node: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut seen = Vec::new();

@@ -1,7 +1,6 @@
-//! Pods: what the server sets on them, and what it checks.
+//! The strategy of pods.
 //!
-//! The checks are those that a scheduler's users run into; the rest of the real server's is listed in
-//! COMPATIBILITY.md.
+//! Validation covers what is relevant to scheduling; the rest of kube-apiserver's is listed in COMPATIBILITY.md.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::metadata::label_errors;
 use super::names::NameRule;
-use super::{native_v1alpha1, pod_container, pod_defaults, pod_placement, pod_quality};
+use super::{native_v1alpha1, pod_container, pod_defaults, pod_placement, pod_qos};
 
 const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
 const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
@@ -22,12 +21,12 @@ pub(crate) fn phase(pod: &Value) -> &str {
     pod["status"]["phase"].as_str().unwrap_or_default()
 }
 
-/// Whether the pod will not run again.
+/// Whether the pod has terminated.
 pub(crate) fn is_finished(pod: &Value) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
 
-/// Whether the pod has a node.
+/// Whether the pod is bound to a node.
 pub(crate) fn is_bound(pod: &Value) -> bool {
     pod["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty())
 }
@@ -38,8 +37,8 @@ pub(crate) fn is_ready(pod: &Value) -> bool {
     conditions.into_iter().flatten().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
-/// A new pod is pending, whatever the client wrote.
-pub(super) fn on_create(pod: &mut Value) {
+/// A new pod is pending, no matter what the client sent.
+pub(super) fn prepare_for_create(pod: &mut Value) {
     let mut status = json!({"phase": "Pending"});
     if is_gated(&pod["spec"]) {
         status["conditions"] = json!([{
@@ -49,12 +48,12 @@ pub(super) fn on_create(pod: &mut Value) {
         }]);
     }
     pod_defaults::pod_level_requests(&mut pod["spec"]);
-    status["qosClass"] = json!(pod_quality::class_of(&pod["spec"]));
+    status["qosClass"] = json!(pod_qos::class_of(&pod["spec"]));
     pod["status"] = status;
 }
 
-/// The status is not changed through the pod, and what admission once set stays.
-pub(super) fn on_update(pod: &mut Value, old: &Value) {
+/// The status cannot be changed through the pod, nor fields that admission has set.
+pub(super) fn prepare_for_update(pod: &mut Value, old: &Value) {
     pod["status"] = old["status"].clone();
     for field in ["priority", "preemptionPolicy"] {
         if pod["spec"][field].is_null() && !old["spec"][field].is_null() {
@@ -63,8 +62,8 @@ pub(super) fn on_update(pod: &mut Value, old: &Value) {
     }
 }
 
-/// Only the status changes through `status`, and labels and annotations.
-pub(super) fn on_status(pod: &mut Value, old: &Value) {
+/// Only the status, labels and annotations can be changed through `status`.
+pub(super) fn prepare_for_status_update(pod: &mut Value, old: &Value) {
     pod["spec"] = old["spec"].clone();
     match old["metadata"].get("ownerReferences") {
         Some(owners) => pod["metadata"]["ownerReferences"] = owners.clone(),
@@ -77,9 +76,9 @@ pub(super) fn on_status(pod: &mut Value, old: &Value) {
     }
 }
 
-/// What is wrong with a new pod.
-pub(super) fn check(pod: &Value) -> Vec<FieldError> {
-    let mut errors = check_kept(pod);
+/// The errors of a new pod.
+pub(super) fn validate(pod: &Value) -> Vec<FieldError> {
+    let mut errors = validate_common(pod);
     let spec = &pod["spec"];
     if spec["ephemeralContainers"].as_array().is_some_and(|list| !list.is_empty()) {
         errors.push(FieldError::forbidden("spec.ephemeralContainers", "cannot be set on create"));
@@ -91,9 +90,9 @@ pub(super) fn check(pod: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with a pod, new or not.
-pub(super) fn check_kept(pod: &Value) -> Vec<FieldError> {
-    let mut errors = check_spec(&pod["spec"], "spec", true);
+/// The errors of any pod, new or not.
+pub(super) fn validate_common(pod: &Value) -> Vec<FieldError> {
+    let mut errors = validate_spec(&pod["spec"], "spec", true);
     let grace = &pod["spec"]["terminationGracePeriodSeconds"];
     if grace.as_i64().is_some_and(|seconds| seconds < 0) {
         let field = "spec.terminationGracePeriodSeconds";
@@ -111,15 +110,15 @@ pub(super) fn check_kept(pod: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Whether the scheduler is to leave the pod alone.
+/// Whether the pod has scheduling gates.
 pub(super) fn is_gated(spec: &Value) -> bool {
     spec["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty())
 }
 
-/// What is wrong with a pod's spec, of a pod or inside a template.
-pub(super) fn check_spec(spec: &Value, path: &str, in_pod: bool) -> Vec<FieldError> {
+/// The errors of a pod spec, in a pod or a template.
+pub(super) fn validate_spec(spec: &Value, path: &str, in_pod: bool) -> Vec<FieldError> {
     let at = |field: &str| format!("{path}.{field}");
-    let mut errors = pod_container::check(spec, path, in_pod);
+    let mut errors = pod_container::validate(spec, path, in_pod);
     errors.extend(choice_error(&spec["restartPolicy"], &at("restartPolicy"), &RESTART_POLICIES));
     errors.extend(choice_error(&spec["dnsPolicy"], &at("dnsPolicy"), &DNS_POLICIES));
     errors.extend(label_errors(&spec["nodeSelector"], &at("nodeSelector")));
@@ -166,7 +165,7 @@ fn choice_error(value: &Value, field: &str, known: &[&str]) -> Option<FieldError
     }
 }
 
-/// Fields that name other objects or the pod itself.
+/// Fields that contain names.
 fn name_errors(spec: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (field, rule) in [
@@ -178,7 +177,7 @@ fn name_errors(spec: &Value, path: &str) -> Vec<FieldError> {
         ("runtimeClassName", NameRule::Subdomain),
     ] {
         let name = spec[field].as_str().filter(|name| !name.is_empty());
-        let why = name.map(|name| rule.refusals(name, false)).unwrap_or_default().into_iter();
+        let why = name.map(|name| rule.errors(name, false)).unwrap_or_default().into_iter();
         errors.extend(why.map(|why| FieldError::invalid(format!("{path}.{field}"), spec[field].clone(), why)));
     }
     errors
@@ -202,5 +201,5 @@ fn group_errors(name: &Value, field: &str) -> Vec<FieldError> {
     let Some(name) = name.as_str() else {
         return vec![FieldError::invalid(field, Value::Null, "must specify one of: `podGroupName`")];
     };
-    NameRule::Subdomain.refusals(name, false).into_iter().map(|why| FieldError::invalid(field, name, why)).collect()
+    NameRule::Subdomain.errors(name, false).into_iter().map(|why| FieldError::invalid(field, name, why)).collect()
 }

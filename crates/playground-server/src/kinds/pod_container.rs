@@ -1,6 +1,6 @@
-//! What is wrong with a pod's containers and volumes.
+//! Validates the containers and volumes of a pod.
 //!
-//! Probes, lifecycle hooks, environment and security contexts are taken as they are.
+//! Probes, lifecycle hooks, environment and security contexts are not validated.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::pod_resources;
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 const MESSAGE_POLICIES: [&str; 2] = ["File", "FallbackToLogsOnError"];
-/// The fields of a volume that say what is in it, in the order in which the real server looks.
+/// The volume sources, in the order in which kube-apiserver validates them.
 const VOLUME_SOURCES: [&str; 29] = [
     "emptyDir",
     "hostPath",
@@ -54,10 +54,10 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }
 
-/// What is wrong with volumes and containers. In a pod, the ports of the host are filled in; in a template not yet.
-pub(super) fn check(spec: &Value, path: &str, in_pod: bool) -> Vec<FieldError> {
+/// The errors of volumes and containers. In a pod host ports have been defaulted, in a template not yet.
+pub(super) fn validate(spec: &Value, path: &str, in_pod: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let volumes = check_volumes(&spec["volumes"], &format!("{path}.volumes"), &mut errors);
+    let volumes = validate_volumes(&spec["volumes"], &format!("{path}.volumes"), &mut errors);
     let field = format!("{path}.containers");
     if entries(&spec["containers"]).next().is_none() {
         errors.push(FieldError::required(&*field, ""));
@@ -77,8 +77,8 @@ pub(super) fn check(spec: &Value, path: &str, in_pod: bool) -> Vec<FieldError> {
     errors
 }
 
-/// The names of the good volumes.
-fn check_volumes<'a>(volumes: &'a Value, path: &str, errors: &mut Vec<FieldError>) -> BTreeSet<&'a str> {
+/// The names of the valid volumes.
+fn validate_volumes<'a>(volumes: &'a Value, path: &str, errors: &mut Vec<FieldError>) -> BTreeSet<&'a str> {
     let mut names = BTreeSet::new();
     for (index, volume) in entries(volumes) {
         let path = format!("{path}[{index}]");
@@ -107,7 +107,7 @@ fn label_name_errors(name: &str, field: &str) -> Vec<FieldError> {
     if name.is_empty() {
         return vec![FieldError::required(field, "")];
     }
-    NameRule::Label.refusals(name, false).into_iter().map(|why| FieldError::invalid(field, name, why)).collect()
+    NameRule::Label.errors(name, false).into_iter().map(|why| FieldError::invalid(field, name, why)).collect()
 }
 
 fn container_errors<'a>(
@@ -130,14 +130,14 @@ fn container_errors<'a>(
         errors.extend(mount_errors(mount, &format!("{path}.volumeMounts[{index}]"), volumes, &mut mounted));
     }
     errors.extend(choice_error(container, "imagePullPolicy", &PULL_POLICIES, path));
-    errors.extend(pod_resources::check(&container["resources"], &format!("{path}.resources")));
+    errors.extend(pod_resources::validate(&container["resources"], &format!("{path}.resources")));
     if !names.insert(name) {
         errors.push(FieldError::duplicate(format!("{path}.name"), name));
     }
     errors
 }
 
-/// A field that must have one of a few values.
+/// The error of a field that must have one of a few values.
 fn choice_error(object: &Value, field: &str, known: &[&str], path: &str) -> Option<FieldError> {
     match text(object, field) {
         "" => Some(FieldError::required(format!("{path}.{field}"), "")),
@@ -150,7 +150,7 @@ fn port_errors(port: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let name = text(port, "name");
     if !name.is_empty() {
-        let why = port_name_refusals(name).into_iter();
+        let why = port_name_errors(name).into_iter();
         errors.extend(why.map(|why| FieldError::invalid(format!("{path}.name"), name, why)));
     }
     if port["containerPort"].as_i64().unwrap_or_default() == 0 {
@@ -167,7 +167,7 @@ fn port_errors(port: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-fn port_name_refusals(name: &str) -> Vec<String> {
+fn port_name_errors(name: &str) -> Vec<String> {
     let mut why = Vec::new();
     if name.len() > 15 {
         why.push("must be no more than 15 characters".to_owned());
@@ -210,7 +210,7 @@ fn mount_errors<'a>(
     errors
 }
 
-/// No two containers use the same port of the host.
+/// No two containers may use the same host port.
 fn host_port_conflicts(containers: &Value, path: &str) -> Vec<FieldError> {
     let mut taken = BTreeSet::new();
     let mut errors = Vec::new();
@@ -226,7 +226,7 @@ fn host_port_conflicts(containers: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// In the network of the host, a container's port is the host's.
+/// With `hostNetwork`, a container port must equal its host port.
 fn host_network_errors(containers: &Value, path: &str, in_pod: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (index, container) in entries(containers) {

@@ -1,13 +1,13 @@
-//! What a pod's spec says when its author said nothing.
+//! The defaults of pod specs.
 
 use serde_json::{Map, Value, json};
 
-/// Fills in a pod's defaults. Some are those of pods alone, not of templates.
-pub(super) fn complete(pod: &mut Value) {
-    super::present(pod, "spec", json!({}));
+/// Applies the defaults of a pod. Some apply to pods only, not to templates.
+pub(super) fn set_defaults(pod: &mut Value) {
+    super::default_field(pod, "spec", json!({}));
     let spec = &mut pod["spec"];
-    complete_spec(spec);
-    super::present(spec, "enableServiceLinks", json!(true));
+    set_spec_defaults(spec);
+    super::default_field(spec, "enableServiceLinks", json!(true));
     if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
         spec["terminationGracePeriodSeconds"] = json!(1);
     }
@@ -22,20 +22,20 @@ pub(super) fn complete(pod: &mut Value) {
     }
 }
 
-/// In the network of the host, a port is the host's.
+/// With `hostNetwork`, host ports default to container ports.
 fn use_host_ports(container: &mut Value) {
     for port in container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
         let number = port["containerPort"].clone();
-        super::present(port, "hostPort", number);
+        super::default_field(port, "hostPort", number);
     }
 }
 
-/// Fills in the defaults of a pod's spec, also inside a template.
-pub(super) fn complete_spec(spec: &mut Value) {
+/// Applies the defaults of a pod spec, also in a template.
+pub(super) fn set_spec_defaults(spec: &mut Value) {
     let Some(fields) = spec.as_object_mut() else { return };
-    // A stock server has this switched off and drops it.
+    // Disabled by default in kube-apiserver, so it is dropped.
     fields.remove("evictionResponders");
-    // No entries are the same as no list.
+    // An empty list is the same as none.
     fields.retain(|_, value| value.as_array().is_none_or(|list| !list.is_empty()));
     for (field, value) in [
         ("dnsPolicy", json!("ClusterFirst")),
@@ -47,18 +47,18 @@ pub(super) fn complete_spec(spec: &mut Value) {
         fields.entry(field).or_insert(value);
     }
     drop_false(fields, &["hostNetwork", "hostPID", "hostIPC"]);
-    // The old name of the service account is kept beside the new one.
+    // The deprecated name of the service account is kept in addition to the new one.
     if let Some(account) = fields.get("serviceAccountName").or_else(|| fields.get("serviceAccount")).cloned() {
         fields.insert("serviceAccountName".to_owned(), account.clone());
         fields.insert("serviceAccount".to_owned(), account);
     }
     for list in ["containers", "initContainers"] {
         for container in fields.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
-            complete_container(container);
+            set_container_defaults(container);
         }
     }
     for volume in fields.get_mut("volumes").and_then(Value::as_array_mut).into_iter().flatten() {
-        complete_volume(volume);
+        set_volume_defaults(volume);
     }
 }
 
@@ -70,7 +70,7 @@ fn drop_false(fields: &mut Map<String, Value>, names: &[&str]) {
     }
 }
 
-fn complete_container(container: &mut Value) {
+fn set_container_defaults(container: &mut Value) {
     let image = container["image"].as_str().unwrap_or_default().to_owned();
     let Some(fields) = container.as_object_mut() else { return };
     for (field, value) in [
@@ -82,7 +82,7 @@ fn complete_container(container: &mut Value) {
         fields.entry(field).or_insert(value);
     }
     for port in fields.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
-        super::present(port, "protocol", json!("TCP"));
+        super::default_field(port, "protocol", json!("TCP"));
     }
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
         let Some(probe) = fields.get_mut(probe).and_then(Value::as_object_mut) else { continue };
@@ -91,11 +91,11 @@ fn complete_container(container: &mut Value) {
         {
             probe.entry(field).or_insert(json!(value));
         }
-        probe.get_mut("httpGet").into_iter().for_each(complete_get);
+        probe.get_mut("httpGet").into_iter().for_each(set_get_defaults);
     }
     for hook in ["postStart", "preStop"] {
         let hook = fields.get_mut("lifecycle").and_then(|hooks| hooks.get_mut(hook));
-        hook.and_then(|hook| hook.get_mut("httpGet")).into_iter().for_each(complete_get);
+        hook.and_then(|hook| hook.get_mut("httpGet")).into_iter().for_each(set_get_defaults);
     }
     for variable in fields.get_mut("env").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(field) = variable.pointer_mut("/valueFrom/fieldRef").and_then(Value::as_object_mut) {
@@ -104,9 +104,9 @@ fn complete_container(container: &mut Value) {
     }
 }
 
-fn complete_get(get: &mut Value) {
-    super::present(get, "scheme", json!("HTTP"));
-    super::present(get, "path", json!("/"));
+fn set_get_defaults(get: &mut Value) {
+    super::default_field(get, "scheme", json!("HTTP"));
+    super::default_field(get, "path", json!("/"));
 }
 
 fn pull_policy(image: &str) -> &'static str {
@@ -129,7 +129,7 @@ fn requests_from_limits(resources: &mut Value) {
     }
 }
 
-fn complete_volume(volume: &mut Value) {
+fn set_volume_defaults(volume: &mut Value) {
     let Some(fields) = volume.as_object_mut() else { return };
     if fields.len() == 1 {
         fields.insert("emptyDir".to_owned(), json!({}));
@@ -144,14 +144,14 @@ fn complete_volume(volume: &mut Value) {
     }
 }
 
-/// A pod-level limit is the pod-level request where none is written and no container asks.
+/// Pod-level requests default to pod-level limits.
 pub(super) fn pod_level_requests(spec: &mut Value) {
     if spec["resources"]["limits"].is_object() {
         requests_from_limits(&mut spec["resources"]);
     }
 }
 
-/// How long a pod stays on a node that went away, if it does not say: the tolerations that admission adds.
+/// Adds the default tolerations for nodes that are not ready or unreachable, as the admission plugin does.
 pub(crate) fn tolerate_lost_nodes(pod: &mut Value) {
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let tolerations = pod["spec"]["tolerations"].as_array();

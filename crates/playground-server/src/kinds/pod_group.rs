@@ -1,6 +1,6 @@
-//! Native PodGroups and Workloads of 1.37 (v1beta1, v1alpha3): the rules of `muster_api::native` behind the verbs.
+//! The strategy of native PodGroups and Workloads of 1.37 (v1beta1, v1alpha3), with the rules of `muster_api::native`.
 //!
-//! The gates are those of a stock 1.37 server with `GenericWorkload` on.
+//! The feature gates are those of a 1.37 server with `GenericWorkload` on.
 
 use k8s_openapi::api::scheduling::v1beta1;
 use muster_api::native::{
@@ -12,32 +12,32 @@ use muster_playground_schema::FieldError;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::metadata::keep_for_status;
+use super::metadata::restore_for_status_update;
 use super::native_errors::translate;
-use super::retype::{Unreadable, retype};
-use super::{keep, present};
+use super::typed_decode::{DecodeError, decode_as};
+use super::{copy_field, default_field};
 
-/// Reads a PodGroup.
-pub(super) fn read(group: Value) -> Result<Value, Unreadable> {
-    let mut read = in_version(group, retype::<v1beta1::PodGroup>)?;
-    empty_choices(&mut read["spec"], "spec")?;
-    Ok(read)
+/// Decodes a PodGroup.
+pub(super) fn decode(group: Value) -> Result<Value, DecodeError> {
+    let mut decoded = in_version(group, decode_as::<v1beta1::PodGroup>)?;
+    empty_choices(&mut decoded["spec"], "spec")?;
+    Ok(decoded)
 }
 
-/// Reads a Workload.
-pub(super) fn read_workload(workload: Value) -> Result<Value, Unreadable> {
-    let mut read = in_version(workload, retype::<v1beta1::Workload>)?;
-    let templates = read["spec"].get_mut("podGroupTemplates").and_then(Value::as_array_mut);
+/// Decodes a Workload.
+pub(super) fn decode_workload(workload: Value) -> Result<Value, DecodeError> {
+    let mut decoded = in_version(workload, decode_as::<v1beta1::Workload>)?;
+    let templates = decoded["spec"].get_mut("podGroupTemplates").and_then(Value::as_array_mut);
     for (index, template) in templates.into_iter().flatten().enumerate() {
         empty_choices(template, &format!("spec.podGroupTemplates[{index}]"))?;
     }
-    Ok(read)
+    Ok(decoded)
 }
 
-/// Both versions of 1.37 have one shape, and a typed object says that it is of v1beta1.
-fn in_version(object: Value, read: fn(Value) -> Result<Value, Unreadable>) -> Result<Value, Unreadable> {
+/// Both versions of 1.37 have one shape; the type encodes v1beta1.
+fn in_version(object: Value, decode: fn(Value) -> Result<Value, DecodeError>) -> Result<Value, DecodeError> {
     let written = object.get("apiVersion").cloned();
-    let mut object = read(as_v1beta1(object))?;
+    let mut object = decode(as_v1beta1(object))?;
     if let Some(written) = written {
         object["apiVersion"] = written;
     }
@@ -51,8 +51,8 @@ fn as_v1beta1(mut object: Value) -> Value {
     object
 }
 
-/// Choices that have nothing to say are any JSON in their type; here they are empty objects.
-fn empty_choices(settings: &mut Value, path: &str) -> Result<(), Unreadable> {
+/// Policies without fields are arbitrary JSON in their type; here they must be objects, and are emptied.
+fn empty_choices(settings: &mut Value, path: &str) -> Result<(), DecodeError> {
     for (field, choice) in [("schedulingPolicy", "basic"), ("disruptionMode", "single"), ("disruptionMode", "all")] {
         let choices = settings.get_mut(field).and_then(Value::as_object_mut);
         match choices.and_then(|choices| choices.get_mut(choice)) {
@@ -60,60 +60,60 @@ fn empty_choices(settings: &mut Value, path: &str) -> Result<(), Unreadable> {
             Some(Value::Object(fields)) => fields.clear(),
             Some(other) => {
                 let field = format!("{path}.{field}.{choice}");
-                return Err(Unreadable { field, why: format!("invalid type: {other}, expected an object") });
+                return Err(DecodeError { field, why: format!("invalid type: {other}, expected an object") });
             }
         }
     }
     Ok(())
 }
 
-pub(super) fn complete(group: &mut Value) {
-    present(group, "spec", json!({}));
-    present(&mut group["spec"], "schedulingPolicy", json!({}));
+pub(super) fn set_defaults(group: &mut Value) {
+    default_field(group, "spec", json!({}));
+    default_field(&mut group["spec"], "schedulingPolicy", json!({}));
     set_pod_group_defaults(group, Gates::default());
 }
 
-pub(super) fn on_create(group: &mut Value) {
+pub(super) fn prepare_for_create(group: &mut Value) {
     group["status"] = json!({});
     drop_disabled_pod_group(group, None, Gates::default());
 }
 
-pub(super) fn on_update(group: &mut Value, old: &Value) {
-    keep(group, "status", old);
+pub(super) fn prepare_for_update(group: &mut Value, old: &Value) {
+    copy_field(group, "status", old);
     drop_disabled_pod_group(group, Some(old), Gates::default());
 }
 
-/// Nothing but the status changes through `status`, not even labels.
-pub(super) fn on_status(group: &mut Value, old: &Value) {
-    keep(group, "spec", old);
-    keep_for_status(group, old);
+/// Only the status can be changed through `status`, not even labels.
+pub(super) fn prepare_for_status_update(group: &mut Value, old: &Value) {
+    copy_field(group, "spec", old);
+    restore_for_status_update(group, old);
     drop_disabled_pod_group(group, Some(old), Gates::default());
 }
 
-/// The typed form. It was read as the kind before, and the two types agree on what can be read.
+/// The typed form. Cannot fail: the value was decoded as the kind before, and both types accept the same values.
 pub(super) fn typed<T: DeserializeOwned + Default>(value: &Value) -> T {
     T::deserialize(value).unwrap_or_default()
 }
 
-pub(super) fn check(group: &Value) -> Vec<FieldError> {
+pub(super) fn validate(group: &Value) -> Vec<FieldError> {
     translate(validate_pod_group(&typed::<PodGroup>(group), Gates::default()), group)
 }
 
-pub(super) fn check_update(group: &Value, old: &Value) -> Vec<FieldError> {
+pub(super) fn validate_update(group: &Value, old: &Value) -> Vec<FieldError> {
     let (new, old) = (typed::<PodGroup>(group), typed::<PodGroup>(old));
     translate(validate_pod_group_update(&new, &old, Gates::default()), group)
 }
 
-pub(super) fn check_status(group: &Value, old: &Value) -> Vec<FieldError> {
+pub(super) fn validate_status_update(group: &Value, old: &Value) -> Vec<FieldError> {
     let (new, old) = (typed::<PodGroup>(group), typed::<PodGroup>(old));
     translate(validate_pod_group_status_update(&new, &old), group)
 }
 
-pub(super) fn complete_workload(workload: &mut Value) {
-    present(workload, "spec", json!({}));
+pub(super) fn set_workload_defaults(workload: &mut Value) {
+    default_field(workload, "spec", json!({}));
     let templates = workload["spec"].get_mut("podGroupTemplates").and_then(Value::as_array_mut);
     for template in templates.into_iter().flatten() {
-        present(template, "schedulingPolicy", json!({}));
+        default_field(template, "schedulingPolicy", json!({}));
     }
 }
 
@@ -125,11 +125,11 @@ pub(super) fn update_workload(workload: &mut Value, old: &Value) {
     drop_disabled_workload(workload, Some(old), Gates::default());
 }
 
-pub(super) fn check_workload(workload: &Value) -> Vec<FieldError> {
+pub(super) fn workload_errors(workload: &Value) -> Vec<FieldError> {
     translate(validate_workload(&typed::<Workload>(workload), Gates::default()), workload)
 }
 
-pub(super) fn check_workload_update(workload: &Value, old: &Value) -> Vec<FieldError> {
+pub(super) fn workload_update_errors(workload: &Value, old: &Value) -> Vec<FieldError> {
     let (new, old) = (typed::<Workload>(workload), typed::<Workload>(old));
     translate(validate_workload_update(&new, &old, Gates::default()), workload)
 }

@@ -1,4 +1,4 @@
-//! What is wrong with what a pod says about its place: affinity, tolerations, spread.
+//! Validates the scheduling constraints of a pod: affinity, tolerations, topology spread.
 
 use muster_playground_schema::FieldError;
 use muster_playground_schema::selectors::{label_key_errors, label_value_errors};
@@ -24,7 +24,7 @@ fn key_errors(key: &str, field: &str) -> Vec<FieldError> {
     label_key_errors(key).into_iter().map(|why| FieldError::invalid(field, key, why)).collect()
 }
 
-/// What is wrong with a pod's affinity.
+/// The errors of a pod's affinity.
 pub(super) fn affinity_errors(affinity: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = node_affinity_errors(&affinity["nodeAffinity"], &format!("{path}.nodeAffinity"));
     for side in ["podAffinity", "podAntiAffinity"] {
@@ -61,7 +61,7 @@ fn node_affinity_errors(affinity: &Value, path: &str) -> Vec<FieldError> {
     for (index, term) in entries(&affinity[PREFERRED]) {
         let path = format!("{path}.{PREFERRED}[{index}]");
         errors.extend(weight_error(term, &path));
-        // What is only preferred may name values that no label can have.
+        // Values in preferred terms are not validated as label values.
         errors.extend(node_term_errors(&term["preference"], &format!("{path}.preference"), false));
     }
     errors
@@ -105,7 +105,7 @@ fn expression_errors(expression: &Value, path: &str, check_values: bool) -> Vec<
     errors
 }
 
-/// Nodes can be chosen by their name, and by no other field.
+/// Nodes can be selected by the field `metadata.name` only.
 fn field_errors(requirement: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let operator = text(requirement, "operator");
@@ -121,7 +121,7 @@ fn field_errors(requirement: &Value, path: &str) -> Vec<FieldError> {
         return errors;
     }
     for (index, value) in entries(&requirement["values"]) {
-        let why = NameRule::Subdomain.refusals(value.as_str().unwrap_or_default(), false).into_iter();
+        let why = NameRule::Subdomain.errors(value.as_str().unwrap_or_default(), false).into_iter();
         errors.extend(why.map(|why| FieldError::invalid(format!("{path}.values[{index}]"), value.clone(), why)));
     }
     errors
@@ -130,10 +130,10 @@ fn field_errors(requirement: &Value, path: &str) -> Vec<FieldError> {
 fn pod_term_errors(term: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for selector in ["labelSelector", "namespaceSelector"] {
-        errors.extend(label_selector::check(&term[selector], &format!("{path}.{selector}")));
+        errors.extend(label_selector::validate(&term[selector], &format!("{path}.{selector}")));
     }
     for (_, name) in entries(&term["namespaces"]) {
-        let why = NameRule::Label.refusals(name.as_str().unwrap_or_default(), false).into_iter();
+        let why = NameRule::Label.errors(name.as_str().unwrap_or_default(), false).into_iter();
         errors.extend(why.map(|why| FieldError::invalid(format!("{path}.namespace"), name.clone(), why)));
     }
     errors.extend(label_keys_errors(term, path));
@@ -146,7 +146,7 @@ fn pod_term_errors(term: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Keys whose values come from the pod itself.
+/// `matchLabelKeys` and `mismatchLabelKeys`, whose values come from the pod itself.
 fn label_keys_errors(term: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for list in ["matchLabelKeys", "mismatchLabelKeys"] {
@@ -167,7 +167,7 @@ fn label_keys_errors(term: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with tolerations.
+/// The errors of tolerations.
 pub(super) fn toleration_errors(tolerations: &Value, path: &str) -> Vec<FieldError> {
     entries(tolerations)
         .flat_map(|(index, toleration)| one_toleration(toleration, &format!("{path}[{index}]")))
@@ -201,7 +201,7 @@ fn one_toleration(toleration: &Value, path: &str) -> Vec<FieldError> {
             let detail = "value must be empty when `operator` is 'Exists'";
             errors.push(FieldError::invalid(at("operator"), value, detail));
         }
-        // Their gate is off in 1.37, and the server names them all the same.
+        // Their feature gate is off in 1.37, yet kube-apiserver lists them as supported.
         "Lt" | "Gt" => {
             errors.push(FieldError::not_supported(at("operator"), operator, &["Equal", "Exists", "Lt", "Gt"]));
         }
@@ -213,7 +213,7 @@ fn one_toleration(toleration: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with topology spread constraints.
+/// The errors of topology spread constraints.
 pub(super) fn spread_errors(constraints: &Value, path: &str) -> Vec<FieldError> {
     let all: Vec<&Value> = constraints.as_array().into_iter().flatten().collect();
     let mut errors = Vec::new();
@@ -259,6 +259,6 @@ fn one_spread(constraint: &Value, others: &[&Value], path: &str) -> Vec<FieldErr
         }
     }
     errors.extend(label_keys_errors(constraint, path));
-    errors.extend(label_selector::check(&constraint["labelSelector"], &format!("{path}.labelSelector")));
+    errors.extend(label_selector::validate(&constraint["labelSelector"], &format!("{path}.labelSelector")));
     errors
 }

@@ -1,13 +1,13 @@
-//! What containers may ask for: names of resources, amounts, and requests held against limits.
+//! Validates container resources: names, quantities, and requests against limits.
 
 use muster_api::quantity::Quantity;
 use muster_playground_schema::FieldError;
 use muster_playground_schema::selectors::label_key_errors;
 use serde_json::Value;
 
-/// What a container can ask for by a plain name.
+/// Unqualified resource names of containers.
 const OF_CONTAINERS: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
-/// The other plain names that a cluster knows, from quotas.
+/// The other unqualified resource names, from quotas.
 const OF_CLUSTERS: [&str; 17] = [
     "configmaps",
     "limits.cpu",
@@ -33,23 +33,23 @@ fn is_huge_pages(name: &str) -> bool {
     name.starts_with(HUGE_PAGES)
 }
 
-/// Whether the name belongs to Kubernetes itself.
+/// Whether the name is in a domain of Kubernetes.
 fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// Whether the name is one that a vendor may choose.
+/// Whether the name is an extended resource.
 fn is_extended(name: &str) -> bool {
     !is_native(name) && !name.starts_with("requests.") && label_key_errors(&format!("requests.{name}")).is_empty()
 }
 
-/// Whether more may be limited than was asked for.
+/// Whether limits may exceed requests.
 fn can_be_overcommitted(name: &str) -> bool {
     is_native(name) && !is_huge_pages(name)
 }
 
-/// What is wrong with the `resources` of a container.
-pub(super) fn check(resources: &Value, path: &str) -> Vec<FieldError> {
+/// The errors of the `resources` of a container.
+pub(super) fn validate(resources: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for list in ["limits", "requests"] {
         for (name, amount) in resources[list].as_object().into_iter().flatten() {
@@ -96,7 +96,7 @@ fn quantity(value: &Value) -> Option<Quantity> {
     value.as_str().and_then(|text| text.parse().ok())
 }
 
-/// What is wrong with an amount of a resource, wherever it stands.
+/// The errors of a quantity.
 pub(super) fn amount_errors(name: &str, amount: &Value, field: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let Some(quantity) = quantity(amount) else { return errors };
@@ -116,10 +116,10 @@ fn limit_error(resources: &Value, name: &str, request: &Value, path: &str) -> Op
         let detail = "Limit must be set for non overcommitable resources";
         return (!can_be_overcommitted(name)).then(|| FieldError::required(format!("{path}.limits"), detail));
     }
-    let (asked, most) = (quantity(request)?, quantity(limit)?);
-    let rule = if asked != most && !can_be_overcommitted(name) {
+    let (requested, most) = (quantity(request)?, quantity(limit)?);
+    let rule = if requested != most && !can_be_overcommitted(name) {
         "must be equal to"
-    } else if asked > most {
+    } else if requested > most {
         "must be less than or equal to"
     } else {
         return None;
@@ -128,7 +128,7 @@ fn limit_error(resources: &Value, name: &str, request: &Value, path: &str) -> Op
     Some(FieldError::invalid(format!("{path}.requests"), request.clone(), detail))
 }
 
-/// What a pod asks for that nobody can give: parts of bytes.
+/// Warnings about fractional bytes.
 pub(super) fn warnings(spec: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     for list in ["initContainers", "containers"] {

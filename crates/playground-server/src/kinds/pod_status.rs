@@ -1,4 +1,4 @@
-//! What may be written into the status of a pod.
+//! Validates updates of a pod's status.
 
 use muster_playground_schema::FieldError;
 use serde_json::{Value, json};
@@ -8,8 +8,8 @@ use super::names::NameRule;
 /// The lists of container statuses.
 const CONTAINERS: [&str; 3] = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
 
-/// Fields of container statuses that are printed even when they are empty.
-pub(super) fn complete(pod: &mut Value) {
+/// Fields of container statuses that are encoded even if empty.
+pub(super) fn set_defaults(pod: &mut Value) {
     for field in CONTAINERS {
         let statuses = pod["status"].get_mut(field).and_then(Value::as_array_mut);
         for status in statuses.into_iter().flatten() {
@@ -22,8 +22,8 @@ pub(super) fn complete(pod: &mut Value) {
     }
 }
 
-/// What is wrong with a change of the status.
-pub(super) fn check_update(pod: &Value, old: &Value) -> Vec<FieldError> {
+/// The errors of a status update.
+pub(super) fn validate_update(pod: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let (status, was) = (&pod["status"], &old["status"]);
     for (index, condition) in status["conditions"].as_array().into_iter().flatten().enumerate() {
@@ -51,7 +51,7 @@ fn nominated_errors(pod: &Value, old: &Value) -> Vec<FieldError> {
     if node.is_empty() || old["status"]["nominatedNodeName"] == *node {
         return Vec::new();
     }
-    let why = NameRule::Subdomain.refusals(node, false).into_iter();
+    let why = NameRule::Subdomain.errors(node, false).into_iter();
     let mut errors: Vec<FieldError> = why.map(|why| FieldError::invalid(path, node, why)).collect();
     if !old["spec"]["nodeName"].as_str().unwrap_or_default().is_empty() {
         errors.push(FieldError::forbidden(path, "may not be set on pods that are already bound to a node"));
@@ -59,7 +59,7 @@ fn nominated_errors(pod: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// The first address stands by itself and at the head of its list, which is the one that is checked.
+/// The first address is both a field of its own and the first element of a list, which is the one that is validated.
 fn address_errors(status: &Value, was: &Value, field: &str) -> Vec<FieldError> {
     let list = format!("{field}s");
     let single = status[field].as_str().unwrap_or_default();

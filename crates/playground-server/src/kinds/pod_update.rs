@@ -1,4 +1,4 @@
-//! What may change in a pod's spec once it exists.
+//! Validates updates of a pod's spec.
 
 use muster_playground_schema::FieldError;
 use serde_json::{Value, json};
@@ -7,9 +7,9 @@ use super::{pod, pod_placement};
 
 const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
-/// What is wrong with a change of a pod.
-pub(super) fn check(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = pod::check_kept(new);
+/// The errors of an update of a pod.
+pub(super) fn validate(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = pod::validate_common(new);
     let (spec, old) = (&new["spec"], &old["spec"]);
     for list in ["containers", "initContainers"] {
         if length(&spec[list]) != length(&old[list]) {
@@ -18,7 +18,7 @@ pub(super) fn check(new: &Value, old: &Value) -> Vec<FieldError> {
         }
     }
     let deadline = deadline_error(spec, old);
-    // A longer deadline is the only thing that such a client is told.
+    // An increased deadline is the only error reported to such a client.
     let is_longer = deadline.is_some() && !spec["activeDeadlineSeconds"].is_null();
     errors.extend(deadline);
     if is_longer {
@@ -34,7 +34,7 @@ pub(super) fn check(new: &Value, old: &Value) -> Vec<FieldError> {
         mask_node_affinity(&mut masked, old);
     }
     if masked != *old {
-        // The real server prints a diff of its own below; the fields that differ serve the reader as well.
+        // kube-apiserver appends a diff; here the names of the changed fields are appended.
         let detail =
             format!("pod updates may not change fields other than {UPDATABLE}\nchanged: {}", changed(&masked, old));
         errors.push(FieldError::forbidden("spec", detail));
@@ -55,7 +55,7 @@ fn put(spec: &mut Value, field: &str, value: &Value) {
     };
 }
 
-/// The new spec with everything that may change put back.
+/// The new spec with all mutable fields restored.
 fn masked(spec: &Value, old: &Value) -> Value {
     let mut masked = spec.clone();
     for list in ["containers", "initContainers"] {
@@ -107,7 +107,7 @@ fn toleration_errors(spec: &Value, old: &Value) -> Vec<FieldError> {
         put(&mut toleration, "tolerationSeconds", &Value::Null);
         toleration
     };
-    // The time of a toleration may change; the toleration itself may not go.
+    // The seconds of a toleration may change; the toleration itself may not be removed.
     let kept = list(old).iter().all(|before| new.iter().any(|now| without_seconds(now) == without_seconds(before)));
     if kept {
         return pod_placement::toleration_errors(&spec["tolerations"], "spec.tolerations");
@@ -133,7 +133,7 @@ fn gate_errors(spec: &Value, old: &Value) -> Vec<FieldError> {
         .collect()
 }
 
-/// A gated pod may ask for more of its node, not for less.
+/// The node selector of a gated pod may only be extended.
 fn selector_error(spec: &Value, old: &Value) -> Option<FieldError> {
     let before = old["nodeSelector"].as_object().cloned().unwrap_or_default();
     let kept = before.iter().all(|(key, value)| spec["nodeSelector"].get(key) == Some(value));
@@ -147,7 +147,7 @@ fn node_terms(spec: &Value) -> &Value {
     &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
 }
 
-/// The terms that choose a gated pod's nodes may become narrower, if there were any.
+/// The required node affinity of a gated pod may only become more restrictive.
 fn affinity_errors(spec: &Value, old: &Value) -> Vec<FieldError> {
     const TERMS: &str = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
     let (now, before) = (node_terms(spec), node_terms(old));
@@ -169,13 +169,13 @@ fn only_adds(now: &Value, before: &Value) -> bool {
         let (now, before) = (now[*list].as_array(), before[*list].as_array());
         before.is_none_or(|before| now.is_some_and(|now| now.starts_with(before)) || before.is_empty())
     };
-    // A term that chooses nothing would choose something.
+    // An empty term matches nothing, so adding to it would match more nodes.
     let was_empty = lists.iter().all(|list| length(&before[list]) == 0);
     let is_empty = lists.iter().all(|list| length(&now[list]) == 0);
     if was_empty { is_empty } else { lists.iter().all(starts_with) }
 }
 
-/// Puts the old affinity for nodes back, without leaving an empty affinity behind.
+/// Restores the old node affinity, without leaving an empty affinity.
 fn mask_node_affinity(masked: &mut Value, old: &Value) {
     let was = &old["affinity"]["nodeAffinity"];
     if masked["affinity"].is_null() {
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gated_pod_may_only_become_choosier() {
+    fn gated_pod_may_only_become_more_restrictive() {
         let rack = json!({"key": "rack", "operator": "Exists"});
         let zone = json!({"key": "zone", "operator": "Exists"});
         let term = |expressions: &[&Value]| json!({"matchExpressions": expressions});

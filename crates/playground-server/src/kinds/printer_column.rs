@@ -1,29 +1,29 @@
-//! The columns that a version of a CustomResourceDefinition asks for, read once.
+//! The printer columns of a version of a CustomResourceDefinition.
 
 use muster_playground_schema::json_path::JsonPath;
 use serde_json::Value;
 
-/// One of `additionalPrinterColumns`. What was not written is empty.
+/// One of `additionalPrinterColumns`. Missing fields are empty.
 #[derive(Clone, Debug)]
 pub struct PrinterColumn {
     /// Its heading.
     pub name: Box<str>,
     /// `string`, `integer`, `number`, `boolean` or `date`.
     pub data_type: Box<str>,
-    /// What is more to say of the type.
+    /// The format of the type.
     pub format: Box<str>,
-    /// What it shows, for people.
+    /// Its description.
     pub description: Box<str>,
-    /// Columns above zero are shown to those who ask for wide output.
+    /// Columns with a priority above zero are shown in wide output only.
     pub priority: i64,
-    /// Where the cell is found, as it was written.
+    /// The JSON path of the cell, as written.
     pub json_path: Box<str>,
-    /// The same, read.
+    /// The parsed path.
     pub path: JsonPath,
 }
 
 impl PrinterColumn {
-    /// Reads the columns of a version of a definition.
+    /// Parses the columns of a version of a definition.
     pub(super) fn all_of(version: &Value) -> Result<Vec<Self>, String> {
         version["additionalPrinterColumns"].as_array().into_iter().flatten().map(Self::of).collect()
     }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unreadable_path_is_named() {
+    fn invalid_json_path_is_named_in_the_error() {
         let version = json!({"additionalPrinterColumns": [{"name": "A", "type": "string", "jsonPath": "..a"}]});
         let why = PrinterColumn::all_of(&version).err().unwrap();
         assert!(why.contains("\"..a\""), "{why}");

@@ -1,9 +1,9 @@
-//! Priority classes: a value that never changes, within the range that users may choose from.
+//! PriorityClasses: an immutable value in the range for users.
 
 use muster_playground_schema::FieldError;
 use serde_json::{Value, json};
 
-/// The highest value that users may choose; higher ones are the system's.
+/// The highest value for users; higher ones are reserved for the system.
 const USER_VALUE_MAX: i64 = 1_000_000_000;
 const POLICIES: [&str; 2] = ["PreemptLowerPriority", "Never"];
 const SYSTEM_PREFIX: &str = "system-";
@@ -21,9 +21,9 @@ pub(crate) const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
     ),
 ];
 
-pub(super) fn complete(class: &mut Value) {
-    super::present(class, "preemptionPolicy", json!("PreemptLowerPriority"));
-    super::present(class, "value", json!(0));
+pub(super) fn set_defaults(class: &mut Value) {
+    super::default_field(class, "preemptionPolicy", json!("PreemptLowerPriority"));
+    super::default_field(class, "value", json!(0));
     if class["globalDefault"] == false
         && let Some(fields) = class.as_object_mut()
     {
@@ -31,7 +31,7 @@ pub(super) fn complete(class: &mut Value) {
     }
 }
 
-pub(super) fn check(class: &Value) -> Vec<FieldError> {
+pub(super) fn validate(class: &Value) -> Vec<FieldError> {
     let name = class["metadata"]["name"].as_str().unwrap_or_default();
     let value = class["value"].as_i64().unwrap_or_default();
     let mut errors = Vec::new();
@@ -54,7 +54,7 @@ pub(super) fn check(class: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Why a class with a system's name is none of the system's classes.
+/// The error of a class with the `system-` prefix that is not a system class.
 fn system_error(class: &Value, name: &str, value: i64) -> Option<String> {
     match SYSTEM_CLASSES.iter().find(|(system, _, _)| *system == name) {
         None => Some(format!("{name} is not a known system priority class")),
@@ -66,7 +66,7 @@ fn system_error(class: &Value, name: &str, value: i64) -> Option<String> {
     }
 }
 
-pub(super) fn check_update(class: &Value, old: &Value) -> Vec<FieldError> {
+pub(super) fn validate_update(class: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if class["value"].as_i64().unwrap_or_default() != old["value"].as_i64().unwrap_or_default() {
         errors.push(FieldError::forbidden("value", "may not be changed in an update."));

@@ -1,23 +1,23 @@
-//! Quantities in resource lists, printed the one way in which the real server stores them.
+//! Converts quantities in resource lists to the canonical form in which kube-apiserver stores them.
 //!
-//! A resource list is recognised by the name of its field; it must not know kinds.
+//! A resource list is recognized by its field name. Must not depend on kinds.
 
 use muster_api::quantity::Quantity;
 use serde_json::{Map, Value};
 
-use super::retype::Unreadable;
+use super::typed_decode::DecodeError;
 
-/// The fields that hold resource lists in the kinds served here.
+/// The fields that are resource lists in the served kinds.
 const RESOURCE_LISTS: [&str; 9] =
     ["allocatable", "allocatedResources", "capacity", "default", "hard", "limits", "overhead", "requests", "used"];
 
 /// The value with every quantity in its canonical form.
-pub(crate) fn canonical(mut value: Value) -> Result<Value, Unreadable> {
+pub(crate) fn canonical(mut value: Value) -> Result<Value, DecodeError> {
     rewrite(&mut value, "")?;
     Ok(value)
 }
 
-fn rewrite(value: &mut Value, path: &str) -> Result<(), Unreadable> {
+fn rewrite(value: &mut Value, path: &str) -> Result<(), DecodeError> {
     match value {
         Value::Object(fields) => {
             for (key, inner) in fields.iter_mut() {
@@ -44,13 +44,13 @@ fn is_flat(list: &Map<String, Value>) -> bool {
     list.values().all(|value| value.is_string() || value.is_number())
 }
 
-fn rewrite_list(list: &mut Map<String, Value>, path: &str) -> Result<(), Unreadable> {
+fn rewrite_list(list: &mut Map<String, Value>, path: &str) -> Result<(), DecodeError> {
     for (name, value) in list.iter_mut() {
         let written = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let quantity: Quantity = written
             .trim()
             .parse()
-            .map_err(|error| Unreadable { field: format!("{path}.{name}"), why: format!("{written:?}: {error}") })?;
+            .map_err(|error| DecodeError { field: format!("{path}.{name}"), why: format!("{written:?}: {error}") })?;
         *value = Value::String(print(quantity, &written));
     }
     Ok(())
@@ -60,7 +60,7 @@ const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 const NANOS: i128 = 1_000_000_000;
 
-/// Prints a quantity with the largest suffix that needs no fraction, in the family in which it was written.
+/// Prints a quantity with the largest suffix that needs no fraction, in the format in which it was written.
 fn print(quantity: Quantity, written: &str) -> String {
     let nanos = to_milli(quantity.nanos());
     if nanos == 0 {
@@ -82,14 +82,14 @@ fn print(quantity: Quantity, written: &str) -> String {
     }
 }
 
-/// Amounts are stored in thousandths; what is finer is rounded away from zero.
+/// Quantities are stored in thousandths; finer ones are rounded away from zero.
 fn to_milli(nanos: i128) -> i128 {
     const MILLI: i128 = NANOS / 1000;
     let rest = nanos % MILLI;
     if rest == 0 { nanos } else { nanos - rest + rest.signum() * MILLI }
 }
 
-/// Divides by `base` as often as nothing is left over, at most `most` times.
+/// Divides by `base` while there is no remainder, at most `most` times.
 fn reduce(mut number: i128, base: i128, most: usize) -> (i128, usize) {
     let mut steps = 0;
     while steps < most && number % base == 0 {
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_are_printed_as_the_real_server_stores_them() {
+    fn quantities_are_stored_as_in_kube_apiserver() {
         for (written, stored) in [
             ("1000m", "1"),
             ("0.5", "500m"),
@@ -123,8 +123,8 @@ mod tests {
             ("-1u", "-1m"),
             ("-1", "-1"),
         ] {
-            let read = canonical(json!({"requests": {"cpu": written}})).expect(written);
-            assert_eq!(read["requests"]["cpu"], stored, "{written}");
+            let decoded = canonical(json!({"requests": {"cpu": written}})).expect(written);
+            assert_eq!(decoded["requests"]["cpu"], stored, "{written}");
         }
         assert_eq!(canonical(json!({"limits": {"cpu": 2}})).unwrap()["limits"]["cpu"], "2");
         assert_eq!(canonical(json!({"labels": {"limits": "x"}})).unwrap()["labels"]["limits"], "x");

@@ -1,4 +1,4 @@
-//! Which kinds are served now: the built-in ones, and one row for each version of each definition.
+//! The registry of served kinds: the built-in ones, and each version of each definition.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use muster_playground_store::{Store, TableId};
 
 use super::builtin::BUILTINS;
 use super::definition::Definition;
-use super::{Kind, NativeGroups, Rules, native};
+use super::{Kind, NativeGroups, Strategy, native};
 
-/// The names under which clients ask for several kinds at once.
+/// The categories of a kind, which select several kinds at once.
 fn categories(kind: &str) -> &'static [&'static str] {
     match kind {
         "Pod"
@@ -26,7 +26,7 @@ fn categories(kind: &str) -> &'static [&'static str] {
     }
 }
 
-/// A table's name in the store, as people write resources.
+/// A table's name in the store, as `resource.group`.
 fn table_name(group: &str, plural: &str) -> String {
     if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
 }
@@ -37,7 +37,7 @@ type Place = (Box<str>, Box<str>, Box<str>);
 /// The served kinds.
 pub(crate) struct Registry {
     kinds: BTreeMap<Place, Arc<Kind>>,
-    /// The table of each resource, kept when its definition goes and comes back.
+    /// The table of each resource, kept when its definition is deleted and created again.
     tables: BTreeMap<(Box<str>, Box<str>), TableId>,
     native_groups: NativeGroups,
 }
@@ -61,7 +61,7 @@ impl Registry {
                 table,
                 native_groups,
                 served: true,
-                rules: Rules::Builtin(builtin),
+                strategy: Strategy::Builtin(builtin),
             });
         }
         registry
@@ -75,17 +75,17 @@ impl Registry {
         self.kinds.insert((kind.group.clone(), kind.version.clone(), kind.plural.clone()), Arc::new(kind));
     }
 
-    /// Serves a definition, in place of an older form of it.
+    /// Serves a definition, in place of its previous form.
     pub(crate) fn define(&mut self, store: &mut Store, definition: Definition) {
         self.undefine(&definition.group, &definition.plural);
         if self.all().any(|kind| *kind.group == *definition.group && *kind.plural == *definition.plural) {
-            // A kind of the server's own stays what it is.
+            // A built-in kind cannot be replaced.
             return;
         }
         let table = self.table(store, &definition.group, &definition.plural);
         let boxed = |names: &[String]| names.iter().map(|name| name.as_str().into()).collect::<Vec<Box<str>>>();
         let (short_names, categories) = (boxed(&definition.short_names), boxed(&definition.categories));
-        for (version, rules) in definition.versions {
+        for (version, strategy) in definition.versions {
             self.insert(Kind {
                 group: definition.group.as_str().into(),
                 version: version.into(),
@@ -97,17 +97,17 @@ impl Registry {
                 namespaced: definition.namespaced,
                 table,
                 native_groups: self.native_groups,
-                served: rules.is_served,
-                rules: Rules::Custom(Box::new(rules)),
+                served: strategy.is_served,
+                strategy: Strategy::Custom(Box::new(strategy)),
             });
         }
     }
 
-    /// Stops serving a resource. Answers with its table, if it was served.
+    /// Stops serving a resource. Returns its table, if it was served.
     pub(crate) fn undefine(&mut self, group: &str, plural: &str) -> Option<TableId> {
         let count = self.kinds.len();
         self.kinds.retain(|(of_group, _, of_plural), kind| {
-            **of_group != *group || **of_plural != *plural || matches!(kind.rules, Rules::Builtin(_))
+            **of_group != *group || **of_plural != *plural || matches!(kind.strategy, Strategy::Builtin(_))
         });
         let was_served = self.kinds.len() < count;
         was_served.then(|| self.tables.get(&(group.into(), plural.into())).copied()).flatten()
@@ -122,7 +122,7 @@ impl Registry {
 
     /// Serves these definitions and no others.
     pub(crate) fn define_only(&mut self, store: &mut Store, definitions: impl IntoIterator<Item = Definition>) {
-        self.kinds.retain(|_, kind| matches!(kind.rules, Rules::Builtin(_)));
+        self.kinds.retain(|_, kind| matches!(kind.strategy, Strategy::Builtin(_)));
         for definition in definitions {
             self.define(store, definition);
         }
@@ -136,10 +136,10 @@ impl Registry {
     /// The kind that stores the objects of a table.
     pub(crate) fn of_table(&self, table: TableId) -> Option<&Arc<Kind>> {
         let mut kinds = self.kinds.values().filter(|kind| kind.table == table);
-        kinds.find(|kind| kind.shows_as_stored())
+        kinds.find(|kind| kind.is_stored_form())
     }
 
-    /// The built-in kind of this name, which is always there.
+    /// The built-in kind of this name, which always exists.
     pub(crate) fn builtin(&self, group: &str, plural: &str) -> &Arc<Kind> {
         self.get(group, "v1", plural).expect("a built-in kind")
     }
@@ -149,7 +149,7 @@ impl Registry {
         self.get(native::GROUP, self.native_groups.pod_groups()?, "podgroups")
     }
 
-    /// The kind of this name, by what objects call it.
+    /// The kind with this name in objects.
     pub(crate) fn of_kind(&self, group: &str, version: &str, name: &str) -> Option<&Arc<Kind>> {
         let mut kinds = self.kinds.values();
         kinds.find(|kind| kind.served && *kind.group == *group && *kind.version == *version && *kind.kind == *name)
@@ -160,12 +160,12 @@ impl Registry {
         self.kinds.values().any(|kind| kind.served && *kind.group == *group)
     }
 
-    /// Whether the group is always served.
+    /// Whether the group has built-in kinds.
     pub(crate) fn has_builtins(&self, group: &str) -> bool {
-        self.kinds.values().any(|kind| *kind.group == *group && matches!(kind.rules, Rules::Builtin(_)))
+        self.kinds.values().any(|kind| *kind.group == *group && matches!(kind.strategy, Strategy::Builtin(_)))
     }
 
-    /// All served kinds, in the order of group, version and name.
+    /// All served kinds, sorted by group, version and name.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Kind>> {
         self.kinds.values()
     }

@@ -1,73 +1,73 @@
-//! How Deployments and StatefulSets are updated: defaults and checks of their strategies, and what may change in them.
+//! The strategies of Deployments and StatefulSets.
 //!
-//! Also the revisions that StatefulSets keep of their templates, and the claims that their pods get.
+//! Also ControllerRevisions and PersistentVolumeClaims.
 
 use muster_playground_schema::FieldError;
 use serde_json::{Value, json};
 
-use super::{names::NameRule, present, templates};
+use super::{default_field, names::NameRule, pod_templates};
 
 const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
 
-pub(super) fn complete_deployment(deployment: &mut Value) {
+pub(super) fn set_deployment_defaults(deployment: &mut Value) {
     let spec = &mut deployment["spec"];
-    present(spec, "replicas", json!(1));
-    present(spec, "strategy", json!({}));
+    default_field(spec, "replicas", json!(1));
+    default_field(spec, "strategy", json!({}));
     let strategy = &mut spec["strategy"];
     if strategy["type"].as_str().unwrap_or_default().is_empty() {
         strategy["type"] = json!("RollingUpdate");
     }
     if strategy["type"] == "RollingUpdate" {
-        present(strategy, "rollingUpdate", json!({}));
-        present(&mut strategy["rollingUpdate"], "maxUnavailable", json!("25%"));
-        present(&mut strategy["rollingUpdate"], "maxSurge", json!("25%"));
+        default_field(strategy, "rollingUpdate", json!({}));
+        default_field(&mut strategy["rollingUpdate"], "maxUnavailable", json!("25%"));
+        default_field(&mut strategy["rollingUpdate"], "maxSurge", json!("25%"));
     }
-    present(spec, "revisionHistoryLimit", json!(10));
-    present(spec, "progressDeadlineSeconds", json!(600));
-    templates::complete_pod(deployment);
+    default_field(spec, "revisionHistoryLimit", json!(10));
+    default_field(spec, "progressDeadlineSeconds", json!(600));
+    pod_templates::set_pod_defaults(deployment);
 }
 
-pub(super) fn complete_stateful(set: &mut Value) {
+pub(super) fn set_stateful_defaults(set: &mut Value) {
     let spec = &mut set["spec"];
-    present(spec, "replicas", json!(1));
-    present(spec, "podManagementPolicy", json!("OrderedReady"));
-    present(spec, "updateStrategy", json!({}));
+    default_field(spec, "replicas", json!(1));
+    default_field(spec, "podManagementPolicy", json!("OrderedReady"));
+    default_field(spec, "updateStrategy", json!({}));
     let strategy = &mut spec["updateStrategy"];
     if strategy["type"].as_str().unwrap_or_default().is_empty() {
         strategy["type"] = json!("RollingUpdate");
-        present(strategy, "rollingUpdate", json!({}));
+        default_field(strategy, "rollingUpdate", json!({}));
     }
     if strategy["type"] == "RollingUpdate" && strategy["rollingUpdate"].is_object() {
-        present(&mut strategy["rollingUpdate"], "partition", json!(0));
-        present(&mut strategy["rollingUpdate"], "maxUnavailable", json!(1));
+        default_field(&mut strategy["rollingUpdate"], "partition", json!(0));
+        default_field(&mut strategy["rollingUpdate"], "maxUnavailable", json!(1));
     }
-    present(spec, "revisionHistoryLimit", json!(10));
-    present(spec, "persistentVolumeClaimRetentionPolicy", json!({}));
+    default_field(spec, "revisionHistoryLimit", json!(10));
+    default_field(spec, "persistentVolumeClaimRetentionPolicy", json!({}));
     for when in ["whenDeleted", "whenScaled"] {
-        present(&mut spec["persistentVolumeClaimRetentionPolicy"], when, json!("Retain"));
+        default_field(&mut spec["persistentVolumeClaimRetentionPolicy"], when, json!("Retain"));
     }
     let claims = spec.get_mut("volumeClaimTemplates").and_then(Value::as_array_mut);
     for claim in claims.into_iter().flatten() {
-        present(claim, "kind", json!("PersistentVolumeClaim"));
-        present(claim, "apiVersion", json!("v1"));
-        complete_claim(claim);
+        default_field(claim, "kind", json!("PersistentVolumeClaim"));
+        default_field(claim, "apiVersion", json!("v1"));
+        set_claim_defaults(claim);
     }
-    templates::complete_pod(set);
+    pod_templates::set_pod_defaults(set);
 }
 
-/// A claim waits for a volume.
-pub(super) fn complete_claim(claim: &mut Value) {
-    present(&mut claim["spec"], "volumeMode", json!("Filesystem"));
-    present(claim, "status", json!({}));
-    present(&mut claim["status"], "phase", json!("Pending"));
+/// A new claim is pending.
+pub(super) fn set_claim_defaults(claim: &mut Value) {
+    default_field(&mut claim["spec"], "volumeMode", json!("Filesystem"));
+    default_field(claim, "status", json!({}));
+    default_field(&mut claim["status"], "phase", json!("Pending"));
 }
 
-pub(super) fn new_claim(claim: &mut Value) {
+pub(super) fn prepare_claim(claim: &mut Value) {
     claim["status"] = json!({"phase": "Pending"});
 }
 
-/// A new set has no replicas, and says so.
-pub(super) fn new_stateful(set: &mut Value) {
+/// A new set has zero replicas in its status.
+pub(super) fn prepare_stateful(set: &mut Value) {
     set["status"] = json!({"replicas": 0, "availableReplicas": 0});
 }
 
@@ -78,7 +78,7 @@ fn negative(object: &Value, fields: &[&str]) -> Vec<FieldError> {
     negative.map(error).collect()
 }
 
-/// A count of pods, or a share of them.
+/// A number of pods or a percentage.
 fn share_errors(share: &Value, field: &str) -> Vec<FieldError> {
     let digits = |text: &str| text.strip_suffix('%').map(str::to_owned).unwrap_or_default();
     let is_share = |text: &str| !digits(text).is_empty() && digits(text).bytes().all(|byte| byte.is_ascii_digit());
@@ -96,14 +96,14 @@ fn number_of(share: &Value) -> i64 {
     share.as_i64().or(percent).unwrap_or_default()
 }
 
-fn over_all_error(share: &Value, field: &str) -> Option<FieldError> {
+fn over_100_percent_error(share: &Value, field: &str) -> Option<FieldError> {
     let is_over = share.is_string() && number_of(share) > 100;
     is_over.then(|| FieldError::invalid(field, share.clone(), "must not be greater than 100%"))
 }
 
-pub(super) fn check_deployment(deployment: &Value) -> Vec<FieldError> {
+pub(super) fn validate_deployment(deployment: &Value) -> Vec<FieldError> {
     let spec = &deployment["spec"];
-    let mut errors = templates::check(deployment);
+    let mut errors = pod_templates::validate(deployment);
     errors.extend(empty_selector_error(spec, "deployment"));
     let (strategy, field) = (&spec["strategy"], "spec.strategy.rollingUpdate");
     let rolling = &strategy["rollingUpdate"];
@@ -121,7 +121,7 @@ pub(super) fn check_deployment(deployment: &Value) -> Vec<FieldError> {
                 let detail = "may not be 0 when `maxSurge` is 0";
                 errors.push(FieldError::invalid(&*of_missing, missing.clone(), detail));
             }
-            errors.extend(over_all_error(missing, &of_missing));
+            errors.extend(over_100_percent_error(missing, &of_missing));
         }
         _ => errors.push(FieldError::not_supported("spec.strategy", strategy.clone(), &["Recreate", "RollingUpdate"])),
     }
@@ -130,16 +130,16 @@ pub(super) fn check_deployment(deployment: &Value) -> Vec<FieldError> {
         &["spec.minReadySeconds", "spec.revisionHistoryLimit", "spec.progressDeadlineSeconds"],
     ));
     let deadline = &spec["progressDeadlineSeconds"];
-    let patience = spec["minReadySeconds"].as_i64().unwrap_or_default();
-    if deadline.as_i64().is_some_and(|seconds| seconds <= patience) {
+    let min_ready_seconds = spec["minReadySeconds"].as_i64().unwrap_or_default();
+    if deadline.as_i64().is_some_and(|seconds| seconds <= min_ready_seconds) {
         let detail = "must be greater than minReadySeconds";
         errors.push(FieldError::invalid("spec.progressDeadlineSeconds", deadline.clone(), detail));
     }
     errors
 }
 
-pub(super) fn check_deployment_update(deployment: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = check_deployment(deployment);
+pub(super) fn validate_deployment_update(deployment: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = validate_deployment(deployment);
     errors.extend(changed(deployment, old, &["selector"]));
     errors
 }
@@ -156,7 +156,7 @@ fn empty_selector_error(spec: &Value, kind: &str) -> Option<FieldError> {
     is_empty.then(|| FieldError::invalid("spec.selector", selector.clone(), detail))
 }
 
-/// What holds for an object's life.
+/// The errors of changed immutable fields.
 fn changed(object: &Value, old: &Value, fields: &[&str]) -> Vec<FieldError> {
     let (spec, was) = (&object["spec"], &old["spec"]);
     let changed = fields.iter().filter(|field| spec[**field] != was[**field]);
@@ -164,7 +164,7 @@ fn changed(object: &Value, old: &Value, fields: &[&str]) -> Vec<FieldError> {
     changed.map(error).collect()
 }
 
-pub(super) fn check_stateful(set: &Value) -> Vec<FieldError> {
+pub(super) fn validate_stateful(set: &Value) -> Vec<FieldError> {
     let spec = &set["spec"];
     let mut errors = Vec::new();
     let policy = &spec["podManagementPolicy"];
@@ -183,11 +183,11 @@ pub(super) fn check_stateful(set: &Value) -> Vec<FieldError> {
     errors.extend(negative(set, &["spec.minReadySeconds", "spec.ordinals.start"]));
     let service = spec["serviceName"].as_str().unwrap_or_default();
     if !service.is_empty() {
-        let why = NameRule::Label.refusals(service, false).into_iter();
+        let why = NameRule::Label.errors(service, false).into_iter();
         errors.extend(why.map(|why| FieldError::invalid("spec.serviceName", service, why)));
     }
     errors.extend(empty_selector_error(spec, "statefulset"));
-    // Volumes of claims are there when a pod is made: containers may mount them.
+    // The volumes of claim templates exist when a pod is created, so containers may mount them.
     let mut whole = set.clone();
     let claims = spec["volumeClaimTemplates"].as_array().into_iter().flatten();
     let claimed: Vec<&Value> = claims.map(|claim| &claim["metadata"]["name"]).collect();
@@ -197,7 +197,7 @@ pub(super) fn check_stateful(set: &Value) -> Vec<FieldError> {
         let added = claimed.iter().map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
         whole["spec"]["template"]["spec"]["volumes"] = json!(added.chain(own).collect::<Vec<_>>());
     }
-    errors.extend(templates::check(&whole));
+    errors.extend(pod_templates::validate(&whole));
     errors
 }
 
@@ -224,7 +224,7 @@ fn strategy_errors(strategy: &Value) -> Vec<FieldError> {
                 if number_of(missing) == 0 {
                     errors.push(FieldError::invalid(&*of_missing, missing.clone(), "cannot be 0"));
                 }
-                errors.extend(over_all_error(missing, &of_missing));
+                errors.extend(over_100_percent_error(missing, &of_missing));
             }
             errors
         }
@@ -235,13 +235,13 @@ fn strategy_errors(strategy: &Value) -> Vec<FieldError> {
     }
 }
 
-pub(super) fn check_stateful_update(set: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = check_stateful(set);
+pub(super) fn validate_stateful_update(set: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = validate_stateful(set);
     errors.extend(changed(set, old, &["selector", "volumeClaimTemplates", "serviceName", "podManagementPolicy"]));
     errors
 }
 
-pub(super) fn check_revision(revision: &Value) -> Vec<FieldError> {
+pub(super) fn validate_revision(revision: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if revision["revision"].as_i64().is_some_and(|number| number < 0) {
         let detail = "must be greater than or equal to 0";
@@ -255,8 +255,8 @@ pub(super) fn check_revision(revision: &Value) -> Vec<FieldError> {
     errors
 }
 
-pub(super) fn check_revision_update(revision: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = check_revision(revision);
+pub(super) fn validate_revision_update(revision: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = validate_revision(revision);
     if revision["data"] != old["data"] {
         errors.push(FieldError::invalid("data", revision["data"].clone(), "field is immutable"));
     }
@@ -282,22 +282,22 @@ mod tests {
 
     fn deployment(change: &Value) -> Value {
         let mut object = spec(change);
-        complete_deployment(&mut object);
+        set_deployment_defaults(&mut object);
         object
     }
 
     fn stateful(change: &Value) -> Value {
         let mut object = spec(change);
-        complete_stateful(&mut object);
+        set_stateful_defaults(&mut object);
         object
     }
 
     #[test]
-    fn a_deployment_that_says_little_is_complete() {
+    fn deployment_gets_defaults() {
         let object = deployment(&json!({"strategy": {"rollingUpdate": {"maxSurge": 2}}}));
         let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2, "maxUnavailable": "25%"}});
         assert_eq!(object["spec"]["strategy"], strategy);
-        assert_eq!(fields(&check_deployment(&object)), [""; 0]);
+        assert_eq!(fields(&validate_deployment(&object)), [""; 0]);
         assert_eq!(
             deployment(&json!({"strategy": {"type": "Recreate"}}))["spec"]["strategy"],
             json!({"type": "Recreate"})
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_that_cannot_be_is_refused() {
+    fn invalid_deployment_is_rejected() {
         let rolling = |surge: Value, missing: Value| json!({"strategy": {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": missing}}});
         for (change, field) in [
             (rolling(json!(0), json!("0%")), "spec.strategy.rollingUpdate.maxUnavailable"),
@@ -318,16 +318,16 @@ mod tests {
             (json!({"selector": {"matchLabels": null}}), "spec.selector"),
             (json!({"template": {"spec": {"restartPolicy": "Never"}}}), "spec.template.spec.restartPolicy"),
         ] {
-            assert_eq!(fields(&check_deployment(&deployment(&change))), [field], "{change}");
+            assert_eq!(fields(&validate_deployment(&deployment(&change))), [field], "{change}");
         }
     }
 
     #[test]
-    fn a_stateful_set_is_completed_and_checked() {
+    fn stateful_set_is_defaulted_and_validated() {
         let plain = stateful(&json!({}));
         let rolling = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0, "maxUnavailable": 1}});
         assert_eq!(plain["spec"]["updateStrategy"], rolling);
-        assert_eq!(fields(&check_stateful(&plain)), [""; 0]);
+        assert_eq!(fields(&validate_stateful(&plain)), [""; 0]);
         for (change, field) in [
             (json!({"podManagementPolicy": "Any"}), "spec.podManagementPolicy"),
             (json!({"updateStrategy": {"type": "Recreate"}}), "spec.updateStrategy"),
@@ -339,30 +339,30 @@ mod tests {
             (json!({"ordinals": {"start": -1}}), "spec.ordinals.start"),
             (json!({"serviceName": "A"}), "spec.serviceName"),
         ] {
-            assert_eq!(fields(&check_stateful(&stateful(&change))), [field], "{change}");
+            assert_eq!(fields(&validate_stateful(&stateful(&change))), [field], "{change}");
         }
         let changed = stateful(&json!({"serviceName": "s", "minReadySeconds": 3}));
-        assert_eq!(fields(&check_stateful_update(&changed, &plain)), ["spec.serviceName"]);
+        assert_eq!(fields(&validate_stateful_update(&changed, &plain)), ["spec.serviceName"]);
     }
 
     #[test]
-    fn containers_may_mount_what_is_claimed() {
+    fn containers_may_mount_claim_templates() {
         let object = stateful(&json!({
             "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}],
             "template": {"spec": {"containers": [
                 {"name": "c", "image": "i", "volumeMounts": [{"name": "data", "mountPath": "/d"}]},
             ]}},
         }));
-        assert_eq!(fields(&check_stateful(&object)), [""; 0]);
+        assert_eq!(fields(&validate_stateful(&object)), [""; 0]);
         let claim = &object["spec"]["volumeClaimTemplates"][0];
         assert_eq!((&claim["kind"], &claim["status"]["phase"]), (&json!("PersistentVolumeClaim"), &json!("Pending")));
     }
 
     #[test]
-    fn a_revision_keeps_its_data() {
+    fn controller_revision_data_is_immutable() {
         let revision = json!({"data": {"a": 1}, "revision": 1});
-        assert_eq!(fields(&check_revision(&revision)), [""; 0]);
-        assert_eq!(fields(&check_revision(&json!({"data": 3, "revision": -1}))), ["revision", "data"]);
-        assert_eq!(fields(&check_revision_update(&json!({"data": {"a": 2}}), &revision)), ["data"]);
+        assert_eq!(fields(&validate_revision(&revision)), [""; 0]);
+        assert_eq!(fields(&validate_revision(&json!({"data": 3, "revision": -1}))), ["revision", "data"]);
+        assert_eq!(fields(&validate_revision_update(&json!({"data": {"a": 2}}), &revision)), ["data"]);
     }
 }

@@ -1,9 +1,9 @@
-//! What a runtime class does to the pods that name it.
+//! Applies a RuntimeClass to the pods that use it.
 
 use muster_api::quantity::Quantity;
 use serde_json::{Value, json};
 
-/// Puts the class's overhead and scheduling into a new pod. The error is why the pod is refused.
+/// Sets the class's overhead and scheduling constraints on a new pod. The error is why the pod is rejected.
 pub(crate) fn apply(pod: &mut Value, class: Option<&Value>) -> Result<(), String> {
     let overhead = class.map_or(&Value::Null, |class| &class["overhead"]["podFixed"]);
     let spec = &mut pod["spec"];
@@ -28,7 +28,7 @@ fn same_amounts(left: &Value, right: &Value) -> bool {
     covers(left, right) && covers(right, left)
 }
 
-/// Pods of a class go where the class can run.
+/// Adds the class's node selector and tolerations.
 fn schedule(spec: &mut Value, class: Option<&Value>) -> Result<(), String> {
     let Some(scheduling) = class.map(|class| &class["scheduling"]) else { return Ok(()) };
     for (key, value) in scheduling["nodeSelector"].as_object().into_iter().flatten() {

@@ -1,27 +1,27 @@
-//! Times that a client left out and that the type of a kind asks for.
+//! Missing timestamps of conditions, which the types require.
 //!
-//! The real server reads them as a time that is none, and its checks say that they are missing. Here a stand-in
-//! takes their place while a value is read. It must not know kinds.
+//! kube-apiserver decodes them as the zero time, and its validation reports them as missing. Here a placeholder stands
+//! for them while a value is decoded. Must not depend on kinds.
 
 use serde_json::{Value, json};
 
-const STAND_IN: &str = "0001-01-01T00:00:00Z";
+const PLACEHOLDER: &str = "0001-01-01T00:00:00Z";
 const LIST: &str = "conditions";
 const TIME: &str = "lastTransitionTime";
 
-/// Puts a stand-in where a condition has no time.
-pub(super) fn stand_in(value: &mut Value) {
+/// Sets a placeholder where a condition has no time.
+pub(super) fn insert_placeholders(value: &mut Value) {
     each_condition(value, &mut |condition| {
         if condition.is_object() {
-            super::present(condition, TIME, json!(STAND_IN));
+            super::default_field(condition, TIME, json!(PLACEHOLDER));
         }
     });
 }
 
-/// Takes the stand-ins away.
-pub(super) fn clear(value: &mut Value) {
+/// Removes the placeholders.
+pub(super) fn remove_placeholders(value: &mut Value) {
     each_condition(value, &mut |condition| {
-        if condition[TIME] == STAND_IN
+        if condition[TIME] == PLACEHOLDER
             && let Some(fields) = condition.as_object_mut()
         {
             fields.remove(TIME);

@@ -1,60 +1,59 @@
-//! What the cluster as a whole has to say about a write: namespaces, priorities, protection of groups.
-//!
-//! These are the admission plugins of a stock control plane that a scheduler's users meet.
+//! The built-in admission plugins that matter for scheduling: namespace lifecycle, priority, runtime class, PodGroup
+//! protection.
 
 use serde_json::{Value, json};
 
-use super::failure::Failure;
 use super::query::DeleteOptions;
 use super::request::Target;
 use super::state::State;
+use super::status_error::StatusError;
 use crate::kinds::{
-    Kind, NativeGroups, Rules, SYSTEM_CLASSES, apply_runtime_class, mark_not_ready, tolerate_lost_nodes,
+    Kind, NativeGroups, SYSTEM_CLASSES, Strategy, apply_runtime_class, mark_not_ready, tolerate_lost_nodes,
 };
 
-/// Keeps a native group until none of its pods is left to run.
-pub(crate) const PROTECTION: &str = "scheduling.k8s.io/podgroup-protection";
+/// The finalizer that keeps a PodGroup until all of its pods have terminated.
+pub(crate) const PROTECTION_FINALIZER: &str = "scheduling.k8s.io/podgroup-protection";
 
-/// Before a new object is checked.
-pub(crate) fn on_create(state: &State, kind: &Kind, target: &Target, value: &mut Value) -> Result<(), Failure> {
+/// Mutating admission of a new object, before validation.
+pub(crate) fn admit_create(state: &State, kind: &Kind, target: &Target, value: &mut Value) -> Result<(), StatusError> {
     if kind.namespaced {
-        namespace_is_open(state, kind, target, value)?;
+        check_namespace_lifecycle(state, kind, target, value)?;
     }
-    if matches!(kind.rules, Rules::Custom(_)) {
-        definition_stays(state, kind, value)?;
+    if matches!(kind.strategy, Strategy::Custom(_)) {
+        check_definition_not_terminating(state, kind, value)?;
     }
-    drop_groups(state, kind, value);
+    drop_disabled_group_references(state, kind, value);
     if kind.is("", "pods") {
-        prioritise_pod(state, kind, value)?;
-        choose_runtime(state, kind, value)?;
+        set_pod_priority(state, kind, value)?;
+        admit_runtime_class(state, kind, value)?;
         tolerate_lost_nodes(value);
     }
     if kind.is("", "nodes") {
         mark_not_ready(value);
     }
     if kind.is("scheduling.k8s.io", "podgroups") && kind.is_builtin() {
-        prioritise_group(state, kind, value)?;
-        protect(value);
+        set_group_priority(state, kind, value)?;
+        add_protection_finalizer(value);
     }
     Ok(())
 }
 
-/// After a new object was found good.
-pub(crate) fn after_checks(state: &State, kind: &Kind, value: &Value) -> Result<(), Failure> {
+/// Validating admission of a new object.
+pub(crate) fn validate_create(state: &State, kind: &Kind, value: &Value) -> Result<(), StatusError> {
     if kind.is("scheduling.k8s.io", "podgroups") && kind.native_groups == NativeGroups::V1alpha2 && kind.is_builtin() {
-        template_exists(state, kind, value)?;
+        check_template_exists(state, kind, value)?;
     }
-    if kind.is("scheduling.k8s.io", "priorityclasses") { one_default(state, kind, value) } else { Ok(()) }
+    if kind.is("scheduling.k8s.io", "priorityclasses") { check_single_default(state, kind, value) } else { Ok(()) }
 }
 
-/// In 1.36 the template that a group names must be there.
-fn template_exists(state: &State, kind: &Kind, group: &Value) -> Result<(), Failure> {
+/// In 1.36 the template that a PodGroup references must exist.
+fn check_template_exists(state: &State, kind: &Kind, group: &Value) -> Result<(), StatusError> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let template = &group["spec"]["podGroupTemplateRef"]["workload"];
     if !template.is_object() {
         return Ok(());
     }
-    let forbidden = |why: String| Failure::forbidden(kind.about(), &text(&group["metadata"]["name"]), why);
+    let forbidden = |why: String| StatusError::forbidden(kind.group_resource(), &text(&group["metadata"]["name"]), why);
     let (workload, template) = (text(&template["workloadName"]), text(&template["podGroupTemplateName"]));
     let namespace = text(&group["metadata"]["namespace"]);
     let workloads = state.registry.get(&kind.group, &kind.version, "workloads");
@@ -73,8 +72,8 @@ fn template_exists(state: &State, kind: &Kind, group: &Value) -> Result<(), Fail
     Err(forbidden(why))
 }
 
-/// A server that does not know groups forgets that a pod names one, in templates too.
-fn drop_groups(state: &State, kind: &Kind, value: &mut Value) {
+/// A server without PodGroups drops references to them, also in pod templates.
+fn drop_disabled_group_references(state: &State, kind: &Kind, value: &mut Value) {
     const POD_SPECS: [&str; 4] =
         ["/spec", "/spec/template/spec", "/spec/jobTemplate/spec/template/spec", "/template/spec"];
     if state.native_groups != NativeGroups::Stock || !kind.is_builtin() {
@@ -87,46 +86,50 @@ fn drop_groups(state: &State, kind: &Kind, value: &mut Value) {
     }
 }
 
-/// Before a change is checked.
-pub(crate) fn on_update(state: &State, kind: &Kind, value: &mut Value) -> Result<(), Failure> {
-    drop_groups(state, kind, value);
+/// Mutating admission of an update, before validation.
+pub(crate) fn admit_update(state: &State, kind: &Kind, value: &mut Value) -> Result<(), StatusError> {
+    drop_disabled_group_references(state, kind, value);
     if kind.is("", "pods") {
         tolerate_lost_nodes(value);
     }
-    if kind.is("scheduling.k8s.io", "priorityclasses") { one_default(state, kind, value) } else { Ok(()) }
+    if kind.is("scheduling.k8s.io", "priorityclasses") { check_single_default(state, kind, value) } else { Ok(()) }
 }
 
-/// Before an object is deleted.
-pub(crate) fn on_delete(kind: &Kind, name: &str) -> Result<(), Failure> {
+/// Admission of a delete.
+pub(crate) fn admit_delete(kind: &Kind, name: &str) -> Result<(), StatusError> {
     let is_system_class = SYSTEM_CLASSES.iter().any(|(class, _, _)| *class == name);
     if kind.is("scheduling.k8s.io", "priorityclasses") && is_system_class {
-        return Err(Failure::forbidden(kind.about(), name, "this is a system priority class and cannot be deleted"));
+        return Err(StatusError::forbidden(
+            kind.group_resource(),
+            name,
+            "this is a system priority class and cannot be deleted",
+        ));
     }
     Ok(())
 }
 
-/// What a client is told that deletes something.
+/// The warning for a client that deletes an object.
 pub(crate) fn delete_warning(kind: &Kind, options: &DeleteOptions) -> Option<String> {
     let is_surprising = kind.is("batch", "jobs") && options.propagation.is_none();
     is_surprising.then(|| "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning".to_owned())
 }
 
-/// No new objects of a kind whose definition is on its way out.
-fn definition_stays(state: &State, kind: &Kind, value: &Value) -> Result<(), Failure> {
+/// Rejects new objects of a kind whose definition is being deleted.
+fn check_definition_not_terminating(state: &State, kind: &Kind, value: &Value) -> Result<(), StatusError> {
     let definitions = state.registry.builtin("apiextensions.k8s.io", "customresourcedefinitions");
     let definition = state.get(definitions, "", &format!("{}.{}", kind.plural, kind.group));
     if definition.is_some_and(|definition| definition.deleting) {
         let name = value["metadata"]["name"].as_str().unwrap_or_default();
         let why = "create not allowed while custom resource definition is terminating";
-        return Err(Failure::forbidden(kind.about(), name, why));
+        return Err(StatusError::forbidden(kind.group_resource(), name, why));
     }
     Ok(())
 }
 
-/// A pod takes what its runtime class says.
-fn choose_runtime(state: &State, kind: &Kind, pod: &mut Value) -> Result<(), Failure> {
+/// Applies the RuntimeClass of a pod.
+fn admit_runtime_class(state: &State, kind: &Kind, pod: &mut Value) -> Result<(), StatusError> {
     let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let forbidden = |why: String| Failure::forbidden(kind.about(), &name, why);
+    let forbidden = |why: String| StatusError::forbidden(kind.group_resource(), &name, why);
     let class = match pod["spec"]["runtimeClassName"].as_str() {
         None => None,
         Some(written) => {
@@ -138,18 +141,23 @@ fn choose_runtime(state: &State, kind: &Kind, pod: &mut Value) -> Result<(), Fai
     apply_runtime_class(pod, class.as_ref()).map_err(forbidden)
 }
 
-/// Nothing new comes into a namespace that is not there or on its way out.
-pub(crate) fn namespace_is_open(state: &State, kind: &Kind, target: &Target, value: &Value) -> Result<(), Failure> {
+/// Rejects new objects in a namespace that does not exist or is terminating.
+pub(crate) fn check_namespace_lifecycle(
+    state: &State,
+    kind: &Kind,
+    target: &Target,
+    value: &Value,
+) -> Result<(), StatusError> {
     let namespaces = state.registry.builtin("", "namespaces");
     let Some(namespace) = state.get(namespaces, "", &target.namespace) else {
-        return Err(Failure::not_found(namespaces.about(), &target.namespace));
+        return Err(StatusError::not_found(namespaces.group_resource(), &target.namespace));
     };
     if namespace.deleting {
         let name = value["metadata"]["name"].as_str().unwrap_or_default();
         let why =
             format!("unable to create new content in namespace {} because it is being terminated", target.namespace);
         let cause = format!("namespace {} is being terminated", target.namespace);
-        return Err(Failure::forbidden(kind.about(), name, why).because(
+        return Err(StatusError::forbidden(kind.group_resource(), name, why).with_cause(
             "NamespaceTerminating",
             cause,
             "metadata.namespace",
@@ -158,15 +166,15 @@ pub(crate) fn namespace_is_open(state: &State, kind: &Kind, target: &Target, val
     Ok(())
 }
 
-/// What a priority class means.
+/// A resolved PriorityClass.
 struct Priority {
     class: String,
     value: i64,
     policy: Option<String>,
 }
 
-/// The priority of a class name; without a name that of the default class, or zero.
-fn resolve(state: &State, kind: &Kind, value: &Value) -> Result<Priority, Failure> {
+/// Resolves a class name; without a name the default class, or zero.
+fn resolve_priority_class(state: &State, kind: &Kind, value: &Value) -> Result<Priority, StatusError> {
     let name = value["metadata"]["name"].as_str().unwrap_or_default();
     let classes = state.registry.builtin("scheduling.k8s.io", "priorityclasses");
     let written = value["spec"]["priorityClassName"].as_str().unwrap_or_default();
@@ -175,8 +183,13 @@ fn resolve(state: &State, kind: &Kind, value: &Value) -> Result<Priority, Failur
         all.filter(|class| class["globalDefault"] == true).min_by_key(|class| class["value"].as_i64())
     } else {
         let class = state.get(classes, "", written);
-        let missing =
-            || Failure::forbidden(kind.about(), name, format!("no PriorityClass with name {written} was found"));
+        let missing = || {
+            StatusError::forbidden(
+                kind.group_resource(),
+                name,
+                format!("no PriorityClass with name {written} was found"),
+            )
+        };
         Some(class.ok_or_else(missing)?.value())
     };
     Ok(match class {
@@ -189,8 +202,8 @@ fn resolve(state: &State, kind: &Kind, value: &Value) -> Result<Priority, Failur
     })
 }
 
-fn prioritise_pod(state: &State, kind: &Kind, pod: &mut Value) -> Result<(), Failure> {
-    let priority = resolve(state, kind, pod)?;
+fn set_pod_priority(state: &State, kind: &Kind, pod: &mut Value) -> Result<(), StatusError> {
+    let priority = resolve_priority_class(state, kind, pod)?;
     let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let spec = &mut pod["spec"];
     if let Some(written) = spec["priority"].as_i64().filter(|written| *written != priority.value) {
@@ -198,7 +211,7 @@ fn prioritise_pod(state: &State, kind: &Kind, pod: &mut Value) -> Result<(), Fai
             "the integer value of priority ({written}) must not be provided in pod spec; priority admission controller computed {} from the given PriorityClass name",
             priority.value
         );
-        return Err(Failure::forbidden(kind.about(), &name, why));
+        return Err(StatusError::forbidden(kind.group_resource(), &name, why));
     }
     if let (Some(written), Some(policy)) = (spec["preemptionPolicy"].as_str(), &priority.policy)
         && written != policy
@@ -206,7 +219,7 @@ fn prioritise_pod(state: &State, kind: &Kind, pod: &mut Value) -> Result<(), Fai
         let why = format!(
             "the string value of PreemptionPolicy ({written}) must not be provided in pod spec; priority admission controller computed {policy} from the given PriorityClass name"
         );
-        return Err(Failure::forbidden(kind.about(), &name, why));
+        return Err(StatusError::forbidden(kind.group_resource(), &name, why));
     }
     spec["priority"] = json!(priority.value);
     if !priority.class.is_empty() {
@@ -218,8 +231,8 @@ fn prioritise_pod(state: &State, kind: &Kind, pod: &mut Value) -> Result<(), Fai
     Ok(())
 }
 
-fn prioritise_group(state: &State, kind: &Kind, group: &mut Value) -> Result<(), Failure> {
-    let priority = resolve(state, kind, group)?;
+fn set_group_priority(state: &State, kind: &Kind, group: &mut Value) -> Result<(), StatusError> {
+    let priority = resolve_priority_class(state, kind, group)?;
     let name = group["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let spec = &mut group["spec"];
     if let Some(written) = spec["priority"].as_i64().filter(|written| *written != priority.value) {
@@ -227,7 +240,7 @@ fn prioritise_group(state: &State, kind: &Kind, group: &mut Value) -> Result<(),
             "priority set in the pod group ({written}) must match the priority computed ({}) based on the priority class set in the spec",
             priority.value
         );
-        return Err(Failure::forbidden(kind.about(), &name, why));
+        return Err(StatusError::forbidden(kind.group_resource(), &name, why));
     }
     spec["priority"] = json!(priority.value);
     if !priority.class.is_empty() {
@@ -236,17 +249,17 @@ fn prioritise_group(state: &State, kind: &Kind, group: &mut Value) -> Result<(),
     Ok(())
 }
 
-fn protect(group: &mut Value) {
+fn add_protection_finalizer(group: &mut Value) {
     let finalizers = &mut group["metadata"]["finalizers"];
     match finalizers.as_array_mut() {
-        Some(list) if list.iter().any(|finalizer| finalizer == PROTECTION) => {}
-        Some(list) => list.push(json!(PROTECTION)),
-        None => *finalizers = json!([PROTECTION]),
+        Some(list) if list.iter().any(|finalizer| finalizer == PROTECTION_FINALIZER) => {}
+        Some(list) => list.push(json!(PROTECTION_FINALIZER)),
+        None => *finalizers = json!([PROTECTION_FINALIZER]),
     }
 }
 
-/// At most one class is the default.
-fn one_default(state: &State, kind: &Kind, value: &Value) -> Result<(), Failure> {
+/// Rejects a second default PriorityClass.
+fn check_single_default(state: &State, kind: &Kind, value: &Value) -> Result<(), StatusError> {
     if value["globalDefault"] != true {
         return Ok(());
     }
@@ -256,7 +269,7 @@ fn one_default(state: &State, kind: &Kind, value: &Value) -> Result<(), Failure>
         Some(other) => {
             let why =
                 format!("PriorityClass {} is already marked as default. Only one default can exist", other.key.name);
-            Err(Failure::forbidden(kind.about(), name, why))
+            Err(StatusError::forbidden(kind.group_resource(), name, why))
         }
         None => Ok(()),
     }

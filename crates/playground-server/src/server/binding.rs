@@ -1,76 +1,79 @@
-//! Binding: a pod gets its node, once.
+//! The `binding` subresource: assigns a node to a pod, once.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use muster_playground_schema::FieldError;
 use serde_json::{Value, json};
 
 use super::admission;
-use super::answer::Answer;
 use super::body;
-use super::failure::Failure;
-use super::query::{Query, UnknownFields, Write, WriteOptions};
+use super::query::{FieldValidation, Query, WriteOptions, WriteVerb};
 use super::request::Target;
+use super::response::ApiResponse;
 use super::state::State;
-use crate::kinds::{About, Kind, NameRule, is_bound, retype};
+use super::status_error::StatusError;
+use crate::kinds::{GroupResource, Kind, NameRule, decode_as, is_bound};
 
-const BINDING: About<'static> = About { group: "", resource: "pods/binding" };
-/// Labels of a node that its pods get too.
+const BINDING: GroupResource<'static> = GroupResource { group: "", resource: "pods/binding" };
+/// Node labels that are copied to the pods on the node.
 const TOPOLOGY_LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 
-/// Binds the pod that the path, or for the old collection the body, names.
+/// Binds the pod named by the path or, for the legacy collection, by the body.
 pub(crate) fn bind(
     state: &mut State,
     pods: &Kind,
     target: &Target,
     query: &Query,
     bytes: &[u8],
-) -> Result<Answer, Failure> {
-    let options = WriteOptions::read(query, Write::Create)?;
-    let binding = read(state, bytes, options.unknown_fields)?;
+) -> Result<ApiResponse, StatusError> {
+    let options = WriteOptions::read(query, WriteVerb::Create)?;
+    let binding = read(state, bytes, options.field_validation)?;
     let name = binding["metadata"]["name"].as_str().unwrap_or_default();
     if !target.name.is_empty() && *name != *target.name {
-        return Err(Failure::bad_request("name in URL does not match name in Binding object"));
+        return Err(StatusError::bad_request("name in URL does not match name in Binding object"));
     }
     let namespace = binding["metadata"]["namespace"].as_str().unwrap_or_default();
     if !namespace.is_empty() && *namespace != *target.namespace {
-        return Err(Failure::bad_request(
+        return Err(StatusError::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }
-    admission::namespace_is_open(state, pods, target, &binding)?;
+    admission::check_namespace_lifecycle(state, pods, target, &binding)?;
     let node = check(&binding)?;
-    let old = state.get(pods, &target.namespace, name).ok_or_else(|| Failure::not_found(pods.about(), name))?;
+    let old =
+        state.get(pods, &target.namespace, name).ok_or_else(|| StatusError::not_found(pods.group_resource(), name))?;
     let mut pod = old.value();
     preconditions(pods, &binding, &old)?;
-    unbound(name, &pod)?;
+    check_unbound(name, &pod)?;
     assign(state, &mut pod, node, &binding["metadata"]["annotations"], &binding["metadata"]["labels"]);
     if !options.dry_run {
         state.write(pods, pod);
     }
-    Ok(Answer::success(201, None))
+    Ok(ApiResponse::success(201, None))
 }
 
-fn read(state: &State, bytes: &[u8], unknown: UnknownFields) -> Result<Value, Failure> {
-    let (binding, _) = body::read_part(&state.registry, bytes, &[("", "v1")], "Binding")?;
+fn read(state: &State, bytes: &[u8], field_validation: FieldValidation) -> Result<Value, StatusError> {
+    let (binding, _) = body::decode_part(&state.registry, bytes, &[("", "v1")], "Binding")?;
     if !binding["metadata"].is_null() {
-        retype::<ObjectMeta>(binding["metadata"].clone()).map_err(|error| {
+        decode_as::<ObjectMeta>(binding["metadata"].clone()).map_err(|error| {
             let why = format!("metadata.{}: {}", error.field, error.why);
-            Failure::bad_request(format!("Binding in version \"v1\" cannot be handled as a Binding: {why}"))
+            StatusError::bad_request(format!("Binding in version \"v1\" cannot be handled as a Binding: {why}"))
         })?;
     }
-    // Unknown fields of a binding decide nothing; they are refused only on demand.
+    // Unknown fields of a binding have no effect; they are rejected only in strict mode.
     let known = ["apiVersion", "kind", "metadata", "target"];
-    let strange =
+    let unknown =
         binding.as_object().into_iter().flatten().map(|(key, _)| key).find(|key| !known.contains(&key.as_str()));
-    if let (UnknownFields::Refuse, Some(strange)) = (unknown, strange) {
-        let why = format!("strict decoding error: unknown field \"{strange}\"");
-        return Err(Failure::bad_request(format!("Binding in version \"v1\" cannot be handled as a Binding: {why}")));
+    if let (FieldValidation::Strict, Some(unknown)) = (field_validation, unknown) {
+        let why = format!("strict decoding error: unknown field \"{unknown}\"");
+        return Err(StatusError::bad_request(format!(
+            "Binding in version \"v1\" cannot be handled as a Binding: {why}"
+        )));
     }
     Ok(binding)
 }
 
-/// The node that a binding names.
-fn check(binding: &Value) -> Result<&str, Failure> {
+/// The target node of a binding.
+fn check(binding: &Value) -> Result<&str, StatusError> {
     let mut errors = Vec::new();
     let kind = binding["target"]["kind"].as_str().unwrap_or_default();
     let node = binding["target"]["name"].as_str().unwrap_or_default();
@@ -80,38 +83,42 @@ fn check(binding: &Value) -> Result<&str, Failure> {
     if node.is_empty() {
         errors.push(FieldError::required("target.name", ""));
     } else {
-        let why = NameRule::Subdomain.refusals(node, false).into_iter();
+        let why = NameRule::Subdomain.errors(node, false).into_iter();
         errors.extend(why.map(|why| FieldError::invalid("target.name", node, why)));
     }
     if errors.is_empty() {
         return Ok(node);
     }
-    // The real server does not wrap these in a Status of their own.
-    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    Err(Failure::internal_plain(if let [only] = &*texts { only.clone() } else { format!("[{}]", texts.join(", ")) }))
+    // kube-apiserver does not wrap these errors in a Status of their own.
+    let messages: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    Err(StatusError::internal_plain(if let [only] = &*messages {
+        only.clone()
+    } else {
+        format!("[{}]", messages.join(", "))
+    }))
 }
 
-fn preconditions(pods: &Kind, binding: &Value, old: &muster_playground_store::Object) -> Result<(), Failure> {
+fn preconditions(pods: &Kind, binding: &Value, old: &muster_playground_store::Object) -> Result<(), StatusError> {
     let wanted = |field: &str| binding["metadata"][field].as_str().filter(|text| !text.is_empty());
     let revision = old.revision.to_string();
-    let broken = |what: &str, wanted: &str, found: &str| {
+    let precondition_failed = |what: &str, wanted: &str, found: &str| {
         let why = format!(
             "StorageError: invalid object, Code: 4, Key: /registry/pods/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}",
             old.key.namespace, old.key.name
         );
-        Failure::conflict(pods.about(), &old.key.name, why)
+        StatusError::conflict(pods.group_resource(), &old.key.name, why)
     };
     if let Some(uid) = wanted("uid").filter(|uid| **uid != *old.uid) {
-        return Err(broken("UID", uid, &old.uid));
+        return Err(precondition_failed("UID", uid, &old.uid));
     }
     if let Some(written) = wanted("resourceVersion").filter(|written| *written != revision) {
-        return Err(broken("ResourceVersion", written, &revision));
+        return Err(precondition_failed("ResourceVersion", written, &revision));
     }
     Ok(())
 }
 
-/// A pod can be bound if it is neither bound, nor gated, nor on its way out.
-fn unbound(name: &str, pod: &Value) -> Result<(), Failure> {
+/// A pod can be bound if it is neither bound nor gated nor being deleted.
+fn check_unbound(name: &str, pod: &Value) -> Result<(), StatusError> {
     let why = if pod["metadata"]["deletionTimestamp"].is_string() {
         format!("pod {name} is being deleted, cannot be assigned to a host")
     } else if is_bound(pod) {
@@ -121,7 +128,7 @@ fn unbound(name: &str, pod: &Value) -> Result<(), Failure> {
     } else {
         return Ok(());
     };
-    Err(Failure::conflict(BINDING, name, why))
+    Err(StatusError::conflict(BINDING, name, why))
 }
 
 fn assign(state: &State, pod: &mut Value, node: &str, annotations: &Value, labels: &Value) {
@@ -147,7 +154,7 @@ fn assign(state: &State, pod: &mut Value, node: &str, annotations: &Value, label
     set_condition(pod, &json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null}), &now);
 }
 
-/// Sets a condition of a pod; the time moves only if the status does.
+/// Sets a condition of a pod; its transition time changes only with its status.
 pub(crate) fn set_condition(pod: &mut Value, condition: &Value, now: &str) {
     let conditions = &mut pod["status"]["conditions"];
     if !conditions.is_array() {

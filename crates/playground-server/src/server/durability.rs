@@ -1,7 +1,8 @@
-//! A server whose state is on a disk: opened from it, answered only with what is on it, read-only when it fails.
+//! A server with durable state: recovers it from disk, acknowledges only durable writes, and is read-only after a disk
+//! failure.
 //!
-//! Invariant: no client ever sees what a crash can take back. An answer waits until the revision that it saw is on the
-//! disk; when the disk has failed, what did not get there is taken back and nothing is written any more.
+//! Invariant: clients never see a change that a crash could undo. A response waits until the revision that it saw is on
+//! the disk; after a disk failure, changes that are not durable are rolled back and all writes are refused.
 
 use std::path::Path;
 use std::sync::mpsc::Receiver;
@@ -10,87 +11,88 @@ use std::thread::JoinHandle;
 
 use muster_determinism::clock::Clock;
 use muster_determinism::random::Random;
-use muster_playground_store::{Contents, Disk, Entry, Saved, StateError, keep};
+use muster_playground_store::{Contents, Disk, Entry, StateError, StoredObject, persist};
 use tokio::sync::watch;
 
-use super::failure::Failure;
 use super::state::State;
+use super::status_error::StatusError;
 use super::{Server, Settings, dispatch};
-use crate::housekeeping;
+use crate::controllers;
 use crate::kinds::{Definition, is_established};
 
 const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
-/// How far the disk has got.
+/// The progress of the disk.
 #[derive(Clone, Debug)]
 struct Progress {
-    settled: u64,
-    broken: Option<Arc<str>>,
+    durable: u64,
+    write_error: Option<Arc<str>>,
 }
 
-/// The thread that writes, and how far it has got.
+/// The writer thread and its progress.
 pub(crate) struct Durability {
     progress: watch::Receiver<Progress>,
     writer: Option<JoinHandle<()>>,
 }
 
 impl Server {
-    /// Starts a server whose state is kept in a folder, and goes on with what is there. Needs a tokio runtime.
+    /// Starts a server whose state is kept in a directory, and continues with the state found there. Needs a tokio
+    /// runtime.
     ///
-    /// Nothing that a client was told is lost, also if the process or the machine stops at any moment. UIDs and generated
-    /// names are drawn by chance, not from the seed: they must not come again after a restart.
+    /// No acknowledged write is lost, even if the process or the machine stops at any moment. UIDs and generated names
+    /// do not come from the seed: they must not repeat after a restart.
     pub fn open(settings: Settings, folder: &Path) -> Result<Self, StateError> {
         let (disk, contents) = Disk::open(folder)?;
-        Self::on(disk, contents, settings)
+        Self::from_disk(disk, contents, settings)
     }
 
-    pub(crate) fn on(disk: Disk, contents: Contents, settings: Settings) -> Result<Self, StateError> {
+    pub(crate) fn from_disk(disk: Disk, contents: Contents, settings: Settings) -> Result<Self, StateError> {
         let clock = settings.start.map_or_else(Clock::real, Clock::starting_at);
         let mut state = State::new(&settings, clock.now());
-        state.random = Random::new(chance());
+        state.random = Random::new(random_seed());
         let revision = contents.revision;
         restore(&mut state, contents, disk.file())?;
         let (sender, entries) = mpsc::channel();
         state.store.resume(revision, sender);
         dispatch::bootstrap(&mut state);
-        state.admission = settings.admission;
-        housekeeping::take_stock(&mut state);
+        state.webhook = settings.admission;
+        controllers::enqueue_all(&mut state);
         let state = Arc::new(Mutex::new(state));
         let durability = Durability::start(disk, entries, &state, revision);
         Ok(Self::with(state, clock, settings.housekeeping_delay, Some(durability)))
     }
 }
 
-/// A number that no other start draws.
-fn chance() -> u64 {
+/// A seed that differs for every start.
+fn random_seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0)
 }
 
-/// Fills a fresh state with what the disk holds.
+/// Fills a new state with the contents of the disk.
 fn restore(state: &mut State, contents: Contents, file: &Path) -> Result<(), StateError> {
-    let (definitions, others): (Vec<Saved>, _) =
-        contents.objects.into_iter().partition(|saved| saved.table == DEFINITIONS);
-    for saved in definitions {
-        restore_one(state, saved, file)?;
+    let (definitions, others): (Vec<StoredObject>, _) =
+        contents.objects.into_iter().partition(|stored| stored.table == DEFINITIONS);
+    for stored in definitions {
+        restore_one(state, stored, file)?;
     }
     serve_definitions(state);
-    for saved in others {
-        restore_one(state, saved, file)?;
+    for stored in others {
+        restore_one(state, stored, file)?;
     }
     Ok(())
 }
 
-fn restore_one(state: &mut State, saved: Saved, file: &Path) -> Result<(), StateError> {
-    let Some(kind) = state.registry.of_table_name(&saved.table).cloned() else {
-        return Err(StateError::NotServed { file: file.to_owned(), resource: saved.table });
+fn restore_one(state: &mut State, stored: StoredObject, file: &Path) -> Result<(), StateError> {
+    let Some(kind) = state.registry.of_table_name(&stored.table).cloned() else {
+        return Err(StateError::NotServed { file: file.to_owned(), resource: stored.table });
     };
-    let restored = state.store.restore(kind.table, saved.text, &kind.fields());
-    let why = |error| format!("an object of {}: {error}", saved.table);
+    let restored = state.store.restore(kind.table, stored.text, &kind.fields());
+    let why = |error| format!("an object of {}: {error}", stored.table);
     restored.map_err(|error| StateError::Damaged { file: file.to_owned(), why: why(error) })
 }
 
-/// Serves the definitions that the store holds. One that is being deleted is served until it is gone.
+/// Serves the stored definitions. One that is being deleted is served until it is removed.
 fn serve_definitions(state: &mut State) {
     let kind = state.registry.builtin("apiextensions.k8s.io", "customresourcedefinitions");
     let stored = state.store.list(kind.table, None).map(|object| object.value());
@@ -101,80 +103,81 @@ fn serve_definitions(state: &mut State) {
 
 impl Durability {
     fn start(disk: Disk, entries: Receiver<Entry>, state: &Arc<Mutex<State>>, revision: u64) -> Self {
-        let (told, progress) = watch::channel(Progress { settled: revision, broken: None });
+        let (sender, progress) = watch::channel(Progress { durable: revision, write_error: None });
         let state = Arc::clone(state);
         let writer = std::thread::Builder::new().name("state".to_owned());
-        let writer = writer.spawn(move || write(&disk, &entries, &state, &told));
+        let writer = writer.spawn(move || write(&disk, &entries, &state, &sender));
         Self { progress, writer: Some(writer.expect("a thread can be started")) }
     }
 
     /// Waits until `revision` is on the disk.
-    pub(crate) async fn settled(&self, revision: u64) -> Result<(), Failure> {
+    pub(crate) async fn wait_until_durable(&self, revision: u64) -> Result<(), StatusError> {
         let mut progress = self.progress.clone();
-        let done = |progress: &Progress| progress.settled >= revision || progress.broken.is_some();
-        let broken = match progress.wait_for(done).await {
-            Ok(progress) if progress.settled >= revision => return Ok(()),
-            Ok(progress) => progress.broken.clone(),
+        let done = |progress: &Progress| progress.durable >= revision || progress.write_error.is_some();
+        let write_error = match progress.wait_for(done).await {
+            Ok(progress) if progress.durable >= revision => return Ok(()),
+            Ok(progress) => progress.write_error.clone(),
             Err(_) => None,
         };
-        let why = broken.as_deref().unwrap_or("the writer has ended");
-        Err(Failure::internal(format!(
+        let why = write_error.as_deref().unwrap_or("the writer has ended");
+        Err(StatusError::internal(format!(
             "the state could not be written, and whether this took effect is not known: {why}"
         )))
     }
 
-    /// Waits until everything is on the disk and the folder is free. The store must be closed.
+    /// Waits until everything is on the disk and the directory is released. The store must be closed.
     pub(crate) fn finish(&mut self) {
         if let Some(writer) = self.writer.take() {
-            // A panic of the writer was told to everybody who waited for it.
+            // A panic of the writer was reported to everything that waited for it.
             let _ = writer.join();
         }
     }
 }
 
-/// What the thread does, to its end.
-fn write(disk: &Disk, entries: &Receiver<Entry>, state: &Mutex<State>, told: &watch::Sender<Progress>) {
+/// The body of the writer thread.
+fn write(disk: &Disk, entries: &Receiver<Entry>, state: &Mutex<State>, sender: &watch::Sender<Progress>) {
     let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
-    let tell = |outcome| tell(&mut lock(), told, outcome);
-    let at_rest = || state.lock().ok();
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| keep(disk, entries, at_rest, tell)));
+    let report_progress = |outcome| report_progress(&mut lock(), sender, outcome);
+    let quiesce = || state.lock().ok();
+    let outcome =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| persist(disk, entries, quiesce, report_progress)));
     if outcome.is_err() {
-        tell(Err(format!("{}: the writer has panicked", disk.file().display())));
+        report_progress(Err(format!("{}: the writer has panicked", disk.file().display())));
     }
 }
 
-/// The disk has got so far, or has failed.
-fn tell(state: &mut State, told: &watch::Sender<Progress>, outcome: Result<u64, String>) {
+/// Publishes the progress or the failure of the disk.
+fn report_progress(state: &mut State, sender: &watch::Sender<Progress>, outcome: Result<u64, String>) {
     match outcome {
-        Ok(settled) => {
-            state.store.settle(settled);
-            told.send_modify(|progress| progress.settled = settled);
+        Ok(durable) => {
+            state.store.mark_durable(durable);
+            sender.send_modify(|progress| progress.durable = durable);
         }
         Err(why) => {
             let why: Arc<str> = why.into();
-            state.chores.clear();
-            state.store.take_back(Arc::clone(&why));
+            state.work_queue.clear();
+            state.store.rollback(Arc::clone(&why));
             serve_definitions(state);
-            told.send_modify(|progress| progress.broken = Some(why));
+            sender.send_modify(|progress| progress.write_error = Some(why));
         }
     }
 }
 
-/// What writes are told when the disk has failed.
-pub(crate) fn refused(why: &str) -> Failure {
-    Failure::internal(format!("the server only reads since its state could not be written: {why}"))
+/// The error of writes after a disk failure.
+pub(crate) fn read_only_error(why: &str) -> StatusError {
+    StatusError::internal(format!("the server only reads since its state could not be written: {why}"))
 }
 
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
     use http_body_util::BodyExt;
-    use muster_playground_store::unlucky::failing_after;
+    use muster_playground_store::faulty_disk::failing_after;
     use serde_json::{Value, json};
 
     use super::*;
 
-    async fn ask(server: &Server, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    async fn send(server: &Server, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let request = http::Request::builder().method(method).uri(path).header("Content-Type", "application/json");
         let response = server.answer(request.body(Body::from(body.to_string())).unwrap()).await;
         let code = response.status().as_u16();
@@ -187,35 +190,35 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn when_the_disk_fails_the_server_says_so_and_shows_what_is_on_it() {
+    async fn after_disk_failure_server_is_read_only_with_durable_state() {
         const PATH: &str = "/api/v1/namespaces/default/configmaps";
-        for steps in [30, 55, 80, 120] {
+        for operations in [30, 55, 80, 120] {
             let contents = Contents { revision: 1, objects: Vec::new() };
-            let server = Server::on(failing_after(steps), contents, Settings::default()).unwrap();
-            let (mut good, mut told, mut code) = (Vec::new(), Value::Null, 201);
+            let server = Server::from_disk(failing_after(operations), contents, Settings::default()).unwrap();
+            let (mut good, mut status, mut code) = (Vec::new(), Value::Null, 201);
             for turn in 0..500 {
                 let name = format!("map-{turn:03}");
                 let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
-                (code, told) = ask(&server, "POST", PATH, &body).await;
+                (code, status) = send(&server, "POST", PATH, &body).await;
                 if code != 201 {
                     break;
                 }
                 good.push(name);
             }
-            assert_eq!(code, 500, "{steps}: {told}");
-            assert!(told["message"].as_str().unwrap().contains("no space left on this device"), "{told}");
-            assert_eq!((&told["kind"], &told["reason"]), (&json!("Status"), &json!("InternalError")));
-            // What was acknowledged is there, what was not is not, and nothing can be written.
-            let (code, list) = ask(&server, "GET", PATH, &Value::Null).await;
-            assert_eq!((code, names(&list)), (200, good.iter().map(String::as_str).collect()), "{steps}");
+            assert_eq!(code, 500, "{operations}: {status}");
+            assert!(status["message"].as_str().unwrap().contains("no space left on this device"), "{status}");
+            assert_eq!((&status["kind"], &status["reason"]), (&json!("Status"), &json!("InternalError")));
+            // Acknowledged writes are there, others are not, and nothing can be written.
+            let (code, list) = send(&server, "GET", PATH, &Value::Null).await;
+            assert_eq!((code, names(&list)), (200, good.iter().map(String::as_str).collect()), "{operations}");
             assert_eq!(list["metadata"]["resourceVersion"], server.revision().to_string());
             for (method, path) in [("POST", PATH.to_owned()), ("DELETE", format!("{PATH}/map-000"))] {
                 let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late"}});
-                let (code, told) = ask(&server, method, &path, &body).await;
-                assert_eq!(code, 500, "{told}");
-                assert!(told["message"].as_str().unwrap().contains("only reads"), "{told}");
+                let (code, status) = send(&server, method, &path, &body).await;
+                assert_eq!(code, 500, "{status}");
+                assert!(status["message"].as_str().unwrap().contains("only reads"), "{status}");
             }
-            assert_eq!(ask(&server, "GET", PATH, &Value::Null).await.1, list);
+            assert_eq!(send(&server, "GET", PATH, &Value::Null).await.1, list);
         }
     }
 }

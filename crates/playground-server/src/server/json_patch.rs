@@ -1,19 +1,19 @@
-//! JSON patches (RFC 6902), with the liberties that the real server's library takes.
+//! JSON patches (RFC 6902), as lenient as kube-apiserver's library.
 //!
-//! The liberties: `replace` makes a field that is not there, a missing `value` is null, a field that is not there
-//! equals null in `test`, indices count from the end if they are negative, and what stands before the first slash
-//! of a path does not matter. It must not know objects or kinds.
+//! `replace` creates a missing field, a missing `value` is null, a missing field equals null in `test`, negative
+//! indices count from the end, and anything before the first slash of a path is ignored. Must not depend on objects or
+//! kinds.
 
 use serde_json::{Map, Value};
 
 use super::json_syntax::DEPTH_MAX;
 
-/// A patch that does not fit the document. The real server does not say why.
+/// The patch does not apply to the document. kube-apiserver does not report why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DoesNotApply;
 
-/// Why a patch cannot be read.
-pub(crate) fn unreadable(patch: &Value) -> Option<String> {
+/// The error of a patch that cannot be decoded.
+pub(crate) fn decode_error(patch: &Value) -> Option<String> {
     let wrong = |value: &Value, into: &str| format!("json: cannot unmarshal {} into Go {into}", go_type(value));
     let operations = match patch {
         Value::Null => return None,
@@ -30,7 +30,7 @@ pub(crate) fn unreadable(patch: &Value) -> Option<String> {
     })
 }
 
-/// How Go's decoder names what it found.
+/// How Go's decoder names the type of a value.
 pub(crate) fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -42,27 +42,27 @@ pub(crate) fn go_type(value: &Value) -> &'static str {
     }
 }
 
-/// The fields of operations that mean nothing, as strict readers name them.
+/// Unknown fields of operations, as strict decoding reports them.
 pub(crate) fn unknown_fields(patch: &Value) -> Vec<String> {
     let mut unknown = Vec::new();
     for (index, operation) in patch.as_array().into_iter().flatten().enumerate() {
         let fields = operation.as_object().into_iter().flatten().map(|(field, _)| field);
-        let strange = fields.filter(|field| !["op", "path", "from", "value"].contains(&field.as_str()));
-        unknown.extend(strange.map(|field| format!("[{index}].{field}")));
+        let unknown_names = fields.filter(|field| !["op", "path", "from", "value"].contains(&field.as_str()));
+        unknown.extend(unknown_names.map(|field| format!("[{index}].{field}")));
     }
     unknown
 }
 
-/// The most bytes that all copies of one patch make.
+/// The most bytes of all copies of one patch.
 const COPIED_MAX: usize = 3 * 1024 * 1024;
 
-/// Applies a patch that can be read. The document is of no use if it fails.
+/// Applies a decoded patch. After an error the document is in an undefined state.
 pub(crate) fn apply(document: &mut Value, patch: &Value) -> Result<(), DoesNotApply> {
     let mut left = COPIED_MAX;
     patch.as_array().into_iter().flatten().try_for_each(|operation| apply_one(document, operation, &mut left))
 }
 
-/// `left` is how much may still be copied.
+/// `left` is the number of bytes that may still be copied.
 fn apply_one(document: &mut Value, operation: &Value, left: &mut usize) -> Result<(), DoesNotApply> {
     let place = |field: &str| operation[field].as_str().ok_or(DoesNotApply);
     let value = || operation.get("value").cloned().unwrap_or_default();
@@ -98,7 +98,7 @@ fn replace(document: &mut Value, path: &str, value: Value) -> Result<(), DoesNot
     find(document, not_too_deep(path, &value)?)?.set(value)
 }
 
-/// The path, if what is put there does not make the document deeper than a body may be: what reads it later recurses.
+/// The path, if the value there does not exceed the maximum depth of a body: code that reads it later recurses.
 fn not_too_deep<'a>(path: &'a str, value: &Value) -> Result<&'a str, DoesNotApply> {
     fn depth(value: &Value) -> usize {
         match value {
@@ -116,13 +116,13 @@ fn test(document: &mut Value, path: &str, value: &Value) -> Result<(), DoesNotAp
     if found.unwrap_or(&Value::Null) == value { Ok(()) } else { Err(DoesNotApply) }
 }
 
-/// A place in a document: what holds it, and its name there.
-enum Place<'a> {
+/// A location in a document: its parent, and its name there.
+enum Location<'a> {
     Field(&'a mut Map<String, Value>, String),
     Entry(&'a mut Vec<Value>, String),
 }
 
-fn find<'a>(document: &'a mut Value, path: &str) -> Result<Place<'a>, DoesNotApply> {
+fn find<'a>(document: &'a mut Value, path: &str) -> Result<Location<'a>, DoesNotApply> {
     let (_, inner) = path.split_once('/').ok_or(DoesNotApply)?;
     let mut steps: Vec<String> = inner.split('/').map(|step| step.replace("~1", "/").replace("~0", "~")).collect();
     let last = steps.pop().ok_or(DoesNotApply)?;
@@ -139,8 +139,8 @@ fn find<'a>(document: &'a mut Value, path: &str) -> Result<Place<'a>, DoesNotApp
         .ok_or(DoesNotApply)?;
     }
     match holder {
-        Value::Object(fields) => Ok(Place::Field(fields, last)),
-        Value::Array(entries) => Ok(Place::Entry(entries, last)),
+        Value::Object(fields) => Ok(Location::Field(fields, last)),
+        Value::Array(entries) => Ok(Location::Entry(entries, last)),
         _ => Err(DoesNotApply),
     }
 }
@@ -152,28 +152,28 @@ fn index(text: &str, length: usize) -> Result<usize, DoesNotApply> {
     usize::try_from(counted).ok().filter(|index| *index < length).ok_or(DoesNotApply)
 }
 
-impl<'a> Place<'a> {
-    /// What is there; fields that are not there are nothing, entries must be there.
+impl<'a> Location<'a> {
+    /// The value; a missing field is `None`, a missing element an error.
     fn get(self) -> Result<Option<&'a Value>, DoesNotApply> {
         match self {
-            Place::Field(fields, key) => Ok(fields.get(&key)),
-            Place::Entry(entries, key) => index(&key, entries.len()).map(|index| entries.get(index)),
+            Location::Field(fields, key) => Ok(fields.get(&key)),
+            Location::Entry(entries, key) => index(&key, entries.len()).map(|index| entries.get(index)),
         }
     }
 
     fn add(self, value: Value) -> Result<(), DoesNotApply> {
         match self {
-            Place::Field(fields, key) => drop(fields.insert(key, value)),
-            Place::Entry(entries, key) if key == "-" => entries.push(value),
-            Place::Entry(entries, key) => entries.insert(index(&key, entries.len() + 1)?, value),
+            Location::Field(fields, key) => drop(fields.insert(key, value)),
+            Location::Entry(entries, key) if key == "-" => entries.push(value),
+            Location::Entry(entries, key) => entries.insert(index(&key, entries.len() + 1)?, value),
         }
         Ok(())
     }
 
     fn set(self, value: Value) -> Result<(), DoesNotApply> {
         match self {
-            Place::Field(fields, key) => drop(fields.insert(key, value)),
-            Place::Entry(entries, key) => {
+            Location::Field(fields, key) => drop(fields.insert(key, value)),
+            Location::Entry(entries, key) => {
                 let index = index(&key, entries.len())?;
                 entries[index] = value;
             }
@@ -183,8 +183,8 @@ impl<'a> Place<'a> {
 
     fn remove(self) -> Result<Value, DoesNotApply> {
         match self {
-            Place::Field(fields, key) => fields.remove(&key).ok_or(DoesNotApply),
-            Place::Entry(entries, key) => Ok(entries.remove(index(&key, entries.len())?)),
+            Location::Field(fields, key) => fields.remove(&key).ok_or(DoesNotApply),
+            Location::Entry(entries, key) => Ok(entries.remove(index(&key, entries.len())?)),
         }
     }
 }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_do_what_the_real_server_does() {
+    fn operations_are_as_lenient_as_kube_apiserver() {
         let document = json!({"a": {"b": 1}, "l": [1, 2]});
         let op = |op: &str, path: &str, value: Value| json!({"op": op, "path": path, "value": value});
         let path = |op: &str, path: &str| json!({"op": op, "path": path});
@@ -237,9 +237,9 @@ mod tests {
     }
 
     #[test]
-    fn patches_that_cannot_be_read_are_told_as_go_does() {
-        assert_eq!(unreadable(&json!([{"op": "add"}, null])), None);
-        let why = unreadable(&json!({})).unwrap();
+    fn decode_errors_are_those_of_go() {
+        assert_eq!(decode_error(&json!([{"op": "add"}, null])), None);
+        let why = decode_error(&json!({})).unwrap();
         assert_eq!(why, "json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp");
         assert_eq!(unknown_fields(&json!([{"op": "add", "x": 1}])), ["[0].x"]);
     }

@@ -1,15 +1,15 @@
-//! What is wrong with a text that is not JSON, in the words of Go's decoder, since clients see them.
+//! The errors of Go's JSON decoder, which clients see.
 //!
-//! Invariant: says nothing about a text exactly if it is JSON and not too deep for this server.
-//! It must not know what the text is for.
+//! Invariant: there is no error exactly if the input is JSON and not too deep for this server.
+//! Must not depend on what the input is for.
 
 use muster_playground_schema::go_text::quoted;
 
-/// How deep values may nest; what reads them later recurses. The real server goes to 10 000.
+/// How deep values may nest, since code that reads them recurses. kube-apiserver allows 10 000.
 pub(crate) const DEPTH_MAX: usize = 127;
 const END: &str = "unexpected end of JSON input";
 
-/// What may come next.
+/// The next expected token.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Expected {
     Value,
@@ -19,7 +19,7 @@ enum Expected {
     FirstKey,
     Key,
     Colon,
-    /// After a value: a comma, the end of what it is in, or of the text.
+    /// After a value: a comma, the end of the enclosing value, or of the input.
     AfterValue,
 }
 
@@ -30,8 +30,8 @@ struct Scanner<'a> {
     open: Vec<u8>,
 }
 
-/// What is wrong with the text, if it is not JSON.
-pub(crate) fn refusal(bytes: &[u8]) -> Option<String> {
+/// The error of Go's decoder, if the input is not JSON.
+pub(crate) fn syntax_error(bytes: &[u8]) -> Option<String> {
     let mut scanner = Scanner { bytes, at: 0, open: Vec::new() };
     scanner.document().err()
 }
@@ -50,14 +50,14 @@ impl Scanner<'_> {
             expected = match (expected, byte) {
                 (Expected::AfterValue, _) => self.after_value(byte)?,
                 (Expected::Colon, b':') => self.step(Expected::Value),
-                (Expected::Colon, _) => return Err(strange(byte, "after object key")),
+                (Expected::Colon, _) => return Err(invalid_character(byte, "after object key")),
                 (Expected::FirstKey, b'}') | (Expected::FirstEntry, b']') => self.close(),
                 (Expected::FirstKey | Expected::Key, b'"') => {
                     self.string()?;
                     Expected::Colon
                 }
                 (Expected::FirstKey | Expected::Key, _) => {
-                    return Err(strange(byte, "looking for beginning of object key string"));
+                    return Err(invalid_character(byte, "looking for beginning of object key string"));
                 }
                 (Expected::Value | Expected::FirstEntry, _) => self.value(byte)?,
             };
@@ -83,9 +83,9 @@ impl Scanner<'_> {
             (Some(b'{'), b',') => Ok(self.step(Expected::Key)),
             (Some(b'['), b',') => Ok(self.step(Expected::Value)),
             (Some(b'{'), b'}') | (Some(b'['), b']') => Ok(self.close()),
-            (Some(b'{'), _) => Err(strange(byte, "after object key:value pair")),
-            (Some(_), _) => Err(strange(byte, "after array element")),
-            (None, _) => Err(strange(byte, "after top-level value")),
+            (Some(b'{'), _) => Err(invalid_character(byte, "after object key:value pair")),
+            (Some(_), _) => Err(invalid_character(byte, "after array element")),
+            (None, _) => Err(invalid_character(byte, "after top-level value")),
         }
     }
 
@@ -93,7 +93,7 @@ impl Scanner<'_> {
         match byte {
             b'{' | b'[' => {
                 if self.open.len() >= DEPTH_MAX {
-                    return Err(strange(byte, "exceeded max depth"));
+                    return Err(invalid_character(byte, "exceeded max depth"));
                 }
                 self.open.push(byte);
                 return Ok(self.step(if byte == b'{' { Expected::FirstKey } else { Expected::FirstEntry }));
@@ -103,12 +103,12 @@ impl Scanner<'_> {
             b'f' => self.literal("false")?,
             b'n' => self.literal("null")?,
             b'-' | b'0'..=b'9' => self.number()?,
-            _ => return Err(strange(byte, "looking for beginning of value")),
+            _ => return Err(invalid_character(byte, "looking for beginning of value")),
         }
         Ok(Expected::AfterValue)
     }
 
-    /// The next byte, which must be there.
+    /// The next byte; its absence is an error.
     fn take(&mut self) -> Result<u8, String> {
         let byte = self.peek().ok_or(END)?;
         self.at += 1;
@@ -121,7 +121,7 @@ impl Scanner<'_> {
             match self.take()? {
                 b'"' => return Ok(()),
                 b'\\' => self.escape()?,
-                byte if byte < b' ' => return Err(strange(byte, "in string literal")),
+                byte if byte < b' ' => return Err(invalid_character(byte, "in string literal")),
                 _ => {}
             }
         }
@@ -132,9 +132,9 @@ impl Scanner<'_> {
             b'b' | b'f' | b'n' | b'r' | b't' | b'\\' | b'/' | b'"' => Ok(()),
             b'u' => (0..4).try_for_each(|_| match self.take()? {
                 byte if byte.is_ascii_hexdigit() => Ok(()),
-                byte => Err(strange(byte, "in \\u hexadecimal character escape")),
+                byte => Err(invalid_character(byte, "in \\u hexadecimal character escape")),
             }),
-            byte => Err(strange(byte, "in string escape code")),
+            byte => Err(invalid_character(byte, "in string escape code")),
         }
     }
 
@@ -144,7 +144,7 @@ impl Scanner<'_> {
                 byte if byte == wanted => {}
                 byte => {
                     let why = format!("in literal {word} (expecting '{}')", char::from(wanted));
-                    return Err(strange(byte, &why));
+                    return Err(invalid_character(byte, &why));
                 }
             }
         }
@@ -156,29 +156,29 @@ impl Scanner<'_> {
             self.at += 1;
         }
         match self.take()? {
-            // Nothing but a fraction or exponent follows a leading zero.
+            // After a leading zero only a fraction or exponent may follow.
             b'0' => {}
             b'1'..=b'9' => self.digits(),
-            byte => return Err(strange(byte, "in numeric literal")),
+            byte => return Err(invalid_character(byte, "in numeric literal")),
         }
         if self.peek() == Some(b'.') {
             self.at += 1;
-            self.some_digits("after decimal point in numeric literal")?;
+            self.require_digits("after decimal point in numeric literal")?;
         }
         if self.peek().is_some_and(|byte| b"eE".contains(&byte)) {
             self.at += 1;
             if self.peek().is_some_and(|byte| b"+-".contains(&byte)) {
                 self.at += 1;
             }
-            self.some_digits("in exponent of numeric literal")?;
+            self.require_digits("in exponent of numeric literal")?;
         }
         Ok(())
     }
 
-    fn some_digits(&mut self, place: &str) -> Result<(), String> {
+    fn require_digits(&mut self, place: &str) -> Result<(), String> {
         match self.take()? {
             byte if byte.is_ascii_digit() => self.digits(),
-            byte => return Err(strange(byte, place)),
+            byte => return Err(invalid_character(byte, place)),
         }
         Ok(())
     }
@@ -190,8 +190,8 @@ impl Scanner<'_> {
     }
 }
 
-/// Go looks at bytes, and shows each as the letter with its number.
-fn strange(byte: u8, place: &str) -> String {
+/// Go works on bytes, and prints each as the character with its number.
+fn invalid_character(byte: u8, place: &str) -> String {
     let shown = match byte {
         b'\'' => "\\'".to_owned(),
         b'"' => "\"".to_owned(),
@@ -200,7 +200,7 @@ fn strange(byte: u8, place: &str) -> String {
     format!("invalid character '{shown}' {place}")
 }
 
-/// The same text with every escaped half of a letter replaced, as Go does; nothing if there is none.
+/// The input with lone surrogate escapes replaced, as Go does; `None` if there are none.
 pub(crate) fn without_lone_surrogates(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -208,7 +208,7 @@ pub(crate) fn without_lone_surrogates(text: &str) -> Option<String> {
     while let Some(start) = rest.find('\\') {
         out.push_str(&rest[..start]);
         rest = &rest[start..];
-        let length = match (unit(rest), rest.get(6..).and_then(unit)) {
+        let length = match (code_unit(rest), rest.get(6..).and_then(code_unit)) {
             (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
             (Some(0xd800..=0xdfff), _) => {
                 found = true;
@@ -217,7 +217,7 @@ pub(crate) fn without_lone_surrogates(text: &str) -> Option<String> {
                 continue;
             }
             (Some(_), _) => 6,
-            // The letter after the backslash may be any.
+            // Any character may follow the backslash.
             (None, _) => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
         };
         out.push_str(&rest[..length]);
@@ -227,8 +227,8 @@ pub(crate) fn without_lone_surrogates(text: &str) -> Option<String> {
     found.then_some(out)
 }
 
-/// The number in an escape `\u1234` at the start of a text.
-fn unit(text: &str) -> Option<u16> {
+/// The code unit of an escape `\u1234` at the start of a string.
+fn code_unit(text: &str) -> Option<u16> {
     u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
 }
 
@@ -237,13 +237,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn halves_of_letters_are_replaced() {
+    fn lone_surrogates_are_replaced() {
         assert_eq!(without_lone_surrogates(r#""a\ud83d\ude00 \u00e9 \\ud800 \n""#), None);
         assert_eq!(without_lone_surrogates(r#""a\ud800b\udc00""#).unwrap(), "\"a\u{fffd}b\u{fffd}\"");
     }
 
     #[test]
-    fn refusals_are_those_of_go() {
+    fn syntax_errors_are_those_of_go() {
         for (text, expected) in [
             ("", END),
             ("  {\"a\": [1, 2.5e3, true, null, \"\\u00e9\\n\"]} ", ""),
@@ -265,9 +265,9 @@ mod tests {
             ("1.x", "invalid character 'x' after decimal point in numeric literal"),
             ("1ex", "invalid character 'x' in exponent of numeric literal"),
         ] {
-            assert_eq!(refusal(text.as_bytes()).unwrap_or_default(), expected, "{text}");
+            assert_eq!(syntax_error(text.as_bytes()).unwrap_or_default(), expected, "{text}");
         }
         let deep = "[".repeat(200);
-        assert_eq!(refusal(deep.as_bytes()).unwrap(), "invalid character '[' exceeded max depth");
+        assert_eq!(syntax_error(deep.as_bytes()).unwrap(), "invalid character '[' exceeded max depth");
     }
 }

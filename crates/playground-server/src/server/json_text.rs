@@ -1,7 +1,7 @@
-//! JSON texts, read as Go reads them: what is there twice is told, bytes that are no letters are replaced.
+//! Decodes JSON as Go does: reports duplicate fields, replaces invalid UTF-8.
 //!
-//! Invariant: whatever the bytes are, the answer is a value or why there is none, and depth is bounded.
-//! It must not know what the text is for.
+//! Invariant: any input results in a value or an error, and depth is bounded.
+//! Must not depend on what the input is for.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
@@ -11,20 +11,21 @@ use serde_json::{Map, Value};
 
 use super::json_syntax;
 
-/// The most fields that are told about.
-const NOTED_MAX: usize = 50;
-/// The longest path whose place is noted; without a bound one long name costs as much for each field below it.
-const ORDERED_LENGTH_MAX: usize = 512;
+/// The most duplicate fields that are reported.
+const DUPLICATES_MAX: usize = 50;
+/// The longest path whose position is recorded; without a bound one long name would cost as much for each field below
+/// it.
+const PATH_LENGTH_MAX: usize = 512;
 
-/// Parses JSON, and tells which fields were there twice. Bytes that are no text are replaced, as Go does.
+/// Parses JSON, and returns the paths of duplicate fields. Invalid UTF-8 is replaced, as Go does.
 pub(crate) fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), String> {
     let text = String::from_utf8_lossy(bytes);
-    let mut notes = Notes::default();
+    let mut recorded = Recorded::default();
     let mut reader = serde_json::Deserializer::from_str(&text);
-    let read = Noting { notes: &mut notes }.deserialize(&mut reader);
+    let read = ValueBuilder { recorded: &mut recorded }.deserialize(&mut reader);
     match read.and_then(|value| reader.end().map(|()| value)) {
-        Ok(value) => Ok((value, notes.twice)),
-        Err(error) => match (json_syntax::refusal(text.as_bytes()), json_syntax::without_lone_surrogates(&text)) {
+        Ok(value) => Ok((value, recorded.duplicates)),
+        Err(error) => match (json_syntax::syntax_error(text.as_bytes()), json_syntax::without_lone_surrogates(&text)) {
             (Some(why), _) => Err(why),
             (None, Some(mended)) => parse(mended.as_bytes()),
             (None, None) => Err(error.to_string()),
@@ -32,32 +33,32 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), String> {
     }
 }
 
-/// The places of all fields in the text, by their paths, except for very long ones.
-pub(crate) fn order(bytes: &[u8]) -> HashMap<String, usize> {
+/// The positions of all fields in the input, by path, except for very long paths.
+pub(crate) fn field_positions(bytes: &[u8]) -> HashMap<String, usize> {
     let text = String::from_utf8_lossy(bytes);
-    let mut notes = Notes { all: Some(HashMap::new()), ..Notes::default() };
+    let mut recorded = Recorded { all: Some(HashMap::new()), ..Recorded::default() };
     let mut reader = serde_json::Deserializer::from_str(&text);
-    // Called on what was read before.
-    let _ = Noting { notes: &mut notes }.deserialize(&mut reader);
-    notes.all.unwrap_or_default()
+    // Cannot fail: the input was parsed before.
+    let _ = ValueBuilder { recorded: &mut recorded }.deserialize(&mut reader);
+    recorded.all.unwrap_or_default()
 }
 
-/// What is noted while a text is read.
+/// What is recorded while the input is parsed.
 #[derive(Default)]
-struct Notes {
-    /// Where the reader stands.
+struct Recorded {
+    /// The path of the current value.
     path: String,
-    twice: Vec<String>,
-    /// The first place of each path, if somebody asks for them.
+    duplicates: Vec<String>,
+    /// The first position of each path, if requested.
     all: Option<HashMap<String, usize>>,
 }
 
-/// Builds a value as serde_json does, and notes fields that come twice; the last one counts.
-struct Noting<'a> {
-    notes: &'a mut Notes,
+/// Builds a value as serde_json does, and records duplicate fields; the last one wins.
+struct ValueBuilder<'a> {
+    recorded: &'a mut Recorded,
 }
 
-impl<'de> DeserializeSeed<'de> for Noting<'_> {
+impl<'de> DeserializeSeed<'de> for ValueBuilder<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -65,15 +66,15 @@ impl<'de> DeserializeSeed<'de> for Noting<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Noting<'_> {
+impl<'de> Visitor<'de> for ValueBuilder<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("any JSON")
     }
 
-    fn visit_bool<E>(self, truth: bool) -> Result<Value, E> {
-        Ok(truth.into())
+    fn visit_bool<E>(self, flag: bool) -> Result<Value, E> {
+        Ok(flag.into())
     }
 
     fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
@@ -102,12 +103,12 @@ impl<'de> Visitor<'de> for Noting<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        let length = self.notes.path.len();
+        let length = self.recorded.path.len();
         loop {
             // Writing into a string cannot fail.
-            let _ = write!(self.notes.path, "[{}]", list.len());
-            let entry = entries.next_element_seed(Noting { notes: self.notes })?;
-            self.notes.path.truncate(length);
+            let _ = write!(self.recorded.path, "[{}]", list.len());
+            let entry = entries.next_element_seed(ValueBuilder { recorded: self.recorded })?;
+            self.recorded.path.truncate(length);
             match entry {
                 Some(entry) => list.push(entry),
                 None => return Ok(Value::Array(list)),
@@ -118,23 +119,23 @@ impl<'de> Visitor<'de> for Noting<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
-            let Notes { path, twice, all } = &mut *self.notes;
+            let Recorded { path, duplicates, all } = &mut *self.recorded;
             let length = path.len();
             if length > 0 {
                 path.push('.');
             }
             path.push_str(&key);
-            if fields.contains_key(&key) && twice.len() < NOTED_MAX {
-                twice.push(path.clone());
+            if fields.contains_key(&key) && duplicates.len() < DUPLICATES_MAX {
+                duplicates.push(path.clone());
             }
             if let Some(all) = all
-                && path.len() <= ORDERED_LENGTH_MAX
+                && path.len() <= PATH_LENGTH_MAX
             {
                 let place = all.len();
                 all.entry(path.clone()).or_insert(place);
             }
-            let value = entries.next_value_seed(Noting { notes: self.notes })?;
-            self.notes.path.truncate(length);
+            let value = entries.next_value_seed(ValueBuilder { recorded: self.recorded })?;
+            self.recorded.path.truncate(length);
             fields.insert(key, value);
         }
         Ok(Value::Object(fields))

@@ -1,7 +1,7 @@
-//! What clients ask for that want more than JSON: kubectl, and other typed Go clients.
+//! The extension point for clients that need more than JSON: kubectl and other typed Go clients.
 //!
-//! The server knows when it is asked for and leaves the rest to the presentation that it was given. It must not know columns,
-//! protobuf or OpenAPI.
+//! The server detects such requests and leaves the rest to a presentation. Must not depend on columns, protobuf or
+//! OpenAPI.
 
 use std::fmt::Debug;
 
@@ -10,40 +10,39 @@ use jiff::Timestamp;
 use muster_playground_schema::go_text::quoted;
 use serde_json::{Value, json};
 
-use super::answer::List;
-use super::failure::Failure;
+use super::response::List;
+use super::status_error::StatusError;
 use crate::kinds::Kind;
 
-/// The media type in which kubectl asks for the OpenAPI document of the version before (`/openapi/v2`).
+/// The media type in which kubectl requests the OpenAPI v2 document (`/openapi/v2`).
 pub const OPENAPI_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// How objects are shown to, and read from, clients that want more than JSON.
+/// Encodes and decodes objects for clients that need more than JSON.
 pub trait Presentation: Debug + Send + Sync {
     /// A table of one object, which is in the version of `kind`. Only the first table of a watch has columns.
     fn table_of_object(&self, kind: &Kind, object: Value, form: TableForm, with_columns: bool, now: Timestamp)
     -> Value;
 
-    /// The text of a table of a list.
+    /// The JSON of a table of a list.
     fn table_of_list(&self, list: &List, form: TableForm, now: Timestamp) -> Bytes;
 
-    /// Reads a body in protobuf. One that does not name its kind is of the kind that is `expected`: its apiVersion and
-    /// its name.
+    /// Decodes a protobuf body. `expected` (apiVersion and kind) applies if the body does not name its kind.
     fn read_protobuf(&self, bytes: &[u8], expected: (&str, &str)) -> Result<Value, ProtobufError>;
 
-    /// The document about the served kinds that is asked for with the path behind `/openapi`, if there is one.
+    /// The OpenAPI document at the path after `/openapi`, if there is one.
     fn openapi(&self, kinds: &[&Kind], path: &[&str]) -> Option<Document>;
 }
 
-/// How a table is wanted.
+/// The requested form of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct TableForm {
     /// The version of `meta.k8s.io`.
     pub version: &'static str,
-    /// How much of its object a row carries.
+    /// How much of its object a row includes.
     pub include: Include,
 }
 
-/// How much of its object a row of a table carries.
+/// How much of its object a row of a table includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Include {
     /// Nothing.
@@ -55,13 +54,13 @@ pub enum Include {
 }
 
 impl Include {
-    /// What the option `includeObject` says.
-    pub(super) fn read(text: Option<&str>) -> Result<Self, Failure> {
+    /// Parses the option `includeObject`.
+    pub(super) fn read(text: Option<&str>) -> Result<Self, StatusError> {
         match text {
             None | Some("Metadata") => Ok(Include::Metadata),
             Some("None") => Ok(Include::Nothing),
             Some("Object") => Ok(Include::Object),
-            Some(other) => Err(Failure::bad_request(format!(
+            Some(other) => Err(StatusError::bad_request(format!(
                 "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be 'Metadata', 'Object', 'None', or empty",
                 quoted(other)
             ))),
@@ -69,7 +68,7 @@ impl Include {
     }
 }
 
-/// An object's metadata alone, in a version of `meta.k8s.io`.
+/// An object's metadata only, in a version of `meta.k8s.io`.
 pub fn partial(object: &Value, version: &str) -> Value {
     json!({
         "kind": "PartialObjectMetadata", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": object["metadata"],
@@ -79,22 +78,22 @@ pub fn partial(object: &Value, version: &str) -> Value {
 /// A document about the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
-    /// Its form.
+    /// Its media type.
     pub media_type: &'static str,
-    /// Its text, or bytes.
+    /// Its content.
     pub text: Bytes,
 }
 
-/// Why a body in protobuf is refused.
+/// Why a protobuf body is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtobufError {
-    /// Not this format at all.
+    /// The body is not protobuf.
     #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
     NotProtobuf,
-    /// The envelope cannot be opened.
+    /// The envelope cannot be decoded.
     #[error("{0}")]
     Envelope(String),
-    /// There is no message for this kind.
+    /// There is no message type for this kind.
     #[error("no kind {kind:?} is registered for version {api_version:?}")]
     UnknownKind {
         /// The apiVersion that the envelope names.
@@ -102,7 +101,7 @@ pub enum ProtobufError {
         /// The kind that it names.
         kind: String,
     },
-    /// What is inside cannot be read.
+    /// The message cannot be decoded.
     #[error("{why}")]
     Message {
         /// The apiVersion of the message.

@@ -1,47 +1,47 @@
-//! The options in a request's query, read and checked as kube-apiserver does.
+//! The query options of a request, decoded and validated as in kube-apiserver.
 //!
-//! Invariant: an option that is there is honoured or refused; unknown ones are ignored, as the real server does.
-//! It must not know the store.
+//! Invariant: a known option is honoured or rejected; unknown ones are ignored, as in kube-apiserver.
+//! Must not depend on the store.
 
 use muster_playground_schema::FieldError;
 use muster_playground_schema::go_text::is_printed;
 use serde_json::{Value, json};
 
-use super::failure::Failure;
-use crate::kinds::About;
+use super::status_error::StatusError;
+use crate::kinds::GroupResource;
 
-/// A request's query, and who asks.
+/// The query and the user agent of a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query {
     options: Vec<(String, String)>,
-    /// The program that asks, as its user agent names it.
-    agent: String,
+    /// The program name from the user agent.
+    user_agent: String,
 }
 
 impl Query {
     pub(crate) fn parse(text: &str) -> Self {
-        Self { options: form_urlencoded::parse(text.as_bytes()).into_owned().collect(), agent: String::new() }
+        Self { options: form_urlencoded::parse(text.as_bytes()).into_owned().collect(), user_agent: String::new() }
     }
 
-    /// Notes who asks, by the user agent: what stands before its version.
-    pub(crate) fn asked_by(mut self, user_agent: &str) -> Self {
-        let printed = user_agent.split('/').next().unwrap_or_default().chars().filter(|c| is_printed(*c));
-        for c in printed {
-            if self.agent.len() + c.len_utf8() > FIELD_MANAGER_LENGTH_MAX {
+    /// Sets the user agent; only the part before its version is kept.
+    pub(crate) fn with_user_agent(mut self, user_agent: &str) -> Self {
+        let printable = user_agent.split('/').next().unwrap_or_default().chars().filter(|c| is_printed(*c));
+        for c in printable {
+            if self.user_agent.len() + c.len_utf8() > FIELD_MANAGER_LENGTH_MAX {
                 break;
             }
-            self.agent.push(c);
+            self.user_agent.push(c);
         }
         self
     }
 
-    /// The first value of an option; an empty one counts as left out.
+    /// The first value of an option; an empty one counts as absent.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         let found = self.options.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// Whether an option is there, with whatever value.
+    /// Whether an option is present, with any value.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.options.iter().any(|(key, _)| key == name)
     }
@@ -51,8 +51,8 @@ impl Query {
         self.options.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    fn integer(&self, name: &str) -> Result<Option<i64>, Failure> {
-        // Unlike a text, a number that is there and empty is none.
+    fn integer(&self, name: &str) -> Result<Option<i64>, StatusError> {
+        // Unlike a string, an empty number is an error.
         let Some((_, text)) = self.options.iter().find(|(key, _)| key == name) else { return Ok(None) };
         match text.parse() {
             Ok(number) => Ok(Some(number)),
@@ -61,12 +61,12 @@ impl Query {
                     std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow => "value out of range",
                     _ => "invalid syntax",
                 };
-                Err(Failure::bad_request(format!("strconv.ParseInt: parsing {text:?}: {why}")))
+                Err(StatusError::bad_request(format!("strconv.ParseInt: parsing {text:?}: {why}")))
             }
         }
     }
 
-    /// A flag: there without a value means yes, `false` and `0` mean no.
+    /// A boolean: present without a value means true, `false` and `0` mean false.
     fn flag(&self, name: &str) -> Option<bool> {
         let found = self.options.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0"))
@@ -77,83 +77,85 @@ impl Query {
     }
 }
 
-/// Whether and how a write is only rehearsed, and what becomes of unknown fields.
+/// The options of a create, update or patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WriteOptions {
     pub(crate) dry_run: bool,
-    pub(crate) unknown_fields: UnknownFields,
-    /// Who will own what is written.
+    pub(crate) field_validation: FieldValidation,
+    /// The field manager.
     pub(crate) manager: String,
-    /// Whether an apply takes what others own.
+    /// Whether an apply takes over fields of other managers.
     pub(crate) force: bool,
 }
 
-/// What becomes of fields that the kind does not have. They are never kept.
+/// The `fieldValidation` option. Unknown fields are dropped in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UnknownFields {
+pub(crate) enum FieldValidation {
     Ignore,
     Warn,
-    Refuse,
+    Strict,
 }
 
 impl WriteOptions {
     /// Reads the options of a create, update or patch.
-    pub(crate) fn read(query: &Query, form: Write) -> Result<Self, Failure> {
+    pub(crate) fn read(query: &Query, form: WriteVerb) -> Result<Self, StatusError> {
         let dry_run: Vec<&str> = query.all("dryRun").collect();
         let mut errors = dry_run_errors(&dry_run);
         let manager = query.text("fieldManager").unwrap_or_default();
         if manager.len() > FIELD_MANAGER_LENGTH_MAX {
             errors.push(FieldError::too_long("fieldManager", FIELD_MANAGER_LENGTH_MAX as i64));
         }
-        if let Some((position, strange)) = manager.char_indices().find(|(_, c)| !is_printed(*c)) {
-            let why = format!("invalid character U+{:04X} (at position {position})", strange as u32);
+        if let Some((position, unprintable)) = manager.char_indices().find(|(_, c)| !is_printed(*c)) {
+            let why = format!("invalid character U+{:04X} (at position {position})", unprintable as u32);
             errors.push(FieldError::invalid("fieldManager", manager, why));
         }
         let validation = query.text("fieldValidation").unwrap_or_default();
-        let unknown_fields = match validation {
-            "" | "Warn" => UnknownFields::Warn,
-            "Ignore" => UnknownFields::Ignore,
-            "Strict" => UnknownFields::Refuse,
+        let field_validation = match validation {
+            "" | "Warn" => FieldValidation::Warn,
+            "Ignore" => FieldValidation::Ignore,
+            "Strict" => FieldValidation::Strict,
             _ => {
                 let allowed = ["", "Ignore", "Strict", "Warn"];
                 errors.push(FieldError::not_supported("fieldValidation", validation, &allowed));
-                UnknownFields::Warn
+                FieldValidation::Warn
             }
         };
         errors.extend(force_errors(query, manager, form));
-        refuse(form.options_kind(), &errors)?;
-        let manager = if manager.is_empty() { query.agent.clone() } else { manager.to_owned() };
+        reject(form.options_kind(), &errors)?;
+        let manager = if manager.is_empty() { query.user_agent.clone() } else { manager.to_owned() };
         let force = query.flag("force").unwrap_or_default();
-        Ok(Self { dry_run: !dry_run.is_empty(), unknown_fields, manager, force })
+        Ok(Self { dry_run: !dry_run.is_empty(), field_validation, manager, force })
     }
 }
 
-/// Which request the options belong to.
+/// The request that the options belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Write {
+pub(crate) enum WriteVerb {
     Create,
     Update,
     Patch,
     Apply,
 }
 
-impl Write {
+impl WriteVerb {
     fn options_kind(self) -> &'static str {
         match self {
-            Write::Create => "CreateOptions",
-            Write::Update => "UpdateOptions",
-            Write::Patch | Write::Apply => "PatchOptions",
+            WriteVerb::Create => "CreateOptions",
+            WriteVerb::Update => "UpdateOptions",
+            WriteVerb::Patch | WriteVerb::Apply => "PatchOptions",
         }
     }
 }
 
-/// Only server-side apply, and it only under a name, may take fields from others.
-fn force_errors(query: &Query, manager: &str, form: Write) -> Option<FieldError> {
+/// `force` is valid only for server-side apply, which requires a field manager.
+fn force_errors(query: &Query, manager: &str, form: WriteVerb) -> Option<FieldError> {
     match form {
-        Write::Patch if query.flag("force").is_some() => {
+        WriteVerb::Patch if query.flag("force").is_some() => {
             Some(FieldError::forbidden("force", "may not be specified for non-apply patch"))
         }
-        Write::Apply if manager.is_empty() => Some(FieldError::required("fieldManager", "is required for apply patch")),
+        WriteVerb::Apply if manager.is_empty() => {
+            Some(FieldError::required("fieldManager", "is required for apply patch"))
+        }
         _ => None,
     }
 }
@@ -167,17 +169,17 @@ fn dry_run_errors(values: &[&str]) -> Vec<FieldError> {
     vec![FieldError::not_supported("dryRun", values, &["All"])]
 }
 
-fn refuse(kind: &str, errors: &[FieldError]) -> Result<(), Failure> {
-    let about = About { group: "meta.k8s.io", resource: kind };
-    if errors.is_empty() { Ok(()) } else { Err(Failure::invalid(about, "", errors)) }
+fn reject(kind: &str, errors: &[FieldError]) -> Result<(), StatusError> {
+    let group_resource = GroupResource { group: "meta.k8s.io", resource: kind };
+    if errors.is_empty() { Ok(()) } else { Err(StatusError::invalid(group_resource, "", errors)) }
 }
 
-/// How old an answer may be.
+/// The requested resource version of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Freshness {
-    /// The latest.
+pub(crate) enum ResourceVersionMatch {
+    /// The latest revision.
     Latest,
-    /// Anything: the latest is as good as any.
+    /// Any revision: the latest is used.
     Any,
     /// This revision or a later one.
     NotOlderThan(u64),
@@ -192,14 +194,14 @@ pub(crate) struct ListOptions {
     pub(crate) field_selector: String,
     pub(crate) limit: Option<usize>,
     pub(crate) continued: Option<String>,
-    pub(crate) freshness: Freshness,
+    pub(crate) resource_version_match: ResourceVersionMatch,
     pub(crate) timeout_seconds: Option<u64>,
     pub(crate) bookmarks: bool,
     pub(crate) send_initial_events: Option<bool>,
 }
 
 impl ListOptions {
-    pub(crate) fn read(query: &Query, watch: bool) -> Result<Self, Failure> {
+    pub(crate) fn read(query: &Query, watch: bool) -> Result<Self, StatusError> {
         let send_initial_events = query.flag("sendInitialEvents");
         let limit = query.integer("limit")?.unwrap_or_default();
         let timeout = query.integer("timeoutSeconds")?;
@@ -211,12 +213,12 @@ impl ListOptions {
         } else {
             list_errors(matching, revision, send_initial_events, continued.is_some())
         };
-        refuse("ListOptions", &errors)?;
+        reject("ListOptions", &errors)?;
         Ok(Self {
             label_selector: query.text("labelSelector").unwrap_or_default().to_owned(),
             field_selector: query.text("fieldSelector").unwrap_or_default().to_owned(),
             limit: usize::try_from(limit).ok().filter(|limit| *limit > 0),
-            freshness: freshness(revision, matching, watch, limit > 0)?,
+            resource_version_match: resource_version_match(revision, matching, watch, limit > 0)?,
             continued,
             timeout_seconds: timeout.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0),
             bookmarks: query.flag("allowWatchBookmarks").unwrap_or_default(),
@@ -225,27 +227,32 @@ impl ListOptions {
     }
 }
 
-fn freshness(revision: Option<&str>, matching: &str, watch: bool, limited: bool) -> Result<Freshness, Failure> {
-    let Some(text) = revision else { return Ok(Freshness::Latest) };
+fn resource_version_match(
+    revision: Option<&str>,
+    matching: &str,
+    watch: bool,
+    limited: bool,
+) -> Result<ResourceVersionMatch, StatusError> {
+    let Some(text) = revision else { return Ok(ResourceVersionMatch::Latest) };
     let revision = parse_revision(text).map_err(|error| {
         if watch {
-            Failure::plain(500, error.to_string())
+            StatusError::without_reason(500, error.to_string())
         } else {
-            Failure::bad_request(format!("invalid resource version: {error}"))
+            StatusError::bad_request(format!("invalid resource version: {error}"))
         }
     })?;
     Ok(match (revision, matching) {
-        (0, _) => Freshness::Any,
-        (revision, "Exact") => Freshness::Exactly(revision),
-        // From the time before clients could say which they mean.
-        (revision, "") if limited && !watch => Freshness::Exactly(revision),
-        (revision, _) => Freshness::NotOlderThan(revision),
+        (0, _) => ResourceVersionMatch::Any,
+        (revision, "Exact") => ResourceVersionMatch::Exactly(revision),
+        // The behaviour from before `resourceVersionMatch` existed.
+        (revision, "") if limited && !watch => ResourceVersionMatch::Exactly(revision),
+        (revision, _) => ResourceVersionMatch::NotOlderThan(revision),
     })
 }
 
-/// Reads a resource version.
+/// Parses a resource version.
 pub(crate) fn parse_revision(text: &str) -> Result<u64, FieldError> {
-    // Go takes no sign here.
+    // Go accepts no sign here.
     text.parse().ok().filter(|_| !text.starts_with('+')).ok_or_else(|| {
         let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
         FieldError::invalid("resourceVersion", text, why)
@@ -297,7 +304,7 @@ fn watch_errors(matching: &str, initial: Option<bool>, continued: bool) -> Vec<F
     errors
 }
 
-/// What becomes of the objects that name a deleted one as their owner.
+/// What happens to the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Propagation {
     Background,
@@ -312,14 +319,14 @@ pub(crate) struct DeleteOptions {
     pub(crate) uid: Option<String>,
     pub(crate) revision: Option<String>,
     pub(crate) propagation: Option<Propagation>,
-    /// Whether the old way of saying how was used.
+    /// Whether the deprecated `orphanDependents` was used.
     pub(crate) legacy: bool,
     pub(crate) dry_run: bool,
 }
 
 impl DeleteOptions {
     /// Reads the options from a query.
-    pub(crate) fn from_query(query: &Query) -> Result<Self, Failure> {
+    pub(crate) fn from_query(query: &Query) -> Result<Self, StatusError> {
         let mut body = serde_json::Map::new();
         if let Some(seconds) = query.integer("gracePeriodSeconds")? {
             body.insert("gracePeriodSeconds".to_owned(), json!(seconds));
@@ -338,7 +345,7 @@ impl DeleteOptions {
     }
 
     /// Reads the options from a `DeleteOptions` object.
-    pub(crate) fn from_body(body: &Value) -> Result<Self, Failure> {
+    pub(crate) fn from_body(body: &Value) -> Result<Self, StatusError> {
         let mut errors = Vec::new();
         let policy = body["propagationPolicy"].as_str();
         let orphan = body["orphanDependents"].as_bool();
@@ -359,7 +366,7 @@ impl DeleteOptions {
         };
         let dry_run = body["dryRun"].as_array().into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>();
         errors.extend(dry_run_errors(&dry_run));
-        refuse("DeleteOptions", &errors)?;
+        reject("DeleteOptions", &errors)?;
         let preconditions = &body["preconditions"];
         Ok(Self {
             grace_seconds: body["gracePeriodSeconds"].as_i64(),

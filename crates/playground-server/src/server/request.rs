@@ -1,6 +1,6 @@
-//! What a request asks for, read from its method, path and query.
+//! Parses the method, path and query of a request.
 //!
-//! Invariant: a path is taken apart once, here. It must not know which resources exist.
+//! Invariant: paths are parsed only here. Must not depend on which resources exist.
 
 use http::Method;
 
@@ -10,26 +10,26 @@ pub(crate) struct Target {
     pub(crate) group: String,
     pub(crate) version: String,
     pub(crate) resource: String,
-    /// Empty for cluster-wide requests.
+    /// Empty for cluster-scoped requests.
     pub(crate) namespace: String,
-    /// Empty for a whole collection.
+    /// Empty for a collection.
     pub(crate) name: String,
     /// Empty for the object itself.
     pub(crate) subresource: String,
-    /// Whether the path itself asks to watch, as old clients did.
+    /// Whether the path itself is a watch, as legacy clients request it.
     pub(crate) watch: bool,
 }
 
-/// Where a request goes.
+/// The target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     /// A resource.
     Resource(Target),
-    /// Anything else, by its path without a slash at the end.
+    /// Any other path, without a trailing slash.
     Other(String),
 }
 
-/// Takes a path apart.
+/// Parses a path.
 pub(crate) fn route(path: &str) -> Route {
     let inner = path.strip_prefix('/').unwrap_or(path);
     let inner = inner.strip_suffix('/').unwrap_or(inner);
@@ -68,7 +68,7 @@ fn decoded(part: &str) -> String {
     percent_encoding::percent_decode_str(part).decode_utf8_lossy().into_owned()
 }
 
-/// What is to be done.
+/// A verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Get,
@@ -108,14 +108,14 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_taken_apart() {
+    fn paths_are_parsed() {
         assert_eq!(resource("/api/v1/pods"), ["", "v1", "pods", "", "", ""]);
         assert_eq!(resource("/api/v1/namespaces/a/pods/b/status"), ["", "v1", "pods", "a", "b", "status"]);
         assert_eq!(resource("/api/v1/namespaces/a"), ["", "v1", "namespaces", "", "a", ""]);
         assert_eq!(resource("/api/v1/namespaces/a/status"), ["", "v1", "namespaces", "", "a", "status"]);
         assert_eq!(resource("/apis/g.io/v2/nodes/n%2Fx"), ["g.io", "v2", "nodes", "", "n/x", ""]);
         assert!(matches!(route("/api/v1/watch/pods"), Route::Resource(Target { watch: true, .. })));
-        // An empty part is a part; nothing has this name.
+        // An empty segment counts; no resource has this name.
         assert_eq!(resource("/api/v1//pods"), ["", "v1", "", "", "pods", ""]);
         for other in ["/", "/api", "/api/v1", "/apis/g/v1", "/version", "/api/v1/a/b/c/d", "//"] {
             assert!(matches!(route(other), Route::Other(_)), "{other}");

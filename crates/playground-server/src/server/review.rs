@@ -1,32 +1,32 @@
-//! Questions about who a client is and what it may do. Here everybody is nobody in particular, and may do everything.
+//! SelfSubjectReview and access reviews. All clients are anonymous and may do everything.
 //!
-//! A question is answered and not kept. It must not know the store.
+//! A review is answered and not stored. Must not depend on the store.
 
 use muster_playground_schema::FieldError;
 use serde_json::{Value, json};
 
-use super::answer::Answer;
-use super::body::{self, Read};
+use super::body::{self, Decoded};
 use super::create;
-use super::failure::Failure;
-use super::query::{Query, Write, WriteOptions};
+use super::query::{Query, WriteOptions, WriteVerb};
 use super::request::Target;
+use super::response::ApiResponse;
 use super::state::State;
-use crate::kinds::{About, Kind};
+use super::status_error::StatusError;
+use crate::kinds::{GroupResource, Kind};
 
-/// Who everybody is: whoever does not say who they are.
-const NOBODY: (&str, &str) = ("system:anonymous", "system:unauthenticated");
+/// The user and group of all clients.
+const ANONYMOUS: (&str, &str) = ("system:anonymous", "system:unauthenticated");
 
-/// Answers a question.
+/// Answers a review.
 pub(crate) fn review(
     state: &State,
     kind: &Kind,
     target: &Target,
     query: &Query,
     bytes: &[u8],
-) -> Result<Answer, Failure> {
-    let options = WriteOptions::read(query, Write::Create)?;
-    let Read { mut value, warnings } = body::read(&state.registry, kind, bytes, options.unknown_fields)?;
+) -> Result<ApiResponse, StatusError> {
+    let options = WriteOptions::read(query, WriteVerb::Create)?;
+    let Decoded { mut value, warnings } = body::decode(&state.registry, kind, bytes, options.field_validation)?;
     match &*kind.kind {
         "SelfSubjectRulesReview" => {
             require(&value["spec"]["namespace"], "no namespace on request")?;
@@ -39,7 +39,7 @@ pub(crate) fn review(
         }
         "SelfSubjectReview" => {
             value["metadata"] = json!({"creationTimestamp": state.time()});
-            value["status"] = json!({"userInfo": {"username": NOBODY.0, "groups": [NOBODY.1]}});
+            value["status"] = json!({"userInfo": {"username": ANONYMOUS.0, "groups": [ANONYMOUS.1]}});
         }
         "TokenReview" => {
             require(&value["spec"]["token"], "token is required for TokenReview in authentication")?;
@@ -48,23 +48,27 @@ pub(crate) fn review(
         access => {
             let is_local = access == "LocalSubjectAccessReview";
             if is_local {
-                create::place(kind, target, &mut value)?;
+                create::set_namespace(kind, target, &mut value)?;
             }
             let errors = check(&value, access);
             if !errors.is_empty() {
-                return Err(Failure::invalid(About { resource: &kind.kind, ..kind.about() }, "", &errors));
+                return Err(StatusError::invalid(
+                    GroupResource { resource: &kind.kind, ..kind.group_resource() },
+                    "",
+                    &errors,
+                ));
             }
             value["status"] = json!({"allowed": true});
         }
     }
-    Ok(Answer::value(201, &value).with_warnings(warnings))
+    Ok(ApiResponse::value(201, &value).with_warnings(warnings))
 }
 
-fn require(field: &Value, message: &str) -> Result<(), Failure> {
-    if field.as_str().unwrap_or_default().is_empty() { Err(Failure::bad_request(message)) } else { Ok(()) }
+fn require(field: &Value, message: &str) -> Result<(), StatusError> {
+    if field.as_str().unwrap_or_default().is_empty() { Err(StatusError::bad_request(message)) } else { Ok(()) }
 }
 
-/// What is wrong with a question about access.
+/// The validation errors of an access review.
 fn check(value: &Value, kind: &str) -> Vec<FieldError> {
     let spec = &value["spec"];
     let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);

@@ -1,24 +1,24 @@
-//! Which objects of a collection are meant: a namespace, a name, labels and fields.
+//! The objects that a list or watch selects: namespace, name, label and field selectors.
 
 use muster_playground_schema::selectors::{FieldOperator, FieldQuery, FieldTerm, LabelQuery};
 use muster_playground_store::{Object, field_text};
 
-use crate::kinds::{Kind, Rules};
+use crate::kinds::{Kind, Strategy};
 
-use super::failure::Failure;
 use super::query::ListOptions;
 use super::request::Target;
+use super::status_error::StatusError;
 
 enum Field {
     Name,
     Namespace,
-    /// A place on the object's card.
-    Card(usize),
-    /// A path in the object: a definition may choose other fields than when the object's card was written.
+    /// An index into the object's indexed fields.
+    Indexed(usize),
+    /// A path in the object: the selectable fields of a definition may have changed since the object was stored.
     Path(String),
 }
 
-/// What a list or watch shows.
+/// The selection of a list or watch.
 pub(crate) struct Selection {
     namespace: Option<String>,
     labels: LabelQuery,
@@ -26,22 +26,22 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    pub(crate) fn read(kind: &Kind, target: &Target, options: &ListOptions) -> Result<Self, Failure> {
-        let unreadable =
-            |error: muster_playground_schema::selectors::SelectorError| Failure::bad_request(error.to_string());
-        let labels = LabelQuery::parse(&options.label_selector).map_err(unreadable)?;
+    pub(crate) fn read(kind: &Kind, target: &Target, options: &ListOptions) -> Result<Self, StatusError> {
+        let invalid =
+            |error: muster_playground_schema::selectors::SelectorError| StatusError::bad_request(error.to_string());
+        let labels = LabelQuery::parse(&options.label_selector).map_err(invalid)?;
         let mut fields = Vec::new();
-        for term in FieldQuery::parse(&options.field_selector).map_err(unreadable)?.terms() {
-            // The real server takes a lone operator for no question at all.
+        for term in FieldQuery::parse(&options.field_selector).map_err(invalid)?.terms() {
+            // kube-apiserver ignores a lone operator.
             if term.path.is_empty() && term.value.is_empty() {
                 continue;
             }
             let field = match term.path.as_str() {
                 "metadata.name" => Field::Name,
                 "metadata.namespace" => Field::Namespace,
-                label => match (kind.field_index(label).ok_or_else(|| unknown(kind, label))?, &kind.rules) {
-                    (index, Rules::Builtin(_)) => Field::Card(index),
-                    (_, Rules::Custom(_)) => Field::Path(label.to_owned()),
+                label => match (kind.field_index(label).ok_or_else(|| unknown(kind, label))?, &kind.strategy) {
+                    (index, Strategy::Builtin(_)) => Field::Indexed(index),
+                    (_, Strategy::Custom(_)) => Field::Path(label.to_owned()),
                 },
             };
             fields.push((field, term.clone()));
@@ -58,12 +58,12 @@ impl Selection {
         self.namespace.as_deref()
     }
 
-    /// Whether at most one object can be meant, by its name.
-    pub(crate) fn is_one(&self) -> bool {
+    /// Whether at most one object can match, by its name.
+    pub(crate) fn is_single(&self) -> bool {
         self.fields.iter().any(|(field, term)| matches!((field, term.operator), (Field::Name, FieldOperator::Equals)))
     }
 
-    /// Whether nothing but the namespace decides.
+    /// Whether only the namespace is restricted.
     pub(crate) fn is_everything(&self) -> bool {
         self.fields.is_empty() && self.labels.is_empty()
     }
@@ -78,7 +78,7 @@ impl Selection {
                 term.matches(match field {
                     Field::Name => &object.key.name,
                     Field::Namespace => &object.key.namespace,
-                    Field::Card(index) => &object.fields[*index],
+                    Field::Indexed(index) => &object.fields[*index],
                     Field::Path(path) => return term.matches(&field_text(&object.value(), path)),
                 })
             })
@@ -86,6 +86,6 @@ impl Selection {
     }
 }
 
-fn unknown(kind: &Kind, label: &str) -> Failure {
-    Failure::bad_request(kind.no_such_field(label))
+fn unknown(kind: &Kind, label: &str) -> StatusError {
+    StatusError::bad_request(kind.no_such_field(label))
 }

@@ -1,7 +1,7 @@
-//! What the server knows: the store, the served kinds, and the chores that its own writes leave behind.
+//! The state of the server: the store, the served kinds, and the work queue of the controllers.
 //!
-//! Every request is one step on this state, under one lock; nothing here waits.
-//! Invariant: all writes go through `write` and `erase`, so that no chore is forgotten.
+//! Every request is processed atomically on this state, under one lock; nothing here blocks.
+//! Invariant: all writes go through `write` and `erase`, so that no work item is lost.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use muster_playground_store::{Key, Object, Store};
 use serde_json::Value;
 
 use super::Settings;
-use super::hook::Admission;
-use crate::housekeeping::{Chore, after_erase, after_write};
+use super::webhook::Admission;
+use crate::controllers::{WorkItem, enqueue_after_removal, enqueue_after_write};
 use crate::kinds::{Definition, Kind, NativeGroups, Registry, is_established};
 
-/// The server's state.
+/// The state of the server.
 pub(crate) struct State {
     pub(crate) store: Store,
     pub(crate) registry: Registry,
     pub(crate) random: Random,
-    pub(crate) chores: BTreeSet<Chore>,
+    pub(crate) work_queue: BTreeSet<WorkItem>,
     pub(crate) now: Timestamp,
-    /// The server's API for groups.
+    /// The version of the native PodGroup API.
     pub(crate) native_groups: NativeGroups,
-    /// Who else is asked about writes. Nobody is asked about the server's first objects.
-    pub(crate) admission: Option<Admission>,
+    /// The mutating webhook. It is not called for the server's initial objects.
+    pub(crate) webhook: Option<Admission>,
 }
 
 impl State {
@@ -36,17 +36,17 @@ impl State {
         let native_groups = settings.native_groups;
         let registry = Registry::new(&mut store, native_groups);
         let random = Random::new(settings.seed);
-        Self { store, registry, random, chores: BTreeSet::new(), now, native_groups, admission: None }
+        Self { store, registry, random, work_queue: BTreeSet::new(), now, native_groups, webhook: None }
     }
 
-    /// The present version of an object.
+    /// The current version of an object.
     pub(crate) fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Object>> {
         self.store.get(kind.table, &Key::new(namespace, name)).cloned()
     }
 
-    /// Writes an object, new or changed.
+    /// Creates or replaces an object.
     pub(crate) fn write(&mut self, kind: &Kind, value: Value) -> Arc<Object> {
-        after_write(self, kind, &value);
+        enqueue_after_write(self, kind, &value);
         if kind.is("apiextensions.k8s.io", "customresourcedefinitions")
             && is_established(&value)
             && value["metadata"]["deletionTimestamp"].is_null()
@@ -56,7 +56,7 @@ impl State {
         self.store.put(kind.table, value, &kind.fields())
     }
 
-    /// Removes an object; `last` is the state that watchers see at the end.
+    /// Removes an object; `last` is its final state in watch events.
     pub(crate) fn erase(&mut self, kind: &Kind, last: Value) -> Arc<Object> {
         if kind.is("apiextensions.k8s.io", "customresourcedefinitions") {
             let text = |path: &str| last.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -65,17 +65,17 @@ impl State {
             }
         }
         let gone = self.store.remove(kind.table, last, &kind.fields());
-        after_erase(self, kind, &gone);
+        enqueue_after_removal(self, kind, &gone);
         gone
     }
 
-    /// The time as objects carry it.
+    /// The current time in the format of Kubernetes objects.
     pub(crate) fn time(&self) -> String {
         clock::seconds(self.now)
     }
 
     fn serve(&mut self, definition: &Value) {
-        // A definition that cannot be served was refused by its check.
+        // An invalid definition was rejected by validation.
         if let Ok(definition) = Definition::of(definition) {
             self.registry.define(&mut self.store, definition);
         }

@@ -1,13 +1,13 @@
-//! Strategic merge patches: merge patches in which lists of things with names are merged thing by thing.
+//! Strategic merge patches: merge patches that merge some lists element by element.
 //!
-//! Which lists are merged, and by which field, stands in the Go types of the built-in kinds; here it is a table by the
-//! name of the list, which is the same for all kinds that this server has. It must not know kinds.
+//! Which lists are merged by which key is defined by the Go types of the built-in kinds; here it is a table by the name
+//! of the list, which is unambiguous for the served kinds. Must not depend on kinds.
 
 use serde_json::{Map, Value};
 
-/// What a patch asks for that cannot be done.
+/// Why a patch cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unusable {
+pub(crate) enum PatchError {
     #[error("Unknown patch type found: {0}")]
     Directive(String),
     #[error("map: {0} does not contain declared merge key: {1}")]
@@ -25,9 +25,9 @@ const DELETE: &str = "$deleteFromPrimitiveList/";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Strategy {
     Replace,
-    /// As a set of texts.
+    /// As a set of strings.
     Set,
-    /// By this field of its entries.
+    /// By this field of its elements.
     Key(&'static str),
 }
 
@@ -50,7 +50,7 @@ fn strategy(path: &[&str]) -> Strategy {
         | "secrets" => Strategy::Key("name"),
         "ownerReferences" | "reservedFor" => Strategy::Key("uid"),
         "podIPs" | "hostIPs" | "hostAliases" => Strategy::Key("ip"),
-        // Those of containers, or of a service.
+        // Ports of containers or of a service.
         "ports" if path.len() > 2 => Strategy::Key("containerPort"),
         "ports" => Strategy::Key("port"),
         "topologySpreadConstraints" => Strategy::Key("topologyKey"),
@@ -60,8 +60,8 @@ fn strategy(path: &[&str]) -> Strategy {
     }
 }
 
-/// Applies a patch to an object. The object is of no use if it fails.
-pub(crate) fn apply(object: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<(), Unusable> {
+/// Applies a patch to an object. After an error the object is in an undefined state.
+pub(crate) fn apply(object: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<(), PatchError> {
     merge(object, patch, &mut Vec::new())
 }
 
@@ -69,7 +69,7 @@ fn merge<'a>(
     object: &mut Map<String, Value>,
     patch: &'a Map<String, Value>,
     path: &mut Vec<&'a str>,
-) -> Result<(), Unusable> {
+) -> Result<(), PatchError> {
     match patch.get(DIRECTIVE) {
         None => {}
         Some(directive) if *directive == "replace" => {
@@ -81,7 +81,7 @@ fn merge<'a>(
             object.clear();
             return Ok(());
         }
-        Some(other) => return Err(Unusable::Directive(other.to_string())),
+        Some(other) => return Err(PatchError::Directive(other.to_string())),
     }
     if let Some(kept) = patch.get(RETAIN).and_then(Value::as_array) {
         object.retain(|key, _| kept.iter().any(|name| *name == **key));
@@ -93,7 +93,7 @@ fn merge<'a>(
     }
     for (key, value) in patch {
         if let Some(list) = key.strip_prefix(DELETE) {
-            let gone = value.as_array().ok_or_else(|| Unusable::NoList(list.to_owned()))?;
+            let gone = value.as_array().ok_or_else(|| PatchError::NoList(list.to_owned()))?;
             if let Some(entries) = object.get_mut(list).and_then(Value::as_array_mut) {
                 entries.retain(|entry| !gone.contains(entry));
             }
@@ -115,7 +115,7 @@ fn merge_field<'a>(
     value: &'a Value,
     order: Option<&Value>,
     path: &mut Vec<&'a str>,
-) -> Result<(), Unusable> {
+) -> Result<(), PatchError> {
     match (object.get_mut(key), value) {
         (_, Value::Null) => drop(object.remove(key)),
         (Some(Value::Object(inner)), Value::Object(patch)) => merge(inner, patch, path)?,
@@ -135,7 +135,7 @@ fn merge_field<'a>(
     Ok(())
 }
 
-/// Only the order of a list changes.
+/// Changes only the order of a list.
 fn reorder(list: Option<&mut Value>, order: &[Value], strategy: Strategy) {
     let Some(entries) = list.and_then(Value::as_array_mut) else { return };
     let before = std::mem::take(entries);
@@ -146,7 +146,7 @@ fn reorder(list: Option<&mut Value>, order: &[Value], strategy: Strategy) {
     };
 }
 
-/// A new value: nulls in it mean nothing, and what a directive is about is not there.
+/// A new value: its nulls are dropped, and so are directives with what they apply to.
 fn without_directives(value: &Value) -> Option<Value> {
     match value {
         Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
@@ -175,7 +175,7 @@ fn merge_list<'a>(
     order: &[Value],
     by: &'static str,
     path: &mut Vec<&'a str>,
-) -> Result<Vec<Value>, Unusable> {
+) -> Result<Vec<Value>, PatchError> {
     let same = move |a: &Value, b: &Value| a[by] == b[by];
     let mut merged = entries.to_vec();
     let is = |entry: &Value, directive: &str| entry[DIRECTIVE] == *directive;
@@ -184,7 +184,7 @@ fn merge_list<'a>(
     }
     for entry in patch {
         if entry[by].is_null() {
-            return Err(Unusable::NoKey(entry.to_string(), by));
+            return Err(PatchError::NoKey(entry.to_string(), by));
         }
         if is(entry, "delete") {
             merged.retain(|old| !same(old, entry));
@@ -198,7 +198,7 @@ fn merge_list<'a>(
     Ok(sorted(merged, entries, order, same))
 }
 
-/// The order of the patch for what it names, with the rest where it was before them.
+/// The order of the patch for the elements that it names; the others keep their place relative to them.
 fn sorted(merged: Vec<Value>, before: &[Value], order: &[Value], same: impl Fn(&Value, &Value) -> bool) -> Vec<Value> {
     let place = |list: &[Value], value: &Value| list.iter().position(|entry| same(entry, value));
     let (mut named, rest): (Vec<Value>, Vec<Value>) =
@@ -207,7 +207,7 @@ fn sorted(merged: Vec<Value>, before: &[Value], order: &[Value], same: impl Fn(&
     let mut out = Vec::new();
     let mut named = named.into_iter().peekable();
     for value in rest {
-        // What is new to the server comes before what it had.
+        // Elements that are new to the server come before existing ones.
         while let Some(next) = named.next_if(|next| match (place(before, &value), place(before, next)) {
             (Some(value), Some(next)) => value >= next,
             _ => true,
@@ -226,14 +226,14 @@ mod tests {
 
     use super::*;
 
-    fn patched(object: &Value, patch: &Value) -> Result<Value, Unusable> {
+    fn patched(object: &Value, patch: &Value) -> Result<Value, PatchError> {
         let mut object = object.as_object().cloned().unwrap();
         apply(&mut object, patch.as_object().unwrap())?;
         Ok(Value::Object(object))
     }
 
     #[test]
-    fn lists_with_names_are_merged() {
+    fn lists_with_merge_keys_are_merged() {
         let object = json!({
             "metadata": {"finalizers": ["a"], "labels": {"x": "1"}},
             "spec": {"containers": [{"name": "c", "image": "i", "command": ["x"]}], "tolerations": [{"key": "k"}]},
@@ -269,7 +269,7 @@ mod tests {
             assert_eq!(patched(&object, &patch).unwrap().pointer(pointer), Some(&expected), "{patch}");
         }
         let nameless = json!({"spec": {"containers": [{"image": "j"}]}});
-        assert!(matches!(patched(&object, &nameless), Err(Unusable::NoKey(_, "name"))));
-        assert!(matches!(patched(&object, &json!({"spec": {"$patch": "x"}})), Err(Unusable::Directive(_))));
+        assert!(matches!(patched(&object, &nameless), Err(PatchError::NoKey(_, "name"))));
+        assert!(matches!(patched(&object, &json!({"spec": {"$patch": "x"}})), Err(PatchError::Directive(_))));
     }
 }

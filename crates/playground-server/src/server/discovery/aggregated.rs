@@ -1,14 +1,14 @@
-//! Discovery in one document: every group, version and resource at once.
+//! Aggregated discovery: all groups, versions and resources in one document.
 
 use serde_json::{Value, json};
 
-use super::super::answer::{Answer, printed};
+use super::super::negotiation::accepted_ranges;
 use super::super::presentation::Document;
+use super::super::response::{ApiResponse, encode};
 use super::super::state::State;
-use super::super::view::offers;
 use super::catalogue::{self, Part, Resource};
 
-/// A form of the document, with the media type that it is answered with.
+/// A version of the document, with its media type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Form {
     version: &'static str,
@@ -23,9 +23,9 @@ const FORMS: [Form; 2] = [
     },
 ];
 
-/// The form that a client wants, unless it likes the plain one better.
+/// The version that a client prefers, unless it prefers unaggregated discovery.
 pub(super) fn wanted(accept: &str) -> Option<Form> {
-    for offer in offers(accept) {
+    for offer in accepted_ranges(accept) {
         let takes_json = ["application/json", "application/*", "*/*"].contains(&offer.media_type);
         match offer.conversion() {
             None if takes_json => return None,
@@ -41,8 +41,8 @@ pub(super) fn wanted(accept: &str) -> Option<Form> {
     None
 }
 
-/// The document of the oldest group, or of all others.
-pub(super) fn answer(state: &State, oldest: bool, form: Form) -> Answer {
+/// The document of the core group, or of all others.
+pub(super) fn respond(state: &State, oldest: bool, form: Form) -> ApiResponse {
     let groups: Vec<Value> = if oldest {
         vec![json!({"metadata": {}, "versions": [version(state, "", "v1")]})]
     } else {
@@ -56,7 +56,7 @@ pub(super) fn answer(state: &State, oldest: bool, form: Form) -> Answer {
         "kind": "APIGroupDiscoveryList", "apiVersion": format!("apidiscovery.k8s.io/{}", form.version),
         "metadata": {}, "items": groups,
     });
-    Answer::Document(Document { media_type: form.media_type, text: printed(&list) })
+    ApiResponse::Document(Document { media_type: form.media_type, text: encode(&list) })
 }
 
 fn version(state: &State, group: &str, version: &str) -> Value {
@@ -66,7 +66,7 @@ fn version(state: &State, group: &str, version: &str) -> Value {
 }
 
 fn resource(resource: &Resource<'_>, group: &str, version: &str) -> Value {
-    // The real server names group and version only of custom kinds.
+    // kube-apiserver names group and version only of custom kinds.
     let (group, version) = if resource.is_custom { (group, version) } else { ("", "") };
     let mut row = json!({
         "resource": resource.plural,
@@ -81,7 +81,7 @@ fn resource(resource: &Resource<'_>, group: &str, version: &str) -> Value {
         row["categories"] = json!(resource.categories);
     }
     let part = |part: &Part<'_>| {
-        let (group, version) = part.elsewhere.unwrap_or((group, version));
+        let (group, version) = part.kind_group_version.unwrap_or((group, version));
         let kind = json!({"group": group, "version": version, "kind": part.kind});
         json!({"subresource": part.name, "responseKind": kind, "verbs": part.verbs})
     };
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_form_that_comes_first_is_taken() {
+    fn first_supported_form_is_used() {
         let of = |accept: &str| wanted(accept).map(|form| form.version);
         let (new, old) = (FORMS[0].media_type, FORMS[1].media_type);
         assert_eq!(of(&format!("{new},{old},application/json")), Some("v2"));

@@ -1,13 +1,12 @@
-//! What is served: groups in the order in which clients look for a name, their versions, best first, and the
-//! resources of each with their verbs.
+//! The served groups in the order of preference, their versions, most preferred first, and their resources with verbs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::super::state::State;
-use crate::kinds::{Kind, Rules, version_priority};
+use crate::kinds::{Kind, Strategy, version_priority};
 
-/// The real server's order of its own groups. Others come after them, in the order of their names.
+/// The order of kube-apiserver's own groups. Others come after them, sorted by name.
 const GROUP_ORDER: [&str; 13] = [
     "apps",
     "events.k8s.io",
@@ -30,7 +29,7 @@ pub(super) struct Group<'a> {
     pub(super) versions: Vec<&'a str>,
 }
 
-/// Something that can be asked for.
+/// A served resource.
 pub(super) struct Resource<'a> {
     pub(super) plural: &'a str,
     pub(super) singular: &'a str,
@@ -40,30 +39,30 @@ pub(super) struct Resource<'a> {
     pub(super) short_names: &'a [Box<str>],
     pub(super) categories: &'a [Box<str>],
     pub(super) parts: Vec<Part<'a>>,
-    /// Whether a definition made it.
+    /// Whether it is a custom resource.
     pub(super) is_custom: bool,
 }
 
-/// A part of a resource that is asked for on its own.
+/// A subresource.
 pub(super) struct Part<'a> {
     pub(super) name: &'static str,
-    /// Group and version of the kind, where they are not those of the resource.
-    pub(super) elsewhere: Option<(&'static str, &'static str)>,
+    /// Group and version of the kind, if they differ from those of the resource.
+    pub(super) kind_group_version: Option<(&'static str, &'static str)>,
     pub(super) kind: &'a str,
     pub(super) verbs: &'static [&'static str],
 }
 
-/// The kinds that clients may ask for.
+/// The kinds that clients may request.
 pub(super) fn served(state: &State) -> impl Iterator<Item = &Arc<Kind>> {
     state.registry.all().filter(|kind| kind.served)
 }
 
-/// Whether anything of a group is served.
+/// Whether a group has served resources.
 pub(super) fn serves(state: &State, group: &str) -> bool {
     state.registry.serves(group)
 }
 
-/// All groups but the oldest, which has no name.
+/// All groups except the core group.
 pub(super) fn groups(state: &State) -> Vec<Group<'_>> {
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for kind in served(state).filter(|kind| !kind.group.is_empty()) {
@@ -79,12 +78,12 @@ pub(super) fn groups(state: &State) -> Vec<Group<'_>> {
     groups
 }
 
-/// The resources of a group in a version, in the order of their names.
+/// The resources of a group in a version, sorted by name.
 pub(super) fn resources<'a>(state: &'a State, group: &str, version: &str) -> Vec<Resource<'a>> {
     let kinds = served(state).filter(|kind| *kind.group == *group && *kind.version == *version);
     let mut resources: Vec<Resource<'_>> = kinds.map(|kind| resource(kind)).collect();
     if group.is_empty() && version == "v1" {
-        resources.insert(0, old_bindings());
+        resources.insert(0, legacy_bindings());
     }
     resources
 }
@@ -99,12 +98,12 @@ fn resource(kind: &Kind) -> Resource<'_> {
         short_names: &kind.short_names,
         categories: &kind.categories,
         parts: parts(kind),
-        is_custom: matches!(kind.rules, Rules::Custom(_)),
+        is_custom: matches!(kind.strategy, Strategy::Custom(_)),
     }
 }
 
-/// What may be sent, but is nowhere kept.
-fn old_bindings() -> Resource<'static> {
+/// The legacy bindings collection, which can be created but is not stored.
+fn legacy_bindings() -> Resource<'static> {
     Resource {
         plural: "bindings",
         singular: "binding",
@@ -118,12 +117,12 @@ fn old_bindings() -> Resource<'static> {
     }
 }
 
-/// Two servers of the real one print the same verbs in two orders.
+/// kube-apiserver and the apiextensions server list the same verbs in different orders.
 fn verbs(kind: &Kind) -> Vec<&'static str> {
-    let mut verbs = match kind.rules {
-        Rules::Builtin(_) if kind.is_review() => vec!["create"],
-        Rules::Builtin(_) => vec!["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
-        Rules::Custom(_) => vec!["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"],
+    let mut verbs = match kind.strategy {
+        Strategy::Builtin(_) if kind.is_review() => vec!["create"],
+        Strategy::Builtin(_) => vec!["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
+        Strategy::Custom(_) => vec!["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"],
     };
     if !kind.deletes_collections() {
         verbs.retain(|verb| *verb != "deletecollection");
@@ -132,13 +131,13 @@ fn verbs(kind: &Kind) -> Vec<&'static str> {
 }
 
 fn parts(kind: &Kind) -> Vec<Part<'_>> {
-    let names: Vec<&'static str> = match &kind.rules {
-        Rules::Builtin(builtin) => {
+    let names: Vec<&'static str> = match &kind.strategy {
+        Strategy::Builtin(builtin) => {
             let mut names = builtin.subresources.to_vec();
             names.sort_unstable();
             names
         }
-        Rules::Custom(_) => ["status", "scale"].into_iter().filter(|name| kind.has_subresource(name)).collect(),
+        Strategy::Custom(_) => ["status", "scale"].into_iter().filter(|name| kind.has_subresource(name)).collect(),
     };
     names.into_iter().map(|name| part(kind, name)).collect()
 }
@@ -149,11 +148,11 @@ fn part<'a>(kind: &'a Kind, name: &'static str) -> Part<'a> {
         "log" => &["get"],
         _ => &["get", "patch", "update"],
     };
-    let (elsewhere, kind) = match name {
+    let (kind_group_version, kind) = match name {
         "binding" => (None, "Binding"),
         "eviction" => (Some(("policy", "v1")), "Eviction"),
         "scale" => (Some(("autoscaling", "v1")), "Scale"),
         _ => (None, &*kind.kind),
     };
-    Part { name, elsewhere, kind, verbs }
+    Part { name, kind_group_version, kind, verbs }
 }

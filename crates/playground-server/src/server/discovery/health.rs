@@ -1,25 +1,25 @@
-//! Whether the server is well: it answers, and it is ready as long as its state can be written.
+//! Health checks: the server is live if it responds, and ready as long as its state can be written.
 
-use super::super::answer::Answer;
 use super::super::query::Query;
+use super::super::response::ApiResponse;
 
-/// The check of an answer.
+/// The check that always passes.
 const PING: &str = "ping";
-/// The check of the disk; a real server calls its storage so.
+/// The check of the disk, under the name of kube-apiserver's storage.
 const STORAGE: &str = "etcd";
 
-/// Answers `/livez` and its like, `rest` being what follows in the path; `broken` says why nothing can be written.
-pub(super) fn answer(name: &str, rest: &[&str], query: &Query, broken: Option<&str>) -> Answer {
+/// Answers `/livez` and similar paths; `rest` is the rest of the path, `write_error` why writes fail.
+pub(super) fn respond(name: &str, rest: &[&str], query: &Query, write_error: Option<&str>) -> ApiResponse {
     let excluded: Vec<&str> = query.all("exclude").collect();
-    // A server that only reads is alive: starting it again does not mend its disk.
-    let failed = broken.filter(|_| name != "livez" && !excluded.contains(&STORAGE));
+    // A read-only server is live: a restart does not repair its disk.
+    let failed = write_error.filter(|_| name != "livez" && !excluded.contains(&STORAGE));
     let (code, text) = match *rest {
         [] if query.has("verbose") || failed.is_some() => (code(failed), verbose(name, &excluded, failed)),
         [] | [PING] => (200, "ok".to_owned()),
-        [STORAGE] => (code(broken), broken.map_or_else(|| "ok".to_owned(), |why| format!("failed: {why}"))),
-        _ => return Answer::page_not_found(),
+        [STORAGE] => (code(write_error), write_error.map_or_else(|| "ok".to_owned(), |why| format!("failed: {why}"))),
+        _ => return ApiResponse::page_not_found(),
     };
-    Answer::Text { code, text }
+    ApiResponse::Text { code, text }
 }
 
 fn code(failed: Option<&str>) -> u16 {
@@ -46,32 +46,32 @@ fn verbose(name: &str, excluded: &[&str], failed: Option<&str>) -> String {
 mod tests {
     use super::*;
 
-    fn told(rest: &[&str], query: &str) -> String {
-        told_of("readyz", rest, query, None).1
+    fn body_of(rest: &[&str], query: &str) -> String {
+        response_to("readyz", rest, query, None).1
     }
 
-    fn told_of(name: &str, rest: &[&str], query: &str, broken: Option<&str>) -> (u16, String) {
-        match answer(name, rest, &Query::parse(query), broken) {
-            Answer::Text { code, text } => (code, text),
-            _ => panic!("no text"),
+    fn response_to(name: &str, rest: &[&str], query: &str, write_error: Option<&str>) -> (u16, String) {
+        match respond(name, rest, &Query::parse(query), write_error) {
+            ApiResponse::Text { code, text } => (code, text),
+            _ => panic!("not a text response"),
         }
     }
 
     #[test]
-    fn checks_are_told_on_demand() {
-        assert_eq!(told(&[], ""), "ok");
-        assert_eq!(told(&["ping"], ""), "ok");
-        assert_eq!(told(&[], "verbose"), "[+]ping ok\n[+]etcd ok\nreadyz check passed\n");
-        assert!(told(&[], "verbose&exclude=ping&exclude=x").starts_with("[+]ping excluded: ok\n[+]etcd ok\nwarn: "));
-        assert!(told(&["other"], "").starts_with("404"));
+    fn verbose_lists_checks() {
+        assert_eq!(body_of(&[], ""), "ok");
+        assert_eq!(body_of(&["ping"], ""), "ok");
+        assert_eq!(body_of(&[], "verbose"), "[+]ping ok\n[+]etcd ok\nreadyz check passed\n");
+        assert!(body_of(&[], "verbose&exclude=ping&exclude=x").starts_with("[+]ping excluded: ok\n[+]etcd ok\nwarn: "));
+        assert!(body_of(&["other"], "").starts_with("404"));
     }
 
     #[test]
-    fn a_server_that_only_reads_is_alive_and_not_ready() {
-        let broken = Some("no space");
-        assert_eq!(told_of("livez", &[], "", broken), (200, "ok".to_owned()));
-        let (code, text) = told_of("readyz", &[], "", broken);
+    fn read_only_server_is_live_but_not_ready() {
+        let write_error = Some("no space");
+        assert_eq!(response_to("livez", &[], "", write_error), (200, "ok".to_owned()));
+        let (code, text) = response_to("readyz", &[], "", write_error);
         assert_eq!((code, &*text), (500, "[+]ping ok\n[-]etcd failed: no space\nreadyz check failed\n"));
-        assert_eq!(told_of("readyz", &[], "exclude=etcd", broken), (200, "ok".to_owned()));
+        assert_eq!(response_to("readyz", &[], "exclude=etcd", write_error), (200, "ok".to_owned()));
     }
 }

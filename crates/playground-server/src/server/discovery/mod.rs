@@ -1,25 +1,25 @@
-//! What the server serves, told in the way that clients ask before anything else.
+//! Discovery and other paths that name no resource.
 //!
-//! This file finds the answer for a path that names no resource. What is served is gathered in `catalogue`, and told
-//! group by group (`plain`) or all at once (`aggregated`, which kubectl prefers).
+//! `catalogue` collects what is served; `unaggregated` has one document per group and version, `aggregated` (preferred
+//! by kubectl) a single one.
 
 mod aggregated;
 mod catalogue;
 mod health;
-mod plain;
+mod unaggregated;
 
 use http::request::Parts;
 use serde_json::{Value, json};
 
 use super::Server;
-use super::answer::Answer;
-use super::failure::Failure;
 use super::query::Query;
+use super::response::ApiResponse;
 use super::state::State;
+use super::status_error::StatusError;
 use crate::kinds::Kind;
 
 /// Answers a path that names no resource.
-pub(crate) fn answer(server: &Server, state: &State, path: &str, request: &Parts) -> Result<Answer, Failure> {
+pub(crate) fn respond(server: &Server, state: &State, path: &str, request: &Parts) -> Result<ApiResponse, StatusError> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let is_get = [http::Method::GET, http::Method::HEAD].contains(&request.method);
     let known = match *parts {
@@ -28,36 +28,36 @@ pub(crate) fn answer(server: &Server, state: &State, path: &str, request: &Parts
         _ => false,
     };
     if known && !is_get {
-        return Err(Failure::method_not_allowed());
+        return Err(StatusError::method_not_allowed());
     }
     let accept = request.headers.get(http::header::ACCEPT).and_then(|header| header.to_str().ok());
     if let ([root @ ("api" | "apis")], Some(form)) = (&*parts, accept.and_then(aggregated::wanted)) {
-        return Ok(aggregated::answer(state, *root == "api", form));
+        return Ok(aggregated::respond(state, *root == "api", form));
     }
     match *parts {
-        [] => Ok(plain::paths(state, server.presentation().is_some())),
-        ["version"] => Ok(Answer::value(200, &version(state.native_groups.release()))),
+        [] => Ok(unaggregated::paths(state, server.presentation().is_some())),
+        ["version"] => Ok(ApiResponse::value(200, &version(state.native_groups.release()))),
         ["healthz" | "readyz" | "livez", ref rest @ ..] => {
             let query = Query::parse(request.uri.query().unwrap_or_default());
-            Ok(health::answer(parts[0], rest, &query, state.store.broken().map(|why| &**why)))
+            Ok(health::respond(parts[0], rest, &query, state.store.write_error().map(|why| &**why)))
         }
         ["openapi", ref rest @ ..] if is_get => {
             let kinds: Vec<&Kind> = catalogue::served(state).map(AsRef::as_ref).collect();
             let document = server.presentation().and_then(|presentation| presentation.openapi(&kinds, rest));
-            Ok(document.map_or_else(Answer::page_not_found, Answer::Document))
+            Ok(document.map_or_else(ApiResponse::page_not_found, ApiResponse::Document))
         }
-        ["api"] => Ok(plain::versions()),
-        ["apis"] => Ok(plain::groups(state)),
-        ["apis", name] => Ok(plain::group(state, name).unwrap_or_else(Answer::page_not_found)),
-        ["api", version] => plain::resources(state, "", version),
-        ["apis", group, version] if known => plain::resources(state, group, version),
-        ["api", _, ..] => Err(Failure::no_such_path()),
-        ["apis", group, ..] if catalogue::serves(state, group) => Err(Failure::no_such_path()),
-        _ => Ok(Answer::page_not_found()),
+        ["api"] => Ok(unaggregated::versions()),
+        ["apis"] => Ok(unaggregated::groups(state)),
+        ["apis", name] => Ok(unaggregated::group(state, name).unwrap_or_else(ApiResponse::page_not_found)),
+        ["api", version] => unaggregated::resources(state, "", version),
+        ["apis", group, version] if known => unaggregated::resources(state, group, version),
+        ["api", _, ..] => Err(StatusError::no_such_path()),
+        ["apis", group, ..] if catalogue::serves(state, group) => Err(StatusError::no_such_path()),
+        _ => Ok(ApiResponse::page_not_found()),
     }
 }
 
-/// The Kubernetes release whose API this server follows.
+/// The Kubernetes release whose API this server implements.
 fn version(release: &str) -> Value {
     let mut parts = release.trim_start_matches('v').split('.');
     let (major, minor) = (parts.next(), parts.next());
