@@ -9,7 +9,7 @@ use crate::diagnosis::Diagnosis;
 use crate::model::group::GroupKey;
 use crate::model::pod::PodName;
 
-/// A command. Outcomes of `Bind`, `TakeBack` and `Evict` are reported as observations.
+/// A command. Outcomes of `Bind`, `RollBack` and `Evict` are reported as observations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Command {
     /// Bind the pod to the node.
@@ -21,7 +21,8 @@ pub enum Command {
     },
     /// Delete a bound member of a gang whose start was not confirmed, to roll back its bind; its controller recreates
     /// it. The UID must be a precondition of the delete.
-    TakeBack {
+    #[serde(rename = "TakeBack")]
+    RollBack {
         /// Which pod.
         pod: Arc<PodName>,
     },
@@ -43,7 +44,8 @@ pub enum Command {
         by: Arc<Subject>,
     },
     /// The pod is marked as a target of preemption but is not evicted: remove the mark.
-    Spare {
+    #[serde(rename = "Spare")]
+    ClearDisruptionMark {
         /// Which pod.
         pod: Arc<PodName>,
     },
@@ -83,7 +85,8 @@ pub enum MemberVerdict {
     /// This pod does not fit; an autoscaler should act on it.
     NoRoom,
     /// This pod does not fit, and more capacity would not help: another required member is larger than any node.
-    InVain,
+    #[serde(rename = "InVain")]
+    ScaleUpWouldNotHelp,
     /// This pod would fit but its group does not, or it is nominated.
     WouldFit,
     /// Created after the plan of its group was made; considered after that.

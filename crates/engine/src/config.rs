@@ -31,7 +31,8 @@ pub struct Config {
     /// How long a gang that would fit if pods left is unschedulable before it reserves nodes.
     pub starving_after_ms: Millis,
     /// How long a reservation lasts at most.
-    pub claim_ms_max: Millis,
+    #[serde(rename = "claim_ms_max")]
+    pub reservation_ms_max: Millis,
     /// How long a basic group waits for the rest of its desired members.
     pub desired_wait_ms: Millis,
     /// The rules of preemption.
@@ -59,7 +60,7 @@ impl Default for Config {
             search_again_ms_initial: 10_000,
             search_again_ms_max: 300_000,
             starving_after_ms: 600_000,
-            claim_ms_max: 3_600_000,
+            reservation_ms_max: 3_600_000,
             desired_wait_ms: 1_000,
             preemption: PreemptionRules::default(),
             report_waiting_after_ms: 5_000,
@@ -82,11 +83,13 @@ pub struct PreemptionRules {
     /// How long an entity is unschedulable before it preempts, so that an autoscaler can act first.
     pub delay_ms: Millis,
     /// How long after its creation a node that is starting up is waited for.
-    pub arrival_ms: Millis,
+    #[serde(rename = "arrival_ms")]
+    pub upcoming_node_wait_ms: Millis,
     /// How long a pod whose eviction was refused is spared.
     pub spare_ms: Millis,
     /// Never violates disruption budgets; otherwise only avoids it where possible.
-    pub keeps_budgets: bool,
+    #[serde(rename = "keeps_budgets")]
+    pub respects_budgets: bool,
     /// Evicts groups as a whole if their disruption mode requires it; otherwise evicts single pods.
     pub whole_groups: bool,
     /// Searches for cheaper plans for groups than the algorithm of KEP-5710.
@@ -101,9 +104,9 @@ impl Default for PreemptionRules {
             on: true,
             delayed: true,
             delay_ms: 0,
-            arrival_ms: 600_000,
+            upcoming_node_wait_ms: 600_000,
             spare_ms: 60_000,
-            keeps_budgets: false,
+            respects_budgets: false,
             whole_groups: true,
             cheaper: true,
             steps_max: 20_000,
@@ -148,7 +151,8 @@ pub struct Scoring {
     /// `hardPodAffinityWeight`: the score for existing pods with required affinity to the pod.
     pub hard_pod_affinity_weight: i64,
     /// `ignorePreferredTermsOfExistingPods`: applies to pods without preferred terms.
-    pub ignores_likes_of_others: bool,
+    #[serde(rename = "ignores_likes_of_others")]
+    pub ignores_preferred_terms_of_others: bool,
 }
 
 impl Default for Scoring {
@@ -166,7 +170,7 @@ impl Default for Scoring {
             weight_topology_spread: 2,
             weight_image_locality: 1,
             hard_pod_affinity_weight: 1,
-            ignores_likes_of_others: false,
+            ignores_preferred_terms_of_others: false,
         }
     }
 }
@@ -221,7 +225,7 @@ impl Config {
             ("bind_retry_ms_initial", self.bind_retry_ms_initial),
             ("schedule_timeout_ms", self.schedule_timeout_ms),
             ("bind_timeout_ms", self.bind_timeout_ms),
-            ("claim_ms_max", self.claim_ms_max),
+            ("reservation_ms_max", self.reservation_ms_max),
             ("preemption.spare_ms", self.preemption.spare_ms),
         ] {
             if pause_ms == 0 {
@@ -332,7 +336,7 @@ mod tests {
             ),
             (with(|config| config.backoff_ms_initial = 0), "backoff_ms_initial"),
             (with(|config| config.backoff_ms_max = 10), "backoff_ms_max"),
-            (with(|config| config.claim_ms_max = 0), "claim_ms_max"),
+            (with(|config| config.reservation_ms_max = 0), "reservation_ms_max"),
         ];
         for points in [&[][..], &[(50, 11)], &[(101, 1)], &[(50, 1), (50, 2)]] {
             let scoring = Scoring { strategy: shape(points), ..Scoring::default() };

@@ -57,6 +57,6 @@ pub use command::{Command, MemberVerdict, Report, Subject};
 pub use config::{Config, PreemptionRules, Profile, Scoring, ShapePoint, Strategy, Weighted};
 pub use diagnosis::Diagnosis;
 pub use filter::FilterName;
-pub use observation::{BindOutcome, Observation, TakeBackOutcome};
+pub use observation::{BindOutcome, DeleteOutcome, Observation};
 pub use refusal::Refusal;
-pub use scheduler::{Engine, NodeSurvey, NodeVerdict, Pending, PendingCount};
+pub use scheduler::{Engine, NodeEvaluation, NodeVerdict, Pending, PendingCount};

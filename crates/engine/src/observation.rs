@@ -69,14 +69,15 @@ pub enum Observation {
         /// Which pod.
         pod: Arc<PodName>,
         /// The outcome.
-        outcome: TakeBackOutcome,
+        outcome: DeleteOutcome,
     },
-    /// The outcome of a `TakeBack` command.
-    TakeBackDone {
+    /// The outcome of a `RollBack` command.
+    #[serde(rename = "TakeBackDone")]
+    RollBackDone {
         /// Which pod.
         pod: Arc<PodName>,
         /// The outcome.
-        outcome: TakeBackOutcome,
+        outcome: DeleteOutcome,
     },
 }
 
@@ -97,9 +98,9 @@ pub enum BindOutcome {
     },
 }
 
-/// The outcome of a `TakeBack` command, or of an `Evict` command for one pod.
+/// The outcome of a `RollBack` command, or of an `Evict` command for one pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum TakeBackOutcome {
+pub enum DeleteOutcome {
     /// The pod is terminating or gone.
     Deleted,
     /// It failed, and a retry may succeed.

@@ -4,9 +4,9 @@
 //! It looks at one object at a time and must not depend on the state of the cluster.
 
 use crate::model::class::ClassSpec;
-use crate::model::company::Company;
 use crate::model::group::{GroupSpec, Policy, Subset};
-use crate::model::labels::{Demand, NodeTerm};
+use crate::model::inter_pod::InterPodConstraints;
+use crate::model::labels::{LabelOperator, NodeTerm};
 use crate::model::node::NodeSpec;
 use crate::model::pod::PodSpec;
 use crate::model::resources::AMOUNT_MAX;
@@ -71,8 +71,8 @@ fn class(spec: &ClassSpec, object: &dyn Fn() -> String) -> Result<(), Refusal> {
         }
         node_term(&preferred.term, "preferred_terms", object)?;
     }
-    if let Some(company) = &spec.company {
-        inter_pod_terms(company, object)?;
+    if let Some(inter_pod) = &spec.inter_pod {
+        inter_pod_terms(inter_pod, object)?;
     }
     for port in &spec.host_ports {
         if port.port == 0 {
@@ -86,25 +86,25 @@ fn class(spec: &ClassSpec, object: &dyn Fn() -> String) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn inter_pod_terms(company: &Company, object: &dyn Fn() -> String) -> Result<(), Refusal> {
-    for preferred in &company.prefers {
+fn inter_pod_terms(inter_pod: &InterPodConstraints, object: &dyn Fn() -> String) -> Result<(), Refusal> {
+    for preferred in &inter_pod.preferred {
         if preferred.weight == 0 || !(-100..=100).contains(&preferred.weight) {
             let reason = "a weight is from 1 to 100, or from -100 to -1";
-            return Err(Refusal::new(object(), "company.prefers.weight", preferred.weight, reason));
+            return Err(Refusal::new(object(), "inter_pod.preferred.weight", preferred.weight, reason));
         }
     }
-    for term in company.spread.must.iter().chain(&company.spread.should) {
+    for term in inter_pod.spread.do_not_schedule.iter().chain(&inter_pod.spread.schedule_anyway) {
         if term.topology_key.is_empty() {
-            return Err(Refusal::new(object(), "company.spread.topology_key", "", "a term needs a topology key"));
+            return Err(Refusal::new(object(), "inter_pod.spread.topology_key", "", "a term needs a topology key"));
         }
-        if term.skew_max == 0 {
-            return Err(Refusal::new(object(), "company.spread.skew_max", 0, "a skew is at least 1"));
+        if term.max_skew == 0 {
+            return Err(Refusal::new(object(), "inter_pod.spread.max_skew", 0, "a skew is at least 1"));
         }
     }
-    let preferred = company.prefers.iter().map(|preferred| &preferred.term);
-    for term in company.seeks.iter().chain(&company.shuns).chain(preferred) {
+    let preferred = inter_pod.preferred.iter().map(|preferred| &preferred.term);
+    for term in inter_pod.required_affinity.iter().chain(&inter_pod.required_anti_affinity).chain(preferred) {
         if term.topology_key.is_empty() {
-            return Err(Refusal::new(object(), "company.topology_key", "", "a term needs a topology key"));
+            return Err(Refusal::new(object(), "inter_pod.topology_key", "", "a term needs a topology key"));
         }
     }
     Ok(())
@@ -115,7 +115,7 @@ fn node_term(term: &NodeTerm, field: &str, object: &dyn Fn() -> String) -> Resul
         if requirement.key.is_empty() {
             return Err(Refusal::new(object(), format!("{field}.key"), "", "a requirement needs a key"));
         }
-        if let Demand::In(values) | Demand::NotIn(values) = &requirement.demand
+        if let LabelOperator::In(values) | LabelOperator::NotIn(values) = &requirement.operator
             && values.is_empty()
         {
             let reason = "In and NotIn need at least one value";
@@ -223,7 +223,8 @@ mod tests {
 
     #[test]
     fn invalid_pod_is_refused_with_object_field_and_value() {
-        let term = |demand| NodeTerm { labels: vec![Requirement { key: "zone".into(), demand }], names: vec![] };
+        let term =
+            |demand| NodeTerm { labels: vec![Requirement { key: "zone".into(), operator: demand }], names: vec![] };
         let port =
             |address: Option<&str>, port| HostPort { address: address.map(Into::into), protocol: Protocol::Tcp, port };
         let cases: Vec<(PodSpec, &str)> = vec![
@@ -247,16 +248,18 @@ mod tests {
             ),
             (pod_with(|class| class.scoring_cpu_milli = -5), "scoring_cpu_milli: \"-5\""),
             (
-                pod_with(|class| class.required_terms = Some(vec![term(Demand::In(vec![]))])),
+                pod_with(|class| class.required_terms = Some(vec![term(LabelOperator::In(vec![]))])),
                 "required_terms[zone].values",
             ),
             (
-                pod_with(|class| class.preferred_terms = vec![PreferredTerm { weight: 0, term: term(Demand::Exists) }]),
+                pod_with(|class| {
+                    class.preferred_terms = vec![PreferredTerm { weight: 0, term: term(LabelOperator::Exists) }]
+                }),
                 "preferred_terms.weight: \"0\"",
             ),
             (
                 pod_with(|class| {
-                    class.preferred_terms = vec![PreferredTerm { weight: 101, term: term(Demand::Exists) }];
+                    class.preferred_terms = vec![PreferredTerm { weight: 101, term: term(LabelOperator::Exists) }];
                 }),
                 "\"101\"",
             ),
@@ -273,18 +276,18 @@ mod tests {
                 "placed_scoring.memory_bytes: \"-7\"",
             ),
             (
-                pod_with(|class| class.required_terms = Some(vec![term(Demand::NotIn(vec![]))])),
+                pod_with(|class| class.required_terms = Some(vec![term(LabelOperator::NotIn(vec![]))])),
                 "required_terms[zone].values",
             ),
             (
                 pod_with(|class| {
-                    class.preferred_terms = vec![PreferredTerm { weight: 1, term: term(Demand::In(vec![])) }];
+                    class.preferred_terms = vec![PreferredTerm { weight: 1, term: term(LabelOperator::In(vec![])) }];
                 }),
                 "preferred_terms[zone].values",
             ),
             (
                 pod_with(|class| {
-                    let requirement = Requirement { key: String::new(), demand: Demand::Exists };
+                    let requirement = Requirement { key: String::new(), operator: LabelOperator::Exists };
                     class.required_terms = Some(vec![NodeTerm { labels: vec![requirement], names: vec![] }]);
                 }),
                 "required_terms.key",

@@ -121,10 +121,10 @@ impl Summary {
         for command in commands {
             match command {
                 Command::Bind { .. } => self.binds += 1,
-                Command::TakeBack { .. } => self.rollbacks += 1,
+                Command::RollBack { .. } => self.rollbacks += 1,
                 Command::Nominate { .. } => self.nominations += 1,
                 Command::Evict { pods, .. } => self.evictions += pods.len() as u64,
-                Command::Spare { .. } => self.spared += 1,
+                Command::ClearDisruptionMark { .. } => self.spared += 1,
                 Command::ClearNomination { .. } => self.nominations_cleared += 1,
                 Command::Report(_) => self.reports += 1,
             }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use muster_engine::model::group::GroupKey;
 use muster_engine::model::pod::PodName;
-use muster_engine::{BindOutcome, Command, Engine, Observation, Subject, TakeBackOutcome};
+use muster_engine::{BindOutcome, Command, DeleteOutcome, Engine, Observation, Subject};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
@@ -212,13 +212,13 @@ impl SchedulingLoop {
                 }
                 self.observe(Observation::BindDone { pod, node, outcome });
             }
-            Outcome::Rollback { pod, outcome } => self.observe(Observation::TakeBackDone { pod, outcome }),
+            Outcome::Rollback { pod, outcome } => self.observe(Observation::RollBackDone { pod, outcome }),
             Outcome::Evict { unit, outcomes } => {
                 // Deleted pods first: once a unit has begun to go, its remaining pods must follow.
-                let is_deleted = |(_, outcome): &&(_, TakeBackOutcome)| *outcome == TakeBackOutcome::Deleted;
+                let is_deleted = |(_, outcome): &&(_, DeleteOutcome)| *outcome == DeleteOutcome::Deleted;
                 let (deleted, others): (Vec<_>, Vec<_>) = outcomes.iter().partition(is_deleted);
                 for (pod, outcome) in deleted.into_iter().chain(others) {
-                    if *outcome == TakeBackOutcome::Deleted {
+                    if *outcome == DeleteOutcome::Deleted {
                         self.instruments.metrics.pod_evicted();
                     }
                     self.observe(Observation::EvictDone { pod: pod.clone(), outcome: outcome.clone() });
@@ -270,10 +270,10 @@ impl SchedulingLoop {
     }
 
     fn count_attempt(&self, took: Duration) {
-        let Some(tried) = self.engine.tried() else { return };
-        let entity = if tried.group { Entity::Group } else { Entity::Pod };
-        let result = if tried.placed { AttemptResult::Scheduled } else { AttemptResult::Unschedulable };
-        let profile = &self.profiles[usize::from(tried.profile)];
+        let Some(attempt) = self.engine.last_attempt() else { return };
+        let entity = if attempt.group { Entity::Group } else { Entity::Pod };
+        let result = if attempt.placed { AttemptResult::Scheduled } else { AttemptResult::Unschedulable };
+        let profile = &self.profiles[usize::from(attempt.profile)];
         self.instruments.metrics.attempt(entity, result, profile, took);
         self.instruments.metrics.decided(entity, took);
     }
@@ -307,7 +307,7 @@ impl SchedulingLoop {
         for unit in self.eviction_queue.cancel(uid) {
             for (pod, _) in &unit.pods {
                 let message = "the preemptor no longer needs it".to_owned();
-                let outcome = TakeBackOutcome::Transient { message };
+                let outcome = DeleteOutcome::Transient { message };
                 self.observe(Observation::EvictDone { pod: pod.clone(), outcome });
             }
         }
@@ -344,7 +344,7 @@ impl SchedulingLoop {
                 self.cancel_evictions(&pod.uid);
                 self.actuator.send(ApiRequest::Bind { pod, node });
             }
-            Command::TakeBack { pod } => {
+            Command::RollBack { pod } => {
                 tracing::info!(%pod, "undo bind");
                 self.instruments.metrics.bind_rolled_back();
                 self.actuator.send(ApiRequest::Rollback { pod });
@@ -361,7 +361,7 @@ impl SchedulingLoop {
                 }
                 effects.units.push((by, Arc::new(unit)));
             }
-            Command::Spare { pod } => {
+            Command::ClearDisruptionMark { pod } => {
                 tracing::info!(%pod, "clear disruption target");
                 self.actuator.send(ApiRequest::ClearDisruptionTarget { pod, now: self.clock.now() });
             }

@@ -20,9 +20,9 @@ impl Cluster {
         labels: &Labels,
     ) -> (ClassId, BTreeSet<PodId>) {
         let mut to_reclassify = BTreeSet::new();
-        let company = spec.company.as_ref().filter(|company| !company.is_empty());
-        let own = company.map(|company| {
-            let (own, added) = self.topology.acquire_terms(spec, company, &self.nodes);
+        let inter_pod = spec.inter_pod.as_ref().filter(|inter_pod| !inter_pod.is_empty());
+        let own = inter_pod.map(|inter_pod| {
+            let (own, added) = self.topology.acquire_terms(spec, inter_pod, &self.nodes);
             for counts in added.counts {
                 self.fill_counts(counts, &added.selectors);
             }

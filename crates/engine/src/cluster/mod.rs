@@ -41,7 +41,7 @@ pub(crate) struct ProfileRules {
     /// The score of a pod for existing pods with required affinity to it (`hardPodAffinityWeight`).
     pub(crate) affinity_match_weight: i64,
     /// Pods without preferred terms of their own ignore the preferred terms of existing pods.
-    pub(crate) ignores_likes_of_others: bool,
+    pub(crate) ignores_preferred_terms_of_others: bool,
     disabled_filters: DisabledFilters,
 }
 
@@ -49,7 +49,7 @@ impl ProfileRules {
     pub(crate) fn new(profile: &Profile) -> Self {
         Self {
             affinity_match_weight: profile.scoring.hard_pod_affinity_weight,
-            ignores_likes_of_others: profile.scoring.ignores_likes_of_others,
+            ignores_preferred_terms_of_others: profile.scoring.ignores_preferred_terms_of_others,
             disabled_filters: DisabledFilters::new(profile.without.iter().copied()),
         }
     }

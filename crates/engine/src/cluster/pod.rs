@@ -87,7 +87,7 @@ pub struct Pod {
     /// Whether its own preemption policy is `Never`.
     pub never_preempts: bool,
     /// When its grace period ends, if it is terminating.
-    pub gone_by_ms: Option<Millis>,
+    pub grace_period_ends_ms: Option<Millis>,
     /// Whether the API marks it as a target of preemption.
     pub marked: bool,
     /// Whether a controller recreates it.

@@ -252,7 +252,7 @@ mod tests {
             marked: false,
             spared_until: 0,
             never_preempts: false,
-            gone_by_ms: None,
+            grace_period_ends_ms: None,
             rolling_back: false,
             controlled: false,
             ran: false,

@@ -139,7 +139,7 @@ pub(crate) fn to_rejection(cluster: &Cluster, reason: Reason) -> Rejection {
         Reason::PodAntiAffinity => Rejection::PodAntiAffinity,
         Reason::ExistingPodAntiAffinity => Rejection::ExistingPodAntiAffinity,
         Reason::Features => Rejection::Features,
-        Reason::Reserved => Rejection::Claimed,
+        Reason::Reserved => Rejection::Reserved,
         Reason::Insufficient(resource) => {
             Rejection::Insufficient { resource: cluster.resource_names().name(resource).to_owned() }
         }

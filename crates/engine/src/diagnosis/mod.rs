@@ -52,7 +52,8 @@ pub enum Diagnosis {
         /// Members that were bound by then.
         secured: u32,
         /// Bound members that are rolled back.
-        taken_back: u32,
+        #[serde(rename = "taken_back")]
+        rolled_back: u32,
         /// Bound members that stay because no controller recreates them.
         kept: u32,
     },
@@ -203,7 +204,8 @@ pub enum Rejection {
     /// The node does not declare a feature that the pod needs.
     Features,
     /// The node is reserved for a starving group.
-    Claimed,
+    #[serde(rename = "Claimed")]
+    Reserved,
     /// The node refused the bind recently.
     RefusedBind,
 }
@@ -315,7 +317,7 @@ pub struct Victims {
     /// It is proven that no cheaper set of victims exists.
     pub proven: bool,
     /// When the grace period of the last of them ends, if known.
-    pub gone_by_ms: Option<u64>,
+    pub grace_period_ends_ms: Option<u64>,
     /// The time left until then when it was first known.
     pub within_ms: Option<u64>,
     /// Examples of those that should be gone by now.

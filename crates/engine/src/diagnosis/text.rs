@@ -26,7 +26,7 @@ impl Display for Rejection {
             Self::PodAntiAffinity => f.write_str("node(s) didn't match pod anti-affinity rules"),
             Self::ExistingPodAntiAffinity => f.write_str("node(s) didn't satisfy existing pods anti-affinity rules"),
             Self::Features => f.write_str("node(s) didn't match Pod's required features"),
-            Self::Claimed => f.write_str("node(s) were claimed for a group that has waited too long"),
+            Self::Reserved => f.write_str("node(s) were claimed for a group that has waited too long"),
             Self::RefusedBind => f.write_str("node(s) refused the bind a moment ago"),
             Self::TooManyPods => f.write_str("Too many pods"),
             Self::Insufficient { resource } => write!(f, "Insufficient {resource}"),
@@ -259,9 +259,9 @@ impl Display for Diagnosis {
             Self::GroupUnschedulable(shortfall) => shortfall.fmt(f),
             Self::WaitingForVictims(victims) => victims.fmt(f),
             Self::BindFailed { node, message } => write!(f, "Binding to node {node} failed: {message}"),
-            Self::TimedOut { minimum, secured, taken_back, kept } => {
+            Self::TimedOut { minimum, secured, rolled_back, kept } => {
                 write!(f, "The group did not start in time: {secured} of {minimum} pods were bound. ")?;
-                write!(f, "{taken_back} are taken back")?;
+                write!(f, "{rolled_back} are taken back")?;
                 if *kept > 0 {
                     write!(f, ", {kept} stay because no controller would make them again")?;
                 }
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn parts_that_do_not_apply_are_omitted() {
-        let timed_out = |kept| Diagnosis::TimedOut { minimum: 3, secured: 2, taken_back: 2, kept }.to_string();
+        let timed_out = |kept| Diagnosis::TimedOut { minimum: 3, secured: 2, rolled_back: 2, kept }.to_string();
         assert_eq!(timed_out(0), "The group did not start in time: 2 of 3 pods were bound. 2 are taken back.");
         assert!(timed_out(1).ends_with("2 are taken back, 1 stay because no controller would make them again."));
         let closest = |rejections| Closest { node: "n0".into(), lacks: vec![], rejections }.to_string();

@@ -23,9 +23,10 @@ fn copies_max(class: &PodClass, node: &Node, view: &View<'_>) -> i64 {
 }
 
 fn failure_reason(class: &PodClass, node: &Node, view: &View<'_>) -> Option<Reason> {
-    let company = class.spec.company.as_ref();
+    let inter_pod = class.spec.inter_pod.as_ref();
     let lacks_label = |key: &String| !node.labels.contains_key(key);
-    if company.is_some_and(|company| company.seeks.iter().any(|term| lacks_label(&term.topology_key))) {
+    if inter_pod.is_some_and(|inter_pod| inter_pod.required_affinity.iter().any(|term| lacks_label(&term.topology_key)))
+    {
         return Some(Reason::PodAffinity);
     }
     let (rules, inter_pod) = (class.rules.as_ref()?, view.inter_pod.as_ref()?);

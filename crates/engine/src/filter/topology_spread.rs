@@ -20,7 +20,7 @@ fn copies_max(class: &PodClass, node: &Node, view: &View<'_>) -> i64 {
 }
 
 fn failure_reason(class: &PodClass, node: &Node, view: &View<'_>) -> Option<Reason> {
-    let terms = &class.spec.company.as_ref()?.spread.must;
+    let terms = &class.spec.inter_pod.as_ref()?.spread.do_not_schedule;
     let rules = class.rules.as_ref()?;
     terms.iter().zip(&rules.spread).find_map(|(term, constraint)| {
         if !node.labels.contains_key(&term.topology_key) {
@@ -38,16 +38,16 @@ impl InterPodView<'_> {
         let topology = &self.cluster.topology;
         let counts = topology.domain_counts(constraint.counts);
         let domain = topology.topology_key(counts.topology_key).domain(self.node)?;
-        let skew_max = i64::from(constraint.skew_max);
-        let too_few_domains = counts.eligible_domains() < constraint.domains_min as usize;
+        let max_skew = i64::from(constraint.max_skew);
+        let too_few_domains = counts.eligible_domains() < constraint.min_domains as usize;
         if self.without_pods {
             // The other domains may fill up, too, unless the global minimum counts as zero anyway.
-            return too_few_domains.then_some(skew_max);
+            return too_few_domains.then_some(max_skew);
         }
         let there = i64::from(counts.count(domain) + self.nominated_count(constraint.counts, domain));
         if too_few_domains {
-            return Some(skew_max - there);
+            return Some(max_skew - there);
         }
-        Some(skew_max + i64::from(counts.min_elsewhere(domain)?) - there)
+        Some(max_skew + i64::from(counts.min_elsewhere(domain)?) - there)
     }
 }

@@ -5,7 +5,7 @@
 
 use super::{Filter, Reason, StaticFilter};
 use crate::cluster::node::Node;
-use crate::model::class::{PodClass, ZoneDemand};
+use crate::model::class::{PodClass, ZoneRequirement};
 
 pub(super) const REACH: Filter = Filter::Static(StaticFilter { passes: reaches, reason: Reason::VolumeAffinity });
 pub(super) const ZONE: Filter = Filter::Static(StaticFilter { passes: is_in_zone, reason: Reason::VolumeZone });
@@ -28,7 +28,7 @@ fn is_in_zone(class: &PodClass, node: &Node) -> bool {
     if demands.peek().is_none() || !ZONE_LABELS.iter().any(|label| node.labels.contains_key(*label)) {
         return true;
     }
-    let meets = |demand: &ZoneDemand| {
+    let meets = |demand: &ZoneRequirement| {
         let value = demand.keys.iter().find_map(|key| node.labels.get(key));
         value.is_some_and(|value| demand.values.contains(value))
     };
@@ -40,11 +40,11 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::model::class::{ClassSpec, VolumePlace};
-    use crate::model::labels::{Demand, NodeTerm, Requirement};
+    use crate::model::class::{ClassSpec, VolumeTopology};
+    use crate::model::labels::{LabelOperator, NodeTerm, Requirement};
     use crate::model::resources::Requests;
 
-    fn class(volumes: Vec<VolumePlace>) -> PodClass {
+    fn class(volumes: Vec<VolumeTopology>) -> PodClass {
         PodClass::independent(Arc::new(ClassSpec { volumes, ..ClassSpec::default() }), Requests::default())
     }
 
@@ -56,23 +56,23 @@ mod tests {
     #[test]
     fn every_volume_must_be_accessible() {
         let on = |host: &str| {
-            let is = Requirement { key: "host".to_owned(), demand: Demand::In(vec![host.to_owned()]) };
+            let is = Requirement { key: "host".to_owned(), operator: LabelOperator::In(vec![host.to_owned()]) };
             let terms = vec![NodeTerm { labels: vec![is], names: Vec::new() }];
-            VolumePlace { required_terms: Some(terms), zones: Vec::new() }
+            VolumeTopology { required_terms: Some(terms), zones: Vec::new() }
         };
         let here = node(&[("host", "a")]);
-        assert!(reaches(&class(vec![on("a"), VolumePlace::default()]), &here));
+        assert!(reaches(&class(vec![on("a"), VolumeTopology::default()]), &here));
         assert!(!reaches(&class(vec![on("a"), on("b")]), &here));
     }
 
     #[test]
     fn zone_matches_by_either_label_and_node_without_zones_passes() {
         let keys = ["failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"];
-        let zones = vec![ZoneDemand {
+        let zones = vec![ZoneRequirement {
             keys: keys.map(str::to_owned).to_vec(),
             values: ["a".to_owned(), "b".to_owned()].into(),
         }];
-        let class = class(vec![VolumePlace { required_terms: None, zones }]);
+        let class = class(vec![VolumeTopology { required_terms: None, zones }]);
         assert!(is_in_zone(&class, &node(&[(keys[1], "b")])) && is_in_zone(&class, &node(&[(keys[0], "a")])));
         assert!(!is_in_zone(&class, &node(&[(keys[1], "c")])));
         assert!(!is_in_zone(&class, &node(&[("topology.kubernetes.io/region", "a")])), "it has regions, but no zone");

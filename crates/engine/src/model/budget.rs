@@ -33,7 +33,7 @@ impl BudgetSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::labels::Demand;
+    use crate::model::labels::LabelOperator;
 
     #[test]
     fn empty_selector_covers_all_pods_and_missing_selector_none() {
@@ -41,7 +41,7 @@ mod tests {
         let with = |selector| BudgetSpec { selector, ..BudgetSpec::default() };
         assert!(with(Some(Vec::new())).counts("p", &labels));
         assert!(!with(None).counts("p", &labels));
-        let app = |value: &str| Requirement { key: "app".into(), demand: Demand::In(vec![value.into()]) };
+        let app = |value: &str| Requirement { key: "app".into(), operator: LabelOperator::In(vec![value.into()]) };
         assert!(with(Some(vec![app("web")])).counts("p", &labels));
         assert!(!with(Some(vec![app("db")])).counts("p", &labels));
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::company::Company;
+use super::inter_pod::InterPodConstraints;
 use super::labels::{Labels, NodeTerm, PreferredTerm};
 use super::port::HostPort;
 use super::resources::Requests;
@@ -51,7 +51,7 @@ pub struct ClassSpec {
     pub enforced_terms: Option<Vec<NodeTerm>>,
     /// Node constraints of its volumes that are already provisioned.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub volumes: Vec<VolumePlace>,
+    pub volumes: Vec<VolumeTopology>,
     /// The images of its containers and volumes, repeated as often as they are used.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Arc<str>>,
@@ -60,7 +60,8 @@ pub struct ClassSpec {
     pub features: BTreeSet<String>,
     /// Inter-pod affinity and topology spread constraints, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub company: Option<Arc<Company>>,
+    #[serde(rename = "company")]
+    pub inter_pod: Option<Arc<InterPodConstraints>>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
@@ -71,16 +72,16 @@ fn is_first(profile: &u16) -> bool {
 /// The node constraints of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
-pub struct VolumePlace {
+pub struct VolumeTopology {
     /// Node affinity terms of the volume, of which the node must match one; `None` is no requirement.
     pub required_terms: Option<Vec<NodeTerm>>,
     /// Zone and region requirements. They apply only to nodes that have a zone or region label.
-    pub zones: Vec<ZoneDemand>,
+    pub zones: Vec<ZoneRequirement>,
 }
 
 /// The zones or regions from which a volume can be reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct ZoneDemand {
+pub struct ZoneRequirement {
     /// The label keys: the current and the deprecated one.
     pub keys: Vec<String>,
     /// The allowed values of the node's label.

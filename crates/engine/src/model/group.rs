@@ -96,7 +96,8 @@ pub enum History {
     /// It started under its present minimum.
     Started,
     /// It started under another minimum than it has now.
-    StartedOtherwise,
+    #[serde(rename = "StartedOtherwise")]
+    StartedUnderOtherMinimum,
 }
 
 /// How a gang that fell below its minimum after its start is treated.

@@ -12,7 +12,7 @@ pub type Labels = BTreeMap<String, String>;
 
 /// The operator of a requirement, with its values.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Demand {
+pub enum LabelOperator {
     /// The label exists and its value is one of these.
     In(Vec<String>),
     /// The label is missing or its value is none of these.
@@ -33,7 +33,8 @@ pub struct Requirement {
     /// The label's key.
     pub key: String,
     /// The operator and its values.
-    pub demand: Demand,
+    #[serde(rename = "demand")]
+    pub operator: LabelOperator,
 }
 
 impl Requirement {
@@ -41,20 +42,20 @@ impl Requirement {
     pub fn matches(&self, labels: &Labels) -> bool {
         let value = labels.get(&self.key);
         let number = || value.and_then(|text| text.parse::<i64>().ok());
-        match &self.demand {
-            Demand::In(values) => value.is_some_and(|value| values.contains(value)),
-            Demand::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
-            Demand::Exists => value.is_some(),
-            Demand::DoesNotExist => value.is_none(),
-            Demand::Gt(bound) => number().is_some_and(|number| number > *bound),
-            Demand::Lt(bound) => number().is_some_and(|number| number < *bound),
+        match &self.operator {
+            LabelOperator::In(values) => value.is_some_and(|value| values.contains(value)),
+            LabelOperator::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
+            LabelOperator::Exists => value.is_some(),
+            LabelOperator::DoesNotExist => value.is_none(),
+            LabelOperator::Gt(bound) => number().is_some_and(|number| number > *bound),
+            LabelOperator::Lt(bound) => number().is_some_and(|number| number < *bound),
         }
     }
 }
 
 /// A requirement on the node's name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum NameDemand {
+pub enum NameRequirement {
     /// The node has this name.
     Is(String),
     /// The node has any other name.
@@ -69,7 +70,7 @@ pub struct NodeTerm {
     pub labels: Vec<Requirement>,
     /// Requirements on the name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub names: Vec<NameDemand>,
+    pub names: Vec<NameRequirement>,
 }
 
 impl NodeTerm {
@@ -80,8 +81,8 @@ impl NodeTerm {
         }
         self.labels.iter().all(|requirement| requirement.matches(labels))
             && self.names.iter().all(|demand| match demand {
-                NameDemand::Is(wanted) => wanted == name,
-                NameDemand::IsNot(unwanted) => unwanted != name,
+                NameRequirement::Is(wanted) => wanted == name,
+                NameRequirement::IsNot(unwanted) => unwanted != name,
             })
     }
 }
@@ -103,29 +104,29 @@ mod tests {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     }
 
-    fn requires(key: &str, demand: Demand) -> Requirement {
-        Requirement { key: key.to_owned(), demand }
+    fn requires(key: &str, operator: LabelOperator) -> Requirement {
+        Requirement { key: key.to_owned(), operator }
     }
 
     #[test]
     fn every_operator_with_label_present_and_missing() {
         let here = labels(&[("zone", "a"), ("gen", "7"), ("word", "x")]);
         let cases = [
-            (requires("zone", Demand::In(vec!["b".into(), "a".into()])), true),
-            (requires("zone", Demand::In(vec!["b".into()])), false),
-            (requires("none", Demand::In(vec!["b".into()])), false),
-            (requires("zone", Demand::NotIn(vec!["a".into()])), false),
-            (requires("none", Demand::NotIn(vec!["a".into()])), true),
-            (requires("zone", Demand::Exists), true),
-            (requires("none", Demand::Exists), false),
-            (requires("zone", Demand::DoesNotExist), false),
-            (requires("none", Demand::DoesNotExist), true),
-            (requires("gen", Demand::Gt(6)), true),
-            (requires("gen", Demand::Gt(7)), false),
-            (requires("gen", Demand::Lt(8)), true),
-            (requires("gen", Demand::Lt(7)), false),
-            (requires("word", Demand::Gt(0)), false),
-            (requires("none", Demand::Lt(9)), false),
+            (requires("zone", LabelOperator::In(vec!["b".into(), "a".into()])), true),
+            (requires("zone", LabelOperator::In(vec!["b".into()])), false),
+            (requires("none", LabelOperator::In(vec!["b".into()])), false),
+            (requires("zone", LabelOperator::NotIn(vec!["a".into()])), false),
+            (requires("none", LabelOperator::NotIn(vec!["a".into()])), true),
+            (requires("zone", LabelOperator::Exists), true),
+            (requires("none", LabelOperator::Exists), false),
+            (requires("zone", LabelOperator::DoesNotExist), false),
+            (requires("none", LabelOperator::DoesNotExist), true),
+            (requires("gen", LabelOperator::Gt(6)), true),
+            (requires("gen", LabelOperator::Gt(7)), false),
+            (requires("gen", LabelOperator::Lt(8)), true),
+            (requires("gen", LabelOperator::Lt(7)), false),
+            (requires("word", LabelOperator::Gt(0)), false),
+            (requires("none", LabelOperator::Lt(9)), false),
         ];
         for (requirement, expected) in cases {
             assert_eq!(requirement.matches(&here), expected, "{requirement:?}");
@@ -139,12 +140,14 @@ mod tests {
 
     #[test]
     fn names_and_labels_are_anded() {
-        let term =
-            NodeTerm { labels: vec![requires("zone", Demand::Exists)], names: vec![NameDemand::IsNot("n1".into())] };
+        let term = NodeTerm {
+            labels: vec![requires("zone", LabelOperator::Exists)],
+            names: vec![NameRequirement::IsNot("n1".into())],
+        };
         assert!(term.matches("n0", &labels(&[("zone", "a")])));
         assert!(!term.matches("n1", &labels(&[("zone", "a")])));
         assert!(!term.matches("n0", &labels(&[])));
-        let only = NodeTerm { names: vec![NameDemand::Is("n0".into())], ..NodeTerm::default() };
+        let only = NodeTerm { names: vec![NameRequirement::Is("n0".into())], ..NodeTerm::default() };
         assert!(only.matches("n0", &labels(&[])));
         assert!(!only.matches("n1", &labels(&[])));
     }

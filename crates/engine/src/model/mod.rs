@@ -5,9 +5,9 @@
 
 pub mod budget;
 pub mod class;
-pub mod company;
 pub mod group;
 pub mod ids;
+pub mod inter_pod;
 pub mod labels;
 pub mod node;
 pub mod pod;

@@ -125,7 +125,8 @@ pub struct PodSpec {
     pub never_preempts: bool,
     /// The end of its grace period, if it is being deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub gone_by_ms: Option<Millis>,
+    #[serde(rename = "gone_by_ms")]
+    pub grace_period_ends_ms: Option<Millis>,
     /// Whether it is marked as preempted. All pods of a victim unit are marked before the first of them is deleted.
     #[serde(skip_serializing_if = "is_false")]
     pub marked: bool,

@@ -208,9 +208,9 @@ impl EquivalenceRanking {
 
     /// Scores the topology spread of all sets and returns the scale for their normalization.
     fn scale_spread(&mut self, cluster: &Cluster, class: &PodClass) -> Option<topology_spread::Scale> {
-        let should = &class.spec.company.as_ref().filter(|_| !self.rules.spread_scoring.is_empty())?.spread;
-        let tolerates_missing = should.bears_missing_labels;
-        let mut sizes: Vec<DomainSizes> = vec![DomainSizes::default(); should.should.len()];
+        let should = &class.spec.inter_pod.as_ref().filter(|_| !self.rules.spread_scoring.is_empty())?.spread;
+        let tolerates_missing = should.scores_nodes_without_keys;
+        let mut sizes: Vec<DomainSizes> = vec![DomainSizes::default(); should.schedule_anyway.len()];
         for set in self.feasible_sets() {
             let counts = domain_counts(cluster, &self.rules, set);
             if !tolerates_missing && counts.iter().any(Option::is_none) {
@@ -231,7 +231,7 @@ impl EquivalenceRanking {
             }
         }
         // For the hostname key, kube-scheduler counts nodes, regardless of their labels.
-        let sizes = should.should.iter().zip(sizes).map(|(term, size)| {
+        let sizes = should.schedule_anyway.iter().zip(sizes).map(|(term, size)| {
             if term.topology_key == HOSTNAME { size.nodes } else { size.single + size.domains.len() }
         });
         let mut scale =
@@ -240,9 +240,9 @@ impl EquivalenceRanking {
             let set = self.sets.get_mut(*set).expect("a listed set exists");
             let counts = domain_counts(cluster, &self.rules, set);
             set.inter_pod.spread = (tolerates_missing || counts.iter().all(Option::is_some)).then(|| {
-                let terms = counts.iter().zip(&scale.weights).zip(&should.should);
+                let terms = counts.iter().zip(&scale.weights).zip(&should.schedule_anyway);
                 topology_spread::raw(
-                    terms.filter_map(|((count, weight), term)| Some(((*count)?.1, *weight, term.skew_max))),
+                    terms.filter_map(|((count, weight), term)| Some(((*count)?.1, *weight, term.max_skew))),
                 )
             });
             if let Some(raw) = set.inter_pod.spread.filter(|_| set.feasible) {

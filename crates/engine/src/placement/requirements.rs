@@ -6,7 +6,7 @@
 use super::PlacementRequest;
 use crate::cluster::Cluster;
 use crate::model::class::{ClassSpec, PodClass};
-use crate::model::company::Company;
+use crate::model::inter_pod::InterPodConstraints;
 
 /// Whether all pods of a request have equal requirements.
 pub(super) fn have_equal_requirements(cluster: &Cluster, request: &PlacementRequest) -> bool {
@@ -22,9 +22,9 @@ fn equal_requirements(one: &PodClass, other: &PodClass) -> bool {
 }
 
 fn equal_spec(one: &ClassSpec, other: &ClassSpec) -> bool {
-    let none = Company::default();
-    let company = |spec: &ClassSpec| spec.company.as_deref().unwrap_or(&none).clone();
-    let (left, right) = (company(one), company(other));
+    let none = InterPodConstraints::default();
+    let inter_pod = |spec: &ClassSpec| spec.inter_pod.as_deref().unwrap_or(&none).clone();
+    let (left, right) = (inter_pod(one), inter_pod(other));
     one.requests == other.requests
         && one.node_name == other.node_name
         && one.node_selector == other.node_selector
@@ -34,9 +34,9 @@ fn equal_spec(one: &ClassSpec, other: &ClassSpec) -> bool {
         && one.host_ports == other.host_ports
         && one.volumes == other.volumes
         && one.features == other.features
-        && left.seeks == right.seeks
-        && left.shuns == right.shuns
-        && left.spread.must == right.spread.must
+        && left.required_affinity == right.required_affinity
+        && left.required_anti_affinity == right.required_anti_affinity
+        && left.spread.do_not_schedule == right.spread.do_not_schedule
 }
 
 /// Whether the same inter-pod rules apply to both, and their pods count equally for those rules.
@@ -59,7 +59,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::model::company::{PodSelector, Spread, SpreadTerm};
+    use crate::model::inter_pod::{PodSelector, Spread, SpreadTerm};
     use crate::model::resources::Requests;
 
     fn class(change: impl FnOnce(&mut ClassSpec)) -> PodClass {
@@ -68,22 +68,22 @@ mod tests {
         PodClass::independent(Arc::new(spec), Requests::default())
     }
 
-    fn spread(must: bool) -> Arc<Company> {
+    fn spread(must: bool) -> Arc<InterPodConstraints> {
         let term = SpreadTerm {
-            pods: PodSelector::nobody(),
+            pods: PodSelector::none(),
             topology_key: "zone".to_owned(),
-            skew_max: 1,
-            domains_min: 1,
-            minds_affinity: true,
-            minds_taints: false,
+            max_skew: 1,
+            min_domains: 1,
+            honors_node_affinity: true,
+            honors_node_taints: false,
         };
         let terms = vec![term];
         let spread = if must {
-            Spread { must: terms, ..Spread::default() }
+            Spread { do_not_schedule: terms, ..Spread::default() }
         } else {
-            Spread { should: terms, ..Spread::default() }
+            Spread { schedule_anyway: terms, ..Spread::default() }
         };
-        Arc::new(Company { spread, ..Company::default() })
+        Arc::new(InterPodConstraints { spread, ..InterPodConstraints::default() })
     }
 
     #[test]
@@ -92,7 +92,7 @@ mod tests {
         for like in [
             class(|spec| spec.images = vec!["a".into()]),
             class(|spec| spec.scoring_cpu_milli = 7),
-            class(|spec| spec.company = Some(spread(false))),
+            class(|spec| spec.inter_pod = Some(spread(false))),
         ] {
             assert!(equal_requirements(&plain, &like), "{like:?}");
         }
@@ -100,7 +100,7 @@ mod tests {
             class(|spec| _ = spec.requests.insert("cpu".to_owned(), 1)),
             class(|spec| _ = spec.features.insert("f".to_owned())),
             class(|spec| spec.enforced_terms = Some(Vec::new())),
-            class(|spec| spec.company = Some(spread(true))),
+            class(|spec| spec.inter_pod = Some(spread(true))),
         ] {
             assert!(!equal_requirements(&plain, &unlike), "{unlike:?}");
         }

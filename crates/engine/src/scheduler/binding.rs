@@ -15,7 +15,7 @@ use crate::model::Millis;
 use crate::model::group::History;
 use crate::model::ids::{GroupId, NodeId, PodId};
 use crate::model::pod::PodName;
-use crate::observation::{BindOutcome, TakeBackOutcome};
+use crate::observation::{BindOutcome, DeleteOutcome};
 use crate::queue::backoff::{PAUSE_MS_MAX, doubled, pause_ms};
 use crate::queue::{Entity, QueueState};
 
@@ -185,7 +185,7 @@ impl Engine {
         let first_start = group.reached.is_empty();
         let members: Vec<PodId> = group.members.iter().map(|(_, member)| *member).collect();
         self.cluster.group_mut(id).attempt = None;
-        let (mut taken_back, mut kept) = (0, 0);
+        let (mut rolled_back, mut kept) = (0, 0);
         for member in members {
             let pod = self.cluster.pod(member);
             let this_start = pod.ours && (first_start || pod.start_role == StartRole::Tentative);
@@ -193,7 +193,7 @@ impl Engine {
             match pod.state {
                 PodState::Bound(_) if this_start && !pod.is_leaving() && pod.controlled => {
                     self.roll_back(member);
-                    taken_back += 1;
+                    rolled_back += 1;
                 }
                 PodState::Bound(_) if this_start && !pod.is_leaving() => kept += 1,
                 // A bind in flight cannot be cancelled; its outcome is handled when it arrives.
@@ -203,7 +203,7 @@ impl Engine {
         }
         self.cluster.group_mut(id).kept_partial = kept > 0;
         let entity = Entity::Group(id);
-        self.report_group(id, Diagnosis::TimedOut { minimum, secured, taken_back, kept }, Vec::new());
+        self.report_group(id, Diagnosis::TimedOut { minimum, secured, rolled_back, kept }, Vec::new());
         self.count_failure(entity, self.cluster.group(id).members.len());
         if self.queue.entry(entity).is_some() {
             self.queue.move_to(entity, QueueState::Held);
@@ -226,19 +226,19 @@ impl Engine {
 
     pub(super) fn roll_back(&mut self, id: PodId) {
         self.cluster.change_pod(id, |pod| pod.rolling_back = true);
-        self.outbox.push(Command::TakeBack { pod: self.cluster.pod(id).id.clone() });
+        self.outbox.push(Command::RollBack { pod: self.cluster.pod(id).id.clone() });
     }
 
-    pub(super) fn roll_back_done(&mut self, name: &PodName, outcome: &TakeBackOutcome) {
+    pub(super) fn roll_back_done(&mut self, name: &PodName, outcome: &DeleteOutcome) {
         let Some(id) = self.cluster.pod_id(&name.uid).filter(|id| self.cluster.pod(*id).rolling_back) else { return };
         match outcome {
             // The watch shows that it is terminating and gone.
-            TakeBackOutcome::Deleted => {}
-            TakeBackOutcome::Transient { .. } => {
+            DeleteOutcome::Deleted => {}
+            DeleteOutcome::Transient { .. } => {
                 let due = self.now.saturating_add(self.config.bind_retry_ms_max);
                 self.set_timer(due, Timer::RetryRollBack(id));
             }
-            TakeBackOutcome::Refused { .. } => {
+            DeleteOutcome::Refused { .. } => {
                 self.cluster.change_pod(id, |pod| pod.rolling_back = false);
                 if let Some(group) = self.cluster.pod(id).group {
                     self.cluster.group_mut(group).kept_partial = true;

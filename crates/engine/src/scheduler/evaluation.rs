@@ -10,7 +10,7 @@ use crate::filter;
 
 /// The evaluation of a node for a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeSurvey {
+pub struct NodeEvaluation {
     /// The node.
     pub node: String,
     /// The result.
@@ -34,7 +34,7 @@ pub enum NodeVerdict {
 impl Engine {
     /// Evaluates all nodes for this pod; `None` if there is no such pod. Nodes that refused its bind recently are not
     /// treated specially.
-    pub fn survey(&mut self, uid: &str) -> Option<Vec<NodeSurvey>> {
+    pub fn evaluate_nodes(&mut self, uid: &str) -> Option<Vec<NodeEvaluation>> {
         let id = self.cluster.pod_id(uid)?;
         let (class, priority) = self.shape_of(id);
         let mut transaction = Transaction::new(&mut self.cluster);
@@ -57,7 +57,7 @@ impl Engine {
                 let reasons = filter::failure_reasons(pod_class, node, &filter::view(cluster, id, priority));
                 NodeVerdict::Refused(reasons.into_iter().map(|reason| to_rejection(cluster, reason)).collect())
             };
-            NodeSurvey { node: node.name.to_string(), verdict }
+            NodeEvaluation { node: node.name.to_string(), verdict }
         });
         Some(nodes.collect())
     }
@@ -93,13 +93,16 @@ mod tests {
     #[test]
     fn each_node_is_rejected_or_scored_without_side_effects() {
         let mut engine = engine();
-        assert_eq!(engine.survey("p"), None);
+        assert_eq!(engine.evaluate_nodes("p"), None);
         engine.observe(0, Observation::PodSeen(pod("p"))).unwrap();
-        let survey = engine.survey("p").unwrap();
-        assert_eq!(survey, engine.survey("p").unwrap(), "an evaluation changes nothing");
+        let evaluation = engine.evaluate_nodes("p").unwrap();
+        assert_eq!(evaluation, engine.evaluate_nodes("p").unwrap(), "an evaluation changes nothing");
         let lacking = Rejection::Insufficient { resource: "cpu".to_owned() };
-        assert_eq!((survey[0].node.as_str(), &survey[0].verdict), ("small", &NodeVerdict::Refused(vec![lacking])));
-        let NodeVerdict::Scored { scores, total } = &survey[1].verdict else { panic!("{survey:?}") };
+        assert_eq!(
+            (evaluation[0].node.as_str(), &evaluation[0].verdict),
+            ("small", &NodeVerdict::Refused(vec![lacking]))
+        );
+        let NodeVerdict::Scored { scores, total } = &evaluation[1].verdict else { panic!("{evaluation:?}") };
         let expected = [
             (ScoreName::Taints, 300),
             (ScoreName::NodeAffinity, 0),
@@ -119,8 +122,10 @@ mod tests {
         let nominated = PodSpec { nominated: Some("large".to_owned()), ..pod("p") };
         engine.observe(0, Observation::PodSeen(nominated)).unwrap();
         engine.observe(0, Observation::PodSeen(pod("other"))).unwrap();
-        assert!(matches!(engine.survey("p").unwrap()[1].verdict, NodeVerdict::Scored { .. }));
-        let NodeVerdict::Refused(reasons) = &engine.survey("other").unwrap()[1].verdict else { panic!("it has room") };
+        assert!(matches!(engine.evaluate_nodes("p").unwrap()[1].verdict, NodeVerdict::Scored { .. }));
+        let NodeVerdict::Refused(reasons) = &engine.evaluate_nodes("other").unwrap()[1].verdict else {
+            panic!("it has room")
+        };
         assert!(reasons.contains(&Rejection::TooManyPods), "{reasons:?}");
     }
 }

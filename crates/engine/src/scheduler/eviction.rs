@@ -12,7 +12,7 @@ use crate::command::{Command, Subject};
 use crate::model::Millis;
 use crate::model::ids::{GroupId, NodeId, PodId};
 use crate::model::pod::PodName;
-use crate::observation::TakeBackOutcome;
+use crate::observation::DeleteOutcome;
 use crate::preemption::{self, VictimUnit};
 use crate::queue::Entity;
 
@@ -35,9 +35,9 @@ impl Engine {
     }
 
     /// Handles the outcome of an eviction. Within a unit, successes are reported before failures.
-    pub(super) fn evict_done(&mut self, name: &PodName, outcome: &TakeBackOutcome) {
+    pub(super) fn evict_done(&mut self, name: &PodName, outcome: &DeleteOutcome) {
         if let Some((group, by)) = self.gone_before_outcome.remove(&name.uid)
-            && *outcome == TakeBackOutcome::Deleted
+            && *outcome == DeleteOutcome::Deleted
         {
             self.require_whole_unit(group, &by);
         }
@@ -46,25 +46,23 @@ impl Engine {
         let Some(eviction) = &mut pod.eviction else { return };
         eviction.sent = false;
         eviction.failed = match outcome {
-            TakeBackOutcome::Deleted => None,
-            TakeBackOutcome::Transient { message } | TakeBackOutcome::Refused { message } => {
-                Some(message.as_str().into())
-            }
+            DeleteOutcome::Deleted => None,
+            DeleteOutcome::Transient { message } | DeleteOutcome::Refused { message } => Some(message.as_str().into()),
         };
         let unit = pod.group.filter(|_| eviction.whole && !eviction.must_go).map(|group| (group, eviction.by.clone()));
         match outcome {
             // The watch shows that it is terminating and gone.
-            TakeBackOutcome::Deleted => {
+            DeleteOutcome::Deleted => {
                 // If `must_go` is set already, the first success of the unit has set it for all.
                 if let Some((group, by)) = unit {
                     self.require_whole_unit(group, &by);
                 }
             }
             // A partly evicted unit is worse than an untouched one: once started, it is finished despite a refusal.
-            TakeBackOutcome::Refused { .. } if !self.unit_eviction_started(id) => {
+            DeleteOutcome::Refused { .. } if !self.unit_eviction_started(id) => {
                 self.spare_unit(id, self.now.saturating_add(self.config.preemption.spare_ms));
             }
-            TakeBackOutcome::Transient { .. } | TakeBackOutcome::Refused { .. } => {
+            DeleteOutcome::Transient { .. } | DeleteOutcome::Refused { .. } => {
                 let due = self.now.saturating_add(self.config.bind_retry_ms_max);
                 self.set_timer(due, Timer::RetryEviction(id));
             }
@@ -278,7 +276,7 @@ impl Engine {
                 return self.evict_remaining_marked(group);
             }
             let pod = pod.id.clone();
-            self.outbox.push(Command::Spare { pod });
+            self.outbox.push(Command::ClearDisruptionMark { pod });
             // The write may fail; the watch shows when the mark is gone.
             self.set_timer(self.now.saturating_add(self.config.preemption.spare_ms), Timer::Unmark(id));
         }

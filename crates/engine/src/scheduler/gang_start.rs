@@ -61,7 +61,7 @@ impl Engine {
                 self.change_roles(id, |_| StartRole::Tentative);
             }
             self.start_confirmed(id, quorum);
-        } else if group.history == History::StartedOtherwise && group.decisions == 0 && total.secured() > 0 {
+        } else if group.history == History::StartedUnderOtherMinimum && group.decisions == 0 && total.secured() > 0 {
             // The minimum of that start is not known, but it is not more than the members that are there.
             let group = self.cluster.group_mut(id);
             let there = group.rules.iter().zip(&group.member_counts);

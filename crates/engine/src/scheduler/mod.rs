@@ -37,7 +37,7 @@ use crate::placement::{self, cache::Cache};
 use crate::queue::{Entity, PodShape, Queue};
 use crate::refusal::Refusal;
 use crate::score::Scorer;
-pub use evaluation::{NodeSurvey, NodeVerdict};
+pub use evaluation::{NodeEvaluation, NodeVerdict};
 pub use pending_counts::{Pending, PendingCount};
 use report_dedup::ReportDedup;
 use reservation::Reservation;
@@ -91,12 +91,12 @@ pub struct Engine {
     reservations_expired: u32,
     no_reservation_before: Millis,
     now: Millis,
-    tried: Option<Tried>,
+    last_attempt: Option<SchedulingAttempt>,
 }
 
 /// The entity of one scheduling attempt, and its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tried {
+pub struct SchedulingAttempt {
     /// Whether it is a group; otherwise a single pod.
     pub group: bool,
     /// The index of its profile.
@@ -130,7 +130,7 @@ impl Engine {
             reservations_expired: 0,
             no_reservation_before: 0,
             now: 0,
-            tried: None,
+            last_attempt: None,
         })
     }
 
@@ -145,7 +145,7 @@ impl Engine {
         self.now = self.now.max(now);
         self.queue.tick(self.now);
         self.fire_timers();
-        self.tried = None;
+        self.last_attempt = None;
         if let Some(entity) = self.queue.pop() {
             let (sent, profile) = (self.outbox.len(), self.profile_of(entity));
             match entity {
@@ -153,7 +153,7 @@ impl Engine {
                 Entity::Group(group) => self.schedule_group(group),
             }
             let placed = self.outbox[sent..].iter().any(|command| matches!(command, Command::Bind { .. }));
-            self.tried = Some(Tried { group: matches!(entity, Entity::Group(_)), profile, placed });
+            self.last_attempt = Some(SchedulingAttempt { group: matches!(entity, Entity::Group(_)), profile, placed });
         }
         std::mem::take(&mut self.outbox)
     }
@@ -178,8 +178,8 @@ impl Engine {
     }
 
     /// The entity of the scheduling attempt in the last `decide`, if there was one.
-    pub fn tried(&self) -> Option<Tried> {
-        self.tried
+    pub fn last_attempt(&self) -> Option<SchedulingAttempt> {
+        self.last_attempt
     }
 
     /// The latest diagnosis of a pod or group, if there is one.

@@ -75,7 +75,7 @@ impl Engine {
                 self.evict_done(&pod, &outcome);
                 Ok(())
             }
-            Observation::TakeBackDone { pod, outcome } => {
+            Observation::RollBackDone { pod, outcome } => {
                 self.roll_back_done(&pod, &outcome);
                 Ok(())
             }
@@ -204,7 +204,7 @@ impl Engine {
             marked: spec.marked,
             spared_until: 0,
             never_preempts: spec.never_preempts,
-            gone_by_ms: spec.gone_by_ms,
+            grace_period_ends_ms: spec.grace_period_ends_ms,
             controlled: spec.controlled,
             ran: false,
             start_role: StartRole::None,
@@ -314,7 +314,7 @@ impl Engine {
         pod.preemption_cost = spec.preemption_cost;
         pod.is_static = spec.is_static;
         pod.never_preempts = spec.never_preempts;
-        pod.gone_by_ms = spec.gone_by_ms;
+        pod.grace_period_ends_ms = spec.grace_period_ends_ms;
         pod.marked = spec.marked;
         let same = pod.gated == spec.gated
             && pod.refused == spec.refused

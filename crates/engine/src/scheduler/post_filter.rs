@@ -250,8 +250,8 @@ impl Engine {
     }
 
     pub(super) fn rules(&self) -> VictimRules {
-        let PreemptionRules { whole_groups, keeps_budgets, .. } = self.config.preemption;
-        VictimRules { whole_groups, respects_budgets: keeps_budgets, now: self.now }
+        let PreemptionRules { whole_groups, respects_budgets, .. } = self.config.preemption;
+        VictimRules { whole_groups, respects_budgets: respects_budgets, now: self.now }
     }
 
     /// Whether a pod would fit on a node without the pods that are leaving or of a lower priority.
@@ -354,7 +354,7 @@ impl Engine {
             pdb_violations: plan.cost.pdb_violations,
             examples: plan.units.iter().take(EXAMPLES_MAX).map(name).collect(),
             proven: plan.proven,
-            gone_by_ms: None,
+            grace_period_ends_ms: None,
             within_ms: None,
             overdue: Vec::new(),
             failing: None,
@@ -374,8 +374,8 @@ impl Engine {
         victims.overdue = overdue.take(EXAMPLES_MAX).map(|(pod, _)| self.cluster.pod(*pod).id.to_string()).collect();
         victims.failing = self.failing_for(entity, places);
         let last = leaving.iter().filter_map(|(_, gone_by)| *gone_by).max();
-        if victims.gone_by_ms != last {
-            victims.gone_by_ms = last;
+        if victims.grace_period_ends_ms != last {
+            victims.grace_period_ends_ms = last;
             victims.within_ms = last.map(|last| last.saturating_sub(self.now)).filter(|within| *within > 0);
         }
         self.queue.set_awaited_victims(entity, Some(Box::new(victims.clone())));
@@ -448,7 +448,7 @@ impl Engine {
         let nodes = self.nodes_affecting(places);
         let pods = nodes.iter().flat_map(|node| &self.cluster.node(*node).pods);
         pods.filter(|pod| self.cluster.pod(**pod).is_leaving())
-            .map(|pod| (*pod, self.cluster.pod(*pod).gone_by_ms))
+            .map(|pod| (*pod, self.cluster.pod(*pod).grace_period_ends_ms))
             .collect()
     }
 
@@ -463,8 +463,10 @@ impl Engine {
         }
         self.queue.set_may_reserve(entity, false);
         // Retried to report pods that do not leave in time.
-        let retry_at = match (victims.overdue.is_empty(), victims.gone_by_ms) {
-            (true, Some(gone_by_ms)) => Some(gone_by_ms.max(self.now).saturating_add(OVERDUE_AFTER_MS)),
+        let retry_at = match (victims.overdue.is_empty(), victims.grace_period_ends_ms) {
+            (true, Some(grace_period_ends_ms)) => {
+                Some(grace_period_ends_ms.max(self.now).saturating_add(OVERDUE_AFTER_MS))
+            }
             _ => None,
         };
         self.queue.move_to(entity, QueueState::Parked { shapes, retry_at });

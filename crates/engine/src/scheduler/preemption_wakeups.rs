@@ -15,7 +15,7 @@ use crate::queue::Entity;
 impl Engine {
     /// A disruption budget allows more evictions: activates entities that may preempt the pods it covers.
     pub(super) fn on_budget_increased(&mut self, budget: &BudgetSpec) {
-        if !self.config.preemption.on || !self.config.preemption.keeps_budgets {
+        if !self.config.preemption.on || !self.config.preemption.respects_budgets {
             return;
         }
         let of_budget = |pod: &Pod| {

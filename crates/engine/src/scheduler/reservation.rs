@@ -76,7 +76,7 @@ impl Engine {
     }
 
     fn reserve_nodes(&mut self, id: GroupId, request: &PlacementRequest, nodes: BTreeSet<NodeId>) {
-        let until = self.now.saturating_add(self.config.claim_ms_max);
+        let until = self.now.saturating_add(self.config.reservation_ms_max);
         let names = nodes.iter().map(|node| self.cluster.node(*node).name.clone()).collect();
         for node in nodes {
             self.cluster.set_reservation(node, Some(request.priority));
@@ -123,7 +123,7 @@ impl Engine {
             if let Some(reservation) = &self.reservation {
                 self.queue.count_expired_reservation(Entity::Group(reservation.group));
             }
-            let pause = doubled(self.config.claim_ms_max, self.reservations_expired).min(PAUSE_MS_MAX);
+            let pause = doubled(self.config.reservation_ms_max, self.reservations_expired).min(PAUSE_MS_MAX);
             self.no_reservation_before = self.now.saturating_add(pause);
             self.release_reservation();
         }

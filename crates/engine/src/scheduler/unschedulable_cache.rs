@@ -158,7 +158,7 @@ impl Engine {
         for ((lot, fits), too_large) in request.lots.iter().zip(&fits).zip(&too_large) {
             let verdict = |place| match place < *fits {
                 true => MemberVerdict::WouldFit,
-                false if cannot_help && !too_large => MemberVerdict::InVain,
+                false if cannot_help && !too_large => MemberVerdict::ScaleUpWouldNotHelp,
                 false => MemberVerdict::NoRoom,
             };
             let pods = lot.pods.iter().map(|pod| self.cluster.pod(*pod).id.clone());

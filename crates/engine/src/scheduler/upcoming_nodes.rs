@@ -35,7 +35,8 @@ impl Engine {
 
     /// The nodes that are waited for, and until when.
     fn upcoming_nodes(&self) -> impl Iterator<Item = (NodeId, Millis)> {
-        let until = |node| self.cluster.node(node).created_ms.saturating_add(self.config.preemption.arrival_ms);
+        let until =
+            |node| self.cluster.node(node).created_ms.saturating_add(self.config.preemption.upcoming_node_wait_ms);
         self.cluster.starting().map(move |node| (node, until(node))).filter(|(_, until)| self.now < *until)
     }
 

@@ -27,7 +27,7 @@ pub(crate) fn weight(domains: usize) -> f64 {
 /// reduces the relative differences.
 #[expect(clippy::cast_possible_truncation, reason = "a few pods times a small weight")]
 pub(crate) fn raw(terms: impl Iterator<Item = (u32, f64, u32)>) -> i64 {
-    let sum: f64 = terms.map(|(near, weight, skew_max)| f64::from(near) * weight + (f64::from(skew_max) - 1.0)).sum();
+    let sum: f64 = terms.map(|(near, weight, max_skew)| f64::from(near) * weight + (f64::from(max_skew) - 1.0)).sum();
     sum.round() as i64
 }
 

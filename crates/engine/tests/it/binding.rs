@@ -3,7 +3,7 @@
 use muster_engine::model::group::{GroupSpec, History};
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::Phase;
-use muster_engine::{BindOutcome, Command, Diagnosis, Observation, TakeBackOutcome};
+use muster_engine::{BindOutcome, Command, DeleteOutcome, Diagnosis, Observation};
 
 use crate::fake_cluster::{FakeCluster, key};
 
@@ -100,8 +100,8 @@ fn incomplete_start_is_rolled_back_at_the_deadline() {
     fake.advance(2_000);
     assert_eq!(fake.bound_count("a"), 0, "then nothing of it is left");
     assert!(fake.reasons("g").contains(&"ScheduleTimeout"));
-    let taken_back = fake.issued.iter().filter(|act| matches!(act, Command::TakeBack { .. })).count();
-    assert_eq!(taken_back, 2);
+    let rolled_back = fake.issued.iter().filter(|act| matches!(act, Command::RollBack { .. })).count();
+    assert_eq!(rolled_back, 2);
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn failed_member_degrades_the_gang_and_one_replacement_heals_it() {
     fake.phase("a-2", Phase::Failed);
     fake.advance(400_000);
     assert_eq!(fake.reasons("g"), ["Scheduled", "Degraded"]);
-    assert!(!fake.issued.iter().any(|act| matches!(act, Command::TakeBack { .. })), "running pods are not touched");
+    assert!(!fake.issued.iter().any(|act| matches!(act, Command::RollBack { .. })), "running pods are not touched");
     fake.pod("a-3", "g", 1);
     fake.settle();
     assert!(fake.node_of("a-3").is_some(), "a single replacement may join");
@@ -243,17 +243,17 @@ fn transient_delete_failure_is_retried_and_forbidden_delete_is_not() {
     answer(&mut fake, &sent[1], refused());
     fake.now = 1_000;
     fake.decide_all();
-    let [Command::TakeBack { pod }] = &fake.in_flight[..] else { panic!("{:?}", fake.in_flight) };
+    let [Command::RollBack { pod }] = &fake.in_flight[..] else { panic!("{:?}", fake.in_flight) };
     let pod = pod.clone();
     fake.in_flight.clear();
-    let outcome = TakeBackOutcome::Transient { message: "busy".into() };
-    fake.observe(Observation::TakeBackDone { pod: pod.clone(), outcome });
+    let outcome = DeleteOutcome::Transient { message: "busy".into() };
+    fake.observe(Observation::RollBackDone { pod: pod.clone(), outcome });
     fake.now = 7_000;
     fake.decide_all();
-    assert_eq!(fake.in_flight, [Command::TakeBack { pod: pod.clone() }]);
+    assert_eq!(fake.in_flight, [Command::RollBack { pod: pod.clone() }]);
     fake.in_flight.clear();
-    let outcome = TakeBackOutcome::Refused { message: "forbidden".into() };
-    fake.observe(Observation::TakeBackDone { pod, outcome });
+    let outcome = DeleteOutcome::Refused { message: "forbidden".into() };
+    fake.observe(Observation::RollBackDone { pod, outcome });
     fake.advance(600_000);
     assert_eq!(fake.bound_count("a"), 1, "it stays, and its deletion is not retried");
     fake.node("n2", 1);
@@ -445,7 +445,7 @@ fn rejection_of_a_pod_that_ran_does_not_reopen_the_start() {
     fake.phase("a-2", Phase::Refused);
     fake.advance(400_000);
     assert_eq!(fake.reasons("g"), ["Scheduled", "Degraded"]);
-    assert!(!fake.issued.iter().any(|act| matches!(act, Command::TakeBack { .. })), "running pods are not touched");
+    assert!(!fake.issued.iter().any(|act| matches!(act, Command::RollBack { .. })), "running pods are not touched");
 }
 
 #[test]
@@ -526,7 +526,7 @@ fn unbound_members_release_their_room_at_the_deadline() {
     answer(&mut fake, &sent[2], transient());
     fake.now = 1_000;
     fake.decide_all();
-    let [Command::TakeBack { pod }, Command::Bind { pod: other, .. }] = &fake.in_flight[..] else {
+    let [Command::RollBack { pod }, Command::Bind { pod: other, .. }] = &fake.in_flight[..] else {
         panic!("{:?}", fake.in_flight)
     };
     assert_eq!((&*pod.name, &*other.name), ("a-1", "p"), "a-0 is leaving already, and a-2 is not bound any more");
@@ -585,7 +585,7 @@ fn group_is_retried_after_a_refused_delete() {
         fake.now = fake.engine.engine().next_wakeup().expect("there is a deadline");
         fake.decide_all();
     }
-    let Some(Command::TakeBack { pod }) = fake.in_flight.pop() else { panic!("the start is rolled back") };
+    let Some(Command::RollBack { pod }) = fake.in_flight.pop() else { panic!("the start is rolled back") };
     // There is room for one more pod, which would not be enough alone; together with the one that stays it is.
     fake.node("n2", 1);
     for _ in 0..20 {
@@ -595,8 +595,8 @@ fn group_is_retried_after_a_refused_delete() {
         }
     }
     assert!(fake.in_flight.is_empty());
-    let outcome = TakeBackOutcome::Refused { message: "forbidden".into() };
-    fake.observe(Observation::TakeBackDone { pod, outcome });
+    let outcome = DeleteOutcome::Refused { message: "forbidden".into() };
+    fake.observe(Observation::RollBackDone { pod, outcome });
     fake.advance(300_000);
     assert_eq!(fake.bound_count("a"), 2);
 }

@@ -42,7 +42,7 @@ pub(crate) fn check_command(fake: &FakeCluster, command: &Command) {
             check_bind_is_allowed(fake, &pod.uid);
             check_bind_has_room(fake, &pod.uid, node);
         }
-        Command::TakeBack { pod } => {
+        Command::RollBack { pod } => {
             let actual = &fake.pods[&pod.uid];
             assert!(actual.ours, "{pod} is not ours and must not be deleted");
             if is_evicted_when_degraded(fake, actual) {
@@ -71,7 +71,7 @@ pub(crate) fn check_command(fake: &FakeCluster, command: &Command) {
                 check_eviction_is_needed(fake, pods, by);
             }
         }
-        Command::Spare { pod } => assert!(fake.pods[&pod.uid].marked, "{pod} shows no mark"),
+        Command::ClearDisruptionMark { pod } => assert!(fake.pods[&pod.uid].marked, "{pod} shows no mark"),
         Command::Nominate { .. } | Command::ClearNomination { .. } | Command::Report(_) => {}
     }
 }
@@ -325,7 +325,7 @@ fn check_cannot_preempt(fake: &FakeCluster, engine: &mut Engine, pod: &PodSpec) 
     let is_excluded_id = |id| cluster.pod(id).group.is_some_and(|group| cluster.group(group).strays.contains_key(&id));
     let is_excluded = cluster.pod_id(&pod.id.uid).is_some_and(is_excluded_id);
     if waits_for_nodes && !is_excluded {
-        let patience = fake.config.preemption.arrival_ms;
+        let patience = fake.config.preemption.upcoming_node_wait_ms;
         let awaited = |node: &NodeSpec| !node.startup_taints.is_empty() && fake.now < node.created_ms + patience;
         assert!(fake.nodes.values().any(awaited), "{} waits for upcoming nodes, and there is none", pod.id);
     }

@@ -28,7 +28,7 @@ fn lose_two(fake: &mut FakeCluster) {
 }
 
 fn rolled_back_count(fake: &FakeCluster) -> usize {
-    fake.issued.iter().filter(|act| matches!(act, Command::TakeBack { .. })).count()
+    fake.issued.iter().filter(|act| matches!(act, Command::RollBack { .. })).count()
 }
 
 #[test]

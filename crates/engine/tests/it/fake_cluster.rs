@@ -13,9 +13,7 @@ use muster_engine::model::labels::Labels;
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::{Membership, Phase, PodName, PodSpec};
 use muster_engine::record::Recorder;
-use muster_engine::{
-    BindOutcome, Command, Config, Diagnosis, Observation, Report, Subject, TakeBackOutcome, invariants,
-};
+use muster_engine::{BindOutcome, Command, Config, DeleteOutcome, Diagnosis, Observation, Report, Subject, invariants};
 
 use crate::checker;
 use crate::gang_history::{GangHistories, Outstanding, minimums};
@@ -308,7 +306,7 @@ impl FakeCluster {
         }
         // All deletes of one decision are recorded before anything new is observed.
         for command in &commands {
-            if let Command::TakeBack { pod } = command {
+            if let Command::RollBack { pod } = command {
                 self.histories.delete_requested(&pod.uid);
             }
         }
@@ -319,15 +317,15 @@ impl FakeCluster {
                     self.issued.push(Command::ClearNomination { pod: pod.clone() });
                     self.change(&pod.uid.clone(), |pod| pod.nominated = None);
                 }
-                Command::Spare { pod } => {
-                    self.issued.push(Command::Spare { pod: pod.clone() });
+                Command::ClearDisruptionMark { pod } => {
+                    self.issued.push(Command::ClearDisruptionMark { pod: pod.clone() });
                     self.change(&pod.uid.clone(), |pod| pod.marked = false);
                 }
                 Command::Nominate { pod, node } => {
                     self.issued.push(Command::Nominate { pod: pod.clone(), node: node.clone() });
                     self.change(&pod.uid.clone(), |pod| pod.nominated = Some(node.to_string()));
                 }
-                Command::Bind { .. } | Command::TakeBack { .. } | Command::Evict { .. } => {
+                Command::Bind { .. } | Command::RollBack { .. } | Command::Evict { .. } => {
                     self.issued.push(command.clone());
                     self.in_flight.push(command);
                 }
@@ -361,7 +359,7 @@ impl FakeCluster {
             // The condition in the API, which a restarted engine reads. It is about the minimum that was reached; the
             // object may specify another one by now.
             let present = minimums(group).values().sum::<usize>() == *minimum as usize;
-            group.history = if present { History::Started } else { History::StartedOtherwise };
+            group.history = if present { History::Started } else { History::StartedUnderOtherMinimum };
         }
         if let (Subject::Group(key), Diagnosis::GroupUnschedulable(shortfall)) = (&report.subject, &report.diagnosis)
             && !shortfall.started
@@ -410,8 +408,8 @@ impl FakeCluster {
                 self.observe(Observation::BindDone { pod: pod.clone(), node, outcome });
                 self.change(&pod.uid.clone(), |_| {});
             }
-            Command::TakeBack { pod } => {
-                self.observe(Observation::TakeBackDone { pod: pod.clone(), outcome: TakeBackOutcome::Deleted });
+            Command::RollBack { pod } => {
+                self.observe(Observation::RollBackDone { pod: pod.clone(), outcome: DeleteOutcome::Deleted });
                 self.change(&pod.uid.clone(), |pod| pod.terminating = true);
                 self.remove_pod(&pod.uid.clone());
             }
@@ -421,8 +419,10 @@ impl FakeCluster {
                     self.execute_eviction(&pod);
                 }
             }
-            Command::Nominate { .. } | Command::Spare { .. } | Command::ClearNomination { .. } | Command::Report(_) => {
-            }
+            Command::Nominate { .. }
+            | Command::ClearDisruptionMark { .. }
+            | Command::ClearNomination { .. }
+            | Command::Report(_) => {}
         }
     }
 
@@ -430,9 +430,11 @@ impl FakeCluster {
         if let Some(actual) = self.pods.get(&pod.uid).cloned() {
             self.histories.lost(&actual);
         }
-        self.observe(Observation::EvictDone { pod: pod.clone(), outcome: TakeBackOutcome::Deleted });
-        let gone_by_ms = Some(self.now + self.grace_ms);
-        self.change(&pod.uid, |pod| (pod.marked, pod.terminating, pod.gone_by_ms) = (true, true, gone_by_ms));
+        self.observe(Observation::EvictDone { pod: pod.clone(), outcome: DeleteOutcome::Deleted });
+        let grace_period_ends_ms = Some(self.now + self.grace_ms);
+        self.change(&pod.uid, |pod| {
+            (pod.marked, pod.terminating, pod.grace_period_ends_ms) = (true, true, grace_period_ends_ms)
+        });
         if self.grace_ms == 0 {
             self.remove_pod(&pod.uid);
         }

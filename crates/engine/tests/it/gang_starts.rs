@@ -23,7 +23,7 @@ fn refuse_for_good(fake: &mut FakeCluster, command: &Command) {
 
 fn rolled_back(fake: &FakeCluster) -> Vec<String> {
     let names = fake.issued.iter().filter_map(|act| match act {
-        Command::TakeBack { pod } => Some(pod.name.clone()),
+        Command::RollBack { pod } => Some(pod.name.clone()),
         _ => None,
     });
     names.collect()
@@ -211,7 +211,7 @@ fn basic_group_that_becomes_a_gang_has_started() {
 fn gang_started_under_another_minimum_needs_the_rest_at_once_after_a_restart() {
     let mut fake = FakeCluster::new();
     nodes_of_one(&mut fake, 3);
-    fake.put_group(GroupSpec { history: History::StartedOtherwise, ..GroupSpec::gang(key("g"), 4) });
+    fake.put_group(GroupSpec { history: History::StartedUnderOtherMinimum, ..GroupSpec::gang(key("g"), 4) });
     fake.pod_with("leader", "g", 1, |pod| pod.node = Some("n0".into()));
     fake.pods_of("worker", "g", 3, 1);
     fake.advance(HOUR_MS);

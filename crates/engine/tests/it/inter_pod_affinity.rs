@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use muster_engine::diagnosis::Proof;
-use muster_engine::model::company::{Company, PodSelector, PodTerm, PreferredPodTerm};
-use muster_engine::model::labels::{Demand, Labels, Requirement};
+use muster_engine::model::inter_pod::{InterPodConstraints, PodSelector, PodTerm, PreferredPodTerm};
+use muster_engine::model::labels::{LabelOperator, Labels, Requirement};
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::PodSpec;
 use muster_engine::{Diagnosis, PreemptionRules};
@@ -24,24 +24,24 @@ pub(crate) fn labels(pairs: &[(&str, &str)]) -> Labels {
 
 /// A term that selects pods of the test namespace by this label.
 pub(crate) fn app(value: &str, topology_key: &str) -> PodTerm {
-    let labels = vec![Requirement { key: "app".to_owned(), demand: Demand::In(vec![value.to_owned()]) }];
-    let pods = PodSelector { namespaces: ["ns".to_owned()].into(), namespaces_like: None, labels };
+    let labels = vec![Requirement { key: "app".to_owned(), operator: LabelOperator::In(vec![value.to_owned()]) }];
+    let pods = PodSelector { namespaces: ["ns".to_owned()].into(), namespace_selector: None, labels };
     PodTerm { pods, topology_key: topology_key.to_owned() }
 }
 
-fn required_anti_affinity(term: PodTerm) -> Company {
-    Company { shuns: vec![term], ..Company::default() }
+fn required_anti_affinity(term: PodTerm) -> InterPodConstraints {
+    InterPodConstraints { required_anti_affinity: vec![term], ..InterPodConstraints::default() }
 }
 
-fn required_affinity(term: PodTerm) -> Company {
-    Company { seeks: vec![term], ..Company::default() }
+fn required_affinity(term: PodTerm) -> InterPodConstraints {
+    InterPodConstraints { required_affinity: vec![term], ..InterPodConstraints::default() }
 }
 
 /// Sets the `app` label and the inter-pod constraints of a pod.
-pub(crate) fn set_app(pod: &mut PodSpec, app: &str, company: Option<Company>) {
+pub(crate) fn set_app(pod: &mut PodSpec, app: &str, inter_pod: Option<InterPodConstraints>) {
     pod.labels = Arc::new(labels(&[("app", app)]));
     let class = (*pod.class).clone();
-    pod.class = Arc::new(muster_engine::model::class::ClassSpec { company: company.map(Arc::new), ..class });
+    pod.class = Arc::new(muster_engine::model::class::ClassSpec { inter_pod: inter_pod.map(Arc::new), ..class });
 }
 
 pub(crate) fn node(fake: &mut FakeCluster, name: &str, zone: &str, cpu: i64) {
@@ -50,10 +50,10 @@ pub(crate) fn node(fake: &mut FakeCluster, name: &str, zone: &str, cpu: i64) {
     fake.put_node(NodeSpec { name: name.into(), labels, allocatable: allocatable.into(), ..NodeSpec::default() });
 }
 
-pub(crate) fn gang_with(fake: &mut FakeCluster, name: &str, count: u32, company: &Company) {
+pub(crate) fn gang_with(fake: &mut FakeCluster, name: &str, count: u32, inter_pod: &InterPodConstraints) {
     fake.gang(name, count);
     for number in 0..count {
-        fake.pod_with(&format!("{name}-{number}"), name, 1, |pod| set_app(pod, name, Some(company.clone())));
+        fake.pod_with(&format!("{name}-{number}"), name, 1, |pod| set_app(pod, name, Some(inter_pod.clone())));
     }
 }
 
@@ -164,9 +164,9 @@ fn anti_affinity_of_existing_pod_blocks_until_it_leaves() {
 fn namespace_selector_matches_a_newly_labelled_namespace() {
     let mut fake = FakeCluster::new();
     node(&mut fake, "n0", "a", 4);
-    let like = vec![Requirement { key: "team".to_owned(), demand: Demand::Exists }];
+    let like = vec![Requirement { key: "team".to_owned(), operator: LabelOperator::Exists }];
     let mut term = app("web", HOST);
-    term.pods = PodSelector { namespaces: [].into(), namespaces_like: Some(like), labels: Vec::new() };
+    term.pods = PodSelector { namespaces: [].into(), namespace_selector: Some(like), labels: Vec::new() };
     fake.put_namespace("ns", Labels::new());
     fake.pod_with("w", "", 1, |pod| set_app(pod, "web", None));
     fake.settle();
@@ -203,9 +203,9 @@ fn preferred_affinity_decides_among_feasible_nodes() {
                 Arc::new(muster_engine::model::class::ClassSpec { node_selector: there, ..(*pod.class).clone() });
         });
         fake.settle();
-        let prefers = vec![PreferredPodTerm { weight, term: app("db", ZONE) }];
-        let company = Company { prefers, ..Company::default() };
-        fake.pod_with("w", "", 1, |pod| set_app(pod, "web", Some(company)));
+        let preferred = vec![PreferredPodTerm { weight, term: app("db", ZONE) }];
+        let inter_pod = InterPodConstraints { preferred, ..InterPodConstraints::default() };
+        fake.pod_with("w", "", 1, |pod| set_app(pod, "web", Some(inter_pod)));
         fake.settle();
         assert_eq!(fake.node_of("w").as_deref(), Some(expected));
     }
@@ -245,11 +245,11 @@ fn gang_preempts_anti_affinity_matches_in_its_whole_domain() {
     }
     fake.settle();
     // There must be room on one node, and no pod labelled x in the whole zone.
-    let company = required_anti_affinity(app("x", ZONE));
+    let inter_pod = required_anti_affinity(app("x", ZONE));
     fake.gang("g", 2);
     for number in 0..2 {
         fake.pod_with(&format!("g-{number}"), "g", 1, |pod| {
-            set_app(pod, "g", Some(company.clone()));
+            set_app(pod, "g", Some(inter_pod.clone()));
             pod.priority = 10;
         });
     }
@@ -289,12 +289,12 @@ fn identical_pods_are_placed_whenever_possible() {
         let pods = 1 + random.below(5);
         let (apart, together) = (random.chance(50), random.chance(50));
         let key = *[HOST, ZONE].get(random.below(2)).unwrap();
-        let company = Company {
-            shuns: if apart { vec![app("g", if together { HOST } else { key })] } else { Vec::new() },
-            seeks: if together { vec![app("g", ZONE)] } else { Vec::new() },
-            ..Company::default()
+        let inter_pod = InterPodConstraints {
+            required_anti_affinity: if apart { vec![app("g", if together { HOST } else { key })] } else { Vec::new() },
+            required_affinity: if together { vec![app("g", ZONE)] } else { Vec::new() },
+            ..InterPodConstraints::default()
         };
-        gang_with(&mut fake, "g", pods as u32, &company);
+        gang_with(&mut fake, "g", pods as u32, &inter_pod);
         fake.settle();
         let mut all = Vec::new();
         ways(count, pods, &mut Vec::new(), &mut all);
@@ -308,7 +308,7 @@ fn identical_pods_are_placed_whenever_possible() {
                 && (!together || distinct.len() == 1)
         };
         let possible = all.iter().any(is_way);
-        assert_eq!(fake.bound_count("g"), if possible { pods } else { 0 }, "{sizes:?} {pods} {company:?}");
+        assert_eq!(fake.bound_count("g"), if possible { pods } else { 0 }, "{sizes:?} {pods} {inter_pod:?}");
         if !possible {
             let Diagnosis::GroupUnschedulable(shortfall) = fake.group_diagnosis("g") else {
                 panic!("not unschedulable")

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use muster_engine::cluster::Cluster;
 use muster_engine::cluster::pod::Pod;
-use muster_engine::model::company::{Company, PodTerm, SpreadTerm};
 use muster_engine::model::ids::{NodeId, PodId};
+use muster_engine::model::inter_pod::{InterPodConstraints, PodTerm, SpreadTerm};
 use muster_engine::model::labels::Labels;
 use muster_engine::model::pod::PodSpec;
 use muster_engine::model::taint::{Effect, tolerated};
@@ -14,10 +14,11 @@ use crate::fake_cluster::FakeCluster;
 
 /// Whether a pod has inter-pod terms, or terms of others apply to it.
 pub(crate) fn has_inter_pod_terms(fake: &FakeCluster, pod: &PodSpec) -> bool {
-    let others = fake.pods.values().filter_map(|other| other.class.company.as_ref());
-    let matches_it =
-        |company: &&std::sync::Arc<Company>| company.shuns.iter().any(|term| matches_spec(fake, term, pod));
-    pod.class.company.is_some() || others.into_iter().any(|company| matches_it(&company))
+    let others = fake.pods.values().filter_map(|other| other.class.inter_pod.as_ref());
+    let matches_it = |inter_pod: &&std::sync::Arc<InterPodConstraints>| {
+        inter_pod.required_anti_affinity.iter().any(|term| matches_spec(fake, term, pod))
+    };
+    pod.class.inter_pod.is_some() || others.into_iter().any(|inter_pod| matches_it(&inter_pod))
 }
 
 fn matches_spec(fake: &FakeCluster, term: &PodTerm, pod: &PodSpec) -> bool {
@@ -33,8 +34,8 @@ fn meets(fake: &FakeCluster, term: &PodTerm, pod: &Pod) -> bool {
     term.pods.matches(&pod.id.namespace, namespace(fake, &pod.id.namespace), &pod.labels)
 }
 
-fn company<'c>(cluster: &'c Cluster, pod: &Pod) -> Option<&'c Company> {
-    cluster.class(pod.class).spec.company.as_deref()
+fn inter_pod<'c>(cluster: &'c Cluster, pod: &Pod) -> Option<&'c InterPodConstraints> {
+    cluster.class(pod.class).spec.inter_pod.as_deref()
 }
 
 /// Whether the inter-pod terms allow a pod on a node, given the pods on nodes that count.
@@ -74,35 +75,39 @@ fn check(fake: &FakeCluster, pod: &Pod, node: NodeId, others: &[(&Pod, NodeId)])
     let near =
         |other: NodeId, term: &PodTerm| domain(node, term).is_some() && domain(node, term) == domain(other, term);
     for (other, there) in others {
-        for term in company(cluster, pod).iter().flat_map(|company| &company.shuns) {
+        for term in inter_pod(cluster, pod).iter().flat_map(|inter_pod| &inter_pod.required_anti_affinity) {
             if near(*there, term) && meets(fake, term, other) {
                 return Err(format!("its anti-affinity matches {}", other.id));
             }
         }
-        for term in company(cluster, other).iter().flat_map(|company| &company.shuns) {
+        for term in inter_pod(cluster, other).iter().flat_map(|inter_pod| &inter_pod.required_anti_affinity) {
             if near(*there, term) && meets(fake, term, pod) {
                 return Err(format!("the anti-affinity of {} matches it", other.id));
             }
         }
     }
-    for term in company(cluster, pod).iter().flat_map(|company| &company.spread.must) {
+    for term in inter_pod(cluster, pod).iter().flat_map(|inter_pod| &inter_pod.spread.do_not_schedule) {
         check_spread(fake, pod, node, others, term)?;
     }
-    let Some(seeks) = company(cluster, pod).map(|company| &company.seeks).filter(|seeks| !seeks.is_empty()) else {
+    let Some(required_affinity) = inter_pod(cluster, pod)
+        .map(|inter_pod| &inter_pod.required_affinity)
+        .filter(|required_affinity| !required_affinity.is_empty())
+    else {
         return Ok(());
     };
-    if seeks.iter().any(|term| domain(node, term).is_none()) {
+    if required_affinity.iter().any(|term| domain(node, term).is_none()) {
         return Err("the node lacks the topology key of its affinity".to_owned());
     }
     let matching: Vec<&(&Pod, NodeId)> =
-        others.iter().filter(|(other, _)| seeks.iter().all(|term| meets(fake, term, other))).collect();
-    if seeks.iter().all(|term| matching.iter().any(|(_, there)| near(*there, term))) {
+        others.iter().filter(|(other, _)| required_affinity.iter().all(|term| meets(fake, term, other))).collect();
+    if required_affinity.iter().all(|term| matching.iter().any(|(_, there)| near(*there, term))) {
         return Ok(());
     }
     // Among pods that are placed together, it may have been the first.
     let before = matching.iter().filter(|(other, _)| pod.group.is_none() || other.group != pod.group);
-    let somewhere = before.into_iter().any(|(_, there)| seeks.iter().any(|term| domain(*there, term).is_some()));
-    let is_first = !somewhere && seeks.iter().all(|term| meets(fake, term, pod));
+    let somewhere =
+        before.into_iter().any(|(_, there)| required_affinity.iter().any(|term| domain(*there, term).is_some()));
+    let is_first = !somewhere && required_affinity.iter().all(|term| meets(fake, term, pod));
     if is_first { Ok(()) } else { Err("no pod in the domain matches its affinity".to_owned()) }
 }
 
@@ -116,14 +121,14 @@ fn check_spread(
 ) -> Result<(), String> {
     let cluster = fake.engine.engine().cluster();
     let class = &cluster.class(pod.class).spec;
-    let must = &class.company.as_ref().expect("the term is from there").spread.must;
+    let must = &class.inter_pod.as_ref().expect("the term is from there").spread.do_not_schedule;
     let domain = |node: NodeId| cluster.node(node).labels.get(&term.topology_key);
     let Some(own) = domain(node) else { return Err(format!("the node has no {}", term.topology_key)) };
     let selected = |pod: &Pod| term.pods.matches(&pod.id.namespace, namespace(fake, &pod.id.namespace), &pod.labels);
     let counted: Vec<&(&Pod, NodeId)> =
         others.iter().filter(|(other, _)| selected(other) && !other.terminating).collect();
     let member = |other: &Pod| pod.group.is_some() && other.group == pod.group;
-    if counted.iter().any(|(other, _)| member(other) && cluster.class(other.class).spec.company != class.company) {
+    if counted.iter().any(|(other, _)| member(other) && cluster.class(other.class).spec.inter_pod != class.inter_pod) {
         // It was placed before a member of its group with other constraints.
         return Ok(());
     }
@@ -136,16 +141,16 @@ fn check_spread(
             taints.all(|taint| tolerated(&class.tolerations, taint))
         };
         if must.iter().all(|term| named(&term.topology_key))
-            && (!term.minds_affinity || suits())
-            && (!term.minds_taints || lets_in())
+            && (!term.honors_node_affinity || suits())
+            && (!term.honors_node_taints || lets_in())
         {
             let there = counted.iter().filter(|(_, there)| *there == id).count() as u32;
             *domains.entry(domain(id).expect("just seen")).or_default() += there;
         }
     }
-    let least = domains.values().min().copied().filter(|_| domains.len() >= term.domains_min as usize).unwrap_or(0);
+    let least = domains.values().min().copied().filter(|_| domains.len() >= term.min_domains as usize).unwrap_or(0);
     let there = domains.get(own).copied().unwrap_or(0) + u32::from(selected(pod));
-    if there > least + term.skew_max {
+    if there > least + term.max_skew {
         return Err(format!("{there} are in {own} and {least} in the emptiest of {domains:?}"));
     }
     Ok(())

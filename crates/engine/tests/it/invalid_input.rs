@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use muster_engine::model::budget::BudgetSpec;
 use muster_engine::model::class::{ClassSpec, ScoringRequest};
-use muster_engine::model::company::{Company, PodSelector, PodTerm, PreferredPodTerm, Spread, SpreadTerm};
 use muster_engine::model::group::{
     DegradedPolicy, GroupKey, GroupPriority, GroupSpec, History, Policy, Subset, TopologyConstraint, Turn,
 };
-use muster_engine::model::labels::{Demand, NameDemand, NodeTerm, PreferredTerm, Requirement};
+use muster_engine::model::inter_pod::{
+    InterPodConstraints, PodSelector, PodTerm, PreferredPodTerm, Spread, SpreadTerm,
+};
+use muster_engine::model::labels::{LabelOperator, NameRequirement, NodeTerm, PreferredTerm, Requirement};
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::{Membership, Phase, PodName, PodRefusal, PodSpec, RefusalKind};
 use muster_engine::model::port::{HostPort, Protocol};
 use muster_engine::model::taint::{Effect, Taint, Toleration};
-use muster_engine::{BindOutcome, Command, Config, Engine, Observation, TakeBackOutcome, invariants};
+use muster_engine::{BindOutcome, Command, Config, DeleteOutcome, Engine, Observation, invariants};
 
 use muster_oracle::random::Random;
 use muster_oracle::seeds::for_each_seed;
@@ -57,17 +59,17 @@ impl Fool {
         let words = |generator: &mut Self| (0..generator.0.below(3)).map(|_| generator.word()).collect::<Vec<_>>();
         let labels = (0..self.0.below(3)).map(|_| {
             let demand = match self.0.below(6) {
-                0 => Demand::In(words(self)),
-                1 => Demand::NotIn(words(self)),
-                2 => Demand::Exists,
-                3 => Demand::DoesNotExist,
-                4 => Demand::Gt(self.amount()),
-                _ => Demand::Lt(self.amount()),
+                0 => LabelOperator::In(words(self)),
+                1 => LabelOperator::NotIn(words(self)),
+                2 => LabelOperator::Exists,
+                3 => LabelOperator::DoesNotExist,
+                4 => LabelOperator::Gt(self.amount()),
+                _ => LabelOperator::Lt(self.amount()),
             };
-            Requirement { key: self.word(), demand }
+            Requirement { key: self.word(), operator: demand }
         });
         let labels = labels.collect();
-        let names = if self.0.chance(20) { vec![NameDemand::IsNot(self.word())] } else { vec![] };
+        let names = if self.0.chance(20) { vec![NameRequirement::IsNot(self.word())] } else { vec![] };
         NodeTerm { labels, names }
     }
 
@@ -96,20 +98,24 @@ impl Fool {
             enforced_terms: (rare && self.0.chance(20)).then(|| vec![self.term()]),
             images: (0..self.0.below(3)).map(|_| self.word().into()).collect(),
             features: if rare && self.0.chance(20) { [self.word()].into() } else { [].into() },
-            company: rare.then(|| Arc::new(self.company())),
+            inter_pod: rare.then(|| Arc::new(self.inter_pod())),
             ..ClassSpec::default()
         }
     }
 
-    fn company(&mut self) -> Company {
+    fn inter_pod(&mut self) -> InterPodConstraints {
         let some = |generator: &mut Self| (0..generator.0.below(3)).map(|_| generator.pod_term()).collect();
-        let (seeks, shuns) = (some(self), some(self));
-        let prefers = (0..self.0.below(2))
+        let (required_affinity, required_anti_affinity) = (some(self), some(self));
+        let preferred = (0..self.0.below(2))
             .map(|_| PreferredPodTerm { weight: self.0.below(250) as i32 - 120, term: self.pod_term() })
             .collect();
         let evenly = |generator: &mut Self| (0..generator.0.below(3)).map(|_| generator.spread_term()).collect();
-        let spread = Spread { must: evenly(self), should: evenly(self), bears_missing_labels: self.0.chance(30) };
-        Company { seeks, shuns, prefers, spread }
+        let spread = Spread {
+            do_not_schedule: evenly(self),
+            schedule_anyway: evenly(self),
+            scores_nodes_without_keys: self.0.chance(30),
+        };
+        InterPodConstraints { required_affinity, required_anti_affinity, preferred, spread }
     }
 
     fn spread_term(&mut self) -> SpreadTerm {
@@ -117,17 +123,17 @@ impl Fool {
         SpreadTerm {
             pods,
             topology_key,
-            skew_max: self.0.below(3) as u32,
-            domains_min: self.0.below(4) as u32,
-            minds_affinity: self.0.chance(50),
-            minds_taints: self.0.chance(50),
+            max_skew: self.0.below(3) as u32,
+            min_domains: self.0.below(4) as u32,
+            honors_node_affinity: self.0.chance(50),
+            honors_node_taints: self.0.chance(50),
         }
     }
 
     fn pod_term(&mut self) -> PodTerm {
         let namespaces = (0..self.0.below(3)).map(|_| self.word()).collect();
-        let namespaces_like = self.0.chance(30).then(|| self.term().labels);
-        let pods = PodSelector { namespaces, namespaces_like, labels: self.term().labels };
+        let namespace_selector = self.0.chance(30).then(|| self.term().labels);
+        let pods = PodSelector { namespaces, namespace_selector, labels: self.term().labels };
         PodTerm { pods, topology_key: self.word() }
     }
 
@@ -160,7 +166,7 @@ impl Fool {
         };
         spec.schedule_timeout_ms = self.0.chance(50).then(|| self.0.draw() >> self.0.below(64));
         spec.parent = self.0.chance(10).then(|| self.group_key());
-        spec.history = *self.0.pick(&[History::New, History::New, History::Started, History::StartedOtherwise]);
+        spec.history = *self.0.pick(&[History::New, History::New, History::Started, History::StartedUnderOtherMinimum]);
         spec.degraded_policy =
             *self.0.pick(&[DegradedPolicy::Replace, DegradedPolicy::Requorum, DegradedPolicy::Evict]);
         if self.0.chance(30) {
@@ -212,7 +218,7 @@ impl Fool {
             preemption_cost: self.0.draw() as i32,
             is_static: self.0.chance(5),
             never_preempts: self.0.chance(10),
-            gone_by_ms: self.0.chance(20).then(|| self.0.draw() >> self.0.below(64)),
+            grace_period_ends_ms: self.0.chance(20).then(|| self.0.draw() >> self.0.below(64)),
             marked: self.0.chance(20),
         }
     }
@@ -220,7 +226,7 @@ impl Fool {
     fn observation(&mut self) -> Observation {
         let message = String::new;
         match self.0.below(23) {
-            22 => Observation::EvictDone { pod: self.name(), outcome: TakeBackOutcome::Refused { message: message() } },
+            22 => Observation::EvictDone { pod: self.name(), outcome: DeleteOutcome::Refused { message: message() } },
             20 => Observation::BudgetSeen(BudgetSpec {
                 namespace: "ns".into(),
                 name: self.word(),
@@ -249,12 +255,12 @@ impl Fool {
             12..=13 => Observation::PodGone { uid: self.name().uid.clone() },
             14..=15 => Observation::GroupSeen(self.group()),
             16 => Observation::GroupGone { key: self.group_key() },
-            17 => Observation::TakeBackDone {
+            17 => Observation::RollBackDone {
                 pod: self.name(),
                 outcome: match self.0.below(3) {
-                    0 => TakeBackOutcome::Deleted,
-                    1 => TakeBackOutcome::Transient { message: message() },
-                    _ => TakeBackOutcome::Refused { message: message() },
+                    0 => DeleteOutcome::Deleted,
+                    1 => DeleteOutcome::Transient { message: message() },
+                    _ => DeleteOutcome::Refused { message: message() },
                 },
             },
             _ => Observation::BindDone {

@@ -3,7 +3,7 @@
 
 use muster_engine::diagnosis::{Diagnosis, Preemption};
 use muster_engine::model::group::DisruptionMode;
-use muster_engine::{Command, Config, Observation, PreemptionRules, Subject, TakeBackOutcome};
+use muster_engine::{Command, Config, DeleteOutcome, Observation, PreemptionRules, Subject};
 
 use crate::fake_cluster::FakeCluster;
 use crate::preemption::{gang, nominated, running};
@@ -138,7 +138,7 @@ fn transient_eviction_failure_is_not_retried_for_a_deleted_preemptor() {
     let Subject::Pod(by) = &*by else { panic!("{by:?} preempts") };
     fake.observe(Observation::EvictDone {
         pod: pods[0].clone(),
-        outcome: TakeBackOutcome::Transient { message: "busy".into() },
+        outcome: DeleteOutcome::Transient { message: "busy".into() },
     });
     fake.remove(&by.name);
     fake.advance(60_000);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use muster_engine::diagnosis::{Diagnosis, Preemption};
 use muster_engine::model::budget::BudgetSpec;
 use muster_engine::model::group::{DisruptionMode, GroupPriority, GroupSpec, PreemptionPolicy};
-use muster_engine::model::labels::{Demand, Requirement};
+use muster_engine::model::labels::{LabelOperator, Requirement};
 use muster_engine::model::pod::Phase;
-use muster_engine::{Command, Config, Observation, PreemptionRules, TakeBackOutcome};
+use muster_engine::{Command, Config, DeleteOutcome, Observation, PreemptionRules};
 
 use crate::fake_cluster::{FakeCluster, key};
 
@@ -219,7 +219,7 @@ fn refused_eviction_excludes_the_pod_and_leads_to_another_plan() {
     let [Command::Evict { pods, .. }] = &fake.in_flight[..] else { panic!("{:?}", fake.in_flight) };
     let (pod, name) = (pods[0].clone(), pods[0].name.clone());
     fake.in_flight.clear();
-    let outcome = TakeBackOutcome::Refused { message: "forbidden".into() };
+    let outcome = DeleteOutcome::Refused { message: "forbidden".into() };
     fake.observe(Observation::EvictDone { pod, outcome });
     fake.advance(30_000);
     assert_eq!(fake.bound_count("h-"), 1);
@@ -236,7 +236,7 @@ fn transient_eviction_failure_is_retried_until_it_succeeds() {
     let [Command::Evict { pods, .. }] = &fake.in_flight[..] else { panic!("{:?}", fake.in_flight) };
     let pod = pods[0].clone();
     fake.in_flight.clear();
-    fake.observe(Observation::EvictDone { pod, outcome: TakeBackOutcome::Transient { message: "busy".into() } });
+    fake.observe(Observation::EvictDone { pod, outcome: DeleteOutcome::Transient { message: "busy".into() } });
     fake.grace_ms = 30_000;
     fake.advance(120_000);
     assert_eq!(fake.evicted().len(), 2, "retried once, and not again");
@@ -309,7 +309,7 @@ fn pods_covered_by_a_budget_are_avoided_if_possible() {
         let labels = Arc::clone(&labels);
         fake.change(&uid, |pod| pod.labels = labels);
     }
-    let selector = Requirement { key: "app".into(), demand: Demand::Exists };
+    let selector = Requirement { key: "app".into(), operator: LabelOperator::Exists };
     let budget = BudgetSpec {
         namespace: "ns".into(),
         name: "db".into(),
@@ -385,7 +385,7 @@ fn budget(allowed: i32) -> Observation {
 
 #[test]
 fn respected_budgets_block_evictions_until_they_allow_them() {
-    let preemption = PreemptionRules { keeps_budgets: true, ..PreemptionRules::default() };
+    let preemption = PreemptionRules { respects_budgets: true, ..PreemptionRules::default() };
     let mut fake = FakeCluster::with(Config { preemption, ..Config::default() });
     fake.node("n0", 4);
     fake.node("n1", 4);
@@ -431,7 +431,7 @@ fn mark_is_removed_from_a_pod_that_stays() {
     fake.change(&uid, |pod| pod.marked = true);
     fake.advance(10_000);
     assert!(!fake.pods[&uid].marked && fake.evicted().is_empty());
-    assert_eq!(fake.issued.iter().filter(|act| matches!(act, Command::Spare { .. })).count(), 1);
+    assert_eq!(fake.issued.iter().filter(|act| matches!(act, Command::ClearDisruptionMark { .. })).count(), 1);
 }
 
 #[test]
@@ -448,7 +448,7 @@ fn victims_whose_priority_rose_are_spared_together() {
     for command in std::mem::take(&mut fake.in_flight) {
         let Command::Evict { pods, .. } = command else { panic!("{command:?}") };
         let pod = pods[0].clone();
-        fake.observe(Observation::EvictDone { pod, outcome: TakeBackOutcome::Transient { message: "busy".into() } });
+        fake.observe(Observation::EvictDone { pod, outcome: DeleteOutcome::Transient { message: "busy".into() } });
     }
     gang(&mut fake, "low", 1, 200, DisruptionMode::Pod);
     fake.advance(60_000);
@@ -458,7 +458,7 @@ fn victims_whose_priority_rose_are_spared_together() {
 
 #[test]
 fn pods_protected_by_a_budget_do_not_count_as_victims_for_surplus_members() {
-    let preemption = PreemptionRules { keeps_budgets: true, ..PreemptionRules::default() };
+    let preemption = PreemptionRules { respects_budgets: true, ..PreemptionRules::default() };
     let mut fake = FakeCluster::with(Config { preemption, ..Config::default() });
     fake.node("n0", 2);
     fake.node("n1", 2);
@@ -466,7 +466,7 @@ fn pods_protected_by_a_budget_do_not_count_as_victims_for_surplus_members() {
     running(&mut fake, "kept", "", 1, 2, "n1");
     let kept = fake.uid("kept-0");
     fake.change(&kept, |pod| pod.labels = Arc::new([("app".to_owned(), "db".to_owned())].into()));
-    let selector = Requirement { key: "app".into(), demand: Demand::Exists };
+    let selector = Requirement { key: "app".into(), operator: LabelOperator::Exists };
     let (namespace, name) = ("ns".to_owned(), "db".to_owned());
     let budget = BudgetSpec { namespace, name, selector: Some(vec![selector]), ..BudgetSpec::default() };
     fake.observe(Observation::BudgetSeen(budget));

@@ -8,17 +8,17 @@ use muster_engine::diagnosis::Waiting;
 use muster_engine::model::Millis;
 use muster_engine::model::budget::BudgetSpec;
 use muster_engine::model::class::ClassSpec;
-use muster_engine::model::company::{Company, PodTerm, PreferredPodTerm, SpreadTerm};
 use muster_engine::model::group::{
     DegradedPolicy, DisruptionMode, GroupPriority, GroupSpec, History, Policy, PreemptionPolicy, Subset, Turn,
 };
+use muster_engine::model::inter_pod::{InterPodConstraints, PodTerm, PreferredPodTerm, SpreadTerm};
 use muster_engine::model::labels::Labels;
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::{Phase, PodName, PodRefusal, PodSpec, RefusalKind};
 use muster_engine::model::port::{HostPort, Protocol};
 use muster_engine::model::taint::{Effect, Taint, Toleration};
 use muster_engine::record::replay;
-use muster_engine::{BindOutcome, Command, Config, Diagnosis, Observation, PreemptionRules, TakeBackOutcome};
+use muster_engine::{BindOutcome, Command, Config, DeleteOutcome, Diagnosis, Observation, PreemptionRules};
 use muster_oracle::random::Random;
 use muster_oracle::seeds::{for_each_seed, one_seed_only};
 
@@ -105,7 +105,7 @@ fn config(seed: u64, disturbed: bool) -> Config {
     if seed.is_multiple_of(2) {
         return Config { preemption, ..Config::default() };
     }
-    Config { starving_after_ms: 15_000, claim_ms_max: 60_000, preemption, ..Config::default() }
+    Config { starving_after_ms: 15_000, reservation_ms_max: 60_000, preemption, ..Config::default() }
 }
 
 impl Run {
@@ -145,36 +145,36 @@ impl Run {
             class.images = vec!["image".into()];
         }
         if self.random.chance(15) {
-            class.company = Some(Arc::new(self.company()));
+            class.inter_pod = Some(Arc::new(self.inter_pod()));
         }
         class
     }
 
-    fn company(&mut self) -> Company {
-        let mut company = Company::default();
+    fn inter_pod(&mut self) -> InterPodConstraints {
+        let mut inter_pod = InterPodConstraints::default();
         let key = if self.random.chance(60) { "host" } else { "zone" };
         let term = inter_pod_affinity::app(["x", "y"][self.random.below(2)], key);
         match self.random.below(14) {
-            0..=5 => company.shuns.push(term),
-            6..=7 => company.seeks.push(term),
-            8..=10 => company.spread.must.push(self.evenly(term)),
-            11 => company.spread.should.push(self.evenly(term)),
+            0..=5 => inter_pod.required_anti_affinity.push(term),
+            6..=7 => inter_pod.required_affinity.push(term),
+            8..=10 => inter_pod.spread.do_not_schedule.push(self.evenly(term)),
+            11 => inter_pod.spread.schedule_anyway.push(self.evenly(term)),
             _ => {
                 let weight = [-30, 30][self.random.below(2)];
-                company.prefers.push(PreferredPodTerm { weight, term });
+                inter_pod.preferred.push(PreferredPodTerm { weight, term });
             }
         }
-        company
+        inter_pod
     }
 
     fn evenly(&mut self, PodTerm { pods, topology_key }: PodTerm) -> SpreadTerm {
         SpreadTerm {
             pods,
             topology_key,
-            skew_max: 1 + self.random.below(2) as u32,
-            domains_min: 1 + self.random.below(2) as u32,
-            minds_affinity: self.random.chance(80),
-            minds_taints: self.random.chance(30),
+            max_skew: 1 + self.random.below(2) as u32,
+            min_domains: 1 + self.random.below(2) as u32,
+            honors_node_affinity: self.random.chance(80),
+            honors_node_taints: self.random.chance(30),
         }
     }
 
@@ -352,7 +352,7 @@ impl Run {
         // The condition in the API stays with the object; it refers to the minimum at that time.
         let old = self.fake.groups.get(&spec.key);
         let history = old.map_or(History::New, |old| match old.history {
-            History::Started if old.policy != spec.policy => History::StartedOtherwise,
+            History::Started if old.policy != spec.policy => History::StartedUnderOtherMinimum,
             history => history,
         });
         self.fake.put_group(GroupSpec { history, ..spec });
@@ -535,23 +535,23 @@ impl Run {
                     self.fake.change(&pod.uid.clone(), |_| {});
                 }
             }
-            Command::TakeBack { pod } if roll < 10 => {
+            Command::RollBack { pod } if roll < 10 => {
                 if let Some(actual) = self.fake.pods.get(&pod.uid).cloned() {
                     self.fake.histories.delete_was_refused(&actual);
                 }
-                let outcome = TakeBackOutcome::Refused { message: "forbidden".into() };
-                self.fake.observe(Observation::TakeBackDone { pod, outcome });
+                let outcome = DeleteOutcome::Refused { message: "forbidden".into() };
+                self.fake.observe(Observation::RollBackDone { pod, outcome });
             }
-            Command::TakeBack { pod } if roll < 30 => {
-                let outcome = TakeBackOutcome::Transient { message: "later".into() };
-                self.fake.observe(Observation::TakeBackDone { pod, outcome });
+            Command::RollBack { pod } if roll < 30 => {
+                let outcome = DeleteOutcome::Transient { message: "later".into() };
+                self.fake.observe(Observation::RollBackDone { pod, outcome });
             }
             Command::Evict { pods, group, .. } if self.disturbed => self.answer_eviction_per_pod(&pods, group.as_ref()),
             Command::Evict { pods, .. } if roll < 30 => {
                 for pod in pods {
                     let outcome = match roll {
-                        0..10 => TakeBackOutcome::Refused { message: "forbidden".into() },
-                        _ => TakeBackOutcome::Transient { message: "later".into() },
+                        0..10 => DeleteOutcome::Refused { message: "forbidden".into() },
+                        _ => DeleteOutcome::Transient { message: "later".into() },
                     };
                     self.fake.observe(Observation::EvictDone { pod, outcome });
                 }
@@ -561,7 +561,7 @@ impl Run {
     }
 
     fn execute(&mut self, command: Command) {
-        if let Command::TakeBack { pod } = &command {
+        if let Command::RollBack { pod } = &command {
             self.coverage.rolled_back += 1;
             let actual = self.fake.pods.get(&pod.uid).cloned();
             if let Some(actual) = actual.as_ref().filter(|actual| actual.phase == Phase::Succeeded) {

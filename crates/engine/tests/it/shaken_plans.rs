@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use muster_engine::model::group::GroupKey;
 use muster_engine::model::pod::{PodName, PodSpec};
-use muster_engine::{Observation, TakeBackOutcome};
+use muster_engine::{DeleteOutcome, Observation};
 use muster_oracle::seeds::{for_each_seed, one_seed_only};
 
 use crate::random_runs::{Coverage, Run, one_run};
@@ -16,7 +16,7 @@ impl Run {
         let nominated = |pod: &PodSpec| pod.ours && pod.nominated.is_some() && pod.node.is_none() && !pod.terminating;
         match self.random.below(10) {
             0..=6 => {
-                if let Some(uid) = self.pick_pod(|pod| pod.terminating && pod.gone_by_ms.is_some()) {
+                if let Some(uid) = self.pick_pod(|pod| pod.terminating && pod.grace_period_ends_ms.is_some()) {
                     self.coverage.late_exits += 1;
                     self.fake.remove_pod(&uid);
                 }
@@ -49,8 +49,8 @@ impl Run {
         }
         for (pod, roll) in stay {
             let outcome = match roll {
-                0..=1 => TakeBackOutcome::Refused { message: "forbidden".into() },
-                _ => TakeBackOutcome::Transient { message: "later".into() },
+                0..=1 => DeleteOutcome::Refused { message: "forbidden".into() },
+                _ => DeleteOutcome::Transient { message: "later".into() },
             };
             self.coverage.failed_evictions += 1;
             self.fake.observe(Observation::EvictDone { pod: pod.clone(), outcome });
@@ -67,7 +67,7 @@ impl Run {
         for pod in deleted {
             if let Some(actual) = self.fake.pods.get_mut(&pod.uid) {
                 actual.terminating = true;
-                actual.gone_by_ms = Some(self.fake.now + 30_000);
+                actual.grace_period_ends_ms = Some(self.fake.now + 30_000);
                 self.fake.histories.lost(&actual.clone());
             }
         }

@@ -85,7 +85,7 @@ fn reserved_node_is_reported_and_open_to_higher_priorities() {
 
 #[test]
 fn nodes_that_do_not_drain_are_released() {
-    let config = Config { starving_after_ms: MINUTE, claim_ms_max: 10 * MINUTE, ..Config::default() };
+    let config = Config { starving_after_ms: MINUTE, reservation_ms_max: 10 * MINUTE, ..Config::default() };
     let mut fake = FakeCluster::with(config);
     fake.node("n0", 2);
     fake.pods_of("old", "", 2, 1);
@@ -147,11 +147,11 @@ fn bound_to(fake: &mut FakeCluster, name: &str, node: &str, cpu: i64, ours: bool
 }
 
 /// One node full of old pods, and a gang that needs all of it and has reserved it.
-fn starving_gang(claim_ms_max: Millis) -> FakeCluster {
+fn starving_gang(reservation_ms_max: Millis) -> FakeCluster {
     // Without preemption, so that waiting is the only way.
     let preemption = PreemptionRules { on: false, ..PreemptionRules::default() };
     let mut fake =
-        FakeCluster::with(Config { starving_after_ms: MINUTE, claim_ms_max, preemption, ..Config::default() });
+        FakeCluster::with(Config { starving_after_ms: MINUTE, reservation_ms_max, preemption, ..Config::default() });
     fake.node("n0", 2);
     bound_to(&mut fake, "old-0", "n0", 1, true);
     bound_to(&mut fake, "old-1", "n0", 1, true);
@@ -305,7 +305,7 @@ fn gang_that_waits_for_members_is_not_starving() {
 
 #[test]
 fn gang_without_chance_does_not_block_other_reservations() {
-    let config = Config { starving_after_ms: MINUTE, claim_ms_max: 10 * MINUTE, ..Config::default() };
+    let config = Config { starving_after_ms: MINUTE, reservation_ms_max: 10 * MINUTE, ..Config::default() };
     let mut fake = FakeCluster::with(config);
     let kind = |name: &str| [("kind".to_owned(), name.to_owned())].into();
     for name in ["stuck", "drains"] {
@@ -358,7 +358,7 @@ fn mixed_gang_reserves_a_node_for_all_of_it_and_keeps_its_age_when_resized() {
 #[test]
 fn gang_with_failed_reservation_does_not_wait_for_gangs_without_chance() {
     let mut fake =
-        FakeCluster::with(Config { starving_after_ms: MINUTE, claim_ms_max: 10 * MINUTE, ..Config::default() });
+        FakeCluster::with(Config { starving_after_ms: MINUTE, reservation_ms_max: 10 * MINUTE, ..Config::default() });
     fake.node("n0", 2);
     fake.pods_of("old", "", 2, 1);
     fake.settle();
@@ -381,7 +381,7 @@ fn gang_with_failed_reservation_does_not_wait_for_gangs_without_chance() {
 #[test]
 fn gang_with_nothing_to_drain_does_not_end_another_reservation() {
     let mut fake =
-        FakeCluster::with(Config { starving_after_ms: MINUTE, claim_ms_max: 600 * MINUTE, ..Config::default() });
+        FakeCluster::with(Config { starving_after_ms: MINUTE, reservation_ms_max: 600 * MINUTE, ..Config::default() });
     fake.node("n0", 2);
     fake.pods_of("old", "", 2, 1);
     fake.settle();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use muster_engine::Diagnosis;
 use muster_engine::diagnosis::Proof;
 use muster_engine::model::class::ClassSpec;
-use muster_engine::model::company::{Company, PodTerm, Spread, SpreadTerm};
+use muster_engine::model::inter_pod::{InterPodConstraints, PodTerm, Spread, SpreadTerm};
 use muster_engine::model::taint::{Effect, Taint};
 use muster_oracle::random::Random;
 use muster_oracle::seeds::for_each_seed;
@@ -15,17 +15,23 @@ use muster_oracle::seeds::for_each_seed;
 use crate::fake_cluster::{FakeCluster, cpus};
 use crate::inter_pod_affinity::{HOST, ZONE, app, gang_with, node, nodes_of, preemption_enabled, set_app, zone_of};
 
-fn spread_term(of: &str, key: &str, skew_max: u32) -> SpreadTerm {
+fn spread_term(of: &str, key: &str, max_skew: u32) -> SpreadTerm {
     let PodTerm { pods, topology_key } = app(of, key);
-    SpreadTerm { pods, topology_key, skew_max, domains_min: 1, minds_affinity: true, minds_taints: false }
+    SpreadTerm { pods, topology_key, max_skew, min_domains: 1, honors_node_affinity: true, honors_node_taints: false }
 }
 
-fn do_not_schedule(term: SpreadTerm) -> Company {
-    Company { spread: Spread { must: vec![term], ..Spread::default() }, ..Company::default() }
+fn do_not_schedule(term: SpreadTerm) -> InterPodConstraints {
+    InterPodConstraints {
+        spread: Spread { do_not_schedule: vec![term], ..Spread::default() },
+        ..InterPodConstraints::default()
+    }
 }
 
-fn schedule_anyway(term: SpreadTerm) -> Company {
-    Company { spread: Spread { should: vec![term], ..Spread::default() }, ..Company::default() }
+fn schedule_anyway(term: SpreadTerm) -> InterPodConstraints {
+    InterPodConstraints {
+        spread: Spread { schedule_anyway: vec![term], ..Spread::default() },
+        ..InterPodConstraints::default()
+    }
 }
 
 /// Creates a bound pod with an `app` label.
@@ -85,7 +91,7 @@ fn node_without_the_topology_key_is_infeasible() {
 fn global_minimum_is_zero_with_too_few_domains() {
     let mut fake = FakeCluster::new();
     node(&mut fake, "n0", "a", 8);
-    gang_with(&mut fake, "g", 2, &do_not_schedule(SpreadTerm { domains_min: 2, ..spread_term("g", ZONE, 1) }));
+    gang_with(&mut fake, "g", 2, &do_not_schedule(SpreadTerm { min_domains: 2, ..spread_term("g", ZONE, 1) }));
     fake.advance(2_000);
     assert_eq!(fake.bound_count("g"), 0);
     node(&mut fake, "n1", "b", 8);
@@ -133,7 +139,7 @@ fn deleted_zone_blocks_no_pod() {
 
 #[test]
 fn node_inclusion_policies_decide_which_nodes_count() {
-    for (minds_affinity, minds_taints) in [(true, true), (false, true), (true, false)] {
+    for (honors_node_affinity, honors_node_taints) in [(true, true), (false, true), (true, false)] {
         let mut fake = FakeCluster::new();
         node(&mut fake, "n0", "a", 8);
         node(&mut fake, "n1", "b", 8);
@@ -142,25 +148,26 @@ fn node_inclusion_policies_decide_which_nodes_count() {
         tainted.labels.insert(ZONE.to_owned(), "c".to_owned());
         tainted.taints = vec![Taint { key: "t".into(), value: String::new(), effect: Effect::NoSchedule }];
         fake.put_node(tainted);
-        let company = do_not_schedule(SpreadTerm { minds_affinity, minds_taints, ..spread_term("g", ZONE, 1) });
+        let inter_pod =
+            do_not_schedule(SpreadTerm { honors_node_affinity, honors_node_taints, ..spread_term("g", ZONE, 1) });
         fake.gang("g", 2);
         for number in 0..2 {
             fake.pod_with(&format!("g-{number}"), "g", 1, |pod| {
                 pod.class =
                     Arc::new(ClassSpec { node_selector: [(ZONE.to_owned(), "a".to_owned())].into(), ..cpus(1) });
-                set_app(pod, "g", Some(company.clone()));
+                set_app(pod, "g", Some(inter_pod.clone()));
             });
         }
         fake.advance(2_000);
         // Zone b is not selected, zone c is tainted and not selected.
-        let fits = minds_affinity;
-        assert_eq!(fake.bound_count("g"), if fits { 2 } else { 0 }, "{minds_affinity} {minds_taints}");
+        let fits = honors_node_affinity;
+        assert_eq!(fake.bound_count("g"), if fits { 2 } else { 0 }, "{honors_node_affinity} {honors_node_taints}");
     }
 }
 
 #[test]
 fn tainted_nodes_count_unless_taints_are_honored() {
-    for minds_taints in [true, false] {
+    for honors_node_taints in [true, false] {
         let mut fake = FakeCluster::new();
         node(&mut fake, "n0", "a", 8);
         let mut tainted = fake.nodes["n0"].clone();
@@ -168,9 +175,9 @@ fn tainted_nodes_count_unless_taints_are_honored() {
         tainted.labels.insert(ZONE.to_owned(), "b".to_owned());
         tainted.taints = vec![Taint { key: "t".into(), value: String::new(), effect: Effect::NoExecute }];
         fake.put_node(tainted);
-        gang_with(&mut fake, "g", 2, &do_not_schedule(SpreadTerm { minds_taints, ..spread_term("g", ZONE, 1) }));
+        gang_with(&mut fake, "g", 2, &do_not_schedule(SpreadTerm { honors_node_taints, ..spread_term("g", ZONE, 1) }));
         fake.advance(2_000);
-        assert_eq!(fake.bound_count("g"), if minds_taints { 2 } else { 0 });
+        assert_eq!(fake.bound_count("g"), if honors_node_taints { 2 } else { 0 });
     }
 }
 
@@ -180,8 +187,8 @@ fn schedule_anyway_prefers_the_emptiest_zone_and_never_blocks() {
     node(&mut fake, "n0", "a", 8);
     node(&mut fake, "n1", "b", 2);
     bound_pod(&mut fake, "x0", "g", "n0");
-    let company = schedule_anyway(spread_term("g", ZONE, 1));
-    gang_with(&mut fake, "g", 4, &company);
+    let inter_pod = schedule_anyway(spread_term("g", ZONE, 1));
+    gang_with(&mut fake, "g", 4, &inter_pod);
     fake.advance(2_000);
     assert_eq!(by_zone(&fake, "g", 4), zones(&[("a", 2), ("b", 2)]), "b first, until it is full");
 }
@@ -231,13 +238,13 @@ fn reprieved_victims_keep_the_gang_spread() {
 }
 
 /// The most pods that can be placed one by one, given the current count and the free room by zone.
-fn most(zones: &BTreeMap<&str, (usize, usize)>, skew: usize, domains_min: usize) -> usize {
+fn most(zones: &BTreeMap<&str, (usize, usize)>, skew: usize, min_domains: usize) -> usize {
     let start: Vec<usize> = vec![0; zones.len()];
     let (mut seen, mut heap, mut most) = (BTreeSet::from([start.clone()]), vec![start], 0);
     while let Some(placed) = heap.pop() {
         most = most.max(placed.iter().sum());
         let now: Vec<usize> = placed.iter().zip(zones.values()).map(|(more, (there, _))| more + there).collect();
-        let least = if zones.len() < domains_min { 0 } else { *now.iter().min().expect("there are zones") };
+        let least = if zones.len() < min_domains { 0 } else { *now.iter().min().expect("there are zones") };
         for (zone, (_, room)) in zones.values().enumerate() {
             if placed[zone] < *room && now[zone] < least + skew {
                 let mut next = placed.clone();
@@ -272,16 +279,16 @@ fn identical_spread_pods_are_placed_whenever_possible() {
             let zone = by_zone.entry(zone).or_default();
             *zone = (zone.0 + there_already, zone.1 + room);
         }
-        let (pods, skew, domains_min) = (1 + random.below(8), 1 + random.below(2), 1 + random.below(3));
-        let mut company =
-            do_not_schedule(SpreadTerm { domains_min: domains_min as u32, ..spread_term("g", ZONE, skew as u32) });
+        let (pods, skew, min_domains) = (1 + random.below(8), 1 + random.below(2), 1 + random.below(3));
+        let mut inter_pod =
+            do_not_schedule(SpreadTerm { min_domains: min_domains as u32, ..spread_term("g", ZONE, skew as u32) });
         if apart {
-            company.shuns.push(app("g", HOST));
+            inter_pod.required_anti_affinity.push(app("g", HOST));
         }
-        gang_with(&mut fake, "g", pods as u32, &company);
+        gang_with(&mut fake, "g", pods as u32, &inter_pod);
         fake.advance(2_000);
-        let possible = most(&by_zone, skew, domains_min) >= pods;
-        assert_eq!(fake.bound_count("g-"), if possible { pods } else { 0 }, "{by_zone:?} {pods} {skew} {domains_min}");
+        let possible = most(&by_zone, skew, min_domains) >= pods;
+        assert_eq!(fake.bound_count("g-"), if possible { pods } else { 0 }, "{by_zone:?} {pods} {skew} {min_domains}");
         if !possible {
             let Diagnosis::GroupUnschedulable(shortfall) = fake.group_diagnosis("g") else {
                 panic!("not unschedulable")
@@ -331,9 +338,9 @@ fn pods_with_different_preferences_have_equal_requirements() {
     for number in 0..4 {
         fake.pod_with(&format!("g-{number}"), "g", 1, |pod| {
             let image = format!("image-{number}").as_str().into();
-            let company = schedule_anyway(spread_term(&format!("s{number}"), ZONE, 1));
+            let inter_pod = schedule_anyway(spread_term(&format!("s{number}"), ZONE, 1));
             pod.class = Arc::new(ClassSpec { images: vec![image], ..cpus(1) });
-            set_app(pod, &format!("s{number}"), Some(company));
+            set_app(pod, &format!("s{number}"), Some(inter_pod));
         });
     }
     fake.advance(2_000);

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use muster_engine::model::group::DisruptionMode;
 use muster_engine::model::pod::PodName;
-use muster_engine::{BindOutcome, Command, Observation, TakeBackOutcome};
+use muster_engine::{BindOutcome, Command, DeleteOutcome, Observation};
 
 use crate::fake_cluster::FakeCluster;
 use crate::preemption::{gang, high, new_fake, nominated, running};
 
-fn transient() -> TakeBackOutcome {
-    TakeBackOutcome::Transient { message: "busy".into() }
+fn transient() -> DeleteOutcome {
+    DeleteOutcome::Transient { message: "busy".into() }
 }
 
 /// A gang of two with disruption mode `Group` is evicted for a pod that needs the room of one.
@@ -50,7 +50,7 @@ fn pods_that_relied_on_a_group_that_stays_lose_their_nominations() {
     for command in std::mem::take(&mut fake.in_flight) {
         let Command::Evict { pods, .. } = command else { panic!("{command:?}") };
         for pod in pods {
-            fake.observe(Observation::EvictDone { pod, outcome: TakeBackOutcome::Refused { message: "no".into() } });
+            fake.observe(Observation::EvictDone { pod, outcome: DeleteOutcome::Refused { message: "no".into() } });
         }
     }
     fake.advance(3_000);
@@ -64,7 +64,7 @@ fn rest_of_a_group_is_evicted_although_one_pod_was_gone_before_the_result() {
     let (mut fake, pods) = one_unit_evicted();
     fake.remove("w0-0");
     for pod in pods {
-        let outcome = if pod.name == "w0-0" { TakeBackOutcome::Deleted } else { transient() };
+        let outcome = if pod.name == "w0-0" { DeleteOutcome::Deleted } else { transient() };
         fake.observe(Observation::EvictDone { pod: pod.clone(), outcome });
     }
     fake.advance(20_000);
@@ -74,7 +74,7 @@ fn rest_of_a_group_is_evicted_although_one_pod_was_gone_before_the_result() {
 #[test]
 fn rest_of_a_group_is_evicted_although_its_room_is_not_needed_any_more() {
     let (mut fake, pods) = one_unit_evicted();
-    let is_going = |pod: &str| if pod == "w0-0" { TakeBackOutcome::Deleted } else { transient() };
+    let is_going = |pod: &str| if pod == "w0-0" { DeleteOutcome::Deleted } else { transient() };
     for pod in pods {
         fake.observe(Observation::EvictDone { pod: pod.clone(), outcome: is_going(&pod.name) });
     }
@@ -103,7 +103,7 @@ fn no_pod_of_a_whole_group_is_evicted_if_one_may_not_be() {
         let outcome = if fake.node_of(&pod.name).as_deref() == Some(&*place) {
             transient()
         } else {
-            TakeBackOutcome::Refused { message: "forbidden".into() }
+            DeleteOutcome::Refused { message: "forbidden".into() }
         };
         fake.observe(Observation::EvictDone { pod, outcome });
     }
@@ -206,7 +206,7 @@ fn refusal_holds_although_a_user_deleted_one_pod_of_the_unit() {
     let (mut fake, pods) = one_unit_evicted();
     fake.remove("w0-0");
     for pod in pods {
-        let outcome = TakeBackOutcome::Refused { message: "forbidden".into() };
+        let outcome = DeleteOutcome::Refused { message: "forbidden".into() };
         fake.observe(Observation::EvictDone { pod, outcome });
     }
     fake.advance(30_000);

@@ -5,7 +5,7 @@
 //! them are detected.
 
 use muster_engine::model::class::ClassSpec;
-use muster_engine::model::labels::{Demand, Labels, NameDemand, NodeTerm, Requirement};
+use muster_engine::model::labels::{LabelOperator, Labels, NameRequirement, NodeTerm, Requirement};
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::port::HostPort;
 use muster_engine::model::taint::{Effect, Taint, Toleration};
@@ -79,23 +79,23 @@ pub(super) fn preference(class: &ClassSpec, node: &NodeSpec) -> i64 {
 fn matches_term(term: &NodeTerm, node: &NodeSpec) -> bool {
     let empty = term.labels.is_empty() && term.names.is_empty();
     let names = term.names.iter().all(|demand| match demand {
-        NameDemand::Is(name) => *name == node.name,
-        NameDemand::IsNot(name) => *name != node.name,
+        NameRequirement::Is(name) => *name == node.name,
+        NameRequirement::IsNot(name) => *name != node.name,
     });
     !empty && names && term.labels.iter().all(|requirement| matches_requirement(requirement, &node.labels))
 }
 
 fn matches_requirement(requirement: &Requirement, labels: &Labels) -> bool {
     let Some(value) = labels.get(&requirement.key) else {
-        return matches!(requirement.demand, Demand::NotIn(_) | Demand::DoesNotExist);
+        return matches!(requirement.operator, LabelOperator::NotIn(_) | LabelOperator::DoesNotExist);
     };
-    match &requirement.demand {
-        Demand::In(values) => values.iter().any(|wanted| wanted == value),
-        Demand::NotIn(values) => values.iter().all(|unwanted| unwanted != value),
-        Demand::Exists => true,
-        Demand::DoesNotExist => false,
-        Demand::Gt(bound) => value.parse::<i64>().is_ok_and(|number| number > *bound),
-        Demand::Lt(bound) => value.parse::<i64>().is_ok_and(|number| number < *bound),
+    match &requirement.operator {
+        LabelOperator::In(values) => values.iter().any(|wanted| wanted == value),
+        LabelOperator::NotIn(values) => values.iter().all(|unwanted| unwanted != value),
+        LabelOperator::Exists => true,
+        LabelOperator::DoesNotExist => false,
+        LabelOperator::Gt(bound) => value.parse::<i64>().is_ok_and(|number| number > *bound),
+        LabelOperator::Lt(bound) => value.parse::<i64>().is_ok_and(|number| number < *bound),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use muster_engine::model::class::{ClassSpec, ScoringRequest};
-use muster_engine::model::labels::{Demand, NameDemand, NodeTerm, PreferredTerm, Requirement};
+use muster_engine::model::labels::{LabelOperator, NameRequirement, NodeTerm, PreferredTerm, Requirement};
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::port::{HostPort, Protocol};
 use muster_engine::model::taint::{Effect, Taint, Toleration};
@@ -138,18 +138,18 @@ fn term(random: &mut Random, nodes: usize) -> NodeTerm {
         let (key, values) = random.pick(LABELS);
         let some = || vec![(*values[0]).to_owned()];
         let demands = [
-            Demand::In(some()),
-            Demand::NotIn(some()),
-            Demand::Exists,
-            Demand::DoesNotExist,
-            Demand::Gt(1),
-            Demand::Lt(2),
+            LabelOperator::In(some()),
+            LabelOperator::NotIn(some()),
+            LabelOperator::Exists,
+            LabelOperator::DoesNotExist,
+            LabelOperator::Gt(1),
+            LabelOperator::Lt(2),
         ];
-        term.labels.push(Requirement { key: (*key).to_owned(), demand: random.pick(&demands).clone() });
+        term.labels.push(Requirement { key: (*key).to_owned(), operator: random.pick(&demands).clone() });
     }
     if random.chance(20) {
         let name = node_name(random.below(nodes));
-        term.names.push(if random.chance(50) { NameDemand::Is(name) } else { NameDemand::IsNot(name) });
+        term.names.push(if random.chance(50) { NameRequirement::Is(name) } else { NameRequirement::IsNot(name) });
     }
     term
 }

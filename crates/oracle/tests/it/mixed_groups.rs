@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use muster_engine::diagnosis::Proof;
 use muster_engine::model::class::ClassSpec;
-use muster_engine::model::labels::{NameDemand, NodeTerm};
+use muster_engine::model::labels::{NameRequirement, NodeTerm};
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::port::{HostPort, Protocol};
 use muster_oracle::brute::Lot;
@@ -227,7 +227,7 @@ fn constrained_pod(random: &mut Random, nodes: usize) -> ClassSpec {
         class.host_ports.push(one_port(random));
     }
     if random.chance(20) {
-        let elsewhere = NameDemand::IsNot(instance::node_name(random.below(nodes)));
+        let elsewhere = NameRequirement::IsNot(instance::node_name(random.below(nodes)));
         class.required_terms = Some(vec![NodeTerm { names: vec![elsewhere], ..NodeTerm::default() }]);
     }
     class

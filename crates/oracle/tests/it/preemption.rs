@@ -7,7 +7,7 @@ use std::sync::Arc;
 use muster_engine::model::budget::BudgetSpec;
 use muster_engine::model::class::ClassSpec;
 use muster_engine::model::group::{DisruptionMode, GroupKey, GroupPriority, GroupSpec, Policy};
-use muster_engine::model::labels::{Demand, Requirement};
+use muster_engine::model::labels::{LabelOperator, Requirement};
 use muster_engine::model::pod::{Membership, Phase, PodName, PodSpec};
 use muster_engine::preemption::{Cost, NoPlan, PlanSummary};
 use muster_engine::{Config, Engine, Observation, PreemptionRules, Subject};
@@ -226,7 +226,7 @@ fn engine(case: &PreemptionCase, steps_max: u64) -> Engine {
         observe(Observation::NodeSeen(node.clone()));
     }
     for (number, allowed) in case.allowed.iter().enumerate() {
-        let selector = Requirement { key: "budget".into(), demand: Demand::In(vec![number.to_string()]) };
+        let selector = Requirement { key: "budget".into(), operator: LabelOperator::In(vec![number.to_string()]) };
         observe(Observation::BudgetSeen(BudgetSpec {
             namespace: "ns".into(),
             name: format!("b{number}"),

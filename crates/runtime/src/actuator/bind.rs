@@ -7,7 +7,7 @@ use kube::Api;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use muster_api::wire::Pod;
 use muster_engine::model::pod::PodName;
-use muster_engine::{BindOutcome, TakeBackOutcome};
+use muster_engine::{BindOutcome, DeleteOutcome};
 use tokio::time::timeout_at;
 
 use super::RequestContext;
@@ -103,9 +103,9 @@ impl RequestContext {
         matches!(self.read_current_state(pod).await, CurrentState::Gone)
     }
 
-    pub(super) async fn delete_pod(&self, pod: &PodName) -> TakeBackOutcome {
+    pub(super) async fn delete_pod(&self, pod: &PodName) -> DeleteOutcome {
         let Some(deadline) = self.deadline() else {
-            return TakeBackOutcome::Transient { message: FENCED.to_owned() };
+            return DeleteOutcome::Transient { message: FENCED.to_owned() };
         };
         let parameters = DeleteParams {
             preconditions: Some(Preconditions { uid: Some(pod.uid.clone()), resource_version: None }),
@@ -114,16 +114,16 @@ impl RequestContext {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace);
         let request = pods.delete(&pod.name, &parameters);
         let Err(failure) = self.send(("delete", "pods"), deadline, request).await else {
-            return TakeBackOutcome::Deleted;
+            return DeleteOutcome::Deleted;
         };
         match failure {
-            Failure::Missing(_) => TakeBackOutcome::Deleted,
+            Failure::Missing(_) => DeleteOutcome::Deleted,
             // Either another pod of that name exists and ours is gone, or another client changed the pod at the same
             // time.
-            Failure::Conflict(_) if self.is_gone(pod).await => TakeBackOutcome::Deleted,
-            Failure::Refused(message) => TakeBackOutcome::Refused { message },
+            Failure::Conflict(_) if self.is_gone(pod).await => DeleteOutcome::Deleted,
+            Failure::Refused(message) => DeleteOutcome::Refused { message },
             Failure::Conflict(message) | Failure::Busy(message, _) | Failure::Unknown(message) => {
-                TakeBackOutcome::Transient { message }
+                DeleteOutcome::Transient { message }
             }
         }
     }

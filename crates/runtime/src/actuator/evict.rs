@@ -15,7 +15,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use muster_api::keys::conditions::DISRUPTION_TARGET;
 use muster_api::keys::group_reasons::PREEMPTION_BY_SCHEDULER;
 use muster_api::wire::Pod;
-use muster_engine::TakeBackOutcome;
+use muster_engine::DeleteOutcome;
 use muster_engine::model::group::GroupKey;
 use muster_engine::model::pod::PodName;
 use serde_json::json;
@@ -59,7 +59,7 @@ impl VictimUnit {
 }
 
 /// The outcome for each pod of a unit.
-pub(crate) type EvictionOutcomes = Vec<(Arc<PodName>, TakeBackOutcome)>;
+pub(crate) type EvictionOutcomes = Vec<(Arc<PodName>, DeleteOutcome)>;
 
 impl RequestContext {
     pub(super) async fn evict(&self, unit: &VictimUnit) -> EvictionOutcomes {
@@ -81,17 +81,17 @@ impl RequestContext {
     }
 
     /// Clears the `DisruptionTarget` condition of a pod that stays.
-    pub(super) async fn clear_disruption_target(&self, pod: &PodName, now: Timestamp) -> TakeBackOutcome {
+    pub(super) async fn clear_disruption_target(&self, pod: &PodName, now: Timestamp) -> DeleteOutcome {
         self.write_disruption_target(pod, "False", "NotEvicted", "", now).await
     }
 
     async fn for_each_pod(&self, unit: &VictimUnit, step: Step) -> EvictionOutcomes {
         let requests: Vec<_> = unit.pods.iter().map(|(pod, _)| self.step(pod, unit, step)).collect();
-        let outcomes: Vec<TakeBackOutcome> = stream::iter(requests).buffered(CONCURRENCY).collect().await;
+        let outcomes: Vec<DeleteOutcome> = stream::iter(requests).buffered(CONCURRENCY).collect().await;
         unit.pods.iter().map(|(pod, _)| pod.clone()).zip(outcomes).collect()
     }
 
-    async fn step(&self, pod: &PodName, unit: &VictimUnit, step: Step) -> TakeBackOutcome {
+    async fn step(&self, pod: &PodName, unit: &VictimUnit, step: Step) -> DeleteOutcome {
         match step {
             Step::Evict { dry_run } => self.send_eviction(pod, dry_run).await,
             Step::SetDisruptionTarget => {
@@ -109,7 +109,7 @@ impl RequestContext {
         reason: &str,
         message: &str,
         now: Timestamp,
-    ) -> TakeBackOutcome {
+    ) -> DeleteOutcome {
         let Some(deadline) = self.deadline() else { return fenced() };
         let condition = json!({
             "type": DISRUPTION_TARGET, "status": status, "reason": reason, "message": message,
@@ -120,13 +120,13 @@ impl RequestContext {
         let (parameters, patch) = (PatchParams::default(), Patch::Strategic(&patch));
         let request = pods.patch_status(&pod.name, &parameters, &patch);
         match self.send(("patch", "pods/status"), deadline, request).await {
-            Ok(_) => TakeBackOutcome::Deleted,
+            Ok(_) => DeleteOutcome::Deleted,
             Err(failure) => self.resolve_eviction(pod, failure).await,
         }
     }
 
     /// Sends an eviction, or a dry run of it.
-    async fn send_eviction(&self, pod: &PodName, dry_run: bool) -> TakeBackOutcome {
+    async fn send_eviction(&self, pod: &PodName, dry_run: bool) -> DeleteOutcome {
         let Some(deadline) = self.deadline() else { return fenced() };
         let request = Request {
             metadata: ObjectMeta {
@@ -145,21 +145,21 @@ impl RequestContext {
         let request =
             pods.create_subresource::<Request, kube::core::Status>("eviction", &pod.name, &parameters, &request);
         match self.send(("create", "pods/eviction"), deadline, request).await {
-            Ok(_) => TakeBackOutcome::Deleted,
+            Ok(_) => DeleteOutcome::Deleted,
             Err(failure) => self.resolve_eviction(pod, failure).await,
         }
     }
 
     /// Counts a pod that no longer exists as evicted.
-    async fn resolve_eviction(&self, pod: &PodName, failure: Failure) -> TakeBackOutcome {
+    async fn resolve_eviction(&self, pod: &PodName, failure: Failure) -> DeleteOutcome {
         match failure {
-            Failure::Missing(_) => TakeBackOutcome::Deleted,
+            Failure::Missing(_) => DeleteOutcome::Deleted,
             // The response for a pod with another UID can be either of these.
-            Failure::Conflict(_) | Failure::Refused(_) if self.is_gone(pod).await => TakeBackOutcome::Deleted,
-            Failure::Refused(message) => TakeBackOutcome::Refused { message },
-            Failure::Busy(message, _) if message.contains(SEVERAL_BUDGETS) => TakeBackOutcome::Refused { message },
+            Failure::Conflict(_) | Failure::Refused(_) if self.is_gone(pod).await => DeleteOutcome::Deleted,
+            Failure::Refused(message) => DeleteOutcome::Refused { message },
+            Failure::Busy(message, _) if message.contains(SEVERAL_BUDGETS) => DeleteOutcome::Refused { message },
             Failure::Conflict(message) | Failure::Busy(message, _) | Failure::Unknown(message) => {
-                TakeBackOutcome::Transient { message }
+                DeleteOutcome::Transient { message }
             }
         }
     }
@@ -169,16 +169,16 @@ impl RequestContext {
 const SEVERAL_BUDGETS: &str = "more than one PodDisruptionBudget";
 
 /// The first rejection, else the first other failure.
-fn first_failure(outcomes: &EvictionOutcomes) -> Option<TakeBackOutcome> {
-    let refused = outcomes.iter().find(|(_, outcome)| matches!(outcome, TakeBackOutcome::Refused { .. }));
-    let failure = refused.or_else(|| outcomes.iter().find(|(_, outcome)| *outcome != TakeBackOutcome::Deleted));
+fn first_failure(outcomes: &EvictionOutcomes) -> Option<DeleteOutcome> {
+    let refused = outcomes.iter().find(|(_, outcome)| matches!(outcome, DeleteOutcome::Refused { .. }));
+    let failure = refused.or_else(|| outcomes.iter().find(|(_, outcome)| *outcome != DeleteOutcome::Deleted));
     failure.map(|(_, outcome)| outcome.clone())
 }
 
-fn for_all(unit: &VictimUnit, outcome: &TakeBackOutcome) -> EvictionOutcomes {
+fn for_all(unit: &VictimUnit, outcome: &DeleteOutcome) -> EvictionOutcomes {
     unit.pods.iter().map(|(pod, _)| (pod.clone(), outcome.clone())).collect()
 }
 
-fn fenced() -> TakeBackOutcome {
-    TakeBackOutcome::Transient { message: FENCED.to_owned() }
+fn fenced() -> DeleteOutcome {
+    DeleteOutcome::Transient { message: FENCED.to_owned() }
 }

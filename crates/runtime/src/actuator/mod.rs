@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_engine::model::pod::PodName;
-use muster_engine::{BindOutcome, TakeBackOutcome};
+use muster_engine::{BindOutcome, DeleteOutcome};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -63,7 +63,7 @@ pub(crate) enum Outcome {
     },
     Rollback {
         pod: Arc<PodName>,
-        outcome: TakeBackOutcome,
+        outcome: DeleteOutcome,
     },
     Evict {
         unit: Arc<VictimUnit>,

@@ -115,9 +115,9 @@ async fn bind_of_a_bound_deleted_or_replaced_pod_is_refused() {
     let other = cluster.pod().await;
     assert!(matches!(cluster.context.bind(&pod, "n1").await, BindOutcome::Refused { .. }), "the name is another pod's");
     assert_eq!(cluster.node_of_pod().await, None);
-    assert_eq!(cluster.context.delete_pod(&pod).await, TakeBackOutcome::Deleted, "our pod is gone");
+    assert_eq!(cluster.context.delete_pod(&pod).await, DeleteOutcome::Deleted, "our pod is gone");
     assert!(cluster.pods().get("a").await.is_ok(), "and the other is left alone");
-    assert_eq!(cluster.context.delete_pod(&other).await, TakeBackOutcome::Deleted);
+    assert_eq!(cluster.context.delete_pod(&other).await, DeleteOutcome::Deleted);
     assert!(cluster.pods().get_opt("a").await.unwrap().is_none_or(|pod| pod.metadata.deletion_timestamp.is_some()));
 }
 
@@ -168,7 +168,7 @@ impl TestCluster {
 }
 
 fn is_transient(outcomes: &EvictionOutcomes) -> bool {
-    outcomes.iter().all(|(_, outcome)| matches!(outcome, TakeBackOutcome::Transient { .. }))
+    outcomes.iter().all(|(_, outcome)| matches!(outcome, DeleteOutcome::Transient { .. }))
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,7 +178,7 @@ async fn evicted_unit_is_marked_before_it_is_deleted() {
         let context = RequestContext { eviction, ..cluster.context.clone() };
         let pair = cluster.bound_pair().await;
         let outcomes = context.evict(&unit(&[&pair[0], &pair[1]])).await;
-        assert!(outcomes.iter().all(|(_, outcome)| *outcome == TakeBackOutcome::Deleted), "{outcomes:?}");
+        assert!(outcomes.iter().all(|(_, outcome)| *outcome == DeleteOutcome::Deleted), "{outcomes:?}");
         for name in ["a", "b"] {
             assert_eq!(cluster.marked_and_terminating(name).await, (true, true), "{eviction:?}");
         }
@@ -186,7 +186,7 @@ async fn evicted_unit_is_marked_before_it_is_deleted() {
         cluster.pods().delete("a", &DeleteParams::default().grace_period(0)).await.unwrap();
         cluster.named("a").await;
         let again = context.evict(&unit(&[&pair[0]])).await;
-        assert_eq!(again[0].1, TakeBackOutcome::Deleted);
+        assert_eq!(again[0].1, DeleteOutcome::Deleted);
         assert_eq!(cluster.marked_and_terminating("a").await, (false, false), "{eviction:?}");
     }
 }
@@ -212,8 +212,8 @@ async fn failed_delete_is_reported_for_that_pod_alone() {
     let pair = cluster.bound_pair().await;
     cluster.faults.order(Method::DELETE, "/pods/b", Fault::Throttled { retry_after_seconds: 1 });
     let outcomes = cluster.context.evict(&unit(&[&pair[0], &pair[1]])).await;
-    assert_eq!(outcomes[0].1, TakeBackOutcome::Deleted);
-    assert!(matches!(outcomes[1].1, TakeBackOutcome::Transient { .. }));
+    assert_eq!(outcomes[0].1, DeleteOutcome::Deleted);
+    assert!(matches!(outcomes[1].1, DeleteOutcome::Transient { .. }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,7 +223,7 @@ async fn exhausted_budget_protects_the_whole_unit() {
     let pair = cluster.bound_pair().await;
     cluster.budget(0).await;
     let outcomes = context.evict(&unit(&[&pair[0], &pair[1]])).await;
-    let refused = |outcome: &TakeBackOutcome| matches!(outcome, TakeBackOutcome::Refused { message } if message.contains("disruption budget"));
+    let refused = |outcome: &DeleteOutcome| matches!(outcome, DeleteOutcome::Refused { message } if message.contains("disruption budget"));
     assert!(outcomes.iter().all(|(_, outcome)| refused(outcome)), "{outcomes:?}");
     for name in ["a", "b"] {
         assert_eq!(cluster.marked_and_terminating(name).await, (false, false));
@@ -237,7 +237,7 @@ async fn closed_fence_stops_all_writes() {
     let (keeper, fence) = Fence::kept();
     let context = RequestContext { fence, ..cluster.context.clone() };
     assert!(matches!(context.bind(&pod, "n1").await, BindOutcome::Transient { .. }));
-    assert!(matches!(context.delete_pod(&pod).await, TakeBackOutcome::Transient { .. }));
+    assert!(matches!(context.delete_pod(&pod).await, DeleteOutcome::Transient { .. }));
     assert!(is_transient(&context.evict(&unit(&[&pod])).await));
     let patch = json!({"status": {"nominatedNodeName": "n1"}});
     assert!(matches!(context.pod_status(&pod, &patch).await, WriteOutcome::Later { .. }));

@@ -486,7 +486,7 @@ impl Default for Scoring {
             resources: scoring.fit_resources.into_iter().map(resource).collect(),
             balanced_resources: scoring.balanced_resources,
             hard_pod_affinity_weight: scoring.hard_pod_affinity_weight,
-            ignore_preferred_terms_of_existing_pods: scoring.ignores_likes_of_others,
+            ignore_preferred_terms_of_existing_pods: scoring.ignores_preferred_terms_of_others,
             weights: Weights::default(),
         }
     }
@@ -521,7 +521,7 @@ impl Default for Search {
 impl Default for Claims {
     fn default() -> Self {
         let engine = muster_engine::Config::default();
-        Self { starving_after: ms(engine.starving_after_ms), max: ms(engine.claim_ms_max) }
+        Self { starving_after: ms(engine.starving_after_ms), max: ms(engine.reservation_ms_max) }
     }
 }
 
@@ -541,7 +541,7 @@ impl Default for Preemption {
 impl Default for NewNodes {
     fn default() -> Self {
         let rules = muster_engine::PreemptionRules::default();
-        Self { startup_taints: Vec::new(), ready_within: ms(rules.arrival_ms) }
+        Self { startup_taints: Vec::new(), ready_within: ms(rules.upcoming_node_wait_ms) }
     }
 }
 

@@ -457,9 +457,9 @@ profiles:
         let made = Configuration::new(file, Overrides::default()).unwrap();
         let first = &made.settings.profiles[0];
         assert_eq!(first.enforced_terms.as_ref().map(Vec::len), Some(1));
-        assert_eq!(first.spread_defaults.should.len(), 1);
+        assert_eq!(first.spread_defaults.schedule_anyway.len(), 1);
         assert_eq!(made.settings.engine.profiles.len(), 2);
-        assert!(made.settings.engine.profiles[0].scoring.ignores_likes_of_others);
+        assert!(made.settings.engine.profiles[0].scoring.ignores_preferred_terms_of_others);
     }
 
     #[test]

@@ -16,8 +16,8 @@ use muster_api::toleration::{self, Tolerated, WrittenToleration};
 use muster_api::wire::Pod;
 use muster_api::wire::container::{Container, ContainerPort};
 use muster_engine::model::class::{ClassSpec, ScoringRequest};
-use muster_engine::model::company::{Company, Spread};
-use muster_engine::model::labels::{Demand, NameDemand, NodeTerm, PreferredTerm, Requirement};
+use muster_engine::model::inter_pod::{InterPodConstraints, Spread};
+use muster_engine::model::labels::{LabelOperator, NameRequirement, NodeTerm, PreferredTerm, Requirement};
 use muster_engine::model::port::{HostPort, Protocol};
 use muster_engine::model::taint::{Effect, Toleration};
 
@@ -52,9 +52,9 @@ pub(crate) fn class(pod: &Pod, profile: Option<(u16, &Profile)>) -> Result<Class
         Err(_) if placed => {}
         outcome => outcome?,
     }
-    if let Some(constraints) = class.company.take() {
-        let unspread = || Arc::new(Company { spread: Spread::default(), ..(*constraints).clone() });
-        class.company = Some(if profile.is_some() { constraints.clone() } else { unspread() })
+    if let Some(constraints) = class.inter_pod.take() {
+        let unspread = || Arc::new(InterPodConstraints { spread: Spread::default(), ..(*constraints).clone() });
+        class.inter_pod = Some(if profile.is_some() { constraints.clone() } else { unspread() })
             .filter(|constraints| !constraints.is_empty());
     }
     if let Some((number, profile)) = profile {
@@ -97,7 +97,7 @@ fn placement(pod: &Pod, class: &mut ClassSpec) -> Result<(), InvalidField> {
     }
     let tolerations = WrittenToleration::validate_all(&pod.spec.tolerations, &spec.child("tolerations"))?;
     class.tolerations = tolerations.into_iter().map(engine_toleration).collect();
-    class.company = inter_pod_constraints(pod)?.map(Arc::new);
+    class.inter_pod = inter_pod_constraints(pod)?.map(Arc::new);
     Ok(())
 }
 
@@ -112,8 +112,8 @@ pub(crate) fn node_term(term: &WrittenTerm) -> NodeTerm {
             .names()
             .iter()
             .map(|name| match name {
-                WrittenName::Is(name) => NameDemand::Is(name.clone()),
-                WrittenName::IsNot(name) => NameDemand::IsNot(name.clone()),
+                WrittenName::Is(name) => NameRequirement::Is(name.clone()),
+                WrittenName::IsNot(name) => NameRequirement::IsNot(name.clone()),
             })
             .collect(),
     }
@@ -122,14 +122,14 @@ pub(crate) fn node_term(term: &WrittenTerm) -> NodeTerm {
 pub(crate) fn requirement(written: &WrittenRequirement) -> Requirement {
     let list = |values: &std::collections::BTreeSet<String>| values.iter().cloned().collect();
     let demand = match &written.operator {
-        Operator::In(values) => Demand::In(list(values)),
-        Operator::NotIn(values) => Demand::NotIn(list(values)),
-        Operator::Exists => Demand::Exists,
-        Operator::DoesNotExist => Demand::DoesNotExist,
-        Operator::Gt(number) => Demand::Gt(*number),
-        Operator::Lt(number) => Demand::Lt(*number),
+        Operator::In(values) => LabelOperator::In(list(values)),
+        Operator::NotIn(values) => LabelOperator::NotIn(list(values)),
+        Operator::Exists => LabelOperator::Exists,
+        Operator::DoesNotExist => LabelOperator::DoesNotExist,
+        Operator::Gt(number) => LabelOperator::Gt(*number),
+        Operator::Lt(number) => LabelOperator::Lt(*number),
     };
-    Requirement { key: written.key.clone(), demand }
+    Requirement { key: written.key.clone(), operator: demand }
 }
 
 pub(crate) fn effect(effect: toleration::Effect) -> Effect {

@@ -380,15 +380,15 @@ fn history(object: &GroupObject, instance: &Instance, draft: &Draft) -> History 
     let shown = shown_conditions(object, instance);
     match started_minimum(&shown) {
         Some(minimum) if minimum == draft.minimum() => History::Started,
-        Some(_) => History::StartedOtherwise,
+        Some(_) => History::StartedUnderOtherMinimum,
         None if Condition::find(&shown, STARTED).is_some() => History::New,
         // The status is truncated: a group that it does not show may have started and must not be rolled back.
-        None if object.current_status.is_truncated && shown.is_empty() => History::StartedOtherwise,
+        None if object.current_status.is_truncated && shown.is_empty() => History::StartedUnderOtherMinimum,
         // Another scheduler may have started it, with an unknown minimum.
-        None if object.current_status.may_have_started => History::StartedOtherwise,
+        None if object.current_status.may_have_started => History::StartedUnderOtherMinimum,
         // It was a basic group, which starts with its first pod. Its running pods stay if it has become a gang.
         None if Condition::find(&shown, POD_GROUP_SCHEDULED).is_some_and(Condition::is_true) => {
-            History::StartedOtherwise
+            History::StartedUnderOtherMinimum
         }
         None => History::New,
     }

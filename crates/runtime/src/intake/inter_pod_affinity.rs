@@ -6,25 +6,25 @@ use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::selector::{LabelSelector, Labels, WrittenLabelSelector};
 use muster_api::wire::Pod;
 use muster_api::wire::pod_affinity::{PodAffinity, PodAffinityTerm};
-use muster_engine::model::company::{Company, PodSelector, PodTerm, PreferredPodTerm};
-use muster_engine::model::labels::{Demand, Requirement};
+use muster_engine::model::inter_pod::{InterPodConstraints, PodSelector, PodTerm, PreferredPodTerm};
+use muster_engine::model::labels::{LabelOperator, Requirement};
 
 use super::class::requirement;
 use super::spread::spread;
 
 /// The inter-pod constraints of a pod; `None` if it has none.
-pub(super) fn inter_pod_constraints(pod: &Pod) -> Result<Option<Company>, InvalidField> {
-    let mut constraints = Company { spread: spread(pod)?, ..Company::default() };
+pub(super) fn inter_pod_constraints(pod: &Pod) -> Result<Option<InterPodConstraints>, InvalidField> {
+    let mut constraints = InterPodConstraints { spread: spread(pod)?, ..InterPodConstraints::default() };
     let path = FieldPath::Root("spec.affinity");
     if let Some(affinity) = pod.spec.affinity.as_ref().and_then(|affinity| affinity.pod_affinity.as_ref()) {
         let path = path.child("podAffinity");
-        constraints.seeks = required(affinity, pod, &path)?;
-        constraints.prefers.extend(preferred(affinity, pod, 1, &path)?);
+        constraints.required_affinity = required(affinity, pod, &path)?;
+        constraints.preferred.extend(preferred(affinity, pod, 1, &path)?);
     }
     if let Some(anti_affinity) = pod.spec.affinity.as_ref().and_then(|affinity| affinity.pod_anti_affinity.as_ref()) {
         let path = path.child("podAntiAffinity");
-        constraints.shuns = required(anti_affinity, pod, &path)?;
-        constraints.prefers.extend(preferred(anti_affinity, pod, -1, &path)?);
+        constraints.required_anti_affinity = required(anti_affinity, pod, &path)?;
+        constraints.preferred.extend(preferred(anti_affinity, pod, -1, &path)?);
     }
     Ok(Some(constraints).filter(|constraints| !constraints.is_empty()))
 }
@@ -61,9 +61,11 @@ fn term(written: &PodAffinityTerm, pod: &Pod, path: &FieldPath<'_>) -> Result<Po
     let mut labels = pods(&selector);
     if !matches!(selector, LabelSelector::Nothing) {
         let own = pod.metadata.labels.as_ref();
-        labels.extend(label_key_requirements(&written.match_label_keys, own, &labels, |value| Demand::In(vec![value])));
+        labels.extend(label_key_requirements(&written.match_label_keys, own, &labels, |value| {
+            LabelOperator::In(vec![value])
+        }));
         labels.extend(label_key_requirements(&written.mismatch_label_keys, own, &labels, |value| {
-            Demand::NotIn(vec![value])
+            LabelOperator::NotIn(vec![value])
         }));
     }
     let like = match &written.namespace_selector {
@@ -77,14 +79,14 @@ fn term(written: &PodAffinityTerm, pod: &Pod, path: &FieldPath<'_>) -> Result<Po
     if namespaces.is_empty() && like.is_none() {
         namespaces.insert(pod.metadata.namespace.clone().unwrap_or_default());
     }
-    let pods = PodSelector { namespaces, namespaces_like: like, labels };
+    let pods = PodSelector { namespaces, namespace_selector: like, labels };
     Ok(PodTerm { pods, topology_key: written.topology_key.clone() })
 }
 
 /// The requirements of a selector. A missing selector matches no pod.
 fn pods(selector: &LabelSelector) -> Vec<Requirement> {
     match selector {
-        LabelSelector::Nothing => PodSelector::nobody().labels,
+        LabelSelector::Nothing => PodSelector::none().labels,
         LabelSelector::All(requirements) => requirements.iter().map(requirement).collect(),
     }
 }
@@ -95,12 +97,12 @@ fn label_key_requirements(
     keys: &[String],
     own: Option<&Labels>,
     existing: &[Requirement],
-    demand: impl Fn(String) -> Demand,
+    demand: impl Fn(String) -> LabelOperator,
 ) -> Vec<Requirement> {
     let kind = std::mem::discriminant(&demand(String::new()));
-    let exists = |key: &str| existing.iter().any(|one| one.key == key && std::mem::discriminant(&one.demand) == kind);
+    let exists = |key: &str| existing.iter().any(|one| one.key == key && std::mem::discriminant(&one.operator) == kind);
     let values = keys.iter().filter(|key| !exists(key)).filter_map(|key| Some((key, own?.get(key)?)));
-    values.map(|(key, value)| Requirement { key: key.clone(), demand: demand(value.clone()) }).collect()
+    values.map(|(key, value)| Requirement { key: key.clone(), operator: demand(value.clone()) }).collect()
 }
 
 #[cfg(test)]
@@ -108,7 +110,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn read(affinity: &Value) -> Result<Option<Company>, InvalidField> {
+    fn read(affinity: &Value) -> Result<Option<InterPodConstraints>, InvalidField> {
         let pod = json!({
             "metadata": {"namespace": "ml", "name": "a", "labels": {"app": "web", "hash": "7"}},
             "spec": {"containers": [], "affinity": affinity},
@@ -121,18 +123,18 @@ mod tests {
     }
 
     fn the_term(term: &Value) -> PodTerm {
-        read(&required(term)).unwrap().unwrap().shuns[0].clone()
+        read(&required(term)).unwrap().unwrap().required_anti_affinity[0].clone()
     }
 
     fn is(key: &str, value: &str) -> Requirement {
-        Requirement { key: key.to_owned(), demand: Demand::In(vec![value.to_owned()]) }
+        Requirement { key: key.to_owned(), operator: LabelOperator::In(vec![value.to_owned()]) }
     }
 
     #[test]
     fn the_default_namespace_is_that_of_the_pod() {
         let of = |term: &Value| {
             let pods = the_term(term).pods;
-            (pods.namespaces.into_iter().collect::<Vec<_>>(), pods.namespaces_like)
+            (pods.namespaces.into_iter().collect::<Vec<_>>(), pods.namespace_selector)
         };
         assert_eq!(of(&json!({"topologyKey": "zone"})), (vec!["ml".to_owned()], None));
         assert_eq!(of(&json!({"topologyKey": "zone", "namespaces": ["x"]})), (vec!["x".to_owned()], None));
@@ -145,7 +147,7 @@ mod tests {
     #[test]
     fn a_missing_selector_matches_no_pod_and_an_empty_one_every_pod() {
         let no_pod = the_term(&json!({"topologyKey": "zone", "matchLabelKeys": ["hash"]})).pods.labels;
-        assert_eq!(no_pod, [Requirement { key: String::new(), demand: Demand::In(Vec::new()) }]);
+        assert_eq!(no_pod, [Requirement { key: String::new(), operator: LabelOperator::In(Vec::new()) }]);
         assert_eq!(the_term(&json!({"topologyKey": "zone", "labelSelector": {}})).pods.labels, []);
     }
 
@@ -156,7 +158,7 @@ mod tests {
         term["labelSelector"] = json!({"matchExpressions": [{"key": "hash", "operator": "In", "values": ["6"]}]});
         assert_eq!(the_term(&term).pods.labels, [is("hash", "6")], "merged by the API server");
         let unlike = json!({"topologyKey": "zone", "labelSelector": {}, "mismatchLabelKeys": ["app"]});
-        let expected = Requirement { key: "app".to_owned(), demand: Demand::NotIn(vec!["web".to_owned()]) };
+        let expected = Requirement { key: "app".to_owned(), operator: LabelOperator::NotIn(vec!["web".to_owned()]) };
         assert_eq!(the_term(&unlike).pods.labels, [expected]);
     }
 
@@ -166,7 +168,7 @@ mod tests {
             let term = json!({"weight": weight, "podAffinityTerm": {"topologyKey": "zone"}});
             json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}})
         };
-        assert_eq!(read(&preferred(json!(7))).unwrap().unwrap().prefers[0].weight, -7);
+        assert_eq!(read(&preferred(json!(7))).unwrap().unwrap().preferred[0].weight, -7);
         let path = "spec.affinity.podAntiAffinity";
         for weight in [json!(0), json!(101), json!("x"), json!(1.5)] {
             let error = read(&preferred(weight)).unwrap_err().field;

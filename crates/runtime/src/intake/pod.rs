@@ -107,7 +107,7 @@ pub(crate) fn pod(pod: &Pod, id: Arc<PodName>, profile: Option<(u16, &Profile)>)
         is_static: annotations.is_some_and(|annotations| annotations.contains_key(MIRROR_ANNOTATION)),
         never_preempts: pod.spec.preemption_policy.as_deref() == Some("Never"),
         // `deletionTimestamp` is when the pod has to be gone, not when the deletion was requested.
-        gone_by_ms: pod.metadata.deletion_timestamp.as_ref().map(|time| millis(time.0)),
+        grace_period_ends_ms: pod.metadata.deletion_timestamp.as_ref().map(|time| millis(time.0)),
         marked: false,
     };
     (spec, flaw)

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use muster_api::makers::GangedOwners;
 use muster_api::wire::Pod;
 use muster_engine::model::class::ClassSpec;
-use muster_engine::model::company::Spread;
+use muster_engine::model::inter_pod::Spread;
 use muster_engine::model::pod::{PodRefusal, PodSpec, RefusalKind};
 
 use super::owners::{self, Owner as GangOwner, OwnerKind, Owners};
@@ -274,9 +274,9 @@ impl PodDependencies {
             let selector = self.selectors.for_pod(namespace, &spec.labels, pending.owner.as_ref());
             if !selector.is_empty() {
                 let class = class.get_or_insert_with(|| (*pending.spec.class).clone());
-                let mut constraints = class.company.as_deref().cloned().unwrap_or_default();
+                let mut constraints = class.inter_pod.as_deref().cloned().unwrap_or_default();
                 constraints.spread = spread::for_selector(defaults, namespace, &selector);
-                class.company = Some(Arc::new(constraints));
+                class.inter_pod = Some(Arc::new(constraints));
             }
         }
         if let Some(class) = class {
@@ -296,7 +296,7 @@ fn pending_pod(pod: &Pod, spec: PodSpec, names_group: bool) -> PendingPod {
 #[cfg(test)]
 mod tests {
     use muster_engine::Observation;
-    use muster_engine::model::labels::{Demand, NodeTerm, Requirement};
+    use muster_engine::model::labels::{LabelOperator, NodeTerm, Requirement};
     use serde_json::{Value, json};
 
     use super::*;
@@ -323,7 +323,7 @@ mod tests {
     }
 
     fn intake() -> Intake {
-        let pool = Requirement { key: "pool".to_owned(), demand: Demand::In(vec!["batch".to_owned()]) };
+        let pool = Requirement { key: "pool".to_owned(), operator: LabelOperator::In(vec!["batch".to_owned()]) };
         let batch = Profile {
             scheduler_names: vec!["batch".to_owned()],
             enforced_terms: Some(vec![NodeTerm { labels: vec![pool], names: Vec::new() }]),
@@ -369,16 +369,16 @@ mod tests {
     #[test]
     fn a_service_spreads_pending_pods_without_constraints() {
         let mut intake = intake();
-        assert_eq!(apply_pod(&mut intake, &json!({})).class.company, None);
+        assert_eq!(apply_pod(&mut intake, &json!({})).class.inter_pod, None);
         let service = raw(&json!({"metadata": {"namespace": "ml", "name": "s"}, "spec": {"selector": {"app": "web"}}}));
         let delta = Delta::Applied(service.clone());
         let observed = pods(intake.handle(WatchEvent::Selector(SelectorKind::Service, delta), 0).observations);
-        let spread = &observed[0].class.company.as_ref().unwrap().spread;
-        assert_eq!((spread.should.len(), spread.bears_missing_labels), (2, true));
+        let spread = &observed[0].class.inter_pod.as_ref().unwrap().spread;
+        assert_eq!((spread.schedule_anyway.len(), spread.scores_nodes_without_keys), (2, true));
         let constrained = json!({"topologySpreadConstraints":
             [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]});
         assert!(
-            apply_pod(&mut intake, &constrained).class.company.as_ref().unwrap().spread.should.is_empty(),
+            apply_pod(&mut intake, &constrained).class.inter_pod.as_ref().unwrap().spread.schedule_anyway.is_empty(),
             "it has its own constraints"
         );
         let observed =

@@ -10,7 +10,7 @@ use kube::core::ApiResource;
 use muster_api::invalid::FieldPath;
 use muster_api::selector::{LabelSelector, Labels, WrittenLabelSelector};
 use muster_api::wire::Pod;
-use muster_engine::model::labels::{Demand, Requirement};
+use muster_engine::model::labels::{LabelOperator, Requirement};
 use serde::Deserialize;
 
 use super::class::requirement;
@@ -219,10 +219,11 @@ impl Selectors {
         let set = owner.and_then(|(kind, name)| self.sets.get(&(*kind, namespace.to_owned(), name.clone())));
         let mut more = Vec::new();
         for requirement in set.into_iter().flatten() {
-            match (&requirement.demand, owner) {
+            match (&requirement.operator, owner) {
                 // A label that a service already requires is not repeated.
-                (Demand::In(values), _) if values.len() == 1 && required.get(&requirement.key) == values.first() => {}
-                (Demand::In(values), Some((SelectorKind::ReplicationController, _))) => {
+                (LabelOperator::In(values), _)
+                    if values.len() == 1 && required.get(&requirement.key) == values.first() => {}
+                (LabelOperator::In(values), Some((SelectorKind::ReplicationController, _))) => {
                     required.extend(values.first().map(|value| (requirement.key.clone(), value.clone())));
                 }
                 _ => more.push(requirement.clone()),
@@ -233,7 +234,7 @@ impl Selectors {
 }
 
 fn is((key, value): (&String, &String)) -> Requirement {
-    Requirement { key: key.clone(), demand: Demand::In(vec![value.clone()]) }
+    Requirement { key: key.clone(), operator: LabelOperator::In(vec![value.clone()]) }
 }
 
 #[cfg(test)]

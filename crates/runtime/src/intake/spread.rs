@@ -6,8 +6,8 @@ use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::selector::{LabelSelector, Labels, WrittenLabelSelector};
 use muster_api::wire::Pod;
 use muster_api::wire::topology_spread::TopologySpreadConstraint;
-use muster_engine::model::company::{PodSelector, Spread, SpreadTerm};
-use muster_engine::model::labels::{Demand, Requirement};
+use muster_engine::model::inter_pod::{PodSelector, Spread, SpreadTerm};
+use muster_engine::model::labels::{LabelOperator, Requirement};
 
 use super::class::requirement;
 
@@ -22,9 +22,9 @@ pub(super) fn spread(pod: &Pod) -> Result<Spread, InvalidField> {
         let selector = WrittenLabelSelector::validate(written.label_selector.as_ref(), &path.child("labelSelector"))?;
         term.pods = pods(&selector, &written.match_label_keys, namespace, labels);
         if is_hard(written, &path)? {
-            spread.must.push(term);
+            spread.do_not_schedule.push(term);
         } else {
-            spread.should.push(term);
+            spread.schedule_anyway.push(term);
         }
     }
     Ok(spread)
@@ -32,16 +32,16 @@ pub(super) fn spread(pod: &Pod) -> Result<Spread, InvalidField> {
 
 /// The system defaults of kube-scheduler: a preference to spread over hosts and zones.
 pub(crate) fn system_defaults() -> Spread {
-    let over = |topology_key: &str, skew_max| SpreadTerm {
-        pods: PodSelector::nobody(),
+    let over = |topology_key: &str, max_skew| SpreadTerm {
+        pods: PodSelector::none(),
         topology_key: topology_key.to_owned(),
-        skew_max,
-        domains_min: 1,
-        minds_affinity: true,
-        minds_taints: false,
+        max_skew,
+        min_domains: 1,
+        honors_node_affinity: true,
+        honors_node_taints: false,
     };
-    let should = vec![over("kubernetes.io/hostname", 3), over("topology.kubernetes.io/zone", 5)];
-    Spread { should, bears_missing_labels: true, ..Spread::default() }
+    let schedule_anyway = vec![over("kubernetes.io/hostname", 3), over("topology.kubernetes.io/zone", 5)];
+    Spread { schedule_anyway, scores_nodes_without_keys: true, ..Spread::default() }
 }
 
 /// The default constraints of a configuration. The selector depends on the pod.
@@ -54,7 +54,7 @@ pub(crate) fn defaults(constraints: &[TopologySpreadConstraint], path: &FieldPat
             return Err(path.child("labelSelector").invalid("", reason));
         }
         let term = term(written, &path)?;
-        let terms = if is_hard(written, &path)? { &mut spread.must } else { &mut spread.should };
+        let terms = if is_hard(written, &path)? { &mut spread.do_not_schedule } else { &mut spread.schedule_anyway };
         if terms.iter().any(|other| other.topology_key == term.topology_key) {
             return Err(path.child("topologyKey").invalid(&term.topology_key, "is there twice"));
         }
@@ -66,9 +66,9 @@ pub(crate) fn defaults(constraints: &[TopologySpreadConstraint], path: &FieldPat
 /// The default constraints with the selector of a pod.
 pub(super) fn for_selector(defaults: &Spread, namespace: &str, selector: &[Requirement]) -> Spread {
     let pods =
-        PodSelector { namespaces: [namespace.to_owned()].into(), namespaces_like: None, labels: selector.to_vec() };
+        PodSelector { namespaces: [namespace.to_owned()].into(), namespace_selector: None, labels: selector.to_vec() };
     let mut spread = defaults.clone();
-    for term in spread.must.iter_mut().chain(&mut spread.should) {
+    for term in spread.do_not_schedule.iter_mut().chain(&mut spread.schedule_anyway) {
         term.pods = pods.clone();
     }
     spread
@@ -92,12 +92,12 @@ fn term(written: &TopologySpreadConstraint, path: &FieldPath<'_>) -> Result<Spre
         Some(other) => Err(path.child(field).invalid(other, "must be \"Honor\" or \"Ignore\"")),
     };
     Ok(SpreadTerm {
-        pods: PodSelector::nobody(),
+        pods: PodSelector::none(),
         topology_key: written.topology_key.clone(),
-        skew_max: above_zero("maxSkew", written.max_skew)?,
-        domains_min: above_zero("minDomains", written.min_domains.unwrap_or(1))?,
-        minds_affinity: honours("nodeAffinityPolicy", written.node_affinity_policy.as_ref(), true)?,
-        minds_taints: honours("nodeTaintsPolicy", written.node_taints_policy.as_ref(), false)?,
+        max_skew: above_zero("maxSkew", written.max_skew)?,
+        min_domains: above_zero("minDomains", written.min_domains.unwrap_or(1))?,
+        honors_node_affinity: honours("nodeAffinityPolicy", written.node_affinity_policy.as_ref(), true)?,
+        honors_node_taints: honours("nodeTaintsPolicy", written.node_taints_policy.as_ref(), false)?,
     })
 }
 
@@ -119,14 +119,16 @@ fn is_hard(written: &TopologySpreadConstraint, path: &FieldPath<'_>) -> Result<b
 /// The pods that count: in the same namespace and with the same values of these labels. A missing selector selects no
 /// pod, as in kube-scheduler.
 fn pods(selector: &LabelSelector, like: &[String], namespace: &str, own: Option<&Labels>) -> PodSelector {
-    let LabelSelector::All(requirements) = selector else { return PodSelector::nobody() };
+    let LabelSelector::All(requirements) = selector else { return PodSelector::none() };
     let mut labels: Vec<Requirement> = requirements.iter().map(requirement).collect();
     let values = like.iter().filter_map(|key| Some((key, own?.get(key)?)));
-    labels.extend(values.map(|(key, value)| Requirement { key: key.clone(), demand: Demand::In(vec![value.clone()]) }));
+    labels.extend(
+        values.map(|(key, value)| Requirement { key: key.clone(), operator: LabelOperator::In(vec![value.clone()]) }),
+    );
     if labels.is_empty() {
-        return PodSelector::nobody();
+        return PodSelector::none();
     }
-    PodSelector { namespaces: [namespace.to_owned()].into(), namespaces_like: None, labels }
+    PodSelector { namespaces: [namespace.to_owned()].into(), namespace_selector: None, labels }
 }
 
 #[cfg(test)]
@@ -143,7 +145,7 @@ mod tests {
     }
 
     fn is(key: &str, value: &str) -> Requirement {
-        Requirement { key: key.to_owned(), demand: Demand::In(vec![value.to_owned()]) }
+        Requirement { key: key.to_owned(), operator: LabelOperator::In(vec![value.to_owned()]) }
     }
 
     #[test]
@@ -153,18 +155,18 @@ mod tests {
         let read = read(&written).unwrap();
         let pods = PodSelector {
             namespaces: ["ml".to_owned()].into(),
-            namespaces_like: None,
+            namespace_selector: None,
             labels: vec![is("app", "web"), is("hash", "7")],
         };
         let term = SpreadTerm {
             pods,
             topology_key: "zone".to_owned(),
-            skew_max: 2,
-            domains_min: 1,
-            minds_affinity: true,
-            minds_taints: false,
+            max_skew: 2,
+            min_domains: 1,
+            honors_node_affinity: true,
+            honors_node_taints: false,
         };
-        assert_eq!(read, Spread { must: vec![term], ..Spread::default() });
+        assert_eq!(read, Spread { do_not_schedule: vec![term], ..Spread::default() });
     }
 
     #[test]
@@ -172,11 +174,11 @@ mod tests {
         let of = |more: Value| {
             let mut written = json!({"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"});
             written.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            read(&written).unwrap().should.remove(0).pods
+            read(&written).unwrap().schedule_anyway.remove(0).pods
         };
-        assert_eq!(of(json!({})), PodSelector::nobody());
-        assert_eq!(of(json!({"labelSelector": {}})), PodSelector::nobody());
-        assert_eq!(of(json!({"matchLabelKeys": ["hash"]})), PodSelector::nobody());
+        assert_eq!(of(json!({})), PodSelector::none());
+        assert_eq!(of(json!({"labelSelector": {}})), PodSelector::none());
+        assert_eq!(of(json!({"matchLabelKeys": ["hash"]})), PodSelector::none());
         assert_eq!(of(json!({"labelSelector": {}, "matchLabelKeys": ["hash"]})).labels, [is("hash", "7")]);
     }
 

@@ -10,7 +10,7 @@ use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::node_selector::WrittenNodeSelector;
 use muster_api::selector::Labels;
 use muster_api::wire::Pod;
-use muster_engine::model::class::{VolumePlace, ZoneDemand};
+use muster_engine::model::class::{VolumeTopology, ZoneRequirement};
 use muster_engine::model::pod::RefusalKind;
 use serde::Deserialize;
 
@@ -88,7 +88,7 @@ struct Claim {
 pub(crate) struct Volumes {
     /// By namespace and name.
     claims: BTreeMap<(String, String), Claim>,
-    volumes: BTreeMap<String, VolumePlace>,
+    volumes: BTreeMap<String, VolumeTopology>,
 }
 
 #[derive(Deserialize)]
@@ -181,11 +181,11 @@ impl Volumes {
     }
 
     /// Where the volumes of a pod are, or why the first unusable claim cannot be used.
-    pub(crate) fn places(&self, namespace: &str, claims: &[UsedClaim]) -> Result<Vec<VolumePlace>, ClaimError> {
+    pub(crate) fn places(&self, namespace: &str, claims: &[UsedClaim]) -> Result<Vec<VolumeTopology>, ClaimError> {
         claims.iter().map(|(index, name)| self.place(namespace, *index, name)).collect()
     }
 
-    fn place(&self, namespace: &str, index: usize, name: &str) -> Result<VolumePlace, ClaimError> {
+    fn place(&self, namespace: &str, index: usize, name: &str) -> Result<VolumeTopology, ClaimError> {
         let volumes = FieldPath::Root("spec.volumes");
         let error_of = |kind: RefusalKind, why: &str| {
             Err((kind, volumes.index(index).child("persistentVolumeClaim").child("claimName").invalid(name, why)))
@@ -213,18 +213,18 @@ impl Volumes {
     }
 }
 
-fn place(written: WrittenVolume, labels: Option<&Labels>) -> Result<VolumePlace, InvalidField> {
+fn place(written: WrittenVolume, labels: Option<&Labels>) -> Result<VolumeTopology, InvalidField> {
     let path = FieldPath::Root("spec.nodeAffinity.required");
     let required = written.spec.node_affinity.and_then(|affinity| affinity.required);
     let required = required.map(|required| required.validate(&path)).transpose()?;
-    Ok(VolumePlace {
+    Ok(VolumeTopology {
         required_terms: required.map(|required| required.terms().iter().map(node_term).collect()),
         zones: labels.map(zones).unwrap_or_default(),
     })
 }
 
 /// The zone and region labels of a volume, with the alternative label keys that nodes may have.
-fn zones(labels: &Labels) -> Vec<ZoneDemand> {
+fn zones(labels: &Labels) -> Vec<ZoneRequirement> {
     let names = [
         ("failure-domain.beta.kubernetes.io/zone", Some("topology.kubernetes.io/zone")),
         ("failure-domain.beta.kubernetes.io/region", Some("topology.kubernetes.io/region")),
@@ -237,7 +237,7 @@ fn zones(labels: &Labels) -> Vec<ZoneDemand> {
         if values.contains("") {
             return None;
         }
-        Some(ZoneDemand { keys: [key].into_iter().chain(other).map(str::to_owned).collect(), values })
+        Some(ZoneRequirement { keys: [key].into_iter().chain(other).map(str::to_owned).collect(), values })
     };
     names.into_iter().filter_map(demand).collect()
 }

@@ -1,7 +1,7 @@
 //! Translation of pods and groups into observations, and the errors for invalid ones.
 
-use muster_engine::model::company::Spread;
 use muster_engine::model::group::{GroupPriority, GroupSpec, History, Policy};
+use muster_engine::model::inter_pod::Spread;
 use muster_engine::model::pod::{Phase, PodSpec, RefusalKind};
 use serde_json::{Value, json};
 
@@ -349,16 +349,16 @@ fn the_start_and_its_minimum_are_read_from_the_api() {
     };
     assert_eq!(of(&json!([])), History::New);
     assert_eq!(of(&started("WithMinimum3")), History::Started);
-    assert_eq!(of(&started("WithMinimum2")), History::StartedOtherwise);
+    assert_eq!(of(&started("WithMinimum2")), History::StartedUnderOtherMinimum);
     let lost = json!({"type": "Started", "status": "False", "reason": "NothingLeft"});
     assert_eq!(of(&json!([lost])), History::New);
     let scheduled = json!({"type": "PodGroupScheduled", "status": "True", "reason": "Scheduled"});
-    assert_eq!(of(&json!([scheduled])), History::StartedOtherwise, "it was a basic group");
+    assert_eq!(of(&json!([scheduled])), History::StartedUnderOtherMinimum, "it was a basic group");
     assert_eq!(of(&json!([scheduled, lost])), History::New);
     let native = json!({"schedulingPolicy": {"gang": {"minCount": 3}}, "disruptionMode": {"single": {}}});
     let by_others = json!([{"type": "PodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled"}]);
     let seen = the_group(&apply_group(&mut intake(), NATIVE, &group_json("g", &native, &by_others)));
-    assert_eq!(seen.history, History::StartedOtherwise);
+    assert_eq!(seen.history, History::StartedUnderOtherMinimum);
 }
 
 #[test]
@@ -374,7 +374,7 @@ fn groups_of_1_36_are_read() {
     let seen = the_group(&apply_group(&mut intake, NATIVE, &group_json("g", &spec, &by_others)));
     assert_eq!((seen.policy, seen.priority), (Policy::Gang { min_count: 3 }, GroupPriority::Own(1000)));
     assert_eq!(seen.disruption_mode, muster_engine::model::group::DisruptionMode::Group);
-    assert_eq!(seen.history, History::StartedOtherwise);
+    assert_eq!(seen.history, History::StartedUnderOtherMinimum);
     // A server without the feature gate for priorities drops both the priority and the mode.
     let spec = json!({"podGroupTemplateRef": null, "schedulingPolicy": {"basic": {}}});
     let seen = the_group(&apply_group(&mut intake, NATIVE, &group_json("b", &spec, &json!([]))));
@@ -407,7 +407,7 @@ fn a_workload_of_1_35_has_groups_and_replicas_and_no_history() {
     let seen = apply_pod(&mut intake, &pod("a", member("0"))).observations;
     let group = the_group(&seen);
     assert_eq!((group.policy, group.priority), (Policy::Gang { min_count: 3 }, GroupPriority::LowestMember));
-    assert_eq!(group.history, History::StartedOtherwise, "only bound members show that it has started");
+    assert_eq!(group.history, History::StartedUnderOtherMinimum, "only bound members show that it has started");
     assert_eq!((group.key.name.as_str(), group.key.replica.as_str()), ("w/workers", "0"));
     let seen = apply_pod(&mut intake, &pod("b", member("1"))).observations;
     assert_eq!(the_group(&seen).key.replica, "1", "each replica is a group of its own");

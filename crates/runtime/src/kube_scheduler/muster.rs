@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_engine::diagnosis::{Rejection, ScoreName};
-use muster_engine::{Command, Engine, NodeSurvey, NodeVerdict, Observation};
+use muster_engine::{Command, Engine, NodeEvaluation, NodeVerdict, Observation};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -81,7 +81,7 @@ fn reason(rejection: &Rejection) -> (&'static str, String) {
         Rejection::ExistingPodAntiAffinity => {
             ("InterPodAffinity", "node(s) didn't satisfy existing pods anti-affinity rules")
         }
-        Rejection::Claimed | Rejection::RefusedBind => ("Muster", "a reason that kube-scheduler does not have"),
+        Rejection::Reserved | Rejection::RefusedBind => ("Muster", "a reason that kube-scheduler does not have"),
     };
     (plugin, reason.to_owned())
 }
@@ -120,8 +120,8 @@ pub(super) fn answer(case: &Value) -> Result<(Vec<NodeAnswer>, Option<String>), 
         pipeline.observe(WatchEvent::Pod(Delta::Applied(guarded(pod))))?;
     }
     let uid = case["pod"]["metadata"]["uid"].as_str().unwrap_or_default();
-    let survey = pipeline.engine.survey(uid).ok_or("the engine does not know the pod")?;
-    Ok((survey.into_iter().map(node_answer).collect(), pipeline.choice(uid)))
+    let evaluation = pipeline.engine.evaluate_nodes(uid).ok_or("the engine does not know the pod")?;
+    Ok((evaluation.into_iter().map(node_answer).collect(), pipeline.choice(uid)))
 }
 
 /// From manifests to decisions, without an API server.
@@ -180,9 +180,9 @@ fn guarded<K: DeserializeOwned>(object: &Value) -> Guarded<K> {
     serde_json::from_str(&object.to_string()).expect("any JSON can be guarded")
 }
 
-fn node_answer(survey: NodeSurvey) -> NodeAnswer {
-    let mut answer = NodeAnswer { name: survey.node, refused: None, scores: BTreeMap::new(), total: 0 };
-    match survey.verdict {
+fn node_answer(evaluation: NodeEvaluation) -> NodeAnswer {
+    let mut answer = NodeAnswer { name: evaluation.node, refused: None, scores: BTreeMap::new(), total: 0 };
+    match evaluation.verdict {
         NodeVerdict::Scored { scores, total } => {
             answer.scores = scores.into_iter().map(|(name, score)| (plugin(name).to_owned(), score)).collect();
             answer.total = total;

@@ -3,7 +3,7 @@
 //! No event is emitted before a pod is really deleted: a requested eviction may be rejected or fail. The condition of a
 //! group is derived from the pods that are seen terminating, since the responses may be lost.
 
-use muster_engine::TakeBackOutcome;
+use muster_engine::DeleteOutcome;
 use muster_engine::model::group::GroupKey;
 
 use super::events::{Action, EventDetails};
@@ -28,19 +28,19 @@ impl StatusWriter {
         let mut deleted = 0;
         for ((pod, node), (_, outcome)) in unit.pods.iter().zip(outcomes) {
             match outcome {
-                TakeBackOutcome::Deleted => {
+                DeleteOutcome::Deleted => {
                     deleted += 1;
                     let note = format!("{} on node {node}", unit.preemption_note());
                     let (reason, action) = (PREEMPTED, Action::Preempting);
                     self.emit_event(&regarding_pod(pod), &EventDetails { warning: false, reason, action, note });
                 }
-                TakeBackOutcome::Refused { message } => {
+                DeleteOutcome::Refused { message } => {
                     let by = unit.by.as_deref().unwrap_or("others");
                     let note = format!("Its eviction for {by} was refused: {message}");
                     let (reason, action) = ("EvictionRefused", Action::Preempting);
                     self.emit_event(&regarding_pod(pod), &EventDetails { warning: true, reason, action, note });
                 }
-                TakeBackOutcome::Transient { message } => {
+                DeleteOutcome::Transient { message } => {
                     tracing::warn!(%pod, by = unit.by, message, "an eviction failed and will be retried");
                 }
             }

@@ -294,7 +294,7 @@ impl StatusWriter {
             !matches!(diagnosis, Diagnosis::Degraded { .. } | Diagnosis::Healthy { .. } | Diagnosis::BindFailed { .. });
         if explains_pending {
             instance.would_fit = uids(&[MemberVerdict::WouldFit]);
-            instance.no_room = uids(&[MemberVerdict::NoRoom, MemberVerdict::InVain]);
+            instance.no_room = uids(&[MemberVerdict::NoRoom, MemberVerdict::ScaleUpWouldNotHelp]);
         }
         groups::report(instance, diagnosis, generation, now);
         // A new message with the same reason is as frequent as pod changes, so it waits as long as counters do.

@@ -46,7 +46,7 @@ pub(crate) fn member_reason(diagnosis: &Diagnosis, verdict: Option<MemberVerdict
             pod_reasons::UNSCHEDULABLE
         }
         (Diagnosis::WaitingForVictims(_), _) => pod_reasons::WAITING_FOR_VICTIMS,
-        (Diagnosis::GroupUnschedulable(_), Some(MemberVerdict::WouldFit | MemberVerdict::InVain)) => {
+        (Diagnosis::GroupUnschedulable(_), Some(MemberVerdict::WouldFit | MemberVerdict::ScaleUpWouldNotHelp)) => {
             pod_reasons::COSCHEDULING_NOT_MEET_MIN_MEMBER
         }
         (Diagnosis::TimedOut { .. }, _) => pod_reasons::COSCHEDULING_NOT_MEET_MIN_MEMBER,
@@ -118,7 +118,7 @@ mod tests {
             preemption: Preemption::NotTried,
         });
         assert_eq!(member_reason(&shortfall, Some(MemberVerdict::NoRoom)), Some("Unschedulable"));
-        for verdict in [MemberVerdict::WouldFit, MemberVerdict::InVain] {
+        for verdict in [MemberVerdict::WouldFit, MemberVerdict::ScaleUpWouldNotHelp] {
             assert_eq!(member_reason(&shortfall, Some(verdict)), Some("CoschedulingNotMeetMinMember"));
         }
         let group = || "ml/g".to_owned();

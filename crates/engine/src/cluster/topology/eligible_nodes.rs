@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use crate::cluster::node::Node;
 use crate::model::class::ClassSpec;
-use crate::model::company::SpreadTerm;
 use crate::model::ids::{EligibleNodesId, NodeId, Slab};
+use crate::model::inter_pod::SpreadTerm;
 use crate::model::labels::{Labels, NodeTerm};
 use crate::model::taint::Toleration;
 
@@ -24,10 +24,10 @@ pub(crate) struct NodeCriteria {
 impl NodeCriteria {
     /// The criteria of this constraint of a class, whose constraints have these topology keys.
     pub(super) fn new(spec: &ClassSpec, term: &SpreadTerm, keys: &[String]) -> Self {
-        let affinity = term.minds_affinity.then(|| (spec.node_selector.clone(), spec.required_terms.clone()));
+        let affinity = term.honors_node_affinity.then(|| (spec.node_selector.clone(), spec.required_terms.clone()));
         // An empty affinity matches every node, so it is equal to none.
         let affinity = affinity.filter(|(selector, terms)| !selector.is_empty() || terms.is_some());
-        Self { keys: keys.to_vec(), affinity, tolerations: term.minds_taints.then(|| spec.tolerations.clone()) }
+        Self { keys: keys.to_vec(), affinity, tolerations: term.honors_node_taints.then(|| spec.tolerations.clone()) }
     }
 
     fn includes(&self, node: &Node) -> bool {

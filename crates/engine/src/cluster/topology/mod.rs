@@ -27,8 +27,8 @@ pub(crate) use topology_key::TopologyKey;
 
 use super::node::Node;
 use crate::model::class::ClassSpec;
-use crate::model::company::{Company, PodTerm, SpreadTerm};
 use crate::model::ids::{AffinityTermId, ClassId, DomainCountsId, NodeId, PodId, SelectorId, Slab, TopologyKeyId};
+use crate::model::inter_pod::{InterPodConstraints, PodTerm, SpreadTerm};
 use crate::model::labels::Labels;
 
 /// The kind of an affinity term.
@@ -221,30 +221,33 @@ impl Topology {
     pub(super) fn acquire_terms(
         &mut self,
         spec: &ClassSpec,
-        company: &Company,
+        inter_pod: &InterPodConstraints,
         nodes: &Slab<Node>,
     ) -> (OwnTerms, Added) {
         let mut added = Added::default();
         let mut own = OwnTerms::default();
-        if !company.seeks.is_empty() {
+        if !inter_pod.required_affinity.is_empty() {
             // A pod must match all required affinity terms at once.
-            let selector =
-                self.acquire_selector(company.seeks.iter().map(|term| term.pods.clone()).collect(), &mut added);
+            let selector = self.acquire_selector(
+                inter_pod.required_affinity.iter().map(|term| term.pods.clone()).collect(),
+                &mut added,
+            );
             own.affinity_selector = Some(selector);
             own.selectors.push(selector);
         }
-        let anti_affinity = company.shuns.iter().map(|term| (TermKind::RequiredAntiAffinity, term));
-        let preferred = company.prefers.iter().map(|one| (TermKind::Preferred(one.weight), &one.term));
-        let required_affinity = company.seeks.iter().map(|term| (TermKind::RequiredAffinity, term));
+        let anti_affinity = inter_pod.required_anti_affinity.iter().map(|term| (TermKind::RequiredAntiAffinity, term));
+        let preferred = inter_pod.preferred.iter().map(|one| (TermKind::Preferred(one.weight), &one.term));
+        let required_affinity = inter_pod.required_affinity.iter().map(|term| (TermKind::RequiredAffinity, term));
         for (kind, term) in required_affinity.chain(anti_affinity).chain(preferred) {
             self.acquire_term(kind, term, &mut own, nodes, &mut added);
         }
-        let spread = &company.spread;
-        own.spread_required = self.acquire_spread(spec, (&spread.must, true), true, &mut own, nodes, &mut added);
+        let spread = &inter_pod.spread;
+        own.spread_required =
+            self.acquire_spread(spec, (&spread.do_not_schedule, true), true, &mut own, nodes, &mut added);
         let should = self.acquire_spread(
             spec,
-            (&spread.should, false),
-            !spread.bears_missing_labels,
+            (&spread.schedule_anyway, false),
+            !spread.scores_nodes_without_keys,
             &mut own,
             nodes,
             &mut added,

@@ -51,8 +51,8 @@ pub(crate) struct InterPodRules {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SpreadConstraint {
     pub(crate) counts: DomainCountsId,
-    pub(crate) skew_max: u32,
-    pub(crate) domains_min: u32,
+    pub(crate) max_skew: u32,
+    pub(crate) min_domains: u32,
     /// Pods of the class match their own constraint.
     pub(crate) matches_itself: bool,
 }
@@ -102,19 +102,19 @@ impl Topology {
                 own.affinity_terms.iter().map(|id| self.affinity_terms.get(id.0).expect("in use").counts).collect();
             rules.spread_scoring.clone_from(&own.spread_scoring);
         }
-        if let (Some(own), Some(company)) = (own, &spec.company) {
-            let terms = own.spread_required.iter().zip(&company.spread.must);
+        if let (Some(own), Some(inter_pod)) = (own, &spec.inter_pod) {
+            let terms = own.spread_required.iter().zip(&inter_pod.spread.do_not_schedule);
             rules.spread = terms
                 .map(|((counts, selector), term)| SpreadConstraint {
                     counts: *counts,
-                    skew_max: term.skew_max,
-                    domains_min: term.domains_min,
+                    max_skew: term.max_skew,
+                    min_domains: term.min_domains,
                     matches_itself: selectors.contains(selector),
                 })
                 .collect();
         }
         // A profile may ignore the preferred terms of existing pods for pods without own ones.
-        let ignores_others = profile.ignores_likes_of_others && rules.preferred.is_empty();
+        let ignores_others = profile.ignores_preferred_terms_of_others && rules.preferred.is_empty();
         for selector in selectors.iter().map(|selector| self.selectors.get(*selector)) {
             let is_spread = |counts: &DomainCountsId| self.excludes_terminating(*counts);
             let (spread, there): (Vec<DomainCountsId>, Vec<DomainCountsId>) =

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 
-use crate::model::company::PodSelector;
 use crate::model::ids::{AffinityTermId, ClassId, DomainCountsId, SelectorId, Slab};
-use crate::model::labels::{Demand, Labels};
+use crate::model::inter_pod::PodSelector;
+use crate::model::labels::{LabelOperator, Labels};
 
 /// The selectors that match a pod, sorted.
 pub(crate) type SelectorSet = SmallVec<[SelectorId; 2]>;
@@ -110,7 +110,7 @@ impl SelectorIndex {
 
     /// The only namespaces whose pods a selector can match; `None` if it does not list them by name.
     pub(super) fn namespaces(&self, id: SelectorId) -> Option<&BTreeSet<String>> {
-        let mut named = self.get(id).selectors.iter().filter(|selector| selector.namespaces_like.is_none());
+        let mut named = self.get(id).selectors.iter().filter(|selector| selector.namespace_selector.is_none());
         named.next().map(|selector| &selector.namespaces)
     }
 
@@ -122,8 +122,9 @@ impl SelectorIndex {
     /// The label requirement to index a selector by: the one with the fewest values and the shortest lists.
     fn index_key(&self, selectors: &Conjunction) -> Option<IndexKey> {
         let requirements = selectors.iter().flat_map(|selector| &selector.labels);
-        let requirements = requirements
-            .filter_map(|one| if let Demand::In(values) = &one.demand { Some((&one.key, values)) } else { None });
+        let requirements = requirements.filter_map(|one| {
+            if let LabelOperator::In(values) = &one.operator { Some((&one.key, values)) } else { None }
+        });
         let list_length = |key: &String, values: &[String]| -> usize {
             let by_value = self.by_label_value.get(key);
             values.iter().filter_map(|value| Some(by_value?.get(value)?.len())).sum()

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use muster_engine::model::class::ClassSpec;
-use muster_engine::model::company::{Company, PodSelector, PodTerm, PreferredPodTerm, SpreadTerm};
 use muster_engine::model::group::{GroupKey, GroupSpec, Policy};
-use muster_engine::model::labels::{Demand, Labels, Requirement};
+use muster_engine::model::inter_pod::{InterPodConstraints, PodSelector, PodTerm, PreferredPodTerm, SpreadTerm};
+use muster_engine::model::labels::{LabelOperator, Labels, Requirement};
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::{Membership, PodName, PodSpec};
 use muster_engine::{Command, Config, Engine, Observation, Scoring};
@@ -125,8 +125,9 @@ fn show(shape: &Shape, observe: &mut dyn FnMut(Observation)) {
     for number in 0..shape.nodes {
         observe(Observation::NodeSeen(node(shape, number)));
     }
-    let company = Some(Arc::new(inter_pod(shape.inter_pod))).filter(|company| !company.is_empty());
-    let (class, filler) = (Arc::new(ClassSpec { company, ..class(shape.size) }), Arc::new(filler(shape.size)));
+    let constraints = Some(Arc::new(inter_pod(shape.inter_pod))).filter(|constraints| !constraints.is_empty());
+    let (class, filler) =
+        (Arc::new(ClassSpec { inter_pod: constraints, ..class(shape.size) }), Arc::new(filler(shape.size)));
     let labels = Arc::new(Labels::from([("app".to_owned(), "x".to_owned())]));
     let mut uids = 0..;
     let mut pod = |prefix: &str, class: &Arc<ClassSpec>| {
@@ -219,31 +220,33 @@ fn class(size: Size) -> ClassSpec {
     }
 }
 
-fn inter_pod(kind: shapes::InterPod) -> Company {
-    let labels = vec![Requirement { key: "app".to_owned(), demand: Demand::In(vec!["x".to_owned()]) }];
-    let pods = PodSelector { namespaces: ["default".to_owned()].into(), namespaces_like: None, labels };
+fn inter_pod(kind: shapes::InterPod) -> InterPodConstraints {
+    let labels = vec![Requirement { key: "app".to_owned(), operator: LabelOperator::In(vec!["x".to_owned()]) }];
+    let pods = PodSelector { namespaces: ["default".to_owned()].into(), namespace_selector: None, labels };
     let near = |key: &str| PodTerm { pods: pods.clone(), topology_key: key.to_owned() };
-    let even = |key: &str, skew_max| SpreadTerm {
+    let even = |key: &str, max_skew| SpreadTerm {
         pods: pods.clone(),
         topology_key: key.to_owned(),
-        skew_max,
-        domains_min: 1,
-        minds_affinity: true,
-        minds_taints: false,
+        max_skew,
+        min_domains: 1,
+        honors_node_affinity: true,
+        honors_node_taints: false,
     };
-    let mut company = Company::default();
+    let mut constraints = InterPodConstraints::default();
     match kind {
         shapes::InterPod::None => {}
-        shapes::InterPod::AntiAffinityByHost => company.shuns.push(near(HOST)),
-        shapes::InterPod::AffinityByZone => company.seeks.push(near(ZONE)),
-        shapes::InterPod::SpreadOverZones => company.spread.must.push(even(ZONE, 1)),
-        shapes::InterPod::PreferredAffinity => company.prefers.push(PreferredPodTerm { weight: 1, term: near(HOST) }),
+        shapes::InterPod::AntiAffinityByHost => constraints.required_anti_affinity.push(near(HOST)),
+        shapes::InterPod::AffinityByZone => constraints.required_affinity.push(near(ZONE)),
+        shapes::InterPod::SpreadOverZones => constraints.spread.do_not_schedule.push(even(ZONE, 1)),
+        shapes::InterPod::PreferredAffinity => {
+            constraints.preferred.push(PreferredPodTerm { weight: 1, term: near(HOST) })
+        }
         shapes::InterPod::PreferredSpread => {
-            company.spread.should = vec![even(HOST, 3), even(ZONE, 5)];
-            company.spread.bears_missing_labels = true;
+            constraints.spread.schedule_anyway = vec![even(HOST, 3), even(ZONE, 5)];
+            constraints.spread.scores_nodes_without_keys = true;
         }
     }
-    company
+    constraints
 }
 
 /// A pod of another scheduler that leaves no capacity for a pod of the shape.

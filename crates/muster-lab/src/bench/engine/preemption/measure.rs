@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use muster_engine::model::group::GroupKey;
 use muster_engine::model::pod::{PodName, PodSpec};
-use muster_engine::{Command, Config, Engine, Observation, PreemptionRules, TakeBackOutcome};
+use muster_engine::{Command, Config, DeleteOutcome, Engine, Observation, PreemptionRules};
 
 use super::cluster;
 use super::report::Row;
@@ -108,7 +108,7 @@ impl Run {
         while engine.next_wakeup().is_some_and(|due| due <= now) {
             let begin = Instant::now();
             let commands = engine.decide(now);
-            if engine.tried().is_some() {
+            if engine.last_attempt().is_some() {
                 self.tries.push(begin.elapsed());
             }
             for command in commands {
@@ -130,8 +130,8 @@ impl Run {
         let mut now = 0;
         let victims = self.evicted.clone();
         for pod in &victims {
-            let done = Observation::EvictDone { pod: pod.clone(), outcome: TakeBackOutcome::Deleted };
-            let leaves = PodSpec { terminating: true, gone_by_ms: Some(30_000), ..pods[&pod.uid].clone() };
+            let done = Observation::EvictDone { pod: pod.clone(), outcome: DeleteOutcome::Deleted };
+            let leaves = PodSpec { terminating: true, grace_period_ends_ms: Some(30_000), ..pods[&pod.uid].clone() };
             for observation in [done, Observation::PodSeen(leaves)] {
                 engine.observe(now, observation).expect("a valid observation");
                 self.decide(engine, now);
