@@ -8,18 +8,18 @@ CARGO ?= cargo
 help: ## Show this menu
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: # Finds or installs what the other targets need beyond Rust itself.
+setup: # Finds or installs what the other targets need in addition to Rust.
 	@CARGO="$(CARGO)" tools/setup
 
 up: setup ## Start a cluster in this terminal with a demo, kubectl works on it (flags: make up ARGS="--demo deadlock")
 	@test -e "$${CARGO_TARGET_DIR:-target}/lab/muster-lab" || \
-	echo "make up: the first build takes about four minutes on two cores; then the demo starts by itself"
+	echo "make up: the first build takes about four minutes on two cores; then the demo starts"
 	$(CARGO) run --locked --profile lab --package muster-lab -- up $(ARGS)
 
-test: setup ## Lint and test: what every change has to pass; does its own set-up
+test: setup ## Lint and test: what every change has to pass; includes the set-up
 	@CARGO="$(CARGO)" tools/test short
 
-test-all: setup ## Everything there is, all versions and seeds (PART=3/6: one part; PART=3-: from there on)
+test-all: setup ## All tests, on all versions and seeds (PART=3/6: one part; PART=3-: from there on)
 	@CARGO="$(CARGO)" tools/test all $(PART)
 
 lint: setup ## Format check and clippy, warnings are errors
@@ -34,7 +34,7 @@ fmt: ## Format all code (needs rustfmt: rustup component add rustfmt)
 LAB = $(CARGO) run --release --locked --package muster-lab --
 MUSTER = $(CARGO) build --release --locked --package muster --package muster-lab
 
-bench: setup ## Measure the engine beside the naive way, the API server, a large playground, and the scheduler as a process
+bench: setup ## Measure the engine against a naive algorithm, the API server, a large playground, and the scheduler as a process
 	$(MUSTER)
 	$(LAB) bench engine
 	$(LAB) bench server
@@ -42,7 +42,7 @@ bench: setup ## Measure the engine beside the naive way, the API server, a large
 	$(LAB) bench controllers
 	$(LAB) bench runtime
 
-bench-cluster: setup ## Measure Muster beside kube-scheduler on a real control plane (flags: make bench-cluster ARGS="--only plain"; needs Go)
+bench-cluster: setup ## Measure Muster against kube-scheduler on a real control plane (flags: make bench-cluster ARGS="--only plain"; needs Go)
 	$(MUSTER)
 	@controlplane=$$(CI=true tools/controlplane/build) && $(LAB) bench cluster --controlplane "$$controlplane" $(ARGS)
 

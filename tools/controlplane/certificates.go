@@ -1,5 +1,5 @@
 // The keys and certificates of one control plane: a CA, one serving certificate for all programs, and client
-// certificates by name and group. They are made anew with every folder and open nothing else.
+// certificates by name and group. They are created for each folder and grant access to nothing else.
 package main
 
 import (
@@ -24,7 +24,7 @@ type authority struct {
 	certificate *x509.Certificate
 }
 
-// newAuthority makes the CA: DIR/ca.crt and DIR/ca.key.
+// newAuthority creates the CA: DIR/ca.crt and DIR/ca.key.
 func newAuthority(dir string) (*authority, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func newAuthority(dir string) (*authority, error) {
 	return ca, err
 }
 
-// client makes DIR/FILE.crt and .key for a user, as Kubernetes reads it: the name and the groups.
+// client creates DIR/FILE.crt and .key for a user: Kubernetes reads the name and the groups from the subject.
 func (ca *authority) client(file, user string, groups ...string) error {
 	_, _, err := ca.issue(file, &x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},
@@ -51,7 +51,7 @@ func (ca *authority) client(file, user string, groups ...string) error {
 	return err
 }
 
-// server makes DIR/FILE.crt and .key for loopback and for the names of the service `kubernetes`.
+// server creates DIR/FILE.crt and .key for loopback and for the names of the service `kubernetes`.
 func (ca *authority) server(file, serviceIP string) error {
 	_, _, err := ca.issue(file, &x509.Certificate{
 		Subject:     pkix.Name{CommonName: "kube-apiserver"},
@@ -76,7 +76,7 @@ func (ca *authority) issue(file string, template *x509.Certificate) (*x509.Certi
 	if err != nil {
 		return nil, nil, err
 	}
-	// An hour of grace for clocks that disagree.
+	// An hour of tolerance for clock skew.
 	template.NotBefore = time.Now().Add(-time.Hour)
 	template.NotAfter = time.Now().Add(certificateLife)
 	parent, signer := ca.certificate, ca.key
@@ -97,7 +97,7 @@ func (ca *authority) issue(file string, template *x509.Certificate) (*x509.Certi
 	return certificate, key, writeKey(filepath.Join(ca.dir, file+".key"), key)
 }
 
-// newSigningKey makes the pair that service account tokens are signed and checked with: FILE.key and FILE.pub.
+// newSigningKey creates the key pair for service account tokens: FILE.key and FILE.pub.
 func newSigningKey(dir, file string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -1,4 +1,4 @@
-// The command line of each program. What is not said here is the program's own default, as on a stock cluster.
+// The command line of each program. All other flags have the program's own default, as on a stock cluster.
 package main
 
 import (
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Clients of a test cluster must not wait for a limit that is meant to protect a large one.
+// Clients of a test cluster must not wait for rate limits that protect a large one.
 const (
 	clientQPS   = 5000
 	clientBurst = 10000
@@ -20,7 +20,7 @@ clientConnection: {kubeconfig: %q, qps: %d, burst: %d}
 leaderElection: {leaderElect: false}
 `
 
-// commandOf is the whole command line of one program of the plane, and writes the files that it names.
+// commandOf returns the whole command line of one program of the plane, and writes the files that it names.
 func (p *plane) commandOf(program string, chosen profile, fsync bool) ([]string, error) {
 	if slices.Contains(managers, program) {
 		return p.addManager(program)
@@ -81,7 +81,7 @@ func (p *plane) apiserverArguments(chosen profile) []string {
 		"--service-account-key-file=" + p.cert("service-accounts.pub"),
 		"--service-account-signing-key-file=" + p.cert("service-accounts.key"),
 		"--service-cluster-ip-range=10.0.0.0/16",
-		// An Endpoints object must not have an address of loopback, so the server could never write its own.
+		// An Endpoints object must not have a loopback address, so the server could never write its own.
 		"--endpoint-reconciler-type=none",
 	}
 	return append(append(args, chosen.gateFlags()...), chosen.runtimeFlags()...)
@@ -89,7 +89,7 @@ func (p *plane) apiserverArguments(chosen profile) []string {
 
 func (p *plane) controllerArguments(chosen profile) []string {
 	args := []string{
-		// As on a real cluster: whoever looks for its lease finds it.
+		// As on a real cluster: clients that look for its lease find it.
 		"--leader-elect=true",
 		"--use-service-account-credentials=true",
 		"--service-account-private-key-file=" + p.cert("service-accounts.key"),
@@ -113,8 +113,8 @@ func (p *plane) schedulerArguments(chosen profile) ([]string, error) {
 	return append(args, chosen.gateFlags()...), nil
 }
 
-// clientArguments are what the two programs share that are clients of the API server and serve their health and
-// metrics, to whoever may read them there.
+// clientArguments returns the flags shared by the two programs that are clients of the API server and serve their
+// health and metrics with authorization.
 func (p *plane) clientArguments(program string) []string {
 	kubeconfig := p.path(program + ".kubeconfig")
 	return []string{
@@ -129,7 +129,7 @@ func (p *plane) clientArguments(program string) []string {
 	}
 }
 
-// moreFlags are the flags that the caller has for programs, as PROGRAM=FLAG.
+// moreFlags are the caller's additional flags of programs, as PROGRAM=FLAG.
 type moreFlags map[string][]string
 
 func (m moreFlags) String() string { return "" }
@@ -143,7 +143,7 @@ func (m moreFlags) Set(text string) error {
 	return nil
 }
 
-// addTo puts the caller's flags in the place of ours of the same name: most lists would grow otherwise.
+// addTo replaces our flags by the caller's flags of the same name: most lists would grow otherwise.
 func (m moreFlags) addTo(program string, command []string) []string {
 	kept := slices.DeleteFunc(command, func(ours string) bool {
 		return slices.ContainsFunc(m[program], func(theirs string) bool { return flagName(theirs) == flagName(ours) })

@@ -1,4 +1,4 @@
-// etcd as one member on loopback, for data that nobody will miss.
+// etcd as a single member on loopback, for disposable data.
 package main
 
 import (
@@ -73,7 +73,7 @@ func etcdConfig(args []string) (*embed.Config, error) {
 	config.Name = "controlplane"
 	config.Dir = *dir
 	config.LogLevel = "warn"
-	// Writes still reach the kernel one after the other: only a crash of the machine loses any, not one of the process.
+	// Writes still reach the kernel in order: only a crash of the machine loses any, not one of the process.
 	config.UnsafeNoFsync = !*fsync
 	config.QuotaBackendBytes = etcdQuotaBytes
 	config.ListenClientUrls = []url.URL{*client}

@@ -35,15 +35,15 @@ func init() {
 	applets["kubectl"] = applet{about: "the client", run: runKubectl}
 }
 
-// named makes the arguments look as if the program stood alone. The user agent, and by it the owner of fields, is the
-// first of them.
+// named sets the arguments as if the program were a separate binary. The user agent, and with it the field manager, is
+// derived from the first of them.
 func named(name string, args []string) {
 	os.Args = append([]string{name}, args...)
 }
 
 func runKubectl(args []string) int {
 	named("kubectl", args)
-	// kubectl logs before it has parsed its flags. What it cannot read it refuses later, by name.
+	// kubectl logs before it has parsed its flags. It rejects invalid ones later, by name.
 	_, _ = logs.GlogSetter(kubectl.GetLogVerbosity(os.Args))
 	if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
 		kubectlerrors.CheckErr(err) // exits

@@ -1,7 +1,7 @@
-// One binary with all programs of a Kubernetes control plane in it, and with the few words that start and stop them.
+// One binary with all programs of a Kubernetes control plane, and with the commands that start and stop them.
 //
-// The first argument says which one to run, or the name by which the binary was called: a link named `kubectl` is
-// kubectl. This file knows the list only; each applet is registered beside its code.
+// The first argument selects the program, or the name by which the binary was called: a link named `kubectl` is
+// kubectl. This file has only the list; each applet is registered next to its code.
 package main
 
 import (
@@ -54,7 +54,7 @@ func usage() {
 	}
 }
 
-// fail says what went wrong, as the last word of an applet.
+// fail prints the error at the end of an applet.
 func fail(err error) int {
 	fmt.Fprintln(os.Stderr, "controlplane:", err)
 	return 1

@@ -1,7 +1,7 @@
-// The managers of JobSet and LeaderWorkerSet beside the plane, as processes instead of pods.
+// The managers of JobSet and LeaderWorkerSet, as processes next to the plane instead of pods.
 //
-// Each has a bundle, made by managers/build: its binary, and the `config` folder of its module. What that folder would
-// install is installed, except what only a pod needs; the webhooks are called by address instead of by service.
+// Each has a bundle, built by managers/build: its binary, and the `config` folder of its module. That folder is
+// installed, except what only a pod needs; the webhooks are called by URL instead of by service.
 package main
 
 import (
@@ -22,17 +22,17 @@ var managers = []string{"jobset", "lws"}
 
 type object = map[string]any
 
-// manifests are what a bundle's config says, sorted by what becomes of it.
+// manifests are the objects of a bundle's config, by how they are used.
 type manifests struct {
 	objects  []object // to be there before the manager
 	webhooks []object // to be there only when it can answer: without it they refuse everything
-	account  object   // who the manager is
+	account  object   // the manager's service account
 	settings object   // its configuration file
 }
 
 func managerPort(name string) string { return name + "-webhook" }
 
-// bundle is the folder of a manager, beside our own binary.
+// bundle returns the folder of a manager, next to our own binary.
 func bundle(name string) (string, error) {
 	binary, err := os.Executable()
 	if err != nil {
@@ -97,7 +97,7 @@ func sortManifests(text []byte) (*manifests, error) {
 		}
 		switch kind := one["kind"]; kind {
 		case "CustomResourceDefinition":
-			// They have one version each, and nobody would answer at the service.
+			// They have one version each, and the conversion webhook's service would not answer.
 			delete(one["spec"].(object), "conversion")
 			found.objects = append(found.objects, one)
 		case "ServiceAccount":
@@ -122,7 +122,7 @@ func sortManifests(text []byte) (*manifests, error) {
 	return found, nil
 }
 
-// at is the text at a path of keys, empty if it is not there.
+// at returns the text at a path of keys, empty if it is absent.
 func at(one object, keys ...string) string {
 	for _, key := range keys[:len(keys)-1] {
 		one, _ = one[key].(object)
@@ -131,7 +131,7 @@ func at(one object, keys ...string) string {
 	return text
 }
 
-// pointWebhooksHere replaces each service by an address, and waits for each of them later.
+// pointWebhooksHere replaces each service by a URL, and registers the URL as a readiness check.
 func (p *plane) pointWebhooksHere(name string, configurations []object) error {
 	authority, err := os.ReadFile(p.cert("ca.crt"))
 	if err != nil {
@@ -144,14 +144,14 @@ func (p *plane) pointWebhooksHere(name string, configurations []object) error {
 			webhook.(object)["clientConfig"] = object{
 				"url": url, "caBundle": base64.StdEncoding.EncodeToString(authority),
 			}
-			// One that knows the path answers well even to an empty question.
+			// A handler of this path answers even an empty request with success.
 			p.Ready[name] = append(p.Ready[name], url)
 		}
 	}
 	return nil
 }
 
-// writeAccount gives the manager the name that its own role bindings mean.
+// writeAccount creates the service account that the manager's own role bindings name.
 func (p *plane) writeAccount(name string, account object) error {
 	namespace, own := at(account, "metadata", "namespace"), at(account, "metadata", "name")
 	user := "system:serviceaccount:" + namespace + ":" + own
@@ -161,7 +161,7 @@ func (p *plane) writeAccount(name string, account object) error {
 	if err := p.writeKubeconfig(name+".kubeconfig", name); err != nil {
 		return err
 	}
-	// The names of the files are not a choice.
+	// The file names are fixed.
 	folder := p.cert(managerPort(name))
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		return err
@@ -174,7 +174,7 @@ func (p *plane) writeAccount(name string, account object) error {
 	return nil
 }
 
-// settle changes the configuration file from that of a pod to that of a process on loopback.
+// settle adapts the configuration file from a pod to a process on loopback.
 func (p *plane) settle(name string, settings object) {
 	health := fmt.Sprintf("127.0.0.1:%d", p.Ports[name])
 	settings["health"] = object{"healthProbeBindAddress": health}
@@ -212,7 +212,7 @@ func (p *plane) apply(file string) error {
 	return err
 }
 
-// kubectl is this binary's own, as the admin of this plane.
+// kubectl runs this binary's kubectl as the admin of this plane.
 func (p *plane) kubectl(args ...string) ([]byte, error) {
 	binary, err := os.Executable()
 	if err != nil {
@@ -220,10 +220,10 @@ func (p *plane) kubectl(args ...string) ([]byte, error) {
 	}
 	mine := []string{"kubectl", "--kubeconfig", p.path("kubeconfig"), "--cache-dir", p.path("kubectl-cache")}
 	command := exec.Command(binary, append(mine, args...)...)
-	var said, complained bytes.Buffer
-	command.Stdout, command.Stderr = &said, &complained
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
 	if err := command.Run(); err != nil {
-		return nil, fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, complained.String())
+		return nil, fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, stderr.String())
 	}
-	return said.Bytes(), nil
+	return stdout.Bytes(), nil
 }

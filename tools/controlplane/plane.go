@@ -1,6 +1,6 @@
 // One control plane: its folder, its ports, and the command line of each of its programs.
 //
-// Everything that it is lies in the folder, so that a later call (start, stop, down) finds it again.
+// Its whole state is in the folder, so that a later command (start, stop, down) finds it.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 const (
 	marker    = "controlplane.json"
 	serviceIP = "10.0.0.1"
-	// The name by which the API server shows itself to API servers behind it.
+	// The name by which the API server authenticates to aggregated API servers.
 	frontProxy = "front-proxy-client"
 )
 
@@ -26,13 +26,13 @@ type plane struct {
 	Ports   map[string]int `json:"ports"` // by program; etcd-peer is of etcd too
 	// In the order of their start.
 	Programs []string `json:"programs"`
-	// By program, what answers well once it can be used.
+	// By program, the URLs that answer with success once it can be used.
 	Ready map[string][]string `json:"ready"`
 
 	authority *authority // only while the folder is filled
 }
 
-// openPlane finds the control plane of a folder. A folder without one gives os.ErrNotExist.
+// openPlane opens the control plane of a folder. A folder without one gives os.ErrNotExist.
 func openPlane(folder string) (*plane, error) {
 	folder, err := filepath.Abs(folder)
 	if err != nil {
@@ -46,7 +46,7 @@ func openPlane(folder string) (*plane, error) {
 	if err := json.Unmarshal(text, opened); err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(folder, marker), err)
 	}
-	// The folder may have been moved, or be seen by another path.
+	// The folder may have been moved, or be accessed by another path.
 	if opened.Folder != folder {
 		return nil, fmt.Errorf("%s is the control plane of %s: use that name", folder, opened.Folder)
 	}
@@ -61,8 +61,8 @@ func (p *plane) save() error {
 	return os.WriteFile(p.path(marker), append(text, '\n'), 0o600)
 }
 
-// emptyFolder makes the folder, or takes it over from an earlier control plane, which is stopped and removed.
-// Anybody else's files are left alone.
+// emptyFolder creates the folder, or takes it over from an earlier control plane, which is stopped and removed. Other
+// files are left alone.
 func emptyFolder(folder string) (string, error) {
 	folder, err := filepath.Abs(folder)
 	if err != nil {
@@ -90,7 +90,7 @@ func emptyFolder(folder string) (string, error) {
 	return folder, nil
 }
 
-// remove stops everything at once and removes the folder.
+// remove kills all programs and removes the folder.
 func (p *plane) remove() error {
 	for i := len(p.Programs) - 1; i >= 0; i-- {
 		if err := p.stop(p.Programs[i], true); err != nil {
@@ -107,7 +107,7 @@ func (p *plane) server() string {
 }
 func (p *plane) etcdURL() string { return fmt.Sprintf("http://127.0.0.1:%d", p.Ports["etcd"]) }
 
-// writeCertificates makes the keys, and a kubeconfig for each client.
+// writeCertificates creates the keys, and a kubeconfig for each client.
 func (p *plane) writeCertificates() error {
 	ca, err := newAuthority(filepath.Dir(p.cert("ca.crt")))
 	if err != nil {
@@ -144,7 +144,7 @@ func (p *plane) writeCertificates() error {
 	return nil
 }
 
-// writeKubeconfig puts all keys into the file, so that it can be copied. JSON is YAML too.
+// writeKubeconfig embeds all keys in the file, so that it can be copied. JSON is valid YAML.
 func (p *plane) writeKubeconfig(name, client string) error {
 	data := map[string]string{}
 	for _, file := range []string{"ca.crt", client + ".crt", client + ".key"} {

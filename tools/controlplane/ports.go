@@ -1,4 +1,4 @@
-// Ports on loopback that a program can have again after a restart.
+// Ports on loopback that a program can use again after a restart.
 package main
 
 import (
@@ -14,10 +14,10 @@ const (
 	ephemeralRange = "/proc/sys/net/ipv4/ip_local_port_range"
 )
 
-// freePorts gives a free port to each name.
+// freePorts returns a free port for each name.
 //
-// They lie below those that the kernel gives to outgoing connections: while an API server is away, one of its clients
-// that knocks at its port again and again could otherwise be given that very port, and would keep it.
+// They are below the range of ephemeral ports: while an API server is down, a client that reconnects to its port
+// repeatedly could otherwise be assigned that very port, and would keep it.
 func freePorts(names []string) (map[string]int, error) {
 	last := 32767
 	if text, err := os.ReadFile(ephemeralRange); err == nil {

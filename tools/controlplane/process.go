@@ -1,7 +1,7 @@
 // Starting and stopping one program of a plane. NAME.cmd has its command line, one argument a line, NAME.pid its
-// process, NAME.log all it ever said.
+// process id, NAME.log its output.
 //
-// A process is ours only if its command line is the one that we wrote down: ids are given out again.
+// A process is ours only if its command line is the recorded one: process ids are reused.
 package main
 
 import (
@@ -27,7 +27,7 @@ const (
 	processFolder = "/proc"
 )
 
-// launch starts a program in a session of its own, so that it outlives us and our terminal.
+// launch starts a program in its own session, so that it outlives us and our terminal.
 func (p *plane) launch(program string) error {
 	command, err := p.command(program)
 	if err != nil {
@@ -48,13 +48,13 @@ func (p *plane) launch(program string) error {
 	if err := process.Start(); err != nil {
 		return fmt.Errorf("%s: %w", program, err)
 	}
-	// Nobody waits for it here, except that a child that ends while we still run must not look alive.
+	// Reaps a child that ends while we still run, so that it does not look alive.
 	go func() { _ = process.Wait() }()
 	return os.WriteFile(p.path(program+".pid"), []byte(strconv.Itoa(process.Process.Pid)+"\n"), 0o600)
 }
 
-// stop ends a program and waits until it is gone. One that does not run is stopped already. One that does not end by
-// itself is killed, as a kubelet would do it: an API server waits for its watchers for up to a minute.
+// stop ends a program and waits until it is gone. A program that does not run is stopped already. One that does not end
+// in time is killed, as a kubelet does: an API server waits for its watchers for up to a minute.
 func (p *plane) stop(program string, kill bool) error {
 	pid, running := p.running(program)
 	if !running {
@@ -74,7 +74,7 @@ func (p *plane) stop(program string, kill bool) error {
 	return err
 }
 
-// signal says whether the program was gone in time.
+// signal returns whether the program was gone in time.
 func (p *plane) signal(program string, pid int, signal syscall.Signal, wait time.Duration) (gone bool, err error) {
 	if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return false, fmt.Errorf("%s, process %d: %w", program, pid, err)
@@ -87,7 +87,7 @@ func (p *plane) signal(program string, pid int, signal syscall.Signal, wait time
 	return false, nil
 }
 
-// running says whether the process that was written down is there and is the one that we started.
+// running returns whether the recorded process exists and is the one that we started.
 func (p *plane) running(program string) (pid int, running bool) {
 	text, err := os.ReadFile(p.path(program + ".pid"))
 	if err != nil {
@@ -103,9 +103,9 @@ func (p *plane) running(program string) (pid int, running bool) {
 	return pid, commandLine(pid) == strings.Join(command, "\x00")+"\x00"
 }
 
-// commandLine is a process's command line, each argument ended by a zero; empty if it is not there, or has ended and
-// was not yet waited for. It is empty too for a moment while a process becomes another program, and for long if that has
-// to be read from a slow disk: that moment is waited for.
+// commandLine returns a process's command line, each argument ended by a zero; empty if the process does not exist or
+// is a zombie. It is also empty for a moment during exec, and for longer if the program is read from a slow disk: that
+// is waited for.
 func commandLine(pid int) string {
 	folder := filepath.Join(processFolder, strconv.Itoa(pid))
 	for deadline := time.Now().Add(becomeMax); ; time.Sleep(pollEvery) {
@@ -116,10 +116,10 @@ func commandLine(pid int) string {
 	}
 }
 
-// hasEnded says whether all that is left of a process is its entry.
+// hasEnded returns whether the process is a zombie.
 func hasEnded(folder string) bool {
 	text, err := os.ReadFile(filepath.Join(folder, "stat"))
-	// The state follows the name, which is in brackets and may have brackets in it.
+	// The state follows the name, which is in parentheses and may contain parentheses.
 	fields := strings.Fields(string(text)[strings.LastIndex(string(text), ")")+1:])
 	return err != nil || len(fields) == 0 || fields[0] == "Z" || fields[0] == "X"
 }
@@ -144,7 +144,7 @@ func (p *plane) writeCommand(program string, command []string) error {
 	return os.WriteFile(p.path(program+".cmd"), []byte(strings.Join(command, "\n")+"\n"), 0o600)
 }
 
-// logTail is the end of what a program said, for an error message.
+// logTail returns the end of a program's log, for an error message.
 func (p *plane) logTail(program string) string {
 	path := p.path(program + ".log")
 	text, err := os.ReadFile(path)

@@ -1,8 +1,8 @@
-// What a profile turns on, by the minor version of Kubernetes that this binary was built from.
+// The profiles, by the minor version of Kubernetes that this binary was built from.
 //
-// `stock` is what a cluster has when nobody asks for more. `gates` has the scheduling API of that version, with the
-// gates that it cannot do without. Gates that make or change objects by themselves (WorkloadWithJob makes a group for
-// every Job) are left to `--gates`.
+// `stock` is the default of a cluster. `gates` has the scheduling API of that version, with the feature gates that it
+// needs. Gates that create or change objects by themselves (WorkloadWithJob creates a group for every Job) are left to
+// `--gates`.
 package main
 
 import (
@@ -33,7 +33,7 @@ var schedulingAPI = map[string]profile{
 	},
 }
 
-// profileNamed is the profile of this version, with more gates (NAME=true,NAME=false) after its own.
+// profileNamed returns the profile of this version, with more gates (NAME=true,NAME=false) appended.
 func profileNamed(name, more string) (profile, error) {
 	var chosen profile
 	switch name {
@@ -48,7 +48,7 @@ func profileNamed(name, more string) (profile, error) {
 		return profile{}, fmt.Errorf("--profile %q: there are gates and stock", name)
 	}
 	if more != "" {
-		// A copy, since the list is everybody's.
+		// A copy, since the list is shared.
 		chosen.gates = append(slices.Clone(chosen.gates), strings.Split(more, ",")...)
 	}
 	return chosen, nil

@@ -1,4 +1,4 @@
-// Waiting for a program until it can be used, by asking it.
+// Waiting until a program can be used.
 package main
 
 import (
@@ -19,7 +19,7 @@ const (
 	requestMax = 5 * time.Second
 )
 
-// awaitReady returns when a program answers, and as soon as it has ended with the end of its log.
+// awaitReady returns when a program is ready, or with the end of its log as soon as it has ended.
 func (p *plane) awaitReady(program string) error {
 	client, err := p.httpClient()
 	if err != nil {
@@ -45,7 +45,7 @@ func (p *plane) awaitReady(program string) error {
 	return nil
 }
 
-// readyURLs answer with 200 once a program of Kubernetes can be used. Those of a manager are known with its webhooks.
+// readyURLs answer with 200 once a program of Kubernetes can be used. Those of a manager are added with its webhooks.
 func (p *plane) readyURLs(program string, more []string) []string {
 	own := fmt.Sprintf("https://127.0.0.1:%d", p.Ports[program])
 	switch program {
@@ -55,10 +55,10 @@ func (p *plane) readyURLs(program string, more []string) []string {
 		return []string{own + "/readyz"}
 	case "kube-controller-manager":
 		if slices.ContainsFunc(more, func(flag string) bool { return strings.HasPrefix(flag, "--controllers=") }) {
-			// Who picks the controllers may have left out the one of accounts.
+			// A caller that selects the controllers may have disabled the one of service accounts.
 			return []string{own + "/healthz"}
 		}
-		// Without its account a namespace refuses pods.
+		// A namespace rejects pods until its default service account exists.
 		return []string{own + "/healthz", p.server() + "/api/v1/namespaces/default/serviceaccounts/default"}
 	case "kube-scheduler":
 		return []string{own + "/readyz"}
@@ -66,7 +66,7 @@ func (p *plane) readyURLs(program string, more []string) []string {
 	return nil
 }
 
-// httpClient is the admin, who trusts this plane and nobody else.
+// httpClient returns a client of the admin, which trusts only this plane.
 func (p *plane) httpClient() (*http.Client, error) {
 	own, err := tls.LoadX509KeyPair(p.cert("admin.crt"), p.cert("admin.key"))
 	if err != nil {

@@ -1,9 +1,9 @@
-// The program `scores`: what kube-scheduler's own code says about where a pod may go and which node is best.
+// The program `scores`: computes with kube-scheduler's own code which nodes are feasible for a pod and which is best.
 //
 // It reads cases as JSON lines from its standard input and prints one JSON line for each. A case is a small cluster in
-// plain manifests. Each is completed and checked as the API server does it, so that nobody compares answers about
-// objects that cannot exist; then the default profile's plugins are run over a snapshot of the cluster, on all nodes.
-// It must not know who asks, nor decide anything of its own: every number is a plugin's.
+// plain manifests. Each is defaulted and validated as in the API server, so that there are no answers about objects
+// that cannot exist; then the default profile's plugins are run over a snapshot of the cluster, on all nodes. It must
+// not depend on its caller, nor decide anything of its own: every number is a plugin's.
 package main
 
 import (
@@ -35,22 +35,22 @@ import (
 )
 
 func init() {
-	applets["scores"] = applet{about: "what kube-scheduler says of nodes, for cases as JSON lines", run: word(scores)}
+	applets["scores"] = applet{about: "the nodes that kube-scheduler rejects, and its scores, for cases as JSON lines", run: asApplet(scores)}
 }
 
-// scoresCase is a small cluster and a pod that wants a place in it.
+// scoresCase is a small cluster and a pod to schedule.
 type scoresCase struct {
 	Namespaces []*v1.Namespace `json:"namespaces"`
 	Nodes      []*v1.Node      `json:"nodes"`
-	// Those who select pods: for pods that do not say how they are to be spread.
+	// Objects that select pods: for the default spreading constraints.
 	Services               []*v1.Service               `json:"services"`
 	ReplicationControllers []*v1.ReplicationController `json:"replicationControllers"`
 	ReplicaSets            []*appsv1.ReplicaSet        `json:"replicaSets"`
 	StatefulSets           []*appsv1.StatefulSet       `json:"statefulSets"`
-	// Where the volumes of pods are.
+	// The volumes of pods.
 	Claims  []*v1.PersistentVolumeClaim `json:"persistentVolumeClaims"`
 	Volumes []*v1.PersistentVolume      `json:"persistentVolumes"`
-	// Pods that are on nodes, and pods that wait for the node that they are nominated to.
+	// Pods that are on nodes, and pods that are nominated to a node.
 	Pods []*v1.Pod `json:"pods"`
 	Pod  *v1.Pod   `json:"pod"`
 	// Configuration is a KubeSchedulerConfiguration whose first profile is used; the default profile if there is none.
@@ -59,32 +59,32 @@ type scoresCase struct {
 	Plugins []string `json:"plugins"`
 }
 
-// scoresAnswer has the verdict on every node, in the order of the case.
+// scoresAnswer has the result for every node, in the order of the case.
 type scoresAnswer struct {
 	Nodes []nodeAnswer `json:"nodes"`
 	// Best are the nodes with the highest total.
 	Best []string `json:"best"`
-	// Error says why there is no answer: the case is not one that a cluster could be in, or a plugin failed.
+	// Error is set if there is no answer: the case is invalid, or a plugin failed.
 	Error string `json:"error,omitempty"`
 }
 
-// nodeAnswer is the verdict on a node: refused, or scored by each plugin, normalised and weighted.
+// nodeAnswer is the result for a node: rejected, or scored by each plugin, normalised and weighted.
 type nodeAnswer struct {
 	Name    string           `json:"name"`
-	Refused *refusal         `json:"refused,omitempty"`
+	Refused *rejection       `json:"refused,omitempty"`
 	Scores  map[string]int64 `json:"scores,omitempty"`
 	Total   int64            `json:"total"`
 }
 
-// refusal is who said no and why. A plugin that speaks before the filters speaks of all nodes at once, and is heard even
-// where an earlier filter would have said no.
-type refusal struct {
+// rejection is the rejecting plugin and its reasons. A PreFilter plugin rejects all nodes at once, and is reported even
+// where an earlier filter would have rejected.
+type rejection struct {
 	Plugin  string   `json:"plugin"`
 	Before  bool     `json:"beforeFilters,omitempty"`
 	Reasons []string `json:"reasons"`
 }
 
-// scores answers cases until there are no more.
+// scores answers cases until the input ends.
 func scores(args []string) error {
 	flags := flag.NewFlagSet("scores", flag.ContinueOnError)
 	counted := flags.String("plugins", "", "the score plugins that count in totals, by comma; a case's own list goes before")
@@ -94,7 +94,7 @@ func scores(args []string) error {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("scores takes cases on its standard input and no arguments, not %q", flags.Arg(0))
 	}
-	stick, err := newMeasuringStick()
+	reference, err := newReferenceScheduler()
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func scores(args []string) error {
 	for {
 		line, err := in.ReadBytes('\n')
 		if len(bytes.TrimSpace(line)) > 0 {
-			answer := answerLine(stick, line, *counted)
+			answer := answerLine(reference, line, *counted)
 			if err := json.NewEncoder(out).Encode(answer); err != nil {
 				return err
 			}
@@ -118,7 +118,7 @@ func scores(args []string) error {
 	}
 }
 
-func answerLine(stick *measuringStick, line []byte, counted string) scoresAnswer {
+func answerLine(reference *referenceScheduler, line []byte, counted string) scoresAnswer {
 	var one scoresCase
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	decoder.DisallowUnknownFields()
@@ -131,17 +131,17 @@ func answerLine(stick *measuringStick, line []byte, counted string) scoresAnswer
 	if err := one.complete(); err != nil {
 		return scoresAnswer{Error: err.Error()}
 	}
-	// What the plugins start in the background ends with the case.
+	// Background work of the plugins ends with the case.
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	answer, err := stick.measure(ctx, &one)
+	answer, err := reference.measure(ctx, &one)
 	if err != nil {
 		return scoresAnswer{Error: err.Error()}
 	}
 	return answer
 }
 
-// complete fills in what the API server fills in, and refuses what it refuses.
+// complete applies the API server's defaults and validation.
 func (one *scoresCase) complete() error {
 	if one.Pod == nil {
 		return errors.New("the case has no pod")
@@ -168,7 +168,7 @@ func (one *scoresCase) complete() error {
 	return nil
 }
 
-// creation is what the API server does with a new object.
+// creation is the API server's strategy for a new object.
 type creation interface {
 	PrepareForCreate(ctx context.Context, internal runtime.Object)
 	Validate(ctx context.Context, internal runtime.Object) field.ErrorList
@@ -187,8 +187,8 @@ func asCreated(object, internal runtime.Object, creation creation) error {
 	return scheme.Convert(internal, object, nil)
 }
 
-// asRead is the object as clients of the API server get it: quantities are written anew, in their short form. Others are
-// not safe in the scheduler's hands, which may add to the object's own.
+// asRead converts the object to what clients of the API server read: quantities are serialized again in their canonical
+// form. Others are not safe in the scheduler, which may modify the object's own quantities.
 func asRead[T any](object *T) error {
 	text, err := json.Marshal(object)
 	if err != nil {
@@ -203,8 +203,8 @@ func asRead[T any](object *T) error {
 }
 
 // measure runs the plugins on every node.
-func (stick *measuringStick) measure(ctx context.Context, one *scoresCase) (scoresAnswer, error) {
-	cluster, err := stick.cluster(ctx, one)
+func (reference *referenceScheduler) measure(ctx context.Context, one *scoresCase) (scoresAnswer, error) {
+	cluster, err := reference.cluster(ctx, one)
 	if err != nil {
 		return scoresAnswer{}, err
 	}
@@ -236,9 +236,9 @@ func (stick *measuringStick) measure(ctx context.Context, one *scoresCase) (scor
 	return answer, nil
 }
 
-// filter says who refuses which node.
-func (cluster *cluster) filter(ctx context.Context, state fwk.CycleState, one *scoresCase) (map[string]*refusal, error) {
-	refused := map[string]*refusal{}
+// filter returns the rejection of each node.
+func (cluster *cluster) filter(ctx context.Context, state fwk.CycleState, one *scoresCase) (map[string]*rejection, error) {
+	refused := map[string]*rejection{}
 	offered, status, by := cluster.plugins.RunPreFilterPlugins(ctx, state, one.Pod)
 	if !status.IsSuccess() && !status.IsRejected() {
 		return nil, status.AsError()
@@ -246,10 +246,10 @@ func (cluster *cluster) filter(ctx context.Context, state fwk.CycleState, one *s
 	for _, node := range one.Nodes {
 		switch {
 		case !status.IsSuccess():
-			refused[node.Name] = refusalBefore(status.Plugin(), by, status.Reasons())
+			refused[node.Name] = preFilterRejection(status.Plugin(), by, status.Reasons())
 			continue
 		case !offered.AllNodes() && !offered.NodeNames.Has(node.Name):
-			refused[node.Name] = refusalBefore("", by, nil)
+			refused[node.Name] = preFilterRejection("", by, nil)
 			continue
 		}
 		info, err := cluster.nodes.Get(node.Name)
@@ -258,7 +258,7 @@ func (cluster *cluster) filter(ctx context.Context, state fwk.CycleState, one *s
 		}
 		verdict := cluster.plugins.RunFilterPluginsWithNominatedPods(ctx, state, one.Pod, info)
 		if verdict.IsRejected() {
-			refused[node.Name] = &refusal{Plugin: verdict.Plugin(), Reasons: verdict.Reasons()}
+			refused[node.Name] = &rejection{Plugin: verdict.Plugin(), Reasons: verdict.Reasons()}
 		} else if !verdict.IsSuccess() {
 			return nil, verdict.AsError()
 		}
@@ -266,15 +266,15 @@ func (cluster *cluster) filter(ctx context.Context, state fwk.CycleState, one *s
 	return refused, nil
 }
 
-// refusalBefore is the refusal of plugins that left a node out before the filters ran.
-func refusalBefore(plugin string, by sets.Set[string], reasons []string) *refusal {
+// preFilterRejection is the rejection by a PreFilter plugin.
+func preFilterRejection(plugin string, by sets.Set[string], reasons []string) *rejection {
 	if plugin == "" {
 		plugin = strings.Join(sets.List(by), ",")
 	}
 	if reasons == nil {
 		reasons = []string{}
 	}
-	return &refusal{Plugin: plugin, Before: true, Reasons: reasons}
+	return &rejection{Plugin: plugin, Before: true, Reasons: reasons}
 }
 
 func (cluster *cluster) score(
@@ -290,7 +290,7 @@ func (cluster *cluster) score(
 	return scored, nil
 }
 
-// enter writes the scores beside the nodes, and which of them are best by the plugins that count.
+// enter records the scores of the nodes, and which of them are best by the plugins that count.
 func (answer *scoresAnswer) enter(scored []fwk.NodePluginScores, counted []string) {
 	best := int64(math.MinInt64)
 	for _, node := range scored {

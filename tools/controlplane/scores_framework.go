@@ -1,7 +1,7 @@
-// kube-scheduler's default profile over a cluster that was given, without a scheduler around it.
+// kube-scheduler's default profile over a given cluster, without a scheduler.
 //
-// The plugins, their order, weights and arguments are the default configuration's, the snapshot is made by the
-// scheduler's cache package. Listers for other kinds are there, and hold what the case has of them.
+// The plugins, their order, weights and arguments are those of the default configuration; the snapshot is built by the
+// scheduler's cache package. Listers of other kinds contain the objects of the case.
 package main
 
 import (
@@ -30,19 +30,19 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 )
 
-// measuringStick makes clusters that answer as kube-scheduler would.
-type measuringStick struct {
+// referenceScheduler evaluates clusters as kube-scheduler would.
+type referenceScheduler struct {
 	profile  *config.KubeSchedulerProfile
 	registry frameworkruntime.Registry
 }
 
-// cluster is a case with the plugins that look at it.
+// cluster is a case with the plugins that evaluate it.
 type cluster struct {
 	plugins framework.Framework
 	nodes   fwk.NodeInfoLister
 }
 
-func newMeasuringStick() (*measuringStick, error) {
+func newReferenceScheduler() (*referenceScheduler, error) {
 	klog.SetOutput(io.Discard)
 	klog.LogToStderr(false)
 	metrics.Register()
@@ -55,10 +55,10 @@ func newMeasuringStick() (*measuringStick, error) {
 	if len(configuration.Profiles) != 1 {
 		return nil, fmt.Errorf("the default configuration has %d profiles", len(configuration.Profiles))
 	}
-	return &measuringStick{profile: &configuration.Profiles[0], registry: plugins.NewInTreeRegistry()}, nil
+	return &referenceScheduler{profile: &configuration.Profiles[0], registry: plugins.NewInTreeRegistry()}, nil
 }
 
-func (stick *measuringStick) cluster(ctx context.Context, one *scoresCase) (*cluster, error) {
+func (reference *referenceScheduler) cluster(ctx context.Context, one *scoresCase) (*cluster, error) {
 	client := fake.NewClientset()
 	snapshot := snapshots.NewSnapshot(placed(one), one.Nodes)
 	nominated := nominations{byNode: map[string][]fwk.PodInfo{}}
@@ -74,11 +74,11 @@ func (stick *measuringStick) cluster(ctx context.Context, one *scoresCase) (*clu
 	if err != nil {
 		return nil, err
 	}
-	profile, err := stick.profileOf(one)
+	profile, err := reference.profileOf(one)
 	if err != nil {
 		return nil, err
 	}
-	plugins, err := frameworkruntime.NewFramework(ctx, stick.registry, profile,
+	plugins, err := frameworkruntime.NewFramework(ctx, reference.registry, profile,
 		frameworkruntime.WithClientSet(client),
 		frameworkruntime.WithInformerFactory(factory),
 		frameworkruntime.WithSharedDRAManager(claims),
@@ -95,10 +95,10 @@ func (stick *measuringStick) cluster(ctx context.Context, one *scoresCase) (*clu
 	return &cluster{plugins: plugins, nodes: snapshot.NodeInfos()}, nil
 }
 
-// profileOf is the profile that a case is judged by.
-func (stick *measuringStick) profileOf(one *scoresCase) (*config.KubeSchedulerProfile, error) {
+// profileOf returns the profile of a case.
+func (reference *referenceScheduler) profileOf(one *scoresCase) (*config.KubeSchedulerProfile, error) {
 	if len(one.Configuration) == 0 {
-		return stick.profile, nil
+		return reference.profile, nil
 	}
 	object, _, err := scheme.Codecs.UniversalDecoder().Decode(one.Configuration, nil, nil)
 	if err != nil {
@@ -111,7 +111,7 @@ func (stick *measuringStick) profileOf(one *scoresCase) (*config.KubeSchedulerPr
 	return &configuration.Profiles[0], nil
 }
 
-// list puts the objects of the case that are neither nodes nor pods where the plugins look for them.
+// list adds the objects of the case that are neither nodes nor pods to the informers.
 func (one *scoresCase) list(factory informers.SharedInformerFactory) error {
 	core, apps := factory.Core().V1(), factory.Apps().V1()
 	return errors.Join(
@@ -134,7 +134,7 @@ func enter[T any](informer cache.SharedIndexInformer, objects []T) error {
 	return nil
 }
 
-// resourceClaims are the devices that pods may claim: none, but resources are asked about as if there were some.
+// resourceClaims are the devices that pods may claim: none, but the plugins query them.
 func resourceClaims(ctx context.Context, factory informers.SharedInformerFactory) (fwk.SharedDRAManager, error) {
 	kinds := factory.Resource().V1()
 	slices, err := tracker.StartTracker(ctx, tracker.Options{SliceInformer: kinds.ResourceSlices()})
@@ -145,7 +145,7 @@ func resourceClaims(ctx context.Context, factory informers.SharedInformerFactory
 	return dynamicresources.NewDRAManager(ctx, claims, slices, factory), nil
 }
 
-// placed are the pods that take room: the scheduler does not watch finished ones, and forgets nodes that are gone.
+// placed returns the pods that occupy nodes: the scheduler does not watch finished ones, and forgets deleted nodes.
 func placed(one *scoresCase) []*v1.Pod {
 	there := map[string]bool{}
 	for _, node := range one.Nodes {
@@ -161,7 +161,7 @@ func placed(one *scoresCase) []*v1.Pod {
 	return pods
 }
 
-// nominations are pods that wait for a node. Nobody changes them here: filters only ask for those of a node.
+// nominations are pods nominated to a node. They do not change: filters only list those of a node.
 type nominations struct {
 	fwk.PodNominator
 	byNode map[string][]fwk.PodInfo
@@ -177,7 +177,7 @@ func (nominated nominations) add(pod *v1.Pod) error {
 	return nil
 }
 
-// NominatedPodsForNode are the pods that wait for this node.
+// NominatedPodsForNode returns the pods that are nominated to this node.
 func (nominated nominations) NominatedPodsForNode(node string) []fwk.PodInfo {
 	return nominated.byNode[node]
 }

@@ -1,10 +1,10 @@
-// Prints what crates/playground-kubectl knows of the protobuf form of Kubernetes objects, and answers to test it with.
+// Generates the tables from which crates/playground-kubectl decodes protobuf, and the objects to test it with.
 //
 //	go run . tables  > ../../crates/playground-kubectl/src/protobuf/tables.txt
 //	go run . answers ../../crates/playground/tests/protobuf_answers.jsonl
 //
-// The tables come from the struct tags of k8s.io/api; an answer is the JSON and the protobuf form of one object as
-// Kubernetes' own code writes them.
+// The tables come from the struct tags of k8s.io/api; an answer is the JSON and the protobuf encoding of one object by
+// Kubernetes' own code.
 package main
 
 import (
@@ -64,7 +64,7 @@ func main() {
 	}
 }
 
-// Objects that clients send: those with metadata, and the options of a delete, which are one kind in all groups.
+// Objects that clients send: those with metadata, and DeleteOptions, which are one kind in all groups.
 func isSent(kind schema.GroupVersionKind, of reflect.Type) bool {
 	if kind.Kind == "DeleteOptions" {
 		return kind.Group == "" && kind.Version == "v1"
@@ -130,8 +130,8 @@ func collect(of reflect.Type, into map[string]reflect.Type) {
 	}
 }
 
-// One line for each field: number, name (a dot: its fields are the message's own), shape and type. The shape says
-// what absent and empty values mean: "?" an empty one is left out, "!" it is written, "*" it is there if it was sent.
+// One line for each field: number, name (a dot: inlined), cardinality and type. The cardinality tells how absent and
+// empty values are shown: "?" an empty one is omitted, "!" it is written, "*" it is present if it was sent.
 func fields(of reflect.Type) []string {
 	var lines []string
 	for i := range of.NumField() {
@@ -188,7 +188,7 @@ func kindOf(of reflect.Type) string {
 		if of.Elem().Kind() == reflect.Uint8 {
 			return "bytes"
 		}
-		// A named list is a message of its own around its items.
+		// A named list is a message that wraps its items.
 		if _, wrapped := reflect.PointerTo(of).MethodByName("Unmarshal"); wrapped {
 			return "wrapped " + kindOf(of.Elem())
 		}
@@ -198,7 +198,7 @@ func kindOf(of reflect.Type) string {
 	return ""
 }
 
-// Reads objects as JSON, one a line, and writes both forms of each into the same file.
+// Reads objects as JSON, one a line, and writes both encodings of each into the same file.
 func answers(path string) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """field_types.py GOMODS > crates/playground-schema/src/types.txt
 
-Writes down how the fields of the built-in kinds are owned: which types there are, what their fields are, which lists
-are sets or have keys, and which lists and maps are one thing. The facts are those that client-go and
-apiextensions-apiserver 1.37.1 carry for apply; GOMODS is the Go module folder that has them (…/pkg/mod/k8s.io).
-How a line reads is said at the top of the output.
+Generates the field ownership of the built-in kinds: their types and fields, which lists are sets or have keys, and
+which lists and maps are atomic. The source are the schemas that client-go and apiextensions-apiserver 1.37.1 have for
+apply; GOMODS is the Go module folder that contains them (…/pkg/mod/k8s.io).
+The top of the output describes the format.
 """
 import glob, json, os, re, sys
 import yaml
@@ -28,7 +28,7 @@ resource.k8s.io/v1/ResourceSlice resource.k8s.io/v1/DeviceClass""".split()
 
 
 def nulls_of(mods):
-    """Type to the fields that Go prints as null if nobody set them: times, and what has no omitempty."""
+    """Type to the fields that Go prints as null if unset: times, and fields without omitempty."""
     nulls = {}
     for folder, package in (("api@v0.37.1", "io.k8s.api"), ("apimachinery@v0.37.1/pkg/apis", "io.k8s.apimachinery.pkg.apis"),
                             ("apiextensions-apiserver@v0.37.1/pkg/apis", "io.k8s.apiextensions-apiserver.pkg.apis")):

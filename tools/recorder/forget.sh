@@ -1,6 +1,6 @@
 #!/bin/bash
-# Makes the server forget its history: waits for a compaction of etcd (up.sh must have been given
-# --flag kube-apiserver=--etcd-compaction-interval=2s), then restarts kube-apiserver, so that its watch caches start anew.
+# Makes the server lose its watch history: waits for a compaction of etcd (up.sh must have been given --flag
+# kube-apiserver=--etcd-compaction-interval=2s), then restarts kube-apiserver, so that its watch caches are empty.
 set -e
 cd "$(dirname "$0")"
 FOLDER=${FOLDER:-/tmp/muster-recorder-$UID}

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Plays the stories on a running API server and stores its answers.
+"""Replays the recordings on a running API server and stores its answers.
 
-  record.py -o OUTDIR [story.json ...]     (default: all stories of crates/playground/tests/stories)
+  record.py -o OUTDIR [story.json ...]     (default: all of crates/playground/tests/stories)
 
-The format of the stories is described in crates/playground/tests/stories/README.md.
-Stories with "forgets" are left out unless FORGETS=1 is set (see forget.sh); then only they are played.
+The format is described in crates/playground/tests/stories/README.md.
+Recordings with "forgets" are skipped unless FORGETS=1 is set (see forget.sh); then only they are replayed.
 """
 import copy, glob, http.client, json, os, re, ssl, sys, threading, time, datetime
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Of up.sh.
+# The folder of up.sh.
 FOLDER = os.environ.get("FOLDER", "/tmp/muster-recorder-%d" % os.getuid())
 UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
@@ -91,7 +91,7 @@ def fill(v, seen):
 
 class Normal:
     def __init__(self, keeps):
-        self.keeps = keeps  # whether the story is about managedFields
+        self.keeps = keeps  # whether the recording covers managedFields
         self.names = {}   # placeholder class -> {value: placeholder}
         self.rename = {}  # generated names
         self.ages = []    # columns of the last table that hold ages
@@ -104,7 +104,7 @@ class Normal:
         def u(m):
             return m[0] if m[0].startswith("00000000-") else self.number("uid", m[0])
         s = UUID.sub(u, s)
-        # the server's own address, which the stories know by one port
+        # the server's own address, which has a fixed port in the recordings
         s = s.replace("127.0.0.1:%d" % PORT, "127.0.0.1:26443")
         s = TIME.sub(self.time, s)
         for name, new in self.rename.items():
@@ -125,7 +125,7 @@ class Normal:
             return t
         off = abs((when - datetime.datetime.now(datetime.timezone.utc)).total_seconds())
         if off > 36 * 3600:
-            return t  # a time that the story wrote itself
+            return t  # a time that the recording wrote itself
         return "<microtime>" if "." in t else "<time>"
 
     def learn(self, v):
@@ -353,7 +353,7 @@ def play(story):
             bare = json.dumps({**raw, "metadata": {k: v for k, v in m.items() if k not in ("managedFields", "resourceVersion")}}, sort_keys=True)
             old = last.get(m["uid"])
             if old and old[0] == bare and old[1] != m["resourceVersion"] and m["resourceVersion"] not in normal.names.get("rv", {}):
-                # written only because the owners of fields changed: same version to us
+                # written only because the field managers changed: counts as the same version
                 normal.names["rv"][m["resourceVersion"]] = normal.names["rv"][old[1]]
                 rec["managedFieldsOnly"] = True
             last[m["uid"]] = (bare, m["resourceVersion"])

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Starts a real control plane with empty data for record.py, on which nobody else writes: no accounts, three controllers,
-# and of the scheduling API what the stories are about. More flags go to `controlplane up`.
+# Starts a real control plane with empty data for record.py, without other writers: no service accounts, three
+# controllers, and the parts of the scheduling API that the recordings use. More flags go to `controlplane up`.
 set -e
 cd "$(dirname "$0")"
 BINARY=$(CI=true ../controlplane/build 1.37)

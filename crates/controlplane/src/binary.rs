@@ -1,4 +1,4 @@
-//! The binary that holds all programs of one version of Kubernetes: found where `tools/controlplane/build` put it.
+//! Finds the binary with all programs of one Kubernetes version, where `tools/controlplane/build` put it.
 //!
 //! Nothing is built here: a build takes many minutes and belongs before the tests, not into one of them.
 
@@ -38,7 +38,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// All programs of one version in one file. Its first argument says which one it is to be.
+/// All programs of one version in one file. Its first argument selects the program.
 #[derive(Clone, Debug)]
 pub struct Binary {
     path: PathBuf,
@@ -48,17 +48,17 @@ impl Binary {
     /// The binary of a version, if it was built.
     pub fn find(version: Version) -> Option<Self> {
         let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/controlplane/build");
-        let told = Command::new(tool).arg("--built").output().ok()?;
-        let told = String::from_utf8(told.stdout).ok()?;
-        Some(Self { path: of_version(&told, version)?.into() })
+        let output = Command::new(tool).arg("--built").output().ok()?;
+        let paths = String::from_utf8(output.stdout).ok()?;
+        Some(Self { path: of_version(&paths, version)?.into() })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// One of its programs, to be run.
+    /// A command that runs one of its programs.
     pub fn program(&self, name: &str) -> Command {
         let mut command = Command::new(&self.path);
         command.arg(name);
@@ -66,22 +66,23 @@ impl Binary {
     }
 }
 
-/// The one of these paths that is of a version.
+/// The path of a version's binary.
 fn of_version(paths: &str, version: Version) -> Option<&str> {
     let name = format!("controlplane-v{version}.");
     paths.lines().find(|path| path.rsplit('/').next().is_some_and(|file| file.starts_with(&name)))
 }
 
-/// The binary that a test needs. Without it the test has to leave out `what`, which is said loudly; where `CI` is set
-/// that is a failure.
+/// The binary that a test needs. Without it the test has to skip `what`, which is reported on stderr; if `CI` is set it
+/// is a failure.
 pub fn required(version: Version, what: &str) -> Option<Binary> {
     let found = Binary::find(version);
     if found.is_none() {
-        let told = format!("SKIPPED: {what}: Kubernetes {version} is not built (tools/controlplane/build {version})");
-        assert!(std::env::var_os("CI").is_none(), "{told}");
-        let line = "=".repeat(told.len());
-        // Past the harness, which shows nothing of tests that pass. Nobody may be listening.
-        let _ = writeln!(std::io::stderr(), "{line}\n{told}\n{line}");
+        let message =
+            format!("SKIPPED: {what}: Kubernetes {version} is not built (tools/controlplane/build {version})");
+        assert!(std::env::var_os("CI").is_none(), "{message}");
+        let line = "=".repeat(message.len());
+        // Written past the test harness, which hides the output of passing tests. A closed stderr is ignored.
+        let _ = writeln!(std::io::stderr(), "{line}\n{message}\n{line}");
     }
     found
 }
@@ -91,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_binary_is_known_by_its_version() {
+    fn binary_is_found_by_version() {
         let paths = "/c/controlplane-v1.37.1-0a\n/controlplane-v1.36.0/controlplane-v1.35.8-0b\n";
         assert_eq!(of_version(paths, Version::V1_37), Some("/c/controlplane-v1.37.1-0a"));
         assert_eq!(of_version(paths, Version::V1_35), Some("/controlplane-v1.36.0/controlplane-v1.35.8-0b"));

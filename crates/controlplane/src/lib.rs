@@ -1,8 +1,8 @@
 //! A real Kubernetes control plane for tests and benchmarks, as a value: etcd, kube-apiserver, kube-controller-manager
-//! and, if asked for, kube-scheduler, on loopback, with empty data. Dropping it stops everything and removes its folder.
+//! and optionally kube-scheduler, on loopback, with empty data. Dropping it stops everything and removes its folder.
 //!
-//! `tools/controlplane/build` makes the programs, one binary for each version of Kubernetes; this crate finds and drives
-//! it. It must not know Kubernetes' API: whoever wants to talk to the plane reads its kubeconfig.
+//! `tools/controlplane/build` builds the programs, one binary for each version of Kubernetes; this crate finds and
+//! drives it. Must not depend on the Kubernetes API: clients of the plane read its kubeconfig.
 
 mod binary;
 mod plane;

@@ -1,6 +1,6 @@
 //! A running control plane, from `controlplane up` to `controlplane down`.
 //!
-//! Invariant: a plane ends with its value. What a killed process left behind is removed by the next start.
+//! Invariant: a plane is stopped with its value. The leftovers of a killed process are removed by the next start.
 
 use std::fs;
 use std::io;
@@ -14,12 +14,12 @@ use crate::binary::Binary;
 
 const FOLDER_PREFIX: &str = "muster-plane-";
 
-/// What a cluster serves.
+/// The APIs that a cluster serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Profile {
-    /// The scheduling API and its gates are on.
+    /// The scheduling API and its feature gates are on.
     Gates,
-    /// Everything as a stock cluster has it.
+    /// The defaults of a stock cluster.
     Stock,
 }
 
@@ -39,23 +39,23 @@ pub enum PlaneError {
     /// The command could not be run at all.
     #[error("{command}: {source}")]
     NotRun {
-        /// What was to be run.
+        /// The command.
         command: String,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// The command failed.
-    #[error("{command} failed:\n{said}")]
+    #[error("{command} failed:\n{output}")]
     Failed {
-        /// What was run.
+        /// The command.
         command: String,
-        /// What it said.
-        said: String,
+        /// Its output.
+        output: String,
     },
 }
 
-/// Each signer of certificates takes one of the 128 inotify instances that Linux gives a user. Nobody asks for any here,
-/// and without them a third more planes can run at a time.
+/// Each certificate signer uses one of the 128 inotify instances that Linux gives a user. They are not needed here, and
+/// without them a third more planes can run at a time.
 const NO_SIGNERS: [&str; 4] = [
     "--flag",
     "kube-controller-manager=--cluster-signing-cert-file=",
@@ -71,7 +71,7 @@ pub struct Plane {
 }
 
 impl Plane {
-    /// Starts one and waits until it is ready. `arguments` are more flags of `controlplane up`.
+    /// Starts one and waits until it is ready. `arguments` are additional flags of `controlplane up`.
     pub fn start(binary: &Binary, profile: Profile, arguments: &[&str]) -> Result<Self, PlaneError> {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         remove_orphans(binary);
@@ -83,12 +83,12 @@ impl Plane {
             up.args(["--profile", profile.name()]).args(NO_SIGNERS).args(arguments);
             run(up)
         };
-        // Another plane may have taken a port in the moment between its choice and its use.
+        // Another plane may have taken a port between its choice and its use.
         up().or_else(|_| up())?;
         Ok(plane)
     }
 
-    /// The file that says how to reach it, with all rights.
+    /// The kubeconfig of a cluster admin.
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.join("kubeconfig")
     }
@@ -108,7 +108,7 @@ impl Plane {
         fs::read_to_string(self.folder.join(format!("{program}.pid"))).ok()?.trim().parse().ok()
     }
 
-    /// Starts one of its programs again, with the same flags and data.
+    /// Restarts one of its programs, with the same flags and data.
     pub fn start_program(&self, program: &str) -> Result<(), PlaneError> {
         let mut start = self.command("start");
         start.arg(program);
@@ -130,7 +130,7 @@ impl Drop for Plane {
     }
 }
 
-/// Runs a command to its end; what it says is told only if it fails.
+/// Runs a command to its end; its output is shown only if it fails.
 fn run(mut command: Command) -> Result<(), PlaneError> {
     let shown = format!("{command:?}");
     let not_run = |source| PlaneError::NotRun { command: shown.clone(), source };
@@ -138,8 +138,8 @@ fn run(mut command: Command) -> Result<(), PlaneError> {
     if done.status.success() {
         return Ok(());
     }
-    let said = [done.stdout, done.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-    Err(PlaneError::Failed { command: shown, said })
+    let output = [done.stdout, done.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    Err(PlaneError::Failed { command: shown, output })
 }
 
 /// Stops planes whose owner has ended without doing so.
@@ -152,7 +152,7 @@ fn remove_orphans(binary: &Binary) {
         if !Path::new(&format!("/proc/{owner}")).exists() {
             let mut down = binary.program("down");
             down.arg("--folder").arg(entry.path());
-            // Somebody else may be at it as well.
+            // Another process may be doing the same.
             run(down).ok();
         }
     }
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_failing_command_says_is_told() {
+    fn output_of_a_failing_command_is_reported() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo no room >&2; exit 3"]);
         let error = run(command).unwrap_err().to_string();

@@ -1,8 +1,8 @@
-//! Chance from a seed (SplitMix64): generated names, UIDs and faults are the same in every run of a seed.
+//! Random numbers from a seed (SplitMix64): generated names, UIDs and faults are the same in every run of a seed.
 //!
-//! It must not be used for anything secret.
+//! Must not be used for anything secret.
 
-/// The letters of generated names: no vowels, so that no words appear.
+/// The alphabet of generated names: no vowels, so that no words appear.
 const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const NAME_SUFFIX_LENGTH: usize = 5;
 
@@ -32,7 +32,7 @@ impl Random {
         self.draw() % bound
     }
 
-    /// True so many times in a thousand.
+    /// True with this probability, in thousandths.
     pub fn per_mille(&mut self, chance: u32) -> bool {
         self.below(1000) < u64::from(chance)
     }
@@ -45,7 +45,7 @@ impl Random {
         format!("{first:08x}-{second:04x}-{third:04x}-{:04x}-{:012x}", low >> 48, low & 0xffff_ffff_ffff)
     }
 
-    /// What is put behind a `generateName`.
+    /// The suffix of a `generateName`.
     pub fn name_suffix(&mut self) -> String {
         let letters = NAME_LETTERS.len() as u64;
         (0..NAME_SUFFIX_LENGTH).map(|_| char::from(NAME_LETTERS[self.below(letters) as usize])).collect()

@@ -1,10 +1,10 @@
-//! What the playground's clients of the API share: a local cache fed by a watch, tasks in the background, conditions.
+//! Shared by the playground's controllers and kubelets: a cache fed by a watch, background tasks, conditions.
 //!
-//! They use `kube::Client` and nothing else, so that they run against a real cluster too.
-//! It must not know the API server of the playground, nor what any client does with what it sees.
+//! All of it uses only `kube::Client`, and so works against a real cluster too.
+//! Must not depend on the playground's API server or on any controller.
 
+pub mod api_errors;
+pub mod cache;
 pub mod conditions;
-pub mod mirror;
-pub mod refusal;
-pub mod seen;
 pub mod task;
+pub mod untyped;

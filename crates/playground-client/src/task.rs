@@ -1,4 +1,4 @@
-//! A client at work in the background: it ends when its handle is dropped, and that it ended before is noticed.
+//! A background task that is aborted when its handle is dropped, and whose end can be awaited.
 
 use std::future::Future;
 
@@ -10,25 +10,26 @@ use tokio::task::JoinHandle;
 pub struct Task {
     name: &'static str,
     handle: JoinHandle<()>,
-    /// Closed when the work is over, also by a panic.
-    life: watch::Receiver<()>,
+    /// Closed when the task has ended, also by a panic.
+    ended: watch::Receiver<()>,
 }
 
 impl Task {
     /// Starts the task. Needs a tokio runtime.
     pub fn start(name: &'static str, work: impl Future<Output = ()> + Send + 'static) -> Self {
-        let (alive, life) = watch::channel(());
+        let (alive, ended) = watch::channel(());
         let handle = tokio::spawn(async move {
             work.await;
             drop(alive);
         });
-        Self { name, handle, life }
+        Self { name, handle, ended }
     }
 
-    /// Waits until the work is over, and answers whose it was. What works until it is dropped has then failed.
+    /// Waits until the task has ended and returns its name. For a task that runs until it is dropped, this means that
+    /// it failed.
     pub async fn ended(&self) -> &'static str {
-        let mut life = self.life.clone();
-        while life.changed().await.is_ok() {}
+        let mut ended = self.ended.clone();
+        while ended.changed().await.is_ok() {}
         self.name
     }
 }
@@ -46,16 +47,16 @@ mod tests {
     use tokio::time::{sleep, timeout};
 
     #[tokio::test(start_paused = true)]
-    async fn an_end_is_noticed_and_a_panic_too() {
+    async fn end_and_panic_of_a_task_are_noticed() {
         let short = Task::start("short", sleep(Duration::from_secs(5)));
         let broken = Task::start("broken", async {
             sleep(Duration::from_secs(5)).await;
             panic!("on purpose");
         });
         for task in [&short, &broken] {
-            assert!(timeout(Duration::from_secs(2), task.ended()).await.is_err(), "it is at work");
+            assert!(timeout(Duration::from_secs(2), task.ended()).await.is_err(), "it is running");
         }
         assert_eq!((short.ended().await, broken.ended().await), ("short", "broken"));
-        assert_eq!(broken.ended().await, "broken", "and can be asked again");
+        assert_eq!(broken.ended().await, "broken", "and can be awaited again");
     }
 }

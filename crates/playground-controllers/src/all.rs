@@ -8,30 +8,30 @@ use muster_determinism::clock::Clock;
 use muster_playground_client::task::Task;
 
 use super::{
-    Budgets, Deployments, JobSets, Jobs, LeaderWorkerSets, NodeLifecycle, NodeLifecycleSettings, PodGarbage,
-    PodGarbageSettings, Replicas, StatefulSets, jobset,
+    Budgets, Deployments, JobSets, Jobs, LeaderWorkerSets, NodeLifecycle, NodeLifecycleSettings, PodGc, PodGcSettings,
+    Replicas, StatefulSets, jobset,
 };
 
-/// How long it waits to try again when a definition could not be written.
-const INSTALL_AGAIN: Duration = Duration::from_secs(1);
+/// How long to wait before a failed installation of a definition is retried.
+const INSTALL_RETRY: Duration = Duration::from_secs(1);
 
-/// The controllers that look after nodes, disruption budgets, jobs and sets of pods. They work until this is dropped.
+/// The controllers of nodes, disruption budgets, jobs and sets of pods. They run until this is dropped.
 #[derive(Debug)]
 pub struct Controllers {
-    nodes: (NodeLifecycle, Budgets, PodGarbage),
+    nodes: (NodeLifecycle, Budgets, PodGc),
     jobs: (Jobs, JobSets),
     sets: (Replicas, Deployments, StatefulSets, LeaderWorkerSets),
     _install: Task,
 }
 
 impl Controllers {
-    /// Starts all of them with the usual settings. Needs a tokio runtime.
+    /// Starts all controllers with their default settings. Needs a tokio runtime.
     ///
     /// The clock must agree with the server's, or be [`Clock::real`] on a real cluster.
     pub fn start(client: &Client, clock: Clock) -> Self {
         let lifecycle = NodeLifecycle::start(client.clone(), NodeLifecycleSettings::default(), clock);
         let budgets = Budgets::start(client.clone(), clock);
-        let sweeper = PodGarbage::start(client.clone(), PodGarbageSettings::default(), clock);
+        let pod_gc = PodGc::start(client.clone(), PodGcSettings::default(), clock);
         let install = Task::start("definition of job sets", install(client.clone()));
         let jobs = (Jobs::start(client.clone(), clock), JobSets::start(client.clone(), clock));
         let sets = (
@@ -40,18 +40,18 @@ impl Controllers {
             StatefulSets::start(client.clone(), clock),
             LeaderWorkerSets::start(client.clone(), clock),
         );
-        Self { nodes: (lifecycle, budgets, sweeper), jobs, sets, _install: install }
+        Self { nodes: (lifecycle, budgets, pod_gc), jobs, sets, _install: install }
     }
 
-    /// Waits until one of the controllers has ended, which it does only by a fault of its own, and answers which.
+    /// Waits until one of the controllers has ended, which happens only by a bug, and returns its name.
     pub async fn ended(&self) -> &'static str {
-        let (lifecycle, budgets, sweeper) = &self.nodes;
+        let (lifecycle, budgets, pod_gc) = &self.nodes;
         let (jobs, job_sets) = &self.jobs;
         let (replicas, deployments, stateful_sets, leader_workers) = &self.sets;
         let tasks = [
             &lifecycle.task,
             &budgets.task,
-            &sweeper.task,
+            &pod_gc.task,
             &jobs.task,
             &job_sets.task,
             &replicas.task,
@@ -63,10 +63,10 @@ impl Controllers {
     }
 }
 
-/// Makes the kinds known that the controllers bring along.
+/// Installs the custom resource definitions of the controllers.
 async fn install(client: Client) {
     while jobset::install(&client).await.is_err() {
-        tokio::time::sleep(INSTALL_AGAIN).await;
+        tokio::time::sleep(INSTALL_RETRY).await;
     }
 }
 
@@ -75,13 +75,13 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::silent;
+    use crate::hanging_server;
 
     #[tokio::test(start_paused = true)]
-    async fn a_controller_that_fails_is_named() {
-        let mut all = Controllers::start(&silent::client(), Clock::real());
+    async fn failed_controller_is_named() {
+        let mut all = Controllers::start(&hanging_server::client(), Clock::real());
         let minute = Duration::from_secs(60);
-        assert!(timeout(minute, all.ended()).await.is_err(), "all of them work");
+        assert!(timeout(minute, all.ended()).await.is_err(), "all of them run");
         all.sets.1.task = Task::start("deployment controller", async { panic!("on purpose") });
         assert_eq!(timeout(minute, all.ended()).await, Ok("deployment controller"));
     }

@@ -1,6 +1,7 @@
-//! Keeps the status of disruption budgets: how many pods are expected, wanted and healthy, and how many may go.
+//! The disruption controller: keeps the status of PodDisruptionBudgets (expected, desired and healthy pods, allowed
+//! disruptions).
 //!
-//! It reckons as the disruption controller does. It must not evict anything.
+//! It computes as the real disruption controller does. Must not evict anything.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,48 +19,48 @@ use kube::{Client, ResourceExt};
 use muster_api::invalid::FieldPath;
 use muster_api::selector::WrittenLabelSelector;
 use muster_determinism::clock::{self, Clock};
-use muster_playground_client::mirror::{Key, Mirror, key_of, watch};
-use muster_playground_client::refusal::is_not_found;
+use muster_playground_client::api_errors::is_not_found;
+use muster_playground_client::cache::{Cache, Key, key_of, watch};
 use muster_playground_client::task::Task;
 
 use super::owners::controller_of;
-use super::pod_card::{PodCard, is_going, ready_since, without_tolerations};
-use super::reconcile::{Controller, Queue, run};
+use super::pod_record::{PodRecord, is_terminating, ready_since, without_tolerations};
+use super::reconcile::{Controller, WorkQueue, run};
 
-/// How long an evicted pod may take to show that it is being deleted.
+/// How long an evicted pod may take until its deletion is visible.
 const DISRUPTION_SECONDS: i64 = 120;
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 
-/// Keeps the budgets until it is dropped.
+/// The disruption controller. It runs until this is dropped.
 #[derive(Debug)]
 pub struct Budgets {
     pub(super) task: Task,
 }
 
 impl Budgets {
-    /// Starts the client. Needs a tokio runtime.
+    /// Starts the controller. Needs a tokio runtime.
     pub fn start(client: Client, clock: Clock) -> Self {
         let everything = watcher::Config::default;
         let events = stream::select_all([
             watch(Api::<PodDisruptionBudget>::all(client.clone()), everything()).map(Event::Budget).boxed(),
-            watch(Api::<PodCard>::all(client.clone()), everything()).map(Event::Pod).boxed(),
+            watch(Api::<PodRecord>::all(client.clone()), everything()).map(Event::Pod).boxed(),
         ]);
-        let keeper = Keeper { client, clock, budgets: Mirror::default(), pods: Mirror::default() };
-        Self { task: Task::start("disruption controller", run(keeper, events)) }
+        let controller = DisruptionController { client, clock, budgets: Cache::default(), pods: Cache::default() };
+        Self { task: Task::start("disruption controller", run(controller, events)) }
     }
 }
 
-#[allow(clippy::large_enum_variant)] // there is one at a time
+#[allow(clippy::large_enum_variant)] // only one exists at a time
 enum Event {
     Budget(watcher::Event<PodDisruptionBudget>),
-    Pod(watcher::Event<PodCard>),
+    Pod(watcher::Event<PodRecord>),
 }
 
-struct Keeper {
+struct DisruptionController {
     client: Client,
     clock: Clock,
-    budgets: Mirror<PodDisruptionBudget>,
-    pods: Mirror<PodCard>,
+    budgets: Cache<PodDisruptionBudget>,
+    pods: Cache<PodRecord>,
 }
 
 /// How many pods there should be.
@@ -68,79 +69,80 @@ struct Expected {
     healthy: i32,
 }
 
-impl Controller for Keeper {
+impl Controller for DisruptionController {
     type Event = Event;
 
-    fn observe(&mut self, event: Event, queue: &mut Queue) {
+    fn observe(&mut self, event: Event, queue: &mut WorkQueue) {
         match event {
             Event::Budget(event) => {
-                let changes = self.budgets.take(event).into_iter();
-                changes.filter_map(|change| change.new).for_each(|budget| queue.soon(key_of(&*budget)));
+                let changes = self.budgets.apply(event).into_iter();
+                changes.filter_map(|change| change.new).for_each(|budget| queue.add(key_of(&*budget)));
             }
             Event::Pod(event) => {
-                for change in self.pods.take(event.modify(slim)) {
+                for change in self.pods.apply(event.modify(strip_unused_fields)) {
                     for pod in [change.old, change.new].into_iter().flatten() {
                         let namespace = pod.namespace().unwrap_or_default();
-                        let concerned = self.budgets.within(&namespace).filter(|budget| selects(budget, &pod));
-                        concerned.for_each(|budget| queue.soon(key_of(&**budget)));
+                        let concerned = self.budgets.in_namespace(&namespace).filter(|budget| selects(budget, &pod));
+                        concerned.for_each(|budget| queue.add(key_of(&**budget)));
                     }
                 }
             }
         }
     }
 
-    fn is_ready(&self) -> bool {
-        self.budgets.is_complete() && self.pods.is_complete()
+    fn has_synced(&self) -> bool {
+        self.budgets.has_synced() && self.pods.has_synced()
     }
 
     async fn reconcile(&mut self, key: &Key) -> Result<Option<Duration>, kube::Error> {
         let Some(budget) = self.budgets.get(key) else { return Ok(None) };
-        let pods: Vec<&PodCard> =
-            self.pods.within(&key.0).map(|pod| &**pod).filter(|pod| selects(budget, pod)).collect();
+        let pods: Vec<&PodRecord> =
+            self.pods.in_namespace(&key.0).map(|pod| &**pod).filter(|pod| selects(budget, pod)).collect();
         let now = self.clock.now();
-        let mut wanted = PodDisruptionBudget::clone(budget);
-        let status = wanted.status.get_or_insert_default();
+        let mut desired = PodDisruptionBudget::clone(budget);
+        let status = desired.status.get_or_insert_default();
         let expected = match self.expected(budget, &pods).await {
             Ok(expected) => expected,
-            Err(Trouble::Api(error)) => return Err(error),
-            Err(Trouble::Budget(why)) => {
-                // Nobody may go while nobody knows how many there should be.
+            Err(ScaleError::Api(error)) => return Err(error),
+            Err(ScaleError::Budget(why)) => {
+                // No disruption is allowed while the expected number of pods is unknown.
                 status.disruptions_allowed = Some(0);
                 let observed = status.observed_generation.unwrap_or_default();
                 let list = status.conditions.get_or_insert_default();
                 set_condition(list, ("False", "SyncFailed", &why), observed, now);
-                self.write(budget, &wanted).await?;
+                self.write(budget, &desired).await?;
                 return Ok(None);
             }
         };
         let mut disrupted = status.disrupted_pods.clone().unwrap_or_default();
-        let next = drop_settled(&mut disrupted, &pods, now);
+        let next = drop_expired(&mut disrupted, &pods, now);
         let healthy = pods.iter().filter(|pod| is_healthy(pod, &disrupted)).count() as i32;
-        let spare = if expected.pods > 0 { (healthy - expected.healthy).max(0) } else { 0 };
+        let disruptions_allowed = if expected.pods > 0 { (healthy - expected.healthy).max(0) } else { 0 };
         status.current_healthy = Some(healthy);
         status.desired_healthy = Some(expected.healthy);
         status.expected_pods = Some(expected.pods);
-        status.disruptions_allowed = Some(spare);
+        status.disruptions_allowed = Some(disruptions_allowed);
         status.disrupted_pods = (!disrupted.is_empty()).then_some(disrupted);
         status.observed_generation = budget.metadata.generation;
-        let said = if spare > 0 { ("True", "SufficientPods", "") } else { ("False", "InsufficientPods", "") };
+        let condition =
+            if disruptions_allowed > 0 { ("True", "SufficientPods", "") } else { ("False", "InsufficientPods", "") };
         let observed = status.observed_generation.unwrap_or_default();
-        set_condition(status.conditions.get_or_insert_default(), said, observed, now);
-        self.write(budget, &wanted).await?;
+        set_condition(status.conditions.get_or_insert_default(), condition, observed, now);
+        self.write(budget, &desired).await?;
         Ok(next.map(|time| Duration::try_from(time.duration_since(now)).unwrap_or_default()))
     }
 }
 
-/// Why the number of pods is not known.
-enum Trouble {
-    /// The budget cannot be reckoned.
+/// Why the number of pods is unknown.
+enum ScaleError {
+    /// The budget cannot be evaluated.
     Budget(String),
-    /// Perhaps later.
+    /// A request failed; retried later.
     Api(kube::Error),
 }
 
-impl Keeper {
-    /// Writes the status if it says something new.
+impl DisruptionController {
+    /// Writes the status if it has changed.
     async fn write(&self, old: &PodDisruptionBudget, new: &PodDisruptionBudget) -> Result<(), kube::Error> {
         if old.status == new.status {
             return Ok(());
@@ -153,46 +155,48 @@ impl Keeper {
         }
     }
 
-    async fn expected(&self, budget: &PodDisruptionBudget, pods: &[&PodCard]) -> Result<Expected, Trouble> {
+    async fn expected(&self, budget: &PodDisruptionBudget, pods: &[&PodRecord]) -> Result<Expected, ScaleError> {
         let Some(spec) = &budget.spec else { return Ok(Expected { pods: 0, healthy: 0 }) };
         match (&spec.max_unavailable, &spec.min_available) {
-            (Some(most), _) => {
+            (Some(max_unavailable), _) => {
                 let scale = self.scale(pods).await?;
-                let unavailable = share(most, scale).map_err(Trouble::Budget)?;
+                let unavailable = scaled_value(max_unavailable, scale).map_err(ScaleError::Budget)?;
                 Ok(Expected { pods: scale, healthy: (scale - unavailable).max(0) })
             }
-            (None, Some(IntOrString::Int(least))) => Ok(Expected { pods: pods.len() as i32, healthy: *least }),
-            (None, Some(least)) => {
+            (None, Some(IntOrString::Int(min_available))) => {
+                Ok(Expected { pods: pods.len() as i32, healthy: *min_available })
+            }
+            (None, Some(min_available)) => {
                 let scale = self.scale(pods).await?;
-                Ok(Expected { pods: scale, healthy: share(least, scale).map_err(Trouble::Budget)? })
+                Ok(Expected { pods: scale, healthy: scaled_value(min_available, scale).map_err(ScaleError::Budget)? })
             }
             (None, None) => Ok(Expected { pods: 0, healthy: 0 }),
         }
     }
 
-    /// How many pods their controllers want in all. Pods without a controller are not counted.
-    async fn scale(&self, pods: &[&PodCard]) -> Result<i32, Trouble> {
+    /// The total number of pods that their controllers desire. Pods without a controller are not counted.
+    async fn scale(&self, pods: &[&PodRecord]) -> Result<i32, ScaleError> {
         let mut found: BTreeMap<String, i32> = BTreeMap::new();
-        let mut asked: Vec<&str> = Vec::new();
+        let mut seen_owners: Vec<&str> = Vec::new();
         for pod in pods {
             let Some(owner) = controller_of(*pod) else { continue };
-            if asked.contains(&owner.uid.as_str()) {
+            if seen_owners.contains(&owner.uid.as_str()) {
                 continue;
             }
-            asked.push(&owner.uid);
+            seen_owners.push(&owner.uid);
             let namespace = pod.namespace().unwrap_or_default();
             match self.scale_of(owner, &namespace).await {
                 Ok(Some((uid, replicas))) => drop(found.insert(uid, replicas)),
                 Ok(None) => {
-                    return Err(Trouble::Budget(format!("found no controllers for pod {:?}", pod.name_any())));
+                    return Err(ScaleError::Budget(format!("found no controllers for pod {:?}", pod.name_any())));
                 }
-                Err(error) => return Err(Trouble::Api(error)),
+                Err(error) => return Err(ScaleError::Api(error)),
             }
         }
         Ok(found.values().fold(0, |sum: i32, replicas| sum.saturating_add(*replicas)))
     }
 
-    /// The controller that decides how many pods there are, and how many it wants.
+    /// The controller that sets the number of pods, and its desired number.
     async fn scale_of(&self, owner: &OwnerReference, namespace: &str) -> Result<Option<(String, i32)>, kube::Error> {
         if owner.kind != "ReplicaSet" || !owner.api_version.starts_with("apps/") {
             return self.scale_of_any(owner, namespace).await;
@@ -212,7 +216,7 @@ impl Keeper {
         Ok(deployment.map(|deployment| (above.uid.clone(), deployment.spec.replicas.unwrap_or(1))))
     }
 
-    /// The same for every kind that can be scaled.
+    /// The same through the scale subresource of any kind.
     async fn scale_of_any(
         &self,
         owner: &OwnerReference,
@@ -232,40 +236,40 @@ impl Keeper {
     }
 }
 
-/// Drops what nobody looks at here; of many pods that is most of the memory.
-fn slim(pod: &mut PodCard) {
+/// Drops fields that this controller does not use, which are most of the memory when there are many pods.
+fn strip_unused_fields(pod: &mut PodRecord) {
     without_tolerations(pod);
     pod.metadata.annotations = None;
     pod.spec.volumes = None;
 }
 
-fn selects(budget: &PodDisruptionBudget, pod: &PodCard) -> bool {
+fn selects(budget: &PodDisruptionBudget, pod: &PodRecord) -> bool {
     let selector: Option<&LabelSelector> = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
     let Some(selector) = selector else { return false };
     let written = serde_json::to_value(selector).and_then(serde_json::from_value::<WrittenLabelSelector>);
-    // A selector that cannot be read guards nothing.
+    // An invalid selector covers no pods.
     written.is_ok_and(|written| {
         let checked = WrittenLabelSelector::validate(Some(&written), &FieldPath::Root("spec.selector"));
         checked.is_ok_and(|checked| checked.matches(pod.labels()))
     })
 }
 
-fn is_healthy(pod: &PodCard, disrupted: &BTreeMap<String, Time>) -> bool {
-    !is_going(pod) && !disrupted.contains_key(&pod.name_any()) && ready_since(pod).is_some()
+fn is_healthy(pod: &PodRecord, disrupted: &BTreeMap<String, Time>) -> bool {
+    !is_terminating(pod) && !disrupted.contains_key(&pod.name_any()) && ready_since(pod).is_some()
 }
 
-/// Drops pods that are on their way out, and those whose eviction came to nothing. Answers when the next one is late.
-fn drop_settled(disrupted: &mut BTreeMap<String, Time>, pods: &[&PodCard], now: Timestamp) -> Option<Timestamp> {
-    let late = |time: &Time| clock::after(time.0, DISRUPTION_SECONDS);
+/// Drops pods that are terminating or whose eviction did not happen in time. Returns when the next entry expires.
+fn drop_expired(disrupted: &mut BTreeMap<String, Time>, pods: &[&PodRecord], now: Timestamp) -> Option<Timestamp> {
+    let expiry = |time: &Time| clock::after(time.0, DISRUPTION_SECONDS);
     disrupted.retain(|name, time| {
         let pod = pods.iter().find(|pod| pod.name_any() == *name);
-        pod.is_some_and(|pod| !is_going(pod)) && late(time) > now
+        pod.is_some_and(|pod| !is_terminating(pod)) && expiry(time) > now
     });
-    disrupted.values().map(late).min()
+    disrupted.values().map(expiry).min()
 }
 
-/// A number, or so many percent of the total, rounded up.
-fn share(amount: &IntOrString, total: i32) -> Result<i32, String> {
+/// An absolute number, or a percentage of the total, rounded up.
+fn scaled_value(amount: &IntOrString, total: i32) -> Result<i32, String> {
     match amount {
         IntOrString::Int(number) => Ok(*number),
         IntOrString::String(text) => {
@@ -278,8 +282,8 @@ fn share(amount: &IntOrString, total: i32) -> Result<i32, String> {
     }
 }
 
-fn set_condition(list: &mut Vec<Condition>, said: (&str, &str, &str), observed_generation: i64, now: Timestamp) {
-    let (status, reason, message) = said;
+fn set_condition(list: &mut Vec<Condition>, condition: (&str, &str, &str), observed_generation: i64, now: Timestamp) {
+    let (status, reason, message) = condition;
     let old = list.iter_mut().find(|one| one.type_ == DISRUPTION_ALLOWED);
     let since = old.as_ref().filter(|one| one.status == status).map(|one| one.last_transition_time.clone());
     let condition = Condition {
@@ -301,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_rounded_up() {
+    fn percentage_is_rounded_up() {
         for (amount, total, expected) in [
             (IntOrString::Int(3), 10, Ok(3)),
             (IntOrString::String("30%".to_owned()), 10, Ok(3)),
@@ -310,8 +314,8 @@ mod tests {
             (IntOrString::String("100%".to_owned()), 7, Ok(7)),
             (IntOrString::String("0%".to_owned()), 7, Ok(0)),
         ] {
-            assert_eq!(share(&amount, total), expected, "{amount:?}");
+            assert_eq!(scaled_value(&amount, total), expected, "{amount:?}");
         }
-        assert!(share(&IntOrString::String("half".to_owned()), 2).is_err());
+        assert!(scaled_value(&IntOrString::String("half".to_owned()), 2).is_err());
     }
 }

@@ -1,21 +1,21 @@
-//! Short stable names for long texts: the hashes that controllers put into names and labels.
+//! Short stable hashes that controllers put into names and labels.
 //!
-//! Invariant: the same value gives the same name in every run and on every machine.
-//! It must not be used for anything secret.
+//! Invariant: the same value gives the same hash in every run and on every machine.
+//! Must not be used for anything secret.
 
 use serde_json::Value;
 
 const FNV_START: u32 = 0x811c_9dc5;
 const FNV_PRIME: u32 = 0x0100_0193;
-/// The letters of safe names, by the digit's place.
+/// The alphabet of safe names, indexed by digit (`rand.SafeEncodeString`).
 const SAFE_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// The 32 bits of FNV-1 over some bytes.
+/// 32-bit FNV-1.
 fn fnv(bytes: &[u8]) -> u32 {
     bytes.iter().fold(FNV_START, |hash, byte| hash.wrapping_mul(FNV_PRIME) ^ u32::from(*byte))
 }
 
-/// A hash of a value and of how often it has collided, in letters that form no words.
+/// A hash of a value and its collision count, in characters that form no words.
 pub(crate) fn short_name(value: &Value, collisions: Option<i32>) -> String {
     let mut text = canonical(value);
     if let Some(collisions) = collisions {
@@ -25,7 +25,7 @@ pub(crate) fn short_name(value: &Value, collisions: Option<i32>) -> String {
     number.bytes().map(|byte| char::from(SAFE_LETTERS[usize::from(byte) % SAFE_LETTERS.len()])).collect()
 }
 
-/// A value as Go prints it: keys in order, and nothing that a page could take for markup.
+/// A value as Go's `json.Marshal` prints it: sorted keys, HTML characters escaped.
 pub(crate) fn canonical(value: &Value) -> String {
     match value {
         Value::Object(fields) => {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_printed_in_one_way() {
+    fn canonical_form_is_unique() {
         let value = json!({"b": [1, {"z": null, "a": "<&>"}], "a": "\u{e9}\"\n"});
         let text = "{\"a\":\"\u{e9}\\\"\\n\",\"b\":[1,{\"a\":\"\\u003c\\u0026\\u003e\",\"z\":null}]}";
         assert_eq!(canonical(&value), text);

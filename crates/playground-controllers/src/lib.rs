@@ -1,43 +1,43 @@
-//! The controllers of a small cluster, as plain clients of the API: what kube-controller-manager, the JobSet manager and
-//! the LeaderWorkerSet manager do, as far as pods and nodes need it.
+//! The controllers of a small cluster, as plain API clients: the parts of kube-controller-manager, the JobSet manager
+//! and the LeaderWorkerSet manager that pods and nodes need.
 //!
-//! [`Controllers`] starts all of them. One by one:
+//! [`Controllers`] starts all of them:
 //!
 //! | controller | without it |
 //! |---|---|
 //! | [`NodeLifecycle`] | new nodes keep their not-ready taint, lost ones are not noticed |
-//! | [`Budgets`] | every disruption budget refuses evictions, since nobody counts its pods |
+//! | [`Budgets`] | every disruption budget refuses evictions, since its pods are not counted |
 //! | [`Replicas`] | replica sets have no pods |
 //! | [`Jobs`] | jobs have no pods |
 //! | [`JobSets`] | job sets have no jobs |
-//! | [`PodGarbage`] | pods of nodes that are gone stay for ever |
+//! | [`PodGc`] | pods of deleted nodes stay forever |
 //! | [`Deployments`] | deployments have no replica sets |
 //! | [`StatefulSets`] | stateful sets have no pods |
-//! | [`LeaderWorkerSets`] | there is no such kind, and its groups have no stateful sets |
+//! | [`LeaderWorkerSets`] | the kind is not installed, and its groups have no stateful sets |
 //!
-//! They use `kube::Client` and its watches, and so run against a real cluster too.
-//! They must not know the inside of the API server, nor who places pods and who runs them.
+//! They use only `kube::Client` and its watches, and so run against a real cluster too.
+//! Must not depend on the internals of the API server, the scheduler or the kubelets.
 
 mod all;
 pub mod budgets;
 pub mod deployment;
 mod digest;
+mod expectations;
+#[cfg(test)]
+mod hanging_server;
 pub mod job;
 pub mod jobset;
 pub mod leader_worker;
 pub mod node_lifecycle;
+mod owned_pods;
 mod owners;
-mod pod_card;
 pub mod pod_gc;
+mod pod_record;
 mod reconcile;
 mod recorder;
 pub mod replicas;
 mod revisions;
-mod set_pods;
-#[cfg(test)]
-mod silent;
 pub mod stateful;
-mod unseen;
 
 pub use all::Controllers;
 pub use budgets::Budgets;
@@ -46,6 +46,6 @@ pub use job::Jobs;
 pub use jobset::JobSets;
 pub use leader_worker::LeaderWorkerSets;
 pub use node_lifecycle::{NodeLifecycle, NodeLifecycleSettings};
-pub use pod_gc::{PodGarbage, PodGarbageSettings};
+pub use pod_gc::{PodGc, PodGcSettings};
 pub use replicas::Replicas;
 pub use stateful::StatefulSets;

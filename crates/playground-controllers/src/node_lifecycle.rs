@@ -1,8 +1,8 @@
-//! The part of a control plane that nodes need: it notices silent kubelets, keeps the taints that tell so, and takes
-//! pods away from nodes that they do not tolerate.
+//! The node lifecycle and taint eviction controllers: detects kubelets that stop posting status, keeps the condition
+//! taints, and deletes pods that do not tolerate a NoExecute taint.
 //!
-//! A real cluster has all this already; this client is for the playground. It must not know how kubelets work, only
-//! what they write: leases, heartbeats and conditions.
+//! A real cluster has its own; this one is for the playground. Must not depend on how kubelets work, only on what they
+//! write: leases, heartbeats and conditions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,26 +19,26 @@ use kube::{Client, ResourceExt};
 use muster_api::invalid::FieldPath;
 use muster_api::toleration::{Effect, WrittenToleration};
 use muster_determinism::clock::Clock;
+use muster_playground_client::api_errors::{is_conflict, is_not_found};
+use muster_playground_client::cache::{Cache, Key, key_of, watch};
 use muster_playground_client::conditions;
-use muster_playground_client::mirror::{Key, Mirror, key_of, watch};
-use muster_playground_client::refusal::{is_conflict, is_not_found};
-use muster_playground_client::seen::{self, SeenPod};
 use muster_playground_client::task::Task;
+use muster_playground_client::untyped::{self, UntypedPod};
 use serde_json::{Value, json};
 
-use super::pod_card::{PodCard, is_going, node_name, ready_since};
-use super::reconcile::{Controller, Queue, run};
+use super::pod_record::{PodRecord, is_terminating, node_name, ready_since};
+use super::reconcile::{Controller, WorkQueue, run};
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
-/// Conditions that nobody knows any more when a kubelet is silent.
-const KEPT_BY_KUBELET: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
+/// Conditions that become `Unknown` when the kubelet stops posting status.
+const KUBELET_CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
-/// How patient the client is with nodes.
+/// Settings of the controller.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeLifecycleSettings {
-    /// After this long without a word a node counts as lost.
+    /// The node monitor grace period: how long a node may be silent before it counts as lost.
     pub grace: Duration,
 }
 
@@ -48,141 +48,144 @@ impl Default for NodeLifecycleSettings {
     }
 }
 
-/// Looks after nodes until it is dropped.
+/// The node lifecycle controller. It runs until this is dropped.
 #[derive(Debug)]
 pub struct NodeLifecycle {
     pub(super) task: Task,
 }
 
 impl NodeLifecycle {
-    /// Starts the client. Needs a tokio runtime.
+    /// Starts the controller. Needs a tokio runtime.
     pub fn start(client: Client, settings: NodeLifecycleSettings, clock: Clock) -> Self {
         let bound = watcher::Config::default().fields("spec.nodeName!=");
         let everything = watcher::Config::default;
         let events = stream::select_all([
             watch(Api::<Node>::all(client.clone()), everything()).map(Event::Node).boxed(),
             watch(Api::<Lease>::namespaced(client.clone(), "kube-node-lease"), everything()).map(Event::Lease).boxed(),
-            watch(Api::<PodCard>::all(client.clone()), bound).map(Event::Pod).boxed(),
+            watch(Api::<PodRecord>::all(client.clone()), bound).map(Event::Pod).boxed(),
         ]);
-        let overseer = Overseer::new(client, settings, clock);
-        Self { task: Task::start("node lifecycle controller", run(overseer, events)) }
+        let controller = NodeLifecycleController::new(client, settings, clock);
+        Self { task: Task::start("node lifecycle controller", run(controller, events)) }
     }
 }
 
-#[allow(clippy::large_enum_variant)] // there is one at a time
+#[allow(clippy::large_enum_variant)] // only one exists at a time
 enum Event {
     Node(watcher::Event<Node>),
     Lease(watcher::Event<Lease>),
-    Pod(watcher::Event<PodCard>),
+    Pod(watcher::Event<PodRecord>),
 }
 
-/// The last word of a kubelet, and when it was noticed. Only differences count: its clock may be wrong.
-struct Heard {
+/// The last sign of life of a kubelet and when it was observed. Only changes count, since the kubelet's clock may be
+/// wrong.
+struct LastSeen {
     renewed: Option<MicroTime>,
     heartbeat: Option<Time>,
     at: Timestamp,
 }
 
-struct Overseer {
+struct NodeLifecycleController {
     client: Client,
     clock: Clock,
     grace: Duration,
-    nodes: Mirror<Node>,
-    leases: Mirror<Lease>,
-    pods: Mirror<PodCard>,
+    nodes: Cache<Node>,
+    leases: Cache<Lease>,
+    pods: Cache<PodRecord>,
     pods_on: BTreeMap<String, BTreeSet<Key>>,
-    heard: BTreeMap<String, Heard>,
+    last_seen: BTreeMap<String, LastSeen>,
 }
 
-impl Controller for Overseer {
+impl Controller for NodeLifecycleController {
     type Event = Event;
 
-    fn observe(&mut self, event: Event, queue: &mut Queue) {
+    fn observe(&mut self, event: Event, queue: &mut WorkQueue) {
         match event {
             Event::Node(event) => {
-                for change in self.nodes.take(event) {
+                for change in self.nodes.apply(event) {
                     let Some(node) = change.new.or(change.old) else { continue };
-                    self.hear_node(&node);
-                    queue.soon(key_of(&*node));
+                    self.observe_heartbeat(&node);
+                    queue.add(key_of(&*node));
                 }
             }
             Event::Lease(event) => {
-                for change in self.leases.take(event) {
+                for change in self.leases.apply(event) {
                     if let Some(lease) = change.new {
-                        self.hear_lease(&lease);
+                        self.observe_lease_renewal(&lease);
                     }
                 }
             }
             Event::Pod(event) => {
-                for change in self.pods.take(event.modify(slim)) {
-                    self.place(change.old.as_deref(), change.new.as_deref(), queue);
+                for change in self.pods.apply(event.modify(strip_unused_fields)) {
+                    self.index_pod(change.old.as_deref(), change.new.as_deref(), queue);
                 }
             }
         }
     }
 
-    fn is_ready(&self) -> bool {
-        self.nodes.is_complete() && self.leases.is_complete() && self.pods.is_complete()
+    fn has_synced(&self) -> bool {
+        self.nodes.has_synced() && self.leases.has_synced() && self.pods.has_synced()
     }
 
     async fn reconcile(&mut self, key: &Key) -> Result<Option<Duration>, kube::Error> {
         let Some(node) = self.nodes.get(key) else {
-            self.heard.remove(&key.1);
+            self.last_seen.remove(&key.1);
             return Ok(None);
         };
         let mut node = Node::clone(node);
         let now = self.clock.now();
-        let silent_at = self.heard.get(&key.1).map_or(now, |heard| plus(heard.at, self.grace));
+        let silent_at = self.last_seen.get(&key.1).map_or(now, |last_seen| plus(last_seen.at, self.grace));
         let lost = ready(&node).is_some_and(|one| one.status == "Unknown");
         if silent_at <= now && !lost {
             node = self.mark_lost(&node, now).await?;
         }
         self.set_taints(&node, now).await?;
         let next_eviction = self.evict(&node, now).await?;
-        let next_look = (silent_at > now).then_some(silent_at);
-        let next = [next_look, next_eviction].into_iter().flatten().min();
+        let next_check = (silent_at > now).then_some(silent_at);
+        let next = [next_check, next_eviction].into_iter().flatten().min();
         Ok(next.map(|time| Duration::try_from(time.duration_since(now)).unwrap_or_default()))
     }
 }
 
-impl Overseer {
+impl NodeLifecycleController {
     fn new(client: Client, settings: NodeLifecycleSettings, clock: Clock) -> Self {
         Self {
             client,
             clock,
             grace: settings.grace,
-            nodes: Mirror::default(),
-            leases: Mirror::default(),
-            pods: Mirror::default(),
+            nodes: Cache::default(),
+            leases: Cache::default(),
+            pods: Cache::default(),
             pods_on: BTreeMap::new(),
-            heard: BTreeMap::new(),
+            last_seen: BTreeMap::new(),
         }
     }
 
-    fn hear_node(&mut self, node: &Node) {
+    fn observe_heartbeat(&mut self, node: &Node) {
         let heartbeat = ready(node).and_then(|one| one.last_heartbeat_time.clone());
         let at = self.clock.now();
-        let heard = self.heard.entry(node.name_any()).or_insert(Heard { renewed: None, heartbeat: None, at });
-        // Our own word about a lost node keeps its last heartbeat.
-        if heartbeat.is_some() && heard.heartbeat != heartbeat {
-            heard.heartbeat = heartbeat;
-            heard.at = at;
+        let last_seen =
+            self.last_seen.entry(node.name_any()).or_insert(LastSeen { renewed: None, heartbeat: None, at });
+        // The conditions that this controller writes for a lost node keep its last heartbeat.
+        if heartbeat.is_some() && last_seen.heartbeat != heartbeat {
+            last_seen.heartbeat = heartbeat;
+            last_seen.at = at;
         }
     }
 
-    fn hear_lease(&mut self, lease: &Lease) {
+    fn observe_lease_renewal(&mut self, lease: &Lease) {
         let renewed = lease.spec.as_ref().and_then(|spec| spec.renew_time.clone());
         let at = self.clock.now();
-        let heard = self.heard.entry(lease.name_any()).or_insert(Heard { renewed: None, heartbeat: None, at });
-        if heard.renewed != renewed {
-            heard.renewed = renewed;
-            heard.at = at;
+        let last_seen =
+            self.last_seen.entry(lease.name_any()).or_insert(LastSeen { renewed: None, heartbeat: None, at });
+        if last_seen.renewed != renewed {
+            last_seen.renewed = renewed;
+            last_seen.at = at;
         }
     }
 
-    /// Remembers where pods are; a tainted node has a look at those that come.
-    fn place(&mut self, old: Option<&PodCard>, new: Option<&PodCard>, queue: &mut Queue) {
-        // A list may show another pod of the name, on another node.
+    /// Indexes pods by node, and enqueues a tainted node for its new pods.
+    fn index_pod(&mut self, old: Option<&PodRecord>, new: Option<&PodRecord>, queue: &mut WorkQueue) {
+        // A relist may show another pod of the same name on another node.
         if let Some(old) = old.filter(|old| new.is_none_or(|new| node_name(new) != node_name(old)))
             && let Some(pods) = self.pods_on.get_mut(node_name(old))
         {
@@ -195,11 +198,11 @@ impl Overseer {
         let node = (String::new(), node_name(new).to_owned());
         self.pods_on.entry(node.1.clone()).or_default().insert(key_of(new));
         if self.nodes.get(&node).is_some_and(|node| no_execute(node).next().is_some()) {
-            queue.soon(node);
+            queue.add(node);
         }
     }
 
-    /// Says that nobody knows how the node is, and that its pods serve nobody.
+    /// Sets the node's conditions to `Unknown` and marks its pods not ready.
     async fn mark_lost(&self, node: &Node, now: Timestamp) -> Result<Node, kube::Error> {
         let never = ready(node).is_none();
         let (reason, message) = if never {
@@ -209,14 +212,14 @@ impl Overseer {
         };
         let present = node.status.as_ref().and_then(|status| status.conditions.clone());
         let mut list = present.and_then(|list| serde_json::to_value(list).ok()).unwrap_or_else(|| json!([]));
-        for kind in KEPT_BY_KUBELET {
+        for kind in KUBELET_CONDITIONS {
             let heartbeat = conditions::find(&list, kind).map_or(Value::Null, |one| one["lastHeartbeatTime"].clone());
             let condition = json!({
                 "type": kind, "status": "Unknown", "reason": reason, "message": message,
                 "lastHeartbeatTime": heartbeat,
             });
             if let Some(list) = list.as_array_mut() {
-                conditions::put(list, condition, now);
+                conditions::set(list, condition, now);
             }
         }
         let patch = json!({
@@ -232,29 +235,29 @@ impl Overseer {
         Ok(node)
     }
 
-    /// Keeps the taints that follow from the node's conditions, and leaves the others alone.
+    /// Keeps the taints that follow from the node's conditions; other taints are left alone.
     async fn set_taints(&self, node: &Node, now: Timestamp) -> Result<(), kube::Error> {
         let spec = node.spec.clone().unwrap_or_default();
         let present = spec.taints.unwrap_or_default();
-        let mut wanted: Vec<(&str, &str)> = Vec::new();
+        let mut desired: Vec<(&str, &str)> = Vec::new();
         match ready(node).map(|one| one.status.as_str()) {
-            // A node that has not said anything keeps what it came with.
+            // A node without a Ready condition keeps its initial taint.
             None => {
                 let kept = |key: &str, effect: &str| present.iter().any(|one| one.key == key && one.effect == effect);
-                wanted.extend([(NOT_READY, "NoSchedule")].into_iter().filter(|(key, effect)| kept(key, effect)));
+                desired.extend([(NOT_READY, "NoSchedule")].into_iter().filter(|(key, effect)| kept(key, effect)));
             }
             Some("True") => {}
-            Some("False") => wanted.extend([(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")]),
-            Some(_) => wanted.extend([(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")]),
+            Some("False") => desired.extend([(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")]),
+            Some(_) => desired.extend([(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")]),
         }
         if spec.unschedulable == Some(true) {
-            wanted.push((UNSCHEDULABLE, "NoSchedule"));
+            desired.push((UNSCHEDULABLE, "NoSchedule"));
         }
         let ours = |taint: &Taint| [NOT_READY, UNREACHABLE, UNSCHEDULABLE].contains(&taint.key.as_str());
         let same = |taint: &Taint, key: &str, effect: &str| taint.key == key && taint.effect == effect;
         let mut taints = present.clone();
-        taints.retain(|one| !ours(one) || wanted.iter().any(|(key, effect)| same(one, key, effect)));
-        for (key, effect) in wanted {
+        taints.retain(|one| !ours(one) || desired.iter().any(|(key, effect)| same(one, key, effect)));
+        for (key, effect) in desired {
             if !taints.iter().any(|one| same(one, key, effect)) {
                 let time_added = (effect == "NoExecute").then_some(Time(now));
                 let (key, effect) = (key.to_owned(), effect.to_owned());
@@ -271,7 +274,7 @@ impl Overseer {
         nodes.patch(&node.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
     }
 
-    /// Deletes the pods whose time on the node is over. Answers when the next one's is.
+    /// Deletes the pods whose toleration time is over. Returns when the next one is due.
     async fn evict(&self, node: &Node, now: Timestamp) -> Result<Option<Timestamp>, kube::Error> {
         let taints: Vec<&Taint> = no_execute(node).collect();
         if taints.is_empty() {
@@ -280,10 +283,10 @@ impl Overseer {
         let mut next: Option<Timestamp> = None;
         for key in self.pods_on.get(&node.name_any()).into_iter().flatten() {
             let Some(pod) = self.pods.get(key) else { continue };
-            if is_going(pod) {
+            if is_terminating(pod) {
                 continue;
             }
-            match time_to_go(pod, &taints, now) {
+            match eviction_time(pod, &taints, now) {
                 Some(time) if time <= now => self.delete(key, pod).await?,
                 time => next = [next, time].into_iter().flatten().min(),
             }
@@ -291,13 +294,13 @@ impl Overseer {
         Ok(next)
     }
 
-    async fn delete(&self, key: &Key, pod: &PodCard) -> Result<(), kube::Error> {
+    async fn delete(&self, key: &Key, pod: &PodRecord) -> Result<(), kube::Error> {
         let condition = json!({
             "type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager",
             "message": "Taint manager: deleting due to NoExecute taint",
         });
         self.set_condition(key, pod, &condition).await?;
-        let pods: Api<PodCard> = Api::namespaced(self.client.clone(), &key.0);
+        let pods: Api<PodRecord> = Api::namespaced(self.client.clone(), &key.0);
         let only = Preconditions { uid: pod.metadata.uid.clone(), resource_version: None };
         let parameters = DeleteParams { preconditions: Some(only), ..DeleteParams::default() };
         match pods.delete(&key.1, &parameters).await {
@@ -306,17 +309,17 @@ impl Overseer {
         }
     }
 
-    /// Sets a condition of a pod, if the pod is still there.
-    async fn set_condition(&self, key: &Key, pod: &PodCard, condition: &Value) -> Result<(), kube::Error> {
-        let pods: Api<SeenPod> = Api::namespaced(self.client.clone(), &key.0);
-        let Some(whole) = pods.get_opt(&key.1).await? else { return Ok(()) };
-        if whole.metadata.uid != pod.metadata.uid || seen::is_finished(&whole) {
+    /// Sets a condition of a pod, if the pod still exists.
+    async fn set_condition(&self, key: &Key, pod: &PodRecord, condition: &Value) -> Result<(), kube::Error> {
+        let pods: Api<UntypedPod> = Api::namespaced(self.client.clone(), &key.0);
+        let Some(current) = pods.get_opt(&key.1).await? else { return Ok(()) };
+        if current.metadata.uid != pod.metadata.uid || untyped::is_finished(&current) {
             return Ok(());
         }
-        let mut list = whole.status["conditions"].as_array().cloned().unwrap_or_default();
-        conditions::put(&mut list, condition.clone(), self.clock.now());
+        let mut list = current.status["conditions"].as_array().cloned().unwrap_or_default();
+        conditions::set(&mut list, condition.clone(), self.clock.now());
         let patch = json!({
-            "metadata": {"uid": whole.metadata.uid, "resourceVersion": whole.metadata.resource_version},
+            "metadata": {"uid": current.metadata.uid, "resourceVersion": current.metadata.resource_version},
             "status": {"conditions": list},
         });
         match pods.patch_status(&key.1, &PatchParams::default(), &Patch::Merge(patch)).await {
@@ -326,8 +329,8 @@ impl Overseer {
     }
 }
 
-/// Drops what nobody looks at here; of many pods that is most of the memory.
-fn slim(pod: &mut PodCard) {
+/// Drops fields that this controller does not use, which are most of the memory when there are many pods.
+fn strip_unused_fields(pod: &mut PodRecord) {
     pod.metadata.labels = None;
     pod.metadata.annotations = None;
     pod.metadata.owner_references = None;
@@ -347,10 +350,10 @@ fn no_execute(node: &Node) -> impl Iterator<Item = &Taint> {
     taints.into_iter().flatten().filter(|taint| taint.effect == "NoExecute")
 }
 
-/// When a pod has to leave a node with these taints; never if there is no time.
-fn time_to_go(pod: &PodCard, taints: &[&Taint], now: Timestamp) -> Option<Timestamp> {
+/// When a pod has to leave a node with these taints; `None` if never.
+fn eviction_time(pod: &PodRecord, taints: &[&Taint], now: Timestamp) -> Option<Timestamp> {
     let path = FieldPath::Root("spec.tolerations");
-    // What cannot be read may tolerate everything: nobody is driven out by a misunderstanding.
+    // Invalid tolerations may tolerate everything: the pod is not deleted for them.
     let tolerations =
         WrittenToleration::validate_all(pod.spec.tolerations.as_deref().unwrap_or_default(), &path).ok()?;
     let times = taints.iter().filter_map(|taint| {
@@ -373,19 +376,20 @@ fn time_to_go(pod: &PodCard, taints: &[&Taint], now: Timestamp) -> Option<Timest
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::silent;
+    use crate::hanging_server;
 
     #[tokio::test(start_paused = true)]
-    async fn a_pod_that_came_again_elsewhere_is_on_one_node() {
-        let mut overseer = Overseer::new(silent::client(), NodeLifecycleSettings::default(), Clock::real());
-        let mut queue = Queue::default();
+    async fn recreated_pod_is_indexed_on_one_node() {
+        let mut controller =
+            NodeLifecycleController::new(hanging_server::client(), NodeLifecycleSettings::default(), Clock::real());
+        let mut queue = WorkQueue::default();
         for node in ["n-0", "n-1"] {
             let pod = json!({"metadata": {"name": "p", "namespace": "d"}, "spec": {"nodeName": node}});
-            overseer.observe(Event::Pod(watcher::Event::Init), &mut queue);
+            controller.observe(Event::Pod(watcher::Event::Init), &mut queue);
             let listed = watcher::Event::InitApply(serde_json::from_value(pod).unwrap());
-            overseer.observe(Event::Pod(listed), &mut queue);
-            overseer.observe(Event::Pod(watcher::Event::InitDone), &mut queue);
-            assert_eq!(overseer.pods_on.keys().collect::<Vec<_>>(), [node]);
+            controller.observe(Event::Pod(listed), &mut queue);
+            controller.observe(Event::Pod(watcher::Event::InitDone), &mut queue);
+            assert_eq!(controller.pods_on.keys().collect::<Vec<_>>(), [node]);
         }
     }
 }

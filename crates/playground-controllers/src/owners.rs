@@ -1,6 +1,6 @@
-//! Who belongs to whom: controllers, selectors, and how objects are taken in and let go.
+//! Controller references: which objects a controller owns, adopts and releases.
 //!
-//! It must not know any kind.
+//! Must not depend on any kind.
 
 use std::fmt::Debug;
 
@@ -13,7 +13,7 @@ use muster_api::selector::{self, WrittenLabelSelector};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-/// The controller that an object names.
+/// The controller reference of an object.
 pub(crate) fn controller_of<K: Resource>(object: &K) -> Option<&OwnerReference> {
     object.owner_references().iter().find(|owner| owner.controller == Some(true))
 }
@@ -29,7 +29,7 @@ pub(crate) fn controlled_by<O: Resource<DynamicType = ()>>(owner: &O) -> OwnerRe
     OwnerReference { block_owner_deletion: Some(true), ..reference }
 }
 
-/// A selector that can be asked. One that is empty or cannot be read selects nothing.
+/// A validated selector. An empty or invalid one selects nothing.
 pub(crate) fn selector_of(written: &LabelSelector) -> selector::LabelSelector {
     let is_empty = written.match_labels.as_ref().is_none_or(std::collections::BTreeMap::is_empty)
         && written.match_expressions.as_ref().is_none_or(Vec::is_empty);
@@ -41,40 +41,49 @@ pub(crate) fn selector_of(written: &LabelSelector) -> selector::LabelSelector {
     }
 }
 
-/// What is to be done so that a controller has the objects that its selector asks for, and no others.
+/// What to do so that a controller owns the objects that its selector matches, and no others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Claim {
-    /// It is the controller's.
+pub(crate) enum OwnershipAction {
+    /// The controller owns it.
     Keep,
-    /// It is nobody's and should be the controller's.
+    /// It is an orphan that the controller should own.
     Adopt,
-    /// It is the controller's and should not be.
+    /// The controller owns it but should not.
     Release,
-    /// It is no concern of the controller.
+    /// It does not concern the controller.
     Leave,
 }
 
-/// Judges one object.
-pub(crate) fn claim<K: Resource, O: Resource>(owner: &O, selector: &selector::LabelSelector, object: &K) -> Claim {
-    let is_going = owner.meta().deletion_timestamp.is_some();
+/// Returns the action for one object.
+pub(crate) fn ownership_action<K: Resource, O: Resource>(
+    owner: &O,
+    selector: &selector::LabelSelector,
+    object: &K,
+) -> OwnershipAction {
+    let is_terminating = owner.meta().deletion_timestamp.is_some();
     let matches = selector.matches(object.labels());
     match controller_of(object) {
-        Some(controller) if Some(&controller.uid) != owner.meta().uid.as_ref() => Claim::Leave,
-        Some(_) if matches || is_going => Claim::Keep,
-        Some(_) => Claim::Release,
-        None if matches && !is_going && object.meta().deletion_timestamp.is_none() => Claim::Adopt,
-        None => Claim::Leave,
+        Some(controller) if Some(&controller.uid) != owner.meta().uid.as_ref() => OwnershipAction::Leave,
+        Some(_) if matches || is_terminating => OwnershipAction::Keep,
+        Some(_) => OwnershipAction::Release,
+        None if matches && !is_terminating && object.meta().deletion_timestamp.is_none() => OwnershipAction::Adopt,
+        None => OwnershipAction::Leave,
     }
 }
 
-/// Adopts or releases an object. Answers with what it is then.
-pub(crate) async fn settle<K, O>(client: &Client, owner: &O, object: &K, claim: Claim) -> Result<K, kube::Error>
+/// Adopts or releases an object. Returns the updated object.
+pub(crate) async fn apply_ownership<K, O>(
+    client: &Client,
+    owner: &O,
+    object: &K,
+    action: OwnershipAction,
+) -> Result<K, kube::Error>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
     O: Resource<DynamicType = ()>,
 {
-    let references = match claim {
-        Claim::Adopt => json!([controlled_by(owner)]),
+    let references = match action {
+        OwnershipAction::Adopt => json!([controlled_by(owner)]),
         _ => json!([{"$patch": "delete", "uid": owner.meta().uid}]),
     };
     let patch = Patch::Strategic(json!({"metadata": {"uid": object.uid(), "ownerReferences": references}}));
@@ -82,15 +91,15 @@ where
     objects.patch(&object.name_any(), &PatchParams::default(), &patch).await
 }
 
-/// What a failed request says, as its server put it.
-pub(crate) fn told(error: &kube::Error) -> String {
+/// The message of a failed request, as the server sent it.
+pub(crate) fn error_message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
         other => other.to_string(),
     }
 }
 
-/// Whether a request that failed may have been done all the same.
-pub(crate) fn is_doubtful(error: &kube::Error) -> bool {
+/// Whether a failed request may have been executed all the same.
+pub(crate) fn is_outcome_unknown(error: &kube::Error) -> bool {
     !matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code))
 }

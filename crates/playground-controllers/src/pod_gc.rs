@@ -1,8 +1,8 @@
-//! The sweeper of pods: takes away those that nobody else will, because their node is gone or was never there, and
-//! those that ended long ago when there are too many of them.
+//! The pod garbage collector: deletes pods whose node no longer exists, terminating pods that were never bound or are
+//! on an out-of-service node, and the oldest terminated pods above the threshold.
 //!
-//! Invariant: a pod is never swept for a node that a look at the server still finds. It must not know whose pods they
-//! are.
+//! Invariant: a pod is never deleted for a node that a read from the server still finds. Must not depend on the owners
+//! of the pods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,71 +16,71 @@ use kube::{Client, ResourceExt};
 use muster_api::wire::Node;
 use muster_api::wire::object::{Kind, Object};
 use muster_determinism::clock::Clock;
+use muster_playground_client::api_errors::{is_conflict, is_not_found};
+use muster_playground_client::cache::{Cache, Key, watch};
 use muster_playground_client::conditions;
-use muster_playground_client::mirror::{Key, Mirror, watch};
-use muster_playground_client::refusal::{is_conflict, is_not_found};
-use muster_playground_client::seen::{self, SeenPod};
 use muster_playground_client::task::Task;
+use muster_playground_client::untyped::{self, UntypedPod};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::reconcile::{Controller, Queue, run};
+use super::reconcile::{Controller, WorkQueue, run};
 
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// How patient the sweeper is.
+/// Settings of the controller.
 #[derive(Clone, Copy, Debug)]
-pub struct PodGarbageSettings {
-    /// How often it goes round.
-    pub every: Duration,
-    /// How long a node must be missing before its pods are swept.
+pub struct PodGcSettings {
+    /// The sync period.
+    pub sync_period: Duration,
+    /// How long a node must be missing before its pods are deleted.
     pub quarantine: Duration,
-    /// How many pods that have ended are kept; all of them if it is 0.
-    pub ended_max: usize,
+    /// How many terminated pods are kept; 0 keeps all.
+    pub terminated_max: usize,
 }
 
-impl Default for PodGarbageSettings {
+impl Default for PodGcSettings {
     fn default() -> Self {
-        Self { every: Duration::from_secs(20), quarantine: Duration::from_secs(40), ended_max: 12_500 }
+        Self { sync_period: Duration::from_secs(20), quarantine: Duration::from_secs(40), terminated_max: 12_500 }
     }
 }
 
-/// Sweeps until it is dropped.
+/// The pod garbage collector. It runs until this is dropped.
 #[derive(Debug)]
-pub struct PodGarbage {
+pub struct PodGc {
     pub(super) task: Task,
 }
 
-impl PodGarbage {
-    /// Starts the client. Needs a tokio runtime.
-    pub fn start(client: Client, settings: PodGarbageSettings, clock: Clock) -> Self {
+impl PodGc {
+    /// Starts the controller. Needs a tokio runtime.
+    pub fn start(client: Client, settings: PodGcSettings, clock: Clock) -> Self {
         let everything = watcher::Config::default;
         let events = stream::select_all([
             watch(Api::<Node>::all(client.clone()), everything()).map(Event::Node).boxed(),
-            watch(Api::<SweptPod>::all(client.clone()), everything()).map(Event::Pod).boxed(),
+            watch(Api::<GcPod>::all(client.clone()), everything()).map(Event::Pod).boxed(),
         ]);
-        let sweeper = Sweeper {
+        let controller = PodGcController {
             client,
             settings,
             clock,
-            nodes: Mirror::default(),
-            pods: Mirror::default(),
+            nodes: Cache::default(),
+            pods: Cache::default(),
             missing: BTreeMap::new(),
         };
-        Self { task: Task::start("pod garbage collector", run(sweeper, events)) }
+        Self { task: Task::start("pod garbage collector", run(controller, events)) }
     }
 }
 
-type SweptPod = Object<SweptPodKind>;
+type GcPod = Object<GcPodKind>;
 
-/// The kind `Pod`, as far as the sweeper looks at it.
+/// The kind `Pod`, as far as this controller needs it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct SweptPodKind;
+struct GcPodKind;
 
-impl Kind for SweptPodKind {
-    type Spec = SweptSpec;
-    type Status = SweptStatus;
+impl Kind for GcPodKind {
+    type Spec = GcPodSpec;
+    type Status = GcPodStatus;
     type Scope = NamespaceResourceScope;
     const GROUP: &'static str = "";
     const VERSION: &'static str = "v1";
@@ -90,117 +90,117 @@ impl Kind for SweptPodKind {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct SweptSpec {
+struct GcPodSpec {
     node_name: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-struct SweptStatus {
+struct GcPodStatus {
     phase: Option<String>,
     reason: Option<String>,
 }
 
-fn node_of(pod: &SweptPod) -> &str {
+fn node_of(pod: &GcPod) -> &str {
     pod.spec.node_name.as_deref().unwrap_or_default()
 }
 
-fn has_ended(pod: &SweptPod) -> bool {
+fn is_terminated(pod: &GcPod) -> bool {
     matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"))
 }
 
-fn is_terminating(pod: &SweptPod) -> bool {
+fn is_terminating(pod: &GcPod) -> bool {
     pod.metadata.deletion_timestamp.is_some()
 }
 
-/// Drops what the sweeper does not look at; of many pods that is most of the memory.
-fn slim(pod: &mut SweptPod) {
+/// Drops fields that this controller does not use, which are most of the memory when there are many pods.
+fn strip_unused_fields(pod: &mut GcPod) {
     pod.metadata.labels = None;
     pod.metadata.annotations = None;
     pod.metadata.owner_references = None;
 }
 
-#[allow(clippy::large_enum_variant)] // there is one at a time
+#[allow(clippy::large_enum_variant)] // only one exists at a time
 enum Event {
     Node(watcher::Event<Node>),
-    Pod(watcher::Event<SweptPod>),
+    Pod(watcher::Event<GcPod>),
 }
 
-struct Sweeper {
+struct PodGcController {
     client: Client,
-    settings: PodGarbageSettings,
+    settings: PodGcSettings,
     clock: Clock,
-    nodes: Mirror<Node>,
-    pods: Mirror<SweptPod>,
-    /// Nodes that pods name and nobody has seen, and until when that may be a mistake.
+    nodes: Cache<Node>,
+    pods: Cache<GcPod>,
+    /// Nodes that pods name and the cache does not have, with the end of their quarantine.
     missing: BTreeMap<String, Instant>,
 }
 
-impl Controller for Sweeper {
+impl Controller for PodGcController {
     type Event = Event;
 
-    fn observe(&mut self, event: Event, queue: &mut Queue) {
-        let first = !self.is_ready();
+    fn observe(&mut self, event: Event, queue: &mut WorkQueue) {
+        let first = !self.has_synced();
         match event {
-            Event::Node(event) => drop(self.nodes.take(event)),
+            Event::Node(event) => drop(self.nodes.apply(event)),
             Event::Pod(event) => {
                 let event = match event {
                     watcher::Event::Apply(mut pod) => {
-                        slim(&mut pod);
+                        strip_unused_fields(&mut pod);
                         watcher::Event::Apply(pod)
                     }
                     watcher::Event::InitApply(mut pod) => {
-                        slim(&mut pod);
+                        strip_unused_fields(&mut pod);
                         watcher::Event::InitApply(pod)
                     }
                     event => event,
                 };
-                drop(self.pods.take(event));
+                drop(self.pods.apply(event));
             }
         }
-        if first && self.is_ready() {
-            queue.soon(Key::default());
+        if first && self.has_synced() {
+            queue.add(Key::default());
         }
     }
 
-    fn is_ready(&self) -> bool {
-        self.nodes.is_complete() && self.pods.is_complete()
+    fn has_synced(&self) -> bool {
+        self.nodes.has_synced() && self.pods.has_synced()
     }
 
     async fn reconcile(&mut self, _: &Key) -> Result<Option<Duration>, kube::Error> {
-        // What fails now is found again at the next round.
-        let victims = self.victims().await;
-        for (pod, why) in &victims {
-            drop(self.sweep(pod, *why).await);
+        // A pod that fails now is found again in the next round.
+        let pods_to_delete = self.pods_to_delete().await;
+        for (pod, reason) in &pods_to_delete {
+            drop(self.delete_pod(pod, *reason).await);
         }
-        Ok(Some(self.settings.every))
+        Ok(Some(self.settings.sync_period))
     }
 }
 
-/// Why a pod is swept, where the pod is to tell it.
+/// Why a pod is deleted, if a condition has to record it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
+enum DeletionReason {
     NodeGone,
-    Untold,
+    NoCondition,
 }
 
-impl Sweeper {
-    async fn victims(&mut self) -> Vec<(SweptPod, Why)> {
+impl PodGcController {
+    async fn pods_to_delete(&mut self) -> Vec<(GcPod, DeletionReason)> {
         let gone = self.gone_nodes().await;
-        let mut victims: Vec<(SweptPod, Why)> = Vec::new();
+        let mut pods_to_delete: Vec<(GcPod, DeletionReason)> = Vec::new();
         for pod in self.pods.all() {
             let node = node_of(pod);
             if gone.iter().any(|name| name == node) {
-                victims.push(((**pod).clone(), Why::NodeGone));
+                pods_to_delete.push(((**pod).clone(), DeletionReason::NodeGone));
             } else if is_terminating(pod) && (node.is_empty() || self.is_out_of_service(node)) {
-                victims.push(((**pod).clone(), Why::Untold));
+                pods_to_delete.push(((**pod).clone(), DeletionReason::NoCondition));
             }
         }
-        victims.extend(self.too_many().into_iter().map(|pod| (pod, Why::Untold)));
-        victims
+        pods_to_delete.extend(self.above_threshold().into_iter().map(|pod| (pod, DeletionReason::NoCondition)));
+        pods_to_delete
     }
 
-    /// The nodes that have been missing for long enough, and that the server does not have either.
+    /// The nodes that have been missing for long enough and that the server does not have either.
     async fn gone_nodes(&mut self) -> Vec<String> {
         let now = Instant::now();
         let named: Vec<&str> = self.pods.all().map(|pod| node_of(pod)).filter(|node| !node.is_empty()).collect();
@@ -229,15 +229,15 @@ impl Sweeper {
         !is_ready && node.spec.taints.iter().any(|taint| taint.key == OUT_OF_SERVICE)
     }
 
-    /// Ended pods beyond what is kept: evicted ones first, then the oldest.
-    fn too_many(&self) -> Vec<SweptPod> {
-        if self.settings.ended_max == 0 {
+    /// Terminated pods above the threshold: evicted ones first, then the oldest.
+    fn above_threshold(&self) -> Vec<GcPod> {
+        if self.settings.terminated_max == 0 {
             return Vec::new();
         }
-        let mut ended: Vec<&SweptPod> = self.pods.all().map(|pod| &**pod).filter(|pod| has_ended(pod)).collect();
-        let surplus = ended.len().saturating_sub(self.settings.ended_max);
-        let age = |pod: &SweptPod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        let rank = |pod: &SweptPod| -> (bool, Option<Timestamp>, String) {
+        let mut ended: Vec<&GcPod> = self.pods.all().map(|pod| &**pod).filter(|pod| is_terminated(pod)).collect();
+        let surplus = ended.len().saturating_sub(self.settings.terminated_max);
+        let age = |pod: &GcPod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let rank = |pod: &GcPod| -> (bool, Option<Timestamp>, String) {
             (pod.status.reason.as_deref() != Some("Evicted"), age(pod), pod.name_any())
         };
         if surplus > 0 {
@@ -246,13 +246,13 @@ impl Sweeper {
         ended.into_iter().take(surplus).cloned().collect()
     }
 
-    /// Marks a pod as failed if it has not ended, and deletes it without grace.
-    async fn sweep(&self, pod: &SweptPod, why: Why) -> Result<(), kube::Error> {
+    /// Marks a pod as failed if it has not terminated, and deletes it without grace period.
+    async fn delete_pod(&self, pod: &GcPod, reason: DeletionReason) -> Result<(), kube::Error> {
         let namespace = pod.namespace().unwrap_or_default();
-        if !has_ended(pod) {
-            self.mark(pod, &namespace, why).await?;
+        if !is_terminated(pod) {
+            self.mark_failed(pod, &namespace, reason).await?;
         }
-        let pods: Api<SweptPod> = Api::namespaced(self.client.clone(), &namespace);
+        let pods: Api<GcPod> = Api::namespaced(self.client.clone(), &namespace);
         let only = Preconditions { uid: pod.uid(), resource_version: None };
         let parameters = DeleteParams { preconditions: Some(only), ..DeleteParams::default().grace_period(0) };
         match pods.delete(&pod.name_any(), &parameters).await {
@@ -261,22 +261,22 @@ impl Sweeper {
         }
     }
 
-    async fn mark(&self, pod: &SweptPod, namespace: &str, why: Why) -> Result<(), kube::Error> {
-        let pods: Api<SeenPod> = Api::namespaced(self.client.clone(), namespace);
-        let Some(whole) = pods.get_opt(&pod.name_any()).await? else { return Ok(()) };
-        if whole.metadata.uid != pod.metadata.uid || seen::is_finished(&whole) {
+    async fn mark_failed(&self, pod: &GcPod, namespace: &str, reason: DeletionReason) -> Result<(), kube::Error> {
+        let pods: Api<UntypedPod> = Api::namespaced(self.client.clone(), namespace);
+        let Some(current) = pods.get_opt(&pod.name_any()).await? else { return Ok(()) };
+        if current.metadata.uid != pod.metadata.uid || untyped::is_finished(&current) {
             return Ok(());
         }
-        let mut list = whole.status["conditions"].as_array().cloned().unwrap_or_default();
-        if why == Why::NodeGone {
+        let mut list = current.status["conditions"].as_array().cloned().unwrap_or_default();
+        if reason == DeletionReason::NodeGone {
             let condition = json!({
                 "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC",
                 "message": "PodGC: node no longer exists",
             });
-            conditions::put(&mut list, condition, self.clock.now());
+            conditions::set(&mut list, condition, self.clock.now());
         }
         let patch = json!({
-            "metadata": {"uid": whole.metadata.uid, "resourceVersion": whole.metadata.resource_version},
+            "metadata": {"uid": current.metadata.uid, "resourceVersion": current.metadata.resource_version},
             "status": {"phase": "Failed", "conditions": list},
         });
         match pods.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await {

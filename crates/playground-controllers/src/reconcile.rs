@@ -1,35 +1,36 @@
-//! The loop of a small controller: watch events make keys dirty, and one worker looks after one key at a time.
+//! The reconcile loop: watch events add keys to a work queue, and one worker reconciles one key at a time.
 //!
-//! Invariant: all events that have come in are seen before a key is looked after, and none before every first list.
-//! It must not know any kind.
+//! Invariant: all received events are observed before a key is reconciled, and no key is reconciled before the caches
+//! have synced.
+//! Must not depend on any kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
-use muster_playground_client::mirror::Key;
+use muster_playground_client::cache::Key;
 use tokio::time::Instant;
 
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
-/// Keys that are to be looked after, and when.
+/// The keys to reconcile, and when.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
+pub(crate) struct WorkQueue {
     due: BTreeMap<Key, Instant>,
     order: BTreeSet<(Instant, Key)>,
     failures: BTreeMap<Key, u32>,
 }
 
-impl Queue {
-    /// As soon as possible.
-    pub(crate) fn soon(&mut self, key: Key) {
-        self.at(key, Instant::now());
+impl WorkQueue {
+    /// Adds a key for immediate processing.
+    pub(crate) fn add(&mut self, key: Key) {
+        self.add_at(key, Instant::now());
     }
 
-    /// At the time given, or earlier if somebody has said so.
-    pub(crate) fn at(&mut self, key: Key, time: Instant) {
+    /// Adds a key for the given time; an earlier time that is already set stays.
+    pub(crate) fn add_at(&mut self, key: Key, time: Instant) {
         match self.due.get(&key) {
             Some(due) if *due <= time => return,
             Some(due) => drop(self.order.remove(&(*due, key.clone()))),
@@ -49,35 +50,35 @@ impl Queue {
         Some(key)
     }
 
-    /// Tries again, later and later.
-    fn retry(&mut self, key: Key) {
+    /// Adds a key with exponential backoff.
+    fn add_rate_limited(&mut self, key: Key) {
         let failures = self.failures.entry(key.clone()).or_default();
         let wait = RETRY_MIN.saturating_mul(1 << (*failures).min(16)).min(RETRY_MAX);
         *failures += 1;
-        self.at(key, Instant::now() + wait);
+        self.add_at(key, Instant::now() + wait);
     }
 }
 
-/// What is done with events and dirty keys.
+/// A controller that `run` drives.
 pub(crate) trait Controller {
-    /// What its watches tell.
+    /// An event of its watches.
     type Event;
 
-    /// Takes in an event and says which keys it concerns.
-    fn observe(&mut self, event: Self::Event, queue: &mut Queue);
+    /// Applies an event to the caches and enqueues the keys it concerns.
+    fn observe(&mut self, event: Self::Event, queue: &mut WorkQueue);
 
-    /// Whether every watch has shown its first list.
-    fn is_ready(&self) -> bool;
+    /// Whether every watch has completed its initial list.
+    fn has_synced(&self) -> bool;
 
-    /// Looks after a key. Answers in how long it wants to do so again even if nothing happens.
+    /// Reconciles a key. Returns the delay after which to do so again without an event.
     fn reconcile(&mut self, key: &Key) -> impl Future<Output = Result<Option<Duration>, kube::Error>> + Send;
 }
 
-/// Runs a controller for as long as its watches go on.
+/// Runs a controller until its watches end.
 pub(crate) async fn run<C: Controller>(mut controller: C, mut events: impl Stream<Item = C::Event> + Unpin) {
-    let mut queue = Queue::default();
+    let mut queue = WorkQueue::default();
     loop {
-        let due = queue.next_due().filter(|_| controller.is_ready());
+        let due = queue.next_due().filter(|_| controller.has_synced());
         let turn = async {
             match due {
                 Some(time) => tokio::time::sleep_until(time).await,
@@ -93,13 +94,13 @@ pub(crate) async fn run<C: Controller>(mut controller: C, mut events: impl Strea
             () = turn => {
                 let Some(key) = queue.pop() else { continue };
                 match controller.reconcile(&key).await {
-                    Ok(again) => {
+                    Ok(requeue_after) => {
                         queue.failures.remove(&key);
-                        if let Some(wait) = again {
-                            queue.at(key, Instant::now() + wait);
+                        if let Some(wait) = requeue_after {
+                            queue.add_at(key, Instant::now() + wait);
                         }
                     }
-                    Err(_) => queue.retry(key),
+                    Err(_) => queue.add_rate_limited(key),
                 }
             }
         }

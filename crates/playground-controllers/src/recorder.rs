@@ -1,8 +1,8 @@
-//! Events: what a controller tells about an object, said again by counting and never in floods.
+//! Records events about objects, with the correlation of client-go.
 //!
-//! The rules are those of client-go: the same words count up; more than ten different messages for one reason within ten
-//! minutes are combined into one; an object gets 25 events at once and one more every five minutes.
-//! An event that cannot be written is lost: nobody waits for it.
+//! Equal events increase a count; ten or more different messages for one reason within ten minutes are combined into
+//! one; an object gets 25 events at once and one more every five minutes.
+//! An event that cannot be written is dropped.
 
 use std::collections::BTreeMap;
 
@@ -12,108 +12,118 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use muster_determinism::clock::{self, Clock};
-use muster_playground_client::refusal::is_not_found;
+use muster_playground_client::api_errors::is_not_found;
 use serde_json::json;
 
 const SIMILAR_MAX: usize = 10;
 const SIMILAR_SECONDS: i64 = 600;
 const BURST: f64 = 25.0;
 const REFILL_SECONDS: f64 = 300.0;
-/// How many objects and sentences are remembered; those that were used longest ago start anew.
-const MEMORY_MAX: usize = 4096;
+/// The capacity of each cache; the least recently used entries are evicted.
+const CACHE_MAX: usize = 4096;
 
-/// Whether all is well.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tone {
+pub(crate) enum EventType {
     Normal,
     Warning,
 }
 
-impl Tone {
-    fn word(self) -> &'static str {
+impl EventType {
+    fn as_str(self) -> &'static str {
         match self {
-            Tone::Normal => "Normal",
-            Tone::Warning => "Warning",
+            EventType::Normal => "Normal",
+            EventType::Warning => "Warning",
         }
     }
 }
 
-/// UID of the object, tone and reason.
-type Topic = (String, &'static str, String);
+/// UID of the object, event type and reason.
+type AggregationKey = (String, &'static str, String);
 
-/// What is left of an object's share of events.
+/// The rate limit of an object's events.
 #[derive(Debug)]
-struct Share {
-    left: f64,
+struct TokenBucket {
+    tokens: f64,
     at: Timestamp,
 }
 
-/// Different messages about one topic.
+/// Different messages for one aggregation key.
 #[derive(Debug)]
-struct Similar {
+struct SimilarEvents {
     messages: Vec<String>,
     at: Timestamp,
 }
 
 /// An event that was written.
 #[derive(Debug, Default)]
-struct Said {
+struct WrittenEvent {
     name: String,
     count: i32,
 }
 
 /// Writes the events of one controller.
-pub(crate) struct Recorder {
+pub(crate) struct EventRecorder {
     client: Client,
     clock: Clock,
     component: &'static str,
-    shares: Memory<String, Share>,
-    similar: Memory<Topic, Similar>,
-    said: Memory<(Topic, String), Said>,
-    /// Makes names differ that are made at one time.
-    written: i128,
+    buckets: LruCache<String, TokenBucket>,
+    similar: LruCache<AggregationKey, SimilarEvents>,
+    written_events: LruCache<(AggregationKey, String), WrittenEvent>,
+    /// Makes the names of events unique that are created at the same time.
+    written_count: i128,
 }
 
-impl Recorder {
+impl EventRecorder {
     pub(crate) fn new(client: Client, clock: Clock, component: &'static str) -> Self {
         Self {
             client,
             clock,
             component,
-            shares: Memory::new(MEMORY_MAX),
-            similar: Memory::new(MEMORY_MAX),
-            said: Memory::new(MEMORY_MAX),
-            written: 0,
+            buckets: LruCache::new(CACHE_MAX),
+            similar: LruCache::new(CACHE_MAX),
+            written_events: LruCache::new(CACHE_MAX),
+            written_count: 0,
         }
     }
 
-    /// Says something about an object.
-    pub(crate) async fn say(&mut self, about: ObjectReference, tone: Tone, reason: &str, message: String) {
+    /// Records an event about an object.
+    pub(crate) async fn record(
+        &mut self,
+        object: ObjectReference,
+        event_type: EventType,
+        reason: &str,
+        message: String,
+    ) {
         let now = self.clock.now();
-        let topic: Topic = (about.uid.clone().unwrap_or_default(), tone.word(), reason.to_owned());
-        let (key, message) = self.combined(&topic, message, now);
-        if !self.has_share(&topic.0, now) {
+        let aggregation_key: AggregationKey =
+            (object.uid.clone().unwrap_or_default(), event_type.as_str(), reason.to_owned());
+        let (key, message) = self.aggregate(&aggregation_key, message, now);
+        if !self.take_token(&aggregation_key.0, now) {
             return;
         }
-        let events: Api<Event> = Api::namespaced(self.client.clone(), about.namespace.as_deref().unwrap_or("default"));
-        if let Some(said) = self.said.get(&(topic.clone(), key.clone())) {
-            said.count += 1;
-            let again = json!({"count": said.count, "lastTimestamp": clock::seconds(now), "message": message});
-            let answer = events.patch(&said.name, &PatchParams::default(), &Patch::Merge(again)).await;
+        let events: Api<Event> = Api::namespaced(self.client.clone(), object.namespace.as_deref().unwrap_or("default"));
+        if let Some(event) = self.written_events.get(&(aggregation_key.clone(), key.clone())) {
+            event.count += 1;
+            let again = json!({"count": event.count, "lastTimestamp": clock::seconds(now), "message": message});
+            let answer = events.patch(&event.name, &PatchParams::default(), &Patch::Merge(again)).await;
             if !answer.is_err_and(|error| is_not_found(&error)) {
                 return;
             }
         }
-        let event = self.event(about, tone, reason, message, now);
+        let event = self.event(object, event_type, reason, message, now);
         let name = event.metadata.name.clone().unwrap_or_default();
         if events.create(&PostParams::default(), &event).await.is_ok() {
-            *self.said.recall((topic, key), Said::default) = Said { name, count: 1 };
+            *self.written_events.get_or_insert_with((aggregation_key, key), WrittenEvent::default) =
+                WrittenEvent { name, count: 1 };
         }
     }
 
-    /// The key and the words under which a message is told.
-    fn combined(&mut self, topic: &Topic, message: String, now: Timestamp) -> (String, String) {
-        let similar = self.similar.recall(topic.clone(), || Similar { messages: Vec::new(), at: Timestamp::MIN });
+    /// The key and the message under which an event is recorded.
+    fn aggregate(&mut self, aggregation_key: &AggregationKey, message: String, now: Timestamp) -> (String, String) {
+        let similar = self
+            .similar
+            .get_or_insert_with(aggregation_key.clone(), || SimilarEvents { messages: Vec::new(), at: Timestamp::MIN });
         if clock::after(similar.at, SIMILAR_SECONDS) < now {
             similar.messages.clear();
         }
@@ -127,28 +137,36 @@ impl Recorder {
         (message.clone(), message)
     }
 
-    fn has_share(&mut self, object: &str, now: Timestamp) -> bool {
-        let share = self.shares.recall(object.to_owned(), || Share { left: BURST, at: now });
-        let passed = now.duration_since(share.at).as_secs_f64();
-        share.left = (share.left + passed / REFILL_SECONDS).min(BURST);
-        share.at = now;
-        let has = share.left >= 1.0;
-        if has {
-            share.left -= 1.0;
+    fn take_token(&mut self, object: &str, now: Timestamp) -> bool {
+        let bucket = self.buckets.get_or_insert_with(object.to_owned(), || TokenBucket { tokens: BURST, at: now });
+        let passed = now.duration_since(bucket.at).as_secs_f64();
+        bucket.tokens = (bucket.tokens + passed / REFILL_SECONDS).min(BURST);
+        bucket.at = now;
+        let has_token = bucket.tokens >= 1.0;
+        if has_token {
+            bucket.tokens -= 1.0;
         }
-        has
+        has_token
     }
 
-    fn event(&mut self, about: ObjectReference, tone: Tone, reason: &str, message: String, now: Timestamp) -> Event {
-        self.written += 1;
-        let name = format!("{}.{:x}", about.name.as_deref().unwrap_or_default(), now.as_nanosecond() + self.written);
+    fn event(
+        &mut self,
+        object: ObjectReference,
+        event_type: EventType,
+        reason: &str,
+        message: String,
+        now: Timestamp,
+    ) -> Event {
+        self.written_count += 1;
+        let name =
+            format!("{}.{:x}", object.name.as_deref().unwrap_or_default(), now.as_nanosecond() + self.written_count);
         Event {
             metadata: ObjectMeta {
                 name: Some(name),
-                namespace: Some(about.namespace.clone().unwrap_or_else(|| "default".to_owned())),
+                namespace: Some(object.namespace.clone().unwrap_or_else(|| "default".to_owned())),
                 ..ObjectMeta::default()
             },
-            involved_object: about,
+            involved_object: object,
             reason: Some(reason.to_owned()),
             message: Some(message),
             source: Some(EventSource { component: Some(self.component.to_owned()), host: None }),
@@ -156,30 +174,30 @@ impl Recorder {
             first_timestamp: Some(Time(now)),
             last_timestamp: Some(Time(now)),
             count: Some(1),
-            type_: Some(tone.word().to_owned()),
+            type_: Some(event_type.as_str().to_owned()),
             ..Event::default()
         }
     }
 }
 
-/// What is remembered: so much, and what was used longest ago makes room for what is new.
+/// A cache of bounded size that evicts the least recently used entry.
 #[derive(Debug)]
-struct Memory<K, V> {
-    room: usize,
+struct LruCache<K, V> {
+    capacity: usize,
     /// With the number of the last use.
-    known: BTreeMap<K, (u64, V)>,
+    entries: BTreeMap<K, (u64, V)>,
     by_use: BTreeMap<u64, K>,
     uses: u64,
 }
 
-impl<K: Ord + Clone, V> Memory<K, V> {
-    fn new(room: usize) -> Self {
-        Self { room, known: BTreeMap::new(), by_use: BTreeMap::new(), uses: 0 }
+impl<K: Ord + Clone, V> LruCache<K, V> {
+    fn new(capacity: usize) -> Self {
+        Self { capacity, entries: BTreeMap::new(), by_use: BTreeMap::new(), uses: 0 }
     }
 
-    /// Uses what is known under a key.
+    /// Returns the value of a key and marks it as used.
     fn get(&mut self, key: &K) -> Option<&mut V> {
-        let (used, value) = self.known.get_mut(key)?;
+        let (used, value) = self.entries.get_mut(key)?;
         self.by_use.remove(used);
         self.uses += 1;
         *used = self.uses;
@@ -187,18 +205,18 @@ impl<K: Ord + Clone, V> Memory<K, V> {
         Some(value)
     }
 
-    /// The same, which is new if it is not known.
-    fn recall(&mut self, key: K, new: impl FnOnce() -> V) -> &mut V {
-        if let Some((used, _)) = self.known.get(&key) {
+    /// The same, inserting a new value if the key is absent.
+    fn get_or_insert_with(&mut self, key: K, new: impl FnOnce() -> V) -> &mut V {
+        if let Some((used, _)) = self.entries.get(&key) {
             self.by_use.remove(used);
-        } else if self.known.len() >= self.room
+        } else if self.entries.len() >= self.capacity
             && let Some((_, oldest)) = self.by_use.pop_first()
         {
-            self.known.remove(&oldest);
+            self.entries.remove(&oldest);
         }
         self.uses += 1;
         self.by_use.insert(self.uses, key.clone());
-        let (used, value) = self.known.entry(key).or_insert_with(|| (0, new()));
+        let (used, value) = self.entries.entry(key).or_insert_with(|| (0, new()));
         *used = self.uses;
         value
     }
@@ -209,18 +227,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_used_longest_ago_is_forgotten_and_only_for_something_new() {
-        let mut memory: Memory<&str, u32> = Memory::new(3);
+    fn least_recently_used_entry_is_evicted_only_for_a_new_one() {
+        let mut cache: LruCache<&str, u32> = LruCache::new(3);
         for (key, value) in [("c", 1), ("a", 2), ("b", 3)] {
-            *memory.recall(key, u32::default) = value;
+            *cache.get_or_insert_with(key, u32::default) = value;
         }
-        assert_eq!((*memory.recall("c", u32::default), memory.known.len()), (1, 3), "nothing new, nothing forgotten");
-        memory.recall("d", u32::default);
-        assert_eq!(memory.known.keys().copied().collect::<Vec<_>>(), ["b", "c", "d"], "the oldest, not the smallest");
-        assert_eq!(memory.get(&"b"), Some(&mut 3));
-        memory.recall("e", u32::default);
-        assert_eq!(memory.known.keys().copied().collect::<Vec<_>>(), ["b", "d", "e"]);
-        assert_eq!(memory.get(&"c"), None);
-        assert_eq!(memory.by_use.len(), 3);
+        assert_eq!(
+            (*cache.get_or_insert_with("c", u32::default), cache.entries.len()),
+            (1, 3),
+            "no new entry, no eviction"
+        );
+        cache.get_or_insert_with("d", u32::default);
+        assert_eq!(
+            cache.entries.keys().copied().collect::<Vec<_>>(),
+            ["b", "c", "d"],
+            "the least recently used, not the smallest"
+        );
+        assert_eq!(cache.get(&"b"), Some(&mut 3));
+        cache.get_or_insert_with("e", u32::default);
+        assert_eq!(cache.entries.keys().copied().collect::<Vec<_>>(), ["b", "d", "e"]);
+        assert_eq!(cache.get(&"c"), None);
+        assert_eq!(cache.by_use.len(), 3);
     }
 }

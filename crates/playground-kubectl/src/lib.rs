@@ -1,8 +1,7 @@
-//! What kubectl and other typed Go clients ask of the playground's server: tables, protobuf bodies and OpenAPI.
+//! What kubectl and other typed Go clients need of the playground's server: tables, protobuf bodies and OpenAPI.
 //!
-//! It sits above the server and is handed to it (`Server::with_presentation`), so that tests that only speak JSON do
-//! not compile it.
-//! It must not know requests, the store, or how a kind's objects are checked.
+//! It is passed to the server (`Server::with_presentation`), so that tests that only use JSON do not compile it.
+//! Must not depend on requests, the store, or the validation of objects.
 
 mod openapi;
 mod protobuf;
@@ -14,7 +13,7 @@ use jiff::Timestamp;
 use muster_playground_server::{Document, Kind, List, Presentation, ProtobufError, TableForm};
 use serde_json::Value;
 
-/// Shows what kubectl wants to see.
+/// The presentation for kubectl.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kubectl;
 
@@ -43,7 +42,7 @@ impl Presentation for Kubectl {
     }
 }
 
-/// A value as text.
-fn printed(value: &Value) -> Bytes {
+/// A value as JSON text.
+fn to_bytes(value: &Value) -> Bytes {
     serde_json::to_vec(value).expect("a JSON value can be printed").into()
 }

@@ -1,16 +1,16 @@
-//! Tables as answers carry them: columns, rows, and as much of each object as the client wants beside its row.
+//! Table responses: columns, rows, and the part of each object that the client requests.
 //!
-//! A list of many objects is turned into text row by row, so that one object at a time is in memory as a value.
+//! A list of many objects is serialized row by row, so that only one object at a time is in memory as a value.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use jiff::Timestamp;
 use muster_playground_server::{Include, Kind, List, TableForm, partial};
 use serde_json::{Value, json};
 
-use crate::printed;
 use crate::tables::{Columns, default_of};
+use crate::to_bytes;
 
-/// As much of an object as its row carries.
+/// The part of an object that its row includes.
 fn included(object: Value, form: TableForm) -> Value {
     match form.include {
         Include::Nothing => Value::Null,
@@ -26,13 +26,13 @@ fn head(version: &str, metadata: &Value, columns: &Value) -> Value {
     })
 }
 
-/// A table of one object, in the version of `kind`.
+/// A table of one object, in the API version of `kind`.
 pub(super) fn of_object(kind: &Kind, object: Value, mut form: TableForm, with_columns: bool, now: Timestamp) -> Value {
     let columns = Columns::of(kind);
     let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
     let mut table = head(form.version, &metadata, &if with_columns { columns.head() } else { Value::Null });
     let mut row = columns.row(&kind.stored_shape(&object), now);
-    // The mark that ends the initial events is seen in any case.
+    // The bookmark that ends the initial events is always included.
     let is_mark = !object["metadata"]["annotations"]["k8s.io/initial-events-end"].is_null();
     if is_mark && form.include == Include::Nothing {
         form.include = Include::Metadata;
@@ -52,10 +52,10 @@ pub(super) fn of_list(list: &List, form: TableForm, now: Timestamp) -> Bytes {
     let mut table = head(form.version, &metadata, &columns.head());
     if list.is_empty() {
         table["rows"] = columns.no_rows();
-        return printed(&table);
+        return to_bytes(&table);
     }
     let marked = default_of(kind.group(), kind.plural(), list.stored());
-    let mut text = BytesMut::from(&*printed(&table));
+    let mut text = BytesMut::from(&*to_bytes(&table));
     text.truncate(text.len() - 1);
     text.put_slice(b",\"rows\":[");
     for (index, object) in list.stored().enumerate() {
@@ -69,7 +69,7 @@ pub(super) fn of_list(list: &List, form: TableForm, now: Timestamp) -> Bytes {
             row["cells"][0] = json!(format!("{name} (default)"));
         }
         row["object"] = included(shown, form);
-        text.put_slice(&printed(&row));
+        text.put_slice(&to_bytes(&row));
     }
     text.put_slice(b"]}");
     text.freeze()

@@ -1,29 +1,29 @@
-//! The annotations with which a pod says how its simulated containers behave.
+//! The annotations that set how the simulated containers of a pod behave.
 //!
-//! Times are seconds with an optional fraction. An unknown key with this prefix, or a value that cannot be read, fails
-//! the pod with the reason `InvalidPlaygroundAnnotation`: a simulation that quietly does something else is of no use.
+//! Times are seconds with an optional fraction. An unknown key with this prefix or an unreadable value fails the pod
+//! with the reason `InvalidPlaygroundAnnotation`: a simulation that silently does something else is useless.
 
-/// What all keys begin with.
+/// The prefix of all keys.
 pub const PREFIX: &str = "playground.muster.dev/";
-/// How long the containers take to start; 1 if it is left out.
+/// How long the containers take to start; default 1.
 pub const START_SECONDS: &str = "playground.muster.dev/start-seconds";
-/// How long after its start the pod is ready; 0 if it is left out.
+/// How long after its start the pod becomes ready; default 0.
 pub const READY_AFTER_SECONDS: &str = "playground.muster.dev/ready-after-seconds";
-/// How long the containers run. Without it a command `sleep N` says so, and else they run for ever.
+/// How long the containers run. Default: the duration of a command `sleep N`, otherwise forever.
 pub const RUN_SECONDS: &str = "playground.muster.dev/run-seconds";
-/// How long the containers take to stop, at most the grace period; 0.5 if it is left out.
+/// How long the containers take to stop, at most the grace period; default 0.5.
 pub const STOP_SECONDS: &str = "playground.muster.dev/stop-seconds";
-/// How long containers that outlast the grace period take to end when they are killed, as a process does that hangs in
-/// the kernel; 0 if it is left out.
+/// How long containers that exceed the grace period take to end after SIGKILL, like a process that hangs in the kernel;
+/// default 0.
 pub const KILL_SECONDS: &str = "playground.muster.dev/kill-seconds";
-/// What the containers end with, 0 to 255; 0 if it is left out. By the pod's `restartPolicy` the pod then has
-/// succeeded or failed, or its containers start again.
+/// The exit code of the containers, 0 to 255; default 0. Depending on the pod's `restartPolicy` the pod then succeeds,
+/// fails or restarts its containers.
 pub const EXIT_CODE: &str = "playground.muster.dev/exit-code";
 
-/// The pod works only together with others: the time of [`RUN_SECONDS`] begins when so many pods of its namespace that
-/// name the same meeting run at once. Written as `NAME/COUNT`, such as `train/8`.
-pub const MEETS: &str = "playground.muster.dev/meets";
+/// The pod makes progress only together with others: the time of [`RUN_SECONDS`] starts when this many pods of its
+/// namespace with the same rendezvous name run at once. The format is `NAME/COUNT`, such as `train/8`.
+pub const RENDEZVOUS: &str = "playground.muster.dev/meets";
 
 /// All keys.
 pub const ALL: [&str; 7] =
-    [START_SECONDS, READY_AFTER_SECONDS, RUN_SECONDS, STOP_SECONDS, KILL_SECONDS, EXIT_CODE, MEETS];
+    [START_SECONDS, READY_AFTER_SECONDS, RUN_SECONDS, STOP_SECONDS, KILL_SECONDS, EXIT_CODE, RENDEZVOUS];

@@ -1,6 +1,6 @@
-//! Brings the kubelets' state machine together with the clock and the API.
+//! Connects the kubelets' state machine to the clock and the API.
 //!
-//! Watches become events, acts become calls of which only so many are under way at once. It decides nothing.
+//! Turns watch events into state machine events and sends its requests with bounded concurrency. It decides nothing.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -16,16 +16,16 @@ use kube::api::Api;
 use kube::runtime::watcher;
 use muster_api::wire::Node;
 use muster_determinism::clock::Clock;
-use muster_playground_client::mirror::{Mirror, key_of, watch};
-use muster_playground_client::seen::{SeenPod, slim};
+use muster_playground_client::cache::{Cache, key_of, watch};
+use muster_playground_client::untyped::{UntypedPod, strip_unused_fields};
 use tokio::sync::{mpsc, oneshot};
 
 use super::KubeletSettings;
-use super::act::perform;
-use super::machine::{Act, Event, Machine, Outcome, Task};
+use super::api_requests::send;
+use super::state_machine::{ApiRequest, Event, Operation, Outcome, StateMachine};
 use crate::shape::NodeShape;
 
-/// An order from outside.
+/// A command from the owner of the handle.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Command {
     Kill(usize),
@@ -33,26 +33,26 @@ pub(super) enum Command {
 }
 
 type Commands = mpsc::UnboundedReceiver<(Command, oneshot::Sender<()>)>;
-type Call = Pin<Box<dyn Future<Output = (Task, Outcome)> + Send>>;
+type Call = Pin<Box<dyn Future<Output = (Operation, Outcome)> + Send>>;
 
 /// Runs the state machine.
 pub(super) struct Driver {
     client: Client,
-    machine: Machine,
+    machine: StateMachine,
     clock: Clock,
     commands: Commands,
     requests_max: usize,
-    pods: Mirror<SeenPod>,
-    waiting: VecDeque<Act>,
+    pods: Cache<UntypedPod>,
+    waiting: VecDeque<ApiRequest>,
     calls: FuturesUnordered<Call>,
 }
 
-/// What woke the driver.
-enum Woken {
+/// What the driver loop waits for.
+enum Wakeup {
     Command(Command, oneshot::Sender<()>),
-    Pod(watcher::Event<SeenPod>),
+    Pod(watcher::Event<UntypedPod>),
     Node(watcher::Event<Node>),
-    Done(Task, Outcome),
+    Done(Operation, Outcome),
     Time,
     End,
 }
@@ -67,11 +67,11 @@ impl Driver {
     ) -> Self {
         Self {
             client,
-            machine: Machine::new(nodes, settings, clock.now()),
+            machine: StateMachine::new(nodes, settings, clock.now()),
             clock,
             commands,
             requests_max: settings.requests_max.max(1),
-            pods: Mirror::default(),
+            pods: Cache::default(),
             waiting: VecDeque::new(),
             calls: FuturesUnordered::new(),
         }
@@ -79,75 +79,81 @@ impl Driver {
 
     pub(super) async fn run(mut self) {
         let bound = watcher::Config::default().fields("spec.nodeName!=");
-        let pods = watch(Api::<SeenPod>::all(self.client.clone()), bound);
-        let mut pods = pods.map(|event| event.modify(slim));
+        let pods = watch(Api::<UntypedPod>::all(self.client.clone()), bound);
+        let mut pods = pods.map(|event| event.modify(strip_unused_fields));
         let mut nodes = watch(Api::<Node>::all(self.client.clone()), watcher::Config::default());
         loop {
-            self.start_calls();
+            self.send_requests();
             match self.wait(&mut pods, &mut nodes).await {
-                Woken::Command(command, done) => {
+                Wakeup::Command(command, done) => {
                     let event = match command {
                         Command::Kill(node) => Event::Kill(node),
                         Command::Revive(node) => Event::Revive(node),
                     };
                     self.machine.observe(self.clock.now(), event);
-                    self.drop_calls_of(command);
+                    self.drop_queued_requests(command);
                     done.send(()).ok();
                 }
-                Woken::Pod(event) => self.take_pod(event),
-                Woken::Node(watcher::Event::Apply(node) | watcher::Event::InitApply(node)) => {
+                Wakeup::Pod(event) => self.observe_pod_event(event),
+                Wakeup::Node(watcher::Event::Apply(node) | watcher::Event::InitApply(node)) => {
                     self.machine.observe(self.clock.now(), Event::Node(Box::new(node)));
                 }
-                Woken::Node(watcher::Event::InitDone) => self.machine.observe(self.clock.now(), Event::NodesListed),
-                Woken::Node(_) | Woken::Time => {}
-                Woken::Done(task, outcome) => self.machine.observe(self.clock.now(), Event::Done(task, outcome)),
-                Woken::End => return,
+                Wakeup::Node(watcher::Event::InitDone) => self.machine.observe(self.clock.now(), Event::NodesListed),
+                Wakeup::Node(_) | Wakeup::Time => {}
+                Wakeup::Done(operation, outcome) => {
+                    self.machine.observe(self.clock.now(), Event::Done(operation, outcome))
+                }
+                Wakeup::End => return,
             }
         }
     }
 
-    fn start_calls(&mut self) {
+    fn send_requests(&mut self) {
         self.waiting.extend(self.machine.tick(self.clock.now()));
         while self.calls.len() < self.requests_max
-            && let Some(act) = self.waiting.pop_front()
+            && let Some(request) = self.waiting.pop_front()
         {
-            let shape = match &act.task {
-                Task::Node(node, _) => Some(Arc::clone(self.machine.shape(*node))),
-                Task::Status(..) | Task::Remove(..) => None,
+            let shape = match &request.operation {
+                Operation::Node(node, _) => Some(Arc::clone(self.machine.shape(*node))),
+                Operation::PatchStatus(..) | Operation::DeletePod(..) => None,
             };
-            self.calls.push(Box::pin(perform(self.client.clone(), act, shape, self.clock.now())));
+            self.calls.push(Box::pin(send(self.client.clone(), request, shape, self.clock.now())));
         }
     }
 
-    /// A dead kubelet does not do what it had in mind either.
-    fn drop_calls_of(&mut self, command: Command) {
+    /// A stopped kubelet does not send its queued requests either.
+    fn drop_queued_requests(&mut self, command: Command) {
         if let Command::Kill(node) = command {
             let machine = &self.machine;
-            self.waiting.retain(|act| machine.node_of(&act.task) != Some(node));
+            self.waiting.retain(|request| machine.node_of(&request.operation) != Some(node));
         }
     }
 
     async fn wait(
         &mut self,
-        pods: &mut (impl Stream<Item = watcher::Event<SeenPod>> + Unpin),
+        pods: &mut (impl Stream<Item = watcher::Event<UntypedPod>> + Unpin),
         nodes: &mut (impl Stream<Item = watcher::Event<Node>> + Unpin),
-    ) -> Woken {
+    ) -> Wakeup {
         let wakeup = self.machine.next_wakeup();
         let left = wakeup.map(|time| until(self.clock.now(), time));
         tokio::select! {
             biased;
-            command = self.commands.recv() => command.map_or(Woken::End, |(command, done)| Woken::Command(command, done)),
-            event = nodes.next() => event.map_or(Woken::End, Woken::Node),
-            event = pods.next() => event.map_or(Woken::End, Woken::Pod),
-            Some((task, outcome)) = self.calls.next(), if !self.calls.is_empty() => Woken::Done(task, outcome),
-            () = tokio::time::sleep(left.unwrap_or_default()), if left.is_some() => Woken::Time,
+            command = self.commands.recv() => {
+                command.map_or(Wakeup::End, |(command, done)| Wakeup::Command(command, done))
+            }
+            event = nodes.next() => event.map_or(Wakeup::End, Wakeup::Node),
+            event = pods.next() => event.map_or(Wakeup::End, Wakeup::Pod),
+            Some((operation, outcome)) = self.calls.next(), if !self.calls.is_empty() => {
+                Wakeup::Done(operation, outcome)
+            }
+            () = tokio::time::sleep(left.unwrap_or_default()), if left.is_some() => Wakeup::Time,
         }
     }
 
-    fn take_pod(&mut self, event: watcher::Event<SeenPod>) {
+    fn observe_pod_event(&mut self, event: watcher::Event<UntypedPod>) {
         let now = self.clock.now();
         let listed = matches!(event, watcher::Event::InitDone);
-        for change in self.pods.take(event) {
+        for change in self.pods.apply(event) {
             match (change.new, change.old) {
                 (Some(pod), _) => self.machine.observe(now, Event::Pod(pod)),
                 (None, Some(pod)) => self.machine.observe(now, Event::PodGone(key_of(&*pod))),

@@ -1,21 +1,22 @@
 //! Simulated kubelets for all nodes of a shape: one task, one watch of pods, one of nodes.
 //!
-//! What they do is decided in `machine`, which knows no clock and no API; `driver` brings both together.
-//! They must not know the inside of the server; they work on every cluster whose nodes they are let to be.
+//! `state_machine` makes all decisions without clock or API; `driver` connects it to both.
+//! Must not depend on the internals of the API server; the kubelets work on every cluster that lets them register
+//! nodes.
 
-mod act;
+mod admission;
 pub mod annotations;
-mod care;
-mod chores;
+mod api_requests;
+mod behavior;
+mod desired_status;
 mod driver;
-mod fit;
-mod life;
-mod machine;
-mod meetings;
-mod node_body;
-mod plan;
+mod node_objects;
+mod node_tasks;
+mod pod_lifecycle;
+mod pod_worker;
+mod rendezvous;
 pub mod shape;
-mod sketch;
+mod state_machine;
 #[cfg(test)]
 mod tests;
 
@@ -31,16 +32,16 @@ use tokio::sync::{mpsc, oneshot};
 use self::driver::{Command, Driver};
 pub use self::shape::{Domain, NodeShape, Pool, PoolTaint, Shape, ShapeError};
 
-/// How often kubelets tell that they live, and how fast time passes in their containers.
+/// How often kubelets send heartbeats, and how fast time passes in their containers.
 #[derive(Clone, Copy, Debug)]
 pub struct KubeletSettings {
     /// How often leases are renewed.
     pub renew_every: Duration,
     /// How often the Ready condition's heartbeat is written.
     pub heartbeat_every: Duration,
-    /// The most requests under way at once.
+    /// The maximum number of requests in flight.
     pub requests_max: usize,
-    /// How many times as fast as written containers start, run and stop. Must be a positive number.
+    /// Speed-up factor for the times of containers (start, run, stop). Must be positive.
     pub speed: f64,
 }
 
@@ -65,12 +66,12 @@ impl KubeletSettings {
     }
 }
 
-/// There is no such node in the shape.
+/// The shape has no such node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no kubelet runs for a node {0:?}")]
 pub struct UnknownNode(pub String);
 
-/// The kubelets of a shape, at work until this is dropped.
+/// The kubelets of a shape. They run until this is dropped.
 #[derive(Debug)]
 pub struct Kubelets {
     by_name: HashMap<String, usize>,
@@ -96,27 +97,27 @@ impl Kubelets {
         Self { by_name, commands, task: Task::start("kubelets", driver.run()) }
     }
 
-    /// Lets a kubelet die: it tells nothing and does nothing until it is revived.
+    /// Stops a kubelet: it sends nothing until it is revived.
     pub async fn kill(&self, node: &str) -> Result<(), UnknownNode> {
         self.command(node, Command::Kill).await
     }
 
-    /// Starts a dead kubelet again; it takes up what the API shows.
+    /// Restarts a stopped kubelet; it resumes from what the API shows.
     pub async fn revive(&self, node: &str) -> Result<(), UnknownNode> {
         self.command(node, Command::Revive).await
     }
 
-    /// Waits until the kubelets have ended, which they do only by a fault of their own, and answers with their name.
+    /// Waits until the kubelets have ended, which happens only by a bug, and returns their task's name.
     pub async fn ended(&self) -> &'static str {
         self.task.ended().await
     }
 
     async fn command(&self, node: &str, command: fn(usize) -> Command) -> Result<(), UnknownNode> {
         let index = *self.by_name.get(node).ok_or_else(|| UnknownNode(node.to_owned()))?;
-        let (done, obeyed) = oneshot::channel();
-        // The task ends only with this handle, so that somebody listens.
+        let (done, acknowledged) = oneshot::channel();
+        // The task ends only with this handle, so that the command is received.
         if self.commands.send((command(index), done)).is_ok() {
-            obeyed.await.ok();
+            acknowledged.await.ok();
         }
         Ok(())
     }

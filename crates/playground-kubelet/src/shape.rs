@@ -1,7 +1,7 @@
-//! What nodes there are, as data: pools of like nodes, laid out over racks, zones and other domains.
+//! The shape of a cluster as data: pools of identical nodes, laid out over racks, zones and other domains.
 //!
-//! Invariant: the nodes of a read shape have good names, labels, taints and amounts.
-//! It must not know the API or who runs the nodes.
+//! Invariant: the nodes of a shape that was read have valid names, labels, taints and resources.
+//! Must not depend on the API or on how the nodes are run.
 
 use std::collections::BTreeSet;
 
@@ -15,13 +15,13 @@ use serde::Deserialize;
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
 const RACK: &str = "playground.muster.dev/rack";
-/// The most nodes of a shape; addresses are given by number.
+/// The maximum number of nodes of a shape; addresses are derived from the index.
 const NODES_MAX: u64 = 65_536;
 
 /// Why a shape cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
-    /// It is not in the form of a shape.
+    /// It cannot be deserialized.
     #[error("{field}: {reason}")]
     Unreadable {
         /// The path of the field.
@@ -34,25 +34,25 @@ pub enum ShapeError {
     Invalid(#[from] InvalidField),
 }
 
-/// What nodes there are.
+/// The nodes of a cluster.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shape {
-    /// Groups of like nodes.
+    /// Groups of identical nodes.
     pub pools: Vec<Pool>,
 }
 
-/// Like nodes.
+/// Identical nodes.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pool {
-    /// The beginning of the nodes' names.
+    /// The prefix of the nodes' names.
     pub name: String,
-    /// How many nodes.
+    /// The number of nodes.
     pub count: u32,
-    /// What a node has.
+    /// The capacity of a node.
     pub capacity: WrittenResources,
-    /// What pods may take of it; all if it is left out.
+    /// The allocatable resources of a node; the capacity if left out.
     #[serde(default)]
     pub allocatable: Option<WrittenResources>,
     /// Labels of every node.
@@ -61,7 +61,7 @@ pub struct Pool {
     /// Taints of every node.
     #[serde(default)]
     pub taints: Vec<PoolTaint>,
-    /// How the nodes are laid out.
+    /// How the nodes are laid out over domains.
     #[serde(default)]
     pub domains: Vec<Domain>,
 }
@@ -75,17 +75,17 @@ pub struct PoolTaint {
     /// The value.
     #[serde(default)]
     pub value: String,
-    /// What it does.
+    /// The effect.
     pub effect: String,
 }
 
-/// A label that cuts a pool into blocks of neighbours.
+/// A label that divides a pool into blocks of consecutive nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Domain {
-    /// The label's key; the last part of it begins the values.
+    /// The label's key; the last part of it is the prefix of the values.
     pub key: String,
-    /// Into how many blocks.
+    /// The number of blocks.
     pub count: u32,
 }
 
@@ -96,14 +96,14 @@ pub struct NodeShape {
     pub name: String,
     /// All labels.
     pub labels: Labels,
-    /// The taints it comes with.
+    /// The initial taints.
     pub taints: Vec<Taint>,
-    /// What it has.
+    /// The capacity.
     pub capacity: WrittenResources,
-    /// What pods may take.
+    /// The allocatable resources.
     pub allocatable: WrittenResources,
-    /// What pods may take, in base units.
-    pub room: BaseUnits,
+    /// The allocatable resources in base units.
+    pub allocatable_units: BaseUnits,
 }
 
 impl Default for Shape {
@@ -114,7 +114,7 @@ impl Default for Shape {
 }
 
 impl Shape {
-    /// So many nodes with eight GPUs each, in four racks and two zones.
+    /// This many nodes with eight GPUs each, in four racks and two zones.
     pub fn of_nodes(count: u32) -> Self {
         let capacity = [("cpu", "64"), ("memory", "512Gi"), ("pods", "110"), ("nvidia.com/gpu", "8")];
         let domain = |key: &str, count| Domain { key: key.to_owned(), count };
@@ -140,7 +140,7 @@ impl Shape {
         Self::from_value(serde_json::from_str(text).map_err(unreadable)?)
     }
 
-    /// Reads a shape from a value, whatever it was written in.
+    /// Reads a shape from a deserialized JSON or YAML value.
     pub fn from_value(value: serde_json::Value) -> Result<Self, ShapeError> {
         let shape: Self = serde_path_to_error::deserialize(value).map_err(|error| ShapeError::Unreadable {
             field: error.path().to_string(),
@@ -182,9 +182,10 @@ impl Pool {
         let capacity = resources::list_in_base_units(&capacity, &capacity_path)?;
         let allocatable = self.allocatable.as_ref().unwrap_or(&self.capacity);
         let allocatable_path = path.child(if self.allocatable.is_some() { "allocatable" } else { "capacity" });
-        let room = resources::validate(allocatable, Place::Node, &allocatable_path)?;
-        let room = resources::list_in_base_units(&room, &allocatable_path)?;
-        if let Some((name, _)) = room.iter().find(|(name, amount)| **amount > capacity.get(*name).copied().unwrap_or(0))
+        let units = resources::validate(allocatable, Place::Node, &allocatable_path)?;
+        let units = resources::list_in_base_units(&units, &allocatable_path)?;
+        if let Some((name, _)) =
+            units.iter().find(|(name, amount)| **amount > capacity.get(*name).copied().unwrap_or(0))
         {
             return Err(allocatable_path.key(name).invalid(&allocatable.get(name), "is more than the capacity"));
         }
@@ -195,7 +196,7 @@ impl Pool {
                 taints: taints.clone(),
                 capacity: self.capacity.clone(),
                 allocatable: allocatable.clone(),
-                room: room.clone(),
+                allocatable_units: units.clone(),
             })
             .collect())
     }
@@ -241,7 +242,7 @@ impl Pool {
     }
 }
 
-/// The name of a block: the last part of the key, and its number.
+/// The label value of a block: the last part of the key and the block's index.
 fn value_of(key: &str, block: u32) -> String {
     let last = key.rsplit('/').next().unwrap_or(key);
     format!("{last}-{block}")
@@ -263,12 +264,12 @@ mod tests {
         assert_eq!(nodes[9].name, "node-09");
         assert_eq!(nodes[9].labels[HOSTNAME], "node-09");
         assert!(nodes.is_sorted_by_key(|node| &node.name));
-        let room: Vec<_> = nodes[0].room.iter().map(|(name, amount)| (name.as_str(), *amount)).collect();
-        assert_eq!(room, [("cpu", 64_000), ("memory", 512 << 30), ("nvidia.com/gpu", 8), ("pods", 110)]);
+        let units: Vec<_> = nodes[0].allocatable_units.iter().map(|(name, amount)| (name.as_str(), *amount)).collect();
+        assert_eq!(units, [("cpu", 64_000), ("memory", 512 << 30), ("nvidia.com/gpu", 8), ("pods", 110)]);
     }
 
     #[test]
-    fn what_is_written_is_what_there_is() {
+    fn nodes_follow_the_shape() {
         let shape = Shape::from_json(
             r#"{"pools": [{"name": "cpu", "count": 2, "capacity": {"cpu": 4, "pods": "10"},
                 "allocatable": {"cpu": "3500m", "pods": 10}, "labels": {"kubernetes.io/arch": "arm64"},
@@ -278,7 +279,7 @@ mod tests {
         assert_eq!(nodes[1].name, "cpu-1");
         assert_eq!(nodes[1].labels["block"], "block-1");
         assert_eq!(nodes[1].labels["kubernetes.io/arch"], "arm64");
-        assert_eq!(nodes[1].room["cpu"], 3500);
+        assert_eq!(nodes[1].allocatable_units["cpu"], 3500);
         assert_eq!(nodes[1].taints[0].key, "spot");
     }
 

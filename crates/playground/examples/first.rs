@@ -1,4 +1,4 @@
-//! A cluster in the process: Muster's kinds are installed, a pod is bound, runs and ends, all within a moment.
+//! An in-process cluster: installs Muster's kinds, then binds a pod that runs and ends, all within a moment.
 //!
 //! `cargo run -p muster-playground --example first`
 
@@ -12,7 +12,7 @@ use muster_playground::clients::{Cluster, Shape};
 use muster_playground::{Server, Settings};
 use serde_json::json;
 
-// Under paused time a sleep passes as soon as everybody waits.
+// Under paused time a sleep ends as soon as all tasks are idle.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tokio::time::pause();

@@ -1,8 +1,8 @@
-//! The API server on loopback, with sixteen simulated nodes. Stop it with Ctrl-C.
+//! Serves the API on loopback, with sixteen simulated nodes. Stop it with Ctrl-C.
 //!
 //! `cargo run -p muster-playground --example serve`, then for example
 //! `curl http://127.0.0.1:8001/api/v1/nodes` or `kubectl --server http://127.0.0.1:8001 get nodes`.
-//! `--state DIR` keeps the cluster in a folder, `--port N` takes another port (0: any free one), `--nodes 0` simulates
+//! `--state DIR` stores the cluster in a folder, `--port N` uses another port (0: any free one), `--nodes 0` simulates
 //! no nodes.
 
 use std::collections::BTreeMap;

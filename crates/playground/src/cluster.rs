@@ -1,12 +1,12 @@
-//! Everything that a simulated cluster needs beside the API server, in one piece.
+//! Starts everything that a simulated cluster needs in addition to the API server.
 
 use kube::Client;
 use muster_determinism::clock::Clock;
 use muster_playground_controllers::Controllers;
 use muster_playground_kubelet::{KubeletSettings, Kubelets, Shape, ShapeError};
 
-/// Nodes that run pods, and the controllers that look after nodes, disruption budgets, jobs and sets of pods. They work
-/// until this is dropped.
+/// Simulated nodes, and the controllers of nodes, disruption budgets, jobs and sets of pods. They run until this is
+/// dropped.
 #[derive(Debug)]
 pub struct Cluster {
     /// The nodes.
@@ -15,14 +15,14 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts all of it with the usual settings. Needs a tokio runtime.
+    /// Starts everything with default settings. Needs a tokio runtime.
     ///
     /// The clock must agree with the server's: `Server::clock`, or [`Clock::real`] on a real cluster.
     pub fn start(client: &Client, shape: &Shape, clock: Clock) -> Result<Self, ShapeError> {
         Self::start_with(client, shape, KubeletSettings::default(), clock)
     }
 
-    /// The same, with kubelets of other settings.
+    /// The same with other kubelet settings.
     pub fn start_with(
         client: &Client,
         shape: &Shape,
@@ -33,7 +33,7 @@ impl Cluster {
         Ok(Self { kubelets, controllers: Controllers::start(client, clock) })
     }
 
-    /// Waits until one of the clients has ended, which it does only by a fault of its own, and answers which.
+    /// Waits until one of the clients has ended, which happens only by a bug, and returns its name.
     pub async fn ended(&self) -> &'static str {
         tokio::select! {
             biased;
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn every_client_works_on_a_server() {
+    async fn every_client_runs_on_a_server() {
         let server = Server::start(Settings::default());
         let shape = Shape::from_json(r#"{"pools": [{"name": "n", "count": 1, "capacity": {"cpu": "1"}}]}"#).unwrap();
         let cluster = Cluster::start(&server.client(), &shape, server.clock()).unwrap();

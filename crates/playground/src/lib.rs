@@ -1,8 +1,8 @@
-//! A playground and a test bench: a Kubernetes API server in the process, simulated nodes, controllers, and kubectl.
+//! A playground and test bench: an in-process Kubernetes API server, simulated nodes, controllers, and kubectl support.
 //!
-//! Each of them is a crate of its own; this one puts them together and holds the tests of the whole. Who needs one part
-//! should depend on that part. What differs from kube-apiserver is listed in COMPATIBILITY.md.
-//! It must not know the engine: its mistakes and ours must not agree.
+//! Each of them is a crate of its own; this one combines them and has the tests of the whole. A crate that needs one
+//! part should depend on that part. COMPATIBILITY.md lists the differences from kube-apiserver.
+//! Must not depend on the engine: a shared bug would go unnoticed.
 
 pub mod clients;
 pub mod cluster;
@@ -16,7 +16,7 @@ pub use muster_playground_server::{
     Admission, AdmissionOperation, Limits, NativeGroups, Presentation, Server, Settings, StateError, faults,
 };
 
-/// What a server needs to serve kubectl and other typed Go clients: tables, protobuf and OpenAPI.
+/// The presentation that serves kubectl and other typed Go clients: tables, protobuf and OpenAPI.
 ///
 /// `Server::start(settings).with_presentation(kubectl())`
 pub fn kubectl() -> Arc<dyn Presentation> {

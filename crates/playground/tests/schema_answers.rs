@@ -1,7 +1,7 @@
-//! Custom resources become here what they become in Kubernetes' own code, and its errors are ours.
+//! Compares the handling of custom resources with Kubernetes' own code, including its errors.
 //!
-//! `schema_answers/answers.jsonl` holds schemas, objects and selectors with the answers of the Go
-//! libraries; `schema_answers/main.go` is the program that asked them.
+//! `schema_answers/answers.jsonl` has schemas, objects and selectors with the results of the Go libraries;
+//! `schema_answers/main.go` is the program that computed them.
 
 use muster_playground::schema::{FieldError, Schema};
 use muster_playground::selectors::{FieldQuery, LabelQuery};
@@ -14,7 +14,7 @@ fn lines(with: &str) -> Vec<Value> {
     all.filter(|line| line.get(with).is_some()).collect()
 }
 
-/// Go does not tell 1.0 from 1 when it writes JSON.
+/// Go writes 1.0 and 1 as the same JSON.
 fn as_go_writes(value: &Value) -> Value {
     match value {
         Value::Number(number) if number.as_i64().is_none() => {
@@ -46,26 +46,26 @@ fn ours(schema: &Schema, line: &Value) -> Value {
     json!({"dropped": dropped, "stored": as_go_writes(&new), "errors": errors})
 }
 
-/// The mistake that we found must be one of those that Kubernetes found, at the same place. Its
-/// text may differ: theirs can name parts of Go or of cel-go.
-fn is_told_too(error: &FieldError, answer: &Value) -> bool {
+/// The error that we report must be one of those that Kubernetes reports, at the same field. Its text may differ:
+/// theirs can name parts of Go or of cel-go.
+fn is_reported_too(error: &FieldError, answer: &Value) -> bool {
     let place = format!("{} spec.validation.{}:", error.reason(), error.field);
     answer["refused"].as_array().unwrap().iter().any(|text| text.as_str().unwrap().starts_with(&place))
 }
 
 #[test]
-fn custom_resources_fare_as_in_kubernetes() {
+fn custom_resources_are_handled_as_in_kubernetes() {
     let lines = lines("new");
     assert!(lines.len() > 500);
     let mut wrong = Vec::new();
     let mut written = Value::Null;
     for line in lines {
         let (name, answer) = (&line["name"], &line["answer"]);
-        // A schema that is left out is that of the line above.
+        // A missing schema is that of the previous line.
         written = line.get("schema").cloned().unwrap_or(written);
         match Schema::parse(&written) {
             Err(error) if answer.get("refused").is_none() => wrong.push(format!("{name}: refused: {error}")),
-            Err(error) if !is_told_too(&error, answer) => {
+            Err(error) if !is_reported_too(&error, answer) => {
                 wrong.push(format!("{name}: refused\n  ours:   {error}\n  theirs: {answer}"));
             }
             Err(_) => {}
@@ -83,7 +83,7 @@ fn custom_resources_fare_as_in_kubernetes() {
     assert!(wrong.is_empty(), "{} of the answers differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Equal texts of errors, or the same selector as the one that Kubernetes prints.
+/// Equal error texts, or the same selector as Kubernetes prints.
 fn agree<Q: PartialEq, E: ToString>(parse: impl Fn(&str) -> Result<Q, E>, text: &str, answer: &Value) -> bool {
     match (parse(text), answer.get("printed")) {
         (Ok(ours), Some(printed)) => parse(printed.as_str().unwrap()).is_ok_and(|theirs| ours == theirs),

@@ -1,8 +1,8 @@
-//! A controller of Deployments in small: a replica set for each template, and a rollout from the old ones to the new one.
+//! A small Deployment controller: one ReplicaSet per template, and a rollout from the old ones to the new one.
 //!
-//! Invariant: nothing is decided for a deployment before the watch has shown what was written for it, so that the replica
-//! sets together never want more than replicas and surge, nor leave fewer available than allowed.
-//! It must not know pods: what replica sets say of theirs is enough.
+//! Invariant: nothing is decided for a Deployment before its expectations are satisfied, so that its ReplicaSets
+//! together never exceed replicas plus surge, nor drop below the minimum available.
+//! Must not depend on pods: the status of the ReplicaSets is enough.
 
 mod annotations;
 mod numbers;
@@ -19,98 +19,98 @@ use kube::api::{Api, ListParams, PostParams};
 use kube::runtime::watcher;
 use kube::{Client, Resource, ResourceExt};
 use muster_determinism::clock::Clock;
-use muster_playground_client::mirror::{Key, Mirror, key_of, watch};
-use muster_playground_client::refusal::{is_conflict, is_not_found};
+use muster_playground_client::api_errors::{is_conflict, is_not_found};
+use muster_playground_client::cache::{Cache, Key, key_of, watch};
 use muster_playground_client::task::Task;
 
-use super::owners::{self, Claim, controller_of, is_controlled_by, selector_of};
-use super::reconcile::{Controller, Queue, run};
-use super::recorder::{Recorder, Tone};
-use super::unseen::Unseen;
+use super::expectations::Expectations;
+use super::owners::{self, OwnershipAction, controller_of, is_controlled_by, selector_of};
+use super::reconcile::{Controller, WorkQueue, run};
+use super::recorder::{EventRecorder, EventType};
 
-pub(crate) use numbers::share;
+pub(crate) use numbers::scaled_value;
 
-/// Keeps the deployments until it is dropped.
+/// The Deployment controller. It runs until this is dropped.
 #[derive(Debug)]
 pub struct Deployments {
     pub(super) task: Task,
 }
 
 impl Deployments {
-    /// Starts the client. Needs a tokio runtime.
+    /// Starts the controller. Needs a tokio runtime.
     pub fn start(client: Client, clock: Clock) -> Self {
         let everything = watcher::Config::default;
         let events = stream::select_all([
             watch(Api::<Deployment>::all(client.clone()), everything()).map(Event::Deployment).boxed(),
             watch(Api::<ReplicaSet>::all(client.clone()), everything()).map(Event::Set).boxed(),
         ]);
-        let recorder = Recorder::new(client.clone(), clock, "deployment-controller");
-        let keeper = Keeper {
+        let recorder = EventRecorder::new(client.clone(), clock, "deployment-controller");
+        let controller = DeploymentController {
             client,
             clock,
             recorder,
-            deployments: Mirror::default(),
-            sets: Mirror::default(),
-            unseen: Unseen::default(),
+            deployments: Cache::default(),
+            sets: Cache::default(),
+            expectations: Expectations::default(),
         };
-        Self { task: Task::start("deployment controller", run(keeper, events)) }
+        Self { task: Task::start("deployment controller", run(controller, events)) }
     }
 }
 
-#[allow(clippy::large_enum_variant)] // there is one at a time
+#[allow(clippy::large_enum_variant)] // only one exists at a time
 enum Event {
     Deployment(watcher::Event<Deployment>),
     Set(watcher::Event<ReplicaSet>),
 }
 
-struct Keeper {
+struct DeploymentController {
     client: Client,
     clock: Clock,
-    recorder: Recorder,
-    deployments: Mirror<Deployment>,
-    sets: Mirror<ReplicaSet>,
-    unseen: Unseen,
+    recorder: EventRecorder,
+    deployments: Cache<Deployment>,
+    sets: Cache<ReplicaSet>,
+    expectations: Expectations,
 }
 
-impl Controller for Keeper {
+impl Controller for DeploymentController {
     type Event = Event;
 
-    fn observe(&mut self, event: Event, queue: &mut Queue) {
+    fn observe(&mut self, event: Event, queue: &mut WorkQueue) {
         match event {
             Event::Deployment(event) => {
-                let changes = self.deployments.take(event).into_iter();
-                changes.filter_map(|change| change.new.or(change.old)).for_each(|one| queue.soon(key_of(&*one)));
+                let changes = self.deployments.apply(event).into_iter();
+                changes.filter_map(|change| change.new.or(change.old)).for_each(|one| queue.add(key_of(&*one)));
             }
             Event::Set(event) => {
-                self.unseen.see(&event, queue);
-                for change in self.sets.take(event) {
+                self.expectations.observe(&event, queue);
+                for change in self.sets.apply(event) {
                     for set in [change.old, change.new].into_iter().flatten() {
-                        self.concern(&set, queue);
+                        self.enqueue_owners(&set, queue);
                     }
                 }
             }
         }
     }
 
-    fn is_ready(&self) -> bool {
-        self.deployments.is_complete() && self.sets.is_complete()
+    fn has_synced(&self) -> bool {
+        self.deployments.has_synced() && self.sets.has_synced()
     }
 
     async fn reconcile(&mut self, key: &Key) -> Result<Option<Duration>, kube::Error> {
         let Some(deployment) = self.deployments.get(key).cloned() else {
-            self.unseen.forget(key);
+            self.expectations.forget(key);
             return Ok(None);
         };
-        if self.unseen.is_in_doubt(key) {
-            self.look(key, &deployment).await?;
+        if self.expectations.is_unknown(key) {
+            self.resolve_unknown(key, &deployment).await?;
         }
-        if !self.unseen.is_settled(key, &self.sets) {
+        if !self.expectations.is_satisfied(key, &self.sets) {
             return Ok(None);
         }
-        match Box::pin(self.roll(key, &deployment)).await {
+        match Box::pin(self.sync(key, &deployment)).await {
             Err(error) => {
-                if owners::is_doubtful(&error) {
-                    self.unseen.doubt(key);
+                if owners::is_outcome_unknown(&error) {
+                    self.expectations.mark_unknown(key);
                 }
                 Err(error)
             }
@@ -119,19 +119,19 @@ impl Controller for Keeper {
     }
 }
 
-impl Keeper {
-    /// Wakes the deployments that a set belongs to or could belong to.
-    fn concern(&self, set: &ReplicaSet, queue: &mut Queue) {
+impl DeploymentController {
+    /// Enqueues the Deployments that own a set or could adopt it.
+    fn enqueue_owners(&self, set: &ReplicaSet, queue: &mut WorkQueue) {
         let namespace = set.namespace().unwrap_or_default();
         match controller_of(set) {
             Some(owner) if owner.kind == "Deployment" && owner.api_version.starts_with("apps/") => {
-                queue.soon((namespace, owner.name.clone()));
+                queue.add((namespace, owner.name.clone()));
             }
             Some(_) => {}
             None => {
-                let near = self.deployments.within(&namespace);
-                let would_take = near.filter(|one| selector_of(&one.spec.selector).matches(set.labels()));
-                would_take.for_each(|one| queue.soon(key_of(&**one)));
+                let candidates = self.deployments.in_namespace(&namespace);
+                let adopters = candidates.filter(|one| selector_of(&one.spec.selector).matches(set.labels()));
+                adopters.for_each(|one| queue.add(key_of(&**one)));
             }
         }
     }
@@ -140,22 +140,26 @@ impl Keeper {
         Api::namespaced(self.client.clone(), &key.0)
     }
 
-    /// Asks the server what has become of writes whose answers were lost.
-    async fn look(&mut self, key: &Key, deployment: &Deployment) -> Result<(), kube::Error> {
+    /// Reads from the server what became of writes whose responses were lost.
+    async fn resolve_unknown(&mut self, key: &Key, deployment: &Deployment) -> Result<(), kube::Error> {
         let mut live = self.sets_api(key).list(&ListParams::default()).await?.items;
         live.retain(|set| is_controlled_by(set, deployment));
-        let seen = self.sets.within(&key.0).map(|set| &**set).filter(|set| is_controlled_by(*set, deployment));
-        self.unseen.compare(key, &live, seen);
+        let observed =
+            self.sets.in_namespace(&key.0).map(|set| &**set).filter(|set| is_controlled_by(*set, deployment));
+        self.expectations.resolve_unknown(key, &live, observed);
         Ok(())
     }
 
-    /// The replica sets of a deployment, after it took in and let go of what it should; the oldest first.
-    async fn claimed(&mut self, key: &Key, deployment: &Deployment) -> Result<Vec<ReplicaSet>, kube::Error> {
+    /// Adopts and releases ReplicaSets as the selector demands, and returns those of the Deployment, the oldest first.
+    async fn claim_sets(&mut self, key: &Key, deployment: &Deployment) -> Result<Vec<ReplicaSet>, kube::Error> {
         let selector = selector_of(&deployment.spec.selector);
-        let judged =
-            self.sets.within(&key.0).map(|set| (owners::claim(deployment, &selector, &**set), (**set).clone()));
-        let judged: Vec<(Claim, ReplicaSet)> = judged.filter(|(claim, _)| *claim != Claim::Leave).collect();
-        if judged.iter().any(|(claim, _)| *claim == Claim::Adopt) {
+        let classified = self
+            .sets
+            .in_namespace(&key.0)
+            .map(|set| (owners::ownership_action(deployment, &selector, &**set), (**set).clone()));
+        let classified: Vec<(OwnershipAction, ReplicaSet)> =
+            classified.filter(|(action, _)| *action != OwnershipAction::Leave).collect();
+        if classified.iter().any(|(action, _)| *action == OwnershipAction::Adopt) {
             let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), &key.0);
             let now = deployments.get_opt(&key.1).await?;
             if now.is_none_or(|now| now.uid() != deployment.uid() || now.metadata.deletion_timestamp.is_some()) {
@@ -163,15 +167,15 @@ impl Keeper {
             }
         }
         let mut claimed = Vec::new();
-        for (claim, set) in judged {
-            if claim == Claim::Keep {
+        for (action, set) in classified {
+            if action == OwnershipAction::Keep {
                 claimed.push(set);
                 continue;
             }
-            match owners::settle(&self.client, deployment, &set, claim).await {
+            match owners::apply_ownership(&self.client, deployment, &set, action).await {
                 Ok(set) => {
-                    self.unseen.wrote(key, &set);
-                    if claim == Claim::Adopt {
+                    self.expectations.expect_write(key, &set);
+                    if action == OwnershipAction::Adopt {
                         claimed.push(set);
                     }
                 }
@@ -183,7 +187,7 @@ impl Keeper {
         Ok(claimed)
     }
 
-    /// Writes the status, and the annotations with it. One that changed meanwhile comes again by the watch.
+    /// Writes the status together with the annotations. On a conflict the watch brings the Deployment back.
     async fn write_status(&self, key: &Key, deployment: &Deployment) -> Result<(), kube::Error> {
         let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), &key.0);
         match deployments.replace_status(&key.1, &PostParams::default(), deployment).await {
@@ -192,7 +196,7 @@ impl Keeper {
         }
     }
 
-    async fn say(&mut self, deployment: &Deployment, tone: Tone, reason: &str, message: String) {
-        self.recorder.say(deployment.object_ref(&()), tone, reason, message).await;
+    async fn record_event(&mut self, deployment: &Deployment, event_type: EventType, reason: &str, message: String) {
+        self.recorder.record(deployment.object_ref(&()), event_type, reason, message).await;
     }
 }

@@ -1,45 +1,46 @@
-//! The numbers of a rollout: how many more pods there may be and how many fewer, and sums over replica sets.
+//! The numbers of a rollout: max surge, max unavailable, and sums over ReplicaSets.
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, RollingUpdateDeployment};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-/// How many pods are wanted.
-pub(super) fn wanted(deployment: &Deployment) -> i32 {
+/// The desired number of pods.
+pub(super) fn desired_replicas(deployment: &Deployment) -> i32 {
     deployment.spec.replicas.unwrap_or(1)
 }
 
-/// How many pods a set should have.
+/// The desired number of pods of a set.
 pub(super) fn size(set: &ReplicaSet) -> i32 {
     set.spec.replicas.unwrap_or(1)
 }
 
-/// How many of a set's pods are available.
+/// The number of available pods of a set.
 pub(super) fn available(set: &ReplicaSet) -> i32 {
     set.status.as_ref().and_then(|status| status.available_replicas).unwrap_or_default()
 }
 
-/// How many of a set's pods will be available when it has the size it should: what its status counts may be about to go.
-pub(super) fn lasting(set: &ReplicaSet) -> i32 {
+/// The number of available pods of a set once it has its desired size: some that its status counts may be about to be
+/// deleted.
+pub(super) fn available_after_scaling(set: &ReplicaSet) -> i32 {
     available(set).min(size(set))
 }
 
-/// How many pods sets should have together.
+/// The sum of the desired pods of sets.
 pub(super) fn sizes<'a>(sets: impl IntoIterator<Item = &'a ReplicaSet>) -> i32 {
     sets.into_iter().map(size).fold(0, i32::saturating_add)
 }
 
-/// Whether pods are replaced little by little.
+/// Whether the strategy is `RollingUpdate`.
 pub(super) fn is_rolling(deployment: &Deployment) -> bool {
     let strategy = deployment.spec.strategy.as_ref();
     strategy.and_then(|strategy| strategy.type_.as_deref()).is_none_or(|name| name == "RollingUpdate")
 }
 
-/// A number, or so many percent of a total.
-pub(crate) fn share(amount: &IntOrString, total: i32, round_up: bool) -> i32 {
+/// An absolute number, or a percentage of a total.
+pub(crate) fn scaled_value(amount: &IntOrString, total: i32, round_up: bool) -> i32 {
     match amount {
         IntOrString::Int(number) => *number,
         IntOrString::String(text) => {
-            // The server has checked it.
+            // The server has validated it.
             let percent = text.strip_suffix('%').and_then(|number| number.parse::<i64>().ok()).unwrap_or_default();
             let hundredths = percent.saturating_mul(i64::from(total));
             let rounded =
@@ -49,42 +50,42 @@ pub(crate) fn share(amount: &IntOrString, total: i32, round_up: bool) -> i32 {
     }
 }
 
-/// How many more pods than wanted there may be, and how many fewer available. Never are both zero: that would be a halt.
-fn leeway(deployment: &Deployment) -> (i32, i32) {
+/// Max surge and max unavailable. They are never both zero, or the rollout could not progress.
+fn resolve_fenceposts(deployment: &Deployment) -> (i32, i32) {
     let strategy = deployment.spec.strategy.as_ref().and_then(|strategy| strategy.rolling_update.as_ref());
     let RollingUpdateDeployment { max_surge, max_unavailable } = strategy.cloned().unwrap_or_default();
     let none = IntOrString::Int(0);
-    let surge = share(max_surge.as_ref().unwrap_or(&none), wanted(deployment), true);
-    let unavailable = share(max_unavailable.as_ref().unwrap_or(&none), wanted(deployment), false);
+    let surge = scaled_value(max_surge.as_ref().unwrap_or(&none), desired_replicas(deployment), true);
+    let unavailable = scaled_value(max_unavailable.as_ref().unwrap_or(&none), desired_replicas(deployment), false);
     if surge == 0 && unavailable == 0 { (0, 1) } else { (surge, unavailable) }
 }
 
-/// How many more pods than wanted there may be.
+/// The maximum number of pods above the desired number.
 pub(super) fn max_surge(deployment: &Deployment) -> i32 {
-    if is_rolling(deployment) { leeway(deployment).0 } else { 0 }
+    if is_rolling(deployment) { resolve_fenceposts(deployment).0 } else { 0 }
 }
 
-/// How many pods there may be. As many as can be counted, if it were more.
-pub(super) fn most(deployment: &Deployment) -> i32 {
-    wanted(deployment).saturating_add(max_surge(deployment))
+/// The maximum number of pods, saturated.
+pub(super) fn max_replicas(deployment: &Deployment) -> i32 {
+    desired_replicas(deployment).saturating_add(max_surge(deployment))
 }
 
-/// How many fewer pods than wanted may be available.
+/// The maximum number of unavailable pods.
 pub(super) fn max_unavailable(deployment: &Deployment) -> i32 {
-    if is_rolling(deployment) { leeway(deployment).1.min(wanted(deployment)) } else { 0 }
+    if is_rolling(deployment) { resolve_fenceposts(deployment).1.min(desired_replicas(deployment)) } else { 0 }
 }
 
-/// How many pods the new set should have, if it may grow now. `all` are all sets, the new one included.
+/// The size to which the new set may grow now. `all` are all sets, the new one included.
 pub(super) fn new_size<'a>(
     deployment: &Deployment,
     all: impl IntoIterator<Item = &'a ReplicaSet>,
     new: &ReplicaSet,
 ) -> i32 {
     if !is_rolling(deployment) {
-        return wanted(deployment);
+        return desired_replicas(deployment);
     }
-    let room = most(deployment) - sizes(all);
-    size(new) + room.min(wanted(deployment) - size(new)).max(0)
+    let headroom = max_replicas(deployment) - sizes(all);
+    size(new) + headroom.min(desired_replicas(deployment) - size(new)).max(0)
 }
 
 #[cfg(test)]
@@ -118,11 +119,11 @@ mod tests {
     }
 
     #[test]
-    fn as_many_as_can_be_counted() {
+    fn sizes_saturate() {
         let deployment = deployment(i32::MAX, &json!("100%"), &json!("9223372036854775807%"));
         let set: ReplicaSet =
             serde_json::from_value(json!({"metadata": {}, "spec": {"replicas": i32::MAX, "selector": {}}})).unwrap();
-        assert_eq!((most(&deployment), max_unavailable(&deployment)), (i32::MAX, i32::MAX));
+        assert_eq!((max_replicas(&deployment), max_unavailable(&deployment)), (i32::MAX, i32::MAX));
         assert_eq!(new_size(&deployment, [&set, &set], &set), i32::MAX);
     }
 }

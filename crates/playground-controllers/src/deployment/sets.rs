@@ -1,36 +1,37 @@
-//! The replica sets of a deployment: which is the new one, how one is made, and how one is made larger or smaller.
+//! The ReplicaSets of a Deployment: finding, creating and scaling them.
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, ReplicaSetSpec};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, PostParams, Preconditions};
-use muster_playground_client::mirror::Key;
-use muster_playground_client::refusal::{is_conflict, is_not_found};
+use muster_playground_client::api_errors::{is_conflict, is_not_found};
+use muster_playground_client::cache::Key;
 use serde_json::Value;
 
-use super::Keeper;
-use super::annotations::{note_revision, note_sizes, revision};
+use super::DeploymentController;
+use super::annotations::{revision, set_new_set_annotations, set_replicas_annotations};
 use super::numbers::{new_size, size};
-use super::status::{Progress, has_deadline};
+use super::status::{NewSetSync, has_deadline};
 use crate::digest;
-use crate::owners::{controlled_by, is_controlled_by, told};
-use crate::recorder::Tone;
+use crate::owners::{controlled_by, error_message, is_controlled_by};
+use crate::recorder::EventType;
 
 const TEMPLATE_HASH: &str = "pod-template-hash";
 const NAME_LENGTH_MAX: usize = 253;
 
-/// The new set, if there is one, and the old ones, the oldest first.
+/// The new set, if it exists, and the old ones, the oldest first.
 pub(super) struct Sets {
     pub(super) new: Option<ReplicaSet>,
     pub(super) old: Vec<ReplicaSet>,
 }
 
 impl Sets {
-    /// Tells the new set from the old ones: it is the oldest with the deployment's template.
+    /// Finds the new set: the oldest one with the Deployment's template.
     pub(super) fn of(deployment: &Deployment, mut sets: Vec<ReplicaSet>) -> Self {
-        let wanted = plain(&deployment.spec.template);
-        let is_new = |set: &ReplicaSet| set.spec.template.as_ref().map(plain).as_ref() == Some(&wanted);
+        let desired = template_without_hash(&deployment.spec.template);
+        let is_new =
+            |set: &ReplicaSet| set.spec.template.as_ref().map(template_without_hash).as_ref() == Some(&desired);
         let new = sets.iter().position(is_new).map(|at| sets.remove(at));
         Self { new, old: sets }
     }
@@ -39,12 +40,12 @@ impl Sets {
         self.old.iter().chain(&self.new)
     }
 
-    /// The old ones that should have pods.
+    /// The old sets with a desired size above zero.
     pub(super) fn active_old(&self) -> Vec<ReplicaSet> {
         self.old.iter().filter(|set| size(set) > 0).cloned().collect()
     }
 
-    /// Takes in what became of a set.
+    /// Replaces a set with its updated state.
     pub(super) fn put(&mut self, changed: ReplicaSet) {
         let place = self.old.iter_mut().chain(&mut self.new).find(|set| set.uid() == changed.uid());
         if let Some(place) = place {
@@ -53,8 +54,8 @@ impl Sets {
     }
 }
 
-/// A template without the label that replica sets add to it.
-fn plain(template: &PodTemplateSpec) -> Value {
+/// A template without the hash label that ReplicaSets add.
+fn template_without_hash(template: &PodTemplateSpec) -> Value {
     let mut value = serde_json::to_value(template).unwrap_or_default();
     if let Some(labels) = value.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
         labels.remove(TEMPLATE_HASH);
@@ -62,36 +63,37 @@ fn plain(template: &PodTemplateSpec) -> Value {
     value
 }
 
-impl Keeper {
-    /// Brings the new set up to date with what it takes over from its deployment.
-    pub(super) async fn sync_new(
+impl DeploymentController {
+    /// Brings the annotations and `minReadySeconds` of the new set up to date.
+    pub(super) async fn sync_new_set(
         &mut self,
         key: &Key,
         deployment: &mut Deployment,
         sets: &mut Sets,
-    ) -> Result<Progress, kube::Error> {
+    ) -> Result<NewSetSync, kube::Error> {
         let newest_old = sets.old.iter().map(revision).max().unwrap_or_default();
-        let Some(new) = &sets.new else { return Ok(Progress::None) };
+        let Some(new) = &sets.new else { return Ok(NewSetSync::None) };
         let mut changed = new.clone();
-        let mut is_news = note_revision(&mut changed, deployment, newest_old);
+        let mut is_changed = set_new_set_annotations(&mut changed, deployment, newest_old);
         let seconds = |value: Option<i32>| value.unwrap_or_default();
         if seconds(new.spec.min_ready_seconds) != seconds(deployment.spec.min_ready_seconds) {
             changed.spec.min_ready_seconds = deployment.spec.min_ready_seconds;
-            is_news = true;
+            is_changed = true;
         }
-        if is_news {
+        if is_changed {
             let changed = self.replace(key, &changed).await?;
             sets.put(changed);
-            return Ok(Progress::None);
+            return Ok(NewSetSync::None);
         }
         let number = revision(new).to_string();
-        let is_numbered = super::annotations::put(deployment.annotations_mut(), super::annotations::REVISION, &number);
+        let is_revision_changed =
+            super::annotations::set_annotation(deployment.annotations_mut(), super::annotations::REVISION, &number);
         let found = format!("Found new replica set \"{}\"", new.name_any());
-        Ok(Progress::Known { is_numbered, found })
+        Ok(NewSetSync::UpToDate { is_revision_changed, found })
     }
 
-    /// Makes the new set. Answers `None` if another one has its name, which is then noted.
-    pub(super) async fn make_new(
+    /// Creates the new set. Returns `None` on a name collision, which is then counted.
+    pub(super) async fn create_new_set(
         &mut self,
         key: &Key,
         deployment: &mut Deployment,
@@ -101,53 +103,55 @@ impl Keeper {
         let mut set = new_set(deployment, collisions);
         set.spec.replicas = Some(new_size(deployment, sets.all().chain([&set]), &set));
         let newest_old = sets.old.iter().map(revision).max().unwrap_or_default();
-        note_revision(&mut set, deployment, newest_old);
-        note_sizes(&mut set, deployment);
-        let made = match self.sets_api(key).create(&PostParams::default(), &set).await {
-            Ok(made) => {
-                self.unseen.wrote(key, &made);
-                let (name, count) = (made.name_any(), size(&made));
+        set_new_set_annotations(&mut set, deployment, newest_old);
+        set_replicas_annotations(&mut set, deployment);
+        let created = match self.sets_api(key).create(&PostParams::default(), &set).await {
+            Ok(created) => {
+                self.expectations.expect_write(key, &created);
+                let (name, count) = (created.name_any(), size(&created));
                 if count > 0 {
                     let message = format!("Scaled up replica set {name} from 0 to {count}");
-                    self.say(deployment, Tone::Normal, "ScalingReplicaSet", message).await;
+                    self.record_event(deployment, EventType::Normal, "ScalingReplicaSet", message).await;
                 }
-                let said = format!("Created new replica set \"{name}\"");
-                self.progress(deployment, "True", "NewReplicaSetCreated", said);
-                made
+                let message = format!("Created new replica set \"{name}\"");
+                self.set_progress_condition(deployment, "True", "NewReplicaSetCreated", message);
+                created
             }
-            Err(error) if is_conflict(&error) => match self.twin(key, deployment, &set).await? {
-                Some(twin) => twin,
+            Err(error) if is_conflict(&error) => match self.resolve_name_conflict(key, deployment, &set).await? {
+                Some(existing) => existing,
                 None => return Ok(None),
             },
             Err(error) => {
-                let message = format!("Failed to create new replica set \"{}\": {}", set.name_any(), told(&error));
+                let message =
+                    format!("Failed to create new replica set \"{}\": {}", set.name_any(), error_message(&error));
                 if has_deadline(deployment) {
-                    self.progress(deployment, "False", "ReplicaSetCreateError", message.clone());
-                    // The failure itself is the greater trouble.
+                    self.set_progress_condition(deployment, "False", "ReplicaSetCreateError", message.clone());
+                    // The error of the creation is the one to return.
                     let _ = self.write_status(key, deployment).await;
                 }
-                self.say(deployment, Tone::Warning, "ReplicaSetCreateError", message).await;
+                self.record_event(deployment, EventType::Warning, "ReplicaSetCreateError", message).await;
                 return Err(error);
             }
         };
-        let number = revision(&made).to_string();
-        super::annotations::put(deployment.annotations_mut(), super::annotations::REVISION, &number);
-        Ok(Some(made))
+        let number = revision(&created).to_string();
+        super::annotations::set_annotation(deployment.annotations_mut(), super::annotations::REVISION, &number);
+        Ok(Some(created))
     }
 
-    /// The set that has the name of the one to be made: it is that one already, or its hash is the same by chance, which
-    /// is counted so that the next one has another.
-    async fn twin(
+    /// Resolves a name conflict: the existing set is the new one, or its hash collides, which is counted so that the
+    /// next name differs.
+    async fn resolve_name_conflict(
         &mut self,
         key: &Key,
         deployment: &mut Deployment,
         set: &ReplicaSet,
     ) -> Result<Option<ReplicaSet>, kube::Error> {
-        let twin = self.sets_api(key).get(&set.name_any()).await?;
-        let same = twin.spec.template.as_ref().map(plain) == set.spec.template.as_ref().map(plain);
-        if same && is_controlled_by(&twin, deployment) {
-            self.unseen.wrote(key, &twin);
-            return Ok(Some(twin));
+        let existing = self.sets_api(key).get(&set.name_any()).await?;
+        let same = existing.spec.template.as_ref().map(template_without_hash)
+            == set.spec.template.as_ref().map(template_without_hash);
+        if same && is_controlled_by(&existing, deployment) {
+            self.expectations.expect_write(key, &existing);
+            return Ok(Some(existing));
         }
         let status = deployment.status.get_or_insert_default();
         status.collision_count = Some(status.collision_count.unwrap_or_default() + 1);
@@ -155,42 +159,42 @@ impl Keeper {
         Ok(None)
     }
 
-    /// Writes a set as it should be.
+    /// Writes an updated set.
     pub(super) async fn replace(&mut self, key: &Key, set: &ReplicaSet) -> Result<ReplicaSet, kube::Error> {
         let written = self.sets_api(key).replace(&set.name_any(), &PostParams::default(), set).await?;
-        self.unseen.wrote(key, &written);
+        self.expectations.expect_write(key, &written);
         Ok(written)
     }
 
-    /// Makes a set larger or smaller. Answers whether it was another size before.
-    pub(super) async fn resize(
+    /// Scales a set. Returns whether its size changed.
+    pub(super) async fn scale_set(
         &mut self,
         key: &Key,
         deployment: &Deployment,
         sets: &mut Sets,
         set: &ReplicaSet,
-        wanted: i32,
+        desired: i32,
     ) -> Result<bool, kube::Error> {
         let mut changed = set.clone();
-        changed.spec.replicas = Some(wanted);
-        let is_noted = note_sizes(&mut changed, deployment);
+        changed.spec.replicas = Some(desired);
+        let is_annotated = set_replicas_annotations(&mut changed, deployment);
         let was = size(set);
-        if was == wanted && !is_noted {
+        if was == desired && !is_annotated {
             return Ok(false);
         }
         let changed = self.replace(key, &changed).await?;
         let name = changed.name_any();
         sets.put(changed);
-        if was != wanted {
-            let way = if was < wanted { "up" } else { "down" };
-            let message = format!("Scaled {way} replica set {name} from {was} to {wanted}");
-            self.say(deployment, Tone::Normal, "ScalingReplicaSet", message).await;
+        if was != desired {
+            let direction = if was < desired { "up" } else { "down" };
+            let message = format!("Scaled {direction} replica set {name} from {was} to {desired}");
+            self.record_event(deployment, EventType::Normal, "ScalingReplicaSet", message).await;
         }
-        Ok(was != wanted)
+        Ok(was != desired)
     }
 
-    /// Deletes the oldest of the old sets that are too many to remember.
-    pub(super) async fn clean_up(
+    /// Deletes the oldest old sets beyond `revisionHistoryLimit`.
+    pub(super) async fn clean_up_history(
         &mut self,
         key: &Key,
         deployment: &Deployment,
@@ -201,26 +205,27 @@ impl Keeper {
         };
         let mut old: Vec<&ReplicaSet> =
             sets.old.iter().filter(|set| set.metadata.deletion_timestamp.is_none()).collect();
-        let many = old.len().saturating_sub(limit.max(0) as usize);
+        let surplus = old.len().saturating_sub(limit.max(0) as usize);
         old.sort_by_key(|set| (revision(set), set.metadata.creation_timestamp.clone(), set.name_any()));
-        for set in old.into_iter().take(many) {
+        for set in old.into_iter().take(surplus) {
             let status = set.status.clone().unwrap_or_default();
-            let is_told = status.observed_generation.unwrap_or_default() >= set.metadata.generation.unwrap_or_default();
-            if status.replicas != 0 || size(set) != 0 || !is_told {
+            let is_observed =
+                status.observed_generation.unwrap_or_default() >= set.metadata.generation.unwrap_or_default();
+            if status.replicas != 0 || size(set) != 0 || !is_observed {
                 continue;
             }
             let only = Preconditions { uid: set.uid(), resource_version: None };
             let parameters = DeleteParams { preconditions: Some(only), ..DeleteParams::background() };
             match self.sets_api(key).delete(&set.name_any(), &parameters).await {
                 Err(error) if !is_not_found(&error) && !is_conflict(&error) => return Err(error),
-                _ => self.unseen.deleted(key, set),
+                _ => self.expectations.expect_deletion(key, set),
             }
         }
         Ok(())
     }
 }
 
-/// A set for the deployment's template, without pods.
+/// Builds a set for the Deployment's template, with zero replicas.
 fn new_set(deployment: &Deployment, collisions: Option<i32>) -> ReplicaSet {
     let mut template = deployment.spec.template.clone();
     let value = serde_json::to_value(&template).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! How long a Job waits after failures: ten seconds, twenty, and so on, ten minutes at most.
+//! The backoff of a Job after pod failures: ten seconds, doubling, at most ten minutes.
 //!
-//! A success starts the row again. It must not know the clock: times are handed in.
+//! A success resets it. Must not depend on the clock: times are passed in.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -9,7 +9,7 @@ use super::pod::{self, JobPod};
 const WAIT_SECONDS_MIN: i64 = 10;
 const WAIT_SECONDS_MAX: i64 = 600;
 
-/// The failures in a row, and when the last of them was.
+/// The consecutive failures, and when the last one was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Backoff {
     failures: i32,
@@ -17,7 +17,7 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// The record after these pods have ended.
+    /// The record after these pods have terminated.
     pub(super) fn after(self, succeeded: &[&JobPod], failed: &[&JobPod]) -> Self {
         let failures = |since: Option<Timestamp>| {
             let times = failed.iter().map(|pod| pod::ended_at(pod));
@@ -32,13 +32,13 @@ impl Backoff {
         }
     }
 
-    /// How long it is until the next pod may be made.
+    /// How long until the next pod may be created.
     pub(super) fn remaining(&self, now: Timestamp) -> SignedDuration {
         self.last.map_or(SignedDuration::ZERO, |last| remaining(self.failures, last, now))
     }
 }
 
-/// How long it is until the index of this failed pod may be tried again.
+/// How long until the index of this failed pod may be retried.
 pub(super) fn remaining_for_index(failed: &JobPod, now: Timestamp) -> SignedDuration {
     let (counted, ignored) = pod::earlier_failures(failed);
     remaining(counted.saturating_add(ignored).saturating_add(1), pod::ended_at(failed), now)
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn it_doubles_up_to_ten_minutes() {
+    fn backoff_doubles_up_to_ten_minutes() {
         let mut record = Backoff::default();
         assert_eq!(record.remaining(at(0)), SignedDuration::ZERO);
         for expected in [10, 20, 40, 80, 160, 320, 600, 600] {
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_starts_the_row_again() {
+    fn success_resets_the_backoff() {
         let record = Backoff::default().after(&[], &[&ended(10), &ended(20)]);
         assert_eq!(record.remaining(at(20)).as_secs(), 20);
         assert_eq!(record.after(&[&ended(30)], &[]), Backoff::default());
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_has_a_row_of_its_own() {
+    fn index_has_its_own_backoff() {
         let mut pod = ended(100);
         assert_eq!(remaining_for_index(&pod, at(100)).as_secs(), 10);
         let counts = [(pod::INDEX_FAILURES, "1"), (pod::INDEX_FAILURES_IGNORED, "1")];

@@ -1,15 +1,15 @@
-//! Sets of completion indexes, in the form in which a Job's status writes them: `1,3-5,7`.
+//! Sets of completion indexes in the format of a Job's status: `1,3-5,7`.
 //!
-//! Invariant: intervals are in order, and neither touch nor overlap. It must not know Jobs or pods.
+//! Invariant: intervals are sorted and neither touch nor overlap. Must not depend on Jobs or pods.
 
 use std::fmt;
 
-/// A set of indexes, as intervals with both ends.
+/// A set of indexes, as closed intervals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Indexes(Vec<(u32, u32)>);
 
 impl Indexes {
-    /// Reads the indexes below `end`; a part that cannot be read is left out, as the real controller does.
+    /// Parses the indexes below `end`; invalid parts are skipped, as in the real controller.
     pub(super) fn parse(text: &str, end: u32) -> Self {
         let interval = |part: &str| {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -19,7 +19,7 @@ impl Indexes {
         Self::of(text.split(',').filter_map(interval))
     }
 
-    /// The set of all that is in one of the intervals.
+    /// The union of intervals.
     fn of(intervals: impl Iterator<Item = (u32, u32)>) -> Self {
         let mut intervals: Vec<(u32, u32)> = intervals.collect();
         intervals.sort_unstable();
@@ -30,7 +30,7 @@ impl Indexes {
         sum
     }
 
-    /// Adds an interval that begins no earlier than the last one.
+    /// Adds an interval that starts no earlier than the last one.
     fn push(&mut self, (first, last): (u32, u32)) {
         match self.0.last_mut() {
             Some(end) if first <= end.1.saturating_add(1) => end.1 = end.1.max(last),
@@ -38,35 +38,35 @@ impl Indexes {
         }
     }
 
-    /// These and others.
+    /// The union with single indexes.
     pub(super) fn with(&self, others: impl IntoIterator<Item = u32>) -> Self {
         let others = others.into_iter().map(|index| (index, index));
         Self::of(self.0.iter().copied().chain(others))
     }
 
-    /// These and those.
+    /// The union with another set.
     pub(super) fn union(&self, others: &Self) -> Self {
         Self::of(self.0.iter().chain(&others.0).copied())
     }
 
-    /// How many there are.
+    /// The number of indexes.
     pub(super) fn count(&self) -> usize {
         self.0.iter().map(|(first, last)| (last - first) as usize + 1).sum()
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether the index is one of them.
+    /// Whether the set contains the index.
     pub(super) fn contains(&self, index: u32) -> bool {
         let after = self.0.partition_point(|(_, last)| *last < index);
         self.0.get(after).is_some_and(|(first, _)| *first <= index)
     }
 
-    /// How many of them are in the other set too.
-    pub(super) fn shared_with(&self, others: &Self) -> usize {
+    /// The size of the intersection with another set.
+    pub(super) fn intersection_count(&self, others: &Self) -> usize {
         let overlap = |left: &(u32, u32), right: &(u32, u32)| {
             let (first, last) = (left.0.max(right.0), left.1.min(right.1));
             if first <= last { (last - first) as usize + 1 } else { 0 }
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_read_back_as_they_are_written() {
+    fn indexes_round_trip() {
         for text in ["", "0", "0,1", "0-2", "1,3-5,7", "0,2,4,6-9"] {
             assert_eq!(Indexes::parse(text, 10).to_string(), text);
         }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_and_gaps_are_those_of_a_plain_set() {
+    fn operations_match_a_plain_set() {
         let mut random = muster_determinism::random::Random::new(5);
         for _ in 0..500 {
             let mut draw = || (0..12).filter(|_| random.per_mille(400)).collect::<std::collections::BTreeSet<u32>>();
@@ -129,7 +129,7 @@ mod tests {
             let union: std::collections::BTreeSet<u32> = left.union(&right).copied().collect();
             assert_eq!(a.union(&b), Indexes::default().with(union.clone()));
             assert_eq!(a.with(right.clone()), a.union(&b));
-            assert_eq!(a.shared_with(&b), left.intersection(&right).count());
+            assert_eq!(a.intersection_count(&b), left.intersection(&right).count());
             assert_eq!((a.count(), a.is_empty()), (left.len(), left.is_empty()));
             assert!((0..14).all(|index| a.contains(index) == left.contains(&index)));
             let missing: Vec<u32> = (0..10).filter(|index| !union.contains(index)).take(3).collect();

@@ -1,40 +1,40 @@
-//! The controller of Jobs: as many pods as each Job wants, counted exactly once when they end, and a status that tells
-//! how it goes.
+//! The Job controller: creates the pods of each Job, counts each terminated pod exactly once, and keeps the Job's
+//! status.
 //!
-//! Invariant: a Job is looked at only when the watches have shown all that was done for it, its own status included. So
-//! there are never too many pods, and no end is counted twice, however late the watches are. It adopts no pods of
-//! others. It must not know who places or runs them.
+//! Invariant: a Job is synced only when the watches have shown all writes for it, its own status included. So there are
+//! never too many pods and no pod is counted twice, however late the watches are. It adopts no pods. Must not depend on
+//! the scheduler or the kubelets.
 //!
-//! `census` says where a Job stands, `ending` whether it is over, `deeds` what it needs, `books` who is counted; all of
-//! these only reckon. `keeper` asks them and acts.
+//! `job_state` classifies the pods, `finish` decides whether the Job is finished, `pod_changes` which pods to create or
+//! delete, `finalizer_tracking` which pods to count; none of them does I/O. `controller` calls them and acts.
 
 mod backoff;
-mod books;
-mod census;
-mod deeds;
-mod ending;
-mod hands;
+mod controller;
+mod finalizer_tracking;
+mod finish;
 mod indexes;
-mod keeper;
-mod ledger;
-mod make;
+mod job_state;
+mod new_pod;
 mod pod;
+mod pod_cache;
+mod pod_changes;
+mod pod_control;
+mod pod_expectations;
 mod policy;
-mod roster;
 
 use kube::Client;
 use muster_determinism::clock::Clock;
 use muster_playground_client::task::Task;
 
-/// Keeps the Jobs until it is dropped.
+/// The Job controller. It runs until this is dropped.
 #[derive(Debug)]
 pub struct Jobs {
     pub(super) task: Task,
 }
 
 impl Jobs {
-    /// Starts the client. Needs a tokio runtime.
+    /// Starts the controller. Needs a tokio runtime.
     pub fn start(client: Client, clock: Clock) -> Self {
-        Self { task: Task::start("job controller", keeper::run(client, clock)) }
+        Self { task: Task::start("job controller", controller::run(client, clock)) }
     }
 }

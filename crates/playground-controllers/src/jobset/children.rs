@@ -1,6 +1,6 @@
-//! The Jobs of a JobSet: their names, what they and their pods carry, and which of them there are.
+//! The child Jobs of a JobSet: names, labels and annotations, and their classification.
 //!
-//! The keys stand on Jobs and pods both as labels and as annotations. It must not know when Jobs are made.
+//! The keys are set on Jobs and pods both as labels and as annotations. Must not depend on when Jobs are created.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,43 +9,43 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::written::{self, JobSet, ReplicatedJob, ReplicatedJobStatus};
+use super::object::{self, JobSet, ReplicatedJob, ReplicatedJobStatus};
 use crate::digest;
 use crate::owners;
 
 const PREFIX: &str = "jobset.sigs.k8s.io";
-/// Says which restart a Job belongs to.
+/// The restart attempt that a Job belongs to.
 const ATTEMPT: &str = "jobset.sigs.k8s.io/restart-attempt";
-/// Says which replicated Job it is of.
+/// The replicated Job that a Job belongs to.
 const REPLICATED: &str = "jobset.sigs.k8s.io/replicatedjob-name";
 
-/// The name of one of the Jobs.
+/// The name of a child Job.
 pub(super) fn job_name(set: &JobSet, replicated: &ReplicatedJob, index: u32) -> String {
-    format!("{}-{}-{index}", written::name(set), replicated.name)
+    format!("{}-{}-{index}", object::name(set), replicated.name)
 }
 
-/// The replicated Job that a Job is of.
+/// The replicated Job that a Job belongs to.
 pub(super) fn replicated_name(job: &Job) -> &str {
     job.labels().get(REPLICATED).map_or("", String::as_str)
 }
 
-/// The Jobs that there are, by how they are.
+/// The existing child Jobs by status.
 #[derive(Debug, Default)]
 pub(super) struct Children {
     pub(super) active: Vec<Arc<Job>>,
     pub(super) succeeded: Vec<Arc<Job>>,
     pub(super) failed: Vec<Arc<Job>>,
-    /// Of earlier attempts.
+    /// Jobs of earlier restart attempts.
     pub(super) previous: Vec<Arc<Job>>,
 }
 
 impl Children {
-    /// Sorts the Jobs of a set.
-    pub(super) fn sort(set: &JobSet, jobs: impl Iterator<Item = Arc<Job>>) -> Self {
+    /// Classifies the Jobs of a set.
+    pub(super) fn classify(set: &JobSet, jobs: impl Iterator<Item = Arc<Job>>) -> Self {
         let mut children = Self::default();
         for job in jobs {
             let attempt = job.labels().get(ATTEMPT).and_then(|text| text.parse::<u32>().ok());
-            // One that has lost its mark cannot be told from an old one.
+            // A Job without a valid label cannot be distinguished from an old one.
             if attempt.is_none_or(|attempt| attempt < set.status.restarts) {
                 children.previous.push(job);
             } else if end(&job, "Failed").is_some() {
@@ -59,13 +59,13 @@ impl Children {
         children
     }
 
-    /// The names of all of them.
+    /// The names of all child Jobs.
     pub(super) fn names(&self) -> BTreeSet<&str> {
         let all = [&self.active, &self.succeeded, &self.failed, &self.previous];
         all.into_iter().flatten().filter_map(|job| job.metadata.name.as_deref()).collect()
     }
 
-    /// How many Jobs of each replicated Job are how. The real controller lists the last name first.
+    /// The counts per replicated Job. The real controller sorts names in descending order.
     pub(super) fn statuses(&self, set: &JobSet) -> Vec<ReplicatedJobStatus> {
         let mut statuses: Vec<ReplicatedJobStatus> =
             set.spec.replicated_jobs.iter().map(|replicated| self.status(&replicated.name)).collect();
@@ -99,7 +99,7 @@ fn count(job: &Job, which: &str) -> i32 {
     number.unwrap_or(0)
 }
 
-/// Whether all pods that run at once are ready or have succeeded.
+/// Whether all pods that run in parallel are ready or have succeeded.
 fn is_ready(job: &Job) -> bool {
     let spec = job.spec.as_ref();
     let parallelism = spec.and_then(|spec| spec.parallelism).unwrap_or(1);
@@ -111,13 +111,13 @@ pub(super) fn is_suspended(job: &Job) -> bool {
     job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true)
 }
 
-/// The condition that says how a Job ended.
+/// The final condition of a Job, if it is true.
 pub(super) fn end<'a>(job: &'a Job, kind: &str) -> Option<&'a k8s_openapi::api::batch::v1::JobCondition> {
     let conditions = job.status.as_ref()?.conditions.as_ref()?;
     conditions.iter().find(|one| one.type_ == kind && one.status == "True")
 }
 
-/// A Job as it is sent to the server: what was written, and what tells its place.
+/// A Job as it is sent to the server: the template, with labels and annotations that give its position.
 pub(super) fn job(set: &JobSet, replicated: &ReplicatedJob, index: u32) -> Value {
     let mut job = json!({
         "apiVersion": "batch/v1", "kind": "Job",
@@ -130,24 +130,24 @@ pub(super) fn job(set: &JobSet, replicated: &ReplicatedJob, index: u32) -> Value
     job["metadata"]["namespace"] = json!(set.metadata.namespace);
     job["metadata"]["ownerReferences"] = json!([owners::controlled_by(set)]);
     let keys = keys(set, replicated, index);
-    mark(&mut job, &keys);
-    mark(&mut job["spec"]["template"], &keys);
+    add_keys(&mut job, &keys);
+    add_keys(&mut job["spec"]["template"], &keys);
     if set.spec.network.enable_dns_hostnames {
-        job["spec"]["template"]["spec"]["subdomain"] = json!(written::subdomain(set));
+        job["spec"]["template"]["spec"]["subdomain"] = json!(object::subdomain(set));
     }
     job["spec"]["suspend"] = json!(set.spec.is_suspended());
     job
 }
 
-fn mark(object: &mut Value, keys: &[(String, String)]) {
-    for place in ["labels", "annotations"] {
+fn add_keys(object: &mut Value, keys: &[(String, String)]) {
+    for field in ["labels", "annotations"] {
         for (key, value) in keys {
-            object["metadata"][place][key] = json!(value);
+            object["metadata"][field][key] = json!(value);
         }
     }
 }
 
-/// What tells a Job and its pods where they stand in the set.
+/// The keys that give a Job and its pods their position in the set.
 fn keys(set: &JobSet, replicated: &ReplicatedJob, index: u32) -> Vec<(String, String)> {
     let all = || set.spec.replicated_jobs.iter();
     let group = || all().filter(|one| one.group_name == replicated.group_name);
@@ -157,7 +157,7 @@ fn keys(set: &JobSet, replicated: &ReplicatedJob, index: u32) -> Vec<(String, St
     };
     let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
     let mut keys = vec![
-        ("jobset-name", written::name(set).to_owned()),
+        ("jobset-name", object::name(set).to_owned()),
         ("jobset-uid", set.metadata.uid.clone().unwrap_or_default()),
         ("replicatedjob-name", replicated.name.clone()),
         ("replicatedjob-replicas", replicated.replicas.to_string()),
@@ -171,8 +171,8 @@ fn keys(set: &JobSet, replicated: &ReplicatedJob, index: u32) -> Vec<(String, St
         ("job-group-index", before(&mut group()).to_string()),
     ];
     if let Some(pod) = &set.spec.coordinator {
-        let host = format!("{}-{}-{}-{}", written::name(set), pod.replicated_job, pod.job_index, pod.pod_index);
-        keys.push(("coordinator", format!("{host}.{}", written::subdomain(set))));
+        let host = format!("{}-{}-{}-{}", object::name(set), pod.replicated_job, pod.job_index, pod.pod_index);
+        keys.push(("coordinator", format!("{host}.{}", object::subdomain(set))));
     }
     keys.into_iter().map(|(key, value)| (format!("{PREFIX}/{key}"), value)).collect()
 }
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_and_its_pods_know_their_place() {
+    fn job_and_pods_get_their_position() {
         let replicated = |name: &str, group: &str, replicas: u32| {
             json!({"name": name, "groupName": group, "replicas": replicas, "template": {
                 "metadata": {"labels": {"a": "b"}},
@@ -198,7 +198,7 @@ mod tests {
             "status": {"restarts": 5},
         }))
         .unwrap();
-        let made = job(&set, &set.spec.replicated_jobs[2], 1);
+        let built = job(&set, &set.spec.replicated_jobs[2], 1);
         let expected = json!({
             "a": "b",
             "jobset.sigs.k8s.io/jobset-name": "js", "jobset.sigs.k8s.io/jobset-uid": "u",
@@ -209,9 +209,9 @@ mod tests {
             "jobset.sigs.k8s.io/group-name": "g", "jobset.sigs.k8s.io/group-replicas": "6",
             "jobset.sigs.k8s.io/job-group-index": "3", "jobset.sigs.k8s.io/coordinator": "js-x-0-1.js",
         });
-        assert_eq!((&made["metadata"]["name"], &made["metadata"]["labels"]), (&json!("js-z-1"), &expected));
-        assert_eq!(made["spec"]["template"]["metadata"]["annotations"]["jobset.sigs.k8s.io/job-index"], "1");
-        assert_eq!(made["spec"]["template"]["spec"]["subdomain"], "js");
-        assert_eq!(made["metadata"]["ownerReferences"][0]["blockOwnerDeletion"], true);
+        assert_eq!((&built["metadata"]["name"], &built["metadata"]["labels"]), (&json!("js-z-1"), &expected));
+        assert_eq!(built["spec"]["template"]["metadata"]["annotations"]["jobset.sigs.k8s.io/job-index"], "1");
+        assert_eq!(built["spec"]["template"]["spec"]["subdomain"], "js");
+        assert_eq!(built["metadata"]["ownerReferences"][0]["blockOwnerDeletion"], true);
     }
 }

@@ -1,13 +1,13 @@
-//! Our definition of JobSets: the fields that the controller honours, with the defaults and checks of JobSet's webhook
-//! as far as a schema can have them.
+//! The playground's CustomResourceDefinition of JobSets: the fields that the controller implements, with the defaults
+//! and checks of JobSet's webhook as far as a schema can express them.
 //!
-//! Invariant: a field that is not honoured is not here. The Job and pod templates are in `template`.
+//! Invariant: a field that is not implemented is not here. The Job and pod templates are in `template`.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 
+use super::object::{GROUP, VERSION};
 use super::template;
-use super::written::{GROUP, VERSION};
 
 /// The CustomResourceDefinition `jobsets.jobset.x-k8s.io`.
 ///
@@ -34,7 +34,7 @@ pub fn definition() -> CustomResourceDefinition {
                     },
                     "x-kubernetes-validations": [rule(
                         "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
-                        "the name must be a DNS label that begins with a letter: it begins the names of Jobs",
+                        "the name must be a DNS label that begins with a letter: it is the prefix of the names of Jobs",
                     ), rule(
                         "self.spec.replicatedJobs.all(j, size(self.metadata.name) + size(j.name) + size(string(j.replicas)) + 2 <= 63)",
                         "the name is too long: names of Jobs would exceed 63 characters",
@@ -70,7 +70,7 @@ fn columns() -> Value {
 fn spec() -> Value {
     json!({
         "type": "object",
-        "description": "What is wanted.",
+        "description": "The desired state.",
         "required": ["replicatedJobs"],
         "properties": {
             "replicatedJobs": replicated_jobs(),
@@ -79,7 +79,7 @@ fn spec() -> Value {
             "failurePolicy": failure_policy(),
             "startupPolicy": {
                 "type": "object",
-                "description": "In which order replicated Jobs start.",
+                "description": "The order in which replicated Jobs start.",
                 "required": ["startupPolicyOrder"],
                 "default": {"startupPolicyOrder": "AnyOrder"},
                 "properties": {"startupPolicyOrder": {"type": "string", "enum": ["AnyOrder", "InOrder"],
@@ -89,21 +89,21 @@ fn spec() -> Value {
             "suspend": {"type": "boolean", "description": "Suspends all Jobs while it is true."},
             "coordinator": coordinator(),
             "managedBy": {"type": "string", "maxLength": 63, "pattern": "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/.+$",
-                "description": "Who looks after the set, if it is not the JobSet controller.",
+                "description": "The controller that manages the set, if it is not the JobSet controller.",
                 "x-kubernetes-validations": [immutable()]},
             "ttlSecondsAfterFinished": {"type": "integer", "format": "int32", "minimum": 0,
-                "description": "How long the set is kept after its end; for ever if it is left out."},
+                "description": "How long a finished set is kept; forever if absent."},
         },
         "x-kubernetes-validations": spec_rules(),
     })
 }
 
-/// What fields of a set must be to one another.
+/// Rules across fields of the spec.
 fn spec_rules() -> Value {
     let among = |list: &str| format!("{list}.all(n, self.replicatedJobs.exists(j, j.name == n))");
     let successes = "self.successPolicy.targetReplicatedJobs";
     let targets = among("r.targetReplicatedJobs");
-    let meant = "j.name == self.coordinator.replicatedJob";
+    let is_coordinator_job = "j.name == self.coordinator.replicatedJob";
     json!([
         rule(
             "!(self.startupPolicy.startupPolicyOrder == 'InOrder' && self.replicatedJobs.exists(j, has(j.dependsOn)))",
@@ -129,13 +129,13 @@ fn spec_rules() -> Value {
         ),
         rule(
             &format!(
-                "!has(self.coordinator) || self.replicatedJobs.exists(j, {meant} && self.coordinator.jobIndex < j.replicas)"
+                "!has(self.coordinator) || self.replicatedJobs.exists(j, {is_coordinator_job} && self.coordinator.jobIndex < j.replicas)"
             ),
             "coordinator: there must be such a replicated Job, and such a Job of it"
         ),
         rule(
             &format!(
-                "!has(self.coordinator) || self.replicatedJobs.all(j, !({meant}) || (j.template.spec.completionMode == 'Indexed' && has(j.template.spec.completions) && self.coordinator.podIndex < j.template.spec.completions))"
+                "!has(self.coordinator) || self.replicatedJobs.all(j, !({is_coordinator_job}) || (j.template.spec.completionMode == 'Indexed' && has(j.template.spec.completions) && self.coordinator.podIndex < j.template.spec.completions))"
             ),
             "coordinator: its Job must be Indexed, with completions beyond podIndex"
         ),
@@ -156,11 +156,11 @@ fn replicated_jobs() -> Value {
     let dependency = json!({
         "type": "object", "required": ["name", "status"],
         "properties": {
-            "name": {"type": "string", "description": "A replicated Job that stands before this one."},
-            "status": {"type": "string", "enum": ["Ready", "Complete"], "description": "What it must have reached."},
+            "name": {"type": "string", "description": "A replicated Job that precedes this one."},
+            "status": {"type": "string", "enum": ["Ready", "Complete"], "description": "The status it must have reached."},
         },
     });
-    let group = name("The group of replicated Jobs in which the Jobs are counted.");
+    let group = name("The group of replicated Jobs within which the Jobs are indexed.");
     let group = with(group, "default", json!("default"));
     json!({
         "type": "array", "description": "The Jobs of the set.", "maxItems": 100,
@@ -169,14 +169,14 @@ fn replicated_jobs() -> Value {
         "items": {
             "type": "object", "required": ["name", "template"],
             "properties": {
-                "name": name("Stands in the names of the Jobs: <set>-<name>-<index>."),
+                "name": name("Part of the names of the Jobs: <set>-<name>-<index>."),
                 "groupName": group,
                 "replicas": {"type": "integer", "format": "int32", "minimum": 0, "maximum": 100_000, "default": 1,
-                    "description": "How many Jobs there are."},
+                    "description": "The number of Jobs."},
                 "template": template::job(),
                 "dependsOn": {"type": "array", "maxItems": 5, "items": dependency,
                     "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
-                    "description": "What others must have reached before these Jobs are made."},
+                    "description": "What other replicated Jobs must have reached before these Jobs are created."},
             },
         },
     })
@@ -189,14 +189,14 @@ fn with(mut schema: Value, field: &str, value: Value) -> Value {
 
 fn network() -> Value {
     json!({
-        "type": "object", "description": "How pods find one another.",
+        "type": "object", "description": "How pods reach each other.",
         "default": {"enableDNSHostnames": true, "publishNotReadyAddresses": true},
         "properties": {
             "enableDNSHostnames": {"type": "boolean", "default": true,
                 "description": "Gives pods host names, and the set a headless service."},
-            "subdomain": name("The name of that service; that of the set if it is left out."),
+            "subdomain": name("The name of that service; default: the name of the set."),
             "publishNotReadyAddresses": {"type": "boolean", "default": true,
-                "description": "Whether the service has pods that are not ready."},
+                "description": "Whether the service includes pods that are not ready."},
         },
         "x-kubernetes-validations": [immutable()],
     })
@@ -208,7 +208,7 @@ fn success_policy() -> Value {
         "default": {"operator": "All"},
         "properties": {
             "operator": {"type": "string", "enum": ["All", "Any"], "description": "How many Jobs must succeed."},
-            "targetReplicatedJobs": names("Which replicated Jobs count; all if it is empty."),
+            "targetReplicatedJobs": names("The replicated Jobs that count; all if empty."),
         },
         "x-kubernetes-validations": [immutable()],
     })
@@ -223,24 +223,24 @@ fn failure_policy() -> Value {
         "properties": {
             "name": {"type": "string", "minLength": 1, "maxLength": 128,
                 "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
-                "description": "failurePolicyRule and its place, if it is left out."},
-            "action": {"type": "string", "enum": actions, "description": "What is done."},
+                "description": "Default: failurePolicyRule and the index of the rule."},
+            "action": {"type": "string", "enum": actions, "description": "The action to take."},
             "onJobFailureReasons": {"type": "array", "maxItems": 5, "items": {"type": "string", "enum": reasons},
-                "description": "Reasons of the Job's failure; any if it is empty."},
+                "description": "Reasons of the Job's failure; any if empty."},
             "onJobFailureMessagePatterns": {"type": "array", "maxItems": 20, "items": {"type": "string"},
-                "description": "Regular expressions for its message; any message if it is empty."},
-            "targetReplicatedJobs": names("Which replicated Jobs are meant; all if it is empty."),
+                "description": "Regular expressions for its message; any message if empty."},
+            "targetReplicatedJobs": names("The replicated Jobs that the rule applies to; all if empty."),
         },
     });
     json!({
-        "type": "object", "description": "What is done when a Job fails. Without it the set fails.",
+        "type": "object", "description": "What happens when a Job fails. Without it the set fails.",
         "properties": {
             "maxRestarts": {"type": "integer", "format": "int32", "minimum": 0,
-                "description": "How often all Jobs are made anew."},
+                "description": "How often all Jobs may be recreated."},
             "restartStrategy": {"type": "string", "enum": ["Recreate", "BlockingRecreate"], "default": "Recreate",
-                "description": "BlockingRecreate makes no Job before all old ones are gone."},
+                "description": "BlockingRecreate creates no Job before all old ones are gone."},
             "rules": {"type": "array", "maxItems": 20, "items": rule,
-                "description": "The first that matches is followed; RestartJobSet if none does."},
+                "description": "The first matching rule applies; RestartJobSet if none matches."},
         },
         "x-kubernetes-validations": [immutable()],
     })
@@ -250,9 +250,9 @@ fn coordinator() -> Value {
     let index = |description: &str| json!({"type": "integer", "format": "int32", "minimum": 0, "default": 0, "description": description});
     json!({
         "type": "object", "required": ["replicatedJob"],
-        "description": "The pod whose address all Jobs and pods are told.",
+        "description": "The pod whose address is set on all Jobs and pods.",
         "properties": {
-            "replicatedJob": {"type": "string", "description": "The replicated Job that has it."},
+            "replicatedJob": {"type": "string", "description": "The replicated Job of the pod."},
             "jobIndex": index("The index of its Job."),
             "podIndex": index("Its completion index."),
         },
@@ -263,7 +263,7 @@ fn status() -> Value {
     let count = || json!({"type": "integer", "format": "int32"});
     let text = || json!({"type": "string"});
     json!({
-        "type": "object", "description": "What is.",
+        "type": "object", "description": "The observed state.",
         "properties": {
             "conditions": {
                 "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
@@ -273,10 +273,10 @@ fn status() -> Value {
                         "observedGeneration": {"type": "integer", "format": "int64"},
                         "lastTransitionTime": {"type": "string", "format": "date-time"}}},
             },
-            "restarts": with(count(), "description", json!("How often all Jobs were made anew.")),
+            "restarts": with(count(), "description", json!("How often all Jobs were recreated.")),
             "restartsCountTowardsMax":
                 with(count(), "description", json!("How often because of failures that maxRestarts limits.")),
-            "terminalState": with(text(), "description", json!("Completed or Failed, at the end.")),
+            "terminalState": with(text(), "description", json!("Completed or Failed when the set has finished.")),
             "replicatedJobsStatus": {
                 "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
                 "items": {"type": "object", "required": ["name", "ready", "succeeded", "failed", "active", "suspended"],

@@ -1,7 +1,7 @@
-//! The Job template of our definition: the fields of a Job's spec that may be set there.
+//! The Job template of the JobSet definition: the fields of a Job's spec that may be set.
 //!
-//! The pod template is kept as it is written, and checked when a Job is made from it. It must not know the rest of the
-//! definition.
+//! The pod template is stored unchecked, and validated when a Job is created from it. Must not depend on the rest of
+//! the definition.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ fn texts(description: &str) -> Value {
 pub(super) fn job() -> Value {
     let exclusive = "alpha.jobset.sigs.k8s.io/exclusive-topology";
     json!({
-        "type": "object", "required": ["spec"], "description": "What the Jobs are made from.",
+        "type": "object", "required": ["spec"], "description": "The template of the Jobs.",
         "properties": {
             "metadata": {
                 "type": "object",
@@ -34,7 +34,7 @@ pub(super) fn job() -> Value {
 
 fn spec() -> Value {
     json!({
-        "type": "object", "required": ["template"], "description": "As the spec of a Job.",
+        "type": "object", "required": ["template"], "description": "Like the spec of a Job.",
         "properties": {
             "parallelism": count("How many pods run at once."),
             "completions": count("How many pods must succeed."),
@@ -46,25 +46,25 @@ fn spec() -> Value {
             "activeDeadlineSeconds": {"type": "integer", "format": "int64", "minimum": 0,
                 "description": "How long a Job may take."},
             "podReplacementPolicy": {"type": "string", "enum": ["TerminatingOrFailed", "Failed"],
-                "description": "When a pod that is deleted is replaced."},
+                "description": "When a deleted pod is replaced."},
             "podFailurePolicy": any("Which failures of pods count, as in a Job."),
             "successPolicy": any("When a Job is complete, as in a Job."),
             "template": {
-                "type": "object", "required": ["spec"], "description": "As the pod template of a Job.",
+                "type": "object", "required": ["spec"], "description": "Like the pod template of a Job.",
                 "properties": {
                     "metadata": {"type": "object", "properties": {
                         "labels": texts("Labels of the pods."), "annotations": texts("Annotations of the pods.")}},
                     "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                        "description": "As the spec of a pod; it is checked when a Job is made from it.",
+                        "description": "Like the spec of a pod; validated when a Job is created from it.",
                         "properties": {"restartPolicy": {"type": "string", "enum": ["OnFailure", "Never"],
-                            "default": "OnFailure", "description": "Whether containers are started again."}}},
+                            "default": "OnFailure", "description": "Whether containers are restarted."}}},
                 },
             },
         },
     })
 }
 
-/// Something that the Job's own checks look at.
+/// A field that the Job's own validation checks.
 fn any(description: &str) -> Value {
     json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "description": description})
 }

@@ -1,7 +1,7 @@
-//! The definition of LeaderWorkerSets: exactly the fields that the playground's controller honours.
+//! The CustomResourceDefinition of LeaderWorkerSets: exactly the fields that the playground's controller implements.
 //!
-//! Names and meanings are those of leaderworkerset.x-k8s.io/v1; what upstream's webhooks fill in and refuse is written
-//! here as defaults and rules.
+//! Names and meanings are those of leaderworkerset.x-k8s.io/v1; what upstream's webhooks default and reject is
+//! expressed as defaults and rules.
 
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ fn root() -> Value {
     }));
     root["required"] = json!(["spec"]);
     root["description"] =
-        json!("Groups of pods, each with a leader and its workers, that are made, updated and restarted as one.");
+        json!("Groups of pods, each with a leader and its workers, that are created, updated and restarted as one.");
     root["x-kubernetes-validations"] = json!([{
         "rule": "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$') && self.metadata.name.size() <= 63",
         "message": "metadata.name must be a DNS label that begins with a letter: it is the name of a service",
@@ -63,13 +63,13 @@ fn spec() -> Value {
     let mut spec = object(&json!({
         "replicas": {
             "type": "integer", "format": "int32", "minimum": 0, "maximum": 1_000_000, "default": 1,
-            "description": "How many groups there are.",
+            "description": "The number of groups.",
         },
         "leaderWorkerTemplate": group_template(),
         "rolloutStrategy": rollout_strategy(),
         "startupPolicy": {
             "type": "string", "enum": ["LeaderCreated", "LeaderReady"], "default": "LeaderCreated",
-            "description": "Whether workers are made with their leader or when it is ready.",
+            "description": "Whether workers are created with their leader or when it is ready.",
         },
         "networkConfig": network_config(),
     }));
@@ -85,21 +85,21 @@ fn spec() -> Value {
 
 fn group_template() -> Value {
     let mut template = object(&json!({
-        "leaderTemplate": pod_template("The leader's pod; like the workers' if it is left out."),
+        "leaderTemplate": pod_template("The leader's pod; default: the worker template."),
         "workerTemplate": pod_template("The pod of each worker."),
         "size": {
             "type": "integer", "format": "int32", "minimum": 1, "default": 1,
-            "description": "How many pods a group has, its leader included.",
+            "description": "The number of pods of a group, including its leader.",
         },
         "restartPolicy": {
             "type": "string", "default": "RecreateGroupOnPodRestart",
             "enum": ["RecreateGroupOnPodRestart", "RecreateGroupAfterStart", "None"],
-            "description": "What becomes of a group when one of its containers starts again or one of its pods goes.",
+            "description": "What happens to a group when one of its containers restarts or one of its pods is deleted.",
         },
         "subGroupPolicy": subgroup_policy(),
         "volumeClaimTemplates": {
             "type": "array",
-            "description": "Claims that each pod gets.",
+            "description": "PersistentVolumeClaims of each pod.",
             "items": {
                 "type": "object",
                 "properties": {
@@ -148,12 +148,12 @@ fn subgroup_policy() -> Value {
         },
         "subGroupSize": {
             "type": "integer", "format": "int32", "minimum": 1,
-            "description": "How many pods a subgroup has.",
+            "description": "The number of pods of a subgroup.",
             "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "subGroupSize cannot be changed"}],
         },
     }));
     policy["required"] = json!(["subGroupSize"]);
-    policy["description"] = json!("How each group falls into subgroups.");
+    policy["description"] = json!("How each group is divided into subgroups.");
     policy
 }
 
@@ -167,7 +167,7 @@ fn template_metadata(with_name: bool) -> Value {
     metadata
 }
 
-/// Whether a pod is good is said by the server when one is made: the fields of pods are not repeated here.
+/// Pods are validated by the server when they are created: their fields are not repeated here.
 fn pod_template(description: &str) -> Value {
     let mut template = object(&json!({
         "metadata": template_metadata(false),
@@ -193,10 +193,10 @@ fn rollout_strategy() -> Value {
     let mut rolling = object(&json!({
         "partition": {
             "type": "integer", "format": "int32", "minimum": 0, "default": 0,
-            "description": "Groups below this number keep their template.",
+            "description": "Groups below this index keep their template.",
         },
-        "maxUnavailable": count_or_share("How many groups may be down for an update.", 1),
-        "maxSurge": count_or_share("How many more groups than wanted there may be in an update.", 0),
+        "maxUnavailable": count_or_share("How many groups may be unavailable during an update.", 1),
+        "maxSurge": count_or_share("How many groups above the desired number an update may create.", 0),
     }));
     let default = json!({"partition": 0, "maxUnavailable": 1, "maxSurge": 0});
     rolling["default"] = default.clone();

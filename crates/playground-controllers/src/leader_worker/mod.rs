@@ -1,15 +1,15 @@
-//! A controller of LeaderWorkerSets in small: groups of pods, each with a leader and its workers, that are made, updated
+//! A small LeaderWorkerSet controller: groups of pods, each with a leader and its workers, that are created, updated
 //! and restarted as one.
 //!
-//! The tree is upstream's: a set of leaders (a StatefulSet), and for each leader pod a set of workers that it owns. The
-//! pods themselves are made by the controller of stateful sets, with what [`pod_rule`] adds.
-//! Invariant: nothing is decided for a set before the watches have shown what was written for it.
+//! The object tree is upstream's: a StatefulSet of leaders, and for each leader pod a StatefulSet of workers that it
+//! owns. The StatefulSet controller creates the pods, with the fields that [`pod_webhook`] adds.
+//! Invariant: nothing is decided for a set before its expectations are satisfied.
 
 mod definition;
 mod groups;
 mod keys;
 mod object;
-pub(crate) mod pod_rule;
+pub(crate) mod pod_webhook;
 mod revision;
 mod rollout;
 mod sets;
@@ -25,35 +25,35 @@ use kube::api::{Api, ListParams, PostParams};
 use kube::runtime::watcher;
 use kube::{Client, Resource, ResourceExt};
 
+use super::expectations::Expectations;
 use super::owners;
-use super::pod_card::PodCard;
-use super::reconcile::{Controller, Queue, run};
-use super::recorder::{Recorder, Tone};
-use super::unseen::Unseen;
+use super::pod_record::PodRecord;
+use super::reconcile::{Controller, WorkQueue, run};
+use super::recorder::{EventRecorder, EventType};
 use muster_determinism::clock::Clock;
-use muster_playground_client::mirror::{Key, Mirror, key_of, watch};
-use muster_playground_client::refusal::is_conflict;
+use muster_playground_client::api_errors::is_conflict;
+use muster_playground_client::cache::{Cache, Key, key_of, watch};
 use muster_playground_client::task::Task;
 use object::LeaderWorkerSet;
 
 pub use definition::definition;
 
-/// How long to wait before the definition is written again.
+/// How long to wait before a failed installation of the definition is retried.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Keeps the sets until it is dropped.
+/// The LeaderWorkerSet controller. It runs until this is dropped.
 #[derive(Debug)]
 pub struct LeaderWorkerSets {
     pub(super) task: Task,
 }
 
 impl LeaderWorkerSets {
-    /// Starts the client, which first installs the [`definition`] unless there is one already. Needs a tokio runtime.
+    /// Starts the controller, which first installs the [`definition`] unless it exists. Needs a tokio runtime.
     pub fn start(client: Client, clock: Clock) -> Self {
         let work = async move {
             install(&client).await;
             let events = events(&client);
-            Box::pin(run(Keeper::new(client, clock), events)).await;
+            Box::pin(run(LeaderWorkerSetController::new(client, clock), events)).await;
         };
         Self { task: Task::start("leader worker set controller", work) }
     }
@@ -75,157 +75,165 @@ fn events(client: &Client) -> impl futures::Stream<Item = Event> + Unpin + use<>
     stream::select_all([
         watch(Api::<LeaderWorkerSet>::all(client.clone()), watcher::Config::default()).map(Event::Lws).boxed(),
         watch(Api::<StatefulSet>::all(client.clone()), labelled()).map(Event::Set).boxed(),
-        watch(Api::<PodCard>::all(client.clone()), labelled()).map(Event::Pod).boxed(),
+        watch(Api::<PodRecord>::all(client.clone()), labelled()).map(Event::Pod).boxed(),
         watch(Api::<ControllerRevision>::all(client.clone()), labelled()).map(Event::Revision).boxed(),
         watch(Api::<Service>::all(client.clone()), labelled()).map(Event::Service).boxed(),
     ])
 }
 
-#[allow(clippy::large_enum_variant)] // there is one at a time
+#[allow(clippy::large_enum_variant)] // only one exists at a time
 enum Event {
     Lws(watcher::Event<LeaderWorkerSet>),
     Set(watcher::Event<StatefulSet>),
-    Pod(watcher::Event<PodCard>),
+    Pod(watcher::Event<PodRecord>),
     Revision(watcher::Event<ControllerRevision>),
     Service(watcher::Event<Service>),
 }
 
-/// One kind of object of the tree: what the watch has shown, and what it has not shown yet.
-struct Part<K> {
-    seen: Mirror<K>,
-    unseen: Unseen,
+/// One kind of object of the tree: its cache and its expectations.
+struct CachedKind<K> {
+    cache: Cache<K>,
+    expectations: Expectations,
 }
 
-impl<K: Resource<DynamicType = ()>> Part<K> {
+impl<K: Resource<DynamicType = ()>> CachedKind<K> {
     fn new() -> Self {
-        Self { seen: Mirror::default(), unseen: Unseen::default() }
+        Self { cache: Cache::default(), expectations: Expectations::default() }
     }
 
-    /// Takes in an event, and wakes the sets whose name the objects carry.
-    fn take(&mut self, event: watcher::Event<K>, queue: &mut Queue) {
-        self.unseen.see(&event, queue);
-        for change in self.seen.take(event) {
+    /// Applies an event, and enqueues the sets that the objects' labels name.
+    fn apply(&mut self, event: watcher::Event<K>, queue: &mut WorkQueue) {
+        self.expectations.observe(&event, queue);
+        for change in self.cache.apply(event) {
             for object in [change.old, change.new].into_iter().flatten() {
                 if let Some(name) = object.labels().get(keys::NAME) {
-                    queue.soon((object.namespace().unwrap_or_default(), name.clone()));
+                    queue.add((object.namespace().unwrap_or_default(), name.clone()));
                 }
             }
         }
     }
 
-    /// The objects of a set, by the name that they carry.
+    /// The objects of a set, by label.
     fn of<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = &'a K> {
-        let objects = self.seen.within(&key.0).map(|object| &**object);
+        let objects = self.cache.in_namespace(&key.0).map(|object| &**object);
         objects.filter(move |object| object.labels().get(keys::NAME) == Some(&key.1))
     }
 
     fn get(&self, key: &Key, name: &str) -> Option<&K> {
-        self.seen.get(&(key.0.clone(), name.to_owned())).map(|object| &**object)
+        self.cache.get(&(key.0.clone(), name.to_owned())).map(|object| &**object)
     }
 }
 
-struct Keeper {
+struct LeaderWorkerSetController {
     client: Client,
     clock: Clock,
-    recorder: Recorder,
-    lws: Mirror<LeaderWorkerSet>,
-    sets: Part<StatefulSet>,
-    pods: Part<PodCard>,
-    revisions: Part<ControllerRevision>,
-    services: Part<Service>,
+    recorder: EventRecorder,
+    lws: Cache<LeaderWorkerSet>,
+    sets: CachedKind<StatefulSet>,
+    pods: CachedKind<PodRecord>,
+    revisions: CachedKind<ControllerRevision>,
+    services: CachedKind<Service>,
 }
 
-impl Controller for Keeper {
+impl Controller for LeaderWorkerSetController {
     type Event = Event;
 
-    fn observe(&mut self, event: Event, queue: &mut Queue) {
+    fn observe(&mut self, event: Event, queue: &mut WorkQueue) {
         match event {
             Event::Lws(event) => {
-                let changes = self.lws.take(event).into_iter();
-                changes.filter_map(|change| change.new.or(change.old)).for_each(|one| queue.soon(key_of(&*one)));
+                let changes = self.lws.apply(event).into_iter();
+                changes.filter_map(|change| change.new.or(change.old)).for_each(|one| queue.add(key_of(&*one)));
             }
-            Event::Set(event) => self.sets.take(event, queue),
-            Event::Pod(event) => self.pods.take(event, queue),
-            Event::Revision(event) => self.revisions.take(event, queue),
-            Event::Service(event) => self.services.take(event, queue),
+            Event::Set(event) => self.sets.apply(event, queue),
+            Event::Pod(event) => self.pods.apply(event, queue),
+            Event::Revision(event) => self.revisions.apply(event, queue),
+            Event::Service(event) => self.services.apply(event, queue),
         }
     }
 
-    fn is_ready(&self) -> bool {
-        self.lws.is_complete()
-            && self.sets.seen.is_complete()
-            && self.pods.seen.is_complete()
-            && self.revisions.seen.is_complete()
-            && self.services.seen.is_complete()
+    fn has_synced(&self) -> bool {
+        self.lws.has_synced()
+            && self.sets.cache.has_synced()
+            && self.pods.cache.has_synced()
+            && self.revisions.cache.has_synced()
+            && self.services.cache.has_synced()
     }
 
     async fn reconcile(&mut self, key: &Key) -> Result<Option<Duration>, kube::Error> {
         let Some(lws) = self.lws.get(key).cloned() else {
-            self.sets.unseen.forget(key);
-            self.pods.unseen.forget(key);
-            self.revisions.unseen.forget(key);
-            self.services.unseen.forget(key);
+            self.sets.expectations.forget(key);
+            self.pods.expectations.forget(key);
+            self.revisions.expectations.forget(key);
+            self.services.expectations.forget(key);
             return Ok(None);
         };
         if lws.metadata.deletion_timestamp.is_some() {
             return Ok(None);
         }
-        if self.sets.unseen.is_in_doubt(key) {
-            self.look(key).await?;
+        if self.sets.expectations.is_unknown(key) {
+            self.resolve_unknown(key).await?;
         }
-        let is_settled = self.sets.unseen.is_settled(key, &self.sets.seen)
-            && self.pods.unseen.is_settled(key, &self.pods.seen)
-            && self.revisions.unseen.is_settled(key, &self.revisions.seen)
-            && self.services.unseen.is_settled(key, &self.services.seen);
-        if !is_settled {
+        let is_satisfied = self.sets.expectations.is_satisfied(key, &self.sets.cache)
+            && self.pods.expectations.is_satisfied(key, &self.pods.cache)
+            && self.revisions.expectations.is_satisfied(key, &self.revisions.cache)
+            && self.services.expectations.is_satisfied(key, &self.services.cache);
+        if !is_satisfied {
             return Ok(None);
         }
-        let done = match self.tend(key, &lws).await {
-            Ok(()) => self.tend_groups(key, &lws).await,
+        let done = match self.sync_leaders(key, &lws).await {
+            Ok(()) => self.sync_groups(key, &lws).await,
             Err(error) => Err(error),
         };
-        if done.as_ref().is_err_and(owners::is_doubtful) {
-            self.sets.unseen.doubt(key);
+        if done.as_ref().is_err_and(owners::is_outcome_unknown) {
+            self.sets.expectations.mark_unknown(key);
         }
         done.map(|()| None)
     }
 }
 
-impl Keeper {
+impl LeaderWorkerSetController {
     fn new(client: Client, clock: Clock) -> Self {
         Self {
-            recorder: Recorder::new(client.clone(), clock, "leaderworkerset"),
+            recorder: EventRecorder::new(client.clone(), clock, "leaderworkerset"),
             client,
             clock,
-            lws: Mirror::default(),
-            sets: Part::new(),
-            pods: Part::new(),
-            revisions: Part::new(),
-            services: Part::new(),
+            lws: Cache::default(),
+            sets: CachedKind::new(),
+            pods: CachedKind::new(),
+            revisions: CachedKind::new(),
+            services: CachedKind::new(),
         }
     }
 
-    /// Asks the server what has become of writes whose answers were lost.
-    async fn look(&mut self, key: &Key) -> Result<(), kube::Error> {
+    /// Reads from the server what became of writes whose responses were lost.
+    async fn resolve_unknown(&mut self, key: &Key) -> Result<(), kube::Error> {
         let named = ListParams::default().labels(&format!("{}={}", keys::NAME, key.1));
         let revisions: Api<ControllerRevision> = Api::namespaced(self.client.clone(), &key.0);
         let live = revisions.list(&named).await?.items;
-        self.revisions.unseen.compare(
+        self.revisions.expectations.resolve_unknown(
             key,
             &live,
-            self.revisions.seen.within(&key.0).map(|one| &**one).filter(named_as(key)),
+            self.revisions.cache.in_namespace(&key.0).map(|one| &**one).filter(named_as(key)),
         );
-        let pods: Api<PodCard> = Api::namespaced(self.client.clone(), &key.0);
+        let pods: Api<PodRecord> = Api::namespaced(self.client.clone(), &key.0);
         let live = pods.list(&named).await?.items;
-        self.pods.unseen.compare(key, &live, self.pods.seen.within(&key.0).map(|one| &**one).filter(named_as(key)));
+        self.pods.expectations.resolve_unknown(
+            key,
+            &live,
+            self.pods.cache.in_namespace(&key.0).map(|one| &**one).filter(named_as(key)),
+        );
         let sets: Api<StatefulSet> = Api::namespaced(self.client.clone(), &key.0);
         let live = sets.list(&named).await?.items;
-        self.sets.unseen.compare(key, &live, self.sets.seen.within(&key.0).map(|one| &**one).filter(named_as(key)));
+        self.sets.expectations.resolve_unknown(
+            key,
+            &live,
+            self.sets.cache.in_namespace(&key.0).map(|one| &**one).filter(named_as(key)),
+        );
         Ok(())
     }
 
-    /// Keeps the leaders: their template, how many there are, and how far an update may go.
-    async fn tend(&mut self, key: &Key, lws: &LeaderWorkerSet) -> Result<(), kube::Error> {
+    /// Syncs the StatefulSet of leaders: template, size and partition.
+    async fn sync_leaders(&mut self, key: &Key, lws: &LeaderWorkerSet) -> Result<(), kube::Error> {
         let leaders = self.sets.get(key, &key.1).cloned();
         if leaders.as_ref().is_some_and(|leaders| leaders.metadata.deletion_timestamp.is_some()) {
             return Ok(());
@@ -236,16 +244,16 @@ impl Keeper {
         self.write_leaders(key, lws, leaders.as_ref(), &steps, &revision, is_updated).await?;
         if !object::is_subdomain_unique(lws.spec.network_config.as_ref()) {
             let selector = [(keys::NAME, key.1.as_str())];
-            self.serve(key, &key.1, &selector, owners::controlled_by(lws)).await?;
+            self.create_service(key, &key.1, &selector, owners::controlled_by(lws)).await?;
         }
-        if self.tell(key, lws, &revision).await? {
-            self.forget_revisions(key, &revision).await?;
+        if self.update_status(key, lws, &revision).await? {
+            self.delete_old_revisions(key, &revision).await?;
         }
         Ok(())
     }
 
-    async fn say(&mut self, lws: &LeaderWorkerSet, tone: Tone, reason: &str, message: String) {
-        self.recorder.say(lws.object_ref(&()), tone, reason, message).await;
+    async fn record_event(&mut self, lws: &LeaderWorkerSet, event_type: EventType, reason: &str, message: String) {
+        self.recorder.record(lws.object_ref(&()), event_type, reason, message).await;
     }
 }
 

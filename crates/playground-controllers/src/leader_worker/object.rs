@@ -1,6 +1,6 @@
-//! A LeaderWorkerSet as it stands in the object.
+//! The LeaderWorkerSet object.
 //!
-//! Templates are kept as they were written, so that the server that makes their pods finds what is wrong in them.
+//! Templates are kept unparsed, so that the server validates them when their pods are created.
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -26,7 +26,7 @@ impl Kind for LeaderWorkerSetKind {
     const PLURAL: &'static str = "leaderworkersets";
 }
 
-/// What is wanted.
+/// The desired state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Spec {
@@ -42,7 +42,7 @@ pub(super) struct Spec {
     pub(super) network_config: Option<NetworkConfig>,
 }
 
-/// How a new template gets to the groups.
+/// How a new template is rolled out to the groups.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct RolloutStrategy {
@@ -64,7 +64,7 @@ pub(super) struct Rolling {
     pub(super) max_surge: Option<IntOrString>,
 }
 
-/// How pods find each other.
+/// How pods reach each other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct NetworkConfig {
@@ -72,7 +72,7 @@ pub(super) struct NetworkConfig {
     pub(super) subdomain_policy: Option<String>,
 }
 
-/// What is.
+/// The observed state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Status {
@@ -85,7 +85,7 @@ pub(super) struct Status {
     pub(super) observed_generation: i64,
 }
 
-/// What one group is made of.
+/// The template of one group.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct GroupTemplate {
@@ -98,7 +98,7 @@ pub(super) struct GroupTemplate {
     pub(super) persistent_volume_claim_retention_policy: Option<Value>,
 }
 
-/// How a group falls into subgroups.
+/// How a group is divided into subgroups.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct SubGroupPolicy {
@@ -107,7 +107,7 @@ pub(super) struct SubGroupPolicy {
 }
 
 impl GroupTemplate {
-    /// Reads a template. The schema has seen to it that it can be read.
+    /// Parses a template. The schema has validated it.
     pub(super) fn of(written: &Value) -> Self {
         let mut written = written.clone();
         if let Some(fields) = written.as_object_mut() {
@@ -116,18 +116,18 @@ impl GroupTemplate {
         serde_json::from_value(written).unwrap_or_default()
     }
 
-    /// How many pods a group has.
+    /// The number of pods of a group.
     pub(super) fn size(&self) -> i32 {
         self.size.unwrap_or(1)
     }
 }
 
-/// How many groups are wanted.
-pub(super) fn wanted(lws: &LeaderWorkerSet) -> i32 {
+/// The desired number of groups.
+pub(super) fn desired(lws: &LeaderWorkerSet) -> i32 {
     lws.spec.replicas.unwrap_or(1)
 }
 
-/// The numbers of a rollout.
+/// The rolling update settings.
 pub(super) fn rolling(lws: &LeaderWorkerSet) -> Rolling {
     lws.spec.rollout_strategy.clone().and_then(|strategy| strategy.rolling_update_configuration).unwrap_or_default()
 }
@@ -137,7 +137,7 @@ pub(super) fn is_subdomain_unique(config: Option<&NetworkConfig>) -> bool {
     config.and_then(|config| config.subdomain_policy.as_deref()) == Some("UniquePerReplica")
 }
 
-/// What a revision keeps: the part of the spec whose change is an update.
+/// What a revision stores: the part of the spec whose change is an update.
 pub(super) fn data(lws: &LeaderWorkerSet) -> Value {
     let policy = if is_subdomain_unique(lws.spec.network_config.as_ref()) { "UniquePerReplica" } else { "Shared" };
     let mut template = lws.spec.leader_worker_template.clone();

@@ -1,27 +1,27 @@
-//! The stateful sets of a LeaderWorkerSet, leaders and workers, and the services by which pods find each other.
+//! The StatefulSets of a LeaderWorkerSet, for leaders and workers, and its headless services.
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use kube::api::{Api, PostParams};
-use muster_playground_client::mirror::Key;
-use muster_playground_client::refusal::is_conflict;
+use muster_playground_client::api_errors::is_conflict;
+use muster_playground_client::cache::Key;
 use serde_json::{Map, Value, json};
 
-use super::Keeper;
+use super::LeaderWorkerSetController;
 use super::keys::{
     EXCLUSIVE_TOPOLOGY, GROUP_INDEX, GROUP_KEY, LEADER_NAME, NAME, REPLICAS, REVISION, SIZE, SUBDOMAIN_POLICY,
     SUBGROUP_EXCLUSIVE_TOPOLOGY, SUBGROUP_POLICY_TYPE, SUBGROUP_SIZE, WORKER_INDEX,
 };
-use super::object::{GroupTemplate, LeaderWorkerSet, is_subdomain_unique, wanted};
+use super::object::{GroupTemplate, LeaderWorkerSet, desired, is_subdomain_unique};
 use super::rollout::{Steps, partition_of};
-use crate::owners::{controlled_by, told};
-use crate::pod_card::{PodCard, label};
-use crate::recorder::Tone;
+use crate::owners::{controlled_by, error_message};
+use crate::pod_record::{PodRecord, label};
+use crate::recorder::EventType;
 
-impl Keeper {
-    /// Makes the set of leaders, or brings it up to date.
+impl LeaderWorkerSetController {
+    /// Creates or updates the StatefulSet of leaders.
     pub(super) async fn write_leaders(
         &mut self,
         key: &Key,
@@ -31,52 +31,52 @@ impl Keeper {
         revision: &str,
         is_updated: bool,
     ) -> Result<(), kube::Error> {
-        let wanted = leaders(lws, steps, revision);
+        let desired = leaders(lws, steps, revision);
         let Some(present) = present else {
-            match self.create_set(key, &wanted).await {
-                Ok(made) => {
-                    self.sets.unseen.wrote(key, &made);
+            match self.create_set(key, &desired).await {
+                Ok(created) => {
+                    self.sets.expectations.expect_write(key, &created);
                     let message = format!("Created leader statefulset {}", key.1);
-                    self.say(lws, Tone::Normal, "GroupsProgressing", message).await;
+                    self.record_event(lws, EventType::Normal, "GroupsProgressing", message).await;
                 }
                 Err(error) => {
-                    let message = format!("Failed to create leader statefulset {}: {}", key.1, told(&error));
-                    self.say(lws, Tone::Warning, "FailedCreate", message).await;
+                    let message = format!("Failed to create leader statefulset {}: {}", key.1, error_message(&error));
+                    self.record_event(lws, EventType::Warning, "FailedCreate", message).await;
                     return Err(error);
                 }
             }
             return Ok(());
         };
         let mut changed = serde_json::to_value(present).unwrap_or_default();
-        if includes(&changed, &wanted, revision, present) {
+        if includes(&changed, &desired, revision, present) {
             return Ok(());
         }
-        json_patch::merge(&mut changed, &json!({"metadata": wanted["metadata"]}));
+        json_patch::merge(&mut changed, &json!({"metadata": desired["metadata"]}));
         for field in ["replicas", "template", "updateStrategy", "persistentVolumeClaimRetentionPolicy"] {
-            if let Some(value) = wanted["spec"].get(field) {
+            if let Some(value) = desired["spec"].get(field) {
                 changed["spec"][field] = value.clone();
             }
         }
         match self.write_set(key, &changed, &key.1).await {
-            Ok(written) => self.sets.unseen.wrote(key, &written),
+            Ok(written) => self.sets.expectations.expect_write(key, &written),
             Err(error) => {
-                let message = format!("Failed to update leader statefulset {}: {}", key.1, told(&error));
-                self.say(lws, Tone::Warning, "FailedUpdate", message).await;
+                let message = format!("Failed to update leader statefulset {}: {}", key.1, error_message(&error));
+                self.record_event(lws, EventType::Warning, "FailedUpdate", message).await;
                 return Err(error);
             }
         }
-        self.say_steps(lws, present, steps, is_updated).await;
+        self.record_steps(lws, present, steps, is_updated).await;
         Ok(())
     }
 
-    async fn say_steps(&mut self, lws: &LeaderWorkerSet, present: &StatefulSet, steps: &Steps, is_updated: bool) {
+    async fn record_steps(&mut self, lws: &LeaderWorkerSet, present: &StatefulSet, steps: &Steps, is_updated: bool) {
         let (name, old) = (lws.name_any(), present.spec.replicas.unwrap_or(1));
-        if steps.replicas < old && old > wanted(lws) {
+        if steps.replicas < old && old > desired(lws) {
             let message = match old - steps.replicas {
                 1 => format!("deleting surge replica {name}-{}", steps.replicas),
                 _ => format!("deleting surge replicas from {name}-{} to {name}-{}", steps.replicas, old - 1),
             };
-            self.say(lws, Tone::Normal, "GroupsProgressing", message).await;
+            self.record_event(lws, EventType::Normal, "GroupsProgressing", message).await;
         }
         let (was, is) = (partition_of(present), steps.partition);
         if !is_updated && is < was {
@@ -84,40 +84,41 @@ impl Keeper {
                 1 => format!("Updating replica {is}"),
                 _ => format!("Updating replicas {is} to {} (inclusive)", was - 1),
             };
-            self.say(lws, Tone::Normal, "GroupsUpdating", message).await;
+            self.record_event(lws, EventType::Normal, "GroupsUpdating", message).await;
         }
     }
 
-    /// Makes the workers of a leader. `node_selector` holds them where the leader is.
-    pub(super) async fn make_workers(
+    /// Creates the workers of a leader. `node_selector` restricts them to the leader's domain.
+    pub(super) async fn create_workers(
         &mut self,
         key: &Key,
         lws: &LeaderWorkerSet,
-        leader: &PodCard,
+        leader: &PodRecord,
         data: &Value,
         node_selector: Option<(String, String)>,
     ) -> Result<(), kube::Error> {
         let set = workers(lws, leader, data, node_selector);
         let name = leader.name_any();
         match self.create_set(key, &set).await {
-            Ok(made) => {
-                self.sets.unseen.wrote(key, &made);
+            Ok(created) => {
+                self.sets.expectations.expect_write(key, &created);
                 let message = format!("Created worker statefulset for leader pod {name}");
-                self.say(lws, Tone::Normal, "GroupsProgressing", message).await;
+                self.record_event(lws, EventType::Normal, "GroupsProgressing", message).await;
                 Ok(())
             }
-            // The set of an earlier leader is not gone yet.
+            // The StatefulSet of an earlier leader is not gone yet.
             Err(error) if is_conflict(&error) => Err(error),
             Err(error) => {
-                let message = format!("Failed to create worker statefulset for leader pod {name}: {}", told(&error));
-                self.say(lws, Tone::Warning, "FailedCreate", message).await;
+                let message =
+                    format!("Failed to create worker statefulset for leader pod {name}: {}", error_message(&error));
+                self.record_event(lws, EventType::Warning, "FailedCreate", message).await;
                 Err(error)
             }
         }
     }
 
-    /// Makes a headless service if there is none of the name.
-    pub(super) async fn serve(
+    /// Creates a headless service if none has the name.
+    pub(super) async fn create_service(
         &mut self,
         key: &Key,
         name: &str,
@@ -137,8 +138,8 @@ impl Keeper {
         let service: Service = serde_json::from_value(service).unwrap_or_default();
         let services: Api<Service> = Api::namespaced(self.client.clone(), &key.0);
         match services.create(&PostParams::default(), &service).await {
-            Ok(made) => self.services.unseen.wrote(key, &made),
-            // One that does not carry our label is somebody's own.
+            Ok(created) => self.services.expectations.expect_write(key, &created),
+            // An existing one without our label belongs to the user.
             Err(error) if is_conflict(&error) => {}
             Err(error) => return Err(error),
         }
@@ -153,7 +154,7 @@ impl Keeper {
         self.send("PUT", &format!("/apis/apps/v1/namespaces/{}/statefulsets/{name}", key.0), set).await
     }
 
-    /// Sends a set as it was written: a field of a template that nobody knows is refused, not dropped.
+    /// Sends the unmodified template: unknown fields are rejected by the server, not dropped.
     async fn send(&self, method: &str, path: &str, set: &Value) -> Result<StatefulSet, kube::Error> {
         let request = http::Request::builder()
             .method(method)
@@ -165,13 +166,13 @@ impl Keeper {
     }
 }
 
-/// Whether the set of leaders is what it should be. Its template is, if it has the revision and our annotations.
-fn includes(present: &Value, wanted: &Value, revision: &str, set: &StatefulSet) -> bool {
+/// Whether the StatefulSet of leaders is up to date. Its template is, if it has the revision label and our annotations.
+fn includes(present: &Value, desired: &Value, revision: &str, set: &StatefulSet) -> bool {
     let holds = |path: &str| {
-        let fields = wanted.pointer(path).and_then(Value::as_object).cloned().unwrap_or_default();
+        let fields = desired.pointer(path).and_then(Value::as_object).cloned().unwrap_or_default();
         fields.iter().all(|(key, value)| present.pointer(path).and_then(|map| map.get(key)) == Some(value))
     };
-    let same = |path: &str| wanted.pointer(path).is_none_or(|value| present.pointer(path) == Some(value));
+    let same = |path: &str| desired.pointer(path).is_none_or(|value| present.pointer(path) == Some(value));
     set.labels().get(REVISION).is_some_and(|own| own == revision)
         && holds("/metadata/labels")
         && holds("/metadata/annotations")
@@ -188,7 +189,7 @@ fn with_metadata(template: &Value, labels: &Value, annotations: &Value) -> Value
     template
 }
 
-/// What pods of a group carry in any case.
+/// The annotations of all pods of a group.
 fn group_annotations(lws: &LeaderWorkerSet, template: &GroupTemplate) -> Value {
     let mut annotations = json!({SIZE: template.size().to_string()});
     let own = lws.annotations();
@@ -206,7 +207,7 @@ fn group_annotations(lws: &LeaderWorkerSet, template: &GroupTemplate) -> Value {
     annotations
 }
 
-/// What the user wrote on the set, and ours on top.
+/// The user's labels or annotations of the set, overridden by ours.
 fn merged(own: &std::collections::BTreeMap<String, String>, ours: &Value) -> Value {
     let mut all = json!(own);
     json_patch::merge(&mut all, ours);
@@ -222,7 +223,7 @@ fn add_claims(spec: &mut Value, template: &GroupTemplate) {
     }
 }
 
-/// The set of leaders.
+/// The StatefulSet of leaders.
 fn leaders(lws: &LeaderWorkerSet, steps: &Steps, revision: &str) -> Value {
     let name = lws.name_any();
     let template = GroupTemplate::of(&lws.spec.leader_worker_template);
@@ -248,15 +249,15 @@ fn leaders(lws: &LeaderWorkerSet, steps: &Steps, revision: &str) -> Value {
         "metadata": {
             "name": name,
             "labels": merged(lws.labels(), &json!({NAME: name, REVISION: revision})),
-            "annotations": merged(lws.annotations(), &json!({REPLICAS: wanted(lws).to_string()})),
+            "annotations": merged(lws.annotations(), &json!({REPLICAS: desired(lws).to_string()})),
             "ownerReferences": [controlled_by(lws)],
         },
         "spec": spec,
     })
 }
 
-/// The workers of a leader, from the revision that the leader has.
-fn workers(lws: &LeaderWorkerSet, leader: &PodCard, data: &Value, node_selector: Option<(String, String)>) -> Value {
+/// The StatefulSet of a leader's workers, from the leader's revision.
+fn workers(lws: &LeaderWorkerSet, leader: &PodRecord, data: &Value, node_selector: Option<(String, String)>) -> Value {
     let template = GroupTemplate::of(&data["spec"]["leaderWorkerTemplate"]);
     let (name, own) = (lws.name_any(), leader.name_any());
     let mut labels = json!({

@@ -1,9 +1,9 @@
-//! A controller of ReplicaSets in small: as many pods as each set wants, and a status that tells how many there are.
+//! A small ReplicaSet controller: creates and deletes pods, and keeps the status.
 //!
-//! Invariant: nothing is made or deleted for a set before its watch has shown what was made and deleted before, so that
-//! there are never too many pods however late the watch is. It must not know who places or runs them.
+//! Invariant: no pod is created or deleted for a set before its expectations are satisfied, so that there are never too
+//! many pods however late the watch is. Must not depend on the scheduler or the kubelets.
 
-mod order;
+mod deletion_order;
 mod status;
 
 use std::cmp::Ordering;
@@ -19,191 +19,193 @@ use kube::runtime::watcher;
 use kube::{Client, Resource, ResourceExt};
 use muster_api::selector::LabelSelector;
 use muster_determinism::clock::Clock;
-use muster_playground_client::mirror::{Key, Mirror, key_of, watch};
-use muster_playground_client::refusal::{is_conflict, is_not_found};
+use muster_playground_client::api_errors::{is_conflict, is_not_found};
+use muster_playground_client::cache::{Cache, Key, key_of, watch};
 use muster_playground_client::task::Task;
 
-use super::owners::{self, Claim, controller_of, is_controlled_by, selector_of, told};
-use super::pod_card::{PodCard, is_active, is_finished, is_going};
-use super::reconcile::{Controller, Queue, run};
-use super::recorder::{Recorder, Tone};
-use super::set_pods::SetPods;
-use super::unseen::Unseen;
+use super::expectations::Expectations;
+use super::owned_pods::OwnedPods;
+use super::owners::{self, OwnershipAction, controller_of, error_message, is_controlled_by, selector_of};
+use super::pod_record::{PodRecord, is_active, is_finished, is_terminating};
+use super::reconcile::{Controller, WorkQueue, run};
+use super::recorder::{EventRecorder, EventType};
 
-/// The most pods that are made or deleted before another set has its turn.
+/// The maximum number of pods created or deleted before another set is synced.
 const BURST: usize = 500;
-/// The most requests under way at once.
+/// The maximum number of requests in flight.
 const REQUESTS_MAX: usize = 16;
 
-/// Keeps the sets until it is dropped.
+/// The ReplicaSet controller. It runs until this is dropped.
 #[derive(Debug)]
 pub struct Replicas {
     pub(super) task: Task,
 }
 
 impl Replicas {
-    /// Starts the client. Needs a tokio runtime.
+    /// Starts the controller. Needs a tokio runtime.
     pub fn start(client: Client, clock: Clock) -> Self {
         let everything = watcher::Config::default;
         let events = stream::select_all([
             watch(Api::<ReplicaSet>::all(client.clone()), everything()).map(Event::Set).boxed(),
-            watch(Api::<PodCard>::all(client.clone()), everything()).map(Event::Pod).boxed(),
+            watch(Api::<PodRecord>::all(client.clone()), everything()).map(Event::Pod).boxed(),
         ]);
-        let recorder = Recorder::new(client.clone(), clock, "replicaset-controller");
-        let keeper = Keeper {
+        let recorder = EventRecorder::new(client.clone(), clock, "replicaset-controller");
+        let controller = ReplicaSetController {
             client,
             clock,
             recorder,
-            sets: Mirror::default(),
-            pods: SetPods::new("ReplicaSet"),
-            unseen: Unseen::default(),
+            sets: Cache::default(),
+            pods: OwnedPods::new("ReplicaSet"),
+            expectations: Expectations::default(),
         };
-        Self { task: Task::start("replica set controller", run(keeper, events)) }
+        Self { task: Task::start("replica set controller", run(controller, events)) }
     }
 }
 
-#[allow(clippy::large_enum_variant)] // there is one at a time
+#[allow(clippy::large_enum_variant)] // only one exists at a time
 enum Event {
     Set(watcher::Event<ReplicaSet>),
-    Pod(watcher::Event<PodCard>),
+    Pod(watcher::Event<PodRecord>),
 }
 
-struct Keeper {
+struct ReplicaSetController {
     client: Client,
     clock: Clock,
-    recorder: Recorder,
-    sets: Mirror<ReplicaSet>,
-    pods: SetPods,
-    unseen: Unseen,
+    recorder: EventRecorder,
+    sets: Cache<ReplicaSet>,
+    pods: OwnedPods,
+    expectations: Expectations,
 }
 
-impl Controller for Keeper {
+impl Controller for ReplicaSetController {
     type Event = Event;
 
-    fn observe(&mut self, event: Event, queue: &mut Queue) {
+    fn observe(&mut self, event: Event, queue: &mut WorkQueue) {
         match event {
             Event::Set(event) => {
-                let changes = self.sets.take(event).into_iter();
-                changes.filter_map(|change| change.new.or(change.old)).for_each(|set| queue.soon(key_of(&*set)));
+                let changes = self.sets.apply(event).into_iter();
+                changes.filter_map(|change| change.new.or(change.old)).for_each(|set| queue.add(key_of(&*set)));
             }
             Event::Pod(event) => {
-                self.unseen.see(&event, queue);
-                for change in self.pods.take(event) {
+                self.expectations.observe(&event, queue);
+                for change in self.pods.apply(event) {
                     for pod in [change.old, change.new].into_iter().flatten() {
-                        self.concern(&pod, queue);
+                        self.enqueue_owners(&pod, queue);
                     }
                 }
             }
         }
     }
 
-    fn is_ready(&self) -> bool {
-        self.sets.is_complete() && self.pods.is_complete()
+    fn has_synced(&self) -> bool {
+        self.sets.has_synced() && self.pods.has_synced()
     }
 
     async fn reconcile(&mut self, key: &Key) -> Result<Option<Duration>, kube::Error> {
         let Some(set) = self.sets.get(key).cloned() else {
-            self.unseen.forget(key);
+            self.expectations.forget(key);
             return Ok(None);
         };
-        if self.unseen.is_in_doubt(key) {
-            self.look(key, &set).await?;
+        if self.expectations.is_unknown(key) {
+            self.resolve_unknown(key, &set).await?;
         }
         let selector = selector_of(&set.spec.selector);
         let mut failure = None;
-        if self.unseen.is_settled(key, self.pods.view()) {
-            self.claim(key, &set, &selector).await?;
+        if self.expectations.is_satisfied(key, self.pods.cache()) {
+            self.claim_pods(key, &set, &selector).await?;
             if set.metadata.deletion_timestamp.is_none() {
-                failure = self.manage(key, &set).await.err();
+                failure = self.manage_replicas(key, &set).await.err();
             }
         }
-        let next = self.tell(&set, failure.as_ref()).await?;
+        let next = self.update_status(&set, failure.as_ref()).await?;
         failure.map_or(Ok(next), Err)
     }
 }
 
-impl Keeper {
-    /// Wakes the sets that a pod belongs to or could belong to.
-    fn concern(&self, pod: &PodCard, queue: &mut Queue) {
+impl ReplicaSetController {
+    /// Enqueues the sets that own a pod or could adopt it.
+    fn enqueue_owners(&self, pod: &PodRecord, queue: &mut WorkQueue) {
         let namespace = pod.namespace().unwrap_or_default();
         match controller_of(pod) {
             Some(owner) if owner.kind == "ReplicaSet" && owner.api_version.starts_with("apps/") => {
-                queue.soon((namespace, owner.name.clone()));
+                queue.add((namespace, owner.name.clone()));
             }
             Some(_) => {}
             None => {
-                let would_take = |set: &&Arc<ReplicaSet>| selector_of(&set.spec.selector).matches(pod.labels());
-                self.sets.within(&namespace).filter(would_take).for_each(|set| queue.soon(key_of(&**set)));
+                let could_adopt = |set: &&Arc<ReplicaSet>| selector_of(&set.spec.selector).matches(pod.labels());
+                self.sets.in_namespace(&namespace).filter(could_adopt).for_each(|set| queue.add(key_of(&**set)));
             }
         }
     }
 
-    /// The pods of a set that are not over.
-    fn pods_of(&self, set: &ReplicaSet) -> impl Iterator<Item = &Arc<PodCard>> {
+    /// The pods of a set that have not terminated.
+    fn pods_of(&self, set: &ReplicaSet) -> impl Iterator<Item = &Arc<PodRecord>> {
         self.pods.of(set).filter(|pod| !is_finished(pod))
     }
 
-    /// Asks the server what has become of writes whose answers were lost.
-    async fn look(&mut self, key: &Key, set: &ReplicaSet) -> Result<(), kube::Error> {
-        let pods: Api<PodCard> = Api::namespaced(self.client.clone(), &key.0);
+    /// Reads from the server what became of writes whose responses were lost.
+    async fn resolve_unknown(&mut self, key: &Key, set: &ReplicaSet) -> Result<(), kube::Error> {
+        let pods: Api<PodRecord> = Api::namespaced(self.client.clone(), &key.0);
         let mut live = pods.list(&ListParams::default()).await?.items;
         live.retain(|pod| is_controlled_by(pod, set));
-        self.unseen.compare(key, &live, self.pods.of(set).map(|pod| &**pod));
+        self.expectations.resolve_unknown(key, &live, self.pods.of(set).map(|pod| &**pod));
         Ok(())
     }
 
-    /// Takes in pods that nobody controls, and lets go of those that the selector no longer asks for.
-    async fn claim(&mut self, key: &Key, set: &ReplicaSet, selector: &LabelSelector) -> Result<(), kube::Error> {
-        let pods = self.pods.of(set).chain(self.pods.of_nobody(&key.0)).filter(|pod| is_active(pod));
-        let judged = pods.map(|pod| (owners::claim(set, selector, &**pod), pod));
-        let claims = judged.filter(|(claim, _)| matches!(claim, Claim::Adopt | Claim::Release));
-        let claims: Vec<(Claim, Arc<PodCard>)> = claims.map(|(claim, pod)| (claim, Arc::clone(pod))).collect();
-        if claims.iter().any(|(claim, _)| *claim == Claim::Adopt) {
-            // The view of the set may be old: one that is on its way out must not take in anybody.
+    /// Adopts orphans that match the selector, and releases pods that no longer do.
+    async fn claim_pods(&mut self, key: &Key, set: &ReplicaSet, selector: &LabelSelector) -> Result<(), kube::Error> {
+        let pods = self.pods.of(set).chain(self.pods.orphans_in(&key.0)).filter(|pod| is_active(pod));
+        let classified = pods.map(|pod| (owners::ownership_action(set, selector, &**pod), pod));
+        let actions =
+            classified.filter(|(action, _)| matches!(action, OwnershipAction::Adopt | OwnershipAction::Release));
+        let actions: Vec<(OwnershipAction, Arc<PodRecord>)> =
+            actions.map(|(action, pod)| (action, Arc::clone(pod))).collect();
+        if actions.iter().any(|(action, _)| *action == OwnershipAction::Adopt) {
+            // The cache may be stale: a set that is being deleted must not adopt pods.
             let sets: Api<ReplicaSet> = Api::namespaced(self.client.clone(), &key.0);
             let now = sets.get_opt(&key.1).await?;
             if now.is_none_or(|now| now.uid() != set.uid() || now.metadata.deletion_timestamp.is_some()) {
                 return Ok(());
             }
         }
-        for (claim, pod) in claims {
-            match owners::settle(&self.client, set, &*pod, claim).await {
-                Ok(pod) => self.settled(key, &pod),
+        for (action, pod) in actions {
+            match owners::apply_ownership(&self.client, set, &*pod, action).await {
+                Ok(pod) => self.observe_claimed(key, &pod),
                 Err(error) if is_not_found(&error) || is_conflict(&error) => {}
-                Err(error) => return Err(self.doubted(key, error)),
+                Err(error) => return Err(self.mark_if_unknown(key, error)),
             }
         }
         Ok(())
     }
 
-    fn settled(&mut self, key: &Key, pod: &PodCard) {
-        self.unseen.wrote(key, pod);
-        self.pods.take(watcher::Event::Apply(pod.clone()));
+    fn observe_claimed(&mut self, key: &Key, pod: &PodRecord) {
+        self.expectations.expect_write(key, pod);
+        self.pods.apply(watcher::Event::Apply(pod.clone()));
     }
 
-    fn doubted(&mut self, key: &Key, error: kube::Error) -> kube::Error {
-        if owners::is_doubtful(&error) {
-            self.unseen.doubt(key);
+    fn mark_if_unknown(&mut self, key: &Key, error: kube::Error) -> kube::Error {
+        if owners::is_outcome_unknown(&error) {
+            self.expectations.mark_unknown(key);
         }
         error
     }
 
-    /// Makes or deletes pods.
-    async fn manage(&mut self, key: &Key, set: &ReplicaSet) -> Result<(), kube::Error> {
-        let wanted = set.spec.replicas.unwrap_or(1).max(0) as usize;
-        let active: Vec<Arc<PodCard>> = self.pods_of(set).filter(|pod| !is_going(pod)).cloned().collect();
-        match active.len().cmp(&wanted) {
-            Ordering::Less => self.make(key, set, (wanted - active.len()).min(BURST)).await,
+    /// Creates or deletes pods.
+    async fn manage_replicas(&mut self, key: &Key, set: &ReplicaSet) -> Result<(), kube::Error> {
+        let desired = set.spec.replicas.unwrap_or(1).max(0) as usize;
+        let active: Vec<Arc<PodRecord>> = self.pods_of(set).filter(|pod| !is_terminating(pod)).cloned().collect();
+        match active.len().cmp(&desired) {
+            Ordering::Less => self.create_pods(key, set, (desired - active.len()).min(BURST)).await,
             Ordering::Equal => Ok(()),
             Ordering::Greater => {
-                let many = (active.len() - wanted).min(BURST);
-                self.delete(key, set, active, many).await
+                let surplus = (active.len() - desired).min(BURST);
+                self.delete_pods(key, set, active, surplus).await
             }
         }
     }
 
-    /// Makes pods, first one, then ever more at once as long as it goes well.
-    async fn make(&mut self, key: &Key, set: &ReplicaSet, count: usize) -> Result<(), kube::Error> {
+    /// Creates pods in batches that start with one and double while there is no failure.
+    async fn create_pods(&mut self, key: &Key, set: &ReplicaSet, count: usize) -> Result<(), kube::Error> {
         let pods: Api<v1::Pod> = Api::namespaced(self.client.clone(), &key.0);
         let pod = pod_for(set);
         let parameters = PostParams::default();
@@ -217,14 +219,19 @@ impl Keeper {
             for answer in answers {
                 match answer {
                     Ok(pod) => {
-                        self.unseen.wrote(key, &pod);
-                        self.say(set, Tone::Normal, "SuccessfulCreate", format!("Created pod: {}", pod.name_any()))
-                            .await;
+                        self.expectations.expect_write(key, &pod);
+                        self.record_event(
+                            set,
+                            EventType::Normal,
+                            "SuccessfulCreate",
+                            format!("Created pod: {}", pod.name_any()),
+                        )
+                        .await;
                     }
                     Err(error) => {
-                        let message = format!("Error creating: {}", told(&error));
-                        self.say(set, Tone::Warning, "FailedCreate", message).await;
-                        failure = Some(self.doubted(key, error));
+                        let message = format!("Error creating: {}", error_message(&error));
+                        self.record_event(set, EventType::Warning, "FailedCreate", message).await;
+                        failure = Some(self.mark_if_unknown(key, error));
                     }
                 }
             }
@@ -235,45 +242,61 @@ impl Keeper {
         Ok(())
     }
 
-    async fn delete(
+    async fn delete_pods(
         &mut self,
         key: &Key,
         set: &ReplicaSet,
-        active: Vec<Arc<PodCard>>,
+        active: Vec<Arc<PodRecord>>,
         count: usize,
     ) -> Result<(), kube::Error> {
-        let pods: Api<PodCard> = Api::namespaced(self.client.clone(), &key.0);
-        for pod in order::first_to_go(active, self.company(set).into_iter(), self.clock.now()).into_iter().take(count) {
+        let pods: Api<PodRecord> = Api::namespaced(self.client.clone(), &key.0);
+        for pod in
+            deletion_order::sort(active, self.related_pods(set).into_iter(), self.clock.now()).into_iter().take(count)
+        {
             let only = Preconditions { uid: pod.uid(), resource_version: None };
             let parameters = DeleteParams { preconditions: Some(only), ..DeleteParams::default() };
             match pods.delete(&pod.name_any(), &parameters).await {
                 Ok(_) => {
-                    self.unseen.deleted(key, &*pod);
-                    self.say(set, Tone::Normal, "SuccessfulDelete", format!("Deleted pod: {}", pod.name_any())).await;
+                    self.expectations.expect_deletion(key, &*pod);
+                    self.record_event(
+                        set,
+                        EventType::Normal,
+                        "SuccessfulDelete",
+                        format!("Deleted pod: {}", pod.name_any()),
+                    )
+                    .await;
                 }
-                Err(error) if is_not_found(&error) || is_conflict(&error) => self.unseen.deleted(key, &*pod),
+                Err(error) if is_not_found(&error) || is_conflict(&error) => {
+                    self.expectations.expect_deletion(key, &*pod)
+                }
                 Err(error) => {
-                    self.say(set, Tone::Warning, "FailedDelete", format!("Error deleting: {}", told(&error))).await;
-                    return Err(self.doubted(key, error));
+                    self.record_event(
+                        set,
+                        EventType::Warning,
+                        "FailedDelete",
+                        format!("Error deleting: {}", error_message(&error)),
+                    )
+                    .await;
+                    return Err(self.mark_if_unknown(key, error));
                 }
             }
         }
         Ok(())
     }
 
-    /// The active pods of this set and of all that have its controller: of those that share a node, one goes first.
-    fn company(&self, set: &ReplicaSet) -> Vec<&PodCard> {
+    /// The active pods of this set and of all sets with the same controller: pods that share a node are deleted first.
+    fn related_pods(&self, set: &ReplicaSet) -> Vec<&PodRecord> {
         let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
         let above = controller_of(set).map(|owner| &owner.uid);
-        let is_near = |other: &ReplicaSet| {
+        let is_related = |other: &ReplicaSet| {
             other.uid() == set.uid() || (above.is_some() && controller_of(other).map(|owner| &owner.uid) == above)
         };
-        let near = self.sets.within(namespace).filter(|other| is_near(other));
-        near.flat_map(|set| self.pods.of(&**set)).map(|pod| &**pod).filter(|pod| is_active(pod)).collect()
+        let related = self.sets.in_namespace(namespace).filter(|other| is_related(other));
+        related.flat_map(|set| self.pods.of(&**set)).map(|pod| &**pod).filter(|pod| is_active(pod)).collect()
     }
 
-    async fn say(&mut self, set: &ReplicaSet, tone: Tone, reason: &str, message: String) {
-        self.recorder.say(set.object_ref(&()), tone, reason, message).await;
+    async fn record_event(&mut self, set: &ReplicaSet, event_type: EventType, reason: &str, message: String) {
+        self.recorder.record(set.object_ref(&()), event_type, reason, message).await;
     }
 }
 

@@ -1,6 +1,6 @@
-//! What a replica set's status says of its pods.
+//! The status of a ReplicaSet.
 //!
-//! Invariant: it is written only if it says something new.
+//! Invariant: it is written only if it has changed.
 
 use std::time::Duration;
 
@@ -11,64 +11,66 @@ use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::watcher;
 use muster_determinism::clock;
-use muster_playground_client::refusal::{is_conflict, is_not_found};
+use muster_playground_client::api_errors::{is_conflict, is_not_found};
 use serde_json::{Value, json};
 
-use super::Keeper;
-use crate::owners::told;
-use crate::pod_card::{PodCard, available_at, is_going, ready_since};
+use super::ReplicaSetController;
+use crate::owners::error_message;
+use crate::pod_record::{PodRecord, available_at, is_terminating, ready_since};
 
 const FAILURE: &str = "ReplicaFailure";
 
-impl Keeper {
-    /// Says how many pods there are. Answers when more of them count as available.
-    pub(super) async fn tell(
+impl ReplicaSetController {
+    /// Updates the status. Returns when the next pod becomes available.
+    pub(super) async fn update_status(
         &mut self,
         set: &ReplicaSet,
         failure: Option<&kube::Error>,
     ) -> Result<Option<Duration>, kube::Error> {
         let now = self.clock.now();
-        let pods: Vec<&PodCard> = self.pods_of(set).map(|pod| &**pod).collect();
-        let patience_seconds = set.spec.min_ready_seconds.unwrap_or_default();
-        let active = pods.iter().filter(|pod| !is_going(pod));
-        let later = active.filter_map(|pod| available_at(pod, patience_seconds)).filter(|time| *time > now).min();
+        let pods: Vec<&PodRecord> = self.pods_of(set).map(|pod| &**pod).collect();
+        let min_ready_seconds = set.spec.min_ready_seconds.unwrap_or_default();
+        let active = pods.iter().filter(|pod| !is_terminating(pod));
+        let next_available =
+            active.filter_map(|pod| available_at(pod, min_ready_seconds)).filter(|time| *time > now).min();
         let status = status_of(set, &pods, failure, now);
         if set.status.as_ref().map(numbers) != Some(numbers(&status))
             || set.status.as_ref().and_then(|status| status.conditions.as_ref()) != status.conditions.as_ref()
         {
             let sets: Api<ReplicaSet> = Api::namespaced(self.client.clone(), &set.namespace().unwrap_or_default());
-            let patch = Patch::Merge(json!({"metadata": {"uid": set.uid()}, "status": written(&status)}));
+            let patch = Patch::Merge(json!({"metadata": {"uid": set.uid()}, "status": status_patch(&status)}));
             match sets.patch_status(&set.name_any(), &PatchParams::default(), &patch).await {
-                // It is gone, and the watch is late to say so: pods made for it would be collected and made again for ever.
-                Err(error) if is_not_found(&error) => drop(self.sets.take(watcher::Event::Delete(set.clone()))),
+                // The set is gone and the watch is late: pods created for it would be garbage-collected and recreated
+                // forever.
+                Err(error) if is_not_found(&error) => drop(self.sets.apply(watcher::Event::Delete(set.clone()))),
                 Err(error) if is_conflict(&error) => {}
                 answer => drop(answer?),
             }
         }
-        Ok(later.map(|time| Duration::try_from(time.duration_since(now)).unwrap_or_default()))
+        Ok(next_available.map(|time| Duration::try_from(time.duration_since(now)).unwrap_or_default()))
     }
 }
 
-fn status_of(set: &ReplicaSet, pods: &[&PodCard], failure: Option<&kube::Error>, now: Timestamp) -> ReplicaSetStatus {
-    let patience_seconds = set.spec.min_ready_seconds.unwrap_or_default();
-    let active: Vec<&&PodCard> = pods.iter().filter(|pod| !is_going(pod)).collect();
+fn status_of(set: &ReplicaSet, pods: &[&PodRecord], failure: Option<&kube::Error>, now: Timestamp) -> ReplicaSetStatus {
+    let min_ready_seconds = set.spec.min_ready_seconds.unwrap_or_default();
+    let active: Vec<&&PodRecord> = pods.iter().filter(|pod| !is_terminating(pod)).collect();
     let labels = set.spec.template.as_ref().and_then(|template| template.metadata.as_ref()?.labels.clone());
     let labels = labels.unwrap_or_default();
-    let is_labelled = |pod: &PodCard| labels.iter().all(|(key, value)| pod.labels().get(key) == Some(value));
-    let count = |is: &dyn Fn(&PodCard) -> bool| active.iter().filter(|pod| is(pod)).count() as i32;
+    let is_labelled = |pod: &PodRecord| labels.iter().all(|(key, value)| pod.labels().get(key) == Some(value));
+    let count = |is: &dyn Fn(&PodRecord) -> bool| active.iter().filter(|pod| is(pod)).count() as i32;
     let some = |count: i32| (count > 0).then_some(count);
     ReplicaSetStatus {
         replicas: active.len() as i32,
         fully_labeled_replicas: some(count(&is_labelled)),
         ready_replicas: some(count(&|pod| ready_since(pod).is_some())),
-        available_replicas: some(count(&|pod| available_at(pod, patience_seconds).is_some_and(|time| time <= now))),
+        available_replicas: some(count(&|pod| available_at(pod, min_ready_seconds).is_some_and(|time| time <= now))),
         terminating_replicas: Some(pods.len() as i32 - active.len() as i32),
         observed_generation: set.metadata.generation,
         conditions: conditions_of(set, active.len(), failure, now),
     }
 }
 
-/// That pods cannot be made or deleted is said until they can.
+/// The failure condition stays until pods can be created or deleted again.
 fn conditions_of(
     set: &ReplicaSet,
     active: usize,
@@ -79,13 +81,13 @@ fn conditions_of(
     let is_failure = |one: &ReplicaSetCondition| one.type_.as_deref() == Some(FAILURE);
     match failure {
         Some(error) if !conditions.iter().any(is_failure) => {
-            let wanted = set.spec.replicas.unwrap_or(1).max(0) as usize;
-            let reason = if active < wanted { "FailedCreate" } else { "FailedDelete" };
+            let desired = set.spec.replicas.unwrap_or(1).max(0) as usize;
+            let reason = if active < desired { "FailedCreate" } else { "FailedDelete" };
             conditions.push(ReplicaSetCondition {
                 type_: Some(FAILURE.to_owned()),
                 status: Some("True".to_owned()),
                 reason: Some(reason.to_owned()),
-                message: Some(told(error)),
+                message: Some(error_message(error)),
                 last_transition_time: Some(Time(clock::whole(now))),
             });
         }
@@ -95,7 +97,7 @@ fn conditions_of(
     (!conditions.is_empty()).then_some(conditions)
 }
 
-/// The numbers of a status; one that is left out is zero, save that of pods on their way out.
+/// The numbers of a status; an absent one is zero, except `terminatingReplicas`.
 fn numbers(status: &ReplicaSetStatus) -> ([i64; 5], Option<i32>) {
     let number = |count: Option<i32>| i64::from(count.unwrap_or_default());
     let numbers = [
@@ -108,8 +110,8 @@ fn numbers(status: &ReplicaSetStatus) -> ([i64; 5], Option<i32>) {
     (numbers, status.terminating_replicas)
 }
 
-/// What is zero, or not to be said, is taken away.
-fn written(status: &ReplicaSetStatus) -> Value {
+/// The status patch; null removes a field.
+fn status_patch(status: &ReplicaSetStatus) -> Value {
     json!({
         "replicas": status.replicas,
         "fullyLabeledReplicas": status.fully_labeled_replicas,

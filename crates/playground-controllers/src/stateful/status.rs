@@ -1,15 +1,15 @@
-//! How a stateful set's status is written: only if it says something new.
+//! Writes a StatefulSet's status, only if it has changed.
 
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetStatus};
 use kube::api::{Api, PostParams};
-use muster_playground_client::mirror::Key;
-use muster_playground_client::refusal::is_not_found;
+use muster_playground_client::api_errors::is_not_found;
+use muster_playground_client::cache::Key;
 
-use super::Keeper;
+use super::StatefulSetController;
 
-impl Keeper {
-    /// Writes the status. A set that changed meanwhile comes again by the watch.
-    pub(super) async fn tell(
+impl StatefulSetController {
+    /// Writes the status. On a conflict the watch brings the set back.
+    pub(super) async fn update_status(
         &mut self,
         key: &Key,
         set: &StatefulSet,
@@ -18,9 +18,9 @@ impl Keeper {
         if set.status.as_ref() == Some(&status) {
             return Ok(());
         }
-        let told = StatefulSet { status: Some(status), ..set.clone() };
+        let updated = StatefulSet { status: Some(status), ..set.clone() };
         let sets: Api<StatefulSet> = Api::namespaced(self.client.clone(), &key.0);
-        match sets.replace_status(&key.1, &PostParams::default(), &told).await {
+        match sets.replace_status(&key.1, &PostParams::default(), &updated).await {
             Err(error) if is_not_found(&error) => Ok(()),
             answer => answer.map(drop),
         }

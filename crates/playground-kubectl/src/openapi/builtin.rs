@@ -1,6 +1,6 @@
-//! Schemas of the built-in kinds, as their types describe themselves.
+//! Schemas of the built-in kinds, derived from their Rust types.
 //!
-//! The types come without the keys by which lists are merged; clients that need those have them of their own.
+//! The types lack the merge keys of lists; clients that need them bring their own.
 
 use k8s_openapi::api::apps::v1 as apps;
 use k8s_openapi::api::authentication::v1 as authentication;
@@ -21,7 +21,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiext
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::schemars::{JsonSchema, SchemaGenerator};
 
-/// Adds the schema of every object's metadata.
+/// Adds the schema of ObjectMeta.
 pub(super) fn describe_metadata(generator: &mut SchemaGenerator) {
     generator.subschema_for::<ObjectMeta>();
 }
@@ -36,7 +36,7 @@ fn add<T: JsonSchema>(generator: &mut SchemaGenerator) -> String {
     T::schema_name().into_owned()
 }
 
-/// Adds the schema of a kind and all that it is made of. Answers with its name.
+/// Adds the schema of a kind and of all its parts. Returns its name.
 pub(super) fn describe(generator: &mut SchemaGenerator, group: &str, version: &str, kind: &str) -> Option<String> {
     let add = match (group, version, kind) {
         ("", "v1", kind) => of_core(kind)?,

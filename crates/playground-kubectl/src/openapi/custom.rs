@@ -1,4 +1,4 @@
-//! Schemas of custom kinds: what the definition says, and what every object has.
+//! Schemas of custom kinds: the schema of the definition plus the fields of every object.
 
 use serde_json::{Value, json};
 

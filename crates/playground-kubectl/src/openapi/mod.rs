@@ -1,7 +1,7 @@
-//! OpenAPI v3: what may be asked of the server, and what objects look like, for clients that read it before they ask.
+//! OpenAPI v3 documents: the operations of the server and the schemas of its kinds.
 //!
-//! kubectl looks here for the options of a patch (so that it leaves validation and dry runs to the server) and for the
-//! words of `explain`. There is one document for each version of each group.
+//! kubectl reads the parameters of a patch (to leave validation and dry runs to the server) and the texts of `explain`
+//! from here. There is one document for each group version.
 
 mod builtin;
 mod custom;
@@ -15,13 +15,13 @@ use k8s_openapi::schemars::generate::SchemaSettings;
 use muster_playground_server::{Document, Kind, OPENAPI_V2};
 use serde_json::{Map, Value, json};
 
-use crate::printed;
+use crate::to_bytes;
 
-/// Answers what follows `/openapi`: `v3` for the index, `v3/api/v1` or `v3/apis/GROUP/VERSION` for a document, `v2` for
-/// the old one.
+/// Serves the path after `/openapi`: `v3` for the index, `v3/api/v1` or `v3/apis/GROUP/VERSION` for a document, `v2`
+/// for the old document.
 pub(super) fn document(kinds: &[&Kind], path: &[&str]) -> Option<Document> {
     let (group, version) = match *path {
-        ["v2"] => return Some(old()),
+        ["v2"] => return Some(openapi_v2()),
         ["v3"] => return Some(json_document(&index(kinds))),
         ["v3", "api", version] => ("", version),
         ["v3", "apis", group, version] => (group, version),
@@ -32,12 +32,12 @@ pub(super) fn document(kinds: &[&Kind], path: &[&str]) -> Option<Document> {
 }
 
 fn json_document(value: &Value) -> Document {
-    Document { media_type: "application/json", text: printed(value) }
+    Document { media_type: "application/json", text: to_bytes(value) }
 }
 
-/// The document of the version before, which says nothing: `swagger: "2.0"`, as protobuf. kubectl asks for it about
-/// kinds that it does not find in the others, and goes on if they are not there either.
-fn old() -> Document {
+/// An empty OpenAPI v2 document, `swagger: "2.0"`, as protobuf. kubectl asks for it about kinds that are not in the v3
+/// documents, and continues if they are not in it either.
+fn openapi_v2() -> Document {
     Document { media_type: OPENAPI_V2, text: Bytes::from_static(b"\x0a\x032.0") }
 }
 
@@ -45,7 +45,7 @@ fn of_version<'a>(kinds: &[&'a Kind], group: &str, version: &str) -> Vec<&'a Kin
     kinds.iter().copied().filter(|kind| kind.group() == group && kind.version() == version).collect()
 }
 
-/// Where the documents are. Each address carries a hash that changes when its document does.
+/// The index of the documents. Each address has a hash that changes with its document.
 fn index(kinds: &[&Kind]) -> Value {
     let versions: BTreeSet<(&str, &str)> = kinds.iter().map(|kind| (kind.group(), kind.version())).collect();
     let paths: BTreeMap<String, Value> = versions
@@ -96,7 +96,7 @@ fn describe(group: &str, version: &str, kinds: &[&Kind]) -> Value {
     }
     schemas.extend(generator.take_definitions(true));
     for (name, kind) in names {
-        // Readers look for a kind's schema by this.
+        // Clients find the schema of a kind by this.
         schemas[&name]["x-kubernetes-group-version-kind"] =
             json!([{"group": kind.group(), "version": kind.version(), "kind": kind.kind()}]);
     }

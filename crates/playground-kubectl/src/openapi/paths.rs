@@ -1,7 +1,7 @@
-//! Paths and operations: what may be done to a kind, and with which options.
+//! Paths and operations of a kind, with their parameters.
 //!
-//! Patches are listed without strategic merge, though it is served: clients that find it here would look in the
-//! schemas for the keys by which lists are merged, and those are not in them.
+//! Strategic merge patch is served but not listed: clients that find it here would look for merge keys in the schemas,
+//! which lack them.
 
 use muster_playground_server::Kind;
 use serde_json::{Map, Value, json};
@@ -11,7 +11,7 @@ use super::prefix;
 const PATCHES: [&str; 3] =
     ["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json"];
 
-/// Adds the paths of a kind whose schema has this name.
+/// Adds the paths of a kind with this schema.
 pub(super) fn add(paths: &mut Map<String, Value>, kind: &Kind, schema: Option<&str>) {
     let writer = Writer {
         kind: json!({"group": kind.group(), "version": kind.version(), "kind": kind.kind()}),
@@ -29,7 +29,7 @@ pub(super) fn add(paths: &mut Map<String, Value>, kind: &Kind, schema: Option<&s
         collection
     };
     if kind.is_review() {
-        // Answered, and nowhere kept.
+        // Answered and not stored.
         paths.insert(collection, json!({"post": writer.writing("post"), "parameters": of_path}));
         return;
     }
@@ -61,7 +61,7 @@ pub(super) fn add(paths: &mut Map<String, Value>, kind: &Kind, schema: Option<&s
 const DRY_RUN: (&str, &str, &str) = ("dryRun", "string", "With All nothing is kept.");
 const WRITING: [(&str, &str, &str); 3] = [
     DRY_RUN,
-    ("fieldManager", "string", "Who writes, in a word."),
+    ("fieldManager", "string", "The name of the field manager."),
     ("fieldValidation", "string", "What happens to unknown and repeated fields: Ignore, Warn or Strict."),
 ];
 const FORCE: (&str, &str, &str) = ("force", "boolean", "Whether an apply takes fields from other managers.");
@@ -71,11 +71,11 @@ const DELETING: [(&str, &str, &str); 3] = [
     ("propagationPolicy", "string", "What happens to dependents: Orphan, Background or Foreground."),
 ];
 
-fn path_parameter(name: &str, about: &str) -> Value {
-    json!({"name": name, "in": "path", "required": true, "description": about, "schema": {"type": "string", "uniqueItems": true}})
+fn path_parameter(name: &str, description: &str) -> Value {
+    json!({"name": name, "in": "path", "required": true, "description": description, "schema": {"type": "string", "uniqueItems": true}})
 }
 
-/// Writes operations on one kind.
+/// Builds the operations of one kind.
 struct Writer {
     kind: Value,
     schema: Option<Value>,
@@ -83,7 +83,7 @@ struct Writer {
 
 impl Writer {
     fn operation(&self, action: &str, options: &[(&str, &str, &str)]) -> Value {
-        let option = |(name, data_type, about): &(&str, &str, &str)| json!({"name": name, "in": "query", "description": about, "schema": {"type": data_type, "uniqueItems": true}});
+        let option = |(name, data_type, description): &(&str, &str, &str)| json!({"name": name, "in": "query", "description": description, "schema": {"type": data_type, "uniqueItems": true}});
         let parameters: Vec<Value> = options.iter().map(option).collect();
         json!({
             "x-kubernetes-action": action, "x-kubernetes-group-version-kind": self.kind, "parameters": parameters,

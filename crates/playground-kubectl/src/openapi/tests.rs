@@ -1,4 +1,4 @@
-//! Every served kind is described, and kubectl finds what it looks for.
+//! Tests that every served kind has a schema, and that kubectl finds what it needs.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ fn server() -> Server {
     Server::start(Settings::default()).with_presentation(Arc::new(Kubectl))
 }
 
-async fn ask(server: &Server, path: &str, accept: &str) -> (u16, Value) {
+async fn send_request(server: &Server, path: &str, accept: &str) -> (u16, Value) {
     let request = Request::builder().uri(path).header("Accept", accept).body(Empty::<Bytes>::new()).unwrap();
     let response = server.answer(request).await;
     let code = response.status().as_u16();
@@ -22,18 +22,18 @@ async fn ask(server: &Server, path: &str, accept: &str) -> (u16, Value) {
 }
 
 async fn read(server: &Server, path: &str) -> Value {
-    let (code, document) = ask(server, &format!("/openapi/v3{path}"), "application/json").await;
+    let (code, document) = send_request(server, &format!("/openapi/v3{path}"), "application/json").await;
     assert_eq!(code, 200, "{path:?} has no document");
     document
 }
 
-/// The groups, versions and kinds of everything that is kept or answered.
+/// Group, version and kind of everything that is stored or answered.
 async fn kinds(server: &Server) -> Vec<(String, String, String)> {
     const FORM: &str = "application/json;as=APIGroupDiscoveryList;v=v2;g=apidiscovery.k8s.io";
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut kinds = Vec::new();
     for root in ["/api", "/apis"] {
-        let (_, list) = ask(server, root, FORM).await;
+        let (_, list) = send_request(server, root, FORM).await;
         for group in list["items"].as_array().unwrap() {
             for version in group["versions"].as_array().unwrap() {
                 for resource in version["resources"].as_array().unwrap() {
@@ -48,7 +48,7 @@ async fn kinds(server: &Server) -> Vec<(String, String, String)> {
     kinds
 }
 
-/// The schema that says that it is of this kind.
+/// The schema that is marked with this kind.
 fn schema_of<'a>(document: &'a Value, group: &str, version: &str, kind: &str) -> Option<&'a Value> {
     let own = json!({"group": group, "version": version, "kind": kind});
     let mut schemas = document["components"]["schemas"].as_object()?.values();
@@ -56,7 +56,7 @@ fn schema_of<'a>(document: &'a Value, group: &str, version: &str, kind: &str) ->
 }
 
 #[tokio::test]
-async fn every_built_in_kind_is_described() {
+async fn every_built_in_kind_has_a_schema() {
     let server = server();
     let index = read(&server, "").await;
     let kinds = kinds(&server).await;
@@ -73,7 +73,7 @@ async fn every_built_in_kind_is_described() {
 }
 
 #[tokio::test]
-async fn references_lead_somewhere() {
+async fn references_resolve() {
     fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
         match value {
             Value::Object(fields) => {
@@ -94,7 +94,7 @@ async fn references_lead_somewhere() {
 }
 
 #[tokio::test]
-async fn every_patch_takes_the_options_that_kubectl_looks_for() {
+async fn every_patch_has_the_parameters_that_kubectl_checks() {
     let document = read(&server(), "/api/v1").await;
     let paths = document["paths"].as_object().unwrap();
     let patches: Vec<&Value> = paths.values().map(|path| &path["patch"]).filter(|patch| patch.is_object()).collect();
@@ -111,14 +111,14 @@ async fn every_patch_takes_the_options_that_kubectl_looks_for() {
 }
 
 #[tokio::test]
-async fn a_document_that_is_not_there_is_not_found() {
+async fn missing_document_is_not_found() {
     let server = server();
     for path in ["v3/apis/none.io/v1", "v3/api/v9", "v3/other", "v1", ""] {
-        assert_eq!(ask(&server, &format!("/openapi/{path}"), "*/*").await.0, 404, "{path:?}");
+        assert_eq!(send_request(&server, &format!("/openapi/{path}"), "*/*").await.0, 404, "{path:?}");
     }
 }
 
 #[test]
-fn custom_kinds_are_named_backwards() {
+fn custom_schema_names_start_with_the_reversed_group() {
     assert_eq!(custom::schema_name("muster.dev", "v1alpha1", "PodGroup"), "dev.muster.v1alpha1.PodGroup");
 }

@@ -1,21 +1,21 @@
-//! From a message to the JSON object that says the same.
+//! Decodes a protobuf message into the equivalent JSON object.
 //!
-//! Invariant: depth and number of values are bounded, whatever the bytes are. What comes twice is merged or replaced,
-//! as the format wants it. It must not know which messages exist.
+//! Invariant: depth and number of values are bounded for all inputs. Repeated fields are merged or replaced, as the
+//! format demands. Must not depend on which messages exist.
 
 use base64::Engine as _;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::table::{Empty, Field, MessageId, Plurality, TABLE, Type};
-use super::wire::{Broken, PIECE, Reader, Tag, VARINT};
+use super::wire::{DecodeError, LENGTH_DELIMITED, Reader, Tag, VARINT};
 
-/// No object that is served nests deeper.
+/// No served object nests deeper.
 const DEPTH_MAX: usize = 64;
-/// The most values of one object.
+/// The maximum number of values of one object.
 const VALUES_MAX: usize = 500_000;
 
-/// Reads messages, and counts what they hold.
+/// Decodes messages and counts their values.
 #[derive(Default)]
 pub(super) struct Decoder {
     depth: usize,
@@ -23,21 +23,26 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// One value more.
-    fn count(&mut self) -> Result<(), Broken> {
+    /// Counts one value.
+    fn count(&mut self) -> Result<(), DecodeError> {
         self.values += 1;
         if self.values > VALUES_MAX {
-            return Err(Broken::TooMuch { what: "values", max: VALUES_MAX });
+            return Err(DecodeError::TooMuch { what: "values", max: VALUES_MAX });
         }
         Ok(())
     }
 
-    /// Reads the fields of a message into an object.
-    pub(super) fn message(&mut self, id: MessageId, bytes: &[u8], into: &mut Map<String, Value>) -> Result<(), Broken> {
+    /// Decodes the fields of a message into an object.
+    pub(super) fn message(
+        &mut self,
+        id: MessageId,
+        bytes: &[u8],
+        into: &mut Map<String, Value>,
+    ) -> Result<(), DecodeError> {
         let message = TABLE.message(id);
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            return Err(Broken::TooMuch { what: "levels", max: DEPTH_MAX });
+            return Err(DecodeError::TooMuch { what: "levels", max: DEPTH_MAX });
         }
         let mut reader = Reader::new(bytes);
         while !reader.is_at_end() {
@@ -58,15 +63,15 @@ impl Decoder {
         tag: Tag,
         reader: &mut Reader<'_>,
         into: &mut Map<String, Value>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), DecodeError> {
         self.count()?;
         match (field.name, field.holds, field.plurality) {
-            (None, Type::Message(id), _) => self.message(id, piece(field, tag, reader)?, into),
+            (None, Type::Message(id), _) => self.message(id, length_delimited(field, tag, reader)?, into),
             (None, ..) => Ok(()),
             (Some(name), holds, Plurality::One) => self.one(field, name, holds, tag, reader, into),
-            (Some(name), Type::Int32 | Type::Int64, Plurality::List) if tag.form == PIECE => {
-                // Numbers may come packed into one piece.
-                let mut packed = Reader::new(reader.piece()?);
+            (Some(name), Type::Int32 | Type::Int64, Plurality::List) if tag.wire_type == LENGTH_DELIMITED => {
+                // Numbers may be packed.
+                let mut packed = Reader::new(reader.length_delimited()?);
                 while !packed.is_at_end() {
                     self.count()?;
                     let number = number(field.holds, packed.varint()?);
@@ -80,7 +85,7 @@ impl Decoder {
                 Ok(())
             }
             (Some(name), holds, Plurality::Map) => {
-                let (key, value) = self.entry(field, holds, piece(field, tag, reader)?)?;
+                let (key, value) = self.entry(field, holds, length_delimited(field, tag, reader)?)?;
                 let entries = into.entry(name).or_insert_with(|| json!({}));
                 entries.as_object_mut().map(|entries| entries.insert(key, value));
                 Ok(())
@@ -96,7 +101,7 @@ impl Decoder {
         tag: Tag,
         reader: &mut Reader<'_>,
         into: &mut Map<String, Value>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), DecodeError> {
         let value = self.value(field, holds, tag, reader, into.get_mut(name).map(Value::take))?;
         let is_left_out = |value: &Value| field.empty == Empty::LeftOut && is_empty(holds, value);
         match value {
@@ -106,7 +111,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// A value; none is a date that is not there. A message adds to what was `there`.
+    /// Decodes a value; `None` for an absent time. A message is merged into what was `there`.
     fn value(
         &mut self,
         field: &Field,
@@ -114,14 +119,14 @@ impl Decoder {
         tag: Tag,
         reader: &mut Reader<'_>,
         there: Option<Value>,
-    ) -> Result<Option<Value>, Broken> {
+    ) -> Result<Option<Value>, DecodeError> {
         if matches!(holds, Type::Bool | Type::Int32 | Type::Int64) {
-            if tag.form != VARINT {
-                return Err(wrong_form(field, tag));
+            if tag.wire_type != VARINT {
+                return Err(wrong_wire_type(field, tag));
             }
             return Ok(Some(number(holds, reader.varint()?)));
         }
-        let bytes = piece(field, tag, reader)?;
+        let bytes = length_delimited(field, tag, reader)?;
         Ok(Some(match holds {
             Type::Text => text(bytes),
             Type::Bytes => Value::String(base64::engine::general_purpose::STANDARD.encode(bytes)),
@@ -142,14 +147,14 @@ impl Decoder {
         }))
     }
 
-    /// An entry of a map: the key is field 1, the value field 2, and each may be left out.
-    fn entry(&mut self, field: &Field, holds: Type, bytes: &[u8]) -> Result<(String, Value), Broken> {
+    /// A map entry: the key is field 1, the value field 2, and each may be absent.
+    fn entry(&mut self, field: &Field, holds: Type, bytes: &[u8]) -> Result<(String, Value), DecodeError> {
         let (mut key, mut value) = (Value::default(), None);
         let mut reader = Reader::new(bytes);
         while !reader.is_at_end() {
             let tag = reader.tag("entry")?;
             match tag.number {
-                1 => key = text(piece(field, tag, &mut reader)?),
+                1 => key = text(length_delimited(field, tag, &mut reader)?),
                 2 => value = self.value(field, holds, tag, &mut reader, value.take())?,
                 _ => reader.skip(tag, "entry")?,
             }
@@ -165,12 +170,12 @@ impl Decoder {
         Ok((key.as_str().unwrap_or_default().to_owned(), value))
     }
 
-    fn texts(&mut self, bytes: &[u8]) -> Result<Value, Broken> {
+    fn texts(&mut self, bytes: &[u8]) -> Result<Value, DecodeError> {
         let mut texts = Vec::new();
         each(bytes, "items", |tag, reader| {
             self.count()?;
-            if tag.number == 1 && tag.form == PIECE {
-                texts.push(text(reader.piece()?));
+            if tag.number == 1 && tag.wire_type == LENGTH_DELIMITED {
+                texts.push(text(reader.length_delimited()?));
                 return Ok(());
             }
             reader.skip(tag, "items")
@@ -179,12 +184,12 @@ impl Decoder {
     }
 }
 
-/// Calls for each field of a small message.
+/// Calls a function for each field of a small message.
 fn each(
     bytes: &[u8],
     message: &str,
-    mut take: impl FnMut(Tag, &mut Reader<'_>) -> Result<(), Broken>,
-) -> Result<(), Broken> {
+    mut take: impl FnMut(Tag, &mut Reader<'_>) -> Result<(), DecodeError>,
+) -> Result<(), DecodeError> {
     let mut reader = Reader::new(bytes);
     while !reader.is_at_end() {
         let tag = reader.tag(message)?;
@@ -193,12 +198,12 @@ fn each(
     Ok(())
 }
 
-fn wrong_form(field: &Field, tag: Tag) -> Broken {
-    Broken::Form { form: tag.form, field: field.name.unwrap_or_default().to_owned() }
+fn wrong_wire_type(field: &Field, tag: Tag) -> DecodeError {
+    DecodeError::WireType { wire_type: tag.wire_type, field: field.name.unwrap_or_default().to_owned() }
 }
 
-fn piece<'a>(field: &Field, tag: Tag, reader: &mut Reader<'a>) -> Result<&'a [u8], Broken> {
-    if tag.form == PIECE { reader.piece() } else { Err(wrong_form(field, tag)) }
+fn length_delimited<'a>(field: &Field, tag: Tag, reader: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
+    if tag.wire_type == LENGTH_DELIMITED { reader.length_delimited() } else { Err(wrong_wire_type(field, tag)) }
 }
 
 fn list<'a>(into: &'a mut Map<String, Value>, name: &str) -> &'a mut Vec<Value> {
@@ -206,7 +211,7 @@ fn list<'a>(into: &'a mut Map<String, Value>, name: &str) -> &'a mut Vec<Value> 
     if !entries.is_array() {
         *entries = json!([]);
     }
-    entries.as_array_mut().expect("an array, made above")
+    entries.as_array_mut().expect("an array, created above")
 }
 
 fn text(bytes: &[u8]) -> Value {
@@ -221,7 +226,7 @@ fn number(holds: Type, bits: u64) -> Value {
     }
 }
 
-/// Whether Go leaves a value out that may be left out. Structs, whatever they look like in JSON, are always written.
+/// Whether Go omits the value of an `omitempty` field. Structs are always written.
 fn is_empty(holds: Type, value: &Value) -> bool {
     match holds {
         Type::Text | Type::Bytes => value == "",
@@ -231,11 +236,11 @@ fn is_empty(holds: Type, value: &Value) -> bool {
     }
 }
 
-fn quantity(bytes: &[u8]) -> Result<Value, Broken> {
+fn quantity(bytes: &[u8]) -> Result<Value, DecodeError> {
     let mut written = json!("0");
     each(bytes, "Quantity", |tag, reader| {
-        if tag.number == 1 && tag.form == PIECE {
-            let bytes = reader.piece()?;
+        if tag.number == 1 && tag.wire_type == LENGTH_DELIMITED {
+            let bytes = reader.length_delimited()?;
             if !bytes.is_empty() {
                 written = text(bytes);
             }
@@ -246,13 +251,13 @@ fn quantity(bytes: &[u8]) -> Result<Value, Broken> {
     Ok(written)
 }
 
-fn int_or_string(bytes: &[u8]) -> Result<Value, Broken> {
+fn int_or_string(bytes: &[u8]) -> Result<Value, DecodeError> {
     let (mut is_text, mut int, mut string) = (false, json!(0), json!(""));
     each(bytes, "IntOrString", |tag, reader| {
-        match (tag.number, tag.form) {
+        match (tag.number, tag.wire_type) {
             (1, VARINT) => is_text = reader.varint()? != 0,
             (2, VARINT) => int = number(Type::Int32, reader.varint()?),
-            (3, PIECE) => string = text(reader.piece()?),
+            (3, LENGTH_DELIMITED) => string = text(reader.length_delimited()?),
             _ => reader.skip(tag, "IntOrString")?,
         }
         Ok(())
@@ -260,13 +265,13 @@ fn int_or_string(bytes: &[u8]) -> Result<Value, Broken> {
     Ok(if is_text { string } else { int })
 }
 
-fn raw_json(field: &Field, bytes: &[u8]) -> Result<Value, Broken> {
+fn raw_json(field: &Field, bytes: &[u8]) -> Result<Value, DecodeError> {
     let mut raw: &[u8] = &[];
     let mut reader = Reader::new(bytes);
     while !reader.is_at_end() {
         let tag = reader.tag("Raw")?;
-        if tag.number == 1 && tag.form == PIECE {
-            raw = reader.piece()?;
+        if tag.number == 1 && tag.wire_type == LENGTH_DELIMITED {
+            raw = reader.length_delimited()?;
         } else {
             reader.skip(tag, "Raw")?;
         }
@@ -277,15 +282,15 @@ fn raw_json(field: &Field, bytes: &[u8]) -> Result<Value, Broken> {
     serde_json::from_slice(raw).map_err(|error| invalid(field, error.to_string()))
 }
 
-fn invalid(field: &Field, why: String) -> Broken {
-    Broken::Value { field: field.name.unwrap_or_default().to_owned(), why }
+fn invalid(field: &Field, why: String) -> DecodeError {
+    DecodeError::Value { field: field.name.unwrap_or_default().to_owned(), why }
 }
 
-/// A date, to the second or the microsecond. The zero of dates is none.
-fn date(field: &Field, bytes: &[u8], micro: bool) -> Result<Option<Value>, Broken> {
+/// A time, to the second or the microsecond. The zero time is absent.
+fn date(field: &Field, bytes: &[u8], micro: bool) -> Result<Option<Value>, DecodeError> {
     let (mut seconds, mut nanos) = (0_i64, 0_i32);
     each(bytes, "Timestamp", |tag, reader| {
-        match (tag.number, tag.form) {
+        match (tag.number, tag.wire_type) {
             (1, VARINT) => seconds = reader.varint()? as i64,
             (2, VARINT) => nanos = reader.varint()? as i32,
             _ => reader.skip(tag, "Timestamp")?,

@@ -1,7 +1,7 @@
-//! Bodies in the form that typed Go clients prefer: `k8s\0`, and an envelope that names the kind around a message.
+//! Protobuf bodies, which typed Go clients prefer: `k8s\0` and an envelope with the kind around a message.
 //!
-//! They are turned into the JSON that says the same, and go the road of every body from there. Answers are always JSON,
-//! which every client takes. It must not know requests or kinds beyond what the table says.
+//! They are converted to the equivalent JSON and then handled like every body. Responses are always JSON, which every
+//! client accepts. Must not depend on requests, nor on kinds beyond the table.
 
 mod message;
 mod table;
@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 
 use message::Decoder;
 use table::TABLE;
-use wire::{Broken, PIECE, Reader};
+use wire::{DecodeError, LENGTH_DELIMITED, Reader};
 
-/// What every body begins with.
+/// The prefix of every body.
 const MAGIC: &[u8] = b"k8s\0";
 
 /// The envelope around a message.
@@ -25,7 +25,7 @@ struct Envelope<'a> {
     raw: &'a [u8],
 }
 
-/// Reads a body. An envelope that names nothing is of the kind that is `expected`: its apiVersion and its name.
+/// Decodes a body. An envelope without a kind is of the `expected` kind: its apiVersion and its name.
 pub(crate) fn read(bytes: &[u8], expected: (&str, &str)) -> Result<Value, ProtobufError> {
     let inner = bytes.strip_prefix(MAGIC).ok_or(ProtobufError::NotProtobuf)?;
     let Envelope { api_version, kind, raw } = open(inner).map_err(|why| ProtobufError::Envelope(why.to_string()))?;
@@ -43,29 +43,29 @@ pub(crate) fn read(bytes: &[u8], expected: (&str, &str)) -> Result<Value, Protob
     Ok(Value::Object(fields))
 }
 
-fn open(bytes: &[u8]) -> Result<Envelope<'_>, Broken> {
+fn open(bytes: &[u8]) -> Result<Envelope<'_>, DecodeError> {
     const NAME: &str = "Unknown";
     let mut envelope = Envelope::default();
     let mut reader = Reader::new(bytes);
     while !reader.is_at_end() {
         let tag = reader.tag(NAME)?;
-        match (tag.number, tag.form) {
-            (1, PIECE) => name(reader.piece()?, &mut envelope)?,
-            (2, PIECE) => envelope.raw = reader.piece()?,
+        match (tag.number, tag.wire_type) {
+            (1, LENGTH_DELIMITED) => name(reader.length_delimited()?, &mut envelope)?,
+            (2, LENGTH_DELIMITED) => envelope.raw = reader.length_delimited()?,
             _ => reader.skip(tag, NAME)?,
         }
     }
     Ok(envelope)
 }
 
-fn name(bytes: &[u8], envelope: &mut Envelope<'_>) -> Result<(), Broken> {
+fn name(bytes: &[u8], envelope: &mut Envelope<'_>) -> Result<(), DecodeError> {
     let mut reader = Reader::new(bytes);
     while !reader.is_at_end() {
         let tag = reader.tag("TypeMeta")?;
         let text = |piece| String::from_utf8_lossy(piece).into_owned();
-        match (tag.number, tag.form) {
-            (1, PIECE) => envelope.api_version = text(reader.piece()?),
-            (2, PIECE) => envelope.kind = text(reader.piece()?),
+        match (tag.number, tag.wire_type) {
+            (1, LENGTH_DELIMITED) => envelope.api_version = text(reader.length_delimited()?),
+            (2, LENGTH_DELIMITED) => envelope.kind = text(reader.length_delimited()?),
             _ => reader.skip(tag, "TypeMeta")?,
         }
     }

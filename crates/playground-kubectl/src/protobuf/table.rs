@@ -1,20 +1,20 @@
-//! What is known of the messages: for each its fields, by number, with their JSON names and types.
+//! The table of protobuf messages: the fields of each by number, with their JSON names and types.
 //!
-//! The table is a text that `tools/protobuf` makes. A line is `kind API-VERSION KIND MESSAGE`, `message NAME`, or a
-//! field of the message above it: number, JSON name (a dot: its fields are the message's own), what empty means, type.
-//! It must not know the wire.
+//! `tools/protobuf` generates its text. A line is `kind API-VERSION KIND MESSAGE`, `message NAME`, or a field of the
+//! message above it: number, JSON name (a dot: inlined), how an empty value is shown, type.
+//! Must not depend on the wire format.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// Everything that is known.
+/// The whole table.
 pub(super) static TABLE: LazyLock<Table> = LazyLock::new(|| Table::parse(include_str!("tables.txt")));
 
-/// A message's place in the table.
+/// A message's index in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MessageId(usize);
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Type {
     Text,
@@ -26,28 +26,28 @@ pub(super) enum Type {
     IntOrString,
     Time,
     MicroTime,
-    /// Bytes that are JSON themselves.
+    /// Bytes that contain JSON.
     Json,
     Message(MessageId),
-    /// A message around a list of texts, which is a plain list in JSON.
+    /// A message with a list of strings, which is a plain list in JSON.
     Texts,
 }
 
-/// How often a field's type occurs in it.
+/// The cardinality of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plurality {
     One,
     List,
-    /// By a text.
+    /// With string keys.
     Map,
 }
 
-/// What JSON shows for an empty value. Go's encoder sends the values of all fields that are not pointers.
+/// How JSON shows an empty value. Go's encoder sends the values of all fields that are not pointers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Empty {
-    /// Nothing.
+    /// Omitted.
     LeftOut,
-    /// The empty value.
+    /// As the empty value.
     Written,
 }
 
@@ -55,7 +55,7 @@ pub(super) enum Empty {
 #[derive(Debug)]
 pub(super) struct Field {
     pub(super) number: u64,
-    /// None: the fields of its message are those of the message that it is in.
+    /// `None`: the field is inlined into its parent.
     pub(super) name: Option<&'static str>,
     pub(super) empty: Empty,
     pub(super) plurality: Plurality,
@@ -76,7 +76,7 @@ impl Message {
     }
 }
 
-/// All messages, and which of them are objects.
+/// All messages, and the kinds among them.
 pub(super) struct Table {
     messages: Vec<Message>,
     kinds: HashMap<(&'static str, &'static str), MessageId>,
@@ -89,12 +89,12 @@ impl Table {
 
     /// The message of a kind.
     pub(super) fn kind(&self, api_version: &str, kind: &str) -> Option<MessageId> {
-        // The options of a delete are the same in every group.
+        // DeleteOptions are the same in every group.
         let api_version = if kind == "DeleteOptions" { "v1" } else { api_version };
         self.kinds.get(&(api_version, kind)).copied()
     }
 
-    /// Reads the text, which is part of the program: what is wrong with it is a mistake of ours.
+    /// Parses the text, which is part of the program: an error in it is a bug.
     fn parse(text: &'static str) -> Self {
         let lines = || text.lines().filter(|line| !line.starts_with('#'));
         let names = lines().filter_map(|line| line.strip_prefix("message "));
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_can_be_read_and_fields_are_in_order() {
+    fn table_parses_and_fields_are_sorted() {
         for message in &TABLE.messages {
             assert!(message.fields.is_sorted_by(|a, b| a.number < b.number), "{}", message.name);
         }

@@ -1,11 +1,11 @@
-//! Bodies against what Kubernetes' own code writes, and against bytes that nobody would write.
+//! Tests of decoding against bodies encoded by Kubernetes' own code, and against malformed bytes.
 
 use base64::Engine as _;
 use muster_determinism::random::Random;
 
 use super::*;
 
-/// Objects in both forms, as Kubernetes' own code writes them (`tools/protobuf` makes the file).
+/// Objects in both encodings, as Kubernetes' own code writes them (`tools/protobuf` generates the file).
 const ANSWERS: &str = include_str!("../../../playground/tests/protobuf_answers.jsonl");
 
 fn answers() -> Vec<(Value, Vec<u8>)> {
@@ -18,7 +18,7 @@ fn answers() -> Vec<(Value, Vec<u8>)> {
     answers.collect()
 }
 
-/// Protobuf has no null and no list that is there and empty.
+/// Protobuf has neither null nor empty lists.
 fn without_nothing(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -31,7 +31,7 @@ fn without_nothing(value: &mut Value) {
 }
 
 #[test]
-fn both_forms_say_the_same() {
+fn both_encodings_are_equivalent() {
     let answers = answers();
     assert!(answers.len() > 30);
     for (mut json, bytes) in answers {
@@ -43,36 +43,36 @@ fn both_forms_say_the_same() {
 }
 
 #[test]
-fn what_is_not_protobuf_is_refused_with_the_reason() {
+fn invalid_protobuf_is_rejected_with_the_reason() {
     let refused = |bytes: &[u8]| read(bytes, ("v1", "Pod")).expect_err("a refusal");
     assert_eq!(
         refused(b"{}").to_string(),
         "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
     );
     assert_eq!(refused(b"k8s\0\x0a\x05").to_string(), "unexpected EOF");
-    let nobody = [b"k8s\0\x0a\x09\x0a\x02v1\x12\x03Foo", &[][..]].concat();
-    assert_eq!(refused(&nobody), ProtobufError::UnknownKind { api_version: "v1".to_owned(), kind: "Foo".to_owned() });
+    let unknown = [b"k8s\0\x0a\x09\x0a\x02v1\x12\x03Foo", &[][..]].concat();
+    assert_eq!(refused(&unknown), ProtobufError::UnknownKind { api_version: "v1".to_owned(), kind: "Foo".to_owned() });
     // A pod whose metadata is a number.
     let wrong = b"k8s\0\x12\x02\x08\x01";
     assert_eq!(refused(wrong).to_string(), "proto: wrong wireType = 0 for field metadata");
 }
 
 #[test]
-fn an_envelope_without_a_name_is_of_the_expected_kind() {
+fn envelope_without_kind_has_the_expected_kind() {
     let read = read(b"k8s\0\x12\x05\x0a\x03\x0a\x01n", ("v1", "ConfigMap")).expect("a map");
     assert_eq!(read, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "n"}}));
 }
 
 #[test]
-fn a_message_that_comes_in_parts_is_put_together() {
-    // Twice the metadata: a name, then a namespace; the field 99 is of a newer version.
+fn split_message_is_merged() {
+    // The metadata in two parts: a name, then a namespace; field 99 is of a newer version.
     let body = b"k8s\0\x12\x0d\x0a\x03\x0a\x01n\x9a\x06\x00\x0a\x03\x1a\x01s";
     let read = read(body, ("v1", "ConfigMap")).expect("a map");
     assert_eq!(read["metadata"], json!({"name": "n", "namespace": "s"}));
 }
 
 #[test]
-fn more_values_than_any_object_has_are_refused() {
+fn too_many_values_are_rejected() {
     // A million empty containers of one pod.
     let spec: Vec<u8> = b"\x12\x00".repeat(1_000_000);
     let length = |length: usize| {
@@ -91,9 +91,9 @@ fn more_values_than_any_object_has_are_refused() {
     assert_eq!(refused.to_string(), "the message has more than 500000 values");
 }
 
-/// Bends messages in the ways in which bytes go wrong. It must only answer: what it answers does not matter.
+/// Mutates messages as bytes get corrupted. Decoding must return; the result does not matter.
 #[test]
-fn no_bytes_make_it_panic() {
+fn no_input_panics() {
     let seed = std::env::var("MUSTER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let times: u64 = std::env::var("MUSTER_TIMES").ok().and_then(|times| times.parse().ok()).unwrap_or(1);
     let answers = answers();

@@ -1,4 +1,4 @@
-//! How long ago, in the few characters of a cell.
+//! Human-readable durations in cells.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub(super) fn of(object: &Value, now: Timestamp) -> Value {
     json!(since(&object["metadata"]["creationTimestamp"], now))
 }
 
-/// The time since a date that an object carries.
+/// The time since a timestamp of an object.
 pub(super) fn since(date: &Value, now: Timestamp) -> String {
     match read(date) {
         Some(then) => between(then, now),
@@ -20,12 +20,12 @@ pub(super) fn since(date: &Value, now: Timestamp) -> String {
     }
 }
 
-/// A date that an object carries.
+/// A timestamp of an object.
 pub(super) fn read(date: &Value) -> Option<Timestamp> {
     date.as_str()?.parse().ok()
 }
 
-/// The time from one date to another. Clocks differ: a second into the future is now, more is not to be believed.
+/// The duration between two times. Clocks differ: up to a second in the future counts as now, more is invalid.
 pub(super) fn between(from: Timestamp, to: Timestamp) -> String {
     let passed = to.duration_since(from);
     match Duration::try_from(passed) {
@@ -35,7 +35,7 @@ pub(super) fn between(from: Timestamp, to: Timestamp) -> String {
     }
 }
 
-/// Two digits or so are enough: the longer it was, the coarser it is told.
+/// The longer the duration, the coarser the unit (`duration.HumanDuration`).
 fn short(seconds: u64) -> String {
     const MINUTE: u64 = 60;
     const HOUR: u64 = 60 * MINUTE;
@@ -64,8 +64,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_are_told_as_kubectl_tells_them() {
-        let told = [
+    fn ages_are_formatted_as_in_kubectl() {
+        let cases = [
             (0, "0s"),
             (119, "119s"),
             (120, "2m"),
@@ -89,13 +89,13 @@ mod tests {
             (252_287_999, "7y364d"),
             (252_288_000, "8y"),
         ];
-        for (seconds, expected) in told {
+        for (seconds, expected) in cases {
             assert_eq!(short(seconds), expected, "{seconds}");
         }
     }
 
     #[test]
-    fn a_clock_that_is_ahead_is_believed_for_a_second() {
+    fn clock_skew_of_a_second_is_tolerated() {
         let now: Timestamp = "2026-01-01T00:00:10Z".parse().unwrap();
         assert_eq!(since(&json!("2026-01-01T00:00:11Z"), now), "0s");
         assert_eq!(since(&json!("2026-01-01T00:00:12Z"), now), "<invalid>");

@@ -1,9 +1,9 @@
-//! Rows of replica sets and their kin.
+//! Rows of ReplicaSets and the other kinds of the group `apps`.
 
 use serde_json::{Value, json};
 
-use super::words::{NONE, containers, labels, list, name, number, selector, selector_text, text};
-use super::{AGE, CONTAINERS, IMAGES, NAME, SELECTOR, Sheet, age, integer, text as column};
+use super::cell_text::{NONE, containers, labels, list, name, number, selector, selector_text, text};
+use super::{AGE, CONTAINERS, IMAGES, NAME, SELECTOR, TablePrinter, age, integer, text as column};
 
 const REPLICA_COLUMNS: &[super::Column] = &[
     NAME,
@@ -21,29 +21,29 @@ fn replicas(object: &Value) -> [Value; 3] {
     [&object["spec"]["replicas"], &status["replicas"], &status["readyReplicas"]].map(|count| json!(number(count)))
 }
 
-pub(super) static REPLICA_SETS: Sheet = Sheet::new(REPLICA_COLUMNS, |set, now| {
+pub(super) static REPLICA_SETS: TablePrinter = TablePrinter::new(REPLICA_COLUMNS, |set, now| {
     let [desired, current, ready] = replicas(set);
     let [names, images] = containers(&set["spec"]["template"]);
     let chosen = json!(selector(&set["spec"]["selector"]));
     vec![name(set), desired, current, ready, age::of(set, now), names, images, chosen]
 });
 
-pub(super) static REPLICATION_CONTROLLERS: Sheet = Sheet::new(REPLICA_COLUMNS, |set, now| {
+pub(super) static REPLICATION_CONTROLLERS: TablePrinter = TablePrinter::new(REPLICA_COLUMNS, |set, now| {
     let [desired, current, ready] = replicas(set);
     let [names, images] = containers(&set["spec"]["template"]);
     let chosen = json!(labels(&set["spec"]["selector"]));
     vec![name(set), desired, current, ready, age::of(set, now), names, images, chosen]
 });
 
-/// How many of the wanted pods are ready.
-fn ready_of_wanted(object: &Value) -> Value {
+/// Ready pods of desired pods.
+fn ready_of_desired(object: &Value) -> Value {
     json!(format!("{}/{}", number(&object["status"]["readyReplicas"]), number(&object["spec"]["replicas"])))
 }
 
-pub(super) static DEPLOYMENTS: Sheet = Sheet::new(
+pub(super) static DEPLOYMENTS: TablePrinter = TablePrinter::new(
     &[
         NAME,
-        column("Ready", "How many of the wanted pods are ready."),
+        column("Ready", "How many of the desired pods are ready."),
         column("Up-to-date", "How many pods are of the newest template."),
         column("Available", "How many pods have been ready for long enough."),
         AGE,
@@ -56,7 +56,7 @@ pub(super) static DEPLOYMENTS: Sheet = Sheet::new(
         let [names, images] = containers(&deployment["spec"]["template"]);
         vec![
             name(deployment),
-            ready_of_wanted(deployment),
+            ready_of_desired(deployment),
             json!(number(&status["updatedReplicas"])),
             json!(number(&status["availableReplicas"])),
             age::of(deployment, now),
@@ -67,15 +67,15 @@ pub(super) static DEPLOYMENTS: Sheet = Sheet::new(
     },
 );
 
-pub(super) static STATEFUL_SETS: Sheet = Sheet::new(
-    &[NAME, column("Ready", "How many of the wanted pods are ready."), AGE, CONTAINERS, IMAGES],
+pub(super) static STATEFUL_SETS: TablePrinter = TablePrinter::new(
+    &[NAME, column("Ready", "How many of the desired pods are ready."), AGE, CONTAINERS, IMAGES],
     |set, now| {
         let [names, images] = containers(&set["spec"]["template"]);
-        vec![name(set), ready_of_wanted(set), age::of(set, now), names, images]
+        vec![name(set), ready_of_desired(set), age::of(set, now), names, images]
     },
 );
 
-pub(super) static DAEMON_SETS: Sheet = Sheet::new(
+pub(super) static DAEMON_SETS: TablePrinter = TablePrinter::new(
     &[
         NAME,
         integer("Desired", "How many nodes should have the pod."),
@@ -107,7 +107,7 @@ pub(super) static DAEMON_SETS: Sheet = Sheet::new(
     },
 );
 
-pub(super) static REVISIONS: Sheet = Sheet::new(
+pub(super) static REVISIONS: TablePrinter = TablePrinter::new(
     &[
         NAME,
         column("Controller", "The object whose revision this is."),
@@ -132,8 +132,8 @@ pub(super) static REVISIONS: Sheet = Sheet::new(
 mod tests {
     use super::*;
 
-    fn shown(sheet: &Sheet, object: &Value) -> Value {
-        json!((sheet.cells)(object, "2026-01-01T00:05:00Z".parse().unwrap()))
+    fn shown(printer: &TablePrinter, object: &Value) -> Value {
+        json!((printer.cells)(object, "2026-01-01T00:05:00Z".parse().unwrap()))
     }
 
     #[test]

@@ -3,13 +3,13 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::words::{NONE, UNSET, containers, count, holds, name, number, selector, text, text_or};
-use super::{AGE, CONTAINERS, IMAGES, NAME, SELECTOR, Sheet, age, boolean, integer, text as column};
+use super::cell_text::{NONE, UNSET, containers, count, holds, name, number, selector, text, text_or};
+use super::{AGE, CONTAINERS, IMAGES, NAME, SELECTOR, TablePrinter, age, boolean, integer, text as column};
 
-pub(super) static JOBS: Sheet = Sheet::new(
+pub(super) static JOBS: TablePrinter = TablePrinter::new(
     &[
         NAME,
-        column("Status", "How the Job is doing, in a word."),
+        column("Status", "The state of the Job."),
         column("Completions", "How many pods have succeeded, and how many must."),
         column("Duration", "How long the Job has run, or ran."),
         AGE,
@@ -49,7 +49,7 @@ fn status(job: &Value) -> &'static str {
 fn completions(job: &Value) -> String {
     let done = number(&job["status"]["succeeded"]);
     match (job["spec"]["completions"].as_i64(), number(&job["spec"]["parallelism"])) {
-        (Some(wanted), _) => format!("{done}/{wanted}"),
+        (Some(desired), _) => format!("{done}/{desired}"),
         (None, parallel @ 2..) => format!("{done}/1 of {parallel}"),
         (None, _) => format!("{done}/1"),
     }
@@ -60,14 +60,14 @@ fn duration(job: &Value, now: Timestamp) -> String {
     date("startTime").map_or_else(String::new, |start| age::between(start, date("completionTime").unwrap_or(now)))
 }
 
-pub(super) static CRON_JOBS: Sheet = Sheet::new(
+pub(super) static CRON_JOBS: TablePrinter = TablePrinter::new(
     &[
         NAME,
-        column("Schedule", "When Jobs are made, in the form of cron."),
+        column("Schedule", "When Jobs are created, as a cron expression."),
         column("Timezone", "The time zone of the schedule."),
-        boolean("Suspend", "Whether no further Jobs are made."),
+        boolean("Suspend", "Whether no further Jobs are created."),
         integer("Active", "How many of its Jobs are running."),
-        column("Last Schedule", "The time since a Job was last made."),
+        column("Last Schedule", "The time since a Job was last created."),
         AGE,
         CONTAINERS,
         IMAGES,
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jobs_at_every_stage() {
+    fn jobs_in_every_state() {
         let now = "2026-01-01T00:10:00Z".parse().unwrap();
         let mut one = json!({
             "metadata": {"name": "j", "creationTimestamp": "2026-01-01T00:00:00Z"},

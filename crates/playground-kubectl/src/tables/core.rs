@@ -3,32 +3,32 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::words::{count, name, number, text, text_or, written};
-use super::{AGE, Column, NAME, Sheet, age, text as column, wide};
+use super::cell_text::{count, name, number, text, text_or, to_text};
+use super::{AGE, Column, NAME, TablePrinter, age, text as column, wide};
 
-pub(super) static NAMESPACES: Sheet = Sheet::new(
+pub(super) static NAMESPACES: TablePrinter = TablePrinter::new(
     &[NAME, column("Status", "Whether the namespace is active or being deleted."), AGE],
     |namespace, now| vec![name(namespace), json!(text(&namespace["status"]["phase"])), age::of(namespace, now)],
 );
 
-pub(super) static CONFIG_MAPS: Sheet =
-    Sheet::new(&[NAME, column("Data", "How many entries there are, text and binary."), AGE], |map, now| {
+pub(super) static CONFIG_MAPS: TablePrinter =
+    TablePrinter::new(&[NAME, column("Data", "How many entries there are, text and binary."), AGE], |map, now| {
         vec![name(map), json!(count(&map["data"]) + count(&map["binaryData"])), age::of(map, now)]
     });
 
-pub(super) static SECRETS: Sheet = Sheet::new(
+pub(super) static SECRETS: TablePrinter = TablePrinter::new(
     &[NAME, column("Type", "What the secret is meant for."), column("Data", "How many entries the secret has."), AGE],
     |secret, now| vec![name(secret), json!(text(&secret["type"])), json!(count(&secret["data"])), age::of(secret, now)],
 );
 
-pub(super) static EVENTS: Sheet = Sheet::new(
+pub(super) static EVENTS: TablePrinter = TablePrinter::new(
     &[
         column("Last Seen", "The time since this last happened."),
         column("Type", "Normal, Warning or another type."),
         column("Reason", "Why it happened, in one word."),
         column("Object", "The object that it is about."),
         wide("Subobject", "The part of the object that it is about."),
-        wide("Source", "Who reports it."),
+        wide("Source", "The component that reports it."),
         column("Message", "What happened."),
         wide("First Seen", "The time since this first happened."),
         wide("Count", "How often it has happened."),
@@ -53,9 +53,9 @@ fn event(event: &Value, now: Timestamp) -> Vec<Value> {
         }
     };
     let times = if series.is_object() { number(&series["count"]) } else { number(&event["count"]).max(1) };
-    let about = &event["involvedObject"];
-    let kind = text(&about["kind"]).to_lowercase();
-    let target = match text(&about["name"]) {
+    let object = &event["involvedObject"];
+    let kind = text(&object["kind"]).to_lowercase();
+    let target = match text(&object["name"]) {
         "" => kind,
         name => format!("{kind}/{name}"),
     };
@@ -69,7 +69,7 @@ fn event(event: &Value, now: Timestamp) -> Vec<Value> {
         json!(text(&event["type"])),
         json!(text(&event["reason"])),
         json!(target),
-        json!(text(&about["fieldPath"])),
+        json!(text(&object["fieldPath"])),
         json!(source),
         json!(text(&event["message"]).trim()),
         json!(first),
@@ -78,10 +78,10 @@ fn event(event: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-pub(super) static QUOTAS: Sheet = Sheet::new(
+pub(super) static QUOTAS: TablePrinter = TablePrinter::new(
     &[
         NAME,
-        column("Request", "What may be asked for: used and allowed."),
+        column("Request", "Requests: used and allowed."),
         column("Limit", "What limits may add up to: used and allowed."),
         AGE,
     ],
@@ -90,8 +90,8 @@ pub(super) static QUOTAS: Sheet = Sheet::new(
             let hard = quota["status"]["hard"].as_object().into_iter().flatten();
             let of_side = hard.filter(|(resource, _)| resource.starts_with("limits.") == limits);
             let entry = |(resource, hard): (&String, &Value)| {
-                let used = quota["status"]["used"].get(resource).map_or_else(|| "0".to_owned(), written);
-                format!("{resource}: {used}/{}", written(hard))
+                let used = quota["status"]["used"].get(resource).map_or_else(|| "0".to_owned(), to_text);
+                format!("{resource}: {used}/{}", to_text(hard))
             };
             json!(of_side.map(entry).collect::<Vec<_>>().join(", "))
         };

@@ -1,4 +1,4 @@
-//! Rows of custom kinds, by the columns that their definition writes.
+//! Rows of custom kinds, by the printer columns of their definition.
 
 use std::sync::LazyLock;
 
@@ -7,23 +7,23 @@ use muster_playground_schema::json_path::JsonPath;
 use muster_playground_server::PrinterColumn;
 use serde_json::{Number, Value, json};
 
-use super::{AGE, NAME, age, definition_of, words};
+use super::{AGE, NAME, age, cell_text, definition_of};
 
-/// What is shown of a kind whose definition asks for no columns.
+/// The columns of a kind whose definition has none.
 static AGE_ALONE: LazyLock<[PrinterColumn; 1]> = LazyLock::new(|| {
     const PATH: &str = ".metadata.creationTimestamp";
     [PrinterColumn {
         name: AGE.name.into(),
         data_type: "date".into(),
         format: "".into(),
-        description: AGE.about.into(),
+        description: AGE.description.into(),
         priority: 0,
         json_path: PATH.into(),
         path: JsonPath::parse(PATH).expect("a path"),
     }]
 });
 
-/// The columns that a definition asks for, or the one that every kind has.
+/// The columns of a definition, or the default one.
 pub(super) fn or_age(columns: &[PrinterColumn]) -> &[PrinterColumn] {
     if columns.is_empty() { &*AGE_ALONE } else { columns }
 }
@@ -46,15 +46,15 @@ pub(super) fn cells(columns: &[PrinterColumn], object: &Value, now: Timestamp) -
     let cell = |column: &PrinterColumn| {
         column.path.first(object).map_or(Value::Null, |value| shown(&column.data_type, value, now))
     };
-    std::iter::once(words::name(object)).chain(columns.iter().map(cell)).collect()
+    std::iter::once(cell_text::name(object)).chain(columns.iter().map(cell)).collect()
 }
 
-/// A value as its column's type wants it; nothing if it is of another type.
+/// A value as its column's type demands; null if it has another type.
 fn shown(data_type: &str, value: &Value, now: Timestamp) -> Value {
     match (data_type, value) {
-        // What a template of Go prints for nothing.
+        // What a Go template prints for nil.
         ("string", Value::Null) => json!("<no value>"),
-        ("string", value) => json!(words::written(value)),
+        ("string", value) => json!(cell_text::to_text(value)),
         ("integer", Value::Number(number)) => whole(number).map_or(Value::Null, Value::from),
         ("number", Value::Number(number)) => exact(number),
         ("boolean", Value::Bool(_)) => value.clone(),
@@ -70,7 +70,7 @@ fn whole(number: &Number) -> Option<i64> {
     number.as_i64().or_else(|| number.as_f64().map(|float| float as i64))
 }
 
-/// A number without a point where it needs none.
+/// A number without a decimal point if it is an integer.
 fn exact(number: &Number) -> Value {
     match number.as_f64() {
         Some(float) if float.fract() != 0.0 => json!(float),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_without_columns_shows_its_age() {
+    fn kind_without_columns_shows_its_age() {
         let columns = or_age(&[]);
         assert_eq!(head(columns).pointer("/1/name"), Some(&json!("Age")));
         let object = json!({"metadata": {"name": "x", "creationTimestamp": "2026-01-01T00:00:00Z"}});

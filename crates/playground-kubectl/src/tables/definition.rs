@@ -1,11 +1,11 @@
-//! Rows of definitions of custom kinds.
+//! Rows of CustomResourceDefinitions.
 
 use serde_json::{Value, json};
 
-use super::words::{holds, joined, list, name, text};
-use super::{CREATED_AT, Column, NAME, Sheet, boolean, text as column, wide};
+use super::cell_text::{holds, joined, list, name, text};
+use super::{CREATED_AT, Column, NAME, TablePrinter, boolean, text as column, wide};
 
-pub(super) static DEFINITIONS: Sheet = Sheet {
+pub(super) static DEFINITIONS: TablePrinter = TablePrinter {
     columns: &[
         NAME,
         column("Scope", "Whether objects of the kind are in namespaces."),
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stored_version_is_marked() {
+    fn storage_version_is_marked() {
         let spec = json!({"versions": [
             {"name": "v1", "served": true, "storage": true}, {"name": "v1alpha1", "served": false},
             {"name": "v1beta1", "served": true},

@@ -1,13 +1,14 @@
-//! Objects as rows: what `kubectl get` shows, made on the server.
+//! Objects as table rows, as `kubectl get` shows them.
 //!
-//! A sheet is the columns of a kind and a function from an object to its cells; there is one file for each family of
-//! kinds. Names, types, priorities and cells are those of the real server, the descriptions are our own words.
-//! Invariant: a row has as many cells as its sheet has columns.
-//! It must not know requests, the store or what is done with the rows.
+//! A printer has the columns of a kind and a function from an object to its cells; there is one file for each family of
+//! kinds. Names, types, priorities and cells are those of the real server, the descriptions are our own.
+//! Invariant: a row has as many cells as its printer has columns.
+//! Must not depend on requests, the store or the use of the rows.
 
 mod age;
 mod apps;
 mod batch;
+mod cell_text;
 mod core;
 mod custom;
 mod definition;
@@ -17,7 +18,6 @@ mod pod;
 mod resource;
 mod scheduling;
 mod storage;
-mod words;
 
 use jiff::Timestamp;
 use muster_playground_server::{Kind, PrinterColumn};
@@ -29,25 +29,25 @@ struct Column {
     /// `string`, `integer`, `boolean` or `date`.
     data_type: &'static str,
     format: &'static str,
-    /// Columns above nought are shown to those who ask for wide output.
+    /// Columns above 0 are shown only with wide output.
     priority: u8,
-    about: &'static str,
+    description: &'static str,
 }
 
-const fn text(name: &'static str, about: &'static str) -> Column {
-    Column { name, data_type: "string", format: "", priority: 0, about }
+const fn text(name: &'static str, description: &'static str) -> Column {
+    Column { name, data_type: "string", format: "", priority: 0, description }
 }
 
-const fn integer(name: &'static str, about: &'static str) -> Column {
-    Column { data_type: "integer", ..text(name, about) }
+const fn integer(name: &'static str, description: &'static str) -> Column {
+    Column { data_type: "integer", ..text(name, description) }
 }
 
-const fn boolean(name: &'static str, about: &'static str) -> Column {
-    Column { data_type: "boolean", ..text(name, about) }
+const fn boolean(name: &'static str, description: &'static str) -> Column {
+    Column { data_type: "boolean", ..text(name, description) }
 }
 
-const fn wide(name: &'static str, about: &'static str) -> Column {
-    Column { priority: 1, ..text(name, about) }
+const fn wide(name: &'static str, description: &'static str) -> Column {
+    Column { priority: 1, ..text(name, description) }
 }
 
 const NAME: Column = Column { format: "name", ..text("Name", "The name of the object, unique in its namespace.") };
@@ -58,33 +58,34 @@ const CONTAINERS: Column = wide("Containers", "The names of the containers in th
 const IMAGES: Column = wide("Images", "The images of the containers in the template.");
 const SELECTOR: Column = wide("Selector", "Which pods belong to the object, by their labels.");
 
-/// How objects of a built-in kind are shown.
-pub(crate) struct Sheet {
+/// The table printer of a built-in kind.
+pub(crate) struct TablePrinter {
     columns: &'static [Column],
-    /// The cells of an object in its stored shape, at this time.
+    /// The cells of an object in its storage version, at this time.
     cells: fn(&Value, Timestamp) -> Vec<Value>,
-    /// Whether the real server says null for no rows.
+    /// Whether the real server writes null for no rows.
     null_for_none: bool,
 }
 
-impl Sheet {
+impl TablePrinter {
     const fn new(columns: &'static [Column], cells: fn(&Value, Timestamp) -> Vec<Value>) -> Self {
         Self { columns, cells, null_for_none: false }
     }
 }
 
-/// What the real server shows of a kind that it has no columns for.
-static PLAIN: Sheet = Sheet {
+/// The printer of kinds for which the real server has no columns.
+static NAME_AND_CREATED_AT: TablePrinter = TablePrinter {
     columns: &[NAME, CREATED_AT],
-    cells: |object, _| vec![words::name(object), object["metadata"]["creationTimestamp"].clone()],
+    cells: |object, _| vec![cell_text::name(object), object["metadata"]["creationTimestamp"].clone()],
     null_for_none: true,
 };
 
-/// Name and age, for kinds that have no more to show.
-static AGED: Sheet = Sheet::new(&[NAME, AGE], |object, now| vec![words::name(object), age::of(object, now)]);
+/// Name and age.
+static NAME_AND_AGE: TablePrinter =
+    TablePrinter::new(&[NAME, AGE], |object, now| vec![cell_text::name(object), age::of(object, now)]);
 
-/// The sheet of a built-in kind.
-fn sheet(group: &str, plural: &str) -> &'static Sheet {
+/// The printer of a built-in kind.
+fn printer(group: &str, plural: &str) -> &'static TablePrinter {
     match (group, plural) {
         ("", "pods") => &pod::PODS,
         ("", "podtemplates") => &pod::TEMPLATES,
@@ -121,23 +122,23 @@ fn sheet(group: &str, plural: &str) -> &'static Sheet {
         ("resource.k8s.io", "resourceslices") => &resource::SLICES,
         ("", "serviceaccounts")
         | ("scheduling.k8s.io", "workloads")
-        | ("resource.k8s.io", "deviceclasses" | "resourceclaimtemplates") => &AGED,
-        _ => &PLAIN,
+        | ("resource.k8s.io", "deviceclasses" | "resourceclaimtemplates") => &NAME_AND_AGE,
+        _ => &NAME_AND_CREATED_AT,
     }
 }
 
-/// The columns and rows of a kind, whichever way it came to be.
+/// The columns of a built-in or custom kind.
 #[derive(Clone, Copy)]
 pub(crate) enum Columns<'a> {
-    Builtin(&'static Sheet),
+    Builtin(&'static TablePrinter),
     Custom(&'a [PrinterColumn]),
 }
 
 impl<'a> Columns<'a> {
-    /// How objects of a kind are shown as rows.
+    /// The columns of a kind.
     pub(crate) fn of(kind: &'a Kind) -> Self {
         match kind.printer_columns() {
-            None => Columns::Builtin(sheet(kind.group(), kind.plural())),
+            None => Columns::Builtin(printer(kind.group(), kind.plural())),
             Some(columns) => Columns::Custom(custom::or_age(columns)),
         }
     }
@@ -145,7 +146,7 @@ impl<'a> Columns<'a> {
     /// The definitions of the columns.
     pub(crate) fn head(self) -> Value {
         match self {
-            Columns::Builtin(sheet) => sheet.columns.iter().map(definition_of).collect(),
+            Columns::Builtin(printer) => printer.columns.iter().map(definition_of).collect(),
             Columns::Custom(columns) => custom::head(columns),
         }
     }
@@ -153,11 +154,11 @@ impl<'a> Columns<'a> {
     /// The row of an object, without the object: cells, and conditions if there are any.
     pub(crate) fn row(self, object: &Value, now: Timestamp) -> Value {
         match self {
-            Columns::Builtin(sheet) => {
-                let cells = (sheet.cells)(object, now);
-                debug_assert_eq!(cells.len(), sheet.columns.len(), "a cell for each column");
+            Columns::Builtin(printer) => {
+                let cells = (printer.cells)(object, now);
+                debug_assert_eq!(cells.len(), printer.columns.len(), "a cell for each column");
                 let mut row = json!({ "cells": cells });
-                if std::ptr::eq(sheet, &raw const pod::PODS)
+                if std::ptr::eq(printer, &raw const pod::PODS)
                     && let Some(conditions) = pod::row_conditions(object)
                 {
                     row["conditions"] = conditions;
@@ -168,16 +169,16 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// What stands in place of the rows if there are none.
+    /// The value of `rows` if there are none.
     pub(crate) fn no_rows(self) -> Value {
         match self {
-            Columns::Builtin(sheet) if sheet.null_for_none => Value::Null,
+            Columns::Builtin(printer) if printer.null_for_none => Value::Null,
             _ => json!([]),
         }
     }
 }
 
-/// Which object of a list is marked as the default of its kind. Only lists have such a mark.
+/// Which object of a list is marked as the default of its kind. Only lists have this mark.
 pub(crate) fn default_of(group: &str, plural: &str, objects: impl Iterator<Item = Value>) -> Option<usize> {
     if (group, plural) != ("storage.k8s.io", "storageclasses") {
         return None;
@@ -188,6 +189,6 @@ pub(crate) fn default_of(group: &str, plural: &str, objects: impl Iterator<Item 
 fn definition_of(column: &Column) -> Value {
     json!({
         "name": column.name, "type": column.data_type, "format": column.format,
-        "description": column.about, "priority": column.priority,
+        "description": column.description, "priority": column.priority,
     })
 }

@@ -1,14 +1,14 @@
-//! Rows of services and what stands behind them.
+//! Rows of services, endpoints and endpoint slices.
 
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::words::{NONE, UNSET, first_few, joined, labels, list, name, number, text, text_or};
-use super::{AGE, NAME, Sheet, age, text as column, wide};
+use super::cell_text::{NONE, UNSET, first_few, joined, labels, list, name, number, text, text_or};
+use super::{AGE, NAME, TablePrinter, age, text as column, wide};
 
-pub(super) static SERVICES: Sheet = Sheet::new(
+pub(super) static SERVICES: TablePrinter = TablePrinter::new(
     &[
         NAME,
         column("Type", "How the service is reached."),
@@ -60,8 +60,8 @@ fn external(service: &Value) -> String {
     }
 }
 
-pub(super) static ENDPOINTS: Sheet =
-    Sheet::new(&[NAME, column("Endpoints", "The addresses that serve."), AGE], |object, now| {
+pub(super) static ENDPOINTS: TablePrinter =
+    TablePrinter::new(&[NAME, column("Endpoints", "The addresses that serve."), AGE], |object, now| {
         let mut all = Vec::new();
         for subset in list(&object["subsets"]) {
             let ports = list(&subset["ports"]);
@@ -81,7 +81,7 @@ pub(super) static ENDPOINTS: Sheet =
         vec![name(object), json!(first_few(&all, absent)), age::of(object, now)]
     });
 
-pub(super) static SLICES: Sheet = Sheet::new(
+pub(super) static SLICES: TablePrinter = TablePrinter::new(
     &[
         NAME,
         column("AddressType", "What kind of addresses the slice has."),
@@ -110,8 +110,8 @@ pub(super) static SLICES: Sheet = Sheet::new(
 mod tests {
     use super::*;
 
-    fn shown(sheet: &Sheet, object: &Value) -> Vec<Value> {
-        (sheet.cells)(object, "2026-01-01T00:00:00Z".parse().unwrap())
+    fn shown(printer: &TablePrinter, object: &Value) -> Vec<Value> {
+        (printer.cells)(object, "2026-01-01T00:00:00Z".parse().unwrap())
     }
 
     #[test]

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::words::{NONE, list, name, text, text_or};
-use super::{AGE, NAME, Sheet, age, text as column, wide};
+use super::cell_text::{NONE, list, name, text, text_or};
+use super::{AGE, NAME, TablePrinter, age, text as column, wide};
 
-pub(super) static NODES: Sheet = Sheet::new(
+pub(super) static NODES: TablePrinter = TablePrinter::new(
     &[
         NAME,
         column("Status", "Whether the node is ready, and whether pods may be scheduled to it."),
@@ -48,7 +48,7 @@ fn cells(node: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 fn status(node: &Value) -> String {
-    // The last word counts if a condition is there twice.
+    // The last one counts if a condition occurs twice.
     let ready = list(&node["status"]["conditions"]).iter().rfind(|condition| condition["type"] == "Ready");
     let ready = match ready {
         Some(ready) if ready["status"] == "True" => "Ready",

@@ -1,12 +1,12 @@
-//! Rows of pods: the one cell in which a pod's whole state must fit, and its neighbours.
+//! Rows of pods, with the status column that summarizes a pod's whole state.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::words::{NONE, condition, containers, holds, labels, list, name, number, text, text_or};
-use super::{AGE, Column, NAME, Sheet, age, text as column, wide};
+use super::cell_text::{NONE, condition, containers, holds, labels, list, name, number, text, text_or};
+use super::{AGE, Column, NAME, TablePrinter, age, text as column, wide};
 
-pub(super) static PODS: Sheet = Sheet::new(
+pub(super) static PODS: TablePrinter = TablePrinter::new(
     &[
         NAME,
         column("Ready", "How many of the pod's containers are ready."),
@@ -15,7 +15,7 @@ pub(super) static PODS: Sheet = Sheet::new(
         AGE,
         wide("IP", "The address of the pod."),
         wide("Node", "The node that the pod is bound to."),
-        wide("Nominated Node", "The node on which room is being made for the pod."),
+        wide("Nominated Node", "The node on which pods are preempted for the pod."),
         wide("Readiness Gates", "How many of the pod's readiness gates are open."),
     ],
     cells,
@@ -25,16 +25,16 @@ const TEMPLATE_COLUMNS: &[Column] = &[
     NAME,
     column("Containers", "The names of the containers in the template."),
     column("Images", "The images of the containers in the template."),
-    column("Pod Labels", "The labels of pods made from the template."),
+    column("Pod Labels", "The labels of pods created from the template."),
 ];
 
-pub(super) static TEMPLATES: Sheet = Sheet::new(TEMPLATE_COLUMNS, |object, _| {
+pub(super) static TEMPLATES: TablePrinter = TablePrinter::new(TEMPLATE_COLUMNS, |object, _| {
     let template = &object["template"];
     let [names, images] = containers(template);
     vec![name(object), names, images, json!(labels(&template["metadata"]["labels"]))]
 });
 
-/// Marks rows of pods that are over, for clients that leave them out.
+/// Marks rows of terminated pods, for clients that filter them.
 pub(super) fn row_conditions(pod: &Value) -> Option<Value> {
     let (reason, message) = match text(&pod["status"]["phase"]) {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),
@@ -54,7 +54,7 @@ fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         name(pod),
         json!(format!("{}/{}", sum.ready, sum.containers)),
-        json!(sum.word),
+        json!(sum.reason),
         json!(restarts),
         age::of(pod, now),
         json!(text_or(&status["podIPs"][0]["ip"], NONE)),
@@ -73,15 +73,15 @@ fn gates(pod: &Value) -> String {
     format!("{open}/{}", gates.len())
 }
 
-/// What containers and conditions add up to.
+/// The summary of containers and conditions.
 struct Summary {
-    word: String,
+    reason: String,
     ready: usize,
     containers: usize,
     restarts: Restarts,
 }
 
-/// How often containers were started again, and when one last ended.
+/// The number of container restarts, and when the last one was.
 #[derive(Clone, Copy, Default)]
 struct Restarts {
     count: i64,
@@ -95,7 +95,7 @@ impl Restarts {
     }
 }
 
-/// A container that is started before the others and stays.
+/// Whether an init container is a sidecar.
 fn is_sidecar(pod: &Value, of_name: &Value) -> bool {
     let containers = list(&pod["spec"]["initContainers"]).iter();
     containers.filter(|container| container["name"] == *of_name).any(|container| container["restartPolicy"] == "Always")
@@ -106,32 +106,32 @@ impl Summary {
         let (spec, status) = (&pod["spec"], &pod["status"]);
         let sidecars = list(&spec["initContainers"]).iter().filter(|container| container["restartPolicy"] == "Always");
         let gated = condition(pod, "PodScheduled").is_some_and(|condition| condition["reason"] == "SchedulingGated");
-        let word = if gated { "SchedulingGated" } else { text_or(&status["reason"], text(&status["phase"])) };
+        let reason = if gated { "SchedulingGated" } else { text_or(&status["reason"], text(&status["phase"])) };
         let mut sum = Self {
-            word: word.to_owned(),
+            reason: reason.to_owned(),
             ready: 0,
             containers: list(&spec["containers"]).len() + sidecars.count(),
             restarts: Restarts::default(),
         };
         let (is_initialising, of_sidecars) = sum.add_init_containers(pod);
         if !is_initialising || holds(pod, "Initialized") {
-            // Of the init containers only those that stay still count.
+            // Of the init containers only sidecars still count.
             sum.restarts = of_sidecars;
             sum.add_containers(pod);
         }
         if !pod["metadata"]["deletionTimestamp"].is_null() {
             let is_over = matches!(text(&status["phase"]), "Succeeded" | "Failed");
             match text(&status["reason"]) {
-                "NodeLost" => "Unknown".clone_into(&mut sum.word),
-                _ if !is_over => "Terminating".clone_into(&mut sum.word),
+                "NodeLost" => "Unknown".clone_into(&mut sum.reason),
+                _ if !is_over => "Terminating".clone_into(&mut sum.reason),
                 _ => {}
             }
         }
         sum
     }
 
-    /// Goes through the init containers up to the first that holds the others back. Answers whether there is one, and
-    /// the restarts of those that stay.
+    /// Processes the init containers up to the first that blocks the others. Returns whether there is one, and the
+    /// restarts of the sidecars.
     fn add_init_containers(&mut self, pod: &Value) -> (bool, Restarts) {
         let total = list(&pod["spec"]["initContainers"]).len();
         let mut of_sidecars = Restarts::default();
@@ -150,8 +150,8 @@ impl Summary {
                 self.ready += usize::from(container["ready"] == true);
                 continue;
             }
-            self.word = if terminated.is_object() {
-                format!("Init:{}", ending(terminated))
+            self.reason = if terminated.is_object() {
+                format!("Init:{}", termination_text(terminated))
             } else if !waiting.is_empty() && waiting != "PodInitializing" {
                 format!("Init:{waiting}")
             } else {
@@ -162,7 +162,7 @@ impl Summary {
         (false, of_sidecars)
     }
 
-    /// Goes through the containers, the last first: the first one that has something to say has the last word.
+    /// Processes the containers in reverse order: the first container with a reason wins.
     fn add_containers(&mut self, pod: &Value) {
         let (mut is_running, mut failure) = (false, None);
         for container in list(&pod["status"]["containerStatuses"]).iter().rev() {
@@ -170,32 +170,32 @@ impl Summary {
             let state = &container["state"];
             let waiting = text(&state["waiting"]["reason"]);
             if !waiting.is_empty() {
-                waiting.clone_into(&mut self.word);
+                waiting.clone_into(&mut self.reason);
             } else if state["terminated"].is_object() {
-                self.word = ending(&state["terminated"]);
+                self.reason = termination_text(&state["terminated"]);
                 if number(&state["terminated"]["exitCode"]) != 0 {
-                    failure = Some(self.word.clone());
+                    failure = Some(self.reason.clone());
                 }
             } else if container["ready"] == true && state["running"].is_object() {
                 is_running = true;
                 self.ready += 1;
             }
         }
-        if self.word == "Completed" {
-            // One container's end is not the pod's.
+        if self.reason == "Completed" {
+            // A completed container does not complete the pod.
             if is_running && holds(pod, "Ready") {
-                "Running".clone_into(&mut self.word);
+                "Running".clone_into(&mut self.reason);
             } else if let Some(failure) = failure {
-                self.word = failure;
+                self.reason = failure;
             } else if is_running {
-                "NotReady".clone_into(&mut self.word);
+                "NotReady".clone_into(&mut self.reason);
             }
         }
     }
 }
 
-/// How a container ended.
-fn ending(terminated: &Value) -> String {
+/// How a container terminated.
+fn termination_text(terminated: &Value) -> String {
     let (reason, signal) = (text(&terminated["reason"]), number(&terminated["signal"]));
     if !reason.is_empty() {
         reason.to_owned()

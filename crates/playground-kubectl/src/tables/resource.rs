@@ -1,12 +1,12 @@
-//! Rows of claims for devices and of what devices there are.
+//! Rows of ResourceClaims and ResourceSlices.
 
 use serde_json::{Value, json};
 
-use super::words::{list, name, text};
-use super::{AGE, NAME, Sheet, age, text as column};
+use super::cell_text::{list, name, text};
+use super::{AGE, NAME, TablePrinter, age, text as column};
 
-pub(super) static CLAIMS: Sheet = Sheet::new(
-    &[NAME, column("State", "Whether devices are allocated, and whether somebody has reserved them."), AGE],
+pub(super) static CLAIMS: TablePrinter = TablePrinter::new(
+    &[NAME, column("State", "Whether devices are allocated, and whether a pod has reserved them."), AGE],
     |claim, now| vec![name(claim), json!(state(claim)), age::of(claim, now)],
 );
 
@@ -23,7 +23,7 @@ fn state(claim: &Value) -> String {
     states.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect::<Vec<_>>().join(",")
 }
 
-pub(super) static SLICES: Sheet = Sheet::new(
+pub(super) static SLICES: TablePrinter = TablePrinter::new(
     &[
         NAME,
         column("Node", "The node that has the devices."),

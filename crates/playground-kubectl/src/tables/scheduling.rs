@@ -1,11 +1,11 @@
-//! Rows of what schedulers and their users look at: groups, priorities, budgets, leases.
+//! Rows of pod groups, priority classes, disruption budgets and leases.
 
 use serde_json::{Value, json};
 
-use super::words::{NONE, condition, name, number, text, text_or, written};
-use super::{AGE, NAME, Sheet, age, boolean, integer, text as column};
+use super::cell_text::{NONE, condition, name, number, text, text_or, to_text};
+use super::{AGE, NAME, TablePrinter, age, boolean, integer, text as column};
 
-pub(super) static POD_GROUPS: Sheet = Sheet::new(
+pub(super) static POD_GROUPS: TablePrinter = TablePrinter::new(
     &[
         NAME,
         column("Policy", "Whether the group is scheduled whole (gang) or pod by pod (basic)."),
@@ -16,7 +16,7 @@ pub(super) static POD_GROUPS: Sheet = Sheet::new(
     |group, now| {
         let spec = &group["spec"];
         let policy = if spec["schedulingPolicy"]["gang"].is_object() { "Gang" } else { "Basic" };
-        // The template that a group was made from: as 1.37 writes it, or as 1.36 did.
+        // The template of a group: the field of 1.37, or that of 1.36.
         let templates = [&spec["workloadRef"], &spec["podGroupTemplateRef"]["workload"]];
         let template = templates.into_iter().find(|template| template.is_object());
         let workload = template.map_or(NONE, |template| text(&template["workloadName"]));
@@ -37,7 +37,7 @@ fn group_status(group: &Value) -> &str {
     }
 }
 
-pub(super) static PRIORITY_CLASSES: Sheet = Sheet::new(
+pub(super) static PRIORITY_CLASSES: TablePrinter = TablePrinter::new(
     &[
         NAME,
         integer("Value", "The priority of pods of the class."),
@@ -56,7 +56,7 @@ pub(super) static PRIORITY_CLASSES: Sheet = Sheet::new(
     },
 );
 
-pub(super) static BUDGETS: Sheet = Sheet::new(
+pub(super) static BUDGETS: TablePrinter = TablePrinter::new(
     &[
         NAME,
         column("Min Available", "How many pods must stay available."),
@@ -65,7 +65,7 @@ pub(super) static BUDGETS: Sheet = Sheet::new(
         AGE,
     ],
     |budget, now| {
-        let bound = |field: &str| budget["spec"].get(field).map_or_else(|| "N/A".to_owned(), written);
+        let bound = |field: &str| budget["spec"].get(field).map_or_else(|| "N/A".to_owned(), to_text);
         vec![
             name(budget),
             json!(bound("minAvailable")),
@@ -76,12 +76,13 @@ pub(super) static BUDGETS: Sheet = Sheet::new(
     },
 );
 
-pub(super) static LEASES: Sheet = Sheet::new(&[NAME, column("Holder", "Who holds the lease."), AGE], |lease, now| {
-    vec![name(lease), json!(text(&lease["spec"]["holderIdentity"])), age::of(lease, now)]
-});
+pub(super) static LEASES: TablePrinter =
+    TablePrinter::new(&[NAME, column("Holder", "The holder of the lease."), AGE], |lease, now| {
+        vec![name(lease), json!(text(&lease["spec"]["holderIdentity"])), age::of(lease, now)]
+    });
 
-pub(super) static RUNTIME_CLASSES: Sheet =
-    Sheet::new(&[NAME, column("Handler", "What runs the containers of the class."), AGE], |class, now| {
+pub(super) static RUNTIME_CLASSES: TablePrinter =
+    TablePrinter::new(&[NAME, column("Handler", "What runs the containers of the class."), AGE], |class, now| {
         vec![name(class), json!(text_or(&class["handler"], "")), age::of(class, now)]
     });
 

@@ -1,10 +1,10 @@
-//! Rows of volumes, claims and what provides them.
+//! Rows of volumes, volume claims and storage classes.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::words::{NONE, UNSET, count, joined, list, name, text, text_or, written};
-use super::{AGE, Column, NAME, Sheet, age, boolean, integer, text as column, wide};
+use super::cell_text::{NONE, UNSET, count, joined, list, name, text, text_or, to_text};
+use super::{AGE, Column, NAME, TablePrinter, age, boolean, integer, text as column, wide};
 
 const VOLUME_MODE: Column = wide("VolumeMode", "Whether it is a file system or a bare device.");
 const MODES: Column = column("Access Modes", "How it may be mounted, in short.");
@@ -12,7 +12,7 @@ const CAPACITY: Column = column("Capacity", "How large it is.");
 const ATTRIBUTES: Column = column("VolumeAttributesClass", "The class of its attributes.");
 const STORAGE_CLASS: Column = column("StorageClass", "Its storage class.");
 
-pub(super) static VOLUMES: Sheet = Sheet::new(
+pub(super) static VOLUMES: TablePrinter = TablePrinter::new(
     &[
         NAME,
         CAPACITY,
@@ -48,7 +48,7 @@ fn volume(volume: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-pub(super) static CLAIMS: Sheet = Sheet::new(
+pub(super) static CLAIMS: TablePrinter = TablePrinter::new(
     &[
         NAME,
         column("Status", "Whether the claim is bound."),
@@ -79,7 +79,7 @@ pub(super) static CLAIMS: Sheet = Sheet::new(
 );
 
 fn size(resources: &Value) -> String {
-    resources.get("storage").map_or_else(|| "0".to_owned(), written)
+    resources.get("storage").map_or_else(|| "0".to_owned(), to_text)
 }
 
 fn phase(object: &Value) -> &str {
@@ -99,10 +99,10 @@ fn modes(modes: &Value) -> String {
     short.iter().filter(|(mode, _)| has(mode)).map(|(_, short)| *short).collect::<Vec<_>>().join(",")
 }
 
-pub(super) static CLASSES: Sheet = Sheet::new(
+pub(super) static CLASSES: TablePrinter = TablePrinter::new(
     &[
         NAME,
-        column("Provisioner", "Who makes volumes of the class."),
+        column("Provisioner", "The provisioner of volumes of the class."),
         column("ReclaimPolicy", "What happens to volumes of the class when their claims go."),
         column("VolumeBindingMode", "When claims of the class are bound."),
         column("AllowVolumeExpansion", "Whether volumes of the class can grow."),
@@ -120,31 +120,32 @@ pub(super) static CLASSES: Sheet = Sheet::new(
     },
 );
 
-/// The default class of a list: the youngest that says so, the first by name if several are of one age.
+/// The default class of a list: the newest that is marked, the first by name if several have the same age.
 pub(super) fn default_class(classes: &[Value]) -> Option<usize> {
-    let says_so = |class: &Value| {
-        let said = |key: &str| class["metadata"]["annotations"][key] == "true";
-        said("storageclass.kubernetes.io/is-default-class") || said("storageclass.beta.kubernetes.io/is-default-class")
+    let is_default = |class: &Value| {
+        let is_true = |key: &str| class["metadata"]["annotations"][key] == "true";
+        is_true("storageclass.kubernetes.io/is-default-class")
+            || is_true("storageclass.beta.kubernetes.io/is-default-class")
     };
-    let made = |class: &Value| age::read(&class["metadata"]["creationTimestamp"]);
-    // Lists are in the order of names, and of equals `max_by_key` takes the last: so from behind.
-    let candidates = classes.iter().enumerate().rev().filter(|(_, class)| says_so(class));
-    candidates.max_by_key(|(_, class)| made(class)).map(|(index, _)| index)
+    let created = |class: &Value| age::read(&class["metadata"]["creationTimestamp"]);
+    // Lists are sorted by name, and `max_by_key` takes the last of equals: so in reverse.
+    let candidates = classes.iter().enumerate().rev().filter(|(_, class)| is_default(class));
+    candidates.max_by_key(|(_, class)| created(class)).map(|(index, _)| index)
 }
 
-pub(super) static NODES: Sheet =
-    Sheet::new(&[NAME, integer("Drivers", "How many storage drivers the node has."), AGE], |node, now| {
+pub(super) static NODES: TablePrinter =
+    TablePrinter::new(&[NAME, integer("Drivers", "How many storage drivers the node has."), AGE], |node, now| {
         vec![name(node), json!(count(&node["spec"]["drivers"])), age::of(node, now)]
     });
 
-pub(super) static DRIVERS: Sheet = Sheet::new(
+pub(super) static DRIVERS: TablePrinter = TablePrinter::new(
     &[
         NAME,
         boolean("AttachRequired", "Whether volumes must be attached before they are mounted."),
-        boolean("PodInfoOnMount", "Whether the driver wants to know the pod."),
-        boolean("StorageCapacity", "Whether the driver tells how much room is left."),
+        boolean("PodInfoOnMount", "Whether the driver needs information about the pod."),
+        boolean("StorageCapacity", "Whether the driver reports the free capacity."),
         column("TokenRequests", "The audiences of the tokens that the driver needs."),
-        boolean("RequiresRepublish", "Whether the driver wants to be asked again and again."),
+        boolean("RequiresRepublish", "Whether the driver needs periodic NodePublishVolume calls."),
         column("Modes", "How long volumes of the driver live."),
         AGE,
     ],
@@ -168,10 +169,10 @@ pub(super) static DRIVERS: Sheet = Sheet::new(
     },
 );
 
-pub(super) static ATTACHMENTS: Sheet = Sheet::new(
+pub(super) static ATTACHMENTS: TablePrinter = TablePrinter::new(
     &[
         NAME,
-        Column { format: "name", ..column("Attacher", "Who attaches the volume.") },
+        Column { format: "name", ..column("Attacher", "The driver that attaches the volume.") },
         column("PV", "The volume."),
         column("Node", "The node that the volume goes to."),
         boolean("Attached", "Whether it is attached."),
@@ -195,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_youngest_default_class_is_the_one() {
+    fn newest_default_class_wins() {
         let class = |name: &str, time: &str, default: &str| {
             let annotations = json!({"storageclass.kubernetes.io/is-default-class": default});
             json!({"metadata": {"name": name, "creationTimestamp": time, "annotations": annotations}})

@@ -1,4 +1,4 @@
-//! The admission hook as clients meet it: what it is asked, what becomes of its answers, and when it is not asked.
+//! Tests of the admission hook: its requests, the effect of its responses, and when it is not called.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const MERGE: &str = "application/merge-patch+json";
 
-/// Everything that a hook was asked.
-type Asked = Arc<Mutex<Vec<Value>>>;
+/// The AdmissionReviews that a hook received.
+type Reviews = Arc<Mutex<Vec<Value>>>;
 
-/// A good answer to a review, with more in it.
+/// A response that allows a review, with additional fields.
 fn answer(review: &Value, more: &Value) -> Value {
     let mut response = json!({"uid": review["request"]["uid"], "allowed": true});
     for (field, value) in more.as_object().unwrap() {
@@ -29,16 +29,16 @@ fn patch(operations: &Value) -> Value {
     json!({"patchType": "JSONPatch", "patch": STANDARD.encode(operations.to_string())})
 }
 
-/// A hook for pods that writes down what it is asked.
-fn hook(respond: impl Fn(&Value) -> Value + Send + Sync + 'static) -> (Admission, Asked) {
-    let asked = Asked::default();
-    let notes = Arc::clone(&asked);
+/// A hook for pods that records its requests.
+fn hook(respond: impl Fn(&Value) -> Value + Send + Sync + 'static) -> (Admission, Reviews) {
+    let reviews = Reviews::default();
+    let notes = Arc::clone(&reviews);
     let hook = Admission::new("hook.example.com", move |review| {
         let answer = respond(&review);
         notes.lock().unwrap().push(review["request"].clone());
         answer
     });
-    (hook.about("", "pods", &[Create, Update]), asked)
+    (hook.about("", "pods", &[Create, Update]), reviews)
 }
 
 fn start(hook: Admission) -> Server {
@@ -77,24 +77,24 @@ fn path(name: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_object_is_stored_as_the_hook_leaves_it() {
+async fn new_object_is_stored_as_the_hook_leaves_it() {
     let gate = json!([
         {"op": "add", "path": "/spec/schedulingGates", "value": [{"name": "g"}]},
         {"op": "add", "path": "/metadata/uid", "value": "mine"},
         {"op": "add", "path": "/spec/initContainers", "value": [{"name": "x", "image": "j"}]},
         {"op": "add", "path": "/spec/nonsense", "value": 1},
     ]);
-    let (hook, asked) = hook(move |review| answer(review, &patch(&gate)));
+    let (hook, reviews) = hook(move |review| answer(review, &patch(&gate)));
     let server = start(hook);
     let made = send(&server, "POST", PODS, &pod("p")).await;
     assert_eq!((made.code, &made.body["spec"]["schedulingGates"]), (201, &json!([{"name": "g"}])));
     assert_eq!(made.body["spec"]["initContainers"][0]["imagePullPolicy"], "Always", "defaults are filled in again");
-    assert!(made.body["spec"].get("nonsense").is_none(), "what the kind does not know is dropped");
+    assert!(made.body["spec"].get("nonsense").is_none(), "unknown fields are dropped");
     assert_ne!(made.body["metadata"]["uid"], "mine");
     let stored = send(&server, "GET", &path("p"), &Value::Null).await.body;
     assert_eq!(stored, made.body);
-    let asked = asked.lock().unwrap().clone();
-    let [request] = &*asked else { panic!("{asked:?}") };
+    let reviews = reviews.lock().unwrap().clone();
+    let [request] = &*reviews else { panic!("{reviews:?}") };
     assert_eq!(request["kind"], json!({"group": "", "version": "v1", "kind": "Pod"}));
     assert_eq!(request["resource"], json!({"group": "", "version": "v1", "resource": "pods"}));
     assert_eq!((&request["name"], &request["namespace"]), (&json!("p"), &json!("default")));
@@ -111,26 +111,26 @@ async fn a_new_object_is_stored_as_the_hook_leaves_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_is_drawn_after_the_hook() {
-    let (hook, asked) = hook(|review| answer(review, &label("hook")));
+async fn name_is_generated_after_the_hook() {
+    let (hook, reviews) = hook(|review| answer(review, &label("hook")));
     let server = start(hook);
     let unnamed = json!({"metadata": {"generateName": "run-"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let made = send(&server, "POST", PODS, &unnamed).await;
     let name = made.body["metadata"]["name"].as_str().unwrap().to_owned();
     assert!(made.code == 201 && name.starts_with("run-"), "{name}");
     assert_eq!(made.body["metadata"]["labels"], json!({"by": "hook"}));
-    let request = asked.lock().unwrap()[0].clone();
+    let request = reviews.lock().unwrap()[0].clone();
     assert!(request.get("name").is_none() && request["object"]["metadata"].get("name").is_none());
     assert_eq!(request["object"]["metadata"]["generateName"], "run-");
-    // A name that the hook gives stands.
+    // A name that the hook sets is kept.
     let named = json!([{"op": "add", "path": "/metadata/name", "value": "given"}]);
     server.set_admission(Some(self::hook(move |review| answer(review, &patch(&named))).0));
     assert_eq!(send(&server, "POST", PODS, &unnamed).await.body["metadata"]["name"], "given");
 }
 
 #[tokio::test(start_paused = true)]
-async fn updates_of_every_kind_are_asked_about() {
-    let (hook, asked) = hook(|review| answer(review, &label(review["request"]["operation"].as_str().unwrap())));
+async fn hook_is_called_for_every_kind_of_update() {
+    let (hook, reviews) = hook(|review| answer(review, &label(review["request"]["operation"].as_str().unwrap())));
     let server = start(hook);
     let mut made = send(&server, "POST", PODS, &pod("p")).await.body;
     assert_eq!(made["metadata"]["labels"], json!({"by": "CREATE"}));
@@ -150,18 +150,18 @@ async fn updates_of_every_kind_are_asked_about() {
     (apply["apiVersion"], apply["kind"]) = (json!("v1"), json!("Pod"));
     let created = send_as(&server, "application/apply-patch+yaml", "PATCH", &applying, &apply).await;
     assert_eq!((created.code, &created.body["metadata"]["labels"]), (201, &json!({"by": "CREATE"})));
-    let asked = asked.lock().unwrap().clone();
-    let operations: Vec<&Value> = asked.iter().map(|request| &request["operation"]).collect();
+    let reviews = reviews.lock().unwrap().clone();
+    let operations: Vec<&Value> = reviews.iter().map(|request| &request["operation"]).collect();
     assert_eq!(operations, ["CREATE", "UPDATE", "UPDATE", "UPDATE", "CREATE"]);
-    let (old, new) = (&asked[1]["oldObject"]["metadata"], &asked[1]["object"]["metadata"]);
+    let (old, new) = (&reviews[1]["oldObject"]["metadata"], &reviews[1]["object"]["metadata"]);
     assert_eq!((&old["annotations"]["a"], &new["annotations"]["a"]), (&json!("b"), &json!("c")));
     assert_eq!((&old["labels"]["by"], &new["labels"]["by"]), (&json!("CREATE"), &json!("me")));
     assert_eq!(old["uid"], new["uid"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rehearsal_asks_too_and_says_so() {
-    let (hook, asked) = hook(|review| answer(review, &label("hook")));
+async fn hook_is_called_for_dry_runs_with_the_flag() {
+    let (hook, reviews) = hook(|review| answer(review, &label("hook")));
     let server = start(hook);
     let made = send(&server, "POST", &format!("{PODS}?dryRun=All"), &pod("p")).await;
     assert_eq!((made.code, &made.body["metadata"]["labels"]), (201, &json!({"by": "hook"})));
@@ -170,12 +170,12 @@ async fn a_rehearsal_asks_too_and_says_so() {
     let merge = json!({"metadata": {"labels": null}});
     let changed = send_as(&server, MERGE, "PATCH", &format!("{}?dryRun=All", path("p")), &merge).await;
     assert_eq!((changed.code, &changed.body["metadata"]["labels"]), (200, &json!({"by": "hook"})));
-    let rehearsed: Vec<Value> = asked.lock().unwrap().iter().map(|request| request["dryRun"].clone()).collect();
-    assert_eq!(rehearsed, [true, false, true]);
+    let dry_runs: Vec<Value> = reviews.lock().unwrap().iter().map(|request| request["dryRun"].clone()).collect();
+    assert_eq!(dry_runs, [true, false, true]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_has_the_words_and_the_code_of_the_hook() {
+async fn rejection_has_the_message_and_code_of_the_hook() {
     let (hook, _) = hook(|review| {
         let status = review["request"]["object"]["metadata"]["annotations"]["status"].as_str().unwrap_or("null");
         let status: Value = serde_json::from_str(status).unwrap();
@@ -191,11 +191,11 @@ async fn a_refusal_has_the_words_and_the_code_of_the_hook() {
         (reply.code, reply.body["reason"].clone(), reply.body["message"].clone(), reply.body["details"].clone())
     };
     let denied = |why: &str| json!(format!("admission webhook \"hook.example.com\" denied the request{why}"));
-    let told = refused(&json!({"code": 403, "message": "no", "reason": "Forbidden"})).await;
-    assert_eq!(told, (403, json!("Forbidden"), denied(": no"), Value::Null));
+    let observed = refused(&json!({"code": 403, "message": "no", "reason": "Forbidden"})).await;
+    assert_eq!(observed, (403, json!("Forbidden"), denied(": no"), Value::Null));
     let details = json!({"causes": [{"field": "spec.x", "message": "bad", "reason": "FieldValueInvalid"}]});
-    let told = refused(&json!({"code": 422, "message": "no", "details": details})).await;
-    assert_eq!(told, (422, Value::Null, denied(": no"), details));
+    let observed = refused(&json!({"code": 422, "message": "no", "details": details})).await;
+    assert_eq!(observed, (422, Value::Null, denied(": no"), details));
     assert_eq!(refused(&json!({"reason": "Why"})).await, (400, json!("Why"), denied(": Why"), Value::Null));
     assert_eq!(refused(&json!({"code": 200})).await.0, 400, "a refusal is no success");
     assert_eq!(refused(&Value::Null).await, (400, Value::Null, denied(" without explanation"), Value::Null));
@@ -203,7 +203,7 @@ async fn a_refusal_has_the_words_and_the_code_of_the_hook() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_means_nothing_fails_the_write() {
+async fn invalid_response_fails_the_write() {
     let cases: &[(Value, &str)] = &[
         (Value::Null, "failed calling webhook \"hook.example.com\": failed to call webhook: "),
         (json!({"allowed": "yes"}), "failed to call webhook: "),
@@ -244,14 +244,14 @@ async fn warnings_reach_the_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_hook_leaves_is_checked_like_anything_else() {
+async fn result_of_the_hook_is_validated() {
     let server = start(hook(|review| answer(review, &label("not a label!"))).0);
     let refused = send(&server, "POST", PODS, &pod("p")).await;
     assert_eq!((refused.code, &refused.body["reason"]), (422, &json!("Invalid")));
     let elsewhere = json!([{"op": "replace", "path": "/metadata/namespace", "value": "other"}]);
     server.set_admission(Some(hook(move |review| answer(review, &patch(&elsewhere))).0));
     assert_eq!(send(&server, "POST", PODS, &pod("p")).await.code, 400);
-    // The server's own admission looks again: the priority of before does not fit the class.
+    // The server's own admission runs again: the old priority does not match the class.
     let class = json!([{"op": "add", "path": "/spec/priorityClassName", "value": "system-node-critical"}]);
     server.set_admission(Some(hook(move |review| answer(review, &patch(&class))).0));
     assert_eq!(send(&server, "POST", PODS, &pod("p")).await.code, 403);
@@ -264,14 +264,14 @@ async fn what_the_hook_leaves_is_checked_like_anything_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_asked_about_other_things() {
-    let (hook, asked) = hook(|review| answer(review, &json!({"allowed": false})));
+async fn hook_is_not_called_for_other_requests() {
+    let (hook, reviews) = hook(|review| answer(review, &json!({"allowed": false})));
     let server = start(hook.about("apps", "deployments", &[Create, Update]));
     let map = json!({"metadata": {"name": "m"}});
     assert_eq!(send(&server, "POST", "/api/v1/namespaces/default/configmaps", &map).await.code, 201);
     assert_eq!(send(&server, "POST", PODS, &pod("p")).await.code, 400);
     server.set_admission(None);
-    assert_eq!(send(&server, "POST", PODS, &pod("p")).await.code, 201, "a dead hook is asked nothing");
+    assert_eq!(send(&server, "POST", PODS, &pod("p")).await.code, 201, "a removed hook is not called");
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": pod("p")["spec"]});
     let deployment = json!({"metadata": {"name": "d"},
         "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}});
@@ -286,8 +286,8 @@ async fn nobody_is_asked_about_other_things() {
     let scale = json!({"spec": {"replicas": 3}});
     assert_eq!(send_as(&server, MERGE, "PATCH", &format!("{deployments}/d/scale"), &scale).await.code, 200);
     let other = json!({"metadata": {"name": "e"}, "spec": deployment["spec"]});
-    assert_eq!(send(&server, "POST", deployments, &other).await.code, 201, "it is asked about updates only");
+    assert_eq!(send(&server, "POST", deployments, &other).await.code, 201, "it is called for updates only");
     assert_eq!(send(&server, "DELETE", &path("p"), &json!({"gracePeriodSeconds": 0})).await.code, 200);
-    assert_eq!((asked.lock().unwrap().len(), later.lock().unwrap().len()), (1, 0));
+    assert_eq!((reviews.lock().unwrap().len(), later.lock().unwrap().len()), (1, 0));
     assert_eq!(send_as(&server, MERGE, "PATCH", &format!("{deployments}/d"), &scale).await.code, 400);
 }

@@ -1,4 +1,4 @@
-//! Small controllers, seen through the API under virtual time.
+//! Tests of the small controllers through the API, under virtual time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use muster_playground::clients::{Budgets, KubeletSettings, Kubelets, NodeLifecyc
 use muster_playground::{Server, Settings};
 use serde_json::{Value, json};
 
-use crate::kubelets::{kubelets, make, pass, phase, server, status};
-use crate::late;
+use crate::kubelets::{create_pod, kubelets, pass, phase, server, status};
+use crate::late_client;
 
 fn lifecycle(server: &Server) -> NodeLifecycle {
     NodeLifecycle::start(server.client(), NodeLifecycleSettings::default(), server.clock())
@@ -35,7 +35,7 @@ async fn ready_of(client: &Client, node: &str) -> (String, String, String) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_node_opens_when_it_is_ready() {
+async fn new_node_loses_its_taint_when_ready() {
     let server = server();
     let client = server.client();
     let nodes: Api<Node> = Api::all(client.clone());
@@ -57,21 +57,21 @@ async fn a_new_node_opens_when_it_is_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_node_is_lost_its_pods_go_and_it_comes_back() {
+async fn silent_node_is_lost_its_pods_are_evicted_and_it_recovers() {
     let server = server();
     let client = server.client();
     let _lifecycle = lifecycle(&server);
     let kubelets = kubelets(&server, 2);
     pass(1.0).await;
-    make(&client, "default", &json!({})).await;
+    create_pod(&client, "default", &json!({})).await;
     let toleration = |seconds: Value| {
         json!({"spec": {"tolerations": [
             {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds},
             {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds},
         ]}})
     };
-    make(&client, "patient", &toleration(Value::Null)).await;
-    make(&client, "hasty", &toleration(json!(10))).await;
+    create_pod(&client, "patient", &toleration(Value::Null)).await;
+    create_pod(&client, "hasty", &toleration(json!(10))).await;
     pass(5.0).await;
     kubelets.kill("n-0").await.unwrap();
     pass(29.0).await;
@@ -86,7 +86,7 @@ async fn a_silent_node_is_lost_its_pods_go_and_it_comes_back() {
         let conditions = status["conditions"].as_array().unwrap();
         conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True")
     };
-    assert!(!is_ready(&status(&client, "patient").await), "nobody is served by it");
+    assert!(!is_ready(&status(&client, "patient").await), "it serves no traffic");
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     pass(10.0).await;
     let hasty = pods.get("hasty").await.unwrap();
@@ -107,21 +107,21 @@ async fn a_silent_node_is_lost_its_pods_go_and_it_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taint_of_an_operator_drives_pods_out_at_once() {
+async fn no_execute_taint_evicts_pods_at_once() {
     let server = server();
     let client = server.client();
     let _lifecycle = lifecycle(&server);
     let _kubelets = kubelets(&server, 1);
     pass(1.0).await;
-    make(&client, "p", &json!({})).await;
-    make(&client, "q", &json!({"spec": {"tolerations": [{"operator": "Exists"}]}})).await;
+    create_pod(&client, "p", &json!({})).await;
+    create_pod(&client, "q", &json!({"spec": {"tolerations": [{"operator": "Exists"}]}})).await;
     pass(3.0).await;
     let nodes: Api<Node> = Api::all(client.clone());
     let taint = Patch::Merge(json!({"spec": {"taints": [{"key": "repair", "effect": "NoExecute"}]}}));
     nodes.patch("n-0", &PatchParams::default(), &taint).await.unwrap();
     pass(3.0).await;
     assert_eq!((phase(&client, "p").await, phase(&client, "q").await), ("gone".into(), "Running".into()));
-    make(&client, "r", &json!({})).await;
+    create_pod(&client, "r", &json!({})).await;
     pass(3.0).await;
     assert_ne!(phase(&client, "r").await, "Running");
 }
@@ -150,7 +150,7 @@ async fn scale(sets: &Api<ReplicaSet>, replicas: i32) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_has_the_pods_it_wants() {
+async fn set_has_its_desired_pods() {
     let server = server();
     let client = server.client();
     let _replicas = Replicas::start(server.client(), server.clock());
@@ -162,13 +162,13 @@ async fn a_set_has_the_pods_it_wants() {
     let owner = &first[0].owner_references()[0];
     assert_eq!((&*owner.kind, &*owner.name, owner.controller), ("ReplicaSet", "web", Some(true)));
     assert!(first[0].name_any().starts_with("web-") && first[0].annotations()["a"] == "b");
-    let told = sets.get("web").await.unwrap();
+    let observed = sets.get("web").await.unwrap();
     let counts = |set: &ReplicaSet| {
         let status = set.status.clone().unwrap();
         (status.replicas, status.ready_replicas, status.available_replicas)
     };
-    assert_eq!(counts(&told), (3, Some(3), Some(3)));
-    assert_eq!(told.status.as_ref().unwrap().observed_generation, told.metadata.generation);
+    assert_eq!(counts(&observed), (3, Some(3), Some(3)));
+    assert_eq!(observed.status.as_ref().unwrap().observed_generation, observed.metadata.generation);
 
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     pods.delete(&first[0].name_any(), &DeleteParams::default()).await.unwrap();
@@ -183,7 +183,7 @@ async fn a_set_has_the_pods_it_wants() {
     assert_eq!((second.len(), running(&second).len()), (4, 3), "the failed one stays to be looked at");
 
     scale(&sets, 5).await;
-    // The youngest are not ready yet, and go first.
+    // The newest pods are not ready yet and are deleted first.
     pass(0.5).await;
     scale(&sets, 3).await;
     pass(5.0).await;
@@ -195,12 +195,12 @@ async fn a_set_has_the_pods_it_wants() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_watch_makes_no_pod_too_many() {
+async fn late_watch_causes_no_surplus_pods() {
     for seed in 0..10 {
         let start = "2026-01-01T00:00:00Z".parse().expect("a date");
         let server = Server::start(Settings { start: Some(start), seed, ..Settings::default() });
         let client = server.client();
-        let late = late::client(&server, Duration::from_secs(2));
+        let late = late_client::client(&server, Duration::from_secs(2));
         let _replicas = Replicas::start(late, server.clock());
         let sets = replica_set(&client, 0).await;
         let mut random = muster_playground::random::Random::new(seed);
@@ -213,12 +213,12 @@ async fn a_late_watch_makes_no_pod_too_many() {
                 pods.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await.unwrap();
             }
             if random.per_mille(300) {
-                // The watch cannot go on from where it was: it lists again.
+                // The watch cannot resume and has to relist.
                 server.compact();
             }
             pass(random.below(50) as f64 / 10.0).await;
             let active = active(&client).await;
-            assert!(active <= 11, "seed {seed}: {active} pods, never more than 11 were wanted");
+            assert!(active <= 11, "seed {seed}: {active} pods, at most 11 were desired");
         }
         scale(&sets, 7).await;
         pass(60.0).await;
@@ -234,15 +234,15 @@ async fn active(client: &Client) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_change_is_answered_once_however_late_it_is_seen() {
+async fn late_event_is_handled_once() {
     let server = server();
     let client = server.client();
-    let late = late::client(&server, Duration::from_secs(3));
+    let late = late_client::client(&server, Duration::from_secs(3));
     let _replicas = Replicas::start(late.clone(), server.clock());
     let shape = crate::kubelets::shape(1);
     let _kubelets = Kubelets::start(late, &shape, KubeletSettings::default(), server.clock()).expect("kubelets");
     let sets = replica_set(&client, 5).await;
-    // Every event that comes in makes the set dirty while others are still on their way.
+    // Every event makes the set dirty while others are still in flight.
     let mut most = 0;
     for _ in 0..100 {
         pass(0.2).await;
@@ -271,8 +271,8 @@ async fn budget(client: &Client, spec: Value) -> Api<PodDisruptionBudget> {
     budgets
 }
 
-/// Expected, desired and healthy pods, how many may go, and why.
-async fn told(budgets: &Api<PodDisruptionBudget>) -> (i32, i32, i32, i32, String) {
+/// Expected, desired and healthy pods, allowed disruptions, and the reason.
+async fn budget_status(budgets: &Api<PodDisruptionBudget>) -> (i32, i32, i32, i32, String) {
     let budget = budgets.get("web").await.unwrap();
     let status = budget.status.unwrap();
     assert_eq!(status.observed_generation, budget.metadata.generation);
@@ -288,7 +288,7 @@ async fn told(budgets: &Api<PodDisruptionBudget>) -> (i32, i32, i32, i32, String
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_budget_counts_as_it_is_written() {
+async fn budget_counts_as_specified() {
     for (spec, expected) in [
         (json!({"minAvailable": 2}), (3, 2, 3, 1, "SufficientPods")),
         (json!({"minAvailable": 3}), (3, 3, 3, 0, "InsufficientPods")),
@@ -306,17 +306,17 @@ async fn a_budget_counts_as_it_is_written() {
         let _sets = replica_set(&client, 3).await;
         let budgets = budget(&client, spec.clone()).await;
         pass(5.0).await;
-        let told = told(&budgets).await;
+        let observed = budget_status(&budgets).await;
         let (a, b, c, d, reason) = expected;
-        assert_eq!(told, (a, b, c, d, reason.to_owned()), "{spec}");
+        assert_eq!(observed, (a, b, c, d, reason.to_owned()), "{spec}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_without_a_controller_are_counted_as_upstream_does() {
+async fn pods_without_controller_are_counted_as_upstream() {
     for (spec, expected) in [
         (json!({"minAvailable": 1}), (2, 1, 2, 1, "SufficientPods")),
-        // Nobody says how many there should be: none are expected, and none may go.
+        // No controller sets the number of pods: none are expected, and no disruption is allowed.
         (json!({"maxUnavailable": 1}), (0, 0, 2, 0, "InsufficientPods")),
         (json!({"minAvailable": "50%"}), (0, 0, 2, 0, "InsufficientPods")),
     ] {
@@ -325,17 +325,17 @@ async fn pods_without_a_controller_are_counted_as_upstream_does() {
         let _budgets = Budgets::start(server.client(), server.clock());
         let _kubelets = kubelets(&server, 1);
         for name in ["a", "b"] {
-            make(&client, name, &json!({"metadata": {"labels": {"app": "web"}}})).await;
+            create_pod(&client, name, &json!({"metadata": {"labels": {"app": "web"}}})).await;
         }
         let budgets = budget(&client, spec.clone()).await;
         pass(5.0).await;
         let (a, b, c, d, reason) = expected;
-        assert_eq!(told(&budgets).await, (a, b, c, d, reason.to_owned()), "{spec}");
+        assert_eq!(budget_status(&budgets).await, (a, b, c, d, reason.to_owned()), "{spec}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_budget_whose_owner_cannot_be_scaled_allows_nothing() {
+async fn budget_with_unscalable_owner_allows_no_disruption() {
     let server = server();
     let client = server.client();
     let _budgets = Budgets::start(server.client(), server.clock());
@@ -345,7 +345,7 @@ async fn a_budget_whose_owner_cannot_be_scaled_allows_nothing() {
     let map = maps.create(&PostParams::default(), &map).await.unwrap();
     let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "m", "uid": map.uid(), "controller": true}]);
     let budgets = budget(&client, json!({"maxUnavailable": 1})).await;
-    make(&client, "a", &json!({"metadata": {"labels": {"app": "web"}, "ownerReferences": owner}})).await;
+    create_pod(&client, "a", &json!({"metadata": {"labels": {"app": "web"}, "ownerReferences": owner}})).await;
     pass(5.0).await;
     let status = budgets.get("web").await.unwrap().status.unwrap();
     assert_eq!(status.disruptions_allowed, Some(0));
@@ -354,7 +354,7 @@ async fn a_budget_whose_owner_cannot_be_scaled_allows_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn evictions_wait_for_the_budget_and_replicas_come_back() {
+async fn evictions_wait_for_the_budget_and_replicas_are_recreated() {
     let server = server();
     let client = server.client();
     let clock = server.clock();
@@ -370,9 +370,9 @@ async fn evictions_wait_for_the_budget_and_replicas_come_back() {
     let kube::Error::Api(refusal) = refused else { panic!("{refused}") };
     assert_eq!(refusal.code, 429);
     pass(0.2).await;
-    assert_eq!(told(&budgets).await.3, 0, "the new pod is not ready yet");
+    assert_eq!(budget_status(&budgets).await.3, 0, "the new pod is not ready yet");
     pass(5.0).await;
-    assert_eq!(told(&budgets).await, (3, 2, 3, 1, "SufficientPods".to_owned()));
+    assert_eq!(budget_status(&budgets).await, (3, 2, 3, 1, "SufficientPods".to_owned()));
     assert_eq!(budgets.get("web").await.unwrap().status.unwrap().disrupted_pods.unwrap_or_default().len(), 0);
     pods.evict(&names[1], &EvictParams::default()).await.expect("now it may");
     pass(5.0).await;
@@ -382,13 +382,13 @@ async fn evictions_wait_for_the_budget_and_replicas_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_eviction_that_came_to_nothing_is_forgotten_after_two_minutes() {
+async fn ineffective_eviction_expires_after_two_minutes() {
     let server = server();
     let client = server.client();
     let _budgets = Budgets::start(server.client(), server.clock());
     let _kubelets = kubelets(&server, 1);
     for name in ["a", "b"] {
-        make(&client, name, &json!({"metadata": {"labels": {"app": "web"}}})).await;
+        create_pod(&client, name, &json!({"metadata": {"labels": {"app": "web"}}})).await;
     }
     let budgets = budget(&client, json!({"minAvailable": 1})).await;
     pass(5.0).await;
@@ -397,9 +397,9 @@ async fn an_eviction_that_came_to_nothing_is_forgotten_after_two_minutes() {
     );
     budgets.patch_status("web", &PatchParams::default(), &granted).await.unwrap();
     pass(100.0).await;
-    assert_eq!(told(&budgets).await, (2, 1, 1, 0, "InsufficientPods".to_owned()));
+    assert_eq!(budget_status(&budgets).await, (2, 1, 1, 0, "InsufficientPods".to_owned()));
     let left = budgets.get("web").await.unwrap().status.unwrap().disrupted_pods.unwrap();
     assert_eq!(left.into_keys().collect::<Vec<_>>(), ["a"]);
     pass(25.0).await;
-    assert_eq!(told(&budgets).await, (2, 1, 2, 1, "SufficientPods".to_owned()));
+    assert_eq!(budget_status(&budgets).await, (2, 1, 2, 1, "SufficientPods".to_owned()));
 }

@@ -1,7 +1,7 @@
-//! Jobs step by step as kube-controller-manager 1.37.1 kept them: statuses, pods, events and refusals.
+//! Compares Jobs step by step with kube-controller-manager 1.37.1: statuses, pods, events and errors.
 //!
-//! `tests/job_answers.json` has what it said when the same was done on a real control plane without nodes; times are
-//! written as `T`, random letters are left out.
+//! `tests/job_answers.json` has the results of the same steps on a real control plane without nodes; times are written
+//! as `T`, random suffixes are removed.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use muster_playground::Server;
-use muster_playground::clients::{Jobs, PodGarbage, PodGarbageSettings};
+use muster_playground::clients::{Jobs, PodGc, PodGcSettings};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ struct State {
     job: String,
     when: String,
     status: Value,
-    /// Name without the random letters, phase, whether it is held, whether it is being deleted.
+    /// Name without the random suffix, phase, whether it has the finalizer, whether it is being deleted.
     pods: Value,
 }
 
@@ -56,7 +56,7 @@ async fn pods_of(client: &Client, name: &str) -> Vec<Pod> {
     pods.list(&ListParams::default().labels(&format!("job-name={name}"))).await.expect("pods").items
 }
 
-/// Ends the first live pod of a job, or that of an index.
+/// Terminates the first active pod of a job, or that of an index.
 async fn end_one(server: &Server, name: &str, wanted: Option<&str>, code: i32) {
     let pods = pods_of(&server.client(), name).await;
     let live = pods.iter().find(|pod| is_live(pod) && wanted.is_none_or(|wanted| index(pod) == wanted));
@@ -83,7 +83,7 @@ fn without_times(status: &mut Value) {
     }
 }
 
-/// The name without its random letters.
+/// The name without its random suffix.
 fn stem(name: &str) -> &str {
     name.rsplit_once('-').map_or(name, |(stem, _)| stem)
 }
@@ -139,12 +139,12 @@ async fn start_all(client: &Client) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn jobs_go_as_they_go_on_a_real_cluster() {
+async fn jobs_match_a_real_cluster() {
     let server = server();
     let client = server.client();
     let answers = answers();
-    let _keeper = Jobs::start(server.client(), server.clock());
-    let _sweeper = PodGarbage::start(server.client(), PodGarbageSettings::default(), server.clock());
+    let _controller = Jobs::start(server.client(), server.clock());
+    let _pod_gc = PodGc::start(server.client(), PodGcSettings::default(), server.clock());
     start_all(&client).await;
     pass(3.0).await;
     for job in ["plain", "ix", "sus", "succ", "wq", "dead"] {
@@ -189,37 +189,37 @@ async fn jobs_go_as_they_go_on_a_real_cluster() {
     compare_events(&client, &answers).await;
 }
 
-/// Events in no order: reason, message, type and count.
+/// Events, unordered: reason, message, type and count.
 async fn compare_events(client: &Client, answers: &Answers) {
     let events: Api<Event> = Api::default_namespaced(client.clone());
     for (job, expected) in &answers.events {
         let selector = format!("involvedObject.name={job}");
         let events = events.list(&ListParams::default().fields(&selector)).await.expect("events").items;
         let pods = pods_of(client, job).await;
-        let mut told: Vec<(String, String, String, i32)> = Vec::new();
+        let mut observed: Vec<(String, String, String, i32)> = Vec::new();
         for event in events {
             let mut message = event.message.clone().unwrap_or_default();
-            // The last word, or that before a blank, is a pod's name.
+            // The last word, or the one before a space, is a pod's name.
             if let Some((words, name)) = message.rsplit_once("pod: ") {
                 message = format!("{words}pod: {}-POD", stem(name));
             }
             for pod in &pods {
                 message = message.replace(&pod.name_any(), &format!("{}-POD", stem(&pod.name_any())));
             }
-            told.push((
+            observed.push((
                 event.reason.unwrap_or_default(),
                 message,
                 event.type_.unwrap_or_default(),
                 event.count.unwrap_or(0),
             ));
         }
-        told.sort();
-        assert_eq!(json!(told), *expected, "{job}");
+        observed.sort();
+        assert_eq!(json!(observed), *expected, "{job}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn policies_are_refused_in_the_same_words() {
+async fn policies_are_rejected_with_the_same_messages() {
     let server = server();
     let answers = answers();
     let failure = |rule: Value| json!({"podFailurePolicy": {"rules": [rule]}});

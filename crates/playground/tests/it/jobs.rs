@@ -1,4 +1,4 @@
-//! Jobs, seen through the API under virtual time. Pods run on simulated nodes, or end as the test says.
+//! Tests of Jobs through the API, under virtual time. Pods run on simulated nodes, or terminate as the test demands.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
 use kube::{Client, ResourceExt};
 use muster_playground::Server;
-use muster_playground::clients::{Jobs, PodGarbage, PodGarbageSettings};
+use muster_playground::clients::{Jobs, PodGc, PodGcSettings};
 use serde_json::{Value, json};
 
 use crate::kubelets::{self, kubelets, pass, server};
 
-fn keeper(server: &Server) -> Jobs {
+fn job_controller(server: &Server) -> Jobs {
     Jobs::start(server.client(), server.clock())
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn job(spec: &Value, annotations: &[(&str, &str)]) -> Job {
     serde_json::from_value(job).unwrap()
 }
 
-/// A job whose pods no node runs: they end as the test says.
+/// A job whose pods no node runs: they terminate as the test demands.
 fn idle(spec: &Value) -> Job {
     let mut job = job(spec, &[]);
     job.spec.as_mut().unwrap().template.spec.as_mut().unwrap().node_name = None;
@@ -96,7 +96,7 @@ async fn live_indexes(client: &Client) -> String {
     indexes.join(",")
 }
 
-/// Ends a pod as a kubelet would.
+/// Terminates a pod as a kubelet would.
 pub(crate) async fn end(server: &Server, pod: &Pod, code: i32) {
     let pods: Api<Pod> = Api::default_namespaced(server.client());
     let now = server.clock().now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -108,7 +108,7 @@ pub(crate) async fn end(server: &Server, pod: &Pod, code: i32) {
     pods.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
 }
 
-/// Ends the live pod of an index.
+/// Terminates the active pod of an index.
 async fn end_index(server: &Server, wanted: &str, code: i32) {
     let live = live(&server.client()).await;
     end(server, live.iter().find(|pod| index(pod) == wanted).unwrap(), code).await;
@@ -124,34 +124,34 @@ async fn events(client: &Client) -> Vec<(String, String)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_runs_to_its_end() {
+async fn job_runs_to_completion() {
     let server = server();
     let client = server.client();
-    let _clients = (keeper(&server), kubelets(&server, 1));
+    let _clients = (job_controller(&server), kubelets(&server, 1));
     create(&client, &job(&json!({}), &[("run-seconds", "5")])).await;
     pass(3.0).await;
-    let made = pods(&client).await.remove(0);
+    let created = pods(&client).await.remove(0);
     let uid = Api::<Job>::default_namespaced(client.clone()).get("j").await.unwrap().uid().unwrap();
-    let name = made.name_any();
+    let name = created.name_any();
     assert!(name.starts_with("j-") && name.len() == 7, "{name}");
-    assert_eq!(made.metadata.generate_name.as_deref(), Some("j-"));
+    assert_eq!(created.metadata.generate_name.as_deref(), Some("j-"));
     assert_eq!(
-        json!(made.labels()),
+        json!(created.labels()),
         json!({"batch.kubernetes.io/controller-uid": uid, "batch.kubernetes.io/job-name": "j",
             "controller-uid": uid, "job-name": "j"})
     );
-    assert_eq!(made.finalizers(), ["batch.kubernetes.io/job-tracking"]);
+    assert_eq!(created.finalizers(), ["batch.kubernetes.io/job-tracking"]);
     let owner = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": uid, "controller": true,
         "blockOwnerDeletion": true}]);
-    assert_eq!(json!(made.owner_references()), owner);
-    assert_eq!(made.spec.unwrap().hostname, None);
+    assert_eq!(json!(created.owner_references()), owner);
+    assert_eq!(created.spec.unwrap().hostname, None);
     let start = "2026-01-01T00:00:00Z";
     assert_eq!(
         status(&client).await,
         json!({"active": 1, "ready": 1, "startTime": start, "terminating": 0, "uncountedTerminatedPods": {}})
     );
     pass(10.0).await;
-    let told = |kind: &str, time: &str| {
+    let condition = |kind: &str, time: &str| {
         json!({"type": kind, "status": "True", "reason": "CompletionsReached", "lastProbeTime": time,
             "lastTransitionTime": time, "message": "Reached expected number of succeeded pods"})
     };
@@ -160,27 +160,27 @@ async fn a_job_runs_to_its_end() {
         status(&client).await,
         json!({"completionTime": end, "ready": 0, "startTime": start, "succeeded": 1, "terminating": 0,
             "uncountedTerminatedPods": {},
-            "conditions": [told("SuccessCriteriaMet", &end), told("Complete", &end)]})
+            "conditions": [condition("SuccessCriteriaMet", &end), condition("Complete", &end)]})
     );
     assert_eq!(pods(&client).await[0].finalizers(), [""; 0]);
     let expected =
-        [("SuccessfulCreate".to_owned(), format!("Created pod: {name}")), said("Completed", "Job completed")];
+        [("SuccessfulCreate".to_owned(), format!("Created pod: {name}")), event("Completed", "Job completed")];
     assert_eq!(events(&client).await, expected);
     let jobs: Api<Job> = Api::default_namespaced(client.clone());
     let before = jobs.get("j").await.unwrap().resource_version();
     pass(600.0).await;
-    assert_eq!(jobs.get("j").await.unwrap().resource_version(), before, "all is said");
+    assert_eq!(jobs.get("j").await.unwrap().resource_version(), before, "the status is final");
 }
 
-fn said(reason: &str, message: &str) -> (String, String) {
+fn event(reason: &str, message: &str) -> (String, String) {
     (reason.to_owned(), message.to_owned())
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_index_has_one_success() {
+async fn every_index_succeeds_once() {
     let server = server();
     let client = server.client();
-    let _keeper = keeper(&server);
+    let _job_controller = job_controller(&server);
     create(&client, &idle(&json!({"completionMode": "Indexed", "completions": 5, "parallelism": 3}))).await;
     pass(2.0).await;
     assert_eq!(live_indexes(&client).await, "0,1,2");
@@ -191,7 +191,7 @@ async fn every_index_has_one_success() {
     end_index(&server, "2", 0).await;
     end_index(&server, "0", 1).await;
     pass(3.0).await;
-    // A failure holds up all new pods of a job without limits by index, unless a success came no earlier.
+    // Without a limit per index, a failure delays all new pods of a job, unless a later success resets the backoff.
     assert_eq!(live_indexes(&client).await, "0,1,3");
     assert_eq!(status(&client).await["completedIndexes"], "2");
     assert_eq!(status(&client).await["failed"], 1);
@@ -208,10 +208,10 @@ async fn every_index_has_one_success() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_are_tried_again_later_and_later_up_to_the_limit() {
+async fn failures_are_retried_with_backoff_up_to_the_limit() {
     let server = server();
     let client = server.client();
-    let _clients = (keeper(&server), kubelets(&server, 1));
+    let _clients = (job_controller(&server), kubelets(&server, 1));
     create(&client, &job(&json!({"backoffLimit": 3}), &[("run-seconds", "1"), ("exit-code", "2")])).await;
     pass(200.0).await;
     let mut times: Vec<i64> =
@@ -224,14 +224,14 @@ async fn failures_are_tried_again_later_and_later_up_to_the_limit() {
     assert_eq!(conditions(&client).await, expected);
     assert_eq!((&status(&client).await["failed"], &status(&client).await["active"]), (&json!(4), &Value::Null));
     let last = events(&client).await.pop().unwrap();
-    assert_eq!(last, said("BackoffLimitExceeded", "Job has reached the specified backoff limit"));
+    assert_eq!(last, event("BackoffLimitExceeded", "Job has reached the specified backoff limit"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn restarts_in_a_pod_count_towards_the_limit() {
+async fn container_restarts_count_towards_the_limit() {
     let server = server();
     let client = server.client();
-    let _clients = (keeper(&server), kubelets(&server, 1));
+    let _clients = (job_controller(&server), kubelets(&server, 1));
     let mut job = job(&json!({"backoffLimit": 2}), &[("run-seconds", "1"), ("exit-code", "2")]);
     job.spec.as_mut().unwrap().template.spec.as_mut().unwrap().restart_policy = Some("OnFailure".to_owned());
     create(&client, &job).await;
@@ -242,10 +242,10 @@ async fn restarts_in_a_pod_count_towards_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_ends_a_job_and_removes_it() {
+async fn deadline_ends_a_job_and_ttl_removes_it() {
     let server = server();
     let client = server.client();
-    let _clients = (keeper(&server), kubelets(&server, 1));
+    let _clients = (job_controller(&server), kubelets(&server, 1));
     let spec = json!({"activeDeadlineSeconds": 30, "ttlSecondsAfterFinished": 100, "parallelism": 2, "completions": 2});
     create(&client, &job(&spec, &[])).await;
     pass(29.0).await;
@@ -261,10 +261,10 @@ async fn time_ends_a_job_and_removes_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_suspended_job_has_no_pods_and_fails_nobody() {
+async fn suspended_job_has_no_pods_and_counts_no_failures() {
     let server = server();
     let client = server.client();
-    let _clients = (keeper(&server), kubelets(&server, 1));
+    let _clients = (job_controller(&server), kubelets(&server, 1));
     create(&client, &job(&json!({"parallelism": 3, "completions": 3, "suspend": true}), &[("run-seconds", "20")]))
         .await;
     pass(5.0).await;
@@ -280,22 +280,25 @@ async fn a_suspended_job_has_no_pods_and_fails_nobody() {
     change(&client, json!({"suspend": true})).await;
     pass(5.0).await;
     assert_eq!(pods(&client).await.len(), 0);
-    let told = status(&client).await;
-    assert_eq!((&told["failed"], &told["active"], &told["startTime"]), (&Value::Null, &Value::Null, &Value::Null));
+    let observed = status(&client).await;
+    assert_eq!(
+        (&observed["failed"], &observed["active"], &observed["startTime"]),
+        (&Value::Null, &Value::Null, &Value::Null)
+    );
     change(&client, json!({"suspend": false})).await;
     pass(40.0).await;
     assert_eq!(conditions(&client).await[1][0], "Complete");
     assert_eq!(status(&client).await["succeeded"], 3);
     let reasons: Vec<String> = events(&client).await.into_iter().map(|(reason, _)| reason).collect();
-    assert_eq!(reasons.iter().filter(|reason| *reason == "Suspended").count(), 1, "said twice, counted once");
+    assert_eq!(reasons.iter().filter(|reason| *reason == "Suspended").count(), 1, "recorded twice, counted once");
     assert!(reasons.contains(&"Resumed".to_owned()) && reasons.contains(&"SuccessfulDelete".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn parallelism_follows_what_is_wanted() {
+async fn pods_follow_parallelism() {
     let server = server();
     let client = server.client();
-    let _clients = (keeper(&server), kubelets(&server, 1));
+    let _clients = (job_controller(&server), kubelets(&server, 1));
     create(&client, &job(&json!({"parallelism": 2, "completions": 8}), &[])).await;
     for (parallelism, expected) in [(5, 5), (1, 1), (0, 0), (9, 8)] {
         change(&client, json!({"parallelism": parallelism})).await;
@@ -307,17 +310,17 @@ async fn parallelism_follows_what_is_wanted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_success_ends_a_work_queue_when_the_others_are_done() {
+async fn work_queue_completes_with_one_success_when_the_others_end() {
     let server = server();
     let client = server.client();
-    let _keeper = keeper(&server);
+    let _job_controller = job_controller(&server);
     create(&client, &idle(&json!({"parallelism": 3}))).await;
     pass(2.0).await;
     let all = live(&client).await;
     assert_eq!(all.len(), 3);
     end(&server, &all[0], 0).await;
     pass(3.0).await;
-    assert_eq!((live(&client).await.len(), conditions(&client).await.len()), (2, 0), "nobody comes in its place");
+    assert_eq!((live(&client).await.len(), conditions(&client).await.len()), (2, 0), "it is not replaced");
     end(&server, &all[1], 1).await;
     end(&server, &all[2], 0).await;
     pass(3.0).await;
@@ -327,10 +330,10 @@ async fn one_success_ends_a_work_queue_when_the_others_are_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_index_has_a_limit_and_a_wait_of_its_own() {
+async fn index_has_its_own_limit_and_backoff() {
     let server = server();
     let client = server.client();
-    let _keeper = keeper(&server);
+    let _job_controller = job_controller(&server);
     let spec = json!({"completionMode": "Indexed", "completions": 3, "parallelism": 3, "backoffLimitPerIndex": 1});
     create(&client, &idle(&spec)).await;
     pass(2.0).await;
@@ -349,15 +352,18 @@ async fn an_index_has_a_limit_and_a_wait_of_its_own() {
     end_index(&server, "2", 0).await;
     pass(3.0).await;
     assert_eq!(conditions(&client).await, failed("FailedIndexes", "Job has failed indexes"));
-    let told = status(&client).await;
-    assert_eq!((&told["completedIndexes"], &told["succeeded"], &told["failed"]), (&json!("1,2"), &json!(2), &json!(2)));
+    let observed = status(&client).await;
+    assert_eq!(
+        (&observed["completedIndexes"], &observed["succeeded"], &observed["failed"]),
+        (&json!("1,2"), &json!(2), &json!(2))
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_many_failed_indexes_end_the_job() {
+async fn too_many_failed_indexes_fail_the_job() {
     let server = server();
     let client = server.client();
-    let _keeper = keeper(&server);
+    let _job_controller = job_controller(&server);
     let spec = json!({"completionMode": "Indexed", "completions": 4, "parallelism": 4, "backoffLimitPerIndex": 0,
         "maxFailedIndexes": 1});
     create(&client, &idle(&spec)).await;
@@ -370,15 +376,18 @@ async fn too_many_failed_indexes_end_the_job() {
     let expected =
         failed("MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes");
     assert_eq!(conditions(&client).await, expected);
-    let told = status(&client).await;
-    assert_eq!((&told["failedIndexes"], &told["failed"], live(&client).await.len()), (&json!("0,3"), &json!(4), 0));
+    let observed = status(&client).await;
+    assert_eq!(
+        (&observed["failedIndexes"], &observed["failed"], live(&client).await.len()),
+        (&json!("0,3"), &json!(4), 0)
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_policy_decides_by_codes_and_conditions() {
+async fn failure_policy_matches_exit_codes_and_conditions() {
     let server = server();
     let client = server.client();
-    let _keeper = keeper(&server);
+    let _job_controller = job_controller(&server);
     let rules = json!([
         {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [7]}},
         {"action": "FailJob", "onExitCodes": {"containerName": "c", "operator": "In", "values": [42]}},
@@ -398,10 +407,10 @@ async fn a_failure_policy_decides_by_codes_and_conditions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_success_policy_ends_the_job_early() {
+async fn success_policy_ends_the_job_early() {
     let server = server();
     let client = server.client();
-    let _clients = (keeper(&server), kubelets(&server, 1));
+    let _clients = (job_controller(&server), kubelets(&server, 1));
     let spec = json!({"completionMode": "Indexed", "completions": 3, "parallelism": 3,
         "successPolicy": {"rules": [{"succeededIndexes": "0,2", "succeededCount": 1}]}});
     create(&client, &job(&spec, &[])).await;
@@ -413,19 +422,19 @@ async fn a_success_policy_ends_the_job_early() {
     pass(5.0).await;
     let expected = twice("SuccessCriteriaMet", "Complete", "SuccessPolicy", "Matched rules at index 0");
     assert_eq!(conditions(&client).await, expected);
-    let told = status(&client).await;
+    let observed = status(&client).await;
     assert_eq!(
-        (&told["completedIndexes"], &told["failed"], live(&client).await.len()),
+        (&observed["completedIndexes"], &observed["failed"], live(&client).await.len()),
         (&json!("1,2"), &Value::Null, 0)
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_it_says_so_a_pod_is_replaced_when_it_has_ended() {
+async fn replacement_policy_failed_waits_for_termination() {
     for (policy, early) in [("Failed", 0), ("TerminatingOrFailed", 1)] {
         let server = server();
         let client = server.client();
-        let _clients = (keeper(&server), kubelets(&server, 1));
+        let _clients = (job_controller(&server), kubelets(&server, 1));
         let slow = [("stop-seconds", "25")];
         create(&client, &job(&json!({"podReplacementPolicy": policy}), &slow)).await;
         pass(3.0).await;
@@ -440,11 +449,11 @@ async fn where_it_says_so_a_pod_is_replaced_when_it_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_deleted_job_are_not_held() {
+async fn finalizers_of_a_deleted_job_are_removed() {
     for policy in [PropagationPolicy::Background, PropagationPolicy::Foreground, PropagationPolicy::Orphan] {
         let server = server();
         let client = server.client();
-        let _clients = (keeper(&server), kubelets(&server, 1));
+        let _clients = (job_controller(&server), kubelets(&server, 1));
         create(&client, &job(&json!({"parallelism": 2, "completions": 2}), &[])).await;
         pass(3.0).await;
         let jobs: Api<Job> = Api::default_namespaced(client.clone());
@@ -462,21 +471,21 @@ async fn pods_of_a_deleted_job_are_not_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_of_another_keeper_is_left_alone() {
+async fn job_managed_by_another_controller_is_ignored() {
     let server = server();
     let client = server.client();
-    let _keeper = keeper(&server);
+    let _job_controller = job_controller(&server);
     create(&client, &job(&json!({"managedBy": "example.com/mine"}), &[])).await;
     pass(5.0).await;
     assert_eq!((pods(&client).await.len(), status(&client).await), (0, json!({})));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unplaced_pod_that_is_deleted_is_swept_before_it_is_replaced() {
+async fn deleted_unbound_pod_is_collected_before_its_replacement() {
     let server = server();
     let client = server.client();
-    let _keeper = keeper(&server);
-    let _sweeper = PodGarbage::start(server.client(), PodGarbageSettings::default(), server.clock());
+    let _job_controller = job_controller(&server);
+    let _pod_gc = PodGc::start(server.client(), PodGcSettings::default(), server.clock());
     create(&client, &idle(&json!({"podReplacementPolicy": "Failed"}))).await;
     pass(3.0).await;
     let all: Api<Pod> = Api::default_namespaced(client.clone());
@@ -487,24 +496,24 @@ async fn an_unplaced_pod_that_is_deleted_is_swept_before_it_is_replaced() {
     assert_eq!((pods(&client).await.len(), status(&client).await["failed"].clone()), (1, json!(1)));
 }
 
-fn sweeper(server: &Server, ended_max: usize) -> PodGarbage {
-    let settings = PodGarbageSettings { ended_max, ..PodGarbageSettings::default() };
-    PodGarbage::start(server.client(), settings, server.clock())
+fn pod_gc(server: &Server, terminated_max: usize) -> PodGc {
+    let settings = PodGcSettings { terminated_max, ..PodGcSettings::default() };
+    PodGc::start(server.client(), settings, server.clock())
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_node_that_is_gone_are_swept_after_a_while() {
+async fn pods_of_a_deleted_node_are_collected_after_quarantine() {
     let server = server();
     let client = server.client();
-    let _sweeper = sweeper(&server, 0);
+    let _pod_gc = pod_gc(&server, 0);
     let nodes: Api<Node> = Api::all(client.clone());
     for name in ["n-0", "n-1"] {
         let node = json!({"metadata": {"name": name}});
         nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
     }
-    kubelets::make(&client, "lost", &json!({"metadata": {"finalizers": ["example.com/kept"]}})).await;
-    kubelets::make(&client, "kept", &json!({"spec": {"nodeName": "n-1"}})).await;
-    kubelets::make(&client, "waiting", &json!({"spec": {"nodeName": null}})).await;
+    kubelets::create_pod(&client, "lost", &json!({"metadata": {"finalizers": ["example.com/kept"]}})).await;
+    kubelets::create_pod(&client, "kept", &json!({"spec": {"nodeName": "n-1"}})).await;
+    kubelets::create_pod(&client, "waiting", &json!({"spec": {"nodeName": null}})).await;
     pass(60.0).await;
     nodes.delete("n-0", &DeleteParams::default()).await.unwrap();
     pass(35.0).await;
@@ -527,13 +536,13 @@ async fn pods_of_a_node_that_is_gone_are_swept_after_a_while() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ended_pods_beyond_the_limit_are_swept_oldest_first() {
+async fn terminated_pods_above_the_threshold_are_collected_oldest_first() {
     let server = server();
     let client = server.client();
-    let _sweeper = sweeper(&server, 2);
+    let _pod_gc = pod_gc(&server, 2);
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     for name in ["a", "b", "c", "d"] {
-        let pod = kubelets::make(&client, name, &json!({"spec": {"nodeName": null}})).await;
+        let pod = kubelets::create_pod(&client, name, &json!({"spec": {"nodeName": null}})).await;
         if name == "c" {
             let evicted = Patch::Merge(json!({"status": {"phase": "Failed", "reason": "Evicted"}}));
             pods.patch_status("c", &PatchParams::default(), &evicted).await.unwrap();

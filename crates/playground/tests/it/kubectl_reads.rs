@@ -1,4 +1,4 @@
-//! What kubectl reads before and after it does anything: discovery, OpenAPI, and tables, of our own kinds as well.
+//! Tests of what kubectl reads: discovery, OpenAPI and tables, also of Muster's kinds.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const TABLE: &str =
     "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
 const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 
-async fn ask(server: &Server, method: &str, path: &str, accept: &str, body: &Value) -> (u16, Value) {
+async fn send_request(server: &Server, method: &str, path: &str, accept: &str, body: &Value) -> (u16, Value) {
     let request = http::Request::builder()
         .method(method)
         .uri(path)
@@ -27,13 +27,13 @@ async fn ask(server: &Server, method: &str, path: &str, accept: &str, body: &Val
 }
 
 async fn get(server: &Server, path: &str, accept: &str) -> Value {
-    let (code, answer) = ask(server, "GET", path, accept, &Value::Null).await;
+    let (code, answer) = send_request(server, "GET", path, accept, &Value::Null).await;
     assert_eq!(code, 200, "{path}: {answer}");
     answer
 }
 
 async fn post(server: &Server, path: &str, body: &Value) {
-    let (code, answer) = ask(server, "POST", path, "application/json", body).await;
+    let (code, answer) = send_request(server, "POST", path, "application/json", body).await;
     assert_eq!(code, 201, "{path}: {answer}");
 }
 
@@ -48,7 +48,7 @@ async fn server_with_our_kinds() -> Server {
 }
 
 #[tokio::test(start_paused = true)]
-async fn discovery_names_our_kinds_after_those_of_kubernetes() {
+async fn discovery_lists_our_kinds_after_the_built_in_ones() {
     let server = server_with_our_kinds().await;
     let answer = get(&server, "/apis", DISCOVERY).await;
     assert_eq!(answer["apiVersion"], "apidiscovery.k8s.io/v2");
@@ -56,7 +56,7 @@ async fn discovery_names_our_kinds_after_those_of_kubernetes() {
         answer["items"].as_array().unwrap().iter().map(|group| group["metadata"]["name"].as_str().unwrap()).collect();
     let at =
         |name: &str| groups.iter().position(|group| *group == name).unwrap_or_else(|| panic!("{name}: {groups:?}"));
-    // Of two kinds with one name kubectl takes the one that comes first.
+    // Of two kinds with the same name kubectl uses the first.
     assert!(at("apps") < at("batch") && at("batch") < at("scheduling.k8s.io"));
     assert!(at("scheduling.k8s.io") < at("muster.dev"));
     let ours = &answer["items"][at("muster.dev")]["versions"][0];
@@ -65,7 +65,7 @@ async fn discovery_names_our_kinds_after_those_of_kubernetes() {
     assert_eq!(row["responseKind"], json!({"group": "muster.dev", "version": "v1alpha1", "kind": "PodGroup"}));
     assert_eq!(row["scope"], "Namespaced");
     assert_eq!(row["subresources"][0]["subresource"], "status");
-    // The plain form tells the same groups in the same order.
+    // The unaggregated form has the same groups in the same order.
     let plain = get(&server, "/apis", "application/json").await;
     let names: Vec<&str> =
         plain["groups"].as_array().unwrap().iter().map(|group| group["name"].as_str().unwrap()).collect();
@@ -78,7 +78,7 @@ async fn discovery_names_our_kinds_after_those_of_kubernetes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn our_kinds_explain_themselves() {
+async fn our_kinds_have_openapi_schemas() {
     let server = server_with_our_kinds().await;
     let index = get(&server, "/openapi/v3", "application/json").await;
     let url = index["paths"]["apis/muster.dev/v1alpha1"]["serverRelativeURL"].as_str().unwrap().to_owned();
@@ -94,7 +94,7 @@ async fn our_kinds_explain_themselves() {
     let definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/podgroups.muster.dev";
     let mut changed = get(&server, definition, "application/json").await;
     changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = json!("Other words.");
-    let (code, answer) = ask(&server, "PUT", definition, "application/json", &changed).await;
+    let (code, answer) = send_request(&server, "PUT", definition, "application/json", &changed).await;
     assert_eq!(code, 200, "{answer}");
     let index = get(&server, "/openapi/v3", "application/json").await;
     assert_ne!(index["paths"]["apis/muster.dev/v1alpha1"]["serverRelativeURL"], *url);
@@ -117,7 +117,7 @@ async fn our_kinds_have_the_columns_of_their_definition() {
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }],
     });
-    let (code, answer) = ask(&server, "PUT", &format!("{path}/g/status"), "application/json", &shown).await;
+    let (code, answer) = send_request(&server, "PUT", &format!("{path}/g/status"), "application/json", &shown).await;
     assert_eq!(code, 200, "{answer}");
     tokio::time::sleep(Duration::from_secs(90)).await;
     let table = get(&server, path, TABLE).await;
@@ -138,19 +138,19 @@ async fn our_kinds_have_the_columns_of_their_definition() {
 async fn metrics_are_absent() {
     let server = Server::start(Settings::default()).with_presentation(kubectl());
     for path in ["/apis/metrics.k8s.io", "/apis/metrics.k8s.io/v1beta1", "/metrics"] {
-        let (code, _) = ask(&server, "GET", path, "application/json", &Value::Null).await;
+        let (code, _) = send_request(&server, "GET", path, "application/json", &Value::Null).await;
         assert_eq!(code, 404, "{path}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_presentation_there_is_only_json() {
+async fn server_without_presentation_serves_only_json() {
     let server = Server::start(Settings::default());
     assert_eq!(get(&server, "/api/v1/nodes", TABLE).await["kind"], "NodeList", "the client takes JSON too");
     let only = "application/json;as=Table;v=v1;g=meta.k8s.io";
-    assert_eq!(ask(&server, "GET", "/api/v1/nodes", only, &Value::Null).await.0, 406);
+    assert_eq!(send_request(&server, "GET", "/api/v1/nodes", only, &Value::Null).await.0, 406);
     for path in ["/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1"] {
-        assert_eq!(ask(&server, "GET", path, "*/*", &Value::Null).await.0, 404, "{path}");
+        assert_eq!(send_request(&server, "GET", path, "*/*", &Value::Null).await.0, 404, "{path}");
     }
     let paths = get(&server, "/", "application/json").await;
     assert!(!paths["paths"].as_array().unwrap().contains(&json!("/openapi/v3")), "{paths}");

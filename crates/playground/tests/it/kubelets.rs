@@ -1,4 +1,4 @@
-//! Simulated kubelets, seen through the API under virtual time.
+//! Tests of the simulated kubelets through the API, under virtual time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,8 +31,8 @@ pub(crate) async fn pass(seconds: f64) {
     tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
 }
 
-/// A pod on `n-0` that asks for one cpu, with changes on top.
-pub(crate) async fn make(client: &Client, name: &str, change: &Value) -> Pod {
+/// A pod on `n-0` that requests one cpu, with changes merged in.
+pub(crate) async fn create_pod(client: &Client, name: &str, change: &Value) -> Pod {
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
         "spec": {"nodeName": "n-0", "containers": [
@@ -76,7 +76,7 @@ fn condition<'a>(status: &'a Value, kind: &str) -> &'a Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_are_registered_and_keep_telling_that_they_live() {
+async fn nodes_register_and_renew_their_leases() {
     let server = server();
     let client = server.client();
     let nodes: Api<Node> = Api::all(client.clone());
@@ -119,13 +119,17 @@ async fn nodes_are_registered_and_keep_telling_that_they_live() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_starts_gets_ready_and_ends() {
+async fn pod_starts_becomes_ready_and_ends() {
     let server = server();
     let client = server.client();
     let _kubelets = kubelets(&server, 1);
     pass(1.0).await;
-    make(&client, "p", &annotated(&[("start-seconds", "2"), ("ready-after-seconds", "3"), ("run-seconds", "10")]))
-        .await;
+    create_pod(
+        &client,
+        "p",
+        &annotated(&[("start-seconds", "2"), ("ready-after-seconds", "3"), ("run-seconds", "10")]),
+    )
+    .await;
     pass(1.0).await;
     let seen = status(&client, "p").await;
     assert_eq!((&seen["phase"], condition(&seen, "Ready")), (&json!("Pending"), &json!("False")));
@@ -147,17 +151,17 @@ async fn a_pod_starts_gets_ready_and_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_follows_exit_code_policy_and_deadline() {
+async fn phase_follows_exit_code_restart_policy_and_deadline() {
     let server = server();
     let client = server.client();
     let _kubelets = kubelets(&server, 1);
-    make(&client, "fails", &annotated(&[("run-seconds", "1"), ("exit-code", "7")])).await;
+    create_pod(&client, "fails", &annotated(&[("run-seconds", "1"), ("exit-code", "7")])).await;
     let mut again = annotated(&[("run-seconds", "1"), ("exit-code", "7")]);
     again["spec"]["restartPolicy"] = json!("OnFailure");
-    make(&client, "again", &again).await;
-    make(&client, "late", &json!({"spec": {"activeDeadlineSeconds": 5}})).await;
+    create_pod(&client, "again", &again).await;
+    create_pod(&client, "late", &json!({"spec": {"activeDeadlineSeconds": 5}})).await;
     let sleeper = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i", "command": ["sleep", "3"]}]}});
-    make(&client, "sleeper", &sleeper).await;
+    create_pod(&client, "sleeper", &sleeper).await;
     pass(8.5).await;
     let fails = status(&client, "fails").await;
     assert_eq!(
@@ -172,15 +176,15 @@ async fn the_end_follows_exit_code_policy_and_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_fit_is_refused_when_writers_race() {
+async fn kubelet_rejects_overcommit_by_racing_schedulers() {
     let server = server();
     let client = server.client();
     let _kubelets = kubelets(&server, 1);
     pass(1.0).await;
     let big =
         json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "2500m"}}}]}});
-    // Two schedulers have each found room for theirs.
-    tokio::join!(make(&client, "a", &big), make(&client, "b", &big));
+    // Two schedulers have each bound a pod to the same room.
+    tokio::join!(create_pod(&client, "a", &big), create_pod(&client, "b", &big));
     pass(3.0).await;
     let winner = if phase(&client, "a").await == "Running" { "a" } else { "b" };
     let loser = if winner == "a" { "b" } else { "a" };
@@ -189,24 +193,24 @@ async fn what_does_not_fit_is_refused_when_writers_race() {
     assert_eq!((&b["phase"], &b["reason"]), (&json!("Failed"), &json!("OutOfcpu")));
     let why = "Pod was rejected: Node didn't have enough resource: cpu, requested: 2500, used: 2500, capacity: 4000";
     assert_eq!(b["message"], why);
-    // Room that a finished pod leaves can be taken.
+    // The resources of a finished pod are free.
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     pods.delete(winner, &DeleteParams::default()).await.unwrap();
     pass(2.0).await;
-    make(&client, "c", &big).await;
+    create_pod(&client, "c", &big).await;
     pass(2.0).await;
     assert_eq!(phase(&client, "c").await, "Running");
-    make(&client, "elsewhere", &json!({"spec": {"nodeSelector": {"a": "b"}}})).await;
+    create_pod(&client, "elsewhere", &json!({"spec": {"nodeSelector": {"a": "b"}}})).await;
     pass(1.0).await;
     assert_eq!(status(&client, "elsewhere").await["reason"], "NodeAffinity");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bad_annotation_fails_the_pod_and_is_named() {
+async fn invalid_annotation_fails_the_pod_and_is_named() {
     let server = server();
     let client = server.client();
     let _kubelets = kubelets(&server, 1);
-    make(&client, "p", &annotated(&[("run-seconds", "soon")])).await;
+    create_pod(&client, "p", &annotated(&[("run-seconds", "soon")])).await;
     pass(1.0).await;
     let seen = status(&client, "p").await;
     assert_eq!((&seen["phase"], &seen["reason"]), (&json!("Failed"), &json!("InvalidPlaygroundAnnotation")));
@@ -215,14 +219,14 @@ async fn a_bad_annotation_fails_the_pod_and_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deletion_takes_the_time_to_stop_within_the_grace() {
+async fn deletion_takes_the_stop_time_within_the_grace_period() {
     let server = server();
     let client = server.client();
     let _kubelets = kubelets(&server, 1);
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
-    make(&client, "quick", &json!({})).await;
-    make(&client, "slow", &annotated(&[("stop-seconds", "20")])).await;
-    make(&client, "stubborn", &annotated(&[("stop-seconds", "1000")])).await;
+    create_pod(&client, "quick", &json!({})).await;
+    create_pod(&client, "slow", &annotated(&[("stop-seconds", "20")])).await;
+    create_pod(&client, "stubborn", &annotated(&[("stop-seconds", "1000")])).await;
     pass(3.0).await;
     for name in ["quick", "slow"] {
         pods.delete(name, &DeleteParams::default()).await.unwrap();
@@ -241,12 +245,12 @@ async fn deletion_takes_the_time_to_stop_within_the_grace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_keeps_the_last_status_readable() {
+async fn finalizer_keeps_the_last_status_readable() {
     let server = server();
     let client = server.client();
     let _kubelets = kubelets(&server, 1);
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
-    make(&client, "p", &json!({"metadata": {"finalizers": ["example.com/keep"]}})).await;
+    create_pod(&client, "p", &json!({"metadata": {"finalizers": ["example.com/keep"]}})).await;
     pass(3.0).await;
     pods.delete("p", &DeleteParams::default()).await.unwrap();
     pass(5.0).await;
@@ -263,34 +267,34 @@ async fn a_finalizer_keeps_the_last_status_readable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_force_deleted_pod_leaves_its_room_and_its_name_at_once() {
+async fn force_deleted_pod_frees_resources_and_name_at_once() {
     let server = server();
     let client = server.client();
     let _kubelets = kubelets(&server, 1);
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     let whole = json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "4"}}}]}});
-    make(&client, "p", &whole).await;
+    create_pod(&client, "p", &whole).await;
     pass(3.0).await;
     pods.delete("p", &DeleteParams::default().grace_period(0)).await.unwrap();
-    let second = make(&client, "p", &whole).await;
+    let second = create_pod(&client, "p", &whole).await;
     pass(3.0).await;
     let now = pods.get("p").await.unwrap();
     assert_eq!((now.uid(), now.status.unwrap().phase.unwrap()), (second.uid(), "Running".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_kubelet_does_nothing_and_takes_up_what_the_api_shows() {
+async fn stopped_kubelet_is_idle_and_resumes_from_the_api() {
     let server = server();
     let client = server.client();
     let kubelets = kubelets(&server, 2);
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     for name in ["stays", "forced", "deleted"] {
-        make(&client, name, &json!({})).await;
+        create_pod(&client, name, &json!({})).await;
     }
-    make(&client, "ends", &annotated(&[("run-seconds", "30")])).await;
+    create_pod(&client, "ends", &annotated(&[("run-seconds", "30")])).await;
     let slow = json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "0"}}}]},
                       "metadata": {"annotations": {"playground.muster.dev/start-seconds": "30"}}});
-    make(&client, "starting", &slow).await;
+    create_pod(&client, "starting", &slow).await;
     pass(3.0).await;
     kubelets.kill("n-0").await.unwrap();
     assert_eq!(kubelets.kill("n-9").await.unwrap_err().to_string(), "no kubelet runs for a node \"n-9\"");
@@ -303,7 +307,7 @@ async fn a_dead_kubelet_does_nothing_and_takes_up_what_the_api_shows() {
     assert_eq!(leases.get("n-0").await.unwrap().resource_version(), renewed);
     assert_eq!(phase(&client, "deleted").await, "Running");
     assert_eq!(phase(&client, "ends").await, "Running");
-    make(&client, "new", &json!({})).await;
+    create_pod(&client, "new", &json!({})).await;
     pass(5.0).await;
     assert_eq!(phase(&client, "new").await, "Pending");
     kubelets.revive("n-0").await.unwrap();
@@ -317,14 +321,14 @@ async fn a_dead_kubelet_does_nothing_and_takes_up_what_the_api_shows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_met_works_on_with_a_kubelet_that_starts_again() {
+async fn completed_rendezvous_survives_a_kubelet_restart() {
     for is_fresh in [false, true] {
         let server = server();
         let client = server.client();
         let mut running = kubelets(&server, 1);
         pass(1.0).await;
         for (name, seconds) in [("long", "100"), ("short", "20")] {
-            make(&client, name, &annotated(&[("meets", "train/2"), ("run-seconds", seconds)])).await;
+            create_pod(&client, name, &annotated(&[("meets", "train/2"), ("run-seconds", seconds)])).await;
         }
         pass(40.0).await;
         assert_eq!(phase(&client, "short").await, "Succeeded");
@@ -340,23 +344,27 @@ async fn who_has_met_works_on_with_a_kubelet_that_starts_again() {
         pass(50.0).await;
         assert_eq!(phase(&client, "long").await, "Running");
         pass(15.0).await;
-        assert_eq!(phase(&client, "long").await, "Succeeded", "100 seconds after both ran, and nobody is left to meet");
+        assert_eq!(phase(&client, "long").await, "Succeeded", "100 seconds after both ran, without the other pod");
         drop(running);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cut_watch_loses_nothing() {
+async fn interrupted_watch_loses_nothing() {
     let server = server();
     let client = server.client();
     let _kubelets = kubelets(&server, 1);
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
-    make(&client, "before", &json!({})).await;
+    create_pod(&client, "before", &json!({})).await;
     pass(3.0).await;
-    // Everything that happens in this moment is forgotten before the watch can read it.
+    // Everything that happens now is compacted before the watch can read it.
     for round in 0..5 {
-        make(&client, &format!("during-{round}"), &json!({"spec": {"containers": [{"name": "c", "image": "i"}]}}))
-            .await;
+        create_pod(
+            &client,
+            &format!("during-{round}"),
+            &json!({"spec": {"containers": [{"name": "c", "image": "i"}]}}),
+        )
+        .await;
     }
     pods.delete("before", &DeleteParams::default().grace_period(0)).await.unwrap();
     server.compact();
@@ -365,17 +373,17 @@ async fn a_cut_watch_loses_nothing() {
         assert_eq!(phase(&client, &format!("during-{round}")).await, "Running");
     }
     let whole = json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "4"}}}]}});
-    make(&client, "after", &whole).await;
+    create_pod(&client, "after", &whole).await;
     pass(3.0).await;
     assert_eq!(phase(&client, "after").await, "Running", "the room of the lost pod is free");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_set_of_kubelets_continues_where_the_first_ended() {
+async fn new_kubelets_resume_from_the_api() {
     let server = server();
     let client = server.client();
     let first = kubelets(&server, 1);
-    make(
+    create_pod(
         &client,
         "old",
         &json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}]}}),
@@ -383,8 +391,8 @@ async fn a_second_set_of_kubelets_continues_where_the_first_ended() {
     .await;
     pass(3.0).await;
     drop(first);
-    // The name comes first in the list, and still the pod that runs is not driven out by it.
-    make(
+    // Its name sorts first, and still it does not displace the running pod.
+    create_pod(
         &client,
         "a-new",
         &json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "2"}}}]}}),
@@ -398,18 +406,18 @@ async fn a_second_set_of_kubelets_continues_where_the_first_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failing_requests_are_made_again() {
+async fn failed_requests_are_retried() {
     for seed in 0..5 {
         let server = server();
         let client = server.client();
-        let bad = crate::late::faulty_client(&server, Duration::from_millis(700), seed);
+        let bad = crate::late_client::faulty_client(&server, Duration::from_millis(700), seed);
         let clock = server.clock();
         let _kubelets = Kubelets::start(bad, &shape(2), KubeletSettings::default(), clock).expect("kubelets");
         let pods: Api<Pod> = Api::default_namespaced(client.clone());
         for name in ["a", "b", "c"] {
-            make(&client, name, &json!({})).await;
+            create_pod(&client, name, &json!({})).await;
         }
-        make(&client, "ends", &annotated(&[("run-seconds", "5")])).await;
+        create_pod(&client, "ends", &annotated(&[("run-seconds", "5")])).await;
         pass(120.0).await;
         for name in ["a", "b", "c"] {
             assert_eq!(phase(&client, name).await, "Running", "seed {seed}");
@@ -426,7 +434,7 @@ async fn failing_requests_are_made_again() {
     }
 }
 
-/// Prints what it costs; how long it takes is not asserted.
+/// Prints the cost; the time is not asserted.
 async fn thousand_nodes(minutes: u32) {
     let server = server();
     let began = std::time::Instant::now();

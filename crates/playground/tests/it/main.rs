@@ -1,28 +1,28 @@
-//! The server as its clients see it.
+//! Tests of the server through its API.
 
 mod admission;
-mod bodies;
-mod clients;
+mod body_encodings;
+mod connection_limits;
 mod controllers;
-mod faulty;
-mod fill;
-mod front;
-mod garbage;
+mod crash_recovery;
+mod faults;
+mod fuzz;
 mod job_answers;
-mod job_storm;
+mod job_faults;
 mod jobs;
 mod jobsets;
-mod killed;
+mod kube_rs;
 mod kubectl_reads;
 mod kubelets;
-mod late;
+mod late_client;
 mod model;
 mod muster_kinds;
 mod native_versions;
-mod normal;
-mod review;
+mod normalize;
+mod raw_http;
+mod recorded_answers;
+mod references;
+mod regressions;
 mod sets;
 mod stock_cluster;
-mod stories;
 mod watch_checker;
-mod wire;

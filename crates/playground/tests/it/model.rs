@@ -1,6 +1,6 @@
-//! A simple model of the store: what objects there must be after each request, worked out without the server.
+//! A simple model of the store: the objects that must exist after each request, computed without the server.
 //!
-//! It knows only what the random runs use: labels, data, finalizers, owners, one node per pod.
+//! It covers only what the random runs use: labels, data, finalizers, owners, one node per pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,11 +15,11 @@ pub(crate) const KINDS: [(&str, &str, &str); 3] = [
 pub(crate) const NAMESPACES: [&str; 2] = ["one", "two"];
 
 /// Kind, namespace, name.
-pub(crate) type Place = (usize, &'static str, String);
+pub(crate) type ObjectId = (usize, &'static str, String);
 
-/// What the model remembers of an object.
+/// The modelled state of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Thing {
+pub(crate) struct ModelObject {
     pub(crate) uid: String,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) data: BTreeMap<String, String>,
@@ -29,8 +29,8 @@ pub(crate) struct Thing {
     pub(crate) deleting: bool,
 }
 
-impl Thing {
-    /// What an answer of the server says.
+impl ModelObject {
+    /// Reads the state from a response.
     pub(crate) fn read(object: &Value) -> Self {
         let metadata = &object["metadata"];
         let map = |value: &Value| -> BTreeMap<String, String> {
@@ -56,60 +56,59 @@ impl Thing {
     }
 }
 
-/// All objects that must be there.
+/// All objects that must exist.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Model {
-    pub(crate) things: BTreeMap<Place, Thing>,
-    /// Pods whose grace period runs.
-    graceful: BTreeSet<Place>,
+    pub(crate) objects: BTreeMap<ObjectId, ModelObject>,
+    /// Pods in their grace period.
+    graceful: BTreeSet<ObjectId>,
 }
 
 impl Model {
-    /// A delete that was not refused.
-    pub(crate) fn delete(&mut self, place: &Place, grace_zero: bool) {
-        let Some(thing) = self.things.get_mut(place) else { return };
-        // A period can be shortened, not begun again.
-        let could_begin = !thing.deleting || self.graceful.contains(place);
-        let has_grace = KINDS[place.0].0 == "Pod" && thing.node.is_some() && !grace_zero && could_begin;
+    /// A delete that was accepted.
+    pub(crate) fn delete(&mut self, id: &ObjectId, grace_zero: bool) {
+        let Some(object) = self.objects.get_mut(id) else { return };
+        // A grace period can be shortened, not restarted.
+        let could_begin = !object.deleting || self.graceful.contains(id);
+        let has_grace = KINDS[id.0].0 == "Pod" && object.node.is_some() && !grace_zero && could_begin;
         if has_grace {
-            self.graceful.insert(place.clone());
+            self.graceful.insert(id.clone());
         } else {
-            self.graceful.remove(place);
+            self.graceful.remove(id);
         }
-        if thing.finalizers.is_empty() && !has_grace {
-            self.things.remove(place);
+        if object.finalizers.is_empty() && !has_grace {
+            self.objects.remove(id);
         } else {
-            thing.deleting = true;
+            object.deleting = true;
         }
         self.collect_garbage();
     }
 
-    /// The finalizers of an object are now these.
-    pub(crate) fn finalize(&mut self, place: &Place, finalizers: BTreeSet<String>) {
-        let Some(thing) = self.things.get_mut(place) else { return };
-        thing.finalizers = finalizers;
-        if thing.deleting && thing.finalizers.is_empty() && !self.graceful.contains(place) {
-            self.things.remove(place);
+    /// Replaces the finalizers of an object.
+    pub(crate) fn finalize(&mut self, id: &ObjectId, finalizers: BTreeSet<String>) {
+        let Some(object) = self.objects.get_mut(id) else { return };
+        object.finalizers = finalizers;
+        if object.deleting && object.finalizers.is_empty() && !self.graceful.contains(id) {
+            self.objects.remove(id);
         }
         self.collect_garbage();
     }
 
-    /// What has an owner that is not there goes too.
+    /// Deletes objects whose owner does not exist.
     pub(crate) fn collect_garbage(&mut self) {
         loop {
-            let uids: BTreeSet<&String> = self.things.values().map(|thing| &thing.uid).collect();
-            let lost = self
-                .things
-                .iter()
-                .find(|(_, thing)| !thing.deleting && thing.owner.as_ref().is_some_and(|owner| !uids.contains(owner)));
-            let Some(place) = lost.map(|(place, _)| place.clone()) else { return };
-            self.delete(&place, false);
+            let uids: BTreeSet<&String> = self.objects.values().map(|object| &object.uid).collect();
+            let lost = self.objects.iter().find(|(_, object)| {
+                !object.deleting && object.owner.as_ref().is_some_and(|owner| !uids.contains(owner))
+            });
+            let Some(id) = lost.map(|(id, _)| id.clone()) else { return };
+            self.delete(&id, false);
         }
     }
 }
 
 /// The body of a new object.
-pub(crate) fn body(kind: usize, name: &str, label: &str, owner: Option<&(Place, String)>) -> Value {
+pub(crate) fn body(kind: usize, name: &str, label: &str, owner: Option<&(ObjectId, String)>) -> Value {
     let (kind, group, _) = KINDS[kind];
     let api_version = group.trim_start_matches("/apis/").trim_start_matches("/api/");
     let metadata = json!({"name": name, "labels": {"colour": label}});

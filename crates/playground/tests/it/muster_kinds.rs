@@ -1,6 +1,6 @@
-//! Our own kinds on the server: its schemas take and refuse what the API crate's cases say.
+//! Tests that the server accepts and rejects Muster's kinds as the API crate's cases demand.
 //!
-//! The cases and the definitions are files of that crate; here they meet a server as a cluster would see them.
+//! The cases and the definitions are files of that crate; here they are applied to a server as on a cluster.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ struct Case {
 }
 
 impl Case {
-    /// The field that the schema is to name; none if it takes the spec.
+    /// The field that the error has to name; none if the spec is valid.
     fn expected(&self) -> Option<&str> {
         match self.seen_by.as_deref() {
             Some("rust") => None,
@@ -39,10 +39,10 @@ impl Case {
     }
 }
 
-/// What the server answers: the object, or the fields that it names.
-type Verdict = Result<Value, Vec<String>>;
+/// The server's response: the object, or the fields that the error names.
+type Response = Result<Value, Vec<String>>;
 
-async fn ask(client: &Client, method: &str, path: &str, body: &Value) -> Verdict {
+async fn send_request(client: &Client, method: &str, path: &str, body: &Value) -> Response {
     let request = http::Request::builder()
         .method(method)
         .uri(path)
@@ -59,40 +59,40 @@ async fn ask(client: &Client, method: &str, path: &str, body: &Value) -> Verdict
     }
 }
 
-async fn play(client: &Client, case: &Case) -> Verdict {
+async fn apply_case(client: &Client, case: &Case) -> Response {
     let plural = if case.kind == "PodGroup" { "podgroups" } else { "workloads" };
     let path = format!("/apis/muster.dev/v1alpha1/namespaces/default/{plural}");
     let Some(old) = &case.old else {
-        return ask(client, "POST", &format!("{path}?dryRun=All"), &case.object(&case.spec)).await;
+        return send_request(client, "POST", &format!("{path}?dryRun=All"), &case.object(&case.spec)).await;
     };
-    let made = ask(client, "POST", &path, &case.object(old)).await.expect(&case.name);
+    let created = send_request(client, "POST", &path, &case.object(old)).await.expect(&case.name);
     let mut changed = case.object(&case.spec);
-    changed["metadata"] = made["metadata"].clone();
-    let verdict = ask(client, "PUT", &format!("{path}/x"), &changed).await;
-    ask(client, "DELETE", &format!("{path}/x"), &json!({})).await.expect(&case.name);
-    verdict
+    changed["metadata"] = created["metadata"].clone();
+    let response = send_request(client, "PUT", &format!("{path}/x"), &changed).await;
+    send_request(client, "DELETE", &format!("{path}/x"), &json!({})).await.expect(&case.name);
+    response
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_case_ends_on_the_server_as_it_says() {
+async fn every_crd_case_has_its_expected_result() {
     let client = Server::start(Settings::default()).client();
     for definition in [crds::PODGROUPS, crds::WORKLOADS] {
         let definition: Value = serde_saphyr::from_str(definition).expect("a definition");
-        ask(&client, "POST", DEFINITIONS, &definition).await.expect("a definition that the server takes");
+        send_request(&client, "POST", DEFINITIONS, &definition).await.expect("a definition that the server takes");
     }
     // Long enough for the definitions to be served.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let cases: Vec<Case> = serde_saphyr::from_str(CASES).expect("cases that can be read");
     let mut wrong = Vec::new();
     for case in &cases {
-        let verdict = play(&client, case).await;
-        let agrees = match (case.expected(), &verdict) {
+        let response = apply_case(&client, case).await;
+        let agrees = match (case.expected(), &response) {
             (None, Ok(_)) => true,
             (Some(field), Err(named)) => named.iter().any(|named| named == field),
             _ => false,
         };
         if !agrees {
-            wrong.push(format!("{}: expected {:?}, got {:?}", case.name, case.expected(), verdict.err()));
+            wrong.push(format!("{}: expected {:?}, got {:?}", case.name, case.expected(), response.err()));
         }
     }
     assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), cases.len(), wrong.join("\n"));

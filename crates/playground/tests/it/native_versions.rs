@@ -1,10 +1,10 @@
-//! Servers that are like older releases: what each version of the native API has, and what it has not.
+//! Tests of servers that emulate older releases: what each version of the native API has and lacks.
 
 use http::Method;
 use muster_playground::{NativeGroups, Server, Settings};
 use serde_json::{Value, json};
 
-use crate::stock_cluster::{ask, get};
+use crate::stock_cluster::{get, send_request};
 
 const PODS: &str = "/api/v1/namespaces/default/pods?fieldValidation=Strict";
 
@@ -34,7 +34,7 @@ fn causes(status: &Value) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_release_serves_one_version_and_says_which_release_it_is() {
+async fn each_release_serves_one_version_and_reports_itself() {
     for (groups, version, release, kinds) in [
         (NativeGroups::V1alpha1, "v1alpha1", "v1.35.8", &["workloads"][..]),
         (NativeGroups::V1alpha2, "v1alpha2", "v1.36.4", &["podgroups", "podgroups/status", "workloads"]),
@@ -48,51 +48,57 @@ async fn each_release_serves_one_version_and_says_which_release_it_is() {
         let (_, list) = get(&server, &format!("/apis/scheduling.k8s.io/{version}")).await;
         let names: Vec<&Value> = list["resources"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
         assert_eq!(names, kinds);
-        let (_, told) = get(&server, "/version").await;
-        assert!(told["gitVersion"].as_str().unwrap().starts_with(release), "{told}");
+        let (_, observed) = get(&server, "/version").await;
+        assert!(observed["gitVersion"].as_str().unwrap().starts_with(release), "{observed}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_1_35_a_pod_names_a_group_of_a_workload_for_good() {
+async fn workload_reference_of_a_pod_is_immutable_in_1_35() {
     let server = server(NativeGroups::V1alpha1);
     let workloads = path("v1alpha1", "workloads");
     let spec = json!({"podGroups": [{"name": "g", "policy": {"gang": {"minCount": 2}}}]});
-    let (code, made) = ask(&server, Method::POST, &workloads, &object("v1alpha1", "Workload", "w", &spec)).await;
-    assert_eq!((code, &made["spec"]), (201, &spec), "{made}");
+    let (code, created) =
+        send_request(&server, Method::POST, &workloads, &object("v1alpha1", "Workload", "w", &spec)).await;
+    assert_eq!((code, &created["spec"]), (201, &spec), "{created}");
     let bad = json!({"podGroups": [{"name": "G", "policy": {}}]});
-    let (code, status) = ask(&server, Method::POST, &workloads, &object("v1alpha1", "Workload", "b", &bad)).await;
-    let told = causes(&status);
+    let (code, status) =
+        send_request(&server, Method::POST, &workloads, &object("v1alpha1", "Workload", "b", &bad)).await;
+    let observed = causes(&status);
     assert_eq!(code, 422);
-    assert!(told[0].starts_with("spec.podGroups[0].name Invalid value: \"G\": a lowercase RFC 1123 label"), "{told:?}");
+    assert!(
+        observed[0].starts_with("spec.podGroups[0].name Invalid value: \"G\": a lowercase RFC 1123 label"),
+        "{observed:?}"
+    );
     let expected = "spec.podGroups[0].policy Required value: exactly one of `basic`, `gang` is required";
-    assert_eq!(told[1], expected);
-    // Without a revision it is overwritten, and so refused for what changed.
+    assert_eq!(observed[1], expected);
+    // Without a resourceVersion it is an unconditional update, and rejected for the changed field.
     let other = json!({"podGroups": [{"name": "g", "policy": {"gang": {"minCount": 3}}}]});
     let changed = object("v1alpha1", "Workload", "w", &other);
-    let (code, status) = ask(&server, Method::PUT, &format!("{workloads}/w"), &changed).await;
+    let (code, status) = send_request(&server, Method::PUT, &format!("{workloads}/w"), &changed).await;
     assert_eq!((code, causes(&status).len()), (422, 1), "{status}");
     assert!(causes(&status)[0].starts_with("podGroups Invalid value") && causes(&status)[0].contains("immutable"));
 
     let reference = json!({"name": "w", "podGroup": "g", "podGroupReplicaKey": "0"});
     let named = pod("p", &json!({"workloadRef": reference}));
-    let (code, made) = ask(&server, Method::POST, PODS, &named).await;
-    assert_eq!((code, &made["spec"]["workloadRef"]), (201, &reference), "{made}");
+    let (code, created) = send_request(&server, Method::POST, PODS, &named).await;
+    assert_eq!((code, &created["spec"]["workloadRef"]), (201, &reference), "{created}");
     assert_eq!(get(&server, "/api/v1/namespaces/default/pods/p").await.1["spec"]["workloadRef"], reference);
     let patch = json!({"spec": {"workloadRef": {"podGroupReplicaKey": "1"}}});
-    let (code, status) = ask(&server, Method::PATCH, "/api/v1/namespaces/default/pods/p", &patch).await;
+    let (code, status) = send_request(&server, Method::PATCH, "/api/v1/namespaces/default/pods/p", &patch).await;
     assert_eq!(code, 422);
     assert!(causes(&status)[0].starts_with("spec Forbidden: pod updates may not change fields"), "{status}");
-    let (code, status) = ask(&server, Method::POST, PODS, &pod("q", &json!({"workloadRef": {"name": "w"}}))).await;
+    let (code, status) =
+        send_request(&server, Method::POST, PODS, &pod("q", &json!({"workloadRef": {"name": "w"}}))).await;
     assert_eq!((code, causes(&status).len()), (422, 1), "{status}");
     assert!(causes(&status)[0].starts_with("spec.workloadRef.podGroup "));
     let early = pod("r", &json!({"schedulingGroup": {"podGroupName": "g"}}));
-    let (code, status) = ask(&server, Method::POST, PODS, &early).await;
+    let (code, status) = send_request(&server, Method::POST, PODS, &early).await;
     assert!(code == 400 && status["message"].as_str().unwrap().contains("unknown field \"spec.schedulingGroup\""));
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_1_35_templates_keep_the_reference_too() {
+async fn templates_keep_the_workload_reference_in_1_35() {
     let server = server(NativeGroups::V1alpha1);
     let reference = json!({"name": "w", "podGroup": "g"});
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {
@@ -101,12 +107,12 @@ async fn in_1_35_templates_keep_the_reference_too() {
     let spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
     let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "s"}, "spec": spec});
     let sets = "/apis/apps/v1/namespaces/default/replicasets?fieldValidation=Strict";
-    let (code, made) = ask(&server, Method::POST, sets, &set).await;
-    assert_eq!((code, &made["spec"]["template"]["spec"]["workloadRef"]), (201, &reference), "{made}");
+    let (code, created) = send_request(&server, Method::POST, sets, &set).await;
+    assert_eq!((code, &created["spec"]["template"]["spec"]["workloadRef"]), (201, &reference), "{created}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_1_36_a_group_never_changes_and_its_template_must_be_there() {
+async fn pod_group_is_immutable_and_its_template_must_exist_in_1_36() {
     let server = server(NativeGroups::V1alpha2);
     let groups = path("v1alpha2", "podgroups");
     let template = |name: &str| json!({"workload": {"workloadName": "w", "podGroupTemplateName": name}});
@@ -114,54 +120,56 @@ async fn in_1_36_a_group_never_changes_and_its_template_must_be_there() {
         let spec = json!({"schedulingPolicy": {"gang": {"minCount": 2}}, "podGroupTemplateRef": template});
         object("v1alpha2", "PodGroup", name, &spec)
     };
-    let (code, status) = ask(&server, Method::POST, &groups, &group("g", &template("t"))).await;
-    let told = "podgroups.scheduling.k8s.io \"g\" is forbidden: PodGroup rejected: Workload \"w\" not found";
-    assert_eq!((code, &status["message"]), (403, &json!(told)));
+    let (code, status) = send_request(&server, Method::POST, &groups, &group("g", &template("t"))).await;
+    let message = "podgroups.scheduling.k8s.io \"g\" is forbidden: PodGroup rejected: Workload \"w\" not found";
+    assert_eq!((code, &status["message"]), (403, &json!(message)));
     let policy = json!({"gang": {"minCount": 2}});
     let workload = json!({"podGroupTemplates": [{"name": "t", "schedulingPolicy": policy, "disruptionMode": "Pod"}]});
     let workload = object("v1alpha2", "Workload", "w", &workload);
-    assert_eq!(ask(&server, Method::POST, &path("v1alpha2", "workloads"), &workload).await.0, 201);
-    let (code, status) = ask(&server, Method::POST, &groups, &group("g", &template("u"))).await;
-    let told = "podgroups.scheduling.k8s.io \"g\" is forbidden: PodGroup rejected: PodGroupTemplate \"u\" not found in Workload \"w\"";
-    assert_eq!((code, &status["message"]), (403, &json!(told)));
+    assert_eq!(send_request(&server, Method::POST, &path("v1alpha2", "workloads"), &workload).await.0, 201);
+    let (code, status) = send_request(&server, Method::POST, &groups, &group("g", &template("u"))).await;
+    let message = "podgroups.scheduling.k8s.io \"g\" is forbidden: PodGroup rejected: PodGroupTemplate \"u\" not found in Workload \"w\"";
+    assert_eq!((code, &status["message"]), (403, &json!(message)));
 
-    let (code, made) = ask(&server, Method::POST, &groups, &group("g", &template("t"))).await;
-    assert_eq!(code, 201, "{made}");
-    assert_eq!((&made["spec"]["disruptionMode"], &made["spec"]["priority"]), (&json!("Pod"), &json!(0)));
-    assert_eq!(made["metadata"]["finalizers"], json!(["scheduling.k8s.io/podgroup-protection"]));
+    let (code, created) = send_request(&server, Method::POST, &groups, &group("g", &template("t"))).await;
+    assert_eq!(code, 201, "{created}");
+    assert_eq!((&created["spec"]["disruptionMode"], &created["spec"]["priority"]), (&json!("Pod"), &json!(0)));
+    assert_eq!(created["metadata"]["finalizers"], json!(["scheduling.k8s.io/podgroup-protection"]));
     let patch = json!({"spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}});
-    let (code, status) = ask(&server, Method::PATCH, &format!("{groups}/g"), &patch).await;
+    let (code, status) = send_request(&server, Method::PATCH, &format!("{groups}/g"), &patch).await;
     assert_eq!(code, 422);
     assert_eq!(causes(&status), ["spec.schedulingPolicy Invalid value: null: field is immutable"], "{status}");
     let mode = json!({"schedulingPolicy": {"basic": {}}, "disruptionMode": {"single": {}}});
-    assert_eq!(ask(&server, Method::POST, &groups, &object("v1alpha2", "PodGroup", "m", &mode)).await.0, 400);
+    assert_eq!(send_request(&server, Method::POST, &groups, &object("v1alpha2", "PodGroup", "m", &mode)).await.0, 400);
     let mode = json!({"schedulingPolicy": {"basic": {}}, "disruptionMode": "All"});
-    let (code, status) = ask(&server, Method::POST, &groups, &object("v1alpha2", "PodGroup", "m", &mode)).await;
-    let told = "spec.disruptionMode Unsupported value: \"All\": supported values: \"Pod\", \"PodGroup\"";
-    assert_eq!((code, causes(&status)), (422, vec![told.to_owned()]));
+    let (code, status) =
+        send_request(&server, Method::POST, &groups, &object("v1alpha2", "PodGroup", "m", &mode)).await;
+    let message = "spec.disruptionMode Unsupported value: \"All\": supported values: \"Pod\", \"PodGroup\"";
+    assert_eq!((code, causes(&status)), (422, vec![message.to_owned()]));
 
     let condition = json!({"type": "PodGroupScheduled", "status": "True", "reason": "Scheduled", "message": "",
         "lastTransitionTime": "2030-01-01T00:00:00Z"});
     let patch = json!({"status": {"conditions": [condition]}});
-    let (code, shown) = ask(&server, Method::PATCH, &format!("{groups}/g/status"), &patch).await;
+    let (code, shown) = send_request(&server, Method::PATCH, &format!("{groups}/g/status"), &patch).await;
     assert_eq!((code, &shown["status"]["conditions"][0]["type"]), (200, &json!("PodGroupScheduled")), "{shown}");
     let member = pod("p", &json!({"schedulingGroup": {"podGroupName": "g"}}));
-    assert_eq!(ask(&server, Method::POST, PODS, &member).await.0, 201);
-    let (_, deleted) = ask(&server, Method::DELETE, &format!("{groups}/g"), &Value::Null).await;
+    assert_eq!(send_request(&server, Method::POST, PODS, &member).await.0, 201);
+    let (_, deleted) = send_request(&server, Method::DELETE, &format!("{groups}/g"), &Value::Null).await;
     assert!(deleted["metadata"]["deletionTimestamp"].is_string() || deleted["status"] == "Success", "{deleted}");
     assert_eq!(get(&server, &format!("{groups}/g")).await.0, 200, "a pod needs it");
 }
 
 #[tokio::test(start_paused = true)]
-async fn v1alpha3_is_v1beta1_by_another_name() {
+async fn v1alpha3_equals_v1beta1() {
     let server = server(NativeGroups::V1alpha3);
     let groups = path("v1alpha3", "podgroups");
     let spec = json!({"schedulingPolicy": {"gang": {"minCount": 2}}});
-    let (code, made) = ask(&server, Method::POST, &groups, &object("v1alpha3", "PodGroup", "g", &spec)).await;
-    assert_eq!((code, &made["apiVersion"]), (201, &json!("scheduling.k8s.io/v1alpha3")), "{made}");
-    assert_eq!(made["spec"]["disruptionMode"], json!({"single": {}}));
+    let (code, created) =
+        send_request(&server, Method::POST, &groups, &object("v1alpha3", "PodGroup", "g", &spec)).await;
+    assert_eq!((code, &created["apiVersion"]), (201, &json!("scheduling.k8s.io/v1alpha3")), "{created}");
+    assert_eq!(created["spec"]["disruptionMode"], json!({"single": {}}));
     let patch = json!({"spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}});
-    let (code, changed) = ask(&server, Method::PATCH, &format!("{groups}/g"), &patch).await;
+    let (code, changed) = send_request(&server, Method::PATCH, &format!("{groups}/g"), &patch).await;
     assert_eq!((code, &changed["apiVersion"]), (200, &json!("scheduling.k8s.io/v1alpha3")), "{changed}");
     assert_eq!(get(&server, &path("v1beta1", "podgroups")).await.0, 404);
     let (_, list) = get(&server, &groups).await;

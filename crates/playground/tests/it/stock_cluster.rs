@@ -1,4 +1,4 @@
-//! A server without native groups: what a stock cluster says to those who ask for them.
+//! Tests of a server without native groups: how a stock cluster answers requests for them.
 
 use http::{Method, Request};
 use http_body_util::BodyExt;
@@ -9,7 +9,7 @@ fn stock() -> Server {
     Server::start(Settings { native_groups: NativeGroups::Stock, ..Settings::default() })
 }
 
-pub(crate) async fn ask(server: &Server, method: Method, path: &str, body: &Value) -> (u16, Value) {
+pub(crate) async fn send_request(server: &Server, method: Method, path: &str, body: &Value) -> (u16, Value) {
     let text = if body.is_null() { String::new() } else { body.to_string() };
     let media_type = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
     let request = Request::builder().method(method).uri(path).header("content-type", media_type);
@@ -20,7 +20,7 @@ pub(crate) async fn ask(server: &Server, method: Method, path: &str, body: &Valu
 }
 
 pub(crate) async fn get(server: &Server, path: &str) -> (u16, Value) {
-    ask(server, Method::GET, path, &Value::Null).await
+    send_request(server, Method::GET, path, &Value::Null).await
 }
 
 fn pod_spec() -> Value {
@@ -44,29 +44,29 @@ async fn native_groups_are_not_discovered_and_not_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_group_of_a_pod_is_dropped_without_a_word() {
+async fn scheduling_group_of_a_pod_is_dropped_silently() {
     let server = stock();
     let pods = "/api/v1/namespaces/default/pods?fieldValidation=Strict";
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": pod_spec()});
-    let (code, made) = ask(&server, Method::POST, pods, &pod).await;
-    assert_eq!((code, &made["spec"]["schedulingGroup"]), (201, &Value::Null));
+    let (code, created) = send_request(&server, Method::POST, pods, &pod).await;
+    assert_eq!((code, &created["spec"]["schedulingGroup"]), (201, &Value::Null));
     let patch = json!({"spec": {"schedulingGroup": {"podGroupName": "g"}}});
-    let (code, patched) = ask(&server, Method::PATCH, "/api/v1/namespaces/default/pods/p", &patch).await;
+    let (code, patched) = send_request(&server, Method::PATCH, "/api/v1/namespaces/default/pods/p", &patch).await;
     assert_eq!((code, &patched["spec"]["schedulingGroup"]), (200, &Value::Null));
     let job = json!({
         "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"},
         "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}],
             "schedulingGroup": {"podGroupName": "g"}}}},
     });
-    let (code, made) = ask(&server, Method::POST, "/apis/batch/v1/namespaces/default/jobs", &job).await;
-    assert_eq!((code, &made["spec"]["template"]["spec"]["schedulingGroup"]), (201, &Value::Null));
+    let (code, created) = send_request(&server, Method::POST, "/apis/batch/v1/namespaces/default/jobs", &job).await;
+    assert_eq!((code, &created["spec"]["template"]["spec"]["schedulingGroup"]), (201, &Value::Null));
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_native_groups_the_group_stays() {
+async fn native_groups_keep_the_scheduling_group() {
     let server = Server::start(Settings::default());
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": pod_spec()});
-    let (code, made) = ask(&server, Method::POST, "/api/v1/namespaces/default/pods", &pod).await;
-    assert_eq!((code, &made["spec"]["schedulingGroup"]["podGroupName"]), (201, &json!("g")));
+    let (code, created) = send_request(&server, Method::POST, "/api/v1/namespaces/default/pods", &pod).await;
+    assert_eq!((code, &created["spec"]["schedulingGroup"]["podGroupName"]), (201, &json!("g")));
     assert_eq!(get(&server, "/apis/scheduling.k8s.io/v1beta1").await.0, 200);
 }

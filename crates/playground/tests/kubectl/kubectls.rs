@@ -1,6 +1,6 @@
-//! Which kubectls there are: those that `tools/kubectl` has built, or the one of the PATH if it is supported.
+//! The kubectl binaries to test: those that `tools/kubectl` has built, or the one in the PATH if it is supported.
 //!
-//! Without one the tests are skipped, loudly; where `CI` is set they fail.
+//! Without one the tests are skipped with a message; if `CI` is set they fail.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub(crate) struct Kubectl {
     pub(crate) name: String,
 }
 
-/// All that are to be tested, the newest first.
+/// All binaries to test, the newest first.
 pub(crate) static KUBECTLS: LazyLock<Vec<Kubectl>> = LazyLock::new(find);
 
 fn find() -> Vec<Kubectl> {
@@ -36,25 +36,25 @@ fn find() -> Vec<Kubectl> {
     }
     if found.is_empty() {
         assert!(std::env::var_os("CI").is_none(), "there is no kubectl to test with: run tools/kubectl/build");
-        // Past the harness, which shows nothing of tests that pass.
+        // Written past the test harness, which hides the output of passing tests.
         let line = "=".repeat(70);
         let banner = format!(
             "{line}\nSKIPPED: the kubectl tests, since there is no kubectl of 1.32 to 1.37.\n\
-             tools/kubectl/build makes one (it needs Go).\n{line}\n"
+             tools/kubectl/build builds one (it needs Go).\n{line}\n"
         );
-        // Nobody may be listening.
+        // A closed stderr is ignored.
         let _ = std::io::stderr().write_all(banner.as_bytes());
     }
     found
 }
 
-/// The kubectl of the PATH, by its whole name: the stories put a program called kubectl before it, which calls this one.
+/// The kubectl in the PATH, by its full path: the test cases put a script named kubectl in front, which calls this one.
 fn in_path() -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
     std::env::split_paths(&folders).map(|folder| folder.join("kubectl")).find(|path| path.is_file())
 }
 
-/// The kubectl at a path, if it is there and supported.
+/// The kubectl at a path, if it exists and is supported.
 fn of_path(path: PathBuf) -> Option<Kubectl> {
     let output = Command::new(&path).args(["version", "--client", "--output=json"]).output().ok()?;
     let version: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;

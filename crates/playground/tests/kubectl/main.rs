@@ -1,20 +1,20 @@
-//! kubectl as the judge: stories of commands, with what they print on a real cluster.
+//! kubectl tests: commands with the output that they have on a real cluster.
 //!
-//! README.md beside the stories says how they are written, played elsewhere and recorded.
+//! README.md in this folder describes how test cases are written, run elsewhere and recorded.
 
 mod kubectls;
-mod normal;
-mod place;
-mod play;
+mod normalize;
 mod real;
-mod story;
+mod runner;
+mod test_case;
+mod test_cluster;
 
-use play::play;
+use runner::run_test_case;
 
-/// The names of all stories.
-fn stories() -> Vec<String> {
+/// The names of all test cases.
+fn test_cases() -> Vec<String> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kubectl");
-    let files = std::fs::read_dir(folder).expect("the stories").map(|entry| entry.expect("a file").file_name());
+    let files = std::fs::read_dir(folder).expect("the test cases").map(|entry| entry.expect("a file").file_name());
     let names = files.filter_map(|file| Some(file.to_str()?.strip_suffix(".console")?.to_owned()));
     let mut names: Vec<String> = names.collect();
     names.sort();
@@ -22,64 +22,64 @@ fn stories() -> Vec<String> {
 }
 
 #[test]
-fn every_story_is_played() {
+fn every_test_case_is_run() {
     let source = include_str!("main.rs");
-    for name in stories() {
-        assert!(source.contains(&format!("play(\"{name}\")")), "nobody plays {name}");
+    for name in test_cases() {
+        assert!(source.contains(&format!("run_test_case(\"{name}\")")), "no test runs {name}");
     }
 }
 
 #[test]
-fn about_story() {
-    play("about");
+fn about() {
+    run_test_case("about");
 }
 
 #[test]
-fn apply_story() {
-    play("apply");
+fn apply() {
+    run_test_case("apply");
 }
 
 #[test]
-fn change_story() {
-    play("change");
+fn change() {
+    run_test_case("change");
 }
 
 #[test]
-fn create_story() {
-    play("create");
+fn create() {
+    run_test_case("create");
 }
 
 #[test]
-fn custom_story() {
-    play("custom");
+fn custom() {
+    run_test_case("custom");
 }
 
 #[test]
-fn delete_story() {
-    play("delete");
+fn delete() {
+    run_test_case("delete");
 }
 
 #[test]
-fn describe_story() {
-    play("describe");
+fn describe() {
+    run_test_case("describe");
 }
 
 #[test]
-fn drain_story() {
-    play("drain");
+fn drain() {
+    run_test_case("drain");
 }
 
 #[test]
-fn get_story() {
-    play("get");
+fn get() {
+    run_test_case("get");
 }
 
 #[test]
-fn server_side_apply_story() {
-    play("server-side-apply");
+fn server_side_apply() {
+    run_test_case("server-side-apply");
 }
 
 #[test]
-fn workloads_story() {
-    play("workloads");
+fn workloads() {
+    run_test_case("workloads");
 }

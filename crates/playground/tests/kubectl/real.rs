@@ -1,11 +1,12 @@
-//! All stories on a real control plane, with the kubectl of its version: what they tell is true there.
+//! Runs all test cases on a real control plane, with the kubectl of its version.
 
 use muster_controlplane::{Plane, Profile, Version, required};
 
 use super::kubectls::Kubectl;
-use super::play::play_at;
+use super::runner::run_test_case_on;
 
-/// What the playground has not: accounts in namespaces with what belongs to them, and a hint for kubelets.
+/// Disables what the playground lacks: service accounts in namespaces with their objects, and the TTL annotation of
+/// nodes.
 const WITHOUT: [&str; 4] = [
     "--flag",
     "kube-apiserver=--disable-admission-plugins=ServiceAccount",
@@ -14,14 +15,14 @@ const WITHOUT: [&str; 4] = [
 ];
 
 #[test]
-fn every_story_is_true_on_a_real_control_plane() {
-    let Some(binary) = required(Version::V1_37, "the kubectl stories on a real control plane") else { return };
+fn every_test_case_passes_on_a_real_control_plane() {
+    let Some(binary) = required(Version::V1_37, "the kubectl tests on a real control plane") else { return };
     let plane = Plane::start(&binary, Profile::Gates, &WITHOUT).unwrap_or_else(|error| panic!("{error}"));
-    // The binary is kubectl when it is called so.
+    // The binary acts as kubectl when it is called by that name.
     let path = plane.folder().join("kubectl");
     std::os::unix::fs::symlink(binary.path(), &path).expect("a link");
     let kubectl = Kubectl { path, name: "kubectl-1.37".to_owned() };
-    for story in super::stories() {
-        play_at(&story, Some(&plane.kubeconfig()), std::slice::from_ref(&kubectl));
+    for test_case in super::test_cases() {
+        run_test_case_on(&test_case, Some(&plane.kubeconfig()), std::slice::from_ref(&kubectl));
     }
 }

@@ -1,9 +1,8 @@
-// Asks Kubernetes' own code (k8s.io/apiextensions-apiserver v0.37.1) what becomes of custom
-// resources. It reads lines of {"name", "schema", "old", "new"}, where `schema` is an
-// openAPIV3Schema, left out if it is that of the line above, and `old` is left out for a create, or
-// of {"labels": "a=b"} and {"fields": "a=b"}, and prints each line again with `answer`: why the
-// schema is refused, or what was dropped, the object as it would be stored, and the errors.
-// With "status": true the update goes through the status subresource.
+// Runs Kubernetes' own code (k8s.io/apiextensions-apiserver v0.37.1) on custom resources. It reads lines of {"name",
+// "schema", "old", "new"}, where `schema` is an openAPIV3Schema, omitted if it is that of the previous line, and `old`
+// is omitted for a create, or of {"labels": "a=b"} and {"fields": "a=b"}, and prints each line again with `answer`: why
+// the schema is rejected, or the dropped fields, the object as it would be stored, and the errors. With "status": true
+// the update goes through the status subresource.
 package main
 
 import (
@@ -59,7 +58,7 @@ func texts(errs field.ErrorList) []string {
 	return out
 }
 
-// refused says why the API server would not take a CustomResourceDefinition with this schema.
+// refused returns why the API server would reject a CustomResourceDefinition with this schema.
 func refused(props *apiextensions.JSONSchemaProps) []string {
 	crd := &apiextensions.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "things.example.com", ResourceVersion: "1"},
@@ -77,7 +76,7 @@ func refused(props *apiextensions.JSONSchemaProps) []string {
 	return texts(crdvalidation.ValidateCustomResourceDefinition(context.Background(), crd))
 }
 
-// stored makes an object what the API server would store, and says which fields it dropped.
+// stored converts an object to what the API server would store, and returns the fields that it dropped.
 func stored(raw json.RawMessage, s *schema.Structural) (*unstructured.Unstructured, []string) {
 	object := map[string]any{}
 	must(utiljson.Unmarshal(raw, &object))

@@ -1,4 +1,4 @@
-//! Pods in every state that kubectl has a word for.
+//! Tests of pods in every state that kubectl distinguishes.
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn waiting(reason: &str) -> Value {
 }
 
 #[test]
-fn the_phase_is_the_first_word() {
+fn status_defaults_to_the_phase() {
     assert_eq!(row(&plain(json!({"phase": "Pending"}))), ["0/2", "Pending", "0"]);
     assert_eq!(row(&plain(json!({"phase": "Failed", "reason": "Evicted"}))), ["0/2", "Evicted", "0"]);
     let gated = json!([{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]);
@@ -49,7 +49,7 @@ fn the_phase_is_the_first_word() {
 }
 
 #[test]
-fn containers_have_the_next_word() {
+fn container_reasons_override_the_phase() {
     let with = |containers: Value| {
         let ready = json!([{"type": "Ready", "status": "True"}]);
         let status = json!({"phase": "Running", "conditions": ready, "containerStatuses": containers});
@@ -93,7 +93,7 @@ fn init_containers_come_first() {
 }
 
 #[test]
-fn sidecars_are_containers_and_other_init_containers_are_forgotten() {
+fn sidecars_count_and_finished_init_containers_do_not() {
     let done = json!({"name": "i", "restartCount": 3, "state": {"terminated": {"exitCode": 0}}});
     let sidecar = json!({"name": "s", "restartCount": 2, "started": true, "ready": true, "state": {"running": {}},
         "lastState": {"terminated": {"finishedAt": "2026-01-01T00:59:30Z"}}});
@@ -107,7 +107,7 @@ fn sidecars_are_containers_and_other_init_containers_are_forgotten() {
 }
 
 #[test]
-fn a_pod_that_is_deleted_says_so() {
+fn deleted_pod_shows_unknown_or_its_final_phase() {
     let mut gone = plain(json!({"phase": "Running", "reason": "NodeLost"}));
     gone["metadata"]["deletionTimestamp"] = json!(NOW);
     assert_eq!(row(&gone)[1], "Unknown");

@@ -1,10 +1,10 @@
-//! Replica sets, deployments, stateful sets and LeaderWorkerSets, seen through the API under virtual time.
+//! Tests of ReplicaSets, Deployments, StatefulSets and LeaderWorkerSets through the API, under virtual time.
 //!
-//! A small scheduler puts every pod on `n-0`, so that the kubelet runs it.
+//! A small scheduler binds every pod to `n-0`, so that the kubelet runs it.
 
-mod chance;
 mod deployments;
 mod leader_workers;
+mod random_runs;
 mod replicas;
 mod stateful;
 
@@ -27,8 +27,8 @@ use tokio::task::JoinHandle;
 
 pub(crate) use crate::kubelets::pass;
 
-/// A cluster with a node of any room, a scheduler and the controllers of sets.
-pub(crate) struct World {
+/// A cluster with a large node, a scheduler and the controllers of sets.
+pub(crate) struct TestCluster {
     pub(crate) server: Server,
     pub(crate) client: Client,
     _kubelets: Kubelets,
@@ -36,18 +36,18 @@ pub(crate) struct World {
     scheduler: JoinHandle<()>,
 }
 
-impl Drop for World {
+impl Drop for TestCluster {
     fn drop(&mut self) {
         self.scheduler.abort();
     }
 }
 
-impl World {
+impl TestCluster {
     pub(crate) async fn new() -> Self {
         Self::seeded(0, Server::client).await
     }
 
-    /// With the client that the controllers get.
+    /// With the client that the controllers use.
     pub(crate) async fn seeded(seed: u64, controllers: impl FnOnce(&Server) -> Client) -> Self {
         let start = "2026-01-01T00:00:00Z".parse().expect("a date");
         let server = Server::start(Settings { start: Some(start), seed, ..Settings::default() });
@@ -85,10 +85,10 @@ impl World {
         }
     }
 
-    pub(crate) async fn make(&self, kind: &str, object: Value) -> Value {
+    pub(crate) async fn create(&self, kind: &str, object: Value) -> Value {
         let object = serde_json::from_value(object).expect("an object");
-        let made = self.api(kind).create(&PostParams::default(), &object).await.expect("a new object");
-        serde_json::to_value(made).expect("json")
+        let created = self.api(kind).create(&PostParams::default(), &object).await.expect("a new object");
+        serde_json::to_value(created).expect("json")
     }
 
     pub(crate) async fn change(&self, kind: &str, name: &str, change: Value) {
@@ -119,25 +119,25 @@ impl World {
         self.api(kind).delete(name, &kube::api::DeleteParams::background()).await.expect("deleted");
     }
 
-    /// What was said, by reason.
-    pub(crate) async fn told(&self, about: &str) -> BTreeMap<String, Vec<String>> {
+    /// The messages of events, by reason.
+    pub(crate) async fn event_messages(&self, about: &str) -> BTreeMap<String, Vec<String>> {
         let events: Api<Event> = Api::default_namespaced(self.client.clone());
         let mut all = events.list(&ListParams::default()).await.expect("events").items;
         all.retain(|event| event.involved_object.name.as_deref() == Some(about));
         all.sort_by_key(|event| (event.first_timestamp.clone(), event.name_any()));
-        let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut messages: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for event in all {
-            told.entry(event.reason.unwrap_or_default()).or_default().push(event.message.unwrap_or_default());
+            messages.entry(event.reason.unwrap_or_default()).or_default().push(event.message.unwrap_or_default());
         }
-        told
+        messages
     }
 
-    /// Nothing is written any more.
-    pub(crate) async fn comes_to_rest(&self) {
+    /// Asserts that nothing is written any more.
+    pub(crate) async fn assert_idle(&self) {
         pass(120.0).await;
         let revision = self.server.revision();
         pass(30.0).await;
-        // Nodes keep telling that they live, and nothing else is written.
+        // Only the heartbeats of nodes are written.
         let written = self.server.revision() - revision;
         assert!(written <= 40, "{written} writes at rest");
     }
@@ -147,7 +147,7 @@ pub(crate) fn name_of(object: &Value) -> String {
     object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
 }
 
-/// A template of a pod with a label, whose image tells templates apart.
+/// A pod template with a label, whose image distinguishes templates.
 pub(crate) fn template(app: &str, image: &str) -> Value {
     json!({
         "metadata": {"labels": {"app": app}},
@@ -169,7 +169,7 @@ pub(crate) fn is_live(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_none() && !matches!(phase, "Failed" | "Succeeded")
 }
 
-/// Puts every pod that has no place on `n-0`.
+/// Binds every pending pod to `n-0`.
 async fn schedule(client: Client) {
     let pods: Api<Pod> = Api::all(client.clone());
     let mut events = std::pin::pin!(watcher(pods, watcher::Config::default()).default_backoff());
@@ -186,7 +186,7 @@ async fn schedule(client: Client) {
             .header("content-type", "application/json")
             .body(binding.to_string().into_bytes())
             .expect("a request");
-        // A pod that is gone meanwhile needs no place.
+        // The pod may be gone meanwhile.
         let _ = client.request::<Value>(request).await;
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
