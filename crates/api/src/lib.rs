@@ -5,7 +5,7 @@
 //! reason.
 //!
 //! `wire` has the objects themselves, reduced to the fields that matter; `pod_group`, `workload` and `crds` are our own
-//! kinds, `native` is Kubernetes' own API for groups, `makers` has the rules by which pods of Jobs, JobSets and
+//! kinds, `native` is Kubernetes' own API for groups, `owners` has the rules by which pods of Jobs, JobSets and
 //! LeaderWorkerSets form gangs, and `keys` has annotation keys, condition types and reasons.
 //!
 //! This crate must not depend on the engine or a Kubernetes client, and does no I/O.
@@ -15,11 +15,11 @@ pub mod field_error;
 pub mod group;
 pub mod invalid;
 pub mod keys;
-pub mod makers;
 pub mod names;
 pub mod native;
 pub mod node_selector;
-pub mod others;
+pub mod other_schedulers;
+pub mod owners;
 pub mod parents;
 pub mod pod_group;
 pub mod pod_requests;

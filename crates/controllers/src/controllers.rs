@@ -10,7 +10,7 @@ use futures::{Stream, StreamExt};
 use jiff::Timestamp;
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
-use muster_api::makers::leader_worker_set::labels as replica_labels;
+use muster_api::owners::leader_worker_set::labels as replica_labels;
 use muster_api::wire::{Job, JobSet, LeaderWorkerSet, Pod};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};

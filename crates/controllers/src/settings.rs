@@ -1,8 +1,8 @@
 //! The settings of the controllers: which owner kinds become gangs, and in which group API.
 
-use muster_api::makers::job::Unasked;
-use muster_api::makers::{Carrier, GangedOwners, ProviderName};
 use muster_api::native::NativeVersion;
+use muster_api::owners::job::ImplicitGangs;
+use muster_api::owners::{Carrier, GangedOwners, ProviderName};
 
 use crate::providers::{SchedulerProvider, provider};
 
@@ -64,7 +64,7 @@ impl Settings {
     }
 
     /// Which Jobs are gangs without an annotation; `None` if Jobs never become gangs.
-    pub(crate) fn jobs(&self) -> Option<Unasked> {
+    pub(crate) fn jobs(&self) -> Option<ImplicitGangs> {
         self.ganged.jobs
     }
 

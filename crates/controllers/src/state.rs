@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use kube::core::{ApiResource, DynamicObject};
 use muster_api::invalid::FieldPath;
-use muster_api::makers::leader_worker_set::{self as lws, is_leader, labels as replica_labels};
-use muster_api::makers::{job_set, references_group};
+use muster_api::owners::leader_worker_set::{self as lws, is_leader, labels as replica_labels};
+use muster_api::owners::{job_set, references_group};
 use muster_api::selector::Labels;
 use muster_api::wire::object::Kind;
 use muster_api::wire::{Job, JobSet, LeaderWorkerSet, Object, Pod, PodGroup};

@@ -18,7 +18,7 @@ fn every_flag_is_documented() {
 
 #[test]
 fn every_annotation_of_simulated_pods_is_documented() {
-    for key in muster_playground::clients::annotations::ALL {
+    for key in muster_playground::components::annotations::ALL {
         assert!(TEXT.contains(&format!("| `{key}` | ")), "docs/playground.md must document {key}");
     }
 }

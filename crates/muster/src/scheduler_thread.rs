@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use anyhow::{Context as _, bail};
-use muster_api::makers::GangedOwners;
+use muster_api::owners::GangedOwners;
 use muster_controllers::Controllers;
 use muster_runtime::{Clock, Fence, Scheduler, Settings, native_version};
 use tokio::sync::oneshot;

@@ -22,16 +22,16 @@ pub struct SelectorError(String);
 
 /// A parsed label selector. All requirements must match; without any, everything matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LabelQuery {
+pub struct LabelSelector {
     requirements: Vec<Requirement>,
 }
 
-impl LabelQuery {
+impl LabelSelector {
     /// Parses a selector such as `a=b,c!=d,e in (x,y),f notin (z),g,!h,i>5,j<3`.
-    pub fn parse(text: &str) -> Result<LabelQuery, SelectorError> {
+    pub fn parse(text: &str) -> Result<LabelSelector, SelectorError> {
         let mut requirements = Parser { tokens: scan(text), position: 0 }.selector().map_err(SelectorError)?;
         requirements.sort_unstable();
-        Ok(LabelQuery { requirements })
+        Ok(LabelSelector { requirements })
     }
 
     /// The requirements, sorted by key.
@@ -58,7 +58,7 @@ impl LabelQuery {
     }
 }
 
-impl fmt::Display for LabelQuery {
+impl fmt::Display for LabelSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, Requirement { key, operator }) in self.requirements.iter().enumerate() {
             if index > 0 {
@@ -345,7 +345,7 @@ pub fn label_value_errors(value: &str) -> Vec<String> {
 
 /// A parsed field selector. All terms must match; without any, everything matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FieldQuery {
+pub struct FieldSelector {
     terms: Vec<FieldTerm>,
 }
 
@@ -376,17 +376,17 @@ impl FieldTerm {
     }
 }
 
-impl FieldQuery {
+impl FieldSelector {
     /// Parses a selector such as `metadata.name=x,spec.nodeName!=y`.
     ///
     /// In values, `\`, `,` and `=` are escaped with a backslash.
-    pub fn parse(text: &str) -> Result<FieldQuery, SelectorError> {
+    pub fn parse(text: &str) -> Result<FieldSelector, SelectorError> {
         let mut parts = split_terms(text);
         parts.sort_unstable(); // so that the first reported error is that of kube-apiserver
         let parts = parts.into_iter().filter(|part| !part.is_empty());
         let mut terms: Vec<FieldTerm> = parts.map(|part| parse_term(text, part)).collect::<Result<_, _>>()?;
         terms.sort_unstable();
-        Ok(FieldQuery { terms })
+        Ok(FieldSelector { terms })
     }
 
     /// The terms, sorted by path.
@@ -395,7 +395,7 @@ impl FieldQuery {
     }
 }
 
-impl fmt::Display for FieldQuery {
+impl fmt::Display for FieldSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, term) in self.terms.iter().enumerate() {
             let comma = if index > 0 { "," } else { "" };
@@ -487,16 +487,16 @@ mod tests {
             ("a>1", false),
             ("z<1", false),
         ] {
-            let query = LabelQuery::parse(selector).unwrap();
+            let query = LabelSelector::parse(selector).unwrap();
             assert_eq!(query.matches(&map), expected, "{selector}");
             assert_eq!(query.matches_json(labels.as_object()), expected, "{selector}");
         }
-        assert!(!LabelQuery::parse("a").unwrap().matches_json(None));
+        assert!(!LabelSelector::parse("a").unwrap().matches_json(None));
     }
 
     #[test]
     fn field_selectors_match_fields() {
-        let query = FieldQuery::parse("spec.nodeName!=y,metadata.name=a\\,b").unwrap();
+        let query = FieldSelector::parse("spec.nodeName!=y,metadata.name=a\\,b").unwrap();
         let [name, node] = query.terms() else { panic!("{query:?}") };
         assert_eq!((name.path.as_str(), node.path.as_str()), ("metadata.name", "spec.nodeName"));
         assert!(name.matches("a,b") && !name.matches("a"));
@@ -512,22 +512,22 @@ mod tests {
     proptest! {
         #[test]
         fn printed_label_selector_parses_to_the_same(text in "(([a-c=!<>(), ]|in|notin|[0-9]){0,9}|[a-z]( in |!=|=|>)[(]?[a-z0-9,]{0,4}[)]?(,[a-z])?)") {
-            if let Ok(query) = LabelQuery::parse(&text) {
-                prop_assert_eq!(LabelQuery::parse(&query.to_string()), Ok(query));
+            if let Ok(query) = LabelSelector::parse(&text) {
+                prop_assert_eq!(LabelSelector::parse(&query.to_string()), Ok(query));
             }
         }
 
         #[test]
         fn printed_field_selector_parses_to_the_same(text in "[ab=!,\\\\é]{0,12}") {
-            if let Ok(query) = FieldQuery::parse(&text) {
-                prop_assert_eq!(FieldQuery::parse(&query.to_string()), Ok(query));
+            if let Ok(query) = FieldSelector::parse(&text) {
+                prop_assert_eq!(FieldSelector::parse(&query.to_string()), Ok(query));
             }
         }
 
         #[test]
         fn parsing_never_panics(text in any::<String>()) {
-            let _ = LabelQuery::parse(&text);
-            let _ = FieldQuery::parse(&text);
+            let _ = LabelSelector::parse(&text);
+            let _ = FieldSelector::parse(&text);
         }
     }
 }

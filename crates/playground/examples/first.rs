@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Binding, Node, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::{ListParams, PostParams};
-use muster_playground::clients::{Cluster, Shape};
+use muster_playground::components::{Cluster, Shape};
 use muster_playground::{Server, Settings};
 use serde_json::json;
 

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use muster_playground::clients::{Cluster, Shape};
+use muster_playground::components::{Cluster, Shape};
 use muster_playground::{Server, Settings, kubectl};
 
 #[tokio::main(flavor = "current_thread")]

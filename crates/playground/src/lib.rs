@@ -4,8 +4,8 @@
 //! part should depend on that part. COMPATIBILITY.md lists the differences from kube-apiserver.
 //! Must not depend on the engine: a shared bug would go unnoticed.
 
-pub mod clients;
 pub mod cluster;
+pub mod components;
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 //! `schema_answers/main.go` is the program that computed them.
 
 use muster_playground::schema::{FieldError, Schema};
-use muster_playground::selectors::{FieldQuery, LabelQuery};
+use muster_playground::selectors::{FieldSelector, LabelSelector};
 use serde_json::{Value, json};
 
 const ANSWERS: &str = include_str!("schema_answers/answers.jsonl");
@@ -95,9 +95,9 @@ fn agree<Q: PartialEq, E: ToString>(parse: impl Fn(&str) -> Result<Q, E>, text: 
 #[test]
 fn selectors_are_read_as_in_kubernetes() {
     for line in lines("labels") {
-        assert!(agree(LabelQuery::parse, line["labels"].as_str().unwrap(), &line["answer"]), "{line}");
+        assert!(agree(LabelSelector::parse, line["labels"].as_str().unwrap(), &line["answer"]), "{line}");
     }
     for line in lines("fields") {
-        assert!(agree(FieldQuery::parse, line["fields"].as_str().unwrap(), &line["answer"]), "{line}");
+        assert!(agree(FieldSelector::parse, line["fields"].as_str().unwrap(), &line["answer"]), "{line}");
     }
 }

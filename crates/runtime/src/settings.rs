@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::config::Eviction;
-use muster_api::makers::GangedOwners;
+use muster_api::owners::GangedOwners;
 use muster_engine::model::inter_pod::Spread;
 use muster_engine::model::labels::{NodeTerm, PreferredTerm};
 

@@ -1,6 +1,6 @@
 //! A Job as written in the object, with the fields that matter for gangs.
 //!
-//! Must not depend on which Jobs are gangs: see `makers`.
+//! Must not depend on which Jobs are gangs: see `owners`.
 
 use kube_core::NamespaceResourceScope;
 use serde::{Deserialize, Serialize};

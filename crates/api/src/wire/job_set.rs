@@ -1,7 +1,7 @@
 //! A JobSet as written in the object, `jobsets.jobset.x-k8s.io`, with the fields that matter for gangs.
 //!
 //! `gangConfig` is a field of the KEP for gang scheduling of JobSets; CRDs without it drop it. Must not depend on which
-//! JobSets are gangs: see `makers`.
+//! JobSets are gangs: see `owners`.
 
 use kube_core::NamespaceResourceScope;
 use serde::{Deserialize, Serialize};

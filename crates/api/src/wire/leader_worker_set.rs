@@ -1,6 +1,6 @@
 //! A LeaderWorkerSet as written in the object, with the fields that matter for gangs.
 //!
-//! Must not depend on which sets are gangs: see `makers`.
+//! Must not depend on which sets are gangs: see `owners`.
 
 use kube_core::NamespaceResourceScope;
 use serde::{Deserialize, Serialize};

@@ -4,7 +4,7 @@
 //! The annotation only saves a lookup. Where it is missing, the controllers add the references to the pods.
 
 use muster_api::keys::annotations::GANG_SCOPE;
-use muster_api::makers::job_set::{self, Gangs};
+use muster_api::owners::job_set::{self, Gangs};
 use muster_api::wire::JobSet;
 use muster_api::wire::job_set::GangConfig;
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! Admission of Jobs: adds the group reference to the pod template.
 
 use muster_api::keys::annotations::{GANG_SCOPE, POD_GROUP, REPLICA_KEY, WORKLOAD};
-use muster_api::makers::job_set::{Scope, labels};
-use muster_api::makers::{Membership, Reference, job, references_group};
+use muster_api::owners::job_set::{Scope, labels};
+use muster_api::owners::{Membership, Reference, job, references_group};
 use muster_api::wire::Job;
 use serde_json::json;
 

@@ -23,7 +23,7 @@ use crate::settings::Settings;
 use patch::Patch;
 
 /// The rules of the webhook: group, version and plural, and the operations.
-pub const ASKED_ABOUT: [([&str; 3], &[&str]); 3] = [
+pub const WEBHOOK_RULES: [([&str; 3], &[&str]); 3] = [
     (["jobset.x-k8s.io", "v1alpha2", "jobsets"], &["CREATE", "UPDATE"]),
     (["batch", "v1", "jobs"], &["CREATE", "UPDATE"]),
     (["", "v1", "pods"], &["CREATE"]),

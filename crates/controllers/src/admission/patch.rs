@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use muster_api::makers::Membership;
+use muster_api::owners::Membership;
 use serde_json::{Value, json};
 
 /// A patch of an object.

@@ -1,8 +1,8 @@
 //! Admission of pods of LeaderWorkerSets: adds the reference to the group of their replica.
 
 use muster_api::invalid::FieldPath;
-use muster_api::makers::leader_worker_set::{self, Replica, labels};
-use muster_api::makers::references_group;
+use muster_api::owners::leader_worker_set::{self, Replica, labels};
+use muster_api::owners::references_group;
 use muster_api::wire::Pod;
 use muster_api::wire::template::TemplateMetadata;
 

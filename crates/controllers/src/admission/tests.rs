@@ -1,8 +1,8 @@
 //! Tests of the admission decisions. Every patch is applied and the result reviewed again: the second review must
 //! change nothing.
 
-use muster_api::makers::{Carrier, GangedOwners, ProviderName};
 use muster_api::native::NativeVersion;
+use muster_api::owners::{Carrier, GangedOwners, ProviderName};
 use serde_json::{Value, json};
 
 use super::*;

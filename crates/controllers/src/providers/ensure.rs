@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kube::core::{ApiResource, DynamicObject};
 use muster_api::keys::annotations::MIN_RESOURCES;
-use muster_api::makers::leader_worker_set::labels;
+use muster_api::owners::leader_worker_set::labels;
 use serde_json::{Value, json};
 
 use super::ReplicaGang;

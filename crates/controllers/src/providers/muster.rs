@@ -3,8 +3,8 @@
 use kube::core::{ApiResource, DynamicObject};
 use muster_api::invalid::InvalidField;
 use muster_api::keys::annotations::POD_GROUP;
-use muster_api::makers::leader_worker_set::Replica;
-use muster_api::makers::{Membership, requests};
+use muster_api::owners::leader_worker_set::Replica;
+use muster_api::owners::{Membership, requests};
 use muster_api::wire::{Pod, PodGroup};
 use serde_json::{Value, json};
 

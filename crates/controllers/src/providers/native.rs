@@ -7,9 +7,9 @@
 use kube::core::{ApiResource, DynamicObject};
 use muster_api::invalid::InvalidField;
 use muster_api::keys::annotations::MIN_RESOURCES;
-use muster_api::makers::leader_worker_set::Replica;
-use muster_api::makers::{Membership, requests};
 use muster_api::native::NativeVersion;
+use muster_api::owners::leader_worker_set::Replica;
+use muster_api::owners::{Membership, requests};
 use muster_api::selector::Labels;
 use muster_api::wire::Pod;
 use muster_api::wire::pod::WorkloadRef;

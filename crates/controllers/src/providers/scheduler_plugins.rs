@@ -2,9 +2,9 @@
 
 use kube::core::{ApiResource, DynamicObject};
 use muster_api::invalid::InvalidField;
-use muster_api::makers::leader_worker_set::Replica;
-use muster_api::makers::{Membership, requests};
-use muster_api::others::scheduler_plugins::{POD_GROUP_LABEL, PodGroup};
+use muster_api::other_schedulers::scheduler_plugins::{POD_GROUP_LABEL, PodGroup};
+use muster_api::owners::leader_worker_set::Replica;
+use muster_api::owners::{Membership, requests};
 use muster_api::wire::Pod;
 use serde_json::{Value, json};
 

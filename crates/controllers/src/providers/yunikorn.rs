@@ -6,8 +6,8 @@
 
 use kube::core::{ApiResource, DynamicObject};
 use muster_api::invalid::{FieldPath, InvalidField};
-use muster_api::makers::leader_worker_set::{self, Replica};
-use muster_api::makers::{Membership, requests};
+use muster_api::owners::leader_worker_set::{self, Replica};
+use muster_api::owners::{Membership, requests};
 use muster_api::selector::Labels;
 use muster_api::wire::Pod;
 use serde_json::json;

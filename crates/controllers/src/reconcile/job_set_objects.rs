@@ -4,9 +4,9 @@
 
 use kube::core::{ApiResource, DynamicObject};
 use muster_api::keys::annotations::WHOLE_RESOURCES;
-use muster_api::makers::job_set::{GangGroup, Gangs, labels};
-use muster_api::makers::requests::to_quantities;
 use muster_api::native::NativeVersion;
+use muster_api::owners::job_set::{GangGroup, Gangs, labels};
+use muster_api::owners::requests::to_quantities;
 use muster_api::selector::Labels;
 use muster_api::wire::JobSet;
 use serde_json::{Value, json};
@@ -174,7 +174,7 @@ pub(super) fn pod_group_correction(
 
 #[cfg(test)]
 mod tests {
-    use muster_api::makers::job_set::gangs;
+    use muster_api::owners::job_set::gangs;
 
     use super::*;
 

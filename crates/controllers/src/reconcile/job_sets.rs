@@ -5,9 +5,9 @@
 //! collected with the set.
 
 use kube::core::{ApiResource, DynamicObject};
-use muster_api::makers::Reference;
-use muster_api::makers::job_set::{self, GangGroup, Gangs, labels};
 use muster_api::native::NativeVersion;
+use muster_api::owners::Reference;
+use muster_api::owners::job_set::{self, GangGroup, Gangs, labels};
 use muster_api::wire::{JobSet, Workload};
 use serde_json::json;
 

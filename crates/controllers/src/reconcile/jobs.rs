@@ -1,7 +1,7 @@
 //! Reconciles the PodGroup of a Job: created when the Job is a gang, with a minimum that follows the Job.
 
 use kube::core::ApiResource;
-use muster_api::makers::job::{self, JobGang};
+use muster_api::owners::job::{self, JobGang};
 use muster_api::wire::{Job, Pod, PodGroup};
 use serde_json::{Value, json};
 

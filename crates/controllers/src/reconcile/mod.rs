@@ -14,7 +14,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::core::{ApiResource, DynamicObject};
 use muster_api::keys::POD_GROUP_PROTECTION_FINALIZER as PROTECTION;
-use muster_api::makers::GangConfigError;
+use muster_api::owners::GangConfigError;
 use muster_api::wire::object::{Kind, Object};
 use serde_json::json;
 

@@ -1,9 +1,9 @@
 //! Adds the group reference to pods of gangs that lack it because the webhook did not see them. The scheduler does not
 //! place such a pod; with this controller a webhook that is down or not installed strands no pods.
 
-use muster_api::makers::job_set::labels as set_labels;
-use muster_api::makers::leader_worker_set::Replica;
-use muster_api::makers::{Membership, Reference, job, job_set, references_group};
+use muster_api::owners::job_set::labels as set_labels;
+use muster_api::owners::leader_worker_set::Replica;
+use muster_api::owners::{Membership, Reference, job, job_set, references_group};
 use muster_api::wire::Pod;
 use serde_json::{Value, json};
 

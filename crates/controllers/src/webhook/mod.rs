@@ -36,7 +36,7 @@ use self::rotation::CertificateRotator;
 pub type Now = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// How often the Secret and the webhook configurations are checked by default.
-pub const LOOK_AGAIN: Duration = Duration::from_secs(3600);
+pub const DEFAULT_RESYNC_PERIOD: Duration = Duration::from_secs(3600);
 
 /// The listen address and the source of the certificate.
 #[derive(Clone, Debug)]
@@ -51,14 +51,14 @@ pub struct WebhookSettings {
 #[derive(Clone, Debug)]
 pub enum CertificateSource {
     /// Self-signed; the CA bundle is written into the webhook configurations.
-    SelfMade(SelfMade),
+    SelfSigned(SelfSigned),
     /// `tls.crt` and `tls.key` in this directory; the tool that writes them also maintains the webhook configurations.
     Files(PathBuf),
 }
 
 /// Settings of a self-signed certificate that all replicas share.
 #[derive(Clone, Debug)]
-pub struct SelfMade {
+pub struct SelfSigned {
     /// The namespace of the Secret and of the Service.
     pub namespace: String,
     /// The name of the Secret.
@@ -69,8 +69,8 @@ pub struct SelfMade {
     pub extra_names: Vec<String>,
     /// The webhook configurations that get the CA bundle.
     pub configurations: Vec<(ConfigurationKind, String)>,
-    /// How often everything is checked; the default is [`LOOK_AGAIN`].
-    pub look_again: Duration,
+    /// How often everything is checked; the default is [`DEFAULT_RESYNC_PERIOD`].
+    pub resync_period: Duration,
 }
 
 /// Why the webhook could not start or ended.
@@ -133,7 +133,7 @@ impl Webhook {
         let certificates = CertificateResolver::default();
         let acceptor = server::acceptor(certificates.clone())?;
         let rotation: BoxFuture<'static, Infallible> = match settings.certificates {
-            CertificateSource::SelfMade(own) => {
+            CertificateSource::SelfSigned(own) => {
                 let rotator = CertificateRotator::new(client, own, certificates.clone(), now);
                 rotator.check_names().map_err(|name| WebhookError::Name { name })?;
                 Box::pin(rotator.run())

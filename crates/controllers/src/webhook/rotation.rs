@@ -15,7 +15,7 @@ use super::certificates::{CertificateError, service_names};
 use super::configurations::{ConfigurationState, inject_ca_bundle};
 use super::resolver::CertificateResolver;
 use super::stored_certificate::{StoredCertificate, is_valid_name, renewed_secret};
-use super::{Now, SelfMade};
+use super::{Now, SelfSigned};
 
 const ATTEMPTS: usize = 5;
 const RETRY_MIN: Duration = Duration::from_millis(500);
@@ -37,14 +37,14 @@ pub(super) enum RotationError {
 /// Keeps the certificate valid and the webhook configurations up to date.
 pub(super) struct CertificateRotator {
     client: kube::Client,
-    settings: SelfMade,
+    settings: SelfSigned,
     names: Vec<String>,
     certificates: CertificateResolver,
     now: Now,
 }
 
 impl CertificateRotator {
-    pub(super) fn new(client: kube::Client, settings: SelfMade, certificates: CertificateResolver, now: Now) -> Self {
+    pub(super) fn new(client: kube::Client, settings: SelfSigned, certificates: CertificateResolver, now: Now) -> Self {
         let names = service_names(&settings.service, &settings.namespace, &settings.extra_names);
         Self { client, settings, names, certificates, now }
     }
@@ -97,8 +97,8 @@ impl CertificateRotator {
         // The bundle that was replaced may be from a replica with a newer Secret than ours: check again at once.
         Ok(match (updated, missing) {
             (true, _) => Duration::ZERO,
-            (false, true) => self.settings.look_again.min(RETRY_MAX),
-            (false, false) => self.settings.look_again,
+            (false, true) => self.settings.resync_period.min(RETRY_MAX),
+            (false, false) => self.settings.resync_period,
         })
     }
 
@@ -112,7 +112,7 @@ impl CertificateRotator {
 
     /// The certificate of the Secret, created or renewed if necessary.
     async fn load_or_renew(&self) -> Result<StoredCertificate, RotationError> {
-        let SelfMade { namespace, secret: name, .. } = &self.settings;
+        let SelfSigned { namespace, secret: name, .. } = &self.settings;
         let what = || format!("Secret {namespace}/{name}");
         let failed = |doing, source| RotationError::Api { doing, what: what(), source: Box::new(source) };
         let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);

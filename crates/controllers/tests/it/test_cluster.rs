@@ -8,8 +8,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::core::{ApiResource, DynamicObject};
-use muster_api::makers::{Carrier, GangedOwners, ProviderName};
 use muster_api::native::NativeVersion;
+use muster_api::owners::{Carrier, GangedOwners, ProviderName};
 use muster_controllers::{Controllers, Settings};
 use muster_playground_controllers::{JobSets, Jobs, LeaderWorkerSets, StatefulSets, jobset};
 use muster_playground_server::faults::Faults;
@@ -38,7 +38,7 @@ impl TestCluster {
             ..muster_playground_server::Settings::default()
         });
         if native.is_some() {
-            server.set_admission(Some(webhook(settings(native))));
+            server.set_webhook(Some(webhook(settings(native))));
         }
         let client = server.client();
         let api: Api<CustomResourceDefinition> = Api::all(client.clone());

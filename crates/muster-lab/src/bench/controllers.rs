@@ -24,7 +24,7 @@ use muster_api::crds;
 use muster_api::keys::annotations::POD_GROUP;
 use muster_api::wire::{JobSet, Pod, Workload};
 use muster_controllers::{Controllers, Settings, admission};
-use muster_playground::clients::{JobSets, Jobs, jobset};
+use muster_playground::components::{JobSets, Jobs, jobset};
 use muster_playground::{Admission, AdmissionOperation, Server};
 use serde_json::{Value, json};
 
@@ -62,7 +62,7 @@ async fn measure(options: &Options, with_webhook: bool) -> anyhow::Result<()> {
     let client = server.client();
     install(&client).await?;
     if with_webhook {
-        server.set_admission(Some(webhook()));
+        server.set_webhook(Some(webhook()));
     }
     let clock = server.clock();
     let _owners = (Jobs::start(client.clone(), clock), JobSets::start(client.clone(), clock));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use muster_playground::clients::{Cluster, Shape};
+use muster_playground::components::{Cluster, Shape};
 use muster_playground::{Server, Settings, kubectl};
 
 /// What to serve.

@@ -22,7 +22,7 @@ use futures::FutureExt as _;
 use kube::api::{Api, DeleteParams, ListParams};
 use muster_api::crds::dialects;
 use muster_api::wire::Node;
-use muster_playground::clients::{Cluster, KubeletSettings, Shape};
+use muster_playground::components::{Cluster, KubeletSettings, Shape};
 use muster_playground::{Limits, Server, Settings, kubectl};
 use muster_runtime::config::{Configuration, File, LogFormat, LogLevel, Overrides};
 use muster_runtime::{Clock, Fence, Health, Instruments, Metrics};

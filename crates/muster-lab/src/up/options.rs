@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::ValueEnum;
-use muster_playground::clients::Shape;
+use muster_playground::components::Shape;
 use serde_json::{Value, json};
 
 use super::demo::Demo;

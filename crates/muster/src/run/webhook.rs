@@ -10,7 +10,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use muster_controllers::admission::Admission;
 use muster_controllers::webhook::{
-    CertificateSource, ConfigurationKind, LOOK_AGAIN, Routes, SelfMade, Webhook, WebhookError, WebhookSettings,
+    CertificateSource, ConfigurationKind, DEFAULT_RESYNC_PERIOD, Routes, SelfSigned, Webhook, WebhookError,
+    WebhookSettings,
 };
 use muster_runtime::config::Certificates;
 use muster_runtime::{Clock, Settings};
@@ -41,14 +42,14 @@ pub(super) async fn start(
     let routes = Routes::default().with(PATH, move |review| admission.review(&review));
     let source = match &certificates.folder {
         Some(folder) => CertificateSource::Files(folder.into()),
-        None => CertificateSource::SelfMade(SelfMade {
+        None => CertificateSource::SelfSigned(SelfSigned {
             namespace: certificates.namespace.clone(),
             secret: certificates.secret.clone(),
             service: certificates.service.clone(),
             extra_names: certificates.extra_names.clone(),
             configurations: vec![(ConfigurationKind::Mutating, certificates.configuration.clone())],
             // With `failurePolicy: Fail`, a recreated configuration must get its CA bundle again soon.
-            look_again: if settings.ganged.are_native() { RECHECK_EVERY_IF_REQUIRED } else { LOOK_AGAIN },
+            resync_period: if settings.ganged.are_native() { RECHECK_EVERY_IF_REQUIRED } else { DEFAULT_RESYNC_PERIOD },
         }),
     };
     let settings = WebhookSettings { listen: *listen, certificates: source };

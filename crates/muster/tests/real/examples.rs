@@ -8,8 +8,8 @@ use kube::Api;
 use kube::api::ListParams;
 use muster_api::wire::Pod;
 use muster_controlplane::{Plane, Profile, Version, required};
-use muster_playground::clients::{KubeletSettings, Kubelets, Shape};
 use muster_playground::clock::Clock;
+use muster_playground::components::{KubeletSettings, Kubelets, Shape};
 use serde_json::Value;
 
 use crate::cluster::{client_of, kubectl};

@@ -1,7 +1,7 @@
 //! Test objects: nodes with GPUs, gangs of either kind, and pods that request one GPU each.
 
 use muster_controlplane::Version;
-use muster_playground::clients::Shape;
+use muster_playground::components::Shape;
 use serde_json::{Value, json};
 
 use crate::pod_recorder::{GANG, GPU};

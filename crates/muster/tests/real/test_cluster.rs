@@ -16,8 +16,8 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, PostParams
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
 use muster_controlplane::{Binary, Plane, Profile, Version, required};
-use muster_playground::clients::{KubeletSettings, Kubelets, Shape};
 use muster_playground::clock::Clock;
+use muster_playground::components::{KubeletSettings, Kubelets, Shape};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep};

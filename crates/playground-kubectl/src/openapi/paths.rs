@@ -34,7 +34,7 @@ pub(super) fn add(paths: &mut Map<String, Value>, kind: &Kind, schema: Option<&s
         return;
     }
     let mut operations = json!({"get": writer.operation("list", &[]), "post": writer.writing("post")});
-    if kind.deletes_collections() {
+    if kind.supports_delete_collection() {
         operations["delete"] = writer.operation("deletecollection", &DELETING);
     }
     operations["parameters"] = json!(of_path);

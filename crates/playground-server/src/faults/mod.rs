@@ -71,17 +71,17 @@ impl Faults {
     }
 
     /// Schedules a fault for the next request with this method whose path contains `path`, in the order of the calls.
-    pub fn order(&self, method: Method, path: &str, fault: Fault) {
+    pub fn schedule(&self, method: Method, path: &str, fault: Fault) {
         self.lock().scheduled.push_back((method, path.to_owned(), fault));
     }
 
     /// Schedules a fault for the next event of a watch whose path contains `path`.
-    pub fn order_event(&self, path: &str, fault: StreamFault) {
+    pub fn schedule_event(&self, path: &str, fault: StreamFault) {
         self.lock().scheduled_events.push_back((path.to_owned(), fault));
     }
 
     /// The number of scheduled faults that have not been injected yet.
-    pub fn unmet(&self) -> usize {
+    pub fn pending(&self) -> usize {
         let state = self.lock();
         state.scheduled.len() + state.scheduled_events.len()
     }
@@ -227,17 +227,17 @@ impl<S> Faulty<S> {
                 tokio::time::sleep(time).await;
                 self.forward(request).await?
             }
-            Some(Fault::AnswerDelayed(time)) => {
+            Some(Fault::ResponseDelayed(time)) => {
                 let response = self.forward(request).await;
                 tokio::time::sleep(time).await;
                 response?
             }
             Some(Fault::Lost) => return Err(lost().into()),
-            Some(Fault::AnswerLost) => {
+            Some(Fault::ResponseLost) => {
                 self.forward(request).await?;
                 return Err(lost().into());
             }
-            Some(Fault::AnswerTimedOut) => {
+            Some(Fault::ResponseTimedOut) => {
                 self.forward(request).await?;
                 error_response(504, "Timeout", "Timeout: request did not complete within the allowed duration", None)
             }

@@ -12,13 +12,13 @@ pub enum Fault {
     /// The request reaches the server late.
     Delay(Duration),
     /// The response arrives late.
-    AnswerDelayed(Duration),
+    ResponseDelayed(Duration),
     /// The connection breaks before the server receives the request.
     Lost,
     /// The server processes the request, and the connection breaks before the response.
-    AnswerLost,
+    ResponseLost,
     /// The server processes the request, and the response is 504.
-    AnswerTimedOut,
+    ResponseTimedOut,
     /// The response is a server error, without effect.
     Failed(ServerError),
     /// The response is 409, without effect.
@@ -82,16 +82,16 @@ pub enum StreamFault {
 /// thousand, the later ones never occur.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// [`Fault::Delay`] and [`Fault::AnswerDelayed`].
+    /// [`Fault::Delay`] and [`Fault::ResponseDelayed`].
     pub delayed: u32,
     /// The longest delay of a request or an event.
     pub delay_max: Duration,
     /// [`Fault::Lost`].
     pub lost: u32,
-    /// [`Fault::AnswerLost`].
-    pub answer_lost: u32,
-    /// [`Fault::AnswerTimedOut`].
-    pub answer_timed_out: u32,
+    /// [`Fault::ResponseLost`].
+    pub response_lost: u32,
+    /// [`Fault::ResponseTimedOut`].
+    pub response_timed_out: u32,
     /// [`Fault::Failed`].
     pub failed: u32,
     /// [`Fault::Conflict`], only for requests that change existing objects.
@@ -114,8 +114,8 @@ impl Plan {
         delayed: 100,
         delay_max: Duration::from_millis(500),
         lost: 15,
-        answer_lost: 15,
-        answer_timed_out: 10,
+        response_lost: 15,
+        response_timed_out: 10,
         failed: 15,
         conflicts: 15,
         throttled: 15,
@@ -135,8 +135,8 @@ impl Plan {
             (self.delayed / 2, 0),
             (self.delayed.div_ceil(2), 1),
             (self.lost, 2),
-            (self.answer_lost, 3),
-            (self.answer_timed_out, 4),
+            (self.response_lost, 3),
+            (self.response_timed_out, 4),
             (self.failed, 5),
             (if changes_what_is_there { self.conflicts } else { 0 }, 6),
             (self.throttled, 7),
@@ -144,10 +144,10 @@ impl Plan {
         ];
         Some(match pick(random, &chances)? {
             0 => Fault::Delay(random_delay(random, self.delay_max)),
-            1 => Fault::AnswerDelayed(random_delay(random, self.delay_max)),
+            1 => Fault::ResponseDelayed(random_delay(random, self.delay_max)),
             2 => Fault::Lost,
-            3 => Fault::AnswerLost,
-            4 => Fault::AnswerTimedOut,
+            3 => Fault::ResponseLost,
+            4 => Fault::ResponseTimedOut,
             5 => {
                 let errors = [ServerError::Internal, ServerError::Unavailable, ServerError::TimedOut];
                 Fault::Failed(errors[random.below(3) as usize])

@@ -367,7 +367,7 @@ impl Kind {
     }
 
     /// Whether it supports `deletecollection`. Namespaces do not.
-    pub fn deletes_collections(&self) -> bool {
+    pub fn supports_delete_collection(&self) -> bool {
         !(self.group.is_empty() && *self.plural == *"namespaces")
     }
 

@@ -133,7 +133,9 @@ fn handle_object(
         Verb::Update => update(state, kind, target, query, &sent.object(kind)?, Part::Main),
         Verb::Patch => patch::patch(state, kind, target, query, sent.media_type, sent.bytes, Part::Main),
         Verb::Delete => delete::delete(state, kind, target, &delete::options(query, *sent)?),
-        Verb::DeleteCollection if everywhere || !kind.deletes_collections() => Err(StatusError::method_not_allowed()),
+        Verb::DeleteCollection if everywhere || !kind.supports_delete_collection() => {
+            Err(StatusError::method_not_allowed())
+        }
         Verb::DeleteCollection => {
             let options = delete::options(query, *sent)?;
             delete::delete_collection(state, kind, target, &ListOptions::read(query, false)?, &options)

@@ -59,7 +59,7 @@ impl Server {
         controllers::enqueue_all(&mut state);
         let state = Arc::new(Mutex::new(state));
         let durability = Durability::start(disk, entries, &state, revision);
-        Ok(Self::with(state, clock, settings.housekeeping_delay, Some(durability)))
+        Ok(Self::with(state, clock, settings.controllers_delay, Some(durability)))
     }
 }
 

@@ -77,7 +77,7 @@ pub struct Settings {
     /// How many changes of each resource are kept for watches and for lists at an older revision.
     pub window: usize,
     /// How long after a write the controllers act: garbage collection, namespaces, PodGroup protection.
-    pub housekeeping_delay: Duration,
+    pub controllers_delay: Duration,
     /// The version of the native PodGroup API, and so the Kubernetes release to imitate.
     pub native_groups: NativeGroups,
     /// A mutating webhook.
@@ -90,7 +90,7 @@ impl Default for Settings {
             seed: 1,
             start: None,
             window: 65_536,
-            housekeeping_delay: Duration::ZERO,
+            controllers_delay: Duration::ZERO,
             native_groups: NativeGroups::default(),
             admission: None,
         }
@@ -121,7 +121,7 @@ impl Server {
         let mut state = State::new(&settings, clock.now());
         dispatch::bootstrap(&mut state);
         state.webhook = settings.admission;
-        Self::with(Arc::new(Mutex::new(state)), clock, settings.housekeeping_delay, None)
+        Self::with(Arc::new(Mutex::new(state)), clock, settings.controllers_delay, None)
     }
 
     fn with(state: Arc<Mutex<State>>, clock: Clock, delay: Duration, durability: Option<Durability>) -> Self {
@@ -175,7 +175,7 @@ impl Server {
     }
 
     /// Replaces or removes the webhook.
-    pub fn set_admission(&self, admission: Option<Admission>) {
+    pub fn set_webhook(&self, admission: Option<Admission>) {
         self.state().webhook = admission;
     }
 

@@ -1,6 +1,6 @@
 //! The objects that a list or watch selects: namespace, name, label and field selectors.
 
-use muster_playground_schema::selectors::{FieldOperator, FieldQuery, FieldTerm, LabelQuery};
+use muster_playground_schema::selectors::{FieldOperator, FieldSelector, FieldTerm, LabelSelector};
 use muster_playground_store::{Object, field_text};
 
 use crate::kinds::{Kind, Strategy};
@@ -21,7 +21,7 @@ enum Field {
 /// The selection of a list or watch.
 pub(crate) struct Selection {
     namespace: Option<String>,
-    labels: LabelQuery,
+    labels: LabelSelector,
     fields: Vec<(Field, FieldTerm)>,
 }
 
@@ -29,9 +29,9 @@ impl Selection {
     pub(crate) fn read(kind: &Kind, target: &Target, options: &ListOptions) -> Result<Self, StatusError> {
         let invalid =
             |error: muster_playground_schema::selectors::SelectorError| StatusError::bad_request(error.to_string());
-        let labels = LabelQuery::parse(&options.label_selector).map_err(invalid)?;
+        let labels = LabelSelector::parse(&options.label_selector).map_err(invalid)?;
         let mut fields = Vec::new();
-        for term in FieldQuery::parse(&options.field_selector).map_err(invalid)?.terms() {
+        for term in FieldSelector::parse(&options.field_selector).map_err(invalid)?.terms() {
             // kube-apiserver ignores a lone operator.
             if term.path.is_empty() && term.value.is_empty() {
                 continue;

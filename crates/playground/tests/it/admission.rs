@@ -124,7 +124,7 @@ async fn name_is_generated_after_the_hook() {
     assert_eq!(request["object"]["metadata"]["generateName"], "run-");
     // A name that the hook sets is kept.
     let named = json!([{"op": "add", "path": "/metadata/name", "value": "given"}]);
-    server.set_admission(Some(self::hook(move |review| answer(review, &patch(&named))).0));
+    server.set_webhook(Some(self::hook(move |review| answer(review, &patch(&named))).0));
     assert_eq!(send(&server, "POST", PODS, &unnamed).await.body["metadata"]["name"], "given");
 }
 
@@ -249,16 +249,16 @@ async fn result_of_the_hook_is_validated() {
     let refused = send(&server, "POST", PODS, &pod("p")).await;
     assert_eq!((refused.code, &refused.body["reason"]), (422, &json!("Invalid")));
     let elsewhere = json!([{"op": "replace", "path": "/metadata/namespace", "value": "other"}]);
-    server.set_admission(Some(hook(move |review| answer(review, &patch(&elsewhere))).0));
+    server.set_webhook(Some(hook(move |review| answer(review, &patch(&elsewhere))).0));
     assert_eq!(send(&server, "POST", PODS, &pod("p")).await.code, 400);
     // The server's own admission runs again: the old priority does not match the class.
     let class = json!([{"op": "add", "path": "/spec/priorityClassName", "value": "system-node-critical"}]);
-    server.set_admission(Some(hook(move |review| answer(review, &patch(&class))).0));
+    server.set_webhook(Some(hook(move |review| answer(review, &patch(&class))).0));
     assert_eq!(send(&server, "POST", PODS, &pod("p")).await.code, 403);
-    server.set_admission(None);
+    server.set_webhook(None);
     send(&server, "POST", PODS, &pod("p")).await;
     let renamed = json!([{"op": "replace", "path": "/metadata/name", "value": "q"}]);
-    server.set_admission(Some(hook(move |review| answer(review, &patch(&renamed))).0));
+    server.set_webhook(Some(hook(move |review| answer(review, &patch(&renamed))).0));
     let merge = json!({"metadata": {"labels": {"a": "b"}}});
     assert_eq!(send_as(&server, MERGE, "PATCH", &path("p"), &merge).await.code, 422);
 }
@@ -270,7 +270,7 @@ async fn hook_is_not_called_for_other_requests() {
     let map = json!({"metadata": {"name": "m"}});
     assert_eq!(send(&server, "POST", "/api/v1/namespaces/default/configmaps", &map).await.code, 201);
     assert_eq!(send(&server, "POST", PODS, &pod("p")).await.code, 400);
-    server.set_admission(None);
+    server.set_webhook(None);
     assert_eq!(send(&server, "POST", PODS, &pod("p")).await.code, 201, "a removed hook is not called");
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": pod("p")["spec"]});
     let deployment = json!({"metadata": {"name": "d"},
@@ -278,7 +278,7 @@ async fn hook_is_not_called_for_other_requests() {
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
     assert_eq!(send(&server, "POST", deployments, &deployment).await.code, 201);
     let (hook, later) = self::hook(|review| answer(review, &json!({"allowed": false})));
-    server.set_admission(Some(hook.about("apps", "deployments", &[Update])));
+    server.set_webhook(Some(hook.about("apps", "deployments", &[Update])));
     let status = json!({"status": {"message": "m"}});
     assert_eq!(send_as(&server, MERGE, "PATCH", &format!("{}/status", path("p")), &status).await.code, 200);
     let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});

@@ -8,7 +8,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
-use muster_playground::clients::{Budgets, KubeletSettings, Kubelets, NodeLifecycle, NodeLifecycleSettings, Replicas};
+use muster_playground::components::{
+    Budgets, KubeletSettings, Kubelets, NodeLifecycle, NodeLifecycleSettings, Replicas,
+};
 use muster_playground::{Server, Settings};
 use serde_json::{Value, json};
 

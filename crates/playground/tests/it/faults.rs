@@ -34,31 +34,31 @@ async fn every_fault_has_its_effect() {
     let create = async |name: &str| client.create(&PostParams::default(), &config_map(name)).await;
     let exists = async |name: &str| direct.get_opt(name).await.expect("the server answers").is_some();
 
-    faults.order(Method::POST, "configmaps", Fault::Lost);
+    faults.schedule(Method::POST, "configmaps", Fault::Lost);
     assert!(create("lost").await.is_err());
     assert!(!exists("lost").await);
-    faults.order(Method::POST, "configmaps", Fault::AnswerLost);
+    faults.schedule(Method::POST, "configmaps", Fault::ResponseLost);
     assert!(create("answer-lost").await.is_err());
     assert!(exists("answer-lost").await, "the effect came before the loss");
-    faults.order(Method::POST, "configmaps", Fault::AnswerTimedOut);
+    faults.schedule(Method::POST, "configmaps", Fault::ResponseTimedOut);
     assert_eq!(code(create("timed-out").await.expect_err("a time-out")), 504);
     assert!(exists("timed-out").await);
-    faults.order(Method::POST, "configmaps", Fault::Failed(ServerError::Internal));
+    faults.schedule(Method::POST, "configmaps", Fault::Failed(ServerError::Internal));
     assert_eq!(code(create("failed").await.expect_err("a failure")), 500);
     assert!(!exists("failed").await);
-    faults.order(Method::POST, "configmaps", Fault::Throttled { retry_after_seconds: 7 });
+    faults.schedule(Method::POST, "configmaps", Fault::Throttled { retry_after_seconds: 7 });
     let kube::Error::Api(throttled) = create("throttled").await.expect_err("throttling") else { panic!("no status") };
     assert_eq!((throttled.code, throttled.details.map(|details| details.retry_after_seconds)), (429, Some(7)));
-    faults.order(Method::PATCH, "timed-out", Fault::Conflict);
+    faults.schedule(Method::PATCH, "timed-out", Fault::Conflict);
     let patch = Patch::Merge(json!({"data": {"a": "b"}}));
     let refused = client.patch("timed-out", &PatchParams::default(), &patch).await.expect_err("a conflict");
     assert_eq!(code(refused), 409);
     assert_eq!(direct.get("timed-out").await.unwrap().data, None);
-    faults.order(Method::GET, "configmaps", Fault::Expired);
+    faults.schedule(Method::GET, "configmaps", Fault::Expired);
     assert_eq!(code(client.list(&kube::api::ListParams::default()).await.expect_err("410")), 410);
 
     let before = tokio::time::Instant::now();
-    faults.order(Method::POST, "configmaps", Fault::Delay(Duration::from_secs(3)));
+    faults.schedule(Method::POST, "configmaps", Fault::Delay(Duration::from_secs(3)));
     create("late").await.expect("only late");
     assert_eq!(before.elapsed().as_secs(), 3);
     assert_eq!(faults.report().len(), 8);
@@ -70,9 +70,9 @@ async fn fault_can_be_ordered_for_the_next_event() {
     let faults = Faults::none();
     let maps: Api<ConfigMap> = Api::default_namespaced(server.client_with(&faults));
     let mut events = std::pin::pin!(maps.watch(&kube::api::WatchParams::default(), "0").await.unwrap());
-    faults.order_event("configmaps", StreamFault::Repeated);
-    faults.order_event("configmaps", StreamFault::Cut);
-    assert_eq!(faults.unmet(), 2);
+    faults.schedule_event("configmaps", StreamFault::Repeated);
+    faults.schedule_event("configmaps", StreamFault::Cut);
+    assert_eq!(faults.pending(), 2);
     for name in ["a", "b"] {
         maps.create(&PostParams::default(), &config_map(name)).await.unwrap();
     }
@@ -83,7 +83,7 @@ async fn fault_can_be_ordered_for_the_next_event() {
         }
     }
     assert_eq!(observed, ["a", "a"], "one was repeated, the next was cut off");
-    assert_eq!(faults.unmet(), 0);
+    assert_eq!(faults.pending(), 0);
 }
 
 #[tokio::test]
@@ -101,9 +101,9 @@ async fn faults_apply_to_every_transport() {
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
     let create = async |name: &str| maps.create(&PostParams::default(), &config_map(name)).await;
 
-    faults.order(Method::POST, "configmaps", Fault::Lost);
-    faults.order(Method::POST, "configmaps", Fault::AnswerLost);
-    faults.order(Method::POST, "configmaps", Fault::Failed(ServerError::Unavailable));
+    faults.schedule(Method::POST, "configmaps", Fault::Lost);
+    faults.schedule(Method::POST, "configmaps", Fault::ResponseLost);
+    faults.schedule(Method::POST, "configmaps", Fault::Failed(ServerError::Unavailable));
     assert!(create("lost").await.is_err());
     assert!(create("answer-lost").await.is_err());
     assert_eq!(code(create("failed").await.expect_err("a failure")), 503);
@@ -112,15 +112,15 @@ async fn faults_apply_to_every_transport() {
     assert_eq!(there, ["answer-lost"]);
 
     let mut events = std::pin::pin!(maps.watch(&kube::api::WatchParams::default(), "0").await.unwrap());
-    faults.order_event("configmaps", StreamFault::Repeated);
-    faults.order_event("configmaps", StreamFault::Broken);
+    faults.schedule_event("configmaps", StreamFault::Repeated);
+    faults.schedule_event("configmaps", StreamFault::Broken);
     create("late").await.expect("no fault is left");
     let mut observed = Vec::new();
     while let Some(Ok(kube::api::WatchEvent::Added(map))) = events.next().await {
         observed.push(map.metadata.name.unwrap());
     }
     assert_eq!(observed, ["answer-lost", "answer-lost"]);
-    assert_eq!(faults.unmet(), 0);
+    assert_eq!(faults.pending(), 0);
     serving.abort();
 }
 
@@ -129,7 +129,7 @@ async fn late_request_does_not_block_the_next() {
     let server = Server::start(Settings::default());
     let faults = Faults::none();
     let maps: Api<ConfigMap> = Api::default_namespaced(server.client_with(&faults));
-    faults.order(Method::POST, "configmaps", Fault::Delay(Duration::from_secs(3)));
+    faults.schedule(Method::POST, "configmaps", Fault::Delay(Duration::from_secs(3)));
     let create = async |name: &str| maps.create(&PostParams::default(), &config_map(name)).await.map(|_| name.len());
     let before = tokio::time::Instant::now();
     let first_done = tokio::select! { biased; _ = create("late") => "late", done = create("next") => {

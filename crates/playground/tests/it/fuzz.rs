@@ -5,7 +5,7 @@
 
 use axum::body::Body;
 use http_body_util::BodyExt;
-use muster_playground::clients::Shape;
+use muster_playground::components::Shape;
 use muster_playground::random::Random;
 use muster_playground::{Server, Settings, kubectl};
 use serde_json::{Value, json};

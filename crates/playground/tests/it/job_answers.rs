@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use muster_playground::Server;
-use muster_playground::clients::{Jobs, PodGc, PodGcSettings};
+use muster_playground::components::{Jobs, PodGc, PodGcSettings};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

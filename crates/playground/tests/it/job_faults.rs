@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
-use muster_playground::clients::{Jobs, PodGc, PodGcSettings};
+use muster_playground::components::{Jobs, PodGc, PodGcSettings};
 use muster_playground::random::Random;
 use muster_playground::{Server, Settings};
 use serde_json::json;

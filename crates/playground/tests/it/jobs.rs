@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
 use kube::{Client, ResourceExt};
 use muster_playground::Server;
-use muster_playground::clients::{Jobs, PodGc, PodGcSettings};
+use muster_playground::components::{Jobs, PodGc, PodGcSettings};
 use serde_json::{Value, json};
 
 use crate::kubelets::{self, kubelets, pass, server};

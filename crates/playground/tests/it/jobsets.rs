@@ -6,14 +6,14 @@ use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Client, ResourceExt};
 use muster_playground::Server;
-use muster_playground::clients::{JobSets, Jobs, PodGc, PodGcSettings, jobset};
+use muster_playground::components::{JobSets, Jobs, PodGc, PodGcSettings, jobset};
 use serde_json::{Value, json};
 
 use crate::kubelets::{kubelets, pass, server};
 
 struct TestCluster {
     server: Server,
-    _clients: (Jobs, JobSets, PodGc, muster_playground::clients::Kubelets),
+    _clients: (Jobs, JobSets, PodGc, muster_playground::components::Kubelets),
 }
 
 impl TestCluster {

@@ -7,7 +7,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
-use muster_playground::clients::{KubeletSettings, Kubelets, Shape};
+use muster_playground::components::{KubeletSettings, Kubelets, Shape};
 use muster_playground::{Server, Settings};
 use serde_json::{Value, json};
 

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use muster_playground::clients::{Cluster, KubeletSettings, Kubelets, Shape};
 use muster_playground::clock::Clock;
+use muster_playground::components::{Cluster, KubeletSettings, Kubelets, Shape};
 use muster_playground::{Server, Settings, kubectl};
 use tokio::runtime::Runtime;
 

@@ -58,9 +58,9 @@ impl TestCluster {
 #[tokio::test(start_paused = true)]
 async fn unclear_response_makes_bind_read_the_current_state() {
     for (fault, bound) in [
-        (Fault::AnswerLost, true),
-        (Fault::AnswerTimedOut, true),
-        (Fault::AnswerDelayed(Duration::from_secs(60)), true),
+        (Fault::ResponseLost, true),
+        (Fault::ResponseTimedOut, true),
+        (Fault::ResponseDelayed(Duration::from_secs(60)), true),
         (Fault::Lost, false),
         (Fault::Conflict, false),
         (Fault::Failed(ServerError::TimedOut), false),
@@ -69,9 +69,9 @@ async fn unclear_response_makes_bind_read_the_current_state() {
     ] {
         let cluster = TestCluster::new().await;
         let pod = cluster.pod().await;
-        cluster.faults.order(Method::POST, "/binding", fault);
+        cluster.faults.schedule(Method::POST, "/binding", fault);
         let outcome = cluster.context.bind(&pod, "n1").await;
-        assert_eq!(cluster.faults.unmet(), 0);
+        assert_eq!(cluster.faults.pending(), 0);
         if bound {
             assert_eq!(outcome, BindOutcome::Bound, "{fault:?}");
         } else {
@@ -85,21 +85,21 @@ async fn unclear_response_makes_bind_read_the_current_state() {
 async fn refused_bind_after_lost_answer_keeps_room() {
     let cluster = TestCluster::new().await;
     let pod = cluster.pod().await;
-    cluster.faults.order(Method::POST, "/binding", Fault::AnswerLost);
-    cluster.faults.order(Method::GET, "/pods/a", Fault::Lost);
+    cluster.faults.schedule(Method::POST, "/binding", Fault::ResponseLost);
+    cluster.faults.schedule(Method::GET, "/pods/a", Fault::Lost);
     let outcome = cluster.context.bind(&pod, "n1").await;
     assert!(matches!(outcome, BindOutcome::Transient { .. }), "the outcome is unknown: {outcome:?}");
-    cluster.faults.order(Method::POST, "/binding", Fault::Forbidden);
-    cluster.faults.order(Method::GET, "/pods/a", Fault::Forbidden);
+    cluster.faults.schedule(Method::POST, "/binding", Fault::Forbidden);
+    cluster.faults.schedule(Method::GET, "/pods/a", Fault::Forbidden);
     let outcome = cluster.context.bind(&pod, "n1").await;
     assert!(matches!(outcome, BindOutcome::Transient { .. }), "the outcome is still unknown: {outcome:?}");
-    cluster.faults.order(Method::POST, "/binding", Fault::Forbidden);
+    cluster.faults.schedule(Method::POST, "/binding", Fault::Forbidden);
     assert_eq!(cluster.context.bind(&pod, "n1").await, BindOutcome::Bound);
     let other = cluster.named("b").await;
-    cluster.faults.order(Method::POST, "/binding", Fault::Forbidden);
+    cluster.faults.schedule(Method::POST, "/binding", Fault::Forbidden);
     let refused = BindOutcome::Refused { message: "an injected refusal".to_owned() };
     assert_eq!(cluster.context.bind(&other, "n2").await, refused);
-    assert_eq!(cluster.faults.unmet(), 0);
+    assert_eq!(cluster.faults.pending(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -195,9 +195,9 @@ async fn evicted_unit_is_marked_before_it_is_deleted() {
 async fn no_pod_of_a_unit_is_deleted_until_all_are_marked() {
     let cluster = TestCluster::new().await;
     let pair = cluster.bound_pair().await;
-    cluster.faults.order(Method::PATCH, "/b/status", Fault::Failed(ServerError::Unavailable));
+    cluster.faults.schedule(Method::PATCH, "/b/status", Fault::Failed(ServerError::Unavailable));
     assert!(is_transient(&cluster.context.evict(&unit(&[&pair[0], &pair[1]])).await));
-    assert_eq!(cluster.faults.unmet(), 0);
+    assert_eq!(cluster.faults.pending(), 0);
     for name in ["a", "b"] {
         assert!(!cluster.marked_and_terminating(name).await.1);
     }
@@ -210,7 +210,7 @@ async fn no_pod_of_a_unit_is_deleted_until_all_are_marked() {
 async fn failed_delete_is_reported_for_that_pod_alone() {
     let cluster = TestCluster::new().await;
     let pair = cluster.bound_pair().await;
-    cluster.faults.order(Method::DELETE, "/pods/b", Fault::Throttled { retry_after_seconds: 1 });
+    cluster.faults.schedule(Method::DELETE, "/pods/b", Fault::Throttled { retry_after_seconds: 1 });
     let outcomes = cluster.context.evict(&unit(&[&pair[0], &pair[1]])).await;
     assert_eq!(outcomes[0].1, DeleteOutcome::Deleted);
     assert!(matches!(outcomes[1].1, DeleteOutcome::Transient { .. }));
@@ -244,7 +244,7 @@ async fn closed_fence_stops_all_writes() {
     assert_eq!(cluster.node_of_pod().await, None);
     // A request in flight is cancelled when the fence closes.
     keeper.open_until(Instant::now() + Duration::from_secs(1));
-    cluster.faults.order(Method::POST, "/binding", Fault::Delay(Duration::from_secs(3)));
+    cluster.faults.schedule(Method::POST, "/binding", Fault::Delay(Duration::from_secs(3)));
     let began = Instant::now();
     assert!(matches!(context.bind(&pod, "n1").await, BindOutcome::Transient { .. }));
     assert_eq!(began.elapsed(), Duration::from_secs(1));

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use muster_api::makers::job::Unasked;
-use muster_api::makers::{Carrier, GangedOwners};
 use muster_api::names::check_label_key;
+use muster_api::owners::job::ImplicitGangs;
+use muster_api::owners::{Carrier, GangedOwners};
 use muster_engine::{Config, PreemptionRules, Refusal, ShapePoint, Weighted};
 
 use super::ConfigError;
@@ -179,8 +179,8 @@ fn ganged(controllers: Controllers, gates: FeatureGates) -> GangedOwners {
         },
         jobs: match controllers.jobs {
             GangedJobs::None => None,
-            GangedJobs::Annotated => Some(Unasked::None).filter(|_| gates.pod_group),
-            GangedJobs::Indexed => Some(Unasked::Indexed).filter(|_| gates.pod_group),
+            GangedJobs::Annotated => Some(ImplicitGangs::None).filter(|_| gates.pod_group),
+            GangedJobs::Indexed => Some(ImplicitGangs::Indexed).filter(|_| gates.pod_group),
         },
         leader_worker_sets: gates.pod_group_per_replica.then_some(controllers.leader_worker_sets),
     }

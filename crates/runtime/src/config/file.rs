@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_api::makers::ProviderName;
+use muster_api::owners::ProviderName;
 use muster_engine::FilterName;
 use serde::de::IntoDeserializer as _;
 use serde::{Deserialize, Deserializer, Serialize};

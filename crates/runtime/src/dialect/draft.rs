@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use muster_api::group as written;
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::keys::annotations::{MIN_RESOURCES, WHOLE_RESOURCES};
-use muster_api::makers::leader_worker_set;
+use muster_api::owners::leader_worker_set;
 use muster_api::resources::list_in_base_units;
 use muster_engine::model::group::{
     DegradedPolicy, DisruptionMode, Policy, PreemptionPolicy, Subset, TopologyConstraint,

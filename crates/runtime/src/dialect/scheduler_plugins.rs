@@ -10,7 +10,7 @@ use muster_api::group::{count, min_resources, schedule_timeout};
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::keys::conditions::STARTED;
 use muster_api::names::check_dns_subdomain;
-use muster_api::others::scheduler_plugins::{POD_GROUP_LABEL, PodGroup, PodGroupSpec, PodGroupStatus};
+use muster_api::other_schedulers::scheduler_plugins::{POD_GROUP_LABEL, PodGroup, PodGroupSpec, PodGroupStatus};
 use muster_api::resources::list_in_base_units;
 use muster_api::wire::Pod;
 use muster_api::wire::condition::Condition;

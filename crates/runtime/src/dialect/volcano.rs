@@ -11,7 +11,7 @@ use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::keys::conditions::{NATIVE_PREFIX, POD_GROUP_SCHEDULED};
 use muster_api::keys::group_reasons::{INVALID, SCHEDULED, UNSUPPORTED, WAITING_FOR_MEMBERS};
 use muster_api::names::check_dns_subdomain;
-use muster_api::others::volcano::{
+use muster_api::other_schedulers::volcano::{
     DEFAULT_QUEUE, GROUP_NAME_ANNOTATION, PodGroup, PodGroupCondition, PodGroupSpec, PodGroupStatus, TASK_ANNOTATION,
     WAITING_TIME_ANNOTATION,
 };

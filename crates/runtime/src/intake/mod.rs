@@ -34,7 +34,7 @@ use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::keys::conditions::DISRUPTION_TARGET;
 use muster_api::keys::events::{GROUP_REFERENCE_CHANGED, GROUP_REFERENCE_CONFLICT};
 use muster_api::keys::group_reasons::PREEMPTION_BY_SCHEDULER;
-use muster_api::makers::GangedOwners;
+use muster_api::owners::GangedOwners;
 use muster_api::wire::condition::Condition;
 use muster_api::wire::{Node, Pod, PodDisruptionBudget};
 use muster_engine::Observation;

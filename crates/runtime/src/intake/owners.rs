@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kube::core::ApiResource;
 use muster_api::invalid::{FieldPath, InvalidField};
-use muster_api::makers::{Carrier, GangedOwners, ProviderName, job, job_set, leader_worker_set};
+use muster_api::owners::{Carrier, GangedOwners, ProviderName, job, job_set, leader_worker_set};
 use muster_api::selector::Labels;
 use muster_api::wire::{Job, JobSet, Pod};
 

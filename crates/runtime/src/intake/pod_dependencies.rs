@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use muster_api::makers::GangedOwners;
+use muster_api::owners::GangedOwners;
 use muster_api::wire::Pod;
 use muster_engine::model::class::ClassSpec;
 use muster_engine::model::inter_pod::Spread;

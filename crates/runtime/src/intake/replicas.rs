@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use muster_api::invalid::{FieldPath, InvalidField};
-use muster_api::makers::leader_worker_set::{self as lws, SIZE, labels};
+use muster_api::owners::leader_worker_set::{self as lws, SIZE, labels};
 use muster_api::selector::Labels;
 use muster_api::wire::Pod;
 use muster_engine::model::group::GroupKey;
@@ -86,7 +86,7 @@ impl Intake {
 
 #[cfg(test)]
 mod tests {
-    use muster_api::makers::{GangedOwners, ProviderName};
+    use muster_api::owners::{GangedOwners, ProviderName};
     use muster_engine::Observation;
     use muster_engine::model::group::{GroupSpec, History};
     use muster_engine::model::pod::PodSpec;

@@ -343,7 +343,7 @@ mod tests {
         let second = candidate(server.client(), "second");
         sleep(Duration::from_secs(5)).await;
         for _ in 0..100 {
-            faults.order(Method::PUT, "/leases/", Fault::Failed(ServerError::Unavailable));
+            faults.schedule(Method::PUT, "/leases/", Fault::Failed(ServerError::Unavailable));
         }
         assert_eq!(first.lost().await, End::DeadlinePassed);
         assert!(!may_write(&first) && !may_write(&second));
@@ -356,13 +356,14 @@ mod tests {
         let faults = Faults::new(1, Plan::default());
         let first = candidate(server.client_with(&faults), "first");
         first.wait_until_leading().await.unwrap();
-        for fault in [Fault::AnswerLost, Fault::AnswerTimedOut, Fault::Conflict, Fault::Delay(Duration::from_secs(60))]
+        for fault in
+            [Fault::ResponseLost, Fault::ResponseTimedOut, Fault::Conflict, Fault::Delay(Duration::from_secs(60))]
         {
-            faults.order(Method::PUT, "/leases/", fault);
+            faults.schedule(Method::PUT, "/leases/", fault);
             sleep(Duration::from_secs(15)).await;
             assert!(may_write(&first), "{fault:?}");
         }
-        assert_eq!(faults.unmet(), 0);
+        assert_eq!(faults.pending(), 0);
     }
 
     #[tokio::test(start_paused = true)]

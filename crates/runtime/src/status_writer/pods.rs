@@ -230,7 +230,7 @@ mod tests {
     use crate::gates::FeatureGates;
     use crate::intake::{Delta, WatchEvent};
     use crate::settings::Profile;
-    use muster_api::makers::GangedOwners;
+    use muster_api::owners::GangedOwners;
 
     fn pod() -> Arc<PodName> {
         Arc::new(PodName { namespace: "ml".into(), name: "a".into(), uid: "u".into() })

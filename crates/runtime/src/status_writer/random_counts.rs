@@ -16,7 +16,7 @@ use crate::intake::group_index::ObjectKey;
 use crate::intake::raw::{Guarded, RawObject};
 use crate::intake::{Delta, Intake, WatchEvent};
 use crate::settings::Profile;
-use muster_api::makers::GangedOwners;
+use muster_api::owners::GangedOwners;
 
 const STEPS: usize = 60;
 const POD_GROUPS: usize = 1;

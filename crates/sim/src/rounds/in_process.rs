@@ -6,10 +6,10 @@ use std::time::Duration;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, PostParams};
 use muster_api::crds;
-use muster_api::makers::GangedOwners;
+use muster_api::owners::GangedOwners;
 use muster_controllers::Controllers;
 use muster_playground::Server;
-use muster_playground::clients::{Cluster, jobset};
+use muster_playground::components::{Cluster, jobset};
 use muster_playground::faults::{Faults, Plan};
 use muster_runtime::{Clock, Fence, Scheduler, Settings};
 
@@ -64,7 +64,7 @@ pub fn run(seed: u64) -> Result<Vec<String>, Failure> {
         install(&client).await.map_err(|why| Failure { log: Vec::new(), why })?;
         let settings = Settings { check_invariants: true, ganged: GangedOwners::all(), ..Settings::default() };
         if seed % 2 == 1 {
-            server.set_admission(Some(webhook(controllers_settings_for(&settings))));
+            server.set_webhook(Some(webhook(controllers_settings_for(&settings))));
         }
         let _cluster = Cluster::start(&client, &nodes(), server.clock()).expect("a valid shape");
         let faults = if seed % 4 < 2 { Faults::none() } else { Faults::new(seed, Plan::STORM) };

@@ -1,6 +1,6 @@
 //! The sets, two for each startup policy, and nodes with capacity for one of each pair.
 
-use muster_playground::clients::Shape;
+use muster_playground::components::Shape;
 use serde_json::{Value, json};
 
 const GPU: &str = "nvidia.com/gpu";

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use muster_api::crds;
 use muster_api::keys::annotations;
-use muster_api::makers::ProviderName;
 use muster_api::native::NativeVersion;
+use muster_api::owners::ProviderName;
 use muster_playground::NativeGroups;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

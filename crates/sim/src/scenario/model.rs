@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use muster_api::makers::GangedOwners;
+use muster_api::owners::GangedOwners;
 use muster_api::resources::WrittenResources;
 use muster_runtime::Settings;
 use muster_runtime::config::{Configuration, File, Overrides, Span};

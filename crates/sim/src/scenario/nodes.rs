@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use muster_playground::clients::{NodeShape, Pool, PoolTaint, Shape};
+use muster_playground::components::{NodeShape, Pool, PoolTaint, Shape};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 

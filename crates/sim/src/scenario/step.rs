@@ -279,7 +279,7 @@ fn inject_fault(world: &World, fault: &Fault) {
         (None, delay) => faults::Fault::Delay(delay.map(Span::as_duration).unwrap_or_default()),
     };
     for _ in 0..fault.times {
-        world.faults.order(method.clone(), &path, kind);
+        world.faults.schedule(method.clone(), &path, kind);
     }
 }
 
@@ -292,6 +292,6 @@ fn fault_of(answer: Answer) -> faults::Fault {
         Answer::Unavailable => faults::Fault::Failed(ServerError::Unavailable),
         Answer::TimedOut => faults::Fault::Failed(ServerError::TimedOut),
         Answer::Lost => faults::Fault::Lost,
-        Answer::AnswerLost => faults::Fault::AnswerLost,
+        Answer::AnswerLost => faults::Fault::ResponseLost,
     }
 }

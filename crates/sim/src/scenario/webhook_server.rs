@@ -10,8 +10,8 @@ use kube::api::{Api, DeleteParams, PostParams};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Client, ResourceExt};
 use muster_controllers::Settings;
-use muster_controllers::admission::{ASKED_ABOUT, Admission};
-use muster_controllers::webhook::{CertificateSource, ConfigurationKind, Routes, SelfMade, Webhook, WebhookSettings};
+use muster_controllers::admission::{Admission, WEBHOOK_RULES};
+use muster_controllers::webhook::{CertificateSource, ConfigurationKind, Routes, SelfSigned, Webhook, WebhookSettings};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -36,13 +36,13 @@ impl WebhookServer {
         let name = format!("muster-{namespace}");
         let admission = Admission::new(settings);
         let routes = Routes::default().with(PATH, move |review| admission.review(&review));
-        let certificates = CertificateSource::SelfMade(SelfMade {
+        let certificates = CertificateSource::SelfSigned(SelfSigned {
             namespace: namespace.to_owned(),
             secret: "muster-webhook".to_owned(),
             service: "muster-webhook".to_owned(),
             extra_names: vec![HOST.to_owned()],
             configurations: vec![(ConfigurationKind::Mutating, name.clone())],
-            look_again: POLL_EVERY,
+            resync_period: POLL_EVERY,
         });
         let settings = WebhookSettings { listen: ([127, 0, 0, 1], 0).into(), certificates };
         let started = Webhook::start(client.clone(), settings, &routes, Arc::new(Timestamp::now)).await;
@@ -97,7 +97,7 @@ fn resource() -> ApiResource {
 }
 
 fn configuration(name: &str, namespace: &str, port: u16) -> Value {
-    let hooks = ASKED_ABOUT.iter().map(|([group, version, plural], operations)| {
+    let hooks = WEBHOOK_RULES.iter().map(|([group, version, plural], operations)| {
         json!({
             "name": format!("{plural}.muster.dev"),
             "clientConfig": {"url": format!("https://{HOST}:{port}{PATH}")},

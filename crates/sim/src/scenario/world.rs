@@ -12,9 +12,9 @@ use kube::api::{Api, ListParams};
 use kube::client::ClientBuilder;
 use kube::discovery::Scope;
 use kube::{Client, ResourceExt};
-use muster_api::makers::{GangedOwners, ProviderName};
+use muster_api::owners::{GangedOwners, ProviderName};
 use muster_api::wire::{Node, Pod};
-use muster_playground::clients::{
+use muster_playground::components::{
     Budgets, Deployments, JobSets, Jobs, KubeletSettings, Kubelets, LeaderWorkerSets, NodeLifecycle,
     NodeLifecycleSettings, NodeShape, Replicas, StatefulSets, jobset,
 };
@@ -178,7 +178,7 @@ impl World {
         };
         cluster::install_kinds(&mut world.objects, &definitions).await?;
         if let Some(server) = world.server.as_ref().filter(|_| scenario.has_owners() && scenario.config.webhook) {
-            server.set_admission(Some(webhook(controllers_settings(&world.settings, carrier)?)));
+            server.set_webhook(Some(webhook(controllers_settings(&world.settings, carrier)?)));
         }
         Ok(world)
     }
@@ -471,7 +471,7 @@ fn settings(scenario: &Scenario, carrier: Carrier) -> Settings {
         *ganged = GangedOwners::default();
     }
     if carrier.native_version().is_some() {
-        ganged.job_sets = ganged.job_sets.map(|_| muster_api::makers::Carrier::Native);
+        ganged.job_sets = ganged.job_sets.map(|_| muster_api::owners::Carrier::Native);
         ganged.leader_worker_sets = ganged.leader_worker_sets.map(|_| ProviderName::Native);
     }
     settings

@@ -22,7 +22,7 @@ pub(super) struct RunProfile {
     pub(super) nodes_fail: bool,
     /// How many changes the server keeps for watches.
     pub(super) window: usize,
-    pub(super) housekeeping_delay: Duration,
+    pub(super) controllers_delay: Duration,
     /// After the quiet phase capacity is ample, and every complete group has to be scheduled.
     pub(super) ample_capacity: bool,
 }
@@ -32,8 +32,8 @@ const LIGHT_FAULTS: Plan = Plan {
     delayed: 20,
     delay_max: Duration::from_millis(50),
     lost: 5,
-    answer_lost: 10,
-    answer_timed_out: 10,
+    response_lost: 10,
+    response_timed_out: 10,
     failed: 5,
     conflicts: 5,
     throttled: 5,
@@ -48,8 +48,8 @@ const HEAVY_FAULTS: Plan = Plan {
     delayed: 150,
     delay_max: Duration::from_secs(5),
     lost: 60,
-    answer_lost: 100,
-    answer_timed_out: 40,
+    response_lost: 100,
+    response_timed_out: 40,
     failed: 40,
     conflicts: 50,
     throttled: 30,
@@ -70,7 +70,7 @@ impl RunProfile {
             pair: random.per_mille(250),
             nodes_fail: random.per_mille(350),
             window: 20 + random.below(300) as usize,
-            housekeeping_delay: Duration::from_millis([0, 0, 500, 3000][random.below(4) as usize]),
+            controllers_delay: Duration::from_millis([0, 0, 500, 3000][random.below(4) as usize]),
             ample_capacity: random.per_mille(500),
         }
     }

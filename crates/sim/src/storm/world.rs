@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use http::Method;
-use muster_playground::clients::{
+use muster_playground::components::{
     KubeletSettings, Kubelets, NodeLifecycle, NodeLifecycleSettings, NodeShape, Pool, Replicas, Shape,
 };
 use muster_playground::random::Random;
@@ -57,7 +57,7 @@ impl World {
             seed: random.draw(),
             start: Some(start),
             window: profile.window,
-            housekeeping_delay: profile.housekeeping_delay,
+            controllers_delay: profile.controllers_delay,
             native_groups: muster_playground::NativeGroups::V1beta1,
             admission: None,
         });

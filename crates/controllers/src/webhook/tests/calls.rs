@@ -17,7 +17,7 @@ fn routes() -> Routes {
 }
 
 async fn start(cluster: &TestCluster) -> Webhook {
-    let certificates = CertificateSource::SelfMade(settings());
+    let certificates = CertificateSource::SelfSigned(settings());
     let settings = WebhookSettings { listen: "127.0.0.1:0".parse().unwrap(), certificates };
     let webhook = Webhook::start(cluster.server.client(), settings, &routes(), cluster.clock.now()).await.unwrap();
     webhook.ready().await;
@@ -153,7 +153,7 @@ async fn invalid_settings_are_refused() {
         let mut own = settings();
         own.extra_names = vec![name.to_owned()];
         let settings =
-            WebhookSettings { listen: listen.parse().unwrap(), certificates: CertificateSource::SelfMade(own) };
+            WebhookSettings { listen: listen.parse().unwrap(), certificates: CertificateSource::SelfSigned(own) };
         let routes = routes().with(path, |review| review);
         Webhook::start(cluster.server.client(), settings, &routes, cluster.clock.now()).await.unwrap_err()
     };

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use super::super::resolver::CertificateResolver;
 use super::super::rotation::CertificateRotator;
 use super::super::stored_certificate::RENEW_AFTER;
-use super::super::{ConfigurationKind, SelfMade};
+use super::super::{ConfigurationKind, SelfSigned};
 use super::test_cluster::{TestCluster, served, settings};
 
 const GROUP: &str = "admissionregistration.k8s.io";
@@ -77,9 +77,9 @@ async fn bundle_in_secret(cluster: &TestCluster) -> Value {
     serde_json::to_value(&secret.data.unwrap()["ca.crt"]).unwrap()
 }
 
-fn configured() -> SelfMade {
+fn configured() -> SelfSigned {
     let both = [ConfigurationKind::Mutating, ConfigurationKind::Validating];
-    SelfMade { configurations: both.map(|kind| (kind, "muster".to_owned())).to_vec(), ..settings() }
+    SelfSigned { configurations: both.map(|kind| (kind, "muster".to_owned())).to_vec(), ..settings() }
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,7 +118,7 @@ async fn unusable_secret_is_replaced() {
     assert_eq!(secret.metadata.labels.as_ref().unwrap()["app"], "muster");
     let first = served(&resolver);
     let (rotator, resolver) =
-        cluster.rotator(SelfMade { extra_names: vec!["other.example.org".to_owned()], ..settings() });
+        cluster.rotator(SelfSigned { extra_names: vec!["other.example.org".to_owned()], ..settings() });
     rotator.sync().await.unwrap();
     assert_ne!(served(&resolver), first, "a name was missing");
     let mut broken = cluster.secrets().get("certs").await.unwrap();
@@ -140,7 +140,7 @@ async fn certificate_never_expires_over_years() {
     let now: super::super::Now = Arc::new(move || start + began.elapsed());
     let resolver = CertificateResolver::default();
     let day = Duration::from_secs(24 * 3600);
-    let settings = SelfMade { look_again: day, ..settings() };
+    let settings = SelfSigned { resync_period: day, ..settings() };
     let rotator = CertificateRotator::new(cluster.server.client(), settings, resolver.clone(), Arc::clone(&now));
     let running = tokio::spawn(rotator.run());
     let mut seen = Vec::new();
@@ -188,7 +188,7 @@ async fn bundle_is_published_before_new_certificate_is_served() {
     }
     let (rotator, resolver) = cluster.rotator(configured());
     assert_eq!(rotator.sync().await.unwrap(), Duration::ZERO, "it wrote, so it checks again");
-    assert_eq!(rotator.sync().await.unwrap(), configured().look_again);
+    assert_eq!(rotator.sync().await.unwrap(), configured().resync_period);
     let (first, old_bundle) = (served(&resolver), bundle_in_secret(&cluster).await);
     let mut secret = cluster.secrets().get("certs").await.unwrap();
     let renew_now = cluster.clock.read().to_string();

@@ -22,7 +22,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use super::super::certificates::read_certificates;
 use super::super::resolver::CertificateResolver;
 use super::super::rotation::CertificateRotator;
-use super::super::{LOOK_AGAIN, Now, SelfMade};
+use super::super::{DEFAULT_RESYNC_PERIOD, Now, SelfSigned};
 
 pub(super) const SERVICE_NAME: &str = "hook.default.svc";
 const START: &str = "2030-01-01T00:00:00Z";
@@ -70,7 +70,7 @@ impl TestCluster {
     }
 
     /// The rotator of one replica, with its own resolver.
-    pub(super) fn rotator(&self, settings: SelfMade) -> (CertificateRotator, CertificateResolver) {
+    pub(super) fn rotator(&self, settings: SelfSigned) -> (CertificateRotator, CertificateResolver) {
         let resolver = CertificateResolver::default();
         (CertificateRotator::new(self.server.client(), settings, resolver.clone(), self.clock.now()), resolver)
     }
@@ -106,14 +106,14 @@ impl TestCluster {
 }
 
 /// Settings for the Secret `certs` and the Service `hook`.
-pub(super) fn settings() -> SelfMade {
-    SelfMade {
+pub(super) fn settings() -> SelfSigned {
+    SelfSigned {
         namespace: "default".to_owned(),
         secret: "certs".to_owned(),
         service: "hook".to_owned(),
         extra_names: vec!["127.0.0.1".to_owned()],
         configurations: Vec::new(),
-        look_again: LOOK_AGAIN,
+        resync_period: DEFAULT_RESYNC_PERIOD,
     }
 }
 

@@ -124,7 +124,7 @@ fn verbs(kind: &Kind) -> Vec<&'static str> {
         Strategy::Builtin(_) => vec!["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         Strategy::Custom(_) => vec!["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"],
     };
-    if !kind.deletes_collections() {
+    if !kind.supports_delete_collection() {
         verbs.retain(|verb| *verb != "deletecollection");
     }
     verbs

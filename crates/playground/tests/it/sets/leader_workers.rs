@@ -3,7 +3,7 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use muster_playground::clients::leader_worker::definition;
+use muster_playground::components::leader_worker::definition;
 use serde_json::{Value, json};
 
 use super::{TestCluster, image_of, is_live, is_ready, pass, template};

@@ -18,7 +18,7 @@ use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
-use muster_playground::clients::{
+use muster_playground::components::{
     Deployments, KubeletSettings, Kubelets, LeaderWorkerSets, Replicas, Shape, StatefulSets,
 };
 use muster_playground::{Server, Settings};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::job::Unasked;
+use super::job::ImplicitGangs;
 
 /// The owner kinds whose pods get group references from our controllers. Without these controllers the scheduler must
 /// not wait for references.
@@ -11,7 +11,7 @@ pub struct GangedOwners {
     /// The API in which groups of JobSets are written; `None` if JobSets do not become gangs.
     pub job_sets: Option<Carrier>,
     /// Which Jobs are gangs without an annotation; `None` if Jobs do not become gangs.
-    pub jobs: Option<Unasked>,
+    pub jobs: Option<ImplicitGangs>,
     /// The provider for LeaderWorkerSets; `None` if they do not become gangs.
     pub leader_worker_sets: Option<ProviderName>,
 }
@@ -26,7 +26,7 @@ impl GangedOwners {
     pub fn all() -> Self {
         Self {
             job_sets: Some(Carrier::Muster),
-            jobs: Some(Unasked::None),
+            jobs: Some(ImplicitGangs::None),
             leader_worker_sets: Some(ProviderName::Muster),
         }
     }

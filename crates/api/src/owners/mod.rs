@@ -22,7 +22,7 @@ pub use reference::{Membership, Reference};
 pub use short_name::short_name;
 
 use crate::keys::annotations::{POD_GROUP, WORKLOAD};
-use crate::others::{scheduler_plugins, volcano};
+use crate::other_schedulers::{scheduler_plugins, volcano};
 use crate::wire::pod::PodSpec;
 use crate::wire::template::TemplateMetadata;
 

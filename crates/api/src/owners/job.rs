@@ -35,7 +35,7 @@ pub struct JobGang {
 
 /// Which Jobs are gangs without an annotation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unasked {
+pub enum ImplicitGangs {
     /// None.
     #[default]
     None,
@@ -81,7 +81,7 @@ pub fn group_name(job: &str) -> String {
 }
 
 /// The gang of a Job; `None` if it is not a gang or is not handled by Muster.
-pub fn gang(job: &Job, unasked: Unasked, scheduler_names: &[String]) -> Result<Option<JobGang>, GangConfigError> {
+pub fn gang(job: &Job, unasked: ImplicitGangs, scheduler_names: &[String]) -> Result<Option<JobGang>, GangConfigError> {
     let template = &job.spec.template;
     let is_managed_elsewhere = job.spec.managed_by.as_deref().is_some_and(|by| by != CONTROLLER);
     let of_set = job.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(job_set::labels::JOB_SET));
@@ -98,7 +98,7 @@ pub fn gang(job: &Job, unasked: Unasked, scheduler_names: &[String]) -> Result<O
             GangMode::annotated(annotations, &ALLOWED, &FieldPath::Root("metadata")).map_err(config_error)?.is_some();
         let pods = job.spec.parallelism.unwrap_or(1);
         let eligible = job.spec.is_indexed() && pods > 1 && job.spec.completions == Some(pods);
-        return Ok((unasked == Unasked::Indexed && !is_off && is_ours && eligible).then(|| default_gang(job)));
+        return Ok((unasked == ImplicitGangs::Indexed && !is_off && is_ours && eligible).then(|| default_gang(job)));
     };
     if !is_ours {
         let reason = format!("must be {}: gangs of Muster must be scheduled by Muster", scheduler_names.join(" or "));
@@ -175,7 +175,7 @@ mod tests {
 
     fn minimum(annotations: &Value, spec: &Value) -> Result<Option<i64>, String> {
         let names = ["muster".to_owned()];
-        let gang = gang(&read(annotations, spec), Unasked::None, &names);
+        let gang = gang(&read(annotations, spec), ImplicitGangs::None, &names);
         gang.map(|gang| gang.map(|gang| gang.min_count)).map_err(|error| error.message)
     }
 
@@ -217,7 +217,8 @@ mod tests {
     #[test]
     fn indexed_jobs_are_gangs_if_that_is_configured() {
         let names = ["muster".to_owned()];
-        let of = |annotations: Value, spec: Value| gang(&read(&annotations, &spec), Unasked::Indexed, &names).unwrap();
+        let of =
+            |annotations: Value, spec: Value| gang(&read(&annotations, &spec), ImplicitGangs::Indexed, &names).unwrap();
         assert_eq!(of(json!({}), json!({})).unwrap().group, "job-train");
         assert_eq!(of(json!({"muster.dev/gang-mode": "Off"}), json!({})), None);
         assert_eq!(of(json!({}), json!({"completions": 5})), None);
