@@ -232,7 +232,7 @@ impl Config {
                 return refuse(
                     field,
                     &pause_ms,
-                    "must be more than nothing: without a pause a failure repeats at once",
+                    "must be greater than zero: without a pause a failure repeats at once",
                 );
             }
         }

@@ -575,7 +575,7 @@ mod tests {
         assert!(with(|options| options.namespace = "A.b".to_owned()).starts_with("--namespace \"A.b\""));
         assert!(with(|options| options.image = String::new()).starts_with("--image \"\""));
         let twice = with(|options| options.scheduler_name = vec!["a".to_owned(), "a".to_owned()]);
-        assert!(twice.starts_with("--scheduler-name: schedulerNames: \"a\": is there twice"), "{twice}");
+        assert!(twice.starts_with("--scheduler-name: schedulerNames: \"a\": is duplicated"), "{twice}");
         assert_eq!(version("1.34").unwrap_err(), "known versions are 1.35, 1.36, 1.37");
     }
 }

@@ -40,7 +40,7 @@ impl Default for FeatureGates {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GateError {
     /// An unknown gate.
-    #[error("featureGates.{name}: there is no such gate; there are {}", NAMES.join(", "))]
+    #[error("featureGates.{name}: unknown feature gate; known are {}", NAMES.join(", "))]
     Unknown {
         /// The unknown name.
         name: String,
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn invalid_gates_are_rejected_by_name() {
         let text = |changes| with(changes).unwrap_err().to_string();
-        assert!(text(&[("Gangs", true)]).starts_with("featureGates.Gangs: there is no such gate"));
+        assert!(text(&[("Gangs", true)]).starts_with("featureGates.Gangs: unknown feature gate"));
         let needs = text(&[("PodGroup", false), ("PodGroupPerReplica", true)]);
         assert_eq!(needs, "featureGates.PodGroupPerReplica: true, but it needs PodGroup, which is off");
         let needs = text(&[("GenericWorkload", false), ("PodGroup", true)]);

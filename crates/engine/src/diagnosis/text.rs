@@ -26,7 +26,7 @@ impl Display for Rejection {
             Self::PodAntiAffinity => f.write_str("node(s) didn't match pod anti-affinity rules"),
             Self::ExistingPodAntiAffinity => f.write_str("node(s) didn't satisfy existing pods anti-affinity rules"),
             Self::Features => f.write_str("node(s) didn't match Pod's required features"),
-            Self::Reserved => f.write_str("node(s) were claimed for a group that has waited too long"),
+            Self::Reserved => f.write_str("node(s) were reserved for a group that has waited too long"),
             Self::RefusedBind => f.write_str("node(s) refused the bind a moment ago"),
             Self::TooManyPods => f.write_str("Too many pods"),
             Self::Insufficient { resource } => write!(f, "Insufficient {resource}"),
@@ -150,7 +150,7 @@ impl Display for Shortfall {
         }
         if let Some(ResourceGap { resource, asked, taken, left, owed }) = &self.gap {
             let text = |amount: i64| amount_text(resource, amount);
-            write!(f, " It asks for {} {resource} in all (minResources): ", text(*asked))?;
+            write!(f, " Its minResources ask for {} {resource}: ", text(*asked))?;
             write!(f, "these pods take {}, and {} are left for the others", text(*taken), text(*left))?;
             f.write_str(" on the nodes that it may use")?;
             if *owed > 0 {
@@ -204,7 +204,7 @@ impl Display for Victims {
             write!(f, " They should be gone and are not: {}.", self.overdue.join(", "))?;
         }
         if let Some(failing) = &self.failing {
-            write!(f, " Evictions fail and are tried again, as that of {failing}.")?;
+            write!(f, " Evictions fail and are retried, for example that of {failing}.")?;
         }
         Ok(())
     }
@@ -214,8 +214,8 @@ impl Display for Preemption {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotTried => f.write_str(" Preemption was not tried."),
-            Self::Never => f.write_str(" It preempts nobody: its preemption policy is Never."),
-            Self::NoLowerPriority => f.write_str(" Nobody of a lower priority could be preempted."),
+            Self::Never => f.write_str(" It does not preempt: its preemption policy is Never."),
+            Self::NoLowerPriority => f.write_str(" No pod of a lower priority could be preempted."),
             Self::NotEnough => f.write_str(
                 " Preemption would not help: even without all pods of a lower priority there is too little room.",
             ),
@@ -228,13 +228,13 @@ impl Display for Preemption {
                 f.write_str(" Pods that could be preempted are spared for a while because their eviction was refused.")
             }
             Self::UpcomingNodes { nodes: 1 } => {
-                f.write_str(" Nobody is preempted: it fits when a node is ready that is being set up.")
+                f.write_str(" It does not preempt: it fits once a node that is starting up is ready.")
             }
             Self::UpcomingNodes { nodes } => {
-                write!(f, " Nobody is preempted: it fits when {nodes} nodes are ready that are being set up.")
+                write!(f, " It does not preempt: it fits once {nodes} nodes that are starting up are ready.")
             }
             Self::Delayed { delay_ms } => {
-                write!(f, " Others are preempted for it once it has waited {} s.", delay_ms.div_ceil(1000))
+                write!(f, " It preempts once it has waited {} s.", delay_ms.div_ceil(1000))
             }
         }
     }
@@ -261,9 +261,9 @@ impl Display for Diagnosis {
             Self::BindFailed { node, message } => write!(f, "Binding to node {node} failed: {message}"),
             Self::TimedOut { minimum, secured, rolled_back, kept } => {
                 write!(f, "The group did not start in time: {secured} of {minimum} pods were bound. ")?;
-                write!(f, "{rolled_back} are taken back")?;
+                write!(f, "{rolled_back} are rolled back")?;
                 if *kept > 0 {
-                    write!(f, ", {kept} stay because no controller would make them again")?;
+                    write!(f, ", {kept} stay because no controller would recreate them")?;
                 }
                 f.write_str(".")
             }
@@ -337,15 +337,15 @@ mod tests {
         assert!(shortfall.to_string().contains("Even the empty nodes"));
         shortfall.gap = Some(ResourceGap { resource: "cpu".into(), asked: 8000, taken: 2000, left: 500, owed: 0 });
         let text = shortfall.to_string();
-        let gap = "It asks for 8 cpu in all (minResources): these pods take 2, and 500m are left for the others on the";
+        let gap = "Its minResources ask for 8 cpu: these pods take 2, and 500m are left for the others on the";
         assert!(text.contains(gap), "{text}");
     }
 
     #[test]
     fn parts_that_do_not_apply_are_omitted() {
         let timed_out = |kept| Diagnosis::TimedOut { minimum: 3, secured: 2, rolled_back: 2, kept }.to_string();
-        assert_eq!(timed_out(0), "The group did not start in time: 2 of 3 pods were bound. 2 are taken back.");
-        assert!(timed_out(1).ends_with("2 are taken back, 1 stay because no controller would make them again."));
+        assert_eq!(timed_out(0), "The group did not start in time: 2 of 3 pods were bound. 2 are rolled back.");
+        assert!(timed_out(1).ends_with("2 are rolled back, 1 stay because no controller would recreate them."));
         let closest = |rejections| Closest { node: "n0".into(), lacks: vec![], rejections }.to_string();
         assert_eq!(closest(vec![]), "Closest is node n0.");
         assert_eq!(closest(vec![Rejection::TooManyPods]), "Closest is node n0: Too many pods.");

@@ -135,7 +135,7 @@ fn uncontrolled_pods_are_kept(history: History) {
     assert_eq!(fake.bound_count("a"), 2);
     let timed_out = fake.reports.iter().find(|report| matches!(report.diagnosis, Diagnosis::TimedOut { .. }));
     let text = timed_out.expect("it is reported").diagnosis.to_string();
-    assert!(text.contains("2 of 3 pods were bound. 0 are taken back, 2 stay"), "{text}");
+    assert!(text.contains("2 of 3 pods were bound. 0 are rolled back, 2 stay"), "{text}");
     let times = fake.reasons("g").into_iter().filter(|reason| *reason == "ScheduleTimeout").count();
     assert_eq!(times, 1, "kept pods do not time out again");
     fake.node("n2", 1);

@@ -71,7 +71,7 @@ fn reserved_node_is_reported_and_open_to_higher_priorities() {
     assert!(fake.node_of("small").is_none());
     let text = fake.pod_diagnosis("small").to_string();
     assert!(
-        text.starts_with("0/1 nodes are available: 1 node(s) were claimed for a group that has waited too long."),
+        text.starts_with("0/1 nodes are available: 1 node(s) were reserved for a group that has waited too long."),
         "{text}"
     );
     fake.pod_with("important", "", 1, |pod| pod.priority = 1);

@@ -179,7 +179,7 @@ fn failed_evictions_are_reported_and_no_member_counts_as_lost() {
     }
     assert_eq!(fake.reasons("whole"), ["Scheduled"], "all members are where they were");
     let text = fake.group_diagnosis("high").to_string();
-    assert!(text.contains("Evictions fail and are tried again, as that of ns/w0-0: busy."), "{text}");
+    assert!(text.contains("Evictions fail and are retried, for example that of ns/w0-0: busy."), "{text}");
 }
 
 #[test]

@@ -145,7 +145,7 @@ fn settings(file: &File, gates: FeatureGates) -> Result<Settings, ConfigError> {
     }
     for (field, span) in [("request", file.timeouts.request), ("stop", file.timeouts.stop)] {
         if span.as_millis() == 0 {
-            return Err(ConfigError::field(format!("timeouts.{field}"), "0s: must be more than nothing"));
+            return Err(ConfigError::field(format!("timeouts.{field}"), "0s: must be greater than zero"));
         }
     }
     let (profiles, of_engine) = profile::of_file(file)?;
@@ -333,7 +333,7 @@ pub(super) fn require_distinct(field: &str, names: &[String]) -> Result<(), Conf
             return Err(ConfigError::field(field, "\"\": a name must not be empty"));
         }
         if !known.insert(name) {
-            return Err(ConfigError::field(field, format!("{name:?}: is there twice")));
+            return Err(ConfigError::field(field, format!("{name:?}: is duplicated")));
         }
     }
     Ok(())
@@ -502,10 +502,10 @@ featureGates: {DelayedPreemption: false, WorkloadAwarePreemption: false}
     fn invalid_values_are_rejected_with_the_field_of_the_file() {
         for (body, message) in [
             ("schedulerNames: []", "schedulerNames: []: at least one name"),
-            ("schedulerNames: [a, a]", "schedulerNames: \"a\": is there twice"),
+            ("schedulerNames: [a, a]", "schedulerNames: \"a\": is duplicated"),
             ("schedulerNames: ['']", "schedulerNames: \"\": a name must not be empty"),
-            ("featureGates: {Gangs: true}", "featureGates.Gangs: there is no such gate"),
-            ("backoff: {initial: 0s, max: 1s}", "backoff.initial: 0s: must be more than nothing"),
+            ("featureGates: {Gangs: true}", "featureGates.Gangs: unknown feature gate"),
+            ("backoff: {initial: 0s, max: 1s}", "backoff.initial: 0s: must be greater than zero"),
             ("backoff: {initial: 2s, max: 1500ms}", "backoff.max: 1s500ms: must not be less"),
             ("bindRetry: {initial: 2s, max: 1s}", "bindRetry.max: 1s: must not be less"),
             ("search: {stepsInitial: 2, stepsMax: 1}", "search.stepsMax: 1: must not be less"),
@@ -515,7 +515,7 @@ featureGates: {DelayedPreemption: false, WorkloadAwarePreemption: false}
             ("limits: {bindsInFlight: 0}", "limits.bindsInFlight: 0: must be from 1"),
             ("scoring: {weights: {balanced: -1}}", "scoring.weights.balanced: -1: a weight is"),
             ("scoring: {resources: [{name: cpu, weight: 0}]}", "scoring.resources[cpu].weight: 0: "),
-            ("scoring: {resources: [{name: cpu}, {name: cpu}]}", "scoring.resources: \"cpu\": is there twice"),
+            ("scoring: {resources: [{name: cpu}, {name: cpu}]}", "scoring.resources: \"cpu\": is duplicated"),
             ("scoring: {shape: [{utilization: 1, score: 1}]}", "scoring.shape: only RequestedToCapacityRatio"),
             ("scoring: {strategy: RequestedToCapacityRatio}", "scoring.shape: []: a shape needs"),
             ("leaderElection: {leaseDuration: 5s}", "leaderElection.renewDeadline: 10s: must be less"),

@@ -142,7 +142,7 @@ fn profiles(value: &Value, file: &mut File, statement: &mut Statement) -> Result
         let path = format!("profiles[{index}]");
         let (profile, evicts) = plugins::profile(written, &path, statement)?;
         if let Some(name) = profile.scheduler_names.iter().find(|name| !names.insert((*name).clone())) {
-            return Err(ConfigError::field(format!("{path}.schedulerName"), format!("{name:?}: is there twice")));
+            return Err(ConfigError::field(format!("{path}.schedulerName"), format!("{name:?}: is duplicated")));
         }
         preempts.insert(evicts, path.clone());
         if index == 0 {

@@ -486,7 +486,7 @@ profiles:
                 "profiles: [{plugins: {score: {enabled: [{name: NodeAffinity, wieght: 3}]}}}]",
                 "wieght: there is no such field",
             ),
-            ("profiles: [{schedulerName: a}, {schedulerName: a}]", "profiles[1].schedulerName: \"a\": is there twice"),
+            ("profiles: [{schedulerName: a}, {schedulerName: a}]", "profiles[1].schedulerName: \"a\": is duplicated"),
             ("podInitialBackoffSeconds: 20", "podInitialBackoffSeconds: 20s: is more than podMaxBackoffSeconds"),
             (
                 "profiles: [{pluginConfig: [{name: NodeAffinity, args: {}}, {name: NodeAffinity, args: {}}]}]",

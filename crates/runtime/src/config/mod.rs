@@ -143,7 +143,7 @@ mod tests {
             ("scheduler: x", "scheduler: unknown field `scheduler`"),
             ("scoring: {weights: {size: 1}}", "scoring.weights.size: unknown field `size`"),
             ("backoff: {initial: 5, max: 10s}", "backoff.initial: invalid type: integer `5`"),
-            ("backoff: {initial: 5x, max: 10s}", "backoff.initial: \"5x\" is no length of time"),
+            ("backoff: {initial: 5x, max: 10s}", "backoff.initial: \"5x\" is not a duration"),
             ("backoff: {initial: 5s}", "backoff: missing field `max`"),
             ("limits: {bindsInFlight: -1}", "limits.bindsInFlight: invalid value: integer `-1`"),
             ("featureGates: {GangScheduling: \"yes\"}", "featureGates.GangScheduling: invalid type"),

@@ -56,7 +56,7 @@ impl fmt::Display for Span {
 
 /// A text that is no duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no length of time: {reason} (write it as 500ms, 10s, 1m30s or 2h)")]
+#[error("{text:?} is not a duration: {reason} (write it as 500ms, 10s, 1m30s or 2h)")]
 pub struct SpanError {
     text: String,
     reason: &'static str,

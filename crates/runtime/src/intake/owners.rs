@@ -218,10 +218,10 @@ impl Owners {
     }
 }
 
-const UNNAMED: &str = "the pod belongs to a gang and names no group: neither the webhook nor the controllers have given it one yet, and it is not placed alone";
+const UNNAMED: &str = "the pod belongs to a gang and names no group: neither the webhook nor the controllers have set one yet, and it is not placed alone";
 
-const MISSED_OF_SET: &str = "the pod belongs to a gang and names no group: the webhook was not asked, and the reference cannot be added later; it is not placed alone. Once the webhook answers, make the JobSet again";
-const MISSED_OF_REPLICA: &str = "the pod belongs to a gang and names no group: the webhook was not asked when it was made, and the reference cannot be added later; it is not placed alone. Once the webhook answers, delete the pod: it is made again with its reference";
+const MISSED_OF_SET: &str = "the pod belongs to a gang and names no group: the webhook was not called, and the reference cannot be added later; it is not placed alone. Once the webhook answers, recreate the JobSet";
+const MISSED_OF_REPLICA: &str = "the pod belongs to a gang and names no group: the webhook was not called when it was created, and the reference cannot be added later; it is not placed alone. Once the webhook answers, delete the pod: it is recreated with its reference";
 
 fn gang_settings(text: &str, scheduler_names: &[String]) -> GangSettings {
     let set: JobSet = serde_json::from_str(text).map_err(|error| error.to_string())?;

@@ -56,7 +56,7 @@ pub(crate) fn defaults(constraints: &[TopologySpreadConstraint], path: &FieldPat
         let term = term(written, &path)?;
         let terms = if is_hard(written, &path)? { &mut spread.do_not_schedule } else { &mut spread.schedule_anyway };
         if terms.iter().any(|other| other.topology_key == term.topology_key) {
-            return Err(path.child("topologyKey").invalid(&term.topology_key, "is there twice"));
+            return Err(path.child("topologyKey").invalid(&term.topology_key, "is duplicated"));
         }
         terms.push(term);
     }

@@ -298,7 +298,7 @@ steps:
             ("expct: {}", "dir/a.yaml:5: step 2: unknown variant `expct`, expected one of `group`, `create`"),
             ("expect: {withn: 5s}", "step 2: expect.withn: unknown field `withn`"),
             ("expect: {within: 5, bound: [default/a]}", "step 2: expect.within: invalid type: integer `5`"),
-            ("expect: {within: soon, bound: [default/a]}", "step 2: expect.within: \"soon\" is no length of time"),
+            ("expect: {within: soon, bound: [default/a]}", "step 2: expect.within: \"soon\" is not a duration"),
             ("expect: {within: 5s}", "step 2: expect: asserts nothing about the cluster"),
             ("expect: {for: 5s, bound: [default/a]}", "step 2: expect: `for` belongs to hold"),
             ("hold: {bound: [default/a]}", "step 2: hold: `for` must say how long"),
@@ -365,7 +365,7 @@ steps:
             ),
             (
                 "name: a\nsteps: [{restart: scheduler}]\nconfig: {featureGates: {Gangs: true}}\n",
-                "dir/a.yaml: config: featureGates.Gangs: there is no such gate",
+                "dir/a.yaml: config: featureGates.Gangs: unknown feature gate",
             ),
             (
                 "name: a\nsteps: [{restart: scheduler}]\nconfig: {backof: {}}\n",
