@@ -253,7 +253,7 @@ mod tests {
             ),
             (
                 pod_with(|class| {
-                    class.preferred_terms = vec![PreferredTerm { weight: 0, term: term(LabelOperator::Exists) }]
+                    class.preferred_terms = vec![PreferredTerm { weight: 0, term: term(LabelOperator::Exists) }];
                 }),
                 "preferred_terms.weight: \"0\"",
             ),

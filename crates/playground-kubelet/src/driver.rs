@@ -101,7 +101,7 @@ impl Driver {
                 Wakeup::Node(watcher::Event::InitDone) => self.machine.observe(self.clock.now(), Event::NodesListed),
                 Wakeup::Node(_) | Wakeup::Time => {}
                 Wakeup::Done(operation, outcome) => {
-                    self.machine.observe(self.clock.now(), Event::Done(operation, outcome))
+                    self.machine.observe(self.clock.now(), Event::Done(operation, outcome));
                 }
                 Wakeup::End => return,
             }

@@ -251,7 +251,7 @@ impl Engine {
 
     pub(super) fn rules(&self) -> VictimRules {
         let PreemptionRules { whole_groups, respects_budgets, .. } = self.config.preemption;
-        VictimRules { whole_groups, respects_budgets: respects_budgets, now: self.now }
+        VictimRules { whole_groups, respects_budgets, now: self.now }
     }
 
     /// Whether a pod would fit on a node without the pods that are leaving or of a lower priority.

@@ -433,7 +433,7 @@ impl FakeCluster {
         self.observe(Observation::EvictDone { pod: pod.clone(), outcome: DeleteOutcome::Deleted });
         let grace_period_ends_ms = Some(self.now + self.grace_ms);
         self.change(&pod.uid, |pod| {
-            (pod.marked, pod.terminating, pod.grace_period_ends_ms) = (true, true, grace_period_ends_ms)
+            (pod.marked, pod.terminating, pod.grace_period_ends_ms) = (true, true, grace_period_ends_ms);
         });
         if self.grace_ms == 0 {
             self.remove_pod(&pod.uid);

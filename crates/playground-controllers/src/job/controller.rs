@@ -329,10 +329,10 @@ impl JobController {
             |job: &Job| job.status.as_ref().is_some_and(|status| finish::true_condition(status, "Suspended").is_some());
         match (is(before), is(job)) {
             (false, true) => {
-                self.pod_control.record_event(job, EventType::Normal, "Suspended", "Job suspended".to_owned()).await
+                self.pod_control.record_event(job, EventType::Normal, "Suspended", "Job suspended".to_owned()).await;
             }
             (true, false) => {
-                self.pod_control.record_event(job, EventType::Normal, "Resumed", "Job resumed".to_owned()).await
+                self.pod_control.record_event(job, EventType::Normal, "Resumed", "Job resumed".to_owned()).await;
             }
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! Tracks terminated pods with finalizers: each is counted exactly once, even if the controller dies at any step.
 //!
-//! 1. The UID is added to `uncountedTerminatedPods`. 2. The pod's finalizer is removed. 3. The UID becomes part of a
-//! counter.
+//! First the UID is added to `uncountedTerminatedPods`, then the pod's finalizer is removed, then the UID becomes part of
+//! a counter.
 //!
 //! A succeeded index needs no UID: it is in `completedIndexes` once. Must not depend on the API.
 

@@ -267,7 +267,7 @@ impl ReplicaSetController {
                     .await;
                 }
                 Err(error) if is_not_found(&error) || is_conflict(&error) => {
-                    self.expectations.expect_deletion(key, &*pod)
+                    self.expectations.expect_deletion(key, &*pod);
                 }
                 Err(error) => {
                     self.record_event(

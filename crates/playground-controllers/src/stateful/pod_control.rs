@@ -28,7 +28,7 @@ impl StatefulSetController {
         for action in actions {
             match action {
                 Action::Create { ordinal, is_updated } => {
-                    self.create_pod(key, set, set_revisions, ordinal, is_updated).await?
+                    self.create_pod(key, set, set_revisions, ordinal, is_updated).await?;
                 }
                 Action::CreateClaims { ordinal } => self.create_claims(key, set, ordinal).await?,
                 Action::UpdateIdentity(pod) => self.update_identity(key, set, &pod).await?,

@@ -46,7 +46,7 @@ pub(crate) fn enqueue_all(state: &mut State) {
             match (&*kind.group, &*kind.plural) {
                 ("", "namespaces") if object.deleting => items.push(WorkItem::EmptyNamespace(name.clone())),
                 ("apiextensions.k8s.io", "customresourcedefinitions") => {
-                    items.push(WorkItem::SyncDefinition(name.clone()))
+                    items.push(WorkItem::SyncDefinition(name.clone()));
                 }
                 ("scheduling.k8s.io", "podgroups") if object.deleting && kind.is_builtin() => {
                     items.push(WorkItem::ReleasePodGroup { namespace: namespace.clone(), group: name.clone() });

@@ -81,7 +81,7 @@ pub(crate) fn patch(
 
 /// A decoded patch.
 struct Patch {
-    patch_type: PatchType,
+    content_type: PatchType,
     value: Value,
     /// Duplicate fields.
     duplicates: Vec<String>,
@@ -91,12 +91,12 @@ impl Patch {
     fn read(patch_type: PatchType, bytes: &[u8]) -> Result<Self, StatusError> {
         let (value, duplicates) =
             json_text::parse(bytes).map_err(|_| StatusError::bad_request("invalid JSON patch"))?;
-        Ok(Self { patch_type, value, duplicates })
+        Ok(Self { content_type: patch_type, value, duplicates })
     }
 
     /// Whether the patch may read or change `managedFields`.
     fn touches_managed_fields(&self) -> bool {
-        if self.patch_type != PatchType::Json {
+        if self.content_type != PatchType::Json {
             return self.value["metadata"].get("managedFields").is_some();
         }
         let operations = self.value.as_array().into_iter().flatten();
@@ -110,11 +110,11 @@ impl Patch {
     fn apply(&self, value: &mut Value, field_validation: FieldValidation) -> Result<Vec<String>, StatusError> {
         let decoding = |why: String| StatusError::bad_request(format!("error decoding patch: {why}"));
         let duplicates = self.duplicates.iter().map(|path| format!("duplicate field \"{path}\""));
-        if self.patch_type == PatchType::Strategic {
+        if self.content_type == PatchType::Strategic {
             self.merge_strategically(value)?;
             return Ok(duplicates.collect());
         }
-        if self.patch_type == PatchType::Merge {
+        if self.content_type == PatchType::Merge {
             if !self.value.is_object() {
                 return Err(match &self.value {
                     other if other.is_null() || field_validation == FieldValidation::Ignore => {

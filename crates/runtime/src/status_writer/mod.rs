@@ -483,7 +483,7 @@ fn log_failure(what: &str, object: &str, outcome: &WriteOutcome) {
     match outcome {
         WriteOutcome::Written(_) | WriteOutcome::Gone | WriteOutcome::Conflict => {}
         WriteOutcome::Later { message, .. } => {
-            tracing::debug!(what, object, message, "a write failed and will be retried")
+            tracing::debug!(what, object, message, "a write failed and will be retried");
         }
         WriteOutcome::Refused(message) => tracing::warn!(what, object, message, "a write was refused"),
     }

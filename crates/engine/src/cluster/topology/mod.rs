@@ -59,8 +59,8 @@ pub(crate) struct Topology {
     namespaces: BTreeMap<String, Labels>,
     pub(super) label_sets: LabelSets,
     selectors: SelectorIndex,
-    topology_keys: Slab<TopologyKey>,
-    topology_keys_by_label: BTreeMap<String, TopologyKeyId>,
+    keys: Slab<TopologyKey>,
+    keys_by_label: BTreeMap<String, TopologyKeyId>,
     eligible_sets: EligibleNodeSets,
     affinity_terms: Slab<AffinityTerm>,
     affinity_terms_by_key: BTreeMap<(TermKind, SelectorId, TopologyKeyId), AffinityTermId>,
@@ -93,7 +93,7 @@ impl Topology {
 
     /// A topology key and its domains.
     pub(crate) fn topology_key(&self, id: TopologyKeyId) -> &TopologyKey {
-        self.topology_keys.get(id.0).expect("a topology key in use exists")
+        self.keys.get(id.0).expect("a topology key in use exists")
     }
 
     /// Counts by domain.
@@ -173,8 +173,8 @@ impl Topology {
     /// Updates the domains of a node. No pods on it are counted meanwhile.
     pub(super) fn update_node(&mut self, id: NodeId, node: Option<&Node>) {
         self.count_node_in_histograms(id, false);
-        for topology_key in self.topology_keys_by_label.values() {
-            let topology_key = self.topology_keys.get_mut(topology_key.0).expect("a listed topology key exists");
+        for topology_key in self.keys_by_label.values() {
+            let topology_key = self.keys.get_mut(topology_key.0).expect("a listed topology key exists");
             topology_key.set_domain(id, node.and_then(|node| node.labels.get(&topology_key.key)).map(String::as_str));
         }
         self.eligible_sets.update_node(id, node);
@@ -333,15 +333,15 @@ impl Topology {
 
     /// The topology key of a label; domain counts that use it hold it.
     fn topology_key_of(&mut self, key: &str, nodes: &Slab<Node>) -> TopologyKeyId {
-        if let Some(id) = self.topology_keys_by_label.get(key) {
+        if let Some(id) = self.keys_by_label.get(key) {
             return *id;
         }
         let mut topology_key = TopologyKey::new(key.to_owned());
         for (slot, node) in nodes.iter() {
             topology_key.set_domain(NodeId(slot), node.labels.get(key).map(String::as_str));
         }
-        let id = TopologyKeyId(self.topology_keys.insert(topology_key));
-        self.topology_keys_by_label.insert(key.to_owned(), id);
+        let id = TopologyKeyId(self.keys.insert(topology_key));
+        self.keys_by_label.insert(key.to_owned(), id);
         id
     }
 
@@ -365,7 +365,7 @@ impl Topology {
     ) -> DomainCountsId {
         let id = DomainCountsId(self.domain_counts.insert(DomainCounts::new(counted_pods, topology_key)));
         self.domain_counts_by_key.insert((counted_pods, topology_key), id);
-        self.topology_keys.get_mut(topology_key.0).expect("a topology key in use exists").users += 1;
+        self.keys.get_mut(topology_key.0).expect("a topology key in use exists").users += 1;
         if let CountedPods::Matching(selector) | CountedPods::Spread { selector, .. } = counted_pods {
             self.selectors.get_mut(selector).counts.push(id);
             added.counts.push(id);
@@ -426,11 +426,11 @@ impl Topology {
         }
         let counts = self.domain_counts.remove(id.0).expect("domain counts in use exist");
         self.domain_counts_by_key.remove(&(counts.counted_pods, counts.topology_key));
-        let topology_key = self.topology_keys.get_mut(counts.topology_key.0).expect("a topology key in use exists");
+        let topology_key = self.keys.get_mut(counts.topology_key.0).expect("a topology key in use exists");
         topology_key.users -= 1;
         if topology_key.users == 0 {
-            let topology_key = self.topology_keys.remove(counts.topology_key.0).expect("a topology key in use exists");
-            self.topology_keys_by_label.remove(&topology_key.key);
+            let topology_key = self.keys.remove(counts.topology_key.0).expect("a topology key in use exists");
+            self.keys_by_label.remove(&topology_key.key);
         }
         if let Some(eligible_nodes) = counts.eligible_nodes() {
             self.eligible_sets.release(eligible_nodes);

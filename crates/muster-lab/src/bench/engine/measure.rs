@@ -239,7 +239,7 @@ fn inter_pod(kind: shapes::InterPod) -> InterPodConstraints {
         shapes::InterPod::AffinityByZone => constraints.required_affinity.push(near(ZONE)),
         shapes::InterPod::SpreadOverZones => constraints.spread.do_not_schedule.push(even(ZONE, 1)),
         shapes::InterPod::PreferredAffinity => {
-            constraints.preferred.push(PreferredPodTerm { weight: 1, term: near(HOST) })
+            constraints.preferred.push(PreferredPodTerm { weight: 1, term: near(HOST) });
         }
         shapes::InterPod::PreferredSpread => {
             constraints.spread.schedule_anyway = vec![even(HOST, 3), even(ZONE, 5)];
