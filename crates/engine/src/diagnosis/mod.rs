@@ -317,6 +317,7 @@ pub struct Victims {
     /// It is proven that no cheaper set of victims exists.
     pub proven: bool,
     /// When the grace period of the last of them ends, if known.
+    #[serde(rename = "gone_by_ms")]
     pub grace_period_ends_ms: Option<u64>,
     /// The time left until then when it was first known.
     pub within_ms: Option<u64>,
