@@ -85,7 +85,7 @@ pub struct Spread {
     /// Constraints with `whenUnsatisfiable: ScheduleAnyway`.
     #[serde(rename = "should")]
     pub schedule_anyway: Vec<SpreadTerm>,
-    /// Nodes that lack a topology key of `should` are still scored by the other constraints.
+    /// Nodes that lack a topology key of `schedule_anyway` are still scored by the other constraints.
     #[serde(rename = "bears_missing_labels")]
     pub scores_nodes_without_keys: bool,
 }

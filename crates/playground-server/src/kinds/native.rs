@@ -1,6 +1,7 @@
 //! The versions of the native PodGroup API, and the kinds of each.
 //!
-//! Kubernetes has had three shapes of it, and a server has at most one of them. By default a server has none.
+//! Kubernetes has had three shapes of it, and a server has at most one of them. kube-apiserver serves none by
+//! default; this server serves v1beta1.
 //! Must not depend on the strategies of the kinds.
 
 use super::Builtin;

@@ -293,7 +293,8 @@ mod tests {
     fn first_supported_media_type_is_used() {
         let table = TABLE;
         let shape = |name: &str| Some(name.to_owned());
-        let [full, v1, v1beta1] = [shape("Full"), shape("Table(\"v1\", Silent)"), shape("Table(\"v1beta1\", Silent)")];
+        let [full, v1, v1beta1] =
+            [shape("Full"), shape("Table(\"v1\", NoPresentation)"), shape("Table(\"v1beta1\", NoPresentation)")];
         assert_eq!(shape_of(table), v1);
         assert_eq!(shape_of(&table.replace("v1;", "v1beta1;")), v1beta1);
         assert_eq!(shape_of(&format!("{},application/json", table.replace("v1;", "v9;"))), full);

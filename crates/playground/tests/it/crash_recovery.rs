@@ -58,7 +58,7 @@ struct Served {
 impl Served {
     fn start(folder: &Path) -> Self {
         let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["killed::serve_until_killed", "--exact", "--ignored", "--nocapture"])
+            .args(["crash_recovery::serve_until_killed", "--exact", "--ignored", "--nocapture"])
             .env(FOLDER, folder)
             .stdout(Stdio::piped())
             .spawn()

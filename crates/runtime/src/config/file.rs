@@ -174,7 +174,7 @@ pub struct Resource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Weights {
-    /// Tolerated `PreferNoSchedule` taints.
+    /// `PreferNoSchedule` taints that the pod does not tolerate.
     pub taints: i64,
     /// Preferred node affinity.
     pub node_affinity: i64,
