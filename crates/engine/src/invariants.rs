@@ -1,7 +1,7 @@
 //! Invariants of the engine for any input. Tests and simulations check them after every step.
 //!
-//! Numbers refer to the list in ARCHITECTURE.md. Invariants about the real cluster (a settled gang, capacity of a node
-//! at the time of a bind) are checked by the tests that simulate it.
+//! Numbers refer to the list in ARCHITECTURE.md. Invariants about the real cluster (a gang whose start has ended, capacity
+//! of a node at the time of a bind) are checked by the tests that simulate it.
 
 use std::collections::BTreeMap;
 

@@ -43,7 +43,7 @@ pub struct Bind {
     pub in_flight: bool,
     /// When the bind is to be sent again.
     pub retry_at: Option<Millis>,
-    /// When a pod without a group gives up this node.
+    /// When the bind of a pod without a group is abandoned.
     pub deadline: Millis,
     /// Nodes that refused this pod in the current attempt.
     pub avoid: Vec<Arc<str>>,
@@ -125,7 +125,7 @@ pub struct Eviction {
     pub sent: bool,
     /// The error of the last transient failure.
     pub failed: Option<Arc<str>>,
-    /// The eviction of its unit has started: it must follow, even if the plan no longer holds.
+    /// The eviction of its unit has started: it must be evicted too, even if the plan no longer holds.
     pub must_go: bool,
 }
 

@@ -306,7 +306,7 @@ impl<'d, 'a> NodeWhatIf<'d, 'a> {
         gain
     }
 
-    /// The lightest units that suffice together, except those that turn out unnecessary.
+    /// The cheapest units that free enough capacity together, minus those that turn out unnecessary.
     fn lightest_together(&mut self, there: &[&UnitOnNode]) -> Option<SmallVec<[usize; 4]>> {
         let mut enough = 0;
         while enough < 2 || self.gain_now() <= 0 {

@@ -125,7 +125,7 @@ impl Engine {
         let PodState::Assumed(node) = pod.state else { return };
         let Some(bind) = pod.bind.as_deref().filter(|bind| bind.retry_at == Some(due)) else { return };
         let in_attempt = pod.group.is_some_and(|group| self.cluster.group(group).attempt.is_some());
-        // A gang start has its own deadline; other pods give up the node after a while.
+        // A gang start has its own deadline; the binds of other pods are abandoned after a while.
         let too_late = !in_attempt && bind.deadline <= self.now;
         if too_late || pod.terminating || !self.cluster.node(node).present {
             self.abandon_bind(id, "the bind did not succeed in time");

@@ -209,7 +209,7 @@ impl Engine {
         if below {
             self.report_group(id, Diagnosis::Degraded { minimum, secured, evicted: 0 }, Vec::new());
         } else {
-            // A loss that ended before it was reported is not reported, nor is its growth after that.
+            // A gang that recovered before `Degraded` was reported gets no report, nor does a later growth of the loss.
             self.reports.drop_degraded(Entity::Group(id));
             if std::mem::take(&mut self.cluster.group_mut(id).degraded_reported) {
                 self.report_group(id, Diagnosis::Healthy { minimum, secured }, Vec::new());

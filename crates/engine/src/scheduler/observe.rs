@@ -335,7 +335,7 @@ impl Engine {
             pod.terminating |= spec.terminating;
             pod.ran |= ran;
         });
-        // Entities that wait for it now know how long that may take.
+        // The expected waiting time of entities that wait for it may have changed.
         let starts_terminating = spec.terminating && !was_terminating;
         if let Some(node) = self.cluster.pod(id).state.node().filter(|_| starts_terminating) {
             self.recheck_plans_on(node);

@@ -126,7 +126,7 @@ impl Server {
 
     fn with(state: Arc<Mutex<State>>, clock: Clock, delay: Duration, durability: Option<Durability>) -> Self {
         let work_available = Arc::new(Notify::new());
-        // There may be work from before a restart; otherwise the controllers check once in vain.
+        // There may be work from before a restart; otherwise the first check finds nothing to do.
         if durability.is_some() {
             work_available.notify_one();
         }

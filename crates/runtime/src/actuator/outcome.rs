@@ -43,7 +43,7 @@ pub(super) enum Failure {
     Missing(String),
     /// It conflicts with the current state of the object.
     Conflict(String),
-    /// The server is overloaded or failing and did nothing: 429, 500, 503.
+    /// The server is overloaded or failing: 429, 500, 502, 503. It probably did nothing.
     Busy(String, Option<Duration>),
     /// It is unknown whether the request took effect: 504, a broken connection, a timeout.
     Unknown(String),

@@ -55,7 +55,7 @@ impl SelectorIndex {
         self.slab.get_mut(id.0).expect("a selector in use exists")
     }
 
-    /// The selector of this selectors, and whether it is new; the caller must `release` it.
+    /// The id of a selector, and whether it is new; the caller must `release` it.
     pub(super) fn acquire(&mut self, selectors: Conjunction) -> (SelectorId, bool) {
         if let Some(id) = self.by_selectors.get(&selectors).copied() {
             self.get_mut(id).users += 1;
