@@ -3,24 +3,29 @@
 //! Invariants: nothing is reconciled before every cache has synced; pending watch events are applied before the next
 //! reconcile; an item is never reconciled twice at the same time.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures::stream::{FuturesUnordered, SelectAll};
 use futures::{Stream, StreamExt};
 use jiff::Timestamp;
 use kube::core::{ApiResource, DynamicObject};
-use kube::{Api, Client};
+use kube::runtime::watcher;
+use kube::{Api, Client, Resource};
 use muster_api::owners::leader_worker_set::labels as replica_labels;
 use muster_api::wire::{Job, JobSet, LeaderWorkerSet, Pod};
+use muster_reflector::Delta;
+use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use crate::actuator::{Actuator, Deadline};
-use crate::cache::watch;
 use crate::settings::Settings;
 use crate::state::{ClusterEvent, State, WorkItem};
 use crate::work_queue::WorkQueue;
 
+/// The page size of lists.
+const PAGE_SIZE: u32 = 500;
 /// How many items are reconciled concurrently.
 const MAX_CONCURRENT_RECONCILES: usize = 16;
 /// The label that the Job controller sets on its pods.
@@ -57,6 +62,17 @@ impl Controllers {
     pub async fn failed(&mut self) {
         let _ = self.tasks.join_next().await;
     }
+}
+
+/// Watches a kind, or its objects with a label; failures are logged.
+fn watch<K>(what: &'static str, api: Api<K>, label: Option<&str>) -> impl Stream<Item = Delta<K>> + Send + use<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let config = watcher::Config { label_selector: label.map(str::to_owned), ..watcher::Config::default() };
+    muster_reflector::watch(api, config.page_size(PAGE_SIZE), move |error| {
+        tracing::warn!(what, %error, "the watch failed and will be restarted");
+    })
 }
 
 /// The watches that these settings need.

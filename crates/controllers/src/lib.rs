@@ -9,7 +9,6 @@
 
 mod actuator;
 pub mod admission;
-mod cache;
 mod controllers;
 pub mod providers;
 mod read;

@@ -12,10 +12,10 @@ use muster_api::selector::Labels;
 use muster_api::wire::object::Kind;
 use muster_api::wire::{Job, JobSet, LeaderWorkerSet, Object, Pod, PodGroup};
 
-use crate::cache::{Cache, Change, Key, WatchEvent, key_of};
 use crate::providers::{SchedulerProvider, handles_scheduler};
 use crate::reconcile::{self, Plan, controller_of};
 use crate::settings::Settings;
+use muster_reflector::{Cache, Change, Delta, Key, key_of};
 
 /// An object to reconcile.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,14 +36,14 @@ pub(crate) enum WorkItem {
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
 pub(crate) enum ClusterEvent {
-    JobSet(WatchEvent<JobSet>),
-    LeaderWorkerSet(WatchEvent<LeaderWorkerSet>),
-    Job(WatchEvent<Job>),
-    JobPod(WatchEvent<Pod>),
-    ReplicaPod(WatchEvent<Pod>),
-    Revision(WatchEvent<DynamicObject>),
+    JobSet(Delta<JobSet>),
+    LeaderWorkerSet(Delta<LeaderWorkerSet>),
+    Job(Delta<Job>),
+    JobPod(Delta<Pod>),
+    ReplicaPod(Delta<Pod>),
+    Revision(Delta<DynamicObject>),
     /// An object of a managed kind, by the index of the kind.
-    Managed(usize, WatchEvent<DynamicObject>),
+    Managed(usize, Delta<DynamicObject>),
 }
 
 /// All that the controllers know about the cluster.

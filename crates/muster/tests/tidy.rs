@@ -1,4 +1,5 @@
-//! Checks of the house rules: every file states its purpose, none is too long, and crates depend only on what they may.
+//! Checks of the house rules: every file states its purpose, none is too long,
+//! crates depend only on what they may, and the words are those of Kubernetes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,9 +9,9 @@ const LINES_MAX: usize = 700;
 const MEANINGLESS_NAMES: [&str; 6] = ["utils", "util", "common", "helpers", "helper", "misc"];
 
 /// The crates of this project that each crate may depend on; tests may use more.
-const ALLOWED: [(&str, &[&str]); 18] = [
+const ALLOWED: [(&str, &[&str]); 19] = [
     ("api", &[]),
-    ("controllers", &["api"]),
+    ("controllers", &["api", "reflector"]),
     ("controlplane", &[]),
     ("determinism", &[]),
     ("engine", &[]),
@@ -35,7 +36,8 @@ const ALLOWED: [(&str, &[&str]); 18] = [
             "playground-server",
         ],
     ),
-    ("runtime", &["api", "engine"]),
+    ("reflector", &[]),
+    ("runtime", &["api", "engine", "reflector"]),
     ("sim", &["api", "controllers", "playground", "runtime"]),
 ];
 
@@ -50,16 +52,41 @@ const FORBIDDEN: [(&str, &[&str]); 7] = [
     ("playground-schema", &["tokio", "kube-client", "kube-runtime"]),
 ];
 
+/// Words that are not used, and what to write instead. Each is in two parts, so that a search for it finds nothing here.
+const BANNED: [(&str, &str, &str); 14] = [
+    ("who", "m", "the object's kind: a pod, group or controller is \"it\""),
+    ("who", "ever", "the object's kind: \"a pod that\", \"the caller\""),
+    ("some", "body", "the object's kind: \"another pod\", \"another client\""),
+    ("a", "new", "\"again\", or \"from the start\""),
+    ("reck", "on", "\"compute\", \"count\""),
+    ("nou", "ght", "\"zero\", \"negative\""),
+    ("pr", "ey", "\"victim\", \"preemptible pod\""),
+    ("no", "es", "\"unschedulable reasons\""),
+    ("scr", "ibe", "\"status writer\""),
+    ("err", "and", "\"API request\""),
+    ("err", "ands", "\"API requests\""),
+    ("in earn", "est", "\"in production\""),
+    ("more sel", "dom", "\"less often\""),
+    ("is lur", "ed", "\"prefers\""),
+];
+
+/// Files that people read.
+const READ: [&str; 7] = ["rs", "md", "yaml", "yml", "toml", "go", "sh"];
+/// Folders of recorded answers of real programs, and of what is built.
+const SKIPPED: [&str; 4] = ["target", ".git", "stories", "schema_answers"];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+/// All files under a folder that end with one of the suffixes, without what is built or was recorded elsewhere.
+fn files(folder: &Path, suffixes: &[&str], found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a readable folder") {
         let path = entry.expect("a readable entry").path();
-        if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
-            rust_files(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if path.is_dir() && !SKIPPED.contains(&name) {
+            files(&path, suffixes, found);
+        } else if path.extension().and_then(|suffix| suffix.to_str()).is_some_and(|one| suffixes.contains(&one)) {
             found.push(path);
         }
     }
@@ -67,10 +94,10 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
 
 #[test]
 fn every_file_states_its_purpose_and_is_not_too_long() {
-    let mut files = Vec::new();
-    rust_files(&root().join("crates"), &mut files);
-    assert!(files.len() > 50);
-    for path in files {
+    let mut all = Vec::new();
+    files(&root().join("crates"), &["rs"], &mut all);
+    assert!(all.len() > 50);
+    for path in all {
         let text = fs::read_to_string(&path).expect("a readable file");
         let shown = path.display();
         assert!(text.starts_with("//! "), "{shown} does not begin with a module comment");
@@ -150,4 +177,38 @@ fn architecture_lists_all_crates() {
         let name = entry.expect("a crate").file_name().into_string().expect("a plain name");
         assert!(text.contains(&format!("| `crates/{name}` |")), "ARCHITECTURE.md does not list crates/{name}");
     }
+}
+
+/// Whether a line has the word as a word of its own; underscores separate words, as in identifiers.
+fn has_word(line: &str, word: &str) -> bool {
+    let is_letter = |found: Option<char>| found.is_some_and(char::is_alphanumeric);
+    line.match_indices(word)
+        .any(|(at, _)| !is_letter(line[..at].chars().next_back()) && !is_letter(line[at + word.len()..].chars().next()))
+}
+
+#[test]
+fn no_banned_word_is_used() {
+    let mut all = Vec::new();
+    files(&root(), &READ, &mut all);
+    assert!(all.len() > 500, "only {} files were found", all.len());
+    let mut wrong = Vec::new();
+    for path in all {
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        for (number, line) in text.lines().enumerate() {
+            let line = line.to_lowercase();
+            for (first, second, instead) in BANNED {
+                let word = format!("{first}{second}");
+                if has_word(&line, &word) {
+                    wrong.push(format!("{}:{}: {word:?}: write {instead}", path.display(), number + 1));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn words_are_found_whole() {
+    assert!(has_word("a fox_b", "fox") && has_word("fox", "fox") && has_word("the fox.", "fox"));
+    assert!(!has_word("foxes", "fox") && !has_word("firefox", "fox"));
 }

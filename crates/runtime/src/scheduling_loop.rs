@@ -101,7 +101,7 @@ impl SchedulingLoop {
             }
             self.status_writer.groups_changed(&mut self.intake, &self.engine);
             // Counts from an incomplete list would be wrong and would overwrite the state that the API remembers.
-            if self.intake.is_synced() {
+            if self.intake.has_synced() {
                 let room = self.actuator.free_status_slots();
                 for request in self.status_writer.take_due(room, &mut self.intake, &self.engine) {
                     self.actuator.send(request);
@@ -120,7 +120,7 @@ impl SchedulingLoop {
     fn publish_health(&mut self, began: Instant) {
         let Instruments { metrics, health, .. } = &self.instruments;
         health.heartbeat();
-        health.set_synced(self.intake.is_synced());
+        health.set_synced(self.intake.has_synced());
         metrics.batch(began.elapsed());
         if self.counted_at.elapsed() < COUNT_EVERY {
             return;
@@ -142,7 +142,7 @@ impl SchedulingLoop {
         let engine = self.engine.next_wakeup().filter(|_| !stopping);
         // Status writes wait for a free slot; the outcome of a request wakes the loop.
         let status = self.status_writer.next_due().filter(|_| self.actuator.free_status_slots() > 0);
-        let due = engine.into_iter().chain(status).min().filter(|_| self.intake.is_synced());
+        let due = engine.into_iter().chain(status).min().filter(|_| self.intake.has_synced());
         let latest = Instant::now() + ROUND_MAX;
         due.map_or(latest, |due_ms| self.clock.instant_of(due_ms).min(latest))
     }
@@ -244,7 +244,7 @@ impl SchedulingLoop {
     }
 
     fn decide(&mut self) {
-        if !self.intake.is_synced() {
+        if !self.intake.has_synced() {
             return;
         }
         let began = Instant::now();

@@ -13,10 +13,10 @@ use serde_json::json;
 
 use super::job_set_objects as objects;
 use super::{CONFLICT_RETRY, Plan, is_controlled_by, remove_protection, target, warning_event};
-use crate::cache::Key;
 use crate::settings::Settings;
 use crate::state::State;
 use crate::write::{ObjectEvent, Target, Write};
+use muster_reflector::Key;
 
 /// The kinds that are written for JobSets.
 pub(crate) fn kinds(settings: &Settings) -> Vec<ApiResource> {

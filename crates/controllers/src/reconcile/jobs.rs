@@ -6,9 +6,9 @@ use muster_api::wire::{Job, Pod, PodGroup};
 use serde_json::{Value, json};
 
 use super::{CONFLICT_RETRY, Plan, is_controlled_by, owner_reference, target, warning_event};
-use crate::cache::Key;
 use crate::state::State;
 use crate::write::{ObjectEvent, Target, Write};
+use muster_reflector::Key;
 
 /// Values of `disruptionMode`.
 const POD: &str = "Pod";

@@ -8,9 +8,9 @@ use muster_api::wire::Pod;
 use serde_json::{Value, json};
 
 use super::{Plan, controller_of, target};
-use crate::cache::Key;
 use crate::state::State;
 use crate::write::Write;
+use muster_reflector::Key;
 
 /// Decides what to write for a pod of a Job or a JobSet.
 pub(crate) fn reconcile_job_pod(state: &State, (namespace, name): &Key) -> Plan {

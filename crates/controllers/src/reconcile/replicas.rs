@@ -20,11 +20,11 @@ use muster_api::wire::template::TemplateMetadata;
 use muster_api::wire::{LeaderWorkerSet, Pod};
 
 use super::{Plan, owner_reference, target, warning_event};
-use crate::cache::Key;
 use crate::providers::{ReplicaGang, SchedulerProvider};
 use crate::read::read;
 use crate::state::State;
 use crate::write::Write;
+use muster_reflector::Key;
 
 /// How soon to retry while the set or the revision of a pod is not in the cache yet.
 const CACHE_RETRY: Duration = Duration::from_secs(1);

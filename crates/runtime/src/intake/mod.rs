@@ -16,7 +16,6 @@ mod pod_dependencies;
 pub(crate) mod pod_record;
 mod priorities;
 pub(crate) mod raw;
-mod relist;
 mod replicas;
 pub(crate) mod selectors;
 pub(crate) mod spread;
@@ -40,6 +39,7 @@ use muster_api::wire::{Node, Pod, PodDisruptionBudget};
 use muster_engine::Observation;
 use muster_engine::model::group::GroupKey;
 use muster_engine::model::pod::{Membership, PodName, PodSpec, RefusalKind};
+use muster_reflector::{Delta, Relist};
 
 use crate::clock::millis;
 use crate::dialect::{Dialect, GroupObject, Reference};
@@ -52,11 +52,8 @@ use pod_dependencies::PodDependencies;
 use pod_record::{PodRecord, read_condition};
 use priorities::Priorities;
 use raw::{Guarded, RawObject};
-use relist::Relist;
 use selectors::SelectorKind;
 use storage::Storage;
-
-pub(crate) use relist::Delta;
 
 /// Follows the scheduler's name in the `DisruptionTarget` message of a preempted pod; the kind of the preemptor comes
 /// after it.
@@ -158,14 +155,14 @@ impl Intake {
     }
 
     /// Whether every watch has delivered a complete list.
-    pub(crate) fn is_synced(&self) -> bool {
-        self.pod_relist.is_synced()
-            && self.node_relist.is_synced()
-            && self.namespace_relist.is_synced()
-            && self.class_relist.is_synced()
-            && self.budget_relist.is_synced()
-            && self.dependencies.is_synced()
-            && self.group_relists.iter().all(Relist::is_synced)
+    pub(crate) fn has_synced(&self) -> bool {
+        self.pod_relist.has_synced()
+            && self.node_relist.has_synced()
+            && self.namespace_relist.has_synced()
+            && self.class_relist.has_synced()
+            && self.budget_relist.has_synced()
+            && self.dependencies.has_synced()
+            && self.group_relists.iter().all(Relist::has_synced)
     }
 
     /// The record of a pod.

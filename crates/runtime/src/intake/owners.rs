@@ -238,8 +238,9 @@ mod tests {
     use super::*;
     use crate::dialect::{Dialect, MusterPodGroup, MusterWorkload};
     use crate::gates::FeatureGates;
-    use crate::intake::{Delta, Intake, WatchEvent};
+    use crate::intake::{Intake, WatchEvent};
     use crate::settings::Profile;
+    use muster_reflector::Delta;
 
     fn intake() -> Intake {
         let ganged = GangedOwners::all();

@@ -16,11 +16,11 @@ use muster_engine::model::pod::{PodRefusal, PodSpec, RefusalKind};
 use super::owners::{self, Owner as GangOwner, OwnerKind, Owners};
 use super::pod::refusal;
 use super::raw::{RawObject, names};
-use super::relist::{Delta, Relist};
 use super::selectors::{self, Owner, SelectorKind, Selectors};
 use super::spread;
 use super::storage::{self, Storage, UsedClaim, Volumes};
 use crate::settings::{Profile, spreads_by_default};
+use muster_reflector::{Delta, Relist};
 
 /// A pending pod as specified, and its references to other objects.
 struct PendingPod {
@@ -75,10 +75,10 @@ impl PodDependencies {
     }
 
     /// Whether every watch has delivered a complete list.
-    pub(super) fn is_synced(&self) -> bool {
-        self.selector_relists.values().all(Relist::is_synced)
-            && self.storage_relists.values().all(Relist::is_synced)
-            && self.owner_relists.values().all(Relist::is_synced)
+    pub(super) fn has_synced(&self) -> bool {
+        self.selector_relists.values().all(Relist::has_synced)
+            && self.storage_relists.values().all(Relist::has_synced)
+            && self.owner_relists.values().all(Relist::has_synced)
     }
 
     pub(super) fn on_selector_delta(&mut self, kind: SelectorKind, delta: Delta<RawObject>) -> PodUpdates {

@@ -95,8 +95,9 @@ mod tests {
     use super::*;
     use crate::dialect::Dialect;
     use crate::gates::FeatureGates;
-    use crate::intake::{Delta, WatchEvent};
+    use crate::intake::WatchEvent;
     use crate::settings::Profile;
+    use muster_reflector::Delta;
 
     fn intake(provider: ProviderName) -> Intake {
         let ganged = GangedOwners { leader_worker_sets: Some(provider), ..GangedOwners::all() };

@@ -250,7 +250,7 @@ fn a_relist_removes_objects_that_were_deleted_unseen() {
         apply_pod(&mut intake, &pod_json(name, &json!({"muster.dev/pod-group": "g"})));
     }
     apply_group(&mut intake, POD_GROUPS, &gang("g"));
-    assert!(!intake.is_synced());
+    assert!(!intake.has_synced());
     intake.handle(WatchEvent::Pod(Delta::ListStarted), 0);
     intake.handle(WatchEvent::Pod(Delta::Listed(guarded(&pod_json("b", &json!({}))))), 0);
     let gone = intake.handle(WatchEvent::Pod(Delta::ListDone), 0).observations;
@@ -268,14 +268,14 @@ fn a_relist_removes_objects_that_were_deleted_unseen() {
         intake.handle(WatchEvent::Group(dialect, Delta::ListDone), 0);
     }
     intake.handle(WatchEvent::Class(Delta::ListDone), 0);
-    assert!(!intake.is_synced());
+    assert!(!intake.has_synced());
     let budget = json!({"metadata": {"namespace": "ml", "name": "keep"}, "spec": {"selector": {}}});
     let seen = intake.handle(WatchEvent::Budget(Delta::Applied(guarded(&budget))), 0).observations;
     assert!(matches!(&seen[..], [Observation::BudgetSeen(spec)] if spec.name == "keep"), "{seen:?}");
     intake.handle(WatchEvent::Budget(Delta::ListStarted), 0);
     let gone = intake.handle(WatchEvent::Budget(Delta::ListDone), 0).observations;
     assert_eq!(gone, [Observation::BudgetGone { namespace: "ml".to_owned(), name: "keep".to_owned() }]);
-    assert!(!intake.is_synced());
+    assert!(!intake.has_synced());
     let namespace = json!({"metadata": {"name": "ml", "labels": {"team": "a"}}});
     let seen = intake.handle(WatchEvent::Namespace(Delta::Applied(guarded(&namespace))), 0).observations;
     let labels = [("team".to_owned(), "a".to_owned())].into();
@@ -283,12 +283,12 @@ fn a_relist_removes_objects_that_were_deleted_unseen() {
     intake.handle(WatchEvent::Namespace(Delta::ListStarted), 0);
     let gone = intake.handle(WatchEvent::Namespace(Delta::ListDone), 0).observations;
     assert_eq!(gone, [Observation::NamespaceGone { name: "ml".to_owned() }]);
-    assert!(!intake.is_synced());
+    assert!(!intake.has_synced());
     for kind in Storage::ALL {
         intake.handle(WatchEvent::Storage(kind, Delta::ListStarted), 0);
         intake.handle(WatchEvent::Storage(kind, Delta::ListDone), 0);
     }
-    assert!(intake.is_synced());
+    assert!(intake.has_synced());
 }
 
 #[test]

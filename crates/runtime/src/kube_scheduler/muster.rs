@@ -14,8 +14,9 @@ use crate::config::{Configuration, File, Overrides};
 use crate::intake::raw::Guarded;
 use crate::intake::selectors::SelectorKind;
 use crate::intake::storage::Storage;
-use crate::intake::{Delta, Intake, WatchEvent};
+use crate::intake::{Intake, WatchEvent};
 use crate::settings::Settings;
+use muster_reflector::Delta;
 
 /// The filters that Muster has too, in their order. `NodeName` is for pods that name their node, and such pods are not
 /// pending.

@@ -228,9 +228,10 @@ fn patch(
 mod tests {
     use super::*;
     use crate::gates::FeatureGates;
-    use crate::intake::{Delta, WatchEvent};
+    use crate::intake::WatchEvent;
     use crate::settings::Profile;
     use muster_api::owners::GangedOwners;
+    use muster_reflector::Delta;
 
     fn pod() -> Arc<PodName> {
         Arc::new(PodName { namespace: "ml".into(), name: "a".into(), uid: "u".into() })

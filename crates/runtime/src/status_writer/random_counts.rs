@@ -14,9 +14,10 @@ use crate::dialect::{Counts, Dialect, MusterPodGroup, MusterWorkload};
 use crate::gates::FeatureGates;
 use crate::intake::group_index::ObjectKey;
 use crate::intake::raw::{Guarded, RawObject};
-use crate::intake::{Delta, Intake, WatchEvent};
+use crate::intake::{Intake, WatchEvent};
 use crate::settings::Profile;
 use muster_api::owners::GangedOwners;
+use muster_reflector::Delta;
 
 const STEPS: usize = 60;
 const POD_GROUPS: usize = 1;

@@ -1,0 +1,32 @@
+//! The events of a watch, including the lists that it starts with and whether the cluster serves the kind.
+
+use kube::runtime::watcher;
+
+/// One event of a watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delta<T> {
+    /// A list starts. Objects that it does not contain are gone when it is complete.
+    ListStarted,
+    /// One object of the list.
+    Listed(T),
+    /// The list is complete.
+    ListDone,
+    /// The cluster does not serve the kind: there are no objects.
+    NotServed,
+    /// An object was created or changed.
+    Applied(T),
+    /// An object was deleted; its last state.
+    Deleted(T),
+}
+
+impl<T> From<watcher::Event<T>> for Delta<T> {
+    fn from(event: watcher::Event<T>) -> Self {
+        match event {
+            watcher::Event::Init => Self::ListStarted,
+            watcher::Event::InitApply(object) => Self::Listed(object),
+            watcher::Event::InitDone => Self::ListDone,
+            watcher::Event::Apply(object) => Self::Applied(object),
+            watcher::Event::Delete(object) => Self::Deleted(object),
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! List and watch, as client-go's reflector does it: a watch that restarts with backoff, and local caches that it feeds.
+//!
+//! [`watch()`] turns a kind's API into [`Delta`]s. [`Relist`] finds out what a later list no longer contains, and
+//! [`Cache`] keeps the objects and reports what each event changed. Must not depend on any kind.
+
+mod backoff;
+mod cache;
+mod delta;
+mod relist;
+mod watch;
+
+pub use cache::{Cache, Change, Key, key_of};
+pub use delta::Delta;
+pub use relist::Relist;
+pub use watch::watch;
