@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Cluster;
+use super::event::ClusterEvent;
 use super::topology::{self, Presence};
 use crate::model::class::ClassSpec;
 use crate::model::ids::{ClassId, DomainCountsId, NodeId, PodId, SelectorId};
@@ -55,7 +56,7 @@ impl Cluster {
         let spec = self.class(old).spec.clone();
         let (class, others) = self.acquire_class(&spec, &name.namespace, &labels);
         debug_assert!(others.is_empty(), "the terms of a class in use are known");
-        self.set_class(id, class);
+        self.replace_class(id, class);
     }
 
     /// Releases a class.
@@ -123,6 +124,8 @@ impl Cluster {
                     .extend(pods.iter().filter(|pod| self.class(self.pod(**pod).class).selectors != selectors));
             }
         }
+        let nodes = to_reclassify.iter().filter_map(|pod| self.pod(*pod).state.node()).collect();
+        self.events.push(ClusterEvent::NamespaceChanged { nodes });
         to_reclassify
     }
 

@@ -5,6 +5,7 @@
 //! anything is changed.
 
 pub(crate) mod classes;
+pub(crate) mod event;
 pub mod group;
 pub(crate) mod images;
 mod inter_pod;
@@ -28,6 +29,7 @@ use crate::model::ids::{ClassId, GroupId, NodeId, PodId, Slab};
 use crate::model::node::NodeSpec;
 use crate::model::resources::{PODS, ResourceNames, ResourceVec};
 use classes::Classes;
+use event::ClusterEvent;
 use group::{Group, MemberCounts};
 use images::Images;
 use journal::{Journal, Touch};
@@ -78,6 +80,7 @@ pub struct Cluster {
     /// The profiles by index.
     pub(crate) profiles: Vec<ProfileRules>,
     pub(crate) journal: Journal,
+    events: Vec<ClusterEvent>,
     version: u64,
 }
 
@@ -188,8 +191,8 @@ impl Cluster {
 
     // Nodes.
 
-    /// Adds or updates a node. Returns its slot and whether anything changed.
-    pub(crate) fn set_node(&mut self, spec: &NodeSpec) -> (NodeId, bool) {
+    /// Adds or updates a node.
+    pub(crate) fn set_node(&mut self, spec: &NodeSpec) {
         let id = self.ensure_node(&spec.name);
         let mut allocatable = ResourceVec::default();
         let mut pods_max = 0;
@@ -210,15 +213,22 @@ impl Cluster {
             && node.features == spec.features;
         node.startup_taints.clone_from(&spec.startup_taints);
         node.created_ms = spec.created_ms;
-        if spec.startup_taints.is_empty() {
-            self.starting.remove(&id);
-        } else {
+        let settled = spec.startup_taints.is_empty() && self.starting.remove(&id);
+        if !spec.startup_taints.is_empty() {
             self.starting.insert(id);
         }
         self.set_images(id, &spec.images);
-        if same {
-            return (id, false);
+        if !same {
+            self.replace_node(id, spec, allocatable, pods_max);
+            self.events.push(ClusterEvent::NodeChanged(id));
         }
+        if settled {
+            // It is ready or never will be: entities that do not fit there need not wait for it.
+            self.events.push(ClusterEvent::UpcomingNodeSettled);
+        }
+    }
+
+    fn replace_node(&mut self, id: NodeId, spec: &NodeSpec, allocatable: ResourceVec, pods_max: i64) {
         let node = self.nodes.get_mut(id.0).expect("just ensured");
         if !node.present {
             node.present = true;
@@ -235,17 +245,19 @@ impl Cluster {
         self.topology.update_node(id, self.nodes.get(id.0));
         self.count_pods_on_node(id, true);
         self.touch(id, true);
-        (id, true)
     }
 
     /// Marks a node as gone; it is kept while pods refer to it.
-    pub(crate) fn remove_node(&mut self, name: &str) -> bool {
-        let Some(id) = self.node_id(name) else { return false };
+    pub(crate) fn remove_node(&mut self, name: &str) {
+        let Some(id) = self.node_id(name) else { return };
         let node = self.nodes.get_mut(id.0).expect("a listed node exists");
         if !node.present {
-            return false;
+            return;
         }
-        self.starting.remove(&id);
+        if self.starting.remove(&id) {
+            self.events.push(ClusterEvent::UpcomingNodeSettled);
+        }
+        self.events.push(ClusterEvent::NodeDeleted(id));
         self.set_images(id, &BTreeMap::new());
         self.count_pods_on_node(id, false);
         self.topology.update_node(id, None);
@@ -262,7 +274,6 @@ impl Cluster {
         self.nodes_present -= 1;
         self.touch(id, true);
         self.remove_node_if_unused(id);
-        true
     }
 
     fn ensure_node(&mut self, name: &str) -> NodeId {
@@ -292,11 +303,6 @@ impl Cluster {
         self.starting.iter().copied()
     }
 
-    /// Whether a node is starting up.
-    pub(crate) fn is_starting(&self, id: NodeId) -> bool {
-        self.starting.contains(&id)
-    }
-
     /// In a transaction: treats a node as if it were ready for its first pods, or no longer.
     pub(crate) fn set_assumed_ready(&mut self, id: NodeId, soon: bool) {
         self.nodes.get_mut(id.0).expect("a starting node exists").assumed_ready = soon;
@@ -311,6 +317,23 @@ impl Cluster {
     fn touch(&mut self, node: NodeId, itself: bool) {
         self.version += 1;
         self.journal.touch(Touch { node, itself }, self.nodes.bound());
+    }
+
+    // Events.
+
+    /// Appends an event that is not caused by a mutation but by time.
+    pub(crate) fn record(&mut self, event: ClusterEvent) {
+        self.events.push(event);
+    }
+
+    /// Whether there are events that were not taken.
+    pub(crate) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Takes the events since the last call, in order.
+    pub(crate) fn take_events(&mut self) -> Vec<ClusterEvent> {
+        std::mem::take(&mut self.events)
     }
 
     // Pods.
@@ -361,8 +384,14 @@ impl Cluster {
         pod
     }
 
-    /// Changes the class of a pod, also in the load of its node.
+    /// Changes the class of a pod, because its requirements changed.
     pub(crate) fn set_class(&mut self, id: PodId, class: ClassId) {
+        self.replace_class(id, class);
+        self.events.push(ClusterEvent::PodClassChanged(id));
+    }
+
+    /// Changes the class of a pod, also in the load of its node.
+    fn replace_class(&mut self, id: PodId, class: ClassId) {
         let pod = self.pod(id);
         let (old, node) = (pod.class, pod.state.node());
         if let Some(node_id) = node {
@@ -379,11 +408,30 @@ impl Cluster {
         self.release_class(old);
     }
 
-    /// Changes the state of a pod, with the load of its node and the member counts of its group.
+    /// Changes the state of a pod.
     pub(crate) fn set_state(&mut self, id: PodId, state: PodState) {
+        let old = self.pod(id).state;
+        self.replace_state(id, state);
+        if state.node().is_some() && old != state {
+            self.events.push(ClusterEvent::AssignedPodAdded(id));
+        }
+    }
+
+    /// A bind succeeded.
+    pub(crate) fn confirm_bind(&mut self, id: PodId, node: NodeId) {
+        self.replace_state(id, PodState::Bound(node));
+        self.events.push(ClusterEvent::BindConfirmed(id));
+    }
+
+    /// Changes the state of a pod, with the load of its node and the member counts of its group.
+    fn replace_state(&mut self, id: PodId, state: PodState) {
         let old = self.pod(id).state;
         if old == state {
             return;
+        }
+        if let Some(node) = old.node().filter(|node| state.node() != Some(*node)) {
+            let blocked = self.pod(id).group.zip(self.pod(id).not_evictable_before());
+            self.events.push(ClusterEvent::AssignedPodDeleted { node, blocked });
         }
         self.count_out(id);
         if old.node() != state.node() {
@@ -409,6 +457,9 @@ impl Cluster {
         change(self.pod_mut(id));
         if self.pod(id).terminating != was_terminating {
             self.update_spread_counts(id);
+            if self.pod(id).terminating && self.pod(id).state.node().is_some() {
+                self.events.push(ClusterEvent::AssignedPodTerminating(id));
+            }
         }
         self.list_if_leaving(id);
         self.count_in(id);
@@ -448,17 +499,31 @@ impl Cluster {
         self.pod_mut(id).nominated = node;
         if let Some(old) = old {
             self.remove_node_if_unused(old);
+            self.events.push(ClusterEvent::NominationCleared(old));
         }
     }
 
-    /// Updates the nominated load of the nodes of a group's nominations, after its priority changed.
-    pub(crate) fn touch_nominations(&mut self, group: GroupId) -> Vec<NodeId> {
-        let nodes: Vec<NodeId> =
-            self.group(group).members.iter().filter_map(|(_, member)| self.pod(*member).nominated).collect();
-        for node in &nodes {
+    /// Updates the nominated load of the nodes of a group's nominations, if its priority changed.
+    pub(crate) fn update_group_priority(&mut self, id: GroupId) {
+        let priority = self.group_priority(id);
+        if std::mem::replace(&mut self.group_mut(id).nominated_priority, priority) == priority {
+            return;
+        }
+        let members = self.group(id).members.iter();
+        let nominated: Vec<NodeId> = members.filter_map(|(_, member)| self.pod(*member).nominated).collect();
+        for node in &nominated {
             self.update_nominated_load(*node);
         }
-        nodes
+        self.events.push(ClusterEvent::GroupPriorityChanged { group: id, nominated });
+    }
+
+    /// A pod is not evicted after all, and cannot be until this time.
+    pub(crate) fn cancel_eviction(&mut self, id: PodId, spared_until: Millis) {
+        self.change_pod(id, |pod| {
+            pod.eviction = None;
+            pod.spared_until = spared_until;
+        });
+        self.events.push(ClusterEvent::EvictionCancelled(id));
     }
 
     /// Recomputes the load of a node with its nominated pods.
@@ -490,6 +555,33 @@ impl Cluster {
     pub(crate) fn set_reservation(&mut self, id: NodeId, priority: Option<i32>) {
         self.nodes.get_mut(id.0).expect("a reserved node exists").reservation_priority = priority;
         self.touch(id, false);
+    }
+
+    /// Ends the reservation of nodes.
+    pub(crate) fn end_reservation(&mut self, nodes: Vec<NodeId>) {
+        for node in &nodes {
+            self.set_reservation(*node, None);
+        }
+        self.events.push(ClusterEvent::ReservationEnded { nodes });
+    }
+
+    // Budgets.
+
+    /// Adds or updates a disruption budget.
+    pub(crate) fn set_budget(&mut self, spec: &BudgetSpec) {
+        let key = (spec.namespace.clone(), spec.name.clone());
+        let old = self.budgets.insert(key, spec.clone());
+        if let Some(old) = old.filter(|old| old != spec) {
+            self.events.push(ClusterEvent::BudgetChanged(Box::new(old)));
+            self.events.push(ClusterEvent::BudgetChanged(Box::new(spec.clone())));
+        }
+    }
+
+    /// Removes a disruption budget.
+    pub(crate) fn remove_budget(&mut self, namespace: String, name: String) {
+        if let Some(old) = self.budgets.remove(&(namespace, name)) {
+            self.events.push(ClusterEvent::BudgetChanged(Box::new(old)));
+        }
     }
 
     fn list_nomination(&mut self, id: PodId, node: NodeId) {
@@ -544,10 +636,14 @@ impl Cluster {
     /// Adds or updates a group and counts its members by its rules.
     pub(crate) fn set_group(&mut self, id: GroupId, spec: GroupSpec) {
         let group = self.group_mut(id);
+        let (mode, old) = (spec.disruption_mode, group.spec.as_ref().map(|old| old.disruption_mode));
         group.set_rules(spec.rules());
         group.spec = Some(spec);
         group.changes += 1;
         self.recount(id);
+        if old != Some(mode) {
+            self.events.push(ClusterEvent::DisruptionModeChanged(id));
+        }
     }
 
     pub(crate) fn group_mut(&mut self, id: GroupId) -> &mut Group {

@@ -197,6 +197,16 @@ impl Pod {
         self.terminating || self.rolling_back || self.eviction.is_some()
     }
 
+    /// Until when a placed pod cannot be evicted, and with it no group that is evicted as a whole; `None` if it does not
+    /// count because it is leaving.
+    pub(crate) fn not_evictable_before(&self) -> Option<Millis> {
+        match self.state {
+            _ if self.is_leaving() => None,
+            PodState::Bound(_) if !self.is_static => Some(self.spared_until),
+            _ => Some(Millis::MAX),
+        }
+    }
+
     /// The state of the pod as a member of its group.
     pub fn member_state(&self) -> MemberState {
         match self.state {

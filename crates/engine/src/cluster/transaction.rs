@@ -4,6 +4,7 @@
 //! use transactions; nothing tentative is left behind, because dropping a transaction undoes it.
 
 use super::Cluster;
+use super::event::ClusterEvent;
 use super::pod::PodState;
 use crate::model::ids::{ClassId, NodeId, PodId};
 
@@ -173,6 +174,7 @@ impl<'a> Transaction<'a> {
             self.cluster.count_out(*pod);
             self.cluster.list_if_leaving(*pod);
             self.cluster.count_in(*pod);
+            self.cluster.record(ClusterEvent::PodAssumed(*pod));
         }
         placed
     }
@@ -188,7 +190,7 @@ impl Drop for Transaction<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::Arc;
 
     use proptest::prelude::*;
@@ -232,7 +234,7 @@ mod tests {
         cluster
     }
 
-    fn pod(number: u32, class: ClassId) -> Pod {
+    pub(crate) fn pod(number: u32, class: ClassId) -> Pod {
         Pod {
             id: Arc::new(PodName { uid: number.to_string(), ..PodName::default() }),
             class,

@@ -43,7 +43,7 @@ use mixed::Mixed;
 pub(crate) use node::for_pod;
 use shrink::Search;
 use victim_unit::VictimCandidates;
-pub(crate) use victim_unit::{VictimRules, VictimUnit, evictable_node, is_evicted_whole};
+pub(crate) use victim_unit::{VictimRules, VictimUnit, is_evicted_whole};
 
 /// With more victim units than this, sets are not enumerated.
 const SEARCHED_UNITS_MAX: usize = 48;

@@ -30,7 +30,6 @@ impl Engine {
             let bind = Bind { tries: 0, in_flight: false, retry_at: None, deadline, avoid };
             self.cluster.pod_mut(*pod).bind = Some(Box::new(bind));
             self.send_bind(*pod, *node);
-            self.on_pod_placed(*pod);
         }
     }
 
@@ -67,15 +66,11 @@ impl Engine {
         }
         let target = self.cluster.node_for_pod(node);
         self.cluster.pod_mut(id).bind = None;
-        self.cluster.set_state(id, PodState::Bound(target));
+        self.cluster.confirm_bind(id, target);
         self.set_nomination(id, None);
-        if let Some(other) = old.node().filter(|other| *other != target) {
-            self.on_capacity_freed(other);
-        }
         self.reports.forget(Entity::Pod(id));
         self.on_member_bound(id);
         self.review_after_change(id);
-        self.on_pod_became_preemptible(id);
     }
 
     /// A member is bound. If its start was rolled back meanwhile, a new one begins.
@@ -152,8 +147,6 @@ impl Engine {
             None => self.count_failure(Entity::Pod(id), 1),
         }
         self.review_after_change(id);
-        self.on_capacity_freed(node);
-        self.on_pod_became_preemptible(id);
     }
 
     /// After the first refusal members are placed again at once, after further ones with growing pauses.
@@ -212,16 +205,11 @@ impl Engine {
     }
 
     fn forget_assumed(&mut self, id: PodId) {
-        let node = self.cluster.pod(id).state.node();
         self.cluster.pod_mut(id).bind = None;
         self.cluster.set_state(id, PodState::Waiting);
         // The bind would have cleared it.
         self.clear_nomination_in_api(id);
         self.review_refusal(id);
-        if let Some(node) = node {
-            self.on_capacity_freed(node);
-        }
-        self.on_pod_became_preemptible(id);
     }
 
     pub(super) fn roll_back(&mut self, id: PodId) {

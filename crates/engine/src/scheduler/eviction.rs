@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Engine, Timer};
+use crate::cluster::event::ClusterEvent;
 use crate::cluster::pod::{Eviction, Pod, PodState};
 use crate::command::{Command, Subject};
 use crate::model::Millis;
@@ -236,8 +237,9 @@ impl Engine {
         if until > self.now {
             self.set_timer(until, Timer::SpareEnd(id));
         } else {
-            self.on_pod_became_preemptible(id);
+            self.cluster.record(ClusterEvent::PodPreemptible(id));
         }
+        self.handle_events();
         if let Some(entity) = by.and_then(|by| self.entity(&by)) {
             self.queue.activate_parked(entity, self.now);
         }
@@ -245,16 +247,9 @@ impl Engine {
 
     fn spare(&mut self, id: PodId, until: Millis) {
         self.evictions_to_retry.remove(&id);
-        self.cluster.change_pod(id, |pod| {
-            pod.eviction = None;
-            pod.spared_until = until;
-        });
+        self.cluster.cancel_eviction(id, until);
         self.schedule_unmark(id);
         self.on_member_bound(id);
-        // Plans that counted on its eviction no longer hold.
-        if let Some(node) = self.cluster.pod(id).state.node() {
-            self.recheck_plans_on(node);
-        }
     }
 
     /// Schedules the removal of the mark from a pod that stays: it would be mistaken for a unit whose eviction has

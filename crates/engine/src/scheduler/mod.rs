@@ -15,7 +15,7 @@ mod pending_counts;
 mod per_pod_preemption;
 mod post_filter;
 mod pre_enqueue;
-mod preemption_wakeups;
+mod queueing_hints;
 pub(crate) mod report_dedup;
 mod reservation;
 mod scheduling_cycle;
@@ -25,16 +25,16 @@ mod upcoming_nodes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::cluster::event::ClusterEvent;
 use crate::cluster::{Cluster, ProfileRules};
 use crate::command::{Command, Subject};
 use crate::config::Config;
 use crate::diagnosis::Diagnosis;
-use crate::filter;
 use crate::model::Millis;
-use crate::model::ids::{GroupId, NodeId, PodId};
+use crate::model::ids::{GroupId, PodId};
 use crate::observation::Observation;
-use crate::placement::{self, cache::Cache};
-use crate::queue::{Entity, PodShape, Queue};
+use crate::placement::cache::Cache;
+use crate::queue::{Entity, Queue};
 use crate::refusal::Refusal;
 use crate::score::Scorer;
 pub use evaluation::{NodeEvaluation, NodeVerdict};
@@ -137,7 +137,9 @@ impl Engine {
     /// Applies an observation. A refusal names what was not applied; everything else was.
     pub fn observe(&mut self, now: Millis, observation: Observation) -> Result<(), Refusal> {
         self.now = self.now.max(now);
-        self.apply_observation(observation)
+        let applied = self.apply_observation(observation);
+        self.handle_events();
+        applied
     }
 
     /// Runs one step: due timers, then one scheduling attempt for the head of the queue.
@@ -152,6 +154,7 @@ impl Engine {
                 Entity::Pod(pod) => self.schedule_pod(pod),
                 Entity::Group(group) => self.schedule_group(group),
             }
+            self.handle_events();
             let placed = self.outbox[sent..].iter().any(|command| matches!(command, Command::Bind { .. }));
             self.last_attempt = Some(SchedulingAttempt { group: matches!(entity, Entity::Group(_)), profile, placed });
         }
@@ -211,11 +214,7 @@ impl Engine {
                 Timer::RetryRollBack(pod) => self.retry_roll_back(pod, due),
                 Timer::RetryEviction(pod) => self.retry_eviction(pod),
                 Timer::Unmark(pod) => self.unmark(pod),
-                Timer::SpareEnd(pod) => {
-                    if self.cluster.pod_if_any(pod).is_some() {
-                        self.on_pod_became_preemptible(pod);
-                    }
-                }
+                Timer::SpareEnd(pod) => self.cluster.record(ClusterEvent::PodPreemptible(pod)),
                 Timer::EvictDegraded(group) => self.evict_degraded(group, due),
                 Timer::ReservationEnd => self.reservation_expired(due),
                 Timer::Report(entity) => {
@@ -231,81 +230,11 @@ impl Engine {
                     }
                 }
             }
+            self.handle_events();
         }
     }
 
     fn set_timer(&mut self, due: Millis, timer: Timer) {
         self.timers.insert((due, timer));
-    }
-
-    /// A node may have more free capacity: activates entities that have a pod of a shape that may fit there now.
-    fn on_capacity_freed(&mut self, node: NodeId) {
-        let Some(place) = self.cluster.node_if_any(node).filter(|place| place.present) else { return };
-        let reserved = place.reservation_priority.is_some();
-        let nominated = place.nominated.clone();
-        for shape in self.parked_shapes() {
-            if self.node_may_help(node, shape) {
-                self.queue.activate(shape, self.now);
-            } else if self.cluster.class(shape.0).has_required_inter_pod_terms() {
-                // The pod that left may have blocked places on other nodes that are nominated.
-                self.queue.activate_waiting_for_victims(shape, self.now);
-            }
-        }
-        // Nominated capacity is not visible to other shapes, so the nominated entities are activated directly.
-        let entity = |pod: PodId| self.cluster.pod(pod).group.map_or(Entity::Pod(pod), Entity::Group);
-        for entity in nominated.into_iter().map(entity).collect::<BTreeSet<Entity>>() {
-            if self.victims_are_gone(entity) {
-                self.queue.activate_now(entity, self.now);
-            } else {
-                self.queue.activate_parked(entity, self.now);
-            }
-        }
-        // Reserved nodes are not visible to other shapes, so the owner of the reservation is activated directly.
-        if let Some(reservation) = self.reservation.as_ref().filter(|_| reserved) {
-            self.queue.activate_parked(Entity::Group(reservation.group), self.now);
-        }
-    }
-
-    /// The shapes of parked entities, without those whose class lost its last pod just now.
-    fn parked_shapes(&self) -> Vec<PodShape> {
-        self.queue.parked_shapes().filter(|(class, _)| self.cluster.classes.contains(*class)).collect()
-    }
-
-    /// Whether a pod of this shape may fit now that this node has changed.
-    fn node_may_help(&mut self, node: NodeId, (class, priority): PodShape) -> bool {
-        // A pod that leaves a node may have blocked all nodes of the domain.
-        if self.cluster.class(class).has_required_inter_pod_terms()
-            && self.cache.candidates(&self.cluster, class, priority).best().is_some()
-        {
-            return true;
-        }
-        let (class, place) = (self.cluster.class(class), self.cluster.node(node));
-        let view = filter::view(&self.cluster, node, priority);
-        filter::passes_static_filters(class, place)
-            && (filter::has_room(class, place, &view) || self.fits_with_preemption(class, node, priority, view))
-    }
-
-    /// A domain lost a node, or a pod that blocked others: activates entities that fit now.
-    fn on_domains_changed(&mut self) {
-        for (class, priority) in self.parked_shapes() {
-            if self.cluster.class(class).has_required_inter_pod_terms()
-                && self.cache.candidates(&self.cluster, class, priority).best().is_some()
-            {
-                self.queue.activate((class, priority), self.now);
-            }
-        }
-    }
-
-    /// A pod was placed: activates entities with affinity to it, or whose topology spread it evens out.
-    fn on_pod_placed(&mut self, pod: PodId) {
-        if self.cluster.class(self.cluster.pod(pod).class).selectors.is_empty() {
-            return;
-        }
-        for (class, priority) in self.parked_shapes() {
-            let gains = placement::may_gain_feasible_nodes(&self.cluster, class);
-            if gains && self.cache.candidates(&self.cluster, class, priority).best().is_some() {
-                self.queue.activate((class, priority), self.now);
-            }
-        }
     }
 }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use super::Engine;
 use crate::cluster::pod::{Awaited, Counted, Pod, PodState, StartRole};
 use crate::command::Subject;
-use crate::model::budget::BudgetSpec;
 use crate::model::class::ClassSpec;
 use crate::model::group::{GroupKey, GroupSpec, History};
 use crate::model::ids::{ClassId, GroupId, NodeId, PodId};
@@ -27,16 +26,7 @@ impl Engine {
         match observation {
             Observation::NodeSeen(spec) => self.node_seen(&spec),
             Observation::NodeGone { name } => {
-                let was_upcoming = self.cluster.node_id(&name).is_some_and(|id| self.cluster.is_starting(id));
-                if self.cluster.remove_node(&name) {
-                    if was_upcoming {
-                        self.on_upcoming_node_settled();
-                    }
-                    if let Some(node) = self.cluster.node_id(&name) {
-                        self.recheck_plans_on(node);
-                    }
-                    self.on_domains_changed();
-                }
+                self.cluster.remove_node(&name);
                 Ok(())
             }
             Observation::PodSeen(spec) => self.pod_seen(&spec),
@@ -50,13 +40,11 @@ impl Engine {
                 Ok(())
             }
             Observation::BudgetSeen(spec) => {
-                self.budget_seen(&spec);
+                self.cluster.set_budget(&spec);
                 Ok(())
             }
             Observation::BudgetGone { namespace, name } => {
-                if let Some(gone) = self.cluster.budgets.remove(&(namespace, name)) {
-                    self.on_budget_increased(&gone);
-                }
+                self.cluster.remove_budget(namespace, name);
                 Ok(())
             }
             Observation::NamespaceSeen { name, labels } => {
@@ -86,15 +74,7 @@ impl Engine {
         validate::node(spec)?;
         let object = format!("Node {}", spec.name);
         self.check_resource_names(&object, "allocatable", spec.allocatable.keys(), RESOURCE_NAMES_MAX)?;
-        let was_upcoming = self.cluster.node_id(&spec.name).is_some_and(|id| self.cluster.is_starting(id));
-        let (node, changed) = self.cluster.set_node(spec);
-        if changed {
-            self.on_capacity_freed(node);
-        }
-        if was_upcoming && !self.cluster.is_starting(node) {
-            // It is ready or never will be: entities that do not fit there need not wait for it.
-            self.on_upcoming_node_settled();
-        }
+        self.cluster.set_node(spec);
         Ok(())
     }
 
@@ -276,11 +256,7 @@ impl Engine {
 
     fn namespace_seen(&mut self, name: &str, labels: Option<Labels>) {
         let pods = self.cluster.set_namespace(name, labels);
-        let nodes: BTreeSet<NodeId> = pods.iter().filter_map(|pod| self.cluster.pod(*pod).state.node()).collect();
         self.reclassify(pods);
-        for node in nodes {
-            self.on_capacity_freed(node);
-        }
     }
 
     fn update_class(&mut self, id: PodId, spec: &PodSpec) {
@@ -298,10 +274,6 @@ impl Engine {
         self.remove_from_queue(entity);
         self.cluster.set_class(id, new);
         self.forget_class(old);
-        let (placed, nominated) = (self.cluster.pod(id).state.node(), self.cluster.pod(id).nominated);
-        for node in placed.into_iter().chain(nominated) {
-            self.on_capacity_freed(node);
-        }
         if let Some(group) = self.cluster.pod(id).group {
             self.unpark(group);
         }
@@ -322,7 +294,6 @@ impl Engine {
             && pod.controlled == spec.controlled
             && (pod.terminating || !spec.terminating)
             && (pod.ran || !ran);
-        let was_terminating = pod.terminating;
         if same {
             // A parked group is not retried if nothing relevant changed.
             return;
@@ -335,38 +306,11 @@ impl Engine {
             pod.terminating |= spec.terminating;
             pod.ran |= ran;
         });
-        // The expected waiting time of entities that wait for it may have changed.
-        let starts_terminating = spec.terminating && !was_terminating;
-        if let Some(node) = self.cluster.pod(id).state.node().filter(|_| starts_terminating) {
-            self.recheck_plans_on(node);
-            if self.cluster.counts_for_spread(id) {
-                // It no longer counts for topology spread.
-                self.on_capacity_freed(node);
-            }
-            let pod = self.cluster.pod(id);
-            if pod.is_static || pod.spared_until > self.now {
-                // It may have kept its whole group from being preempted.
-                self.on_pod_became_preemptible(id);
-            } else if self.config.preemption.on {
-                self.unschedulable.forget_plans();
-                self.on_capacity_freed(node);
-            }
-        }
-    }
-
-    fn budget_seen(&mut self, spec: &BudgetSpec) {
-        let key = (spec.namespace.clone(), spec.name.clone());
-        let old = self.cluster.budgets.insert(key, spec.clone());
-        if let Some(old) = old.filter(|old| old != spec) {
-            self.on_budget_increased(&old);
-            self.on_budget_increased(spec);
-        }
     }
 
     fn update_state(&mut self, id: PodId, spec: &PodSpec, was_terminating: bool) {
         let pod = self.cluster.pod(id);
         let (old, ran, group, role) = (pod.state, pod.ran, pod.group, pod.start_role);
-        let blocked_group = self.blocks_group_preemption(pod);
         if matches!(old, PodState::Finished { .. }) {
             return;
         }
@@ -383,17 +327,6 @@ impl Engine {
         self.cluster.set_state(id, new);
         if matches!((old, new), (PodState::Waiting | PodState::Assumed(_), PodState::Bound(_))) {
             self.on_member_bound(id);
-        }
-        if let Some(node) = new.node().filter(|_| old != new) {
-            self.recheck_plans_on(node);
-            self.on_pod_became_preemptible(id);
-            self.on_pod_placed(id);
-        }
-        if let Some(node) = old.node().filter(|node| new.node() != Some(*node)) {
-            self.on_capacity_freed(node);
-            if let Some(group) = group.filter(|_| blocked_group) {
-                self.on_group_became_preemptible(group);
-            }
         }
         // A pod that was terminating before was lost then, not refused.
         let refused = spec.phase == Phase::Refused && !ran && !was_terminating;
@@ -459,11 +392,8 @@ impl Engine {
 
     /// Sets or clears a nomination; activates entities that the old one blocked.
     pub(super) fn set_nomination(&mut self, id: PodId, node: Option<NodeId>) {
-        let old = self.cluster.pod(id).nominated;
         self.cluster.set_nominated(id, node);
-        if let Some(old) = old.filter(|old| Some(*old) != node) {
-            self.on_capacity_freed(old);
-        }
+        self.handle_events();
     }
 
     fn pod_gone(&mut self, uid: &str) {
@@ -473,11 +403,8 @@ impl Engine {
         self.reports.forget(entity);
         self.evictions_to_retry.remove(&id);
         self.record_gone_before_outcome(id);
-        let (nominated, node) = (self.cluster.pod(id).nominated, self.cluster.pod(id).state.node());
+        let node = self.cluster.pod(id).state.node();
         let pod = self.cluster.remove_pod(id);
-        if let Some(group) = pod.group.filter(|_| self.blocks_group_preemption(&pod)) {
-            self.on_group_became_preemptible(group);
-        }
         if pod.ours && node.is_none() {
             self.cancel_evictions_for(&Subject::Pod(pod.id.clone()));
         }
@@ -485,9 +412,6 @@ impl Engine {
             self.review_group(group);
         }
         self.forget_class(pod.class);
-        for node in node.into_iter().chain(nominated) {
-            self.on_capacity_freed(node);
-        }
     }
 
     fn group_seen(&mut self, spec: GroupSpec) -> Result<(), Refusal> {
@@ -511,7 +435,6 @@ impl Engine {
         self.cluster.set_group(id, spec);
         self.review_group(id);
         if other_mode {
-            self.on_group_preemptibility_changed(id);
             self.resume_unit_eviction(id);
         }
         Ok(())

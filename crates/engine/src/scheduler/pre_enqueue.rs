@@ -62,7 +62,7 @@ impl Engine {
     fn review_known_group(&mut self, id: GroupId) {
         let entity = Entity::Group(id);
         self.review_excluded(id);
-        self.review_priority(id);
+        self.cluster.update_group_priority(id);
         self.review_start(id);
         self.review_health(id);
         let group = self.cluster.group(id);
@@ -174,17 +174,6 @@ impl Engine {
     pub(super) fn desired_wait_over(&mut self, id: GroupId, due: Millis) {
         if self.cluster.group_if_any(id).is_some_and(|group| group.desired_until == Some(due)) {
             self.review_group(id);
-        }
-    }
-
-    fn review_priority(&mut self, id: GroupId) {
-        let priority = self.cluster.group_priority(id);
-        if self.cluster.group(id).nominated_priority != priority {
-            self.cluster.group_mut(id).nominated_priority = priority;
-            for node in self.cluster.touch_nominations(id) {
-                self.on_capacity_freed(node);
-            }
-            self.on_group_preemptibility_changed(id);
         }
     }
 

@@ -89,28 +89,15 @@ impl Engine {
     pub(super) fn release_reservation(&mut self) {
         let Some(reservation) = self.reservation.take() else { return };
         let nodes: Vec<NodeId> = reservation.nodes.iter().filter_map(|name| self.cluster.node_id(name)).collect();
-        for node in &nodes {
-            self.cluster.set_reservation(*node, None);
-        }
-        for node in nodes {
-            self.on_capacity_freed(node);
-        }
-        self.activate_starving();
-    }
-
-    /// Activates all starving gangs: one of them may reserve nodes next.
-    fn activate_starving(&mut self) {
-        let groups = self.queue.entries().filter(|(entity, entry)| self.starves(*entity, entry));
-        for entity in groups.map(|(entity, _)| entity).collect::<Vec<_>>() {
-            self.queue.activate_parked(entity, self.now);
-        }
+        self.cluster.end_reservation(nodes);
+        self.handle_events();
     }
 
     fn starving(&self) -> impl Iterator<Item = &queue::Entry> {
         self.queue.entries().filter(|(entity, entry)| self.starves(*entity, entry)).map(|(_, entry)| entry)
     }
 
-    fn starves(&self, entity: Entity, entry: &queue::Entry) -> bool {
+    pub(super) fn starves(&self, entity: Entity, entry: &queue::Entry) -> bool {
         let due = |since: Millis| since.saturating_add(self.config.starving_after_ms) <= self.now;
         let waits = matches!(entity, Entity::Group(_)) && entry.may_reserve && entry.state != QueueState::Held;
         waits && entry.unschedulable_since.is_some_and(due)

@@ -73,11 +73,4 @@ impl Engine {
             self.awaiting_nodes.insert(entity);
         }
     }
-
-    /// An upcoming node is ready or gone: activates the entities that waited for it.
-    pub(super) fn on_upcoming_node_settled(&mut self) {
-        for entity in std::mem::take(&mut self.awaiting_nodes) {
-            self.queue.activate_parked(entity, self.now);
-        }
-    }
 }

@@ -1,0 +1,251 @@
+//! Queueing hints: which parked entities each event of the cluster activates.
+//!
+//! This is the only place that activates entities because of a change of the cluster. Every event has its queue action
+//! in `handle_event`; the compiler asks for that of a new one. Parked entities are found by the shapes of their pods. An
+//! attempt is cheap and a missed placement or plan is not, so in doubt entities are activated.
+//!
+//! The events of an observation or timer are handled at its end. Within a scheduling attempt they are handled after each
+//! change, while the entity of the attempt is not parked: it is not activated by its own changes.
+
+use std::collections::BTreeSet;
+
+use super::Engine;
+use crate::cluster::event::ClusterEvent;
+use crate::cluster::pod::Pod;
+use crate::filter;
+use crate::model::budget::BudgetSpec;
+use crate::model::ids::{GroupId, NodeId, PodId};
+use crate::placement;
+use crate::queue::{Entity, PodShape};
+
+impl Engine {
+    /// Handles all events since the last call, in order.
+    pub(super) fn handle_events(&mut self) {
+        for event in self.cluster.take_events() {
+            self.handle_event(event);
+        }
+        debug_assert!(!self.cluster.has_events(), "queue actions do not change the cluster");
+    }
+
+    fn handle_event(&mut self, event: ClusterEvent) {
+        match event {
+            ClusterEvent::NodeChanged(node) | ClusterEvent::NominationCleared(node) => self.activate_for_node(node),
+            ClusterEvent::NodeDeleted(node) => {
+                self.recheck_plans_on(node);
+                self.activate_for_domains();
+            }
+            ClusterEvent::UpcomingNodeSettled => self.activate_waiting_for_nodes(),
+            ClusterEvent::PodAssumed(pod) => self.activate_for_placed_pod(pod),
+            ClusterEvent::BindConfirmed(pod) | ClusterEvent::PodPreemptible(pod) => self.activate_for_victim(pod),
+            ClusterEvent::AssignedPodAdded(pod) => {
+                self.recheck_plans_of(pod);
+                self.activate_for_victim(pod);
+                self.activate_for_placed_pod(pod);
+            }
+            ClusterEvent::AssignedPodTerminating(pod) => self.handle_terminating(pod),
+            ClusterEvent::AssignedPodDeleted { node, blocked } => {
+                self.activate_for_node(node);
+                if let Some((group, _)) = blocked.filter(|(_, until)| self.now < *until) {
+                    self.activate_for_unblocked_group(group);
+                }
+            }
+            ClusterEvent::PodClassChanged(pod) => {
+                let Some(pod) = self.cluster.pod_if_any(pod) else { return };
+                self.activate_for_nodes(pod.state.node().into_iter().chain(pod.nominated));
+            }
+            ClusterEvent::NamespaceChanged { nodes } => self.activate_for_nodes(nodes),
+            ClusterEvent::EvictionCancelled(pod) => self.recheck_plans_of(pod),
+            ClusterEvent::DisruptionModeChanged(group) => self.activate_for_victim_group(group),
+            ClusterEvent::GroupPriorityChanged { group, nominated } => {
+                self.activate_for_nodes(nominated);
+                self.activate_for_victim_group(group);
+            }
+            ClusterEvent::BudgetChanged(budget) => self.activate_for_budget(&budget),
+            ClusterEvent::ReservationEnded { nodes } => {
+                self.activate_for_nodes(nodes);
+                self.activate_starving();
+            }
+        }
+    }
+
+    fn activate_for_nodes(&mut self, nodes: impl IntoIterator<Item = NodeId>) {
+        for node in nodes {
+            self.activate_for_node(node);
+        }
+    }
+
+    /// A node may have more free capacity: activates entities that have a pod of a shape that may fit there now.
+    fn activate_for_node(&mut self, node: NodeId) {
+        let Some(place) = self.cluster.node_if_any(node).filter(|place| place.present) else { return };
+        let reserved = place.reservation_priority.is_some();
+        let nominated = place.nominated.clone();
+        for shape in self.parked_shapes() {
+            if self.node_may_help(node, shape) {
+                self.queue.activate(shape, self.now);
+            } else if self.cluster.class(shape.0).has_required_inter_pod_terms() {
+                // The pod that left may have blocked places on other nodes that are nominated.
+                self.queue.activate_waiting_for_victims(shape, self.now);
+            }
+        }
+        // Nominated capacity is not visible to other shapes, so the nominated entities are activated directly.
+        let entity = |pod: PodId| self.cluster.pod(pod).group.map_or(Entity::Pod(pod), Entity::Group);
+        for entity in nominated.into_iter().map(entity).collect::<BTreeSet<Entity>>() {
+            if self.victims_are_gone(entity) {
+                self.queue.activate_now(entity, self.now);
+            } else {
+                self.queue.activate_parked(entity, self.now);
+            }
+        }
+        // Reserved nodes are not visible to other shapes, so the owner of the reservation is activated directly.
+        if let Some(reservation) = self.reservation.as_ref().filter(|_| reserved) {
+            self.queue.activate_parked(Entity::Group(reservation.group), self.now);
+        }
+    }
+
+    /// The shapes of parked entities, without those whose class lost its last pod just now.
+    fn parked_shapes(&self) -> Vec<PodShape> {
+        self.queue.parked_shapes().filter(|(class, _)| self.cluster.classes.contains(*class)).collect()
+    }
+
+    /// Whether a pod of this shape may fit now that this node has changed.
+    fn node_may_help(&mut self, node: NodeId, (class, priority): PodShape) -> bool {
+        // A pod that leaves a node may have blocked all nodes of the domain.
+        if self.cluster.class(class).has_required_inter_pod_terms()
+            && self.cache.candidates(&self.cluster, class, priority).best().is_some()
+        {
+            return true;
+        }
+        let (class, place) = (self.cluster.class(class), self.cluster.node(node));
+        let view = filter::view(&self.cluster, node, priority);
+        filter::passes_static_filters(class, place)
+            && (filter::has_room(class, place, &view) || self.fits_with_preemption(class, node, priority, view))
+    }
+
+    /// A domain lost a node: activates entities that fit now.
+    fn activate_for_domains(&mut self) {
+        for (class, priority) in self.parked_shapes() {
+            if self.cluster.class(class).has_required_inter_pod_terms()
+                && self.cache.candidates(&self.cluster, class, priority).best().is_some()
+            {
+                self.queue.activate((class, priority), self.now);
+            }
+        }
+    }
+
+    /// A pod was placed: activates entities with affinity to it, or whose topology spread it evens out.
+    fn activate_for_placed_pod(&mut self, pod: PodId) {
+        let Some(pod) = self.cluster.pod_if_any(pod) else { return };
+        if self.cluster.class(pod.class).selectors.is_empty() {
+            return;
+        }
+        for (class, priority) in self.parked_shapes() {
+            let gains = placement::may_gain_feasible_nodes(&self.cluster, class);
+            if gains && self.cache.candidates(&self.cluster, class, priority).best().is_some() {
+                self.queue.activate((class, priority), self.now);
+            }
+        }
+    }
+
+    /// A pod is terminating: the expected waiting time of entities that wait for it may have changed.
+    fn handle_terminating(&mut self, id: PodId) {
+        let Some(pod) = self.cluster.pod_if_any(id) else { return };
+        let (Some(node), blocked) = (pod.state.node(), pod.is_static || pod.spared_until > self.now) else { return };
+        self.recheck_plans_on(node);
+        if self.cluster.counts_for_spread(id) {
+            // It no longer counts for topology spread.
+            self.activate_for_node(node);
+        }
+        if blocked {
+            // It may have kept its whole group from being preempted.
+            self.activate_for_victim(id);
+        } else if self.config.preemption.on {
+            self.unschedulable.forget_plans();
+            self.activate_for_node(node);
+        }
+    }
+
+    /// A disruption budget changed: activates entities that may preempt the pods it covers.
+    fn activate_for_budget(&mut self, budget: &BudgetSpec) {
+        if !self.config.preemption.on || !self.config.preemption.respects_budgets {
+            return;
+        }
+        let of_budget = |pod: &Pod| {
+            let counts = |pod: &Pod| budget.counts(&pod.id.name, &pod.labels);
+            pod.id.namespace == budget.namespace && pod.state.node().is_some() && counts(pod)
+        };
+        let (mut groups, mut singles) = (BTreeSet::new(), Vec::new());
+        for (id, pod) in self.cluster.pods().filter(|(_, pod)| of_budget(pod)) {
+            match pod.group.filter(|group| self.is_evicted_whole(*group)) {
+                Some(group) => _ = groups.insert(group),
+                None => singles.push(id),
+            }
+        }
+        for group in groups {
+            self.activate_for_victim_group(group);
+        }
+        for pod in singles {
+            self.activate_for_victim(pod);
+        }
+    }
+
+    /// A pod can be evicted, or is leaving, that was not before; its whole group, if that is evicted as a whole.
+    fn activate_for_victim(&mut self, id: PodId) {
+        let Some(pod) = self.cluster.pod_if_any(id).filter(|_| self.config.preemption.on) else { return };
+        let (group, node) = (pod.group, pod.state.node());
+        self.unschedulable.forget_plans();
+        match group.filter(|group| self.is_evicted_whole(*group)) {
+            Some(group) => self.activate_for_unblocked_group(group),
+            None => self.activate_for_nodes(node),
+        }
+    }
+
+    /// The last member that kept its group from being preempted is gone or failed to bind.
+    fn activate_for_unblocked_group(&mut self, group: GroupId) {
+        // A group with binds in flight cannot be evicted.
+        let binds = self.cluster.group_if_any(group).is_none_or(|group| group.total().assumed > 0);
+        if !binds && self.is_evicted_whole(group) {
+            self.activate_for_victim_group(group);
+        }
+    }
+
+    /// Which entities can preempt a group may have changed: activates those that fit without it.
+    fn activate_for_victim_group(&mut self, group: GroupId) {
+        if !self.config.preemption.on {
+            return;
+        }
+        self.unschedulable.forget_plans();
+        let members = self.cluster.group_if_any(group).into_iter().flat_map(|group| &group.members);
+        let nodes = members.filter_map(|(_, member)| self.cluster.pod(*member).state.node());
+        self.activate_for_nodes(nodes.collect::<BTreeSet<NodeId>>());
+    }
+
+    /// Something changed on the node of a pod: activates the entities that are nominated to it.
+    fn recheck_plans_of(&mut self, pod: PodId) {
+        if let Some(node) = self.cluster.pod_if_any(pod).and_then(|pod| pod.state.node()) {
+            self.recheck_plans_on(node);
+        }
+    }
+
+    /// Something changed on a node: activates the entities that are nominated to it, to check their plans.
+    fn recheck_plans_on(&mut self, node: NodeId) {
+        for pod in self.cluster.node_if_any(node).map(|node| node.nominated.clone()).unwrap_or_default() {
+            let entity = self.cluster.pod(pod).group.map_or(Entity::Pod(pod), Entity::Group);
+            self.queue.activate_parked(entity, self.now);
+        }
+    }
+
+    /// An upcoming node is ready or gone: activates the entities that waited for it.
+    fn activate_waiting_for_nodes(&mut self) {
+        for entity in std::mem::take(&mut self.awaiting_nodes) {
+            self.queue.activate_parked(entity, self.now);
+        }
+    }
+
+    /// Activates all starving gangs: one of them may reserve nodes next.
+    fn activate_starving(&mut self) {
+        let groups = self.queue.entries().filter(|(entity, entry)| self.starves(*entity, entry));
+        for entity in groups.map(|(entity, _)| entity).collect::<Vec<_>>() {
+            self.queue.activate_parked(entity, self.now);
+        }
+    }
+}
