@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::diagnosis::Diagnosis;
 use crate::model::group::GroupKey;
 use crate::model::pod::PodName;
+use crate::model::subject::Subject;
 
 /// A command. Outcomes of `Bind`, `RollBack` and `Evict` are reported as observations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,15 +69,6 @@ pub struct Report {
     /// For a group that is unschedulable or waits for victims: the verdict for each waiting member.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<(Arc<PodName>, MemberVerdict)>,
-}
-
-/// The subject of a report, or a preemptor.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Subject {
-    /// A pod without a group, or one that its group excludes.
-    Pod(Arc<PodName>),
-    /// A group.
-    Group(GroupKey),
 }
 
 /// The verdict for a waiting member of an unschedulable group.

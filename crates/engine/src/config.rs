@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::filter::FilterName;
-
 use crate::model::Millis;
+use crate::model::plugin::FilterName;
 use crate::refusal::Refusal;
 
 /// The engine's configuration.

@@ -17,15 +17,15 @@ use crate::scheduler::Engine;
 
 /// Checks all invariants of the engine's state; returns the first violation.
 pub fn check(engine: &Engine) -> Result<(), String> {
-    ledger(engine.cluster())?;
-    topology(engine.cluster())?;
-    member_counts(engine.cluster())?;
-    nominations(engine.cluster())?;
-    starts(engine.cluster())?;
+    ledger(&engine.cluster)?;
+    topology(&engine.cluster)?;
+    member_counts(&engine.cluster)?;
+    nominations(&engine.cluster)?;
+    starts(&engine.cluster)?;
     no_pod_is_lost(engine)?;
     pending_counts(engine)?;
     reservation(engine)?;
-    ensure(!engine.cluster().has_events(), || "an event of the cluster was not handled".to_owned())?;
+    ensure(!engine.cluster.has_events(), || "an event of the cluster was not handled".to_owned())?;
     no_leftover_entries(engine)
 }
 

@@ -36,7 +36,7 @@
 //! # Ok::<(), muster_engine::Refusal>(())
 //! ```
 
-pub mod cluster;
+mod cluster;
 mod command;
 mod config;
 pub mod diagnosis;
@@ -51,12 +51,15 @@ pub mod record;
 mod refusal;
 mod scheduler;
 mod score;
-pub mod validate;
+mod validate;
+mod view;
 
-pub use command::{Command, MemberVerdict, Report, Subject};
+pub use command::{Command, MemberVerdict, Report};
 pub use config::{Config, PreemptionRules, Profile, Scoring, ShapePoint, Strategy, Weighted};
 pub use diagnosis::Diagnosis;
-pub use filter::FilterName;
+pub use model::plugin::{FilterName, ScoreName};
+pub use model::subject::Subject;
 pub use observation::{BindOutcome, DeleteOutcome, Observation};
 pub use refusal::Refusal;
 pub use scheduler::{Engine, NodeEvaluation, NodeVerdict, Pending, PendingCount};
+pub use view::{GroupView, NodeView, PodView};

@@ -15,12 +15,12 @@ use crate::refusal::Refusal;
 /// The largest minimum that the API can represent.
 const MIN_COUNT_MAX: u32 = i32::MAX as u32;
 /// The most subsets one group may have.
-pub const SUBSETS_MAX: usize = 32;
+pub(crate) const SUBSETS_MAX: usize = 32;
 /// The longest schedule timeout: a day.
 const SCHEDULE_TIMEOUT_MS_MAX: u64 = 86_400_000;
 
 /// Validates a node.
-pub fn node(spec: &NodeSpec) -> Result<(), Refusal> {
+pub(crate) fn node(spec: &NodeSpec) -> Result<(), Refusal> {
     let object = || format!("Node {}", spec.name);
     if spec.name.is_empty() {
         return Err(Refusal::new("Node", "name", "", "a node needs a name"));
@@ -32,7 +32,7 @@ pub fn node(spec: &NodeSpec) -> Result<(), Refusal> {
 }
 
 /// Validates a pod.
-pub fn pod(spec: &PodSpec) -> Result<(), Refusal> {
+pub(crate) fn pod(spec: &PodSpec) -> Result<(), Refusal> {
     let object = || format!("Pod {}", spec.id);
     if spec.id.uid.is_empty() {
         return Err(Refusal::new(object(), "uid", "", "a pod needs a UID"));
@@ -126,7 +126,7 @@ fn node_term(term: &NodeTerm, field: &str, object: &dyn Fn() -> String) -> Resul
 }
 
 /// Validates a group by itself; parents are checked against other groups by the caller.
-pub fn group(spec: &GroupSpec) -> Result<(), Refusal> {
+pub(crate) fn group(spec: &GroupSpec) -> Result<(), Refusal> {
     let object = || format!("group {}", spec.key);
     if spec.key.name.is_empty() {
         return Err(Refusal::new(object(), "key.name", "", "a group needs a name"));

@@ -52,6 +52,20 @@ const FORBIDDEN: [(&str, &[&str]); 7] = [
     ("playground-schema", &["tokio", "kube-client", "kube-runtime"]),
 ];
 
+/// The modules of the engine by layer, lowest first. A module may import lower layers only.
+const ENGINE_LAYERS: [&[&str]; 10] = [
+    &["model", "refusal"],
+    &["config", "observation", "validate"],
+    &["cluster"],
+    &["filter", "score"],
+    &["placement"],
+    &["preemption"],
+    &["diagnosis"],
+    &["command", "queue"],
+    &["scheduler"],
+    &["invariants", "record", "view"],
+];
+
 /// Words that are not used, and what to write instead. Each is in two parts, so that a search for it finds nothing here.
 const BANNED: [(&str, &str, &str); 14] = [
     ("who", "m", "the object's kind: a pod, group or controller is \"it\""),
@@ -177,6 +191,43 @@ fn architecture_lists_all_crates() {
         let name = entry.expect("a crate").file_name().into_string().expect("a plain name");
         assert!(text.contains(&format!("| `crates/{name}` |")), "ARCHITECTURE.md does not list crates/{name}");
     }
+}
+
+/// The modules of its crate that a file outside of tests imports. For a module directly below the root, `super` is the
+/// crate, too.
+fn imported_modules(text: &str, is_below_root: bool) -> impl Iterator<Item = &str> {
+    let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let roots: &[&str] = if is_below_root { &["crate::", "super::"] } else { &["crate::"] };
+    let paths = lines.flat_map(move |line| {
+        roots.iter().flat_map(move |root| line.match_indices(root).map(|(at, _)| &line[at + root.len()..]))
+    });
+    paths.map(|path| path.split(|one: char| !one.is_alphanumeric() && one != '_').next().unwrap_or_default())
+}
+
+#[test]
+fn engine_modules_import_only_lower_layers() {
+    let layer = |module: &str| ENGINE_LAYERS.iter().position(|modules| modules.contains(&module));
+    let source = root().join("crates/engine/src");
+    let mut all = Vec::new();
+    files(&source, &["rs"], &mut all);
+    let mut imports = 0;
+    for path in all {
+        let inner = path.strip_prefix(&source).expect("a file of the engine").with_extension("");
+        let parts: Vec<&str> = inner.iter().filter_map(|part| part.to_str()).filter(|part| *part != "mod").collect();
+        let module = parts[0];
+        if module == "lib" {
+            continue;
+        }
+        let own = layer(module).unwrap_or_else(|| panic!("the engine's module {module} is in no layer"));
+        let text = fs::read_to_string(&path).expect("a readable file");
+        for imported in imported_modules(&text, parts.len() == 1).filter(|imported| *imported != module) {
+            imports += 1;
+            let lower = layer(imported).is_some_and(|layer| layer < own);
+            assert!(lower, "{}: {module} must not import {imported:?}", path.display());
+        }
+    }
+    assert!(imports > 300, "only {imports} imports were found");
 }
 
 /// Whether a line has the word as a word of its own; underscores separate words, as in identifiers.

@@ -315,10 +315,9 @@ impl SchedulingLoop {
 
     /// Builds a victim unit with everything that its eviction requests need.
     fn victim_unit(&self, pods: Vec<Arc<PodName>>, group: Option<GroupKey>, by: &Subject) -> VictimUnit {
-        let cluster = self.engine.cluster();
         let node = |pod: &PodName| {
-            let node = cluster.pod_id(&pod.uid).and_then(|id| cluster.pod(id).state.node());
-            node.map(|node| cluster.node(node).name.to_string()).unwrap_or_default()
+            let node = self.engine.pod_view(&pod.uid).and_then(|pod| pod.node());
+            node.map(|node| node.name().to_owned()).unwrap_or_default()
         };
         let (kind, by) = match by {
             Subject::Pod(pod) => ("pod", Some(format!("pod {pod}"))),

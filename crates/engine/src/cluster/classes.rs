@@ -5,10 +5,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::topology::{OwnTerms, SelectorSet};
-use crate::filter::DisabledFilters;
-use crate::model::class::{ClassSpec, PodClass};
+use super::class::PodClass;
+use super::topology::rules::{OwnTerms, SelectorSet};
+use crate::model::class::ClassSpec;
 use crate::model::ids::{ClassId, Slab};
+use crate::model::plugin::DisabledFilters;
 use crate::model::resources::{Requests, ResourceNames};
 
 /// The classes in use.

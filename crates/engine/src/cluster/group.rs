@@ -12,34 +12,34 @@ use crate::model::ids::PodId;
 
 /// How many members of one subset are in which state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemberCounts {
+pub(crate) struct MemberCounts {
     /// Could be placed now.
-    pub waiting: u32,
+    pub(crate) waiting: u32,
     /// Behind scheduling gates.
-    pub gated: u32,
+    pub(crate) gated: u32,
     /// Refused because of an unsupported or invalid field.
-    pub refused: u32,
+    pub(crate) refused: u32,
     /// Assumed: placed, bind not confirmed.
-    pub assumed: u32,
+    pub(crate) assumed: u32,
     /// Bound and not leaving.
-    pub bound: u32,
+    pub(crate) bound: u32,
     /// Succeeded.
-    pub succeeded: u32,
+    pub(crate) succeeded: u32,
 }
 
 impl MemberCounts {
     /// Members that are placed or have succeeded.
-    pub fn held(&self) -> u32 {
+    pub(crate) fn held(&self) -> u32 {
         self.assumed + self.secured()
     }
 
     /// Members that are bound or have succeeded.
-    pub fn secured(&self) -> u32 {
+    pub(crate) fn secured(&self) -> u32 {
         self.bound + self.succeeded
     }
 
     /// Members that can count towards the minimum.
-    pub fn present(&self) -> u32 {
+    pub(crate) fn present(&self) -> u32 {
         self.waiting + self.gated + self.refused + self.held()
     }
 
@@ -58,7 +58,7 @@ impl MemberCounts {
 
 /// Why a member is excluded from its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Exclusion {
+pub(crate) enum Exclusion {
     /// It names a subset that the group does not have.
     UnknownSubset,
     /// Its priority is not the one that the members share.
@@ -72,84 +72,84 @@ pub enum Exclusion {
 
 /// A start under way: some members may be bound, the minimum is not confirmed yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StartAttempt {
+pub(crate) struct StartAttempt {
     /// The minimum of each subset when the start was decided.
-    pub quorum: Vec<u32>,
+    pub(crate) quorum: Vec<u32>,
     /// When it is rolled back.
-    pub deadline: Millis,
+    pub(crate) deadline: Millis,
 }
 
 /// A group.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Group {
+pub(crate) struct Group {
     /// Which group.
-    pub key: GroupKey,
+    pub(crate) key: GroupKey,
     /// The object, while it exists.
-    pub spec: Option<GroupSpec>,
+    pub(crate) spec: Option<GroupSpec>,
     /// The subsets with their minimums, of the last object seen; before that, one without a minimum.
-    pub rules: Vec<Subset>,
+    pub(crate) rules: Vec<Subset>,
     /// All pods that refer to this group, oldest first.
-    pub members: BTreeSet<(Millis, PodId)>,
+    pub(crate) members: BTreeSet<(Millis, PodId)>,
     /// Members that could be placed now, oldest first.
-    pub waiting: BTreeSet<(Millis, PodId)>,
+    pub(crate) waiting: BTreeSet<(Millis, PodId)>,
     /// Members behind scheduling gates.
-    pub gated: BTreeSet<PodId>,
+    pub(crate) gated: BTreeSet<PodId>,
     /// Members with an unsupported or invalid field.
-    pub refused: BTreeSet<PodId>,
+    pub(crate) refused: BTreeSet<PodId>,
     /// Excluded members, and why.
-    pub strays: BTreeMap<PodId, Exclusion>,
+    pub(crate) strays: BTreeMap<PodId, Exclusion>,
     /// Members that were excluded or included again since the last review.
-    pub exclusions_changed: BTreeSet<PodId>,
+    pub(crate) exclusions_changed: BTreeSet<PodId>,
     /// How many members are in which state, per subset.
-    pub member_counts: Vec<MemberCounts>,
+    pub(crate) member_counts: Vec<MemberCounts>,
     /// How many members have which priority.
-    pub priorities: BTreeMap<i32, u32>,
+    pub(crate) priorities: BTreeMap<i32, u32>,
     /// The minimum of each subset that was confirmed. Empty: the group never started.
-    pub reached: Vec<u32>,
+    pub(crate) reached: Vec<u32>,
     /// The minimum of each subset that the founders were placed for. Empty: not known.
-    pub founding_minimum: Vec<u32>,
+    pub(crate) founding_minimum: Vec<u32>,
     /// The history that the API showed when the object was first seen: bound members below the minimum may be the rest
     /// of an earlier start, not an interrupted one.
-    pub history: History,
+    pub(crate) history: History,
     /// The identity of the object when it was last seen.
-    pub incarnation: Option<String>,
+    pub(crate) incarnation: Option<String>,
     /// The start that is under way.
-    pub attempt: Option<StartAttempt>,
+    pub(crate) attempt: Option<StartAttempt>,
     /// Bound members below the minimum were kept because no controller recreates them.
-    pub kept_partial: bool,
+    pub(crate) kept_partial: bool,
     /// It had started and is below its minimum.
-    pub degraded: bool,
+    pub(crate) degraded: bool,
     /// Whether `Degraded` was reported.
-    pub degraded_reported: bool,
+    pub(crate) degraded_reported: bool,
     /// When the remaining members are evicted, if it is still degraded then and its policy is `Evict`.
-    pub degraded_eviction_at: Option<Millis>,
+    pub(crate) degraded_eviction_at: Option<Millis>,
     /// How many members were left in the last `Degraded` report.
-    pub secured_when_reported: u32,
+    pub(crate) secured_when_reported: u32,
     /// The number of placement decisions; distinguishes refused binds of one decision from those of the next.
-    pub decisions: u32,
+    pub(crate) decisions: u32,
     /// The last decision with a refused bind.
-    pub refused_decision: u32,
+    pub(crate) refused_decision: u32,
     /// How many consecutive decisions had a refused bind.
-    pub consecutive_refusals: u32,
+    pub(crate) consecutive_refusals: u32,
     /// Members that were refused are not placed again before this time.
-    pub repair_not_before: Millis,
+    pub(crate) repair_not_before: Millis,
     /// Until when a basic group waits for the rest of its desired members.
-    pub desired_until: Option<Millis>,
+    pub(crate) desired_until: Option<Millis>,
     /// Counts changes that can affect whether it fits: of waiting members and of the rules.
-    pub changes: u64,
+    pub(crate) changes: u64,
     /// That count when it was last parked.
-    pub changes_when_parked: u64,
+    pub(crate) changes_when_parked: u64,
     /// What it needed when it was last parked.
-    pub needs_when_parked: Vec<u32>,
+    pub(crate) needs_when_parked: Vec<u32>,
     /// How many members are nominated.
-    pub nominations: u32,
+    pub(crate) nominations: u32,
     /// The priority under which its nominations were last counted.
-    pub nominated_priority: i32,
+    pub(crate) nominated_priority: i32,
 }
 
 impl Group {
     /// A group of which only the key is known.
-    pub fn new(key: GroupKey) -> Self {
+    pub(crate) fn new(key: GroupKey) -> Self {
         Self {
             key,
             spec: None,
@@ -186,12 +186,12 @@ impl Group {
     }
 
     /// Whether the group starts with its minimum or not at all.
-    pub fn is_gang(&self) -> bool {
+    pub(crate) fn is_gang(&self) -> bool {
         self.rules.iter().any(|rule| rule.min_member > 0)
     }
 
     /// The sum over all subsets.
-    pub fn total(&self) -> MemberCounts {
+    pub(crate) fn total(&self) -> MemberCounts {
         self.member_counts.iter().fold(MemberCounts::default(), |mut sum, member_counts| {
             sum.waiting += member_counts.waiting;
             sum.gated += member_counts.gated;
@@ -204,12 +204,12 @@ impl Group {
     }
 
     /// The sum of the minimums.
-    pub fn min_total(&self) -> u64 {
+    pub(crate) fn min_total(&self) -> u64 {
         self.rules.iter().map(|rule| u64::from(rule.min_member)).sum()
     }
 
     /// The current minimum of each subset.
-    pub fn quorum(&self) -> Vec<u32> {
+    pub(crate) fn quorum(&self) -> Vec<u32> {
         self.rules.iter().map(|rule| rule.min_member).collect()
     }
 
@@ -237,7 +237,7 @@ impl Group {
 
     /// Whether the current minimum was confirmed before: then members may join one by one, unless the group is degraded
     /// and its policy requires a new quorum.
-    pub fn admits_single_members(&self) -> bool {
+    pub(crate) fn admits_single_members(&self) -> bool {
         let policy = self.spec.as_ref().map(|spec| spec.degraded_policy);
         !(self.degraded && policy == Some(DegradedPolicy::Requorum))
             && self.reached.len() == self.rules.len()
@@ -245,31 +245,31 @@ impl Group {
     }
 
     /// Whether it has `minResources` and has not started.
-    pub fn must_fit_min_resources(&self) -> bool {
+    pub(crate) fn must_fit_min_resources(&self) -> bool {
         !self.admits_single_members() && self.spec.as_ref().is_some_and(|spec| !spec.min_resources.is_empty())
     }
 
     /// Whether it has bound members of a start that is not confirmed, or was reopened after a kubelet refused a
     /// founder.
-    pub fn start_is_open(&self) -> bool {
+    pub(crate) fn start_is_open(&self) -> bool {
         let unconfirmed = self.attempt.is_some() || self.kept_partial;
         unconfirmed && self.reached.iter().all(|minimum| *minimum == 0) && !self.admits_single_members()
     }
 
     /// Whether one member that may not be placed blocks the others. A start under way, and members that join one by
     /// one, do not wait for new members.
-    pub fn waits_for_all_members(&self) -> bool {
+    pub(crate) fn waits_for_all_members(&self) -> bool {
         self.attempt.is_none() && !self.admits_single_members()
     }
 
     /// Whether it has members to place, now or once they are no longer gated or refused.
-    pub fn has_pending_members(&self) -> bool {
+    pub(crate) fn has_pending_members(&self) -> bool {
         let held_back = !self.gated.is_empty() || !self.refused.is_empty();
         !self.waiting.is_empty() || (held_back && self.waits_for_all_members())
     }
 
     /// How many more members each subset needs before anything may be bound.
-    pub fn needs(&self) -> Vec<u32> {
+    pub(crate) fn needs(&self) -> Vec<u32> {
         if self.admits_single_members() {
             return vec![0; self.rules.len()];
         }
@@ -281,24 +281,24 @@ impl Group {
     }
 
     /// The minimum that a start must confirm: the one it was decided for, or a lower current one.
-    pub fn cap_at_minimum(&self, decided: &[u32]) -> Vec<u32> {
+    pub(crate) fn cap_at_minimum(&self, decided: &[u32]) -> Vec<u32> {
         let decided = |position: usize| decided.get(position).copied().unwrap_or(u32::MAX);
         self.rules.iter().enumerate().map(|(position, rule)| rule.min_member.min(decided(position))).collect()
     }
 
     /// Whether at least this many members of each subset are bound or have succeeded.
-    pub fn secured_at_least(&self, quorum: &[u32]) -> bool {
+    pub(crate) fn secured_at_least(&self, quorum: &[u32]) -> bool {
         self.member_counts.iter().zip(quorum).all(|(member_counts, min)| member_counts.secured() >= *min)
     }
 
     /// Whether only succeeded members are left of a start, and fewer than the minimum.
-    pub fn is_spent(&self) -> bool {
+    pub(crate) fn is_spent(&self) -> bool {
         let total = self.total();
         total.held() == 0 || (total.assumed + total.bound == 0 && !self.secured_at_least(&self.quorum()))
     }
 
     /// The group's priority, by the rule of its API.
-    pub fn priority(&self, oldest_member: impl FnOnce() -> Option<i32>) -> i32 {
+    pub(crate) fn priority(&self, oldest_member: impl FnOnce() -> Option<i32>) -> i32 {
         match self.spec.as_ref().map(|spec| spec.priority) {
             Some(GroupPriority::Own(priority)) => priority,
             Some(GroupPriority::SharedByMembers) => oldest_member().unwrap_or(0),
@@ -308,7 +308,7 @@ impl Group {
 
     /// The subset of a member, or why it is excluded. No member is excluded before the object is seen, and no placed
     /// member for its priority.
-    pub fn subset_of(&self, pod: &Pod, shared_priority: Option<i32>) -> Result<usize, Exclusion> {
+    pub(crate) fn subset_of(&self, pod: &Pod, shared_priority: Option<i32>) -> Result<usize, Exclusion> {
         let since = self.spec.as_ref().and_then(|spec| spec.members_since_ms);
         if since.is_some_and(|since| pod.created_ms < since) {
             return Err(Exclusion::Former);
@@ -345,7 +345,7 @@ impl Group {
     }
 
     /// Whether the group has neither object nor members.
-    pub fn is_unused(&self) -> bool {
+    pub(crate) fn is_unused(&self) -> bool {
         self.spec.is_none() && self.members.is_empty()
     }
 }

@@ -6,9 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Cluster;
-use super::journal::Touch;
-use crate::model::ids::NodeId;
+use super::node::Node;
+use crate::model::ids::Slab;
 
 /// The images of nodes, by name.
 #[derive(Clone, Debug, Default)]
@@ -47,32 +46,23 @@ impl Images {
             self.emptied = self.changes;
         }
     }
-}
 
-impl Cluster {
-    /// Sets the images of a node. Feasibility does not depend on them.
-    pub(super) fn set_images(&mut self, id: NodeId, images: &BTreeMap<Arc<str>, i64>) {
-        let node = self.nodes.get_mut(id.0).expect("a node in use exists");
-        if node.images == *images {
-            return;
+    /// The images of a node have changed.
+    pub(super) fn replace(&mut self, old: &BTreeMap<Arc<str>, i64>, new: &BTreeMap<Arc<str>, i64>) {
+        for name in old.keys().filter(|name| !new.contains_key(*name)) {
+            self.change(name, false);
         }
-        let old = std::mem::replace(&mut node.images, images.clone());
-        for name in old.keys().filter(|name| !images.contains_key(*name)) {
-            self.images.change(name, false);
+        for name in new.keys().filter(|name| !old.contains_key(*name)) {
+            self.change(name, true);
         }
-        for name in images.keys().filter(|name| !old.contains_key(*name)) {
-            self.images.change(name, true);
-        }
-        // Only scores change, so the version stays and cached feasibility results remain valid.
-        self.journal.touch(Touch { node: id, itself: false }, self.nodes.bound());
     }
 
-    /// Whether the counts of images equal a recount.
-    pub(crate) fn images_are_counted(&self) -> bool {
+    /// Whether the counts equal a recount.
+    pub(super) fn match_recount(&self, nodes: &Slab<Node>) -> bool {
         let mut fresh: BTreeMap<&Arc<str>, u32> = BTreeMap::new();
-        for name in self.nodes.iter().flat_map(|(_, node)| node.images.keys()) {
+        for name in nodes.iter().flat_map(|(_, node)| node.images.keys()) {
             *fresh.entry(name).or_default() += 1;
         }
-        fresh.into_iter().eq(self.images.by_name.iter().map(|(name, image)| (name, image.nodes)))
+        fresh.into_iter().eq(self.by_name.iter().map(|(name, image)| (name, image.nodes)))
     }
 }

@@ -68,7 +68,7 @@ impl Cluster {
         }
     }
 
-    pub(super) fn release_terms(&mut self, own: topology::OwnTerms) {
+    pub(super) fn release_terms(&mut self, own: topology::rules::OwnTerms) {
         for selector in self.topology.release_terms(own) {
             self.update_rules_of_matching(selector);
         }
@@ -196,5 +196,20 @@ impl Cluster {
     /// Whether the domain counts equal a recount.
     pub(crate) fn audit_topology<'p>(&self, near: impl Iterator<Item = topology::AuditedPod<'p>>) -> bool {
         self.topology.audit(near, &self.nodes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn class_without_terms_ignores_labels() {
+        let (mut cluster, spec) = (Cluster::default(), Arc::default());
+        let classes = ["0", "1", "2"].map(|index| {
+            let labels = Labels::from([("index".to_owned(), index.to_owned())]);
+            cluster.acquire_class(&spec, "", &labels).0
+        });
+        assert!(classes.iter().all(|class| *class == classes[0]), "no selector refers to their index");
     }
 }

@@ -1,27 +1,27 @@
 //! The load of a node: what its pods use in total, as read by filters and scores.
 
-use crate::model::class::PodClass;
+use super::class::PodClass;
 use crate::model::port::HostPort;
 use crate::model::resources::ResourceVec;
 
 /// The sum over some pods. It does not depend on the order in which pods are added and removed.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Load {
+pub(crate) struct Load {
     /// The sum of requests.
-    pub used: ResourceVec,
+    pub(crate) used: ResourceVec,
     /// The sum of CPU requests as used for scoring.
-    pub scoring_cpu_milli: i64,
+    pub(crate) scoring_cpu_milli: i64,
     /// The sum of memory requests as used for scoring.
-    pub scoring_memory_bytes: i64,
+    pub(crate) scoring_memory_bytes: i64,
     /// The number of pods.
-    pub pods: usize,
+    pub(crate) pods: usize,
     /// The used host ports, sorted; a port is listed twice if two pods were bound despite the conflict.
-    pub ports: Vec<HostPort>,
+    pub(crate) ports: Vec<HostPort>,
 }
 
 impl Load {
     /// Adds one pod of a class.
-    pub fn add(&mut self, class: &PodClass) {
+    pub(crate) fn add(&mut self, class: &PodClass) {
         self.used.add(&class.requests);
         let scoring = class.spec.scoring_when_placed();
         self.scoring_cpu_milli = self.scoring_cpu_milli.wrapping_add(scoring.cpu_milli);
@@ -34,7 +34,7 @@ impl Load {
     }
 
     /// Removes one pod of a class.
-    pub fn sub(&mut self, class: &PodClass) {
+    pub(crate) fn sub(&mut self, class: &PodClass) {
         self.used.sub(&class.requests);
         let scoring = class.spec.scoring_when_placed();
         self.scoring_cpu_milli = self.scoring_cpu_milli.wrapping_sub(scoring.cpu_milli);

@@ -4,30 +4,31 @@
 //! equal a recount. What-if evaluation uses a [`Transaction`](transaction::Transaction). Must not depend on why
 //! anything is changed.
 
-pub(crate) mod classes;
+pub(crate) mod class;
+mod classes;
 pub(crate) mod event;
-pub mod group;
+pub(crate) mod group;
 pub(crate) mod images;
 mod inter_pod;
 pub(crate) mod journal;
-pub mod load;
-pub mod node;
-pub mod pod;
+pub(crate) mod load;
+pub(crate) mod node;
+mod nodes;
+pub(crate) mod pod;
+pub(crate) mod profile;
 pub(crate) mod topology;
 pub(crate) mod transaction;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::config::Profile;
-use crate::filter::DisabledFilters;
 use crate::model::Millis;
 use crate::model::budget::BudgetSpec;
-use crate::model::class::{ClassSpec, PodClass};
+use crate::model::class::ClassSpec;
 use crate::model::group::{GroupKey, GroupPriority, GroupSpec};
 use crate::model::ids::{ClassId, GroupId, NodeId, PodId, Slab};
-use crate::model::node::NodeSpec;
-use crate::model::resources::{PODS, ResourceNames, ResourceVec};
+use crate::model::resources::ResourceNames;
+use class::PodClass;
 use classes::Classes;
 use event::ClusterEvent;
 use group::{Group, MemberCounts};
@@ -35,31 +36,12 @@ use images::Images;
 use journal::{Journal, Touch};
 use node::{Node, NominatedLoad};
 use pod::{Counted, Pod, PodState};
+use profile::ProfileRules;
 use topology::{Presence, Topology};
-
-/// The settings of a profile besides its score weights.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ProfileRules {
-    /// The score of a pod for existing pods with required affinity to it (`hardPodAffinityWeight`).
-    pub(crate) affinity_match_weight: i64,
-    /// Pods without preferred terms of their own ignore the preferred terms of existing pods.
-    pub(crate) ignores_preferred_terms_of_others: bool,
-    disabled_filters: DisabledFilters,
-}
-
-impl ProfileRules {
-    pub(crate) fn new(profile: &Profile) -> Self {
-        Self {
-            affinity_match_weight: profile.scoring.hard_pod_affinity_weight,
-            ignores_preferred_terms_of_others: profile.scoring.ignores_preferred_terms_of_others,
-            disabled_filters: DisabledFilters::new(profile.without.iter().copied()),
-        }
-    }
-}
 
 /// The state of the cluster.
 #[derive(Clone, Debug, Default)]
-pub struct Cluster {
+pub(crate) struct Cluster {
     pub(crate) resources: ResourceNames,
     pub(crate) classes: Classes,
     nodes: Slab<Node>,
@@ -88,98 +70,98 @@ impl Cluster {
     // Reading.
 
     /// The node in a slot.
-    pub fn node(&self, id: NodeId) -> &Node {
+    pub(crate) fn node(&self, id: NodeId) -> &Node {
         self.nodes.get(id.0).expect("a node in use exists")
     }
 
     /// The node in a slot, if there is one.
-    pub fn node_if_any(&self, id: NodeId) -> Option<&Node> {
+    pub(crate) fn node_if_any(&self, id: NodeId) -> Option<&Node> {
         self.nodes.get(id.0)
     }
 
     /// The slot of a node by name.
-    pub fn node_id(&self, name: &str) -> Option<NodeId> {
+    pub(crate) fn node_id(&self, name: &str) -> Option<NodeId> {
         self.nodes_by_name.get(name).copied()
     }
 
     /// All nodes in slot order, including those that are only known from pods.
-    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         self.nodes.iter().map(|(slot, node)| (NodeId(slot), node))
     }
 
     /// One past the highest node slot.
-    pub fn node_slots(&self) -> usize {
+    pub(crate) fn node_slots(&self) -> usize {
         self.nodes.bound()
     }
 
     /// How many nodes exist.
-    pub fn nodes_present(&self) -> usize {
+    pub(crate) fn nodes_present(&self) -> usize {
         self.nodes_present
     }
 
     /// The pod in a slot.
-    pub fn pod(&self, id: PodId) -> &Pod {
+    pub(crate) fn pod(&self, id: PodId) -> &Pod {
         self.pods.get(id.0).expect("a pod in use exists")
     }
 
     /// The pod in a slot, if there is one.
-    pub fn pod_if_any(&self, id: PodId) -> Option<&Pod> {
+    pub(crate) fn pod_if_any(&self, id: PodId) -> Option<&Pod> {
         self.pods.get(id.0)
     }
 
     /// The slot of a pod by UID.
-    pub fn pod_id(&self, uid: &str) -> Option<PodId> {
+    pub(crate) fn pod_id(&self, uid: &str) -> Option<PodId> {
         self.pods_by_uid.get(uid).copied()
     }
 
     /// All pods in slot order.
-    pub fn pods(&self) -> impl Iterator<Item = (PodId, &Pod)> {
+    pub(crate) fn pods(&self) -> impl Iterator<Item = (PodId, &Pod)> {
         self.pods.iter().map(|(slot, pod)| (PodId(slot), pod))
     }
 
     /// The leaving pods that are on nodes.
-    pub fn leaving(&self) -> impl Iterator<Item = PodId> {
+    pub(crate) fn leaving(&self) -> impl Iterator<Item = PodId> {
         self.leaving.iter().copied()
     }
 
     /// The group in a slot.
-    pub fn group(&self, id: GroupId) -> &Group {
+    pub(crate) fn group(&self, id: GroupId) -> &Group {
         self.groups.get(id.0).expect("a group in use exists")
     }
 
     /// The group in a slot, if there is one.
-    pub fn group_if_any(&self, id: GroupId) -> Option<&Group> {
+    pub(crate) fn group_if_any(&self, id: GroupId) -> Option<&Group> {
         self.groups.get(id.0)
     }
 
     /// The slot of a group by key.
-    pub fn group_id(&self, key: &GroupKey) -> Option<GroupId> {
+    pub(crate) fn group_id(&self, key: &GroupKey) -> Option<GroupId> {
         self.groups_by_key.get(key).copied()
     }
 
     /// All groups in slot order, including those that are only known from pods.
-    pub fn groups(&self) -> impl Iterator<Item = (GroupId, &Group)> {
+    pub(crate) fn groups(&self) -> impl Iterator<Item = (GroupId, &Group)> {
         self.groups.iter().map(|(slot, group)| (GroupId(slot), group))
     }
 
     /// A class in use.
-    pub fn class(&self, id: ClassId) -> &PodClass {
+    pub(crate) fn class(&self, id: ClassId) -> &PodClass {
         self.classes.get(id)
     }
 
     /// The names of resources.
-    pub fn resource_names(&self) -> &ResourceNames {
+    pub(crate) fn resource_names(&self) -> &ResourceNames {
         &self.resources
     }
 
     /// The group's priority, by the rule of its API.
-    pub fn group_priority(&self, id: GroupId) -> i32 {
+    pub(crate) fn group_priority(&self, id: GroupId) -> i32 {
         let group = self.group(id);
         group.priority(|| group.members.first().map(|(_, oldest)| self.pod(*oldest).priority))
     }
 
     /// The priority of a pod for scheduling: its group's, or its own.
-    pub fn effective_priority(&self, id: PodId) -> i32 {
+    pub(crate) fn effective_priority(&self, id: PodId) -> i32 {
         let pod = self.pod(id);
         pod.group.map_or(pod.priority, |group| self.group_priority(group))
     }
@@ -187,126 +169,6 @@ impl Cluster {
     /// The profile of a class.
     pub(crate) fn profile(&self, class: &ClassSpec) -> ProfileRules {
         self.profiles.get(usize::from(class.profile)).copied().unwrap_or_default()
-    }
-
-    // Nodes.
-
-    /// Adds or updates a node.
-    pub(crate) fn set_node(&mut self, spec: &NodeSpec) {
-        let id = self.ensure_node(&spec.name);
-        let mut allocatable = ResourceVec::default();
-        let mut pods_max = 0;
-        for (name, amount) in &spec.allocatable {
-            if name == PODS {
-                pods_max = *amount;
-            } else if let Some(resource) = self.resources.intern(name) {
-                allocatable.set(resource, *amount);
-            }
-        }
-        let node = self.nodes.get_mut(id.0).expect("just ensured");
-        let same = node.present
-            && node.labels == spec.labels
-            && node.taints == spec.taints
-            && node.unschedulable == spec.unschedulable
-            && node.allocatable == allocatable
-            && node.pods_max == pods_max
-            && node.features == spec.features;
-        node.startup_taints.clone_from(&spec.startup_taints);
-        node.created_ms = spec.created_ms;
-        let settled = spec.startup_taints.is_empty() && self.starting.remove(&id);
-        if !spec.startup_taints.is_empty() {
-            self.starting.insert(id);
-        }
-        self.set_images(id, &spec.images);
-        if !same {
-            self.replace_node(id, spec, allocatable, pods_max);
-            self.events.push(ClusterEvent::NodeChanged(id));
-        }
-        if settled {
-            // It is ready or never will be: entities that do not fit there need not wait for it.
-            self.events.push(ClusterEvent::UpcomingNodeSettled);
-        }
-    }
-
-    fn replace_node(&mut self, id: NodeId, spec: &NodeSpec, allocatable: ResourceVec, pods_max: i64) {
-        let node = self.nodes.get_mut(id.0).expect("just ensured");
-        if !node.present {
-            node.present = true;
-            self.nodes_present += 1;
-        }
-        self.count_pods_on_node(id, false);
-        let node = self.nodes.get_mut(id.0).expect("just ensured");
-        node.labels.clone_from(&spec.labels);
-        node.taints.clone_from(&spec.taints);
-        node.unschedulable = spec.unschedulable;
-        node.allocatable = allocatable;
-        node.pods_max = pods_max;
-        node.features.clone_from(&spec.features);
-        self.topology.update_node(id, self.nodes.get(id.0));
-        self.count_pods_on_node(id, true);
-        self.touch(id, true);
-    }
-
-    /// Marks a node as gone; it is kept while pods refer to it.
-    pub(crate) fn remove_node(&mut self, name: &str) {
-        let Some(id) = self.node_id(name) else { return };
-        let node = self.nodes.get_mut(id.0).expect("a listed node exists");
-        if !node.present {
-            return;
-        }
-        if self.starting.remove(&id) {
-            self.events.push(ClusterEvent::UpcomingNodeSettled);
-        }
-        self.events.push(ClusterEvent::NodeDeleted(id));
-        self.set_images(id, &BTreeMap::new());
-        self.count_pods_on_node(id, false);
-        self.topology.update_node(id, None);
-        let node = self.nodes.get_mut(id.0).expect("a listed node exists");
-        let kept = Node {
-            name: node.name.clone(),
-            load: std::mem::take(&mut node.load),
-            pods: std::mem::take(&mut node.pods),
-            nominated: std::mem::take(&mut node.nominated),
-            nominated_load: node.nominated_load.take(),
-            ..Node::default()
-        };
-        *node = kept;
-        self.nodes_present -= 1;
-        self.touch(id, true);
-        self.remove_node_if_unused(id);
-    }
-
-    fn ensure_node(&mut self, name: &str) -> NodeId {
-        if let Some(id) = self.node_id(name) {
-            return id;
-        }
-        let name: Arc<str> = name.into();
-        let id = NodeId(self.nodes.insert(Node { name: name.clone(), ..Node::default() }));
-        self.nodes_by_name.insert(name, id);
-        self.touch(id, true);
-        id
-    }
-
-    /// Removes a node that does not exist and that no pod refers to.
-    fn remove_node_if_unused(&mut self, id: NodeId) {
-        let node = self.node(id);
-        if !node.present && node.pods.is_empty() && node.nominated.is_empty() {
-            let name = node.name.clone();
-            self.nodes.remove(id.0);
-            self.nodes_by_name.remove(&name);
-            self.touch(id, true);
-        }
-    }
-
-    /// The nodes that are starting up: those with startup taints.
-    pub(crate) fn starting(&self) -> impl Iterator<Item = NodeId> {
-        self.starting.iter().copied()
-    }
-
-    /// In a transaction: treats a node as if it were ready for its first pods, or no longer.
-    pub(crate) fn set_assumed_ready(&mut self, id: NodeId, soon: bool) {
-        self.nodes.get_mut(id.0).expect("a starting node exists").assumed_ready = soon;
-        self.touch(id, true);
     }
 
     /// The version of the state; it changes with every node. A transaction that is undone restores it.
@@ -723,18 +585,5 @@ impl Cluster {
             Counted::In { subset, member_state } => group.count(subset, member_state, member, false),
         }
         self.pod_mut(id).counted = Counted::Not;
-    }
-
-    /// Whether two states are equal, except for the journal.
-    pub fn same_state(&self, other: &Self) -> bool {
-        self.nodes == other.nodes
-            && self.pods == other.pods
-            && self.groups == other.groups
-            && self.nodes_by_name == other.nodes_by_name
-            && self.pods_by_uid == other.pods_by_uid
-            && self.groups_by_key == other.groups_by_key
-            && self.nodes_present == other.nodes_present
-            && self.budgets == other.budgets
-            && self.topology == other.topology
     }
 }

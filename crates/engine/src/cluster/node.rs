@@ -13,41 +13,41 @@ use crate::model::taint::{Effect, Taint, Toleration, tolerated};
 /// A node. A node that pods refer to but that was not seen yet, or is gone, is kept with `present` unset: nothing is
 /// placed there.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Node {
+pub(crate) struct Node {
     /// The name.
-    pub name: Arc<str>,
+    pub(crate) name: Arc<str>,
     /// Whether the node exists.
-    pub present: bool,
+    pub(crate) present: bool,
     /// Its labels.
-    pub labels: Labels,
+    pub(crate) labels: Labels,
     /// Its taints.
-    pub taints: Vec<Taint>,
+    pub(crate) taints: Vec<Taint>,
     /// Its startup taints: those that are removed when it is ready for its first pods.
-    pub startup_taints: Vec<Taint>,
+    pub(crate) startup_taints: Vec<Taint>,
     /// When it was created.
-    pub created_ms: Millis,
+    pub(crate) created_ms: Millis,
     /// In a transaction: treated as ready for its first pods.
-    pub assumed_ready: bool,
+    pub(crate) assumed_ready: bool,
     /// Whether it is cordoned.
-    pub unschedulable: bool,
+    pub(crate) unschedulable: bool,
     /// Its allocatable resources.
-    pub allocatable: ResourceVec,
+    pub(crate) allocatable: ResourceVec,
     /// Features that it declares.
-    pub features: BTreeSet<String>,
+    pub(crate) features: BTreeSet<String>,
     /// Its images, with their sizes in bytes.
-    pub images: BTreeMap<Arc<str>, i64>,
+    pub(crate) images: BTreeMap<Arc<str>, i64>,
     /// How many pods it can hold.
-    pub pods_max: i64,
+    pub(crate) pods_max: i64,
     /// The load of its pods.
-    pub load: Load,
+    pub(crate) load: Load,
     /// Its pods, in the order in which they were added.
-    pub pods: Vec<PodId>,
+    pub(crate) pods: Vec<PodId>,
     /// The pods that are nominated to it, sorted.
-    pub nominated: Vec<PodId>,
+    pub(crate) nominated: Vec<PodId>,
     /// The priority of the starving group that it is reserved for.
-    pub reservation_priority: Option<i32>,
+    pub(crate) reservation_priority: Option<i32>,
     /// The load of its pods and its nominated pods; only while there are nominated pods.
-    pub nominated_load: Option<Box<NominatedLoad>>,
+    pub(crate) nominated_load: Option<Box<NominatedLoad>>,
 }
 
 impl Node {
@@ -67,9 +67,9 @@ impl Node {
 
 /// The load of a node with its nominated pods.
 #[derive(Clone, Debug, PartialEq)]
-pub struct NominatedLoad {
+pub(crate) struct NominatedLoad {
     /// The load of the pods on the node and of all nominated pods.
-    pub load: Load,
+    pub(crate) load: Load,
     /// The lowest priority of the nominated pods: for a pod that is not above it, all of them count.
-    pub lowest_priority: i32,
+    pub(crate) lowest_priority: i32,
 }

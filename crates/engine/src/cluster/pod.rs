@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::command::Subject;
 use crate::model::Millis;
 use crate::model::ids::{ClassId, GroupId, NodeId};
 use crate::model::labels::Labels;
 use crate::model::pod::{PodName, PodRefusal};
+use crate::model::subject::Subject;
 
 /// The state of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PodState {
+pub(crate) enum PodState {
     /// On no node.
     Waiting,
     /// Assumed: placed on the node, bind not confirmed.
@@ -26,7 +26,7 @@ pub enum PodState {
 
 impl PodState {
     /// The node whose capacity it uses.
-    pub fn node(self) -> Option<NodeId> {
+    pub(crate) fn node(self) -> Option<NodeId> {
         match self {
             Self::Assumed(node) | Self::Bound(node) => Some(node),
             Self::Waiting | Self::Finished { .. } => None,
@@ -36,102 +36,102 @@ impl PodState {
 
 /// The bind of one pod, from the decision to its confirmation.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Bind {
+pub(crate) struct Bind {
     /// How often the bind to the current node was sent.
-    pub tries: u32,
+    pub(crate) tries: u32,
     /// A command was sent and its outcome is not known.
-    pub in_flight: bool,
+    pub(crate) in_flight: bool,
     /// When the bind is to be sent again.
-    pub retry_at: Option<Millis>,
+    pub(crate) retry_at: Option<Millis>,
     /// When the bind of a pod without a group is abandoned.
-    pub deadline: Millis,
+    pub(crate) deadline: Millis,
     /// Nodes that refused this pod in the current attempt.
-    pub avoid: Vec<Arc<str>>,
+    pub(crate) avoid: Vec<Arc<str>>,
 }
 
 /// A pod.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Pod {
+pub(crate) struct Pod {
     /// Which pod.
-    pub id: Arc<PodName>,
+    pub(crate) id: Arc<PodName>,
     /// Its class.
-    pub class: ClassId,
+    pub(crate) class: ClassId,
     /// Its own priority.
-    pub priority: i32,
+    pub(crate) priority: i32,
     /// Its group, if it refers to one.
-    pub group: Option<GroupId>,
+    pub(crate) group: Option<GroupId>,
     /// The subset that it refers to.
-    pub subset: Box<str>,
+    pub(crate) subset: Box<str>,
     /// Whether Muster schedules it.
-    pub ours: bool,
+    pub(crate) ours: bool,
     /// Whether scheduling gates hold it back.
-    pub gated: bool,
+    pub(crate) gated: bool,
     /// Why it must not be placed, if so.
-    pub refused: Option<Arc<PodRefusal>>,
+    pub(crate) refused: Option<Arc<PodRefusal>>,
     /// Whether it is terminating, as shown by the API; that is final.
-    pub terminating: bool,
+    pub(crate) terminating: bool,
     /// Whether its deletion was requested to roll back a bind, and not refused.
-    pub rolling_back: bool,
+    pub(crate) rolling_back: bool,
     /// Whether it is a static pod: deleting it in the API does not stop it.
-    pub is_static: bool,
+    pub(crate) is_static: bool,
     /// Its labels.
-    pub labels: Arc<Labels>,
+    pub(crate) labels: Arc<Labels>,
     /// When it started to run.
-    pub started_ms: Option<Millis>,
+    pub(crate) started_ms: Option<Millis>,
     /// The cost of its loss, as set by its owner.
-    pub preemption_cost: i32,
+    pub(crate) preemption_cost: i32,
     /// Its eviction by preemption, once ordered.
-    pub eviction: Option<Eviction>,
+    pub(crate) eviction: Option<Eviction>,
     /// It is not preempted before this time, because its eviction was refused.
-    pub spared_until: Millis,
+    pub(crate) spared_until: Millis,
     /// Whether its own preemption policy is `Never`.
-    pub never_preempts: bool,
+    pub(crate) never_preempts: bool,
     /// When its grace period ends, if it is terminating.
-    pub grace_period_ends_ms: Option<Millis>,
+    pub(crate) grace_period_ends_ms: Option<Millis>,
     /// Whether the API marks it as a target of preemption.
-    pub marked: bool,
+    pub(crate) marked: bool,
     /// Whether a controller recreates it.
-    pub controlled: bool,
+    pub(crate) controlled: bool,
     /// Whether it was ever seen running.
-    pub ran: bool,
+    pub(crate) ran: bool,
     /// Its role in the start of its group.
-    pub start_role: StartRole,
+    pub(crate) start_role: StartRole,
     /// When it was created.
-    pub created_ms: Millis,
+    pub(crate) created_ms: Millis,
     /// Its state.
-    pub state: PodState,
+    pub(crate) state: PodState,
     /// Whether the plan of its group has no place for it.
-    pub without_place: bool,
+    pub(crate) without_place: bool,
     /// Its nominated node.
-    pub nominated: Option<NodeId>,
+    pub(crate) nominated: Option<NodeId>,
     /// Whether the API shows a nomination, or is about to.
-    pub shows_nomination: bool,
+    pub(crate) shows_nomination: bool,
     /// What the API must show first before nominations by other components are accepted.
-    pub awaited_nomination: Awaited,
+    pub(crate) awaited_nomination: Awaited,
     /// Its bind, while there is one.
-    pub bind: Option<Box<Bind>>,
+    pub(crate) bind: Option<Box<Bind>>,
     /// How its group counts it.
-    pub counted: Counted,
+    pub(crate) counted: Counted,
 }
 
 /// An eviction by preemption.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Eviction {
+pub(crate) struct Eviction {
     /// The preemptor.
-    pub by: Arc<Subject>,
+    pub(crate) by: Arc<Subject>,
     /// The pod is evicted together with its whole group.
-    pub whole: bool,
+    pub(crate) whole: bool,
     /// The request is in flight.
-    pub sent: bool,
+    pub(crate) sent: bool,
     /// The error of the last transient failure.
-    pub failed: Option<Arc<str>>,
+    pub(crate) failed: Option<Arc<str>>,
     /// The eviction of its unit has started: it must be evicted too, even if the plan no longer holds.
-    pub must_go: bool,
+    pub(crate) must_go: bool,
 }
 
 /// The own change of a nomination that the API does not show yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Awaited {
+pub(crate) enum Awaited {
     /// None: what it shows was set by other components.
     #[default]
     Nothing,
@@ -143,7 +143,7 @@ pub enum Awaited {
 
 /// How a group counts a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Counted {
+pub(crate) enum Counted {
     /// Not at all: it has no group.
     #[default]
     Not,
@@ -160,7 +160,7 @@ pub enum Counted {
 
 /// The role of a pod in the start of its group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StartRole {
+pub(crate) enum StartRole {
     /// None known: it was bound before this process or before the group became a gang.
     #[default]
     None,
@@ -174,7 +174,7 @@ pub enum StartRole {
 
 /// The state of a pod as a member of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemberState {
+pub(crate) enum MemberState {
     /// Could be placed now.
     Waiting,
     /// Behind scheduling gates.
@@ -193,7 +193,7 @@ pub enum MemberState {
 
 impl Pod {
     /// Whether the pod is terminating, being evicted, or being deleted to roll back its bind.
-    pub fn is_leaving(&self) -> bool {
+    pub(crate) fn is_leaving(&self) -> bool {
         self.terminating || self.rolling_back || self.eviction.is_some()
     }
 
@@ -208,7 +208,7 @@ impl Pod {
     }
 
     /// The state of the pod as a member of its group.
-    pub fn member_state(&self) -> MemberState {
+    pub(crate) fn member_state(&self) -> MemberState {
         match self.state {
             // Pods of another scheduler neither count for the group nor are rolled back.
             _ if !self.ours => MemberState::NotCounted,

@@ -234,6 +234,19 @@ pub(super) mod tests {
         cluster
     }
 
+    /// Whether two states are equal, except for the journal.
+    fn same_state(one: &Cluster, other: &Cluster) -> bool {
+        one.nodes == other.nodes
+            && one.pods == other.pods
+            && one.groups == other.groups
+            && one.nodes_by_name == other.nodes_by_name
+            && one.pods_by_uid == other.pods_by_uid
+            && one.groups_by_key == other.groups_by_key
+            && one.nodes_present == other.nodes_present
+            && one.budgets == other.budgets
+            && one.topology == other.topology
+    }
+
     pub(crate) fn pod(number: u32, class: ClassId) -> Pod {
         Pod {
             id: Arc::new(PodName { uid: number.to_string(), ..PodName::default() }),
@@ -300,7 +313,7 @@ pub(super) mod tests {
                 act(&mut transaction, &mut savepoints, kind, pod, node);
             }
             drop(transaction);
-            prop_assert!(cluster.same_state(&before));
+            prop_assert!(same_state(&cluster, &before));
             prop_assert_eq!(invariants::ledger(&cluster), Ok(()));
         }
 
@@ -325,7 +338,7 @@ pub(super) mod tests {
             for (pod, _) in placed {
                 cluster.set_state(pod, PodState::Waiting);
             }
-            prop_assert!(cluster.same_state(&before));
+            prop_assert!(same_state(&cluster, &before));
         }
     }
 }

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use super::{Closest, FitError, Rejection};
 use crate::cluster::Cluster;
+use crate::cluster::class::PodClass;
 use crate::cluster::load::Load;
 use crate::cluster::node::Node;
 use crate::filter::{self, Reason, View};
-use crate::model::class::PodClass;
 use crate::model::ids::{ClassId, NodeId};
 
 /// Why no node fits, and which came closest. Nodes that refused a bind recently are avoided.

@@ -9,7 +9,6 @@ mod text;
 use serde::{Deserialize, Serialize};
 
 use crate::model::pod::RefusalKind;
-pub use crate::score::ScoreName;
 
 /// A diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

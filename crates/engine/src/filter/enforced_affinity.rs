@@ -1,8 +1,8 @@
 //! The node does not match the node affinity of the scheduler configuration (`addedAffinity`).
 
-use super::{Filter, Reason, StaticFilter};
+use super::kinds::{Filter, Reason, StaticFilter};
+use crate::cluster::class::PodClass;
 use crate::cluster::node::Node;
-use crate::model::class::PodClass;
 
 pub(super) const FILTER: Filter = Filter::Static(StaticFilter { passes, reason: Reason::EnforcedAffinity });
 

@@ -1,8 +1,8 @@
 //! The node does not declare a feature that the pod needs.
 
-use super::{Filter, Reason, StaticFilter};
+use super::kinds::{Filter, Reason, StaticFilter};
+use crate::cluster::class::PodClass;
 use crate::cluster::node::Node;
-use crate::model::class::PodClass;
 
 pub(super) const FILTER: Filter = Filter::Static(StaticFilter { passes, reason: Reason::Features });
 

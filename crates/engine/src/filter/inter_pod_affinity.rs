@@ -4,10 +4,11 @@
 //! kube-scheduler only counts pods nominated to the node itself; then a preempted pod that is recreated can return to
 //! the domain of its preemptor, is evicted again, and so on.
 
-use super::{Filter, InterPodFilter, InterPodView, Reason, View};
+use super::kinds::{Filter, InterPodFilter, Reason};
+use super::view::{InterPodView, View};
+use crate::cluster::class::PodClass;
 use crate::cluster::node::Node;
-use crate::cluster::topology::InterPodRules;
-use crate::model::class::PodClass;
+use crate::cluster::topology::rules::InterPodRules;
 use crate::model::ids::{DomainCountsId, PodId};
 
 pub(super) const FILTER: Filter = Filter::InterPod(InterPodFilter { failure_reason, copies_max });

@@ -9,6 +9,7 @@
 mod enforced_affinity;
 mod features;
 mod inter_pod_affinity;
+mod kinds;
 mod node_affinity;
 mod node_name;
 mod ports;
@@ -17,144 +18,15 @@ pub(crate) mod resources;
 mod taints;
 mod topology_spread;
 mod unschedulable;
+mod view;
 mod volumes;
 
-use std::borrow::Cow;
-
-use serde::{Deserialize, Serialize};
-
-use crate::cluster::Cluster;
-use crate::cluster::load::Load;
+use crate::cluster::class::PodClass;
 use crate::cluster::node::Node;
-use crate::model::class::PodClass;
-use crate::model::ids::{NodeId, ResourceId};
-
-/// Why a node is infeasible.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
-    /// The pod's `nodeName` is another node.
-    NodeName,
-    /// The node is cordoned.
-    Unschedulable,
-    /// The node has a taint that the pod does not tolerate.
-    Taints,
-    /// The node does not match the affinity added by the scheduler configuration.
-    EnforcedAffinity,
-    /// The node does not match the pod's selector or required affinity.
-    NodeAffinity,
-    /// A host port is taken.
-    Ports,
-    /// The node holds its maximum number of pods.
-    TooManyPods,
-    /// There is too little of a resource left.
-    Insufficient(ResourceId),
-    /// The node does not match the node affinity of a volume.
-    VolumeAffinity,
-    /// A volume of the pod is in another zone.
-    VolumeZone,
-    /// The pod would violate the skew of a topology spread constraint.
-    Spread,
-    /// The node lacks the topology key of a spread constraint.
-    SpreadLabel,
-    /// No pod in the domain matches the pod's required affinity.
-    PodAffinity,
-    /// A pod in the domain matches the pod's required anti-affinity.
-    PodAntiAffinity,
-    /// The required anti-affinity of an existing pod matches the pod.
-    ExistingPodAntiAffinity,
-    /// The node does not declare a feature that the pod needs.
-    Features,
-    /// The node is reserved for a group that has been pending too long.
-    Reserved,
-}
-
-/// A filter that depends on the node object alone.
-pub(crate) struct StaticFilter {
-    pub(crate) passes: fn(&PodClass, &Node) -> bool,
-    pub(crate) reason: Reason,
-}
-
-/// A filter that depends on the pods on the node.
-pub(crate) struct LoadFilter {
-    /// Whether one more pod of the class fits.
-    pub(crate) passes: fn(&PodClass, &Node, &View<'_>) -> bool,
-    /// How many more pods of the class fit.
-    pub(crate) copies_max: fn(&PodClass, &Node, &View<'_>) -> i64,
-    /// All reasons why not even one fits.
-    pub(crate) reasons: fn(&PodClass, &Node, &View<'_>, &mut Vec<Reason>),
-}
-
-/// A filter that also depends on pods on other nodes.
-pub(crate) struct InterPodFilter {
-    /// Why not even one more pod of the class fits.
-    pub(crate) failure_reason: fn(&PodClass, &Node, &View<'_>) -> Option<Reason>,
-    /// How many more pods of the class fit, as long as no other pod is placed.
-    pub(crate) copies_max: fn(&PodClass, &Node, &View<'_>) -> i64,
-}
-
-pub(crate) enum Filter {
-    Static(StaticFilter),
-    Load(LoadFilter),
-    InterPod(InterPodFilter),
-}
-
-/// The filters that a profile can disable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum FilterName {
-    /// The pod's `nodeName`.
-    NodeName,
-    /// Cordoned nodes.
-    NodeUnschedulable,
-    /// Taints and tolerations.
-    TaintToleration,
-    /// Node selectors and node affinity, the pod's own and that of the scheduler configuration.
-    NodeAffinity,
-    /// Host ports.
-    NodePorts,
-    /// Free resources.
-    NodeResourcesFit,
-    /// The node affinity of volumes.
-    VolumeBinding,
-    /// The zones of volumes.
-    VolumeZone,
-    /// Topology spread constraints.
-    PodTopologySpread,
-    /// Inter-pod affinity and anti-affinity.
-    InterPodAffinity,
-    /// Features that nodes declare.
-    NodeDeclaredFeatures,
-}
-
-impl FilterName {
-    /// All filters that a profile can disable.
-    pub const ALL: [Self; 11] = [
-        Self::NodeName,
-        Self::NodeUnschedulable,
-        Self::TaintToleration,
-        Self::NodeAffinity,
-        Self::NodePorts,
-        Self::NodeResourcesFit,
-        Self::VolumeBinding,
-        Self::VolumeZone,
-        Self::PodTopologySpread,
-        Self::InterPodAffinity,
-        Self::NodeDeclaredFeatures,
-    ];
-}
-
-/// The filters that are disabled for a class.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DisabledFilters(u16);
-
-impl DisabledFilters {
-    pub(crate) fn new(names: impl IntoIterator<Item = FilterName>) -> Self {
-        Self(names.into_iter().fold(0, |all, name| all | 1 << name as u16))
-    }
-
-    pub(crate) fn has(self, name: FilterName) -> bool {
-        self.0 & (1 << name as u16) != 0
-    }
-}
+use crate::model::plugin::FilterName;
+use kinds::Filter;
+pub(crate) use kinds::Reason;
+pub(crate) use view::{InterPodView, View, view};
 
 /// All filters in the order of their evaluation. A filter without a name cannot be disabled.
 static FILTERS: [(Option<FilterName>, Filter); 13] = [
@@ -247,63 +119,4 @@ pub(crate) fn failure_reasons(class: &PodClass, node: &Node, view: &View<'_>) ->
         }
     }
     reasons
-}
-
-/// A node as seen by a pod or group of a certain priority.
-#[derive(Debug)]
-pub(crate) struct View<'a> {
-    /// The load of the node, including nominated pods of the same or a higher priority.
-    pub(crate) load: Cow<'a, Load>,
-    /// The node is reserved for a group of the same or a higher priority.
-    pub(crate) blocked_by_reservation: bool,
-    /// The rest of the cluster, for inter-pod filters; `None` skips them.
-    pub(crate) inter_pod: Option<InterPodView<'a>>,
-}
-
-/// A node within its topology domains, as seen by a pod or group of a certain priority.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct InterPodView<'a> {
-    pub(crate) cluster: &'a Cluster,
-    pub(crate) node: NodeId,
-    pub(crate) priority: i32,
-    /// Evaluate as if the cluster had no pods.
-    pub(crate) without_pods: bool,
-}
-
-impl<'a> View<'a> {
-    /// A node of a cluster without any pods except this load.
-    pub(crate) fn without_pods(cluster: &'a Cluster, node: NodeId, load: Cow<'a, Load>) -> Self {
-        View {
-            load,
-            blocked_by_reservation: false,
-            inter_pod: Some(InterPodView { cluster, node, priority: i32::MAX, without_pods: true }),
-        }
-    }
-}
-
-/// A node as seen by a pod or group of this priority.
-pub(crate) fn view(cluster: &Cluster, id: NodeId, priority: i32) -> View<'_> {
-    let node = cluster.node(id);
-    let load = match &node.nominated_load {
-        None => Cow::Borrowed(&node.load),
-        Some(nominated) if priority <= nominated.lowest_priority => Cow::Borrowed(&nominated.load),
-        Some(_) => Cow::Owned(nominated_at_least(cluster, id, priority)),
-    };
-    let blocked_by_reservation = node.reservation_priority.is_some_and(|claim| priority <= claim);
-    View {
-        load,
-        blocked_by_reservation,
-        inter_pod: Some(InterPodView { cluster, node: id, priority, without_pods: false }),
-    }
-}
-
-fn nominated_at_least(cluster: &Cluster, id: NodeId, priority: i32) -> Load {
-    let node = cluster.node(id);
-    let mut load = node.load.clone();
-    for pod in &node.nominated {
-        if cluster.effective_priority(*pod) >= priority {
-            load.add(cluster.class(cluster.pod(*pod).class));
-        }
-    }
-    load
 }

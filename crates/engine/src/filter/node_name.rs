@@ -1,8 +1,8 @@
 //! The pod names another node.
 
-use super::{Filter, Reason, StaticFilter};
+use super::kinds::{Filter, Reason, StaticFilter};
+use crate::cluster::class::PodClass;
 use crate::cluster::node::Node;
-use crate::model::class::PodClass;
 
 pub(super) const FILTER: Filter = Filter::Static(StaticFilter { passes, reason: Reason::NodeName });
 

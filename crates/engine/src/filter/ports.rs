@@ -1,8 +1,9 @@
 //! A host port of the pod is already in use on the node.
 
-use super::{Filter, LoadFilter, Reason, View};
+use super::kinds::{Filter, LoadFilter, Reason};
+use super::view::View;
+use crate::cluster::class::PodClass;
 use crate::cluster::node::Node;
-use crate::model::class::PodClass;
 
 pub(super) const FILTER: Filter = Filter::Load(LoadFilter { passes, copies_max, reasons });
 

@@ -1,8 +1,9 @@
 //! Rejects nodes that are reserved for a group of the same or a higher priority that has been pending too long.
 
-use super::{Filter, LoadFilter, Reason, View};
+use super::kinds::{Filter, LoadFilter, Reason};
+use super::view::View;
+use crate::cluster::class::PodClass;
 use crate::cluster::node::Node;
-use crate::model::class::PodClass;
 
 pub(super) const FILTER: Filter = Filter::Load(LoadFilter { passes, copies_max, reasons });
 

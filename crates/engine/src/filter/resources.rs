@@ -5,9 +5,10 @@
 
 use smallvec::SmallVec;
 
-use super::{Filter, LoadFilter, Reason, View};
+use super::kinds::{Filter, LoadFilter, Reason};
+use super::view::View;
+use crate::cluster::class::PodClass;
 use crate::cluster::node::Node;
-use crate::model::class::PodClass;
 use crate::model::ids::ResourceId;
 use crate::model::resources::PODS_PER_NODE_MAX;
 

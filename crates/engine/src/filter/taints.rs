@@ -1,8 +1,8 @@
 //! The node has a `NoSchedule` or `NoExecute` taint that the pod does not tolerate.
 
-use super::{Filter, Reason, StaticFilter};
+use super::kinds::{Filter, Reason, StaticFilter};
+use crate::cluster::class::PodClass;
 use crate::cluster::node::Node;
-use crate::model::class::PodClass;
 
 pub(super) const FILTER: Filter = Filter::Static(StaticFilter { passes, reason: Reason::Taints });
 

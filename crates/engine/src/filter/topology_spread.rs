@@ -2,10 +2,11 @@
 //!
 //! Nominated pods count in the domain that is checked. In other domains they do not, since they may never be bound.
 
-use super::{Filter, InterPodFilter, InterPodView, Reason, View};
+use super::kinds::{Filter, InterPodFilter, Reason};
+use super::view::{InterPodView, View};
+use crate::cluster::class::PodClass;
 use crate::cluster::node::Node;
-use crate::cluster::topology::SpreadConstraint;
-use crate::model::class::PodClass;
+use crate::cluster::topology::rules::SpreadConstraint;
 
 pub(super) const FILTER: Filter = Filter::InterPod(InterPodFilter { failure_reason, copies_max });
 

@@ -1,8 +1,8 @@
 //! The node is cordoned and the pod does not tolerate the corresponding taint.
 
-use super::{Filter, Reason, StaticFilter};
+use super::kinds::{Filter, Reason, StaticFilter};
+use crate::cluster::class::PodClass;
 use crate::cluster::node::Node;
-use crate::model::class::PodClass;
 use crate::model::taint::{Effect, Taint, UNSCHEDULABLE_KEY, tolerated};
 
 pub(super) const FILTER: Filter = Filter::Static(StaticFilter { passes, reason: Reason::Unschedulable });

@@ -3,9 +3,10 @@
 //! A volume restricts nodes by its node affinity and, in older clusters, by its zone and region labels. A node without
 //! any zone or region label is assumed to be in a cluster of a single zone.
 
-use super::{Filter, Reason, StaticFilter};
+use super::kinds::{Filter, Reason, StaticFilter};
+use crate::cluster::class::PodClass;
 use crate::cluster::node::Node;
-use crate::model::class::{PodClass, ZoneRequirement};
+use crate::model::class::ZoneRequirement;
 
 pub(super) const REACH: Filter = Filter::Static(StaticFilter { passes: reaches, reason: Reason::VolumeAffinity });
 pub(super) const ZONE: Filter = Filter::Static(StaticFilter { passes: is_in_zone, reason: Reason::VolumeZone });

@@ -11,10 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::inter_pod::InterPodConstraints;
 use super::labels::{Labels, NodeTerm, PreferredTerm};
 use super::port::HostPort;
-use super::resources::Requests;
 use super::taint::Toleration;
-use crate::cluster::topology::{InterPodRules, OwnTerms, SelectorSet};
-use crate::filter::{DisabledFilters, FilterName};
 
 /// A class as observed: names are text, amounts are base units.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -102,51 +99,5 @@ impl ClassSpec {
     pub fn scoring_when_placed(&self) -> ScoringRequest {
         let asked = ScoringRequest { cpu_milli: self.scoring_cpu_milli, memory_bytes: self.scoring_memory_bytes };
         self.placed_scoring.unwrap_or(asked)
-    }
-}
-
-/// A class with its names interned.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PodClass {
-    /// The class as observed.
-    pub spec: Arc<ClassSpec>,
-    /// The requests by resource id.
-    pub requests: Requests,
-    /// The selectors of other pods' terms that match its pods.
-    pub(crate) selectors: SelectorSet,
-    /// Its own inter-pod terms.
-    pub(crate) own: Option<OwnTerms>,
-    /// The inter-pod rules that apply to it, and the domain counts that its pods are part of; `None` if there are none.
-    pub(crate) rules: Option<Arc<InterPodRules>>,
-    /// Filters that its profile disables.
-    pub(crate) disabled_filters: DisabledFilters,
-}
-
-impl PodClass {
-    /// A class without inter-pod terms that no other pod's terms select.
-    pub(crate) fn independent(spec: Arc<ClassSpec>, requests: Requests) -> Self {
-        Self {
-            spec,
-            requests,
-            selectors: SelectorSet::new(),
-            own: None,
-            rules: None,
-            disabled_filters: DisabledFilters::default(),
-        }
-    }
-
-    /// Whether its profile enables a filter.
-    pub(crate) fn has_filter(&self, filter: FilterName) -> bool {
-        !self.disabled_filters.has(filter)
-    }
-
-    /// Whether any inter-pod term, required or preferred, applies to pods of the class.
-    pub(crate) fn has_inter_pod_terms(&self) -> bool {
-        self.rules.as_ref().is_some_and(|rules| !rules.has_no_terms())
-    }
-
-    /// Whether a required inter-pod term can make a node infeasible for pods of the class.
-    pub(crate) fn has_required_inter_pod_terms(&self) -> bool {
-        self.rules.as_ref().is_some_and(|rules| !rules.has_no_required_terms())
     }
 }

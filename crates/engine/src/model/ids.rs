@@ -3,20 +3,11 @@
 //! An id is a slot number. A slot is reused after its owner is removed, so no id may be kept beyond the removal of what
 //! it refers to; `invariants` checks this.
 
-use serde::{Deserialize, Serialize};
-
 macro_rules! dense_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        pub struct $name(pub u32);
-
-        impl $name {
-            /// The slot number.
-            pub fn slot(self) -> usize {
-                self.0 as usize
-            }
-        }
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) struct $name(pub(crate) u32);
     };
 }
 
@@ -61,6 +52,20 @@ dense_id!(
     /// The nodes that a topology spread constraint counts pods on.
     EligibleNodesId
 );
+
+/// Ids by which vectors are indexed.
+macro_rules! indexes_vectors {
+    ($($name:ident)*) => {
+        $(impl $name {
+            /// The slot number.
+            pub(crate) fn slot(self) -> usize {
+                self.0 as usize
+            }
+        })*
+    };
+}
+
+indexes_vectors!(NodeId PodId GroupId ResourceId);
 
 /// A slab: values in numbered slots; the lowest free slot is filled first.
 ///

@@ -6,13 +6,15 @@
 pub mod budget;
 pub mod class;
 pub mod group;
-pub mod ids;
+pub(crate) mod ids;
 pub mod inter_pod;
 pub mod labels;
 pub mod node;
+pub mod plugin;
 pub mod pod;
 pub mod port;
 pub mod resources;
+pub mod subject;
 pub mod taint;
 
 /// Milliseconds on the host's clock; the engine only compares and adds them.

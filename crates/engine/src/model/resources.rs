@@ -11,36 +11,36 @@ use smallvec::SmallVec;
 use super::ids::ResourceId;
 
 /// The largest amount of one resource that a pod may request or a node may have (1 PiB, or 10^12 CPUs).
-pub const AMOUNT_MAX: i64 = 1 << 50;
+pub(crate) const AMOUNT_MAX: i64 = 1 << 50;
 
 /// The most pods that a node may hold, regardless of its allocatable resources: sums stay below 2^62.
 pub const PODS_PER_NODE_MAX: usize = 4096;
 
 /// The most resource names that one engine can hold. A cluster has tens.
-pub const RESOURCE_NAMES_MAX: usize = 4096;
+pub(crate) const RESOURCE_NAMES_MAX: usize = 4096;
 
 /// The most names that may be in use for pods to introduce new ones, so that users who create pods cannot use up the
 /// names that nodes need.
-pub const POD_NAMES_MAX: usize = 1024;
+pub(crate) const POD_NAMES_MAX: usize = 1024;
 
 /// The resource name for the number of pods on a node; it is counted, not summed.
-pub const PODS: &str = "pods";
+pub(crate) const PODS: &str = "pods";
 
 /// CPU, in milli-CPUs.
-pub const CPU: ResourceId = ResourceId(0);
+pub(crate) const CPU: ResourceId = ResourceId(0);
 /// Memory, in bytes.
-pub const MEMORY: ResourceId = ResourceId(1);
+pub(crate) const MEMORY: ResourceId = ResourceId(1);
 /// Ephemeral storage, in bytes.
-pub const EPHEMERAL_STORAGE: ResourceId = ResourceId(2);
+pub(crate) const EPHEMERAL_STORAGE: ResourceId = ResourceId(2);
 
 /// Whether a resource is none of the three that every node has: scores treat all others as scalar resources.
-pub fn is_scalar(resource: ResourceId) -> bool {
+pub(crate) fn is_scalar(resource: ResourceId) -> bool {
     resource.0 > EPHEMERAL_STORAGE.0
 }
 
 /// Resource names and their ids.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ResourceNames {
+pub(crate) struct ResourceNames {
     names: Vec<Box<str>>,
     ids: BTreeMap<Box<str>, ResourceId>,
 }
@@ -57,7 +57,7 @@ impl Default for ResourceNames {
 
 impl ResourceNames {
     /// The id of a name, assigned on first use; `None` when there are too many names.
-    pub fn intern(&mut self, name: &str) -> Option<ResourceId> {
+    pub(crate) fn intern(&mut self, name: &str) -> Option<ResourceId> {
         if let Some(id) = self.ids.get(name) {
             return Some(*id);
         }
@@ -77,35 +77,35 @@ impl ResourceNames {
     }
 
     /// The name behind an id.
-    pub fn name(&self, id: ResourceId) -> &str {
+    pub(crate) fn name(&self, id: ResourceId) -> &str {
         &self.names[id.slot()]
     }
 
     /// The id of a known name.
-    pub fn get(&self, name: &str) -> Option<ResourceId> {
+    pub(crate) fn get(&self, name: &str) -> Option<ResourceId> {
         self.ids.get(name).copied()
     }
 }
 
 /// A dense vector of amounts; what is not stored is zero.
 #[derive(Clone, Debug, Default)]
-pub struct ResourceVec(SmallVec<[i64; 6]>);
+pub(crate) struct ResourceVec(SmallVec<[i64; 6]>);
 
 impl ResourceVec {
     /// The amount of one resource.
-    pub fn get(&self, resource: ResourceId) -> i64 {
+    pub(crate) fn get(&self, resource: ResourceId) -> i64 {
         self.0.get(resource.slot()).copied().unwrap_or(0)
     }
 
     /// Sets the amount of one resource.
-    pub fn set(&mut self, resource: ResourceId, amount: i64) {
+    pub(crate) fn set(&mut self, resource: ResourceId, amount: i64) {
         self.grow(resource);
         self.0[resource.slot()] = amount;
     }
 
     /// Adds a pod's requests. Wraps on overflow, so that `sub` always restores the old value;
     /// the limits of this module keep every sum that a decision reads in range.
-    pub fn add(&mut self, requests: &Requests) {
+    pub(crate) fn add(&mut self, requests: &Requests) {
         for (resource, amount) in requests.iter() {
             self.grow(resource);
             let sum = &mut self.0[resource.slot()];
@@ -114,21 +114,12 @@ impl ResourceVec {
     }
 
     /// Subtracts a pod's requests.
-    pub fn sub(&mut self, requests: &Requests) {
+    pub(crate) fn sub(&mut self, requests: &Requests) {
         for (resource, amount) in requests.iter() {
             self.grow(resource);
             let sum = &mut self.0[resource.slot()];
             *sum = sum.wrapping_sub(amount);
         }
-    }
-
-    /// The amounts that are not zero.
-    pub fn iter(&self) -> impl Iterator<Item = (ResourceId, i64)> {
-        self.0
-            .iter()
-            .enumerate()
-            .filter(|(_, amount)| **amount != 0)
-            .map(|(slot, amount)| (ResourceId(slot as u32), *amount))
     }
 
     fn grow(&mut self, resource: ResourceId) {
@@ -149,11 +140,11 @@ impl PartialEq for ResourceVec {
 
 /// The requests of one pod: a short list, ordered by resource, without zeros.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Requests(SmallVec<[(ResourceId, i64); 4]>);
+pub(crate) struct Requests(SmallVec<[(ResourceId, i64); 4]>);
 
 impl Requests {
     /// Builds the list from amounts by id.
-    pub fn new(amounts: impl IntoIterator<Item = (ResourceId, i64)>) -> Self {
+    pub(crate) fn new(amounts: impl IntoIterator<Item = (ResourceId, i64)>) -> Self {
         let mut list: SmallVec<[(ResourceId, i64); 4]> =
             amounts.into_iter().filter(|(_, amount)| *amount != 0).collect();
         list.sort_unstable();
@@ -161,12 +152,12 @@ impl Requests {
     }
 
     /// The requested amounts.
-    pub fn iter(&self) -> impl Iterator<Item = (ResourceId, i64)> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ResourceId, i64)> + '_ {
         self.0.iter().copied()
     }
 
     /// The amount of one resource.
-    pub fn get(&self, resource: ResourceId) -> i64 {
+    pub(crate) fn get(&self, resource: ResourceId) -> i64 {
         self.0.iter().find(|(id, _)| *id == resource).map_or(0, |(_, amount)| *amount)
     }
 }

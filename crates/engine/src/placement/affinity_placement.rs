@@ -7,7 +7,8 @@
 //! a placed pod less and all others more feasible.
 
 use super::cache::Cache;
-use super::{Lot, PlacementRequest, greedy};
+use super::greedy;
+use super::request::{Lot, PlacementRequest};
 use crate::cluster::Cluster;
 use crate::cluster::transaction::Transaction;
 use crate::filter;

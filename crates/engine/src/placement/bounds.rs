@@ -3,12 +3,14 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
+use super::affinity_placement;
 use super::cache::Cache;
-use super::{Lot, PlacementRequest, affinity_placement};
+use super::request::{Lot, PlacementRequest};
 use crate::cluster::Cluster;
 use crate::cluster::transaction::Transaction;
-use crate::filter::{self, FilterName};
+use crate::filter;
 use crate::model::ids::{ClassId, NodeId, ResourceId};
+use crate::model::plugin::FilterName;
 
 /// The lots with the least room first; among equals, those with the largest share of a node.
 pub(super) fn hardest_first(

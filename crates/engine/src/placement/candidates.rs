@@ -4,24 +4,13 @@
 //! on m nodes costs about m + n log m, and the next group of the same class only n log m. Classes without inter-pod
 //! terms are ranked by `independent_ranking`, others by `node_equivalence`.
 
+use super::candidate::Candidate;
 use super::independent_ranking::IndependentRanking;
 use super::node_equivalence::EquivalenceRanking;
 use crate::cluster::Cluster;
 use crate::cluster::journal::Touch;
-use crate::filter;
 use crate::model::ids::{ClassId, NodeId};
-use crate::score::{InterPodScore, Normalization, Scorer, StaticScore};
-
-/// The evaluation of one node for this class.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Candidate {
-    pub(super) raw: StaticScore,
-    /// The scores that depend on the node's load.
-    pub(super) load_score: i64,
-    passes_static_filters: bool,
-    /// It also passes the load filters for one more pod; inter-pod filters are not considered.
-    pub(super) has_room: bool,
-}
+use crate::score::{InterPodScore, Normalization, Scorer};
 
 /// The nodes for one class and priority.
 #[derive(Clone, Debug)]
@@ -178,26 +167,9 @@ impl Candidates {
 
     /// Evaluates one node again; the static filters only if `itself` is set.
     fn update(&mut self, cluster: &Cluster, scorer: &Scorer, slot: usize, itself: bool) {
-        let mut new = self.nodes[slot];
-        let id = NodeId(slot as u32);
-        let class = cluster.class(self.class);
-        match cluster.node_if_any(id) {
-            None => new = Candidate::default(),
-            Some(node) => {
-                if itself {
-                    new.passes_static_filters = filter::passes_static_filters(class, node);
-                    new.raw = if new.passes_static_filters {
-                        Scorer::static_score(class, node)
-                    } else {
-                        StaticScore::default()
-                    };
-                }
-                let view = filter::view(cluster, id, self.priority);
-                new.has_room = new.passes_static_filters && filter::has_room_ignoring_inter_pod(class, node, &view);
-                new.load_score = if new.has_room { scorer.load_score(class, node, cluster) } else { 0 };
-            }
-        }
-        let old = std::mem::replace(&mut self.nodes[slot], new);
+        let (old, id) = (self.nodes[slot], NodeId(slot as u32));
+        let new = old.updated(cluster, scorer, (self.class, self.priority), id, itself);
+        self.nodes[slot] = new;
         match &mut self.ranking {
             Ranking::Independent(ranking) => ranking.replace(old, new),
             Ranking::ByEquivalence(ranking) => ranking.put(cluster, id, new),

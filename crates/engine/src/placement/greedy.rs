@@ -1,7 +1,7 @@
 //! Greedy placement in order of score: first the minimums, then all other pods that fit.
 
 use super::cache::Cache;
-use super::{Lot, PlacementRequest};
+use super::request::{Lot, PlacementRequest};
 use crate::cluster::transaction::Transaction;
 
 /// Places the minimums, lot by lot in this order, and then all other pods that fit. Undoes everything if the minimums

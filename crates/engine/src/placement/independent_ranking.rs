@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::candidates::Candidate;
+use super::candidate::Candidate;
 use super::tournament::Tournament;
 use crate::model::ids::NodeId;
 use crate::score::{InterPodScore, Normalization, Scorer};

@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::candidates::Candidate;
+use super::candidate::Candidate;
 use crate::cluster::Cluster;
-use crate::cluster::topology::{InterPodRules, SpreadConstraint};
+use crate::cluster::class::PodClass;
+use crate::cluster::topology::rules::{InterPodRules, SpreadConstraint};
 use crate::filter::{self, InterPodView};
-use crate::model::class::PodClass;
 use crate::model::ids::{ClassId, DomainCountsId, NodeId, Slab, TopologyKeyId};
 use crate::score::inter_pod_affinity::Span;
 use crate::score::{InterPodScore, Normalization, Scorer, StaticScore, topology_spread};

@@ -3,9 +3,10 @@
 //! Images, preferred terms and `ScheduleAnyway` spread constraints influence scores only. The feasible nodes are the
 //! same without them, so a proof for pods of one class also holds for pods that differ only in these.
 
-use super::PlacementRequest;
+use super::request::PlacementRequest;
 use crate::cluster::Cluster;
-use crate::model::class::{ClassSpec, PodClass};
+use crate::cluster::class::PodClass;
+use crate::model::class::ClassSpec;
 use crate::model::inter_pod::InterPodConstraints;
 
 /// Whether all pods of a request have equal requirements.

@@ -7,8 +7,9 @@
 
 use std::collections::BTreeSet;
 
+use super::affinity_placement;
 use super::cache::Cache;
-use super::{PlacementRequest, Verdict, affinity_placement};
+use super::request::{Lot, PlacementRequest, Verdict};
 use crate::cluster::transaction::Transaction;
 use crate::filter;
 use crate::model::ids::{NodeId, ResourceId};
@@ -33,7 +34,7 @@ pub(super) fn search(
     order: &[usize],
     steps_max: u64,
 ) -> Verdict {
-    let pods: usize = request.lots.iter().map(super::Lot::len).sum();
+    let pods: usize = request.lots.iter().map(Lot::len).sum();
     if pods > PODS_MAX {
         return Verdict::NotFound { steps: 0 };
     }

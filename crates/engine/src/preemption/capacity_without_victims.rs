@@ -10,9 +10,9 @@ use smallvec::SmallVec;
 use super::dry_run::DryRun;
 use super::victim_unit::VictimUnit;
 use crate::cluster::Cluster;
+use crate::cluster::class::PodClass;
 use crate::cluster::load::Load;
 use crate::filter::{self, View};
-use crate::model::class::PodClass;
 use crate::model::ids::{ClassId, NodeId, PodId, ResourceId};
 use crate::placement::cache::Cache;
 

@@ -4,12 +4,12 @@
 
 use std::cmp::Reverse;
 
-use super::PlanInput;
 use super::capacity_without_victims::CapacityWithoutVictims;
 use super::cost::{Cost, CostModel};
 use super::dry_run::DryRun;
 use super::greedy_by_density::GreedyByDensity;
 use super::lower_bound::LowerBound;
+use super::plan::PlanInput;
 use super::shrink;
 
 /// The maximum number of units of a plan to try to swap for cheaper ones.

@@ -3,7 +3,7 @@
 //! Planning changes nothing: the result is a [`Plan`] or the reason why there is none. A plan places every pod that it
 //! is for; its execution nominates these pods and evicts all victim units of the plan or none.
 //!
-//! `victim_unit` lists the possible victims, `budgets` the disruption budgets that cover them, `cost` the cost of a set
+//! `victim_candidates` lists the possible victims, `budgets` the disruption budgets that cover them, `cost` the cost of a set
 //! of them. `node` plans for a single pod, node by node like kube-scheduler. For a group of identical pods, `improve`
 //! and `greedy_by_density` look for a cheap set of victims by `capacity_without_victims`, and `lower_bound` computes
 //! the least cost of any plan, which usually proves a plan optimal at once. Where it does not, `kep_5710` runs the
@@ -20,17 +20,16 @@ mod kep_5710;
 mod lower_bound;
 mod mixed;
 mod node;
+mod plan;
 mod shrink;
+mod victim_candidates;
 mod victim_unit;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use crate::cluster::Cluster;
 use crate::cluster::transaction::Transaction;
-use crate::model::group::GroupKey;
 use crate::model::ids::{NodeId, PodId};
-use crate::model::pod::PodName;
 use crate::placement::cache::Cache;
 use crate::placement::{self, PlacementRequest, Verdict};
 use capacity_without_victims::CapacityWithoutVictims;
@@ -41,9 +40,13 @@ use improve::{Improvement, keep_cheaper};
 use kep_5710::Kep5710;
 use mixed::Mixed;
 pub(crate) use node::for_pod;
+pub(crate) use plan::Plan;
+use plan::PlanInput;
+pub use plan::{NoPlan, PlanSummary, Victim};
 use shrink::Search;
-use victim_unit::VictimCandidates;
-pub(crate) use victim_unit::{VictimRules, VictimUnit, is_evicted_whole};
+use victim_candidates::VictimCandidates;
+pub(crate) use victim_candidates::{VictimRules, is_evicted_whole};
+pub(crate) use victim_unit::VictimUnit;
 
 /// With more victim units than this, sets are not enumerated.
 const SEARCHED_UNITS_MAX: usize = 48;
@@ -59,90 +62,6 @@ pub(crate) struct Limits {
     pub(crate) cheaper: bool,
 }
 
-/// The possible victims and their cost.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PlanInput<'o> {
-    /// Most important first.
-    pub(crate) units: &'o [VictimUnit],
-    /// The units whose eviction violates a disruption budget, if all units are evicted.
-    pub(crate) violating: &'o [bool],
-    pub(crate) costs: &'o CostModel,
-}
-
-/// Where pods are placed and which victims are evicted for them.
-#[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    /// The nodes of the pending pods.
-    pub(crate) places: Vec<(PodId, NodeId)>,
-    /// The victims; empty if it is enough to wait for pods that are already terminating.
-    pub(crate) units: Vec<VictimUnit>,
-    pub(crate) cost: Cost,
-    /// No plan is cheaper.
-    pub(crate) proven: bool,
-}
-
-impl Plan {
-    /// The plan with API names instead of ids.
-    pub(crate) fn summary(&self, cluster: &Cluster) -> PlanSummary {
-        let name = |pod: &PodId| cluster.pod(*pod).id.clone();
-        let places = self.places.iter().map(|(pod, node)| (name(pod), cluster.node(*node).name.clone())).collect();
-        let victims = self.units.iter().map(|unit| Victim {
-            group: unit.group.map(|group| cluster.group(group).key.clone()),
-            whole: unit.is_whole_group(),
-            pods: unit.pods.iter().map(|(pod, _)| name(pod)).collect(),
-        });
-        PlanSummary { places, victims: victims.collect(), cost: self.cost.clone(), proven: self.proven }
-    }
-}
-
-/// A plan with API names instead of ids.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlanSummary {
-    /// The nodes of the pending pods.
-    pub places: Vec<(Arc<PodName>, Arc<str>)>,
-    /// The victims.
-    pub victims: Vec<Victim>,
-    /// The cost.
-    pub cost: Cost,
-    /// No plan is cheaper.
-    pub proven: bool,
-}
-
-/// A victim unit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Victim {
-    /// Its group.
-    pub group: Option<GroupKey>,
-    /// Whether the whole group is evicted.
-    pub whole: bool,
-    /// The pods.
-    pub pods: Vec<Arc<PodName>>,
-}
-
-/// Why there is no plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoPlan {
-    /// No node has a victim of lower priority.
-    NoVictims,
-    /// Evicting all victims would not free enough room.
-    NotEnough,
-    /// No placement was found even without all victims; there may be one.
-    NotFound,
-    /// Every plan that was found violates a disruption budget.
-    Budgets,
-    /// There is too little room while pods whose eviction was refused are not retried.
-    EvictionBackoff,
-    /// The pods would fit, but not the `min_resources` of their group.
-    MinResources,
-}
-
-impl NoPlan {
-    /// The reason when evicting all available victims is not enough.
-    fn of(no_victims: bool, withheld: Option<Self>) -> Self {
-        withheld.unwrap_or(if no_victims { Self::NoVictims } else { Self::NotEnough })
-    }
-}
-
 /// Plans preemption for a group. The transaction shows the cluster as the group sees it, without terminating pods, and
 /// is left unchanged.
 pub(crate) fn for_group(
@@ -153,7 +72,7 @@ pub(crate) fn for_group(
     limits: Limits,
 ) -> Result<Plan, NoPlan> {
     let VictimCandidates { units, withheld } =
-        victim_unit::candidates_below(transaction.cluster(), request.priority, rules);
+        victim_candidates::candidates_below(transaction.cluster(), request.priority, rules);
     let costs = CostModel::new(transaction.cluster(), &units, Loss::Sum, rules.now);
     let all: Vec<usize> = (0..units.len()).collect();
     let input = PlanInput { units: &units, violating: &costs.budgets.violating(&all), costs: &costs };

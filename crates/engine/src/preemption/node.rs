@@ -9,8 +9,9 @@ use std::borrow::Cow;
 use super::budgets::Budgets;
 use super::cost::{Cost, CostModel, Loss};
 use super::dry_run::DryRun;
-use super::victim_unit::{self, VictimCandidates, VictimRules, VictimUnit};
-use super::{NoPlan, Plan};
+use super::plan::{NoPlan, Plan};
+use super::victim_candidates::{self, VictimCandidates, VictimRules};
+use super::victim_unit::VictimUnit;
 use crate::cluster::Cluster;
 use crate::cluster::load::Load;
 use crate::cluster::transaction::Transaction;
@@ -28,7 +29,7 @@ pub(crate) fn for_pod(
     rules: VictimRules,
 ) -> Result<Plan, NoPlan> {
     let cluster = transaction.cluster();
-    let VictimCandidates { units, withheld } = victim_unit::candidates_below(cluster, priority, rules);
+    let VictimCandidates { units, withheld } = victim_candidates::candidates_below(cluster, priority, rules);
     let costs = CostModel::new(cluster, &units, Loss::LongestOfHighest, rules.now);
     let on_node = by_node(cluster, &units);
     let single_costs: Vec<Cost> = (0..units.len()).map(|unit| costs.of(&[unit])).collect();

@@ -4,9 +4,10 @@
 
 use super::Engine;
 use crate::cluster::transaction::Transaction;
+use crate::diagnosis::Rejection;
 use crate::diagnosis::examine::to_rejection;
-use crate::diagnosis::{Rejection, ScoreName};
 use crate::filter;
+use crate::model::plugin::ScoreName;
 
 /// The evaluation of a node for a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]

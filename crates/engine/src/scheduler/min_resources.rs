@@ -9,11 +9,11 @@
 use std::collections::BTreeSet;
 
 use crate::cluster::Cluster;
+use crate::cluster::class::PodClass;
 use crate::cluster::group::{Exclusion, Group};
 use crate::cluster::pod::{MemberState, Pod};
 use crate::diagnosis::ResourceGap;
 use crate::filter;
-use crate::model::class::PodClass;
 use crate::model::ids::{ClassId, GroupId, PodId};
 use crate::placement::PlacementRequest;
 

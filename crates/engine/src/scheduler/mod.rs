@@ -25,13 +25,15 @@ mod upcoming_nodes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::cluster::Cluster;
 use crate::cluster::event::ClusterEvent;
-use crate::cluster::{Cluster, ProfileRules};
-use crate::command::{Command, Subject};
+use crate::cluster::profile::ProfileRules;
+use crate::command::Command;
 use crate::config::Config;
 use crate::diagnosis::Diagnosis;
 use crate::model::Millis;
 use crate::model::ids::{GroupId, PodId};
+use crate::model::subject::Subject;
 use crate::observation::Observation;
 use crate::placement::cache::Cache;
 use crate::queue::{Entity, Queue};
@@ -197,11 +199,6 @@ impl Engine {
     /// The latest time that the engine was given.
     pub fn now(&self) -> Millis {
         self.now
-    }
-
-    /// The engine's state of the cluster.
-    pub fn cluster(&self) -> &Cluster {
-        &self.cluster
     }
 
     fn fire_timers(&mut self) {

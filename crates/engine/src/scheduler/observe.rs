@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use super::Engine;
 use crate::cluster::pod::{Awaited, Counted, Pod, PodState, StartRole};
-use crate::command::Subject;
 use crate::model::class::ClassSpec;
 use crate::model::group::{GroupKey, GroupSpec, History};
 use crate::model::ids::{ClassId, GroupId, NodeId, PodId};
@@ -16,6 +15,7 @@ use crate::model::labels::Labels;
 use crate::model::node::NodeSpec;
 use crate::model::pod::{Phase, PodSpec};
 use crate::model::resources::{AMOUNT_MAX, POD_NAMES_MAX, RESOURCE_NAMES_MAX};
+use crate::model::subject::Subject;
 use crate::observation::Observation;
 use crate::queue::{Entity, QueueState};
 use crate::refusal::Refusal;

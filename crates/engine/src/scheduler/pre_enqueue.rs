@@ -10,12 +10,13 @@ use super::report_dedup::ReportTiming;
 use super::{Engine, Timer};
 use crate::cluster::group::{Exclusion, Group};
 use crate::cluster::pod::{MemberState, PodState};
-use crate::command::{Command, MemberVerdict, Report, Subject};
+use crate::command::{Command, MemberVerdict, Report};
 use crate::diagnosis::{Diagnosis, Waiting};
 use crate::model::Millis;
 use crate::model::group::Policy;
 use crate::model::ids::{GroupId, PodId};
 use crate::model::pod::PodRefusal;
+use crate::model::subject::Subject;
 use crate::queue::{Entity, QueueState, Rank};
 
 impl Engine {

@@ -134,11 +134,11 @@ impl ReportDedup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::Subject;
     use crate::diagnosis::Waiting;
     use crate::model::group::GroupKey;
     use crate::model::ids::GroupId;
     use crate::model::pod::RefusalKind;
+    use crate::model::subject::Subject;
 
     const GROUP: Entity = Entity::Group(GroupId(0));
 

@@ -3,10 +3,10 @@
 //! This module uses floating point, because kube-scheduler's numbers are defined that way. Only the four basic
 //! operations and the square root are used: IEEE 754 defines them exactly, so the result is the same on every machine.
 
-use super::SCORE_MAX;
+use crate::cluster::class::PodClass;
 use crate::cluster::node::Node;
-use crate::model::class::PodClass;
 use crate::model::ids::ResourceId;
+use crate::model::plugin::SCORE_MAX;
 use crate::model::resources::{ResourceNames, is_scalar};
 
 #[derive(Clone, Debug)]

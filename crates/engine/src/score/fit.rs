@@ -4,11 +4,11 @@
 //! CPU and memory use default requests for containers without one, so that pods without requests do not all go to one
 //! node.
 
-use super::SCORE_MAX;
+use crate::cluster::class::PodClass;
 use crate::cluster::node::Node;
 use crate::config::{ShapePoint, Strategy, Weighted};
-use crate::model::class::PodClass;
 use crate::model::ids::ResourceId;
+use crate::model::plugin::SCORE_MAX;
 use crate::model::resources::{CPU, MEMORY, ResourceNames, is_scalar};
 
 /// The scores of shape points are 0 to 10.

@@ -2,10 +2,10 @@
 //!
 //! An image is scaled by the share of nodes that have it, so that a rare image does not attract all pods to one node.
 
-use super::SCORE_MAX;
+use crate::cluster::class::PodClass;
 use crate::cluster::images::Images;
 use crate::cluster::node::Node;
-use crate::model::class::PodClass;
+use crate::model::plugin::SCORE_MAX;
 
 const MIB: i64 = 1 << 20;
 /// The total size below which the score is 0.

@@ -3,7 +3,7 @@
 //! The raw score is a sum of weights, negative if anti-affinity outweighs affinity. It is normalized so that the worst
 //! feasible node scores 0 and the best 100.
 
-use super::SCORE_MAX;
+use crate::model::plugin::SCORE_MAX;
 
 /// The range of raw scores over the feasible nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

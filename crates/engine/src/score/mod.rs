@@ -14,13 +14,11 @@ pub(crate) mod topology_spread;
 use inter_pod_affinity::Span;
 
 use crate::cluster::Cluster;
+use crate::cluster::class::PodClass;
 use crate::cluster::node::Node;
 use crate::config::Scoring;
-use crate::model::class::PodClass;
+use crate::model::plugin::ScoreName;
 use crate::model::resources::ResourceNames;
-
-/// The maximum of a single score.
-pub(crate) const SCORE_MAX: i64 = 100;
 
 /// The raw scores that depend on the node object alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,25 +27,6 @@ pub(crate) struct StaticScore {
     pub(crate) taints: i64,
     /// The sum of the weights of matching preferred terms.
     pub(crate) node_affinity: i64,
-}
-
-/// The name of a score.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ScoreName {
-    /// Fewer `PreferNoSchedule` taints that are not tolerated.
-    Taints,
-    /// More weight of matching preferred node affinity terms.
-    NodeAffinity,
-    /// The utilization of the node with the pod.
-    Fit,
-    /// How evenly its resources would be utilized.
-    Balanced,
-    /// Preferred inter-pod affinity.
-    PodAffinity,
-    /// Topology spread.
-    Spread,
-    /// The images of the pod that are present on the node.
-    Images,
 }
 
 /// The raw inter-pod scores.

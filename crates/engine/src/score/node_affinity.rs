@@ -1,8 +1,8 @@
 //! The sum of the weights of matching preferred node affinity terms.
 
-use super::SCORE_MAX;
+use crate::cluster::class::PodClass;
 use crate::cluster::node::Node;
-use crate::model::class::PodClass;
+use crate::model::plugin::SCORE_MAX;
 
 pub(super) fn raw(class: &PodClass, node: &Node) -> i64 {
     let terms = class.spec.preferred_terms.iter();

@@ -1,8 +1,8 @@
 //! The number of `PreferNoSchedule` taints that the pod does not tolerate: fewer are better.
 
-use super::SCORE_MAX;
+use crate::cluster::class::PodClass;
 use crate::cluster::node::Node;
-use crate::model::class::PodClass;
+use crate::model::plugin::SCORE_MAX;
 use crate::model::taint::{Effect, tolerated};
 
 pub(super) fn raw(class: &PodClass, node: &Node) -> i64 {

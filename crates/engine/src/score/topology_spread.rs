@@ -5,7 +5,7 @@
 
 use smallvec::SmallVec;
 
-use super::SCORE_MAX;
+use crate::model::plugin::SCORE_MAX;
 
 /// The weights of raw scores, and their range over the scored nodes.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_engine::cluster::pod::PodState;
 use muster_engine::diagnosis::{Preemption, ResourceGap, Waiting};
 use muster_engine::model::class::ClassSpec;
 use muster_engine::model::group::{DegradedPolicy, GroupKey};
@@ -11,7 +10,7 @@ use muster_engine::model::labels::Labels;
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::{Phase, PodName, PodSpec};
 use muster_engine::model::taint::Effect;
-use muster_engine::{Command, Diagnosis, Engine, Subject};
+use muster_engine::{Command, Diagnosis, Engine, NodeView, Subject};
 
 use crate::fake_cluster::FakeCluster;
 use crate::gang_history::{is_live, is_member};
@@ -97,14 +96,14 @@ fn unit_is_partly_gone(fake: &FakeCluster, pods: &[Arc<PodName>], group: &GroupK
 
 /// Only bound pods of a lower priority that are not static may be evicted.
 fn check_eviction_is_allowed(fake: &FakeCluster, uid: &str, by: &Subject) {
-    let cluster = fake.engine.engine().cluster();
-    let pod = cluster.pod_id(uid).expect("a pod that is evicted is known");
+    let engine = fake.engine.engine();
+    let pod = engine.pod_view(uid).expect("a pod that is evicted is known");
     let actual = &fake.pods[uid];
     let by_priority = match by {
-        Subject::Pod(by) => cluster.effective_priority(cluster.pod_id(&by.uid).expect("the preemptor is known")),
-        Subject::Group(key) => cluster.group_priority(cluster.group_id(key).expect("the preemptor is known")),
+        Subject::Pod(by) => engine.pod_view(&by.uid).expect("the preemptor is known").priority(),
+        Subject::Group(key) => engine.group_view(key).expect("the preemptor is known").priority(),
     };
-    assert!(cluster.effective_priority(pod) < by_priority, "{} is not below {by:?}", actual.id);
+    assert!(pod.priority() < by_priority, "{} is not below {by:?}", actual.id);
     assert!(actual.node.is_some() && !actual.is_static, "{} cannot be evicted", actual.id);
 }
 
@@ -112,7 +111,6 @@ fn check_eviction_is_allowed(fake: &FakeCluster, uid: &str, by: &Subject) {
 /// reported as failed may still have succeeded unnoticed. For a retried eviction, only the pods of the original
 /// eviction count.
 fn check_evicted_whole(fake: &FakeCluster, group: &GroupKey, again: &[Arc<PodName>]) {
-    let cluster = fake.engine.engine().cluster();
     let last = fake.issued.iter().rev().find_map(|act| match act {
         Command::Evict { pods, .. } if again.iter().any(|pod| pods.contains(pod)) => Some(pods),
         _ => None,
@@ -120,7 +118,7 @@ fn check_evicted_whole(fake: &FakeCluster, group: &GroupKey, again: &[Arc<PodNam
     let was_requested = |pod: &PodSpec| last.is_none_or(|last| last.contains(&pod.id));
     let members = fake.shown.values().filter(|pod| pod.node.is_some() && is_live(pod) && is_member(pod, group));
     for member in members.filter(|pod| was_requested(pod)) {
-        let known = cluster.pod_id(&member.id.uid).is_some_and(|id| cluster.pod(id).is_leaving());
+        let known = fake.engine.engine().pod_view(&member.id.uid).is_some_and(|pod| pod.is_leaving());
         assert!(known, "{} is left behind by its group", member.id);
     }
 }
@@ -129,13 +127,13 @@ fn check_evicted_whole(fake: &FakeCluster, group: &GroupKey, again: &[Arc<PodNam
 /// per-pod preemption, each eviction is for one pod, which must have room next to the other nominated pods of its
 /// group.
 fn check_plan_fits(fake: &FakeCluster, by: &Subject) {
-    let cluster = fake.engine.engine().cluster();
+    let engine = fake.engine.engine();
     let is_preemptor = |pod: &&PodSpec| match by {
         Subject::Pod(by) => pod.id.uid == by.uid,
         Subject::Group(key) => pod.membership.as_ref().is_some_and(|membership| membership.group == *key),
     };
     // The API may show outdated nominations: of a pod whose bind is in flight, or that is terminating.
-    let kept = |pod: &PodSpec| cluster.pod_id(&pod.id.uid).and_then(|id| cluster.pod(id).nominated);
+    let kept = |pod: &PodSpec| nominated_node(engine, &pod.id.uid);
     // Nominations of other schedulers' pods do not count.
     let ours = fake.pods.values().filter(|pod| pod.ours);
     let nominated: Vec<&PodSpec> = ours.filter(is_preemptor).filter(|pod| kept(pod).is_some()).collect();
@@ -147,27 +145,22 @@ fn check_plan_fits(fake: &FakeCluster, by: &Subject) {
         other_members.extend(fake.pods.values().filter(|pod| pod.ours && kept(pod).is_some()).filter(is_other));
     }
     if let Subject::Group(key) = by {
-        let id = cluster.group_id(key).expect("the preemptor is known");
-        let needs: u32 = cluster.group(id).needs().iter().sum();
+        let needs: u32 = engine.group_view(key).expect("the preemptor is known").needs().iter().sum();
         assert!(nominated.len() >= needs as usize, "{by:?} has {} places and needs {needs}", nominated.len());
     }
     for node in fake.nodes.values() {
         let mut taken = NodeUsage::default();
-        let id = cluster.node_id(&node.name);
-        for (_, pod) in cluster.pods().filter(|(_, pod)| pod.state.node().is_some() && pod.state.node() == id) {
-            if !pod.is_leaving() {
-                taken.add(&cluster.class(pod.class).spec);
-            }
+        let is_this = |other: Option<NodeView<'_>>| other.is_some_and(|other| other.name() == node.name);
+        for pod in engine.pod_views().filter(|pod| is_this(pod.node()) && !pod.is_leaving()) {
+            taken.add(pod.class());
         }
-        for pod in other_members.iter().filter(|pod| id.is_some() && kept(pod) == id) {
+        for pod in other_members.iter().filter(|pod| is_this(kept(pod))) {
             taken.add(&pod.class);
         }
-        for pod in nominated.iter().filter(|pod| id.is_some() && kept(pod) == id) {
-            let (uid, node_id) =
-                (cluster.pod_id(&pod.id.uid).expect("a nominated pod is known"), kept(pod).expect("just seen"));
+        for pod in nominated.iter().filter(|pod| is_this(kept(pod))) {
             // Pods that are placed together match each other's inter-pod terms, regardless of their order. With per-pod
             // preemption these may be pods that need no eviction.
-            let allowed = inter_pod_checker::allows_after_preemption(fake, uid, node_id, &nominated);
+            let allowed = inter_pod_checker::allows_after_preemption(fake, &pod.id.uid, &node.name, &nominated);
             if let (true, Err(broken)) = (fake.config.preemption.delayed, allowed) {
                 panic!("{} may not be on {}: {broken}", pod.id, node.name);
             }
@@ -185,32 +178,31 @@ fn check_plan_fits(fake: &FakeCluster, by: &Subject) {
 
 /// Invariant 3, too: the eviction is needed. At least one pod of the unit is on a node nominated for the preemptor.
 fn check_eviction_is_needed(fake: &FakeCluster, pods: &[Arc<PodName>], by: &Subject) {
-    let cluster = fake.engine.engine().cluster();
+    let engine = fake.engine.engine();
     let is_preemptor = |pod: &&PodSpec| match by {
         Subject::Pod(by) => pod.id.uid == by.uid,
         Subject::Group(key) => is_member(pod, key),
     };
-    let id_of = |uid: &str| cluster.pod_id(uid).map(|id| cluster.pod(id));
     // Victims of anti-affinity may be on other nodes.
     if fake.pods.values().filter(is_preemptor).any(|pod| inter_pod_checker::has_inter_pod_terms(fake, pod)) {
         return;
     }
-    let kept: Vec<_> = fake
-        .pods
-        .values()
-        .filter(is_preemptor)
-        .filter_map(|pod| id_of(&pod.id.uid).and_then(|pod| pod.nominated))
-        .collect();
-    let is_on_nominated_node =
-        |pod: &Arc<PodName>| id_of(&pod.uid).and_then(|pod| pod.state.node()).is_some_and(|node| kept.contains(&node));
+    let preemptors = fake.pods.values().filter(is_preemptor);
+    let kept: Vec<&str> = preemptors.filter_map(|pod| Some(nominated_node(engine, &pod.id.uid)?.name())).collect();
+    let is_on_nominated_node = |pod: &Arc<PodName>| {
+        engine.pod_view(&pod.uid).and_then(|pod| pod.node()).is_some_and(|node| kept.contains(&node.name()))
+    };
     assert!(pods.iter().any(is_on_nominated_node), "{pods:?} do not need to be evicted");
+}
+
+/// The nominated node of a pod, as the engine knows it.
+fn nominated_node<'e>(engine: &'e Engine, uid: &str) -> Option<NodeView<'e>> {
+    engine.pod_view(uid)?.nominated_node()
 }
 
 /// Whether this bind is a retry: then nothing was decided now.
 pub(crate) fn is_bind_retry(fake: &FakeCluster, uid: &str) -> bool {
-    let cluster = fake.engine.engine().cluster();
-    let id = cluster.pod_id(uid).expect("a pod that is bound is known");
-    cluster.pod(id).bind.as_ref().is_some_and(|bind| bind.tries > 1)
+    fake.engine.engine().pod_view(uid).expect("a pod that is bound is known").bind_tries() > 1
 }
 
 /// A gated or refused pod is not placed; a bind that was sent before that is completed.
@@ -226,22 +218,21 @@ fn check_bind_has_room(fake: &FakeCluster, uid: &str, node: &str) {
     if is_bind_retry(fake, uid) {
         return;
     }
-    let cluster = fake.engine.engine().cluster();
-    let id = cluster.pod_id(uid).expect("a pod that is bound is known");
-    let node_id = cluster.node_id(node).expect("a node that is bound to is known");
-    assert_eq!(cluster.pod(id).state, PodState::Assumed(node_id));
+    let engine = fake.engine.engine();
+    let bound = engine.pod_view(uid).expect("a pod that is bound is known");
+    assert!(bound.is_assumed() && bound.node().is_some_and(|on| on.name() == node), "{bound:?} is not on {node}");
     let spec = fake.nodes.get(node).expect("a pod is only bound to a node that is there");
     let mut taken = NodeUsage::default();
-    for (other, pod) in cluster.pods() {
-        if other != id && pod.state.node() == Some(node_id) {
-            taken.add(&cluster.class(pod.class).spec);
+    for pod in engine.pod_views().filter(|pod| pod.name().uid != uid) {
+        if pod.node().is_some_and(|on| on.name() == node) {
+            taken.add(pod.class());
         }
     }
-    let class = &cluster.class(cluster.pod(id).class).spec;
+    let class = bound.class();
     assert!(passes_static_filters(spec, class), "{uid} may not go to {node}");
     // Decisions of one batch count together: the other pods are already on the node, and this one must fit in addition.
     assert!(has_room(spec, &taken, class), "{uid} does not fit on {node}");
-    if let Err(broken) = inter_pod_checker::allows(fake, id, node_id, |_| true) {
+    if let Err(broken) = inter_pod_checker::allows(fake, uid, node) {
         panic!("{uid} may not go to {node}: {broken}");
     }
 }
@@ -283,9 +274,7 @@ pub(crate) fn check_at_rest(fake: &FakeCluster) {
     fake.check_units();
     for key in fake.groups.keys() {
         if let Err(broken) = fake.histories.check_at_rest(key, &fake.pods) {
-            let cluster = fake.engine.engine().cluster();
-            let known = cluster.group_id(key).map(|id| cluster.group(id));
-            panic!("{broken}\n{known:#?}");
+            panic!("{broken}\n{:#?}", fake.engine.engine().group_view(key));
         }
     }
     let mut engine = fake.engine.engine().clone();
@@ -321,9 +310,7 @@ fn check_cannot_preempt(fake: &FakeCluster, engine: &mut Engine, pod: &PodSpec) 
         _ => return,
     };
     let waits_for_nodes = matches!(preemption, Preemption::UpcomingNodes { .. });
-    let cluster = engine.cluster();
-    let is_excluded_id = |id| cluster.pod(id).group.is_some_and(|group| cluster.group(group).strays.contains_key(&id));
-    let is_excluded = cluster.pod_id(&pod.id.uid).is_some_and(is_excluded_id);
+    let is_excluded = engine.pod_view(&pod.id.uid).is_some_and(|pod| pod.is_excluded());
     if waits_for_nodes && !is_excluded {
         let patience = fake.config.preemption.upcoming_node_wait_ms;
         let awaited = |node: &NodeSpec| !node.startup_taints.is_empty() && fake.now < node.created_ms + patience;
@@ -352,11 +339,8 @@ fn check_has_no_room(fake: &FakeCluster, pod: &PodSpec) {
     if inter_pod_checker::has_inter_pod_terms(fake, pod) {
         // Pods with inter-pod terms are only checked if they are in no group.
         if pod.membership.is_none() {
-            let cluster = fake.engine.engine().cluster();
-            let id = cluster.pod_id(&pod.id.uid).expect("a pod that waits is known");
             for node in fake.nodes.values().filter(|node| copies(fake, node, &pod.class) > 0) {
-                let node_id = cluster.node_id(&node.name).expect("a node that is there is known");
-                let allowed = inter_pod_checker::allows(fake, id, node_id, |_| true);
+                let allowed = inter_pod_checker::allows(fake, &pod.id.uid, &node.name);
                 assert!(allowed.is_err(), "{} is pending, and {} is feasible", pod.id, node.name);
             }
         }
@@ -370,16 +354,15 @@ fn check_has_no_room(fake: &FakeCluster, pod: &PodSpec) {
     let subject = Subject::Group(membership.group.clone());
     let engine = fake.engine.engine();
     let Some(Diagnosis::GroupUnschedulable(shortfall)) = engine.explain(&subject) else { return };
-    let cluster = engine.cluster();
-    let Some(group) = cluster.group_id(&membership.group).map(|id| cluster.group(id)) else { return };
+    let Some(group) = engine.group_view(&membership.group) else { return };
     // Members excluded from their group, and groups of different pods, are not checked here.
-    let classes = group.waiting.iter().map(|(_, member)| &cluster.class(cluster.pod(*member).class).spec);
-    let like = classes.clone().count() > 0 && classes.clone().all(|class| *class == pod.class);
-    let mut waiting = group.waiting.iter().filter_map(|(_, member)| fake.pods.get(&cluster.pod(*member).id.uid));
+    let mut classes = group.waiting_members().map(|member| member.class()).peekable();
+    let like = classes.peek().is_some() && classes.all(|class| *class == pod.class);
+    let mut waiting = group.waiting_members().filter_map(|member| fake.pods.get(&member.name().uid));
     if waiting.any(|member| inter_pod_checker::has_inter_pod_terms(fake, member)) {
         return;
     }
-    if !like || group.rules.len() > 1 || group.spec.is_none() {
+    if !like || group.spec().is_none_or(|spec| spec.rules().len() > 1) {
         return;
     }
     if let Some(gap) = &shortfall.gap {
@@ -405,13 +388,12 @@ fn check_resource_gap(fake: &FakeCluster, key: &GroupKey, gap: &ResourceGap, cla
     };
     let left: i64 = fake.nodes.values().filter(|node| passes_static_filters(node, class)).map(free).sum();
     // Nominated room is not available to others, and reserved nodes are not open to all.
-    let cluster = fake.engine.engine().cluster();
-    let reserved =
-        cluster.nodes().any(|(_, node)| node.nominated_load.is_some() || node.reservation_priority.is_some());
+    let engine = fake.engine.engine();
+    let reserved = engine.node_views().any(|node| node.has_nominations() || node.reservation_priority().is_some());
     // Resources owed to other groups that have started, on any node.
-    let owed = cluster.groups().filter(|(_, other)| other.key != *key).filter_map(|(_, other)| {
-        let asked = other.spec.as_ref()?.min_resources.get(&gap.resource)?;
-        let is_counted = |pod: &&PodSpec| is_member(pod, &other.key) && (stays(pod) || pod.phase == Phase::Succeeded);
+    let owed = engine.group_views().filter(|other| other.key() != key).filter_map(|other| {
+        let asked = other.spec()?.min_resources.get(&gap.resource)?;
+        let is_counted = |pod: &&PodSpec| is_member(pod, other.key()) && (stays(pod) || pod.phase == Phase::Succeeded);
         let taken: Vec<i64> = fake.shown.values().filter(is_counted).map(requested).collect();
         (!taken.is_empty()).then(|| (asked - taken.iter().sum::<i64>()).max(0))
     });
@@ -425,8 +407,8 @@ fn check_resource_gap(fake: &FakeCluster, key: &GroupKey, gap: &ResourceGap, cla
 /// How many more pods of a class fit on a node.
 fn copies(fake: &FakeCluster, node: &NodeSpec, class: &ClassSpec) -> usize {
     // A node that is reserved for a starving gang is closed to others for a while.
-    let cluster = fake.engine.engine().cluster();
-    let reserved = cluster.node_id(&node.name).is_some_and(|id| cluster.node(id).reservation_priority.is_some());
+    let view = fake.engine.engine().node_view(&node.name);
+    let reserved = view.is_some_and(|node| node.reservation_priority().is_some());
     if reserved || !passes_static_filters(node, class) {
         return 0;
     }

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use muster_engine::cluster::pod::PodState;
 use muster_engine::model::Millis;
 use muster_engine::model::budget::BudgetSpec;
 use muster_engine::model::class::ClassSpec;
@@ -135,12 +134,11 @@ impl FakeCluster {
     }
 
     fn outstanding(&self) -> Outstanding {
-        let cluster = self.engine.engine().cluster();
-        let assumed = cluster.pods().filter(|(_, pod)| matches!(pod.state, PodState::Assumed(_)));
-        let evicted = cluster.pods().filter(|(_, pod)| pod.eviction.is_some());
+        let pods = || self.engine.engine().pod_views();
+        let assumed = pods().filter(|pod| pod.is_assumed());
         Outstanding {
-            binds: assumed.filter_map(|(_, pod)| Some(cluster.group(pod.group?).key.clone())).collect(),
-            evictions: evicted.map(|(_, pod)| pod.id.uid.clone()).collect(),
+            binds: assumed.filter_map(|pod| Some(pod.group()?.key().clone())).collect(),
+            evictions: pods().filter(|pod| pod.is_evicted()).map(|pod| pod.name().uid.clone()).collect(),
             scheduled: BTreeSet::new(),
         }
     }
@@ -254,10 +252,9 @@ impl FakeCluster {
 
     /// A kubelet is about to reject a pod.
     pub(crate) fn record_kubelet_rejection(&mut self, uid: &str) {
-        let (pod, cluster) = (&self.pods[uid], self.engine.engine().cluster());
-        let group = cluster.pod_id(uid).and_then(|id| cluster.pod(id).group);
-        let any_member_ran = group.is_some() && cluster.pods().any(|(_, other)| other.group == group && other.ran);
-        self.histories.refused(pod, any_member_ran);
+        let group = self.engine.engine().pod_view(uid).and_then(|pod| pod.group());
+        let any_member_ran = group.is_some_and(|group| group.members().any(|member| member.has_run()));
+        self.histories.refused(&self.pods[uid], any_member_ran);
     }
 
     pub(crate) fn remove_pod(&mut self, uid: &str) {
@@ -370,8 +367,7 @@ impl FakeCluster {
         if let (Subject::Group(key), Diagnosis::TimedOut { .. }) = (&report.subject, &report.diagnosis)
             && let Some(group) = self.groups.get_mut(key)
         {
-            let cluster = self.engine.engine().cluster();
-            if cluster.group_id(key).is_none_or(|id| cluster.group(id).reached.is_empty()) {
+            if self.engine.engine().group_view(key).is_none_or(|group| group.reached().is_empty()) {
                 // Nothing is left of an earlier start, and the condition reflects that.
                 group.history = History::New;
             }

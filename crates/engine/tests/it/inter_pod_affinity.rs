@@ -13,7 +13,7 @@ use muster_engine::{Diagnosis, PreemptionRules};
 use muster_oracle::random::Random;
 use muster_oracle::seeds::for_each_seed;
 
-use crate::fake_cluster::{FakeCluster, cpus};
+use crate::fake_cluster::FakeCluster;
 
 pub(crate) const HOST: &str = "host";
 pub(crate) const ZONE: &str = "zone";
@@ -318,20 +318,4 @@ fn identical_pods_are_placed_whenever_possible() {
         *(if possible { &mut placed } else { &mut refused }) += 1;
     });
     assert!(placed + refused < 100 || (placed > 50 && refused > 50), "{placed} placed, {refused} refused");
-}
-
-#[test]
-fn class_without_terms_ignores_labels() {
-    let mut fake = FakeCluster::new();
-    node(&mut fake, "n0", "a", 4);
-    for number in 0..3 {
-        fake.pod_with(&format!("p{number}"), "", 9, |pod| {
-            pod.labels = Arc::new(labels(&[("index", &number.to_string())]));
-            pod.class = Arc::new(cpus(9));
-        });
-    }
-    fake.settle();
-    let cluster = fake.engine.engine().cluster();
-    let classes: BTreeSet<_> = cluster.pods().map(|(_, pod)| pod.class).collect();
-    assert_eq!(classes.len(), 1, "no selector refers to their index");
 }

@@ -339,9 +339,9 @@ fn group_of_a_pod_is_fixed_when_it_is_first_seen() {
     engine.observe(0, Observation::PodSeen(member("a", None))).unwrap();
     let refusal = engine.observe(0, Observation::PodSeen(member("b", Some("n")))).unwrap_err();
     assert_eq!((refusal.field.as_str(), refusal.value.as_str()), ("membership.group", "/b"));
-    let pod = engine.cluster().pod(engine.cluster().pod_id(&id.uid).unwrap());
-    assert!(pod.state.node().is_some(), "the rest of the observation counts");
-    assert_eq!(engine.cluster().group(pod.group.unwrap()).key.name, "a");
+    let pod = engine.pod_view(&id.uid).unwrap();
+    assert!(pod.node().is_some(), "the rest of the observation counts");
+    assert_eq!(pod.group().unwrap().key().name, "a");
 }
 
 #[test]

@@ -247,7 +247,7 @@ impl Run {
         if self.disturbed && self.random.chance(20) {
             self.disturb_plan();
         }
-        let reserved = self.fake.engine.engine().cluster().nodes().any(|(_, node)| node.reservation_priority.is_some());
+        let reserved = self.fake.engine.engine().node_views().any(|node| node.reservation_priority().is_some());
         self.coverage.reservations += usize::from(reserved);
     }
 

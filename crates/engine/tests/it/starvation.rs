@@ -132,9 +132,8 @@ fn deleted_gang_releases_its_reservation() {
 
 /// The names of the reserved nodes, ordered.
 fn reserved(fake: &FakeCluster) -> Vec<String> {
-    let nodes = fake.engine.engine().cluster().nodes();
-    let mut names: Vec<String> =
-        nodes.filter(|(_, node)| node.reservation_priority.is_some()).map(|(_, node)| node.name.to_string()).collect();
+    let nodes = fake.engine.engine().node_views().filter(|node| node.reservation_priority().is_some());
+    let mut names: Vec<String> = nodes.map(|node| node.name().to_owned()).collect();
     names.sort_unstable();
     names
 }
@@ -207,8 +206,7 @@ fn higher_priority_gang_takes_over_the_reservation() {
         fake.pod_with(name, "h", 1, |pod| pod.priority = 5);
     }
     fake.advance(2 * MINUTE);
-    let priority =
-        |fake: &FakeCluster| fake.engine.engine().cluster().nodes().find_map(|(_, node)| node.reservation_priority);
+    let priority = |fake: &FakeCluster| fake.engine.engine().node_views().find_map(|node| node.reservation_priority());
     assert_eq!(priority(&fake), Some(5));
     fake.remove("old-0");
     fake.remove("old-1");
@@ -248,7 +246,7 @@ fn end_of_an_earlier_reservation_does_not_end_a_later_one() {
 }
 
 fn is_reserved(fake: &FakeCluster) -> bool {
-    fake.engine.engine().cluster().nodes().any(|(_, node)| node.reservation_priority.is_some())
+    fake.engine.engine().node_views().any(|node| node.reservation_priority().is_some())
 }
 
 #[test]
@@ -324,8 +322,7 @@ fn gang_without_chance_does_not_block_other_reservations() {
     }
     fake.advance(2 * MINUTE);
     let is_reserved_node = |fake: &FakeCluster, node: &str| {
-        let cluster = fake.engine.engine().cluster();
-        cluster.node_id(node).is_some_and(|id| cluster.node(id).reservation_priority.is_some())
+        fake.engine.engine().node_view(node).is_some_and(|node| node.reservation_priority().is_some())
     };
     assert!(is_reserved_node(&fake, "stuck"));
     let mut other_had_its_turn = false;

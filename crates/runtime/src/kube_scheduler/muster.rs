@@ -4,7 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_engine::diagnosis::{Rejection, ScoreName};
+use muster_engine::ScoreName;
+use muster_engine::diagnosis::Rejection;
 use muster_engine::{Command, Engine, NodeEvaluation, NodeVerdict, Observation};
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -405,13 +405,12 @@ struct EngineView {
 
 impl EngineView {
     fn of(engine: &Engine, key: &GroupKey) -> Self {
-        let cluster = engine.cluster();
-        let group = cluster.group_id(key).map(|id| cluster.group(id)).filter(|group| group.spec.is_some());
+        let group = engine.group_view(key).filter(|group| group.spec().is_some());
         group.map_or_else(Self::default, |group| Self {
-            whole: !group.degraded && !group.reached.is_empty(),
+            whole: !group.is_degraded() && !group.reached().is_empty(),
             start_is_open: group.start_is_open(),
-            reached: if group.is_gang() { group.reached.iter().sum() } else { 0 },
-            is_evicted: group.members.iter().any(|(_, member)| cluster.pod(*member).eviction.is_some()),
+            reached: if group.is_gang() { group.reached().iter().sum() } else { 0 },
+            is_evicted: group.members().any(|member| member.is_evicted()),
         })
     }
 }

@@ -429,9 +429,7 @@ impl StatusWriter {
 
 /// Whether the engine leaves the pod out of its group.
 fn is_left_out(engine: &Engine, pod: &PodName) -> bool {
-    let cluster = engine.cluster();
-    let Some(id) = cluster.pod_id(&pod.uid) else { return false };
-    cluster.pod(id).group.is_some_and(|group| cluster.group(group).strays.contains_key(&id))
+    engine.pod_view(&pod.uid).is_some_and(|pod| pod.is_excluded())
 }
 
 /// Until when the condition about missing members is postponed: more are arriving, and each of them would change the

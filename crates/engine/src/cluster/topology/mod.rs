@@ -19,13 +19,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain_counts::{CountedPods, DomainCounts};
 use eligible_nodes::EligibleNodeSets;
-pub(crate) use label_sets::LabelSets;
-pub(crate) use rules::{InterPodRules, OwnTerms, SpreadConstraint};
-pub(crate) use selector_index::SelectorSet;
+use label_sets::LabelSets;
+use rules::{InterPodRules, OwnTerms, SelectorSet, SpreadConstraint};
 use selector_index::{Conjunction, SelectorIndex};
-pub(crate) use topology_key::TopologyKey;
+use topology_key::TopologyKey;
 
 use super::node::Node;
+use super::profile::ProfileRules;
 use crate::model::class::ClassSpec;
 use crate::model::ids::{AffinityTermId, ClassId, DomainCountsId, NodeId, PodId, SelectorId, Slab, TopologyKeyId};
 use crate::model::inter_pod::{InterPodConstraints, PodTerm, SpreadTerm};
@@ -456,6 +456,63 @@ impl Topology {
             self.selectors.get_mut(*selector).classes.retain(|other| *other != class);
             self.selectors.release(*selector);
         }
+    }
+
+    /// The rules of a class.
+    pub(crate) fn rules(
+        &self,
+        spec: &ClassSpec,
+        own: Option<&OwnTerms>,
+        selectors: &SelectorSet,
+        profile: ProfileRules,
+    ) -> InterPodRules {
+        let mut rules = InterPodRules::default();
+        if let Some(own) = own {
+            rules.required_affinity.clone_from(&own.required_affinity);
+            rules.anti_affinity.clone_from(&own.anti_affinity);
+            rules.preferred = own.preferred.iter().map(|(counts, weight)| (*counts, i64::from(*weight))).collect();
+            rules.matches_own_affinity = own.affinity_selector.is_some_and(|selector| selectors.contains(&selector));
+            rules.counts_in =
+                own.affinity_terms.iter().map(|id| self.affinity_terms.get(id.0).expect("in use").counts).collect();
+            rules.spread_scoring.clone_from(&own.spread_scoring);
+        }
+        if let (Some(own), Some(inter_pod)) = (own, &spec.inter_pod) {
+            let terms = own.spread_required.iter().zip(&inter_pod.spread.do_not_schedule);
+            rules.spread = terms
+                .map(|((counts, selector), term)| SpreadConstraint {
+                    counts: *counts,
+                    max_skew: term.max_skew,
+                    min_domains: term.min_domains,
+                    matches_itself: selectors.contains(selector),
+                })
+                .collect();
+        }
+        // A profile may ignore the preferred terms of existing pods for pods without own ones.
+        let ignores_others = profile.ignores_preferred_terms_of_others && rules.preferred.is_empty();
+        for selector in selectors.iter().map(|selector| self.selectors.get(*selector)) {
+            let is_spread = |counts: &DomainCountsId| self.excludes_terminating(*counts);
+            let (spread, there): (Vec<DomainCountsId>, Vec<DomainCountsId>) =
+                selector.counts.iter().copied().partition(is_spread);
+            rules.counts_in.extend(there);
+            rules.counts_in_spread.extend(spread);
+            for term in
+                selector.affinity_terms.iter().map(|id| self.affinity_terms.get(id.0).expect("a listed term exists"))
+            {
+                match term.kind {
+                    TermKind::RequiredAntiAffinity => rules.existing_anti_affinity.push(term.counts),
+                    TermKind::RequiredAffinity | TermKind::Preferred(_) if ignores_others => {}
+                    TermKind::RequiredAffinity if profile.affinity_match_weight == 0 => {}
+                    TermKind::RequiredAffinity => rules.preferred.push((term.counts, profile.affinity_match_weight)),
+                    TermKind::Preferred(weight) => rules.preferred.push((term.counts, i64::from(weight))),
+                }
+            }
+        }
+        rules.counts_in.sort_unstable();
+        rules.counts_in_spread.sort_unstable();
+        let forbidden = rules.anti_affinity.iter().chain(&rules.existing_anti_affinity);
+        rules.matches_own_anti_affinity =
+            forbidden.filter(|counts| rules.counts_in.contains(counts)).copied().collect();
+        rules
     }
 
     // Checking.

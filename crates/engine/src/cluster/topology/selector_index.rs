@@ -5,14 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use smallvec::SmallVec;
-
+use super::rules::SelectorSet;
 use crate::model::ids::{AffinityTermId, ClassId, DomainCountsId, SelectorId, Slab};
 use crate::model::inter_pod::PodSelector;
 use crate::model::labels::{LabelOperator, Labels};
-
-/// The selectors that match a pod, sorted.
-pub(crate) type SelectorSet = SmallVec<[SelectorId; 2]>;
 
 /// Selectors that must all match.
 pub(crate) type Conjunction = Vec<PodSelector>;

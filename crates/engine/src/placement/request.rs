@@ -1,0 +1,77 @@
+//! What is to be placed together, and the result.
+
+use crate::cluster::transaction::Transaction;
+use crate::model::ids::{ClassId, NodeId, PodId};
+
+/// Pods of one class and subset in one request.
+#[derive(Clone, Debug)]
+pub(crate) struct Lot {
+    pub(crate) class: ClassId,
+    pub(crate) subset: usize,
+    /// The pods, in the order in which they are placed.
+    pub(crate) pods: Vec<PodId>,
+    /// The number of further pods that are expected; the placement looks for room for them after the pods.
+    pub(crate) expected: usize,
+    /// Nodes that rejected these pods.
+    pub(crate) avoid: Vec<NodeId>,
+}
+
+impl Lot {
+    pub(crate) fn len(&self) -> usize {
+        self.pods.len() + self.expected
+    }
+
+    /// Places the pod at this index, or reserves room for one that is expected.
+    pub(super) fn place(&self, index: usize, node: NodeId, transaction: &mut Transaction<'_>) {
+        match self.pods.get(index) {
+            Some(pod) => transaction.place(*pod, node),
+            None => transaction.occupy(self.class, node),
+        }
+    }
+}
+
+/// A request to place pods together.
+#[derive(Clone, Debug)]
+pub(crate) struct PlacementRequest {
+    pub(crate) lots: Vec<Lot>,
+    /// The minimum of each subset: all minimums are met or nothing is placed.
+    pub(crate) needs: Vec<u32>,
+    /// The priority of the pod or group.
+    pub(crate) priority: i32,
+}
+
+impl PlacementRequest {
+    /// Whether all pods are of one class and no nodes are avoided, so that the first greedy pass is exact.
+    pub(crate) fn has_one_class(&self) -> bool {
+        self.lots.windows(2).all(|pair| pair[0].class == pair[1].class) && !self.has_avoided_nodes()
+    }
+
+    /// Whether some nodes are avoided: then a negative result proves nothing.
+    pub(crate) fn has_avoided_nodes(&self) -> bool {
+        self.lots.iter().any(|lot| !lot.avoid.is_empty())
+    }
+
+    /// Whether there are too few pods to meet the minimums, regardless of room.
+    pub(super) fn has_too_few_pods(&self) -> bool {
+        let there = |subset| self.lots.iter().filter(|lot| lot.subset == subset).map(Lot::len).sum::<usize>();
+        self.needs.iter().enumerate().any(|(subset, need)| there(subset) < *need as usize)
+    }
+
+    pub(crate) fn needs_total(&self) -> u64 {
+        self.needs.iter().map(|need| u64::from(*need)).sum()
+    }
+}
+
+/// The result. For `Placed`, the transaction holds the placement; otherwise it is unchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The minimums are met, and all other pods that fit are placed, too.
+    Placed,
+    /// There is no placement.
+    Impossible,
+    /// No placement was found; there may be one.
+    NotFound {
+        /// The number of search steps.
+        steps: u64,
+    },
+}
