@@ -164,15 +164,14 @@ fn starts(cluster: &Cluster) -> Result<(), String> {
     for (_, group) in cluster.groups().filter(|(_, group)| group.spec.is_some() && group.is_gang()) {
         let bound = group.total().bound;
         let quorum = group.quorum();
-        let followed = group.attempt.is_some() || !group.reached.is_empty() || group.kept_partial;
+        let followed = !group.lifecycle.is_pending();
         let tentative = group.members.iter().map(|(_, member)| cluster.pod(*member)).any(|pod| {
             pod.start_role == StartRole::Tentative
                 && pod.member_state() == MemberState::Bound
                 && !group.admits_single_members()
         });
-        ensure(!tentative || group.attempt.is_some() || group.kept_partial, || {
-            format!("group {}: a partly bound start is not followed up", group.key)
-        })?;
+        let open = group.lifecycle.attempt().is_some() || group.lifecycle.is_partially_bound();
+        ensure(!tentative || open, || format!("group {}: a partly bound start is not followed up", group.key))?;
         ensure(bound == 0 || group.secured_at_least(&quorum) || followed, || {
             format!("group {}: {bound} bound, {quorum:?} needed, and not followed up", group.key)
         })?;
@@ -245,7 +244,7 @@ fn held_with_reason(engine: &Engine, id: GroupId) -> Result<(), String> {
     }
     // A wait for desired members that ended just now is reviewed when its timer fires.
     let timer_due = group.desired_until.is_some() && engine.next_wakeup().is_some_and(|due| due <= engine.now());
-    let starting = group.attempt.is_some() && group.total().assumed > 0;
+    let starting = group.lifecycle.attempt().is_some() && group.total().assumed > 0;
     ensure(starting || timer_due, || format!("group {}: held without a reason", group.key))
 }
 

@@ -212,12 +212,12 @@ impl<'e> GroupView<'e> {
 
     /// The minimum of each subset that was confirmed; empty if it never started.
     pub fn reached(&self) -> &'e [u32] {
-        &self.group.reached
+        self.group.lifecycle.reached()
     }
 
     /// Whether it had started and is below its minimum.
     pub fn is_degraded(&self) -> bool {
-        self.group.degraded
+        self.group.lifecycle.loss().is_some()
     }
 
     /// Whether it has bound members of a start that is not confirmed, or no longer is.

@@ -5,9 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::lifecycle::Lifecycle;
 use super::pod::{MemberState, Pod, PodState};
 use crate::model::Millis;
-use crate::model::group::{DegradedPolicy, GroupKey, GroupPriority, GroupSpec, History, Subset};
+use crate::model::group::{DegradedPolicy, GroupKey, GroupPriority, GroupSpec, Subset};
 use crate::model::ids::PodId;
 
 /// How many members of one subset are in which state.
@@ -70,15 +71,6 @@ pub(crate) enum Exclusion {
     Former,
 }
 
-/// A start under way: some members may be bound, the minimum is not confirmed yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct StartAttempt {
-    /// The minimum of each subset when the start was decided.
-    pub(crate) quorum: Vec<u32>,
-    /// When it is rolled back.
-    pub(crate) deadline: Millis,
-}
-
 /// A group.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Group {
@@ -104,27 +96,10 @@ pub(crate) struct Group {
     pub(crate) member_counts: Vec<MemberCounts>,
     /// How many members have which priority.
     pub(crate) priorities: BTreeMap<i32, u32>,
-    /// The minimum of each subset that was confirmed. Empty: the group never started.
-    pub(crate) reached: Vec<u32>,
-    /// The minimum of each subset that the founders were placed for. Empty: not known.
-    pub(crate) founding_minimum: Vec<u32>,
-    /// The history that the API showed when the object was first seen: bound members below the minimum may be the rest
-    /// of an earlier start, not an interrupted one.
-    pub(crate) history: History,
+    /// How far it has got.
+    pub(crate) lifecycle: Lifecycle,
     /// The identity of the object when it was last seen.
     pub(crate) incarnation: Option<String>,
-    /// The start that is under way.
-    pub(crate) attempt: Option<StartAttempt>,
-    /// Bound members below the minimum were kept because no controller recreates them.
-    pub(crate) kept_partial: bool,
-    /// It had started and is below its minimum.
-    pub(crate) degraded: bool,
-    /// Whether `Degraded` was reported.
-    pub(crate) degraded_reported: bool,
-    /// When the remaining members are evicted, if it is still degraded then and its policy is `Evict`.
-    pub(crate) degraded_eviction_at: Option<Millis>,
-    /// How many members were left in the last `Degraded` report.
-    pub(crate) secured_when_reported: u32,
     /// The number of placement decisions; distinguishes refused binds of one decision from those of the next.
     pub(crate) decisions: u32,
     /// The last decision with a refused bind.
@@ -162,20 +137,12 @@ impl Group {
             exclusions_changed: BTreeSet::new(),
             member_counts: vec![MemberCounts::default()],
             priorities: BTreeMap::new(),
-            reached: Vec::new(),
-            founding_minimum: Vec::new(),
-            history: History::New,
+            lifecycle: Lifecycle::default(),
             incarnation: None,
-            attempt: None,
-            kept_partial: false,
-            degraded: false,
-            degraded_reported: false,
-            degraded_eviction_at: None,
             decisions: 0,
             refused_decision: 0,
             consecutive_refusals: 0,
             repair_not_before: 0,
-            secured_when_reported: 0,
             desired_until: None,
             changes: 0,
             changes_when_parked: 0,
@@ -215,23 +182,7 @@ impl Group {
 
     /// Sets new rules; what was decided or confirmed under the old ones is carried over by subset name.
     pub(crate) fn set_rules(&mut self, rules: Vec<Subset>) {
-        let old = |name: &str| self.rules.iter().position(|rule| rule.name == name);
-        let carry = |counts: &[u32], unknown: u32| -> Vec<u32> {
-            rules.iter().map(|rule| old(&rule.name).and_then(|at| counts.get(at).copied()).unwrap_or(unknown)).collect()
-        };
-        // For a new subset nothing is confirmed, and a start under way must fill it too.
-        let reached = if self.reached.is_empty() { Vec::new() } else { carry(&self.reached, 0) };
-        // A start without a minimum stays one; any other start must fill a new subset too.
-        let without_minimum = self.founding_minimum.iter().all(|minimum| *minimum == 0);
-        let unknown = if without_minimum { 0 } else { u32::MAX };
-        let founding_minimum =
-            if self.founding_minimum.is_empty() { Vec::new() } else { carry(&self.founding_minimum, unknown) };
-        let decided = self.attempt.as_ref().map(|attempt| carry(&attempt.quorum, u32::MAX));
-        if let (Some(attempt), Some(decided)) = (&mut self.attempt, decided) {
-            attempt.quorum = decided;
-        }
-        self.reached = reached;
-        self.founding_minimum = founding_minimum;
+        self.lifecycle.set_rules(&self.rules, &rules);
         self.rules = rules;
     }
 
@@ -239,9 +190,10 @@ impl Group {
     /// and its policy requires a new quorum.
     pub(crate) fn admits_single_members(&self) -> bool {
         let policy = self.spec.as_ref().map(|spec| spec.degraded_policy);
-        !(self.degraded && policy == Some(DegradedPolicy::Requorum))
-            && self.reached.len() == self.rules.len()
-            && self.rules.iter().zip(&self.reached).all(|(rule, reached)| rule.min_member <= *reached)
+        let reached = self.lifecycle.reached();
+        !(self.lifecycle.loss().is_some() && policy == Some(DegradedPolicy::Requorum))
+            && reached.len() == self.rules.len()
+            && self.rules.iter().zip(reached).all(|(rule, reached)| rule.min_member <= *reached)
     }
 
     /// Whether it has `minResources` and has not started.
@@ -252,14 +204,14 @@ impl Group {
     /// Whether it has bound members of a start that is not confirmed, or was reopened after a kubelet refused a
     /// founder.
     pub(crate) fn start_is_open(&self) -> bool {
-        let unconfirmed = self.attempt.is_some() || self.kept_partial;
-        unconfirmed && self.reached.iter().all(|minimum| *minimum == 0) && !self.admits_single_members()
+        let unconfirmed = self.lifecycle.attempt().is_some() || self.lifecycle.is_partially_bound();
+        unconfirmed && self.lifecycle.reached().iter().all(|minimum| *minimum == 0) && !self.admits_single_members()
     }
 
     /// Whether one member that may not be placed blocks the others. A start under way, and members that join one by
     /// one, do not wait for new members.
     pub(crate) fn waits_for_all_members(&self) -> bool {
-        self.attempt.is_none() && !self.admits_single_members()
+        self.lifecycle.attempt().is_none() && !self.admits_single_members()
     }
 
     /// Whether it has members to place, now or once they are no longer gated or refused.

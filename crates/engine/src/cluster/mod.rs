@@ -11,6 +11,7 @@ pub(crate) mod group;
 pub(crate) mod images;
 mod inter_pod;
 pub(crate) mod journal;
+pub(crate) mod lifecycle;
 pub(crate) mod load;
 pub(crate) mod node;
 mod nodes;

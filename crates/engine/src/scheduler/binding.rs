@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::{Engine, Timer};
 use crate::cluster::group::sum_of;
+use crate::cluster::lifecycle::Cause;
 use crate::cluster::pod::{Bind, PodState, StartRole};
 use crate::command::Command;
 use crate::diagnosis::Diagnosis;
@@ -80,13 +81,14 @@ impl Engine {
         let (Some(group_id), role) = (pod.group.filter(|_| pod.ours), pod.start_role) else { return };
         let group = self.cluster.group_mut(group_id);
         group.consecutive_refusals = 0;
-        if role == StartRole::None && group.attempt.is_some() && group.reached.is_empty() {
+        let (starting, confirmed) = (group.lifecycle.attempt().is_some(), group.lifecycle.confirmed());
+        if role == StartRole::None && starting && confirmed.is_none() {
             // Seen only now, for example after a restart: it belongs to the start that was found incomplete.
             self.cluster.pod_mut(id).start_role = StartRole::Tentative;
             return;
         }
-        let found = group.decisions == 0 && group.history == History::New && !group.founding_minimum.is_empty();
-        if role == StartRole::None && found && group.attempt.is_none() {
+        let found = confirmed.is_some_and(|one| one.recorded == History::New && !one.decided.is_empty());
+        if role == StartRole::None && found && !starting && group.decisions == 0 {
             // Seen after the members that completed a start of an earlier process: it was part of that start.
             self.cluster.pod_mut(id).start_role = StartRole::Founder;
             return;
@@ -94,7 +96,7 @@ impl Engine {
         if role == StartRole::Tentative && !group.is_gang() {
             // Without a minimum, every bound member has started, in case the group gets a minimum again.
             self.cluster.pod_mut(id).start_role = StartRole::None;
-        } else if role == StartRole::Tentative && group.attempt.is_none() && !group.admits_single_members() {
+        } else if role == StartRole::Tentative && !starting && !group.admits_single_members() {
             let quorum = group.quorum();
             self.start_attempt(group_id, quorum);
         }
@@ -119,7 +121,7 @@ impl Engine {
         let Some(pod) = self.cluster.pod_if_any(id) else { return };
         let PodState::Assumed(node) = pod.state else { return };
         let Some(bind) = pod.bind.as_deref().filter(|bind| bind.retry_at == Some(due)) else { return };
-        let in_attempt = pod.group.is_some_and(|group| self.cluster.group(group).attempt.is_some());
+        let in_attempt = pod.group.is_some_and(|group| self.cluster.group(group).lifecycle.attempt().is_some());
         // A gang start has its own deadline; the binds of other pods are abandoned after a while.
         let too_late = !in_attempt && bind.deadline <= self.now;
         if too_late || pod.terminating || !self.cluster.node(node).present {
@@ -172,12 +174,11 @@ impl Engine {
     /// The deadline of a start: if it is not confirmed, it is rolled back.
     pub(super) fn on_start_deadline(&mut self, id: GroupId, due: Millis) {
         let Some(group) = self.cluster.group_if_any(id) else { return };
-        let Some(attempt) = group.attempt.as_ref().filter(|attempt| attempt.deadline == due) else { return };
+        let Some(attempt) = group.lifecycle.attempt().filter(|attempt| attempt.deadline == due) else { return };
         let minimum = sum_of(&group.cap_at_minimum(&attempt.quorum));
         let secured = group.total().secured();
-        let first_start = group.reached.is_empty();
+        let first_start = group.lifecycle.confirmed().is_none();
         let members: Vec<PodId> = group.members.iter().map(|(_, member)| *member).collect();
-        self.cluster.group_mut(id).attempt = None;
         let (mut rolled_back, mut kept) = (0, 0);
         for member in members {
             let pod = self.cluster.pod(member);
@@ -194,7 +195,7 @@ impl Engine {
                 _ => {}
             }
         }
-        self.cluster.group_mut(id).kept_partial = kept > 0;
+        self.cluster.group_mut(id).lifecycle.apply(Cause::DeadlinePassed { kept: kept > 0 });
         let entity = Entity::Group(id);
         self.report_group(id, Diagnosis::TimedOut { minimum, secured, rolled_back, kept }, Vec::new());
         self.count_failure(entity, self.cluster.group(id).members.len());
@@ -229,7 +230,7 @@ impl Engine {
             DeleteOutcome::Refused { .. } => {
                 self.cluster.change_pod(id, |pod| pod.rolling_back = false);
                 if let Some(group) = self.cluster.pod(id).group {
-                    self.cluster.group_mut(group).kept_partial = true;
+                    self.cluster.group_mut(group).lifecycle.apply(Cause::RollBackRefused);
                 }
                 self.review_after_change(id);
             }

@@ -266,7 +266,9 @@ impl Engine {
     pub(super) fn unmark(&mut self, id: PodId) {
         let stays = |pod: &&Pod| pod.marked && !pod.is_leaving() && pod.state.node().is_some();
         if let Some(pod) = self.cluster.pod_if_any(id).filter(stays) {
-            let whole = pod.group.filter(|group| self.cluster.group(*group).degraded && pod.spared_until == 0);
+            let whole = pod
+                .group
+                .filter(|group| self.cluster.group(*group).lifecycle.loss().is_some() && pod.spared_until == 0);
             if let Some(group) = whole.filter(|group| self.is_evicted_whole(*group)) {
                 // It had its minimum and lost members: an earlier process had started to evict it.
                 return self.evict_remaining_marked(group);

@@ -6,7 +6,8 @@
 //! first seen.
 
 use super::{Engine, Timer};
-use crate::cluster::group::{Exclusion, MemberCounts, StartAttempt, sum_of};
+use crate::cluster::group::{Exclusion, MemberCounts, sum_of};
+use crate::cluster::lifecycle::{Cause, Loss, StartAttempt};
 use crate::cluster::pod::{Counted, MemberState, Pod, StartRole};
 use crate::diagnosis::Diagnosis;
 use crate::model::Millis;
@@ -33,19 +34,18 @@ impl Engine {
             self.forget_start(id);
             return;
         }
-        if let Some(attempt) = &group.attempt {
-            let (quorum, decided) = (group.cap_at_minimum(&attempt.quorum), attempt.quorum.clone());
+        if let Some(attempt) = group.lifecycle.attempt() {
+            let quorum = group.cap_at_minimum(&attempt.quorum);
             if group.secured_at_least(&quorum) {
-                self.cluster.group_mut(id).founding_minimum = decided;
                 self.start_confirmed(id, quorum);
             }
             return;
         }
+        let quorum = group.quorum();
         if !group.is_gang() {
             // If it becomes a gang later, the members that are placed by then have started.
-            if group.spec.is_some() && group.reached != group.quorum() {
-                let group = self.cluster.group_mut(id);
-                group.reached = group.quorum();
+            if group.spec.is_some() && group.lifecycle.reached() != quorum {
+                self.cluster.group_mut(id).lifecycle.apply(Cause::WithoutMinimum(quorum));
                 self.settle_roles(id, StartRole::None);
             }
             return;
@@ -53,20 +53,20 @@ impl Engine {
         if group.spec.is_none() || group.admits_single_members() {
             return;
         }
-        let quorum = group.quorum();
-        let found = group.reached.is_empty() && total.secured() > 0;
-        if group.secured_at_least(&quorum) || (found && group.history == History::Started) {
-            if found && group.history == History::New {
+        let recorded = group.lifecycle.recorded();
+        let found = group.lifecycle.confirmed().is_none() && total.secured() > 0;
+        if group.secured_at_least(&quorum) || (found && recorded == History::Started) {
+            if found && recorded == History::New {
                 // Not recorded as started: its members have just been bound.
                 self.change_roles(id, |_| StartRole::Tentative);
             }
             self.start_confirmed(id, quorum);
-        } else if group.history == History::StartedUnderOtherMinimum && group.decisions == 0 && total.secured() > 0 {
+        } else if recorded == History::StartedUnderOtherMinimum && group.decisions == 0 && total.secured() > 0 {
             // The minimum of that start is not known, but it is not more than the members that are there.
-            let group = self.cluster.group_mut(id);
             let there = group.rules.iter().zip(&group.member_counts);
-            group.reached = there.map(|(rule, member_counts)| rule.min_member.min(member_counts.secured())).collect();
-        } else if total.bound > 0 && group.reached.is_empty() && !group.kept_partial {
+            let minimum = there.map(|(rule, member_counts)| rule.min_member.min(member_counts.secured())).collect();
+            self.cluster.group_mut(id).lifecycle.apply(Cause::FoundStarted(minimum));
+        } else if total.bound > 0 && group.lifecycle.is_pending() {
             self.start_attempt(id, quorum);
             // It was found incomplete: all present members are part of it.
             self.change_roles(id, |_| StartRole::Tentative);
@@ -77,7 +77,7 @@ impl Engine {
     pub(super) fn may_be_evicted_whole(&self, id: GroupId) -> bool {
         let group = self.cluster.group(id);
         // Called for each pod of a large group: before a start the members need not be examined.
-        let started = !group.reached.is_empty() || group.attempt.is_some() || group.kept_partial;
+        let started = !group.lifecycle.is_pending();
         let mut members = group.members.iter().map(|(_, member)| self.cluster.pod(*member));
         started && group.is_spent() && members.any(eviction_not_started)
     }
@@ -96,42 +96,29 @@ impl Engine {
     /// Forgets the start: the next one is new.
     pub(super) fn forget_start(&mut self, id: GroupId) {
         self.reports.drop_degraded(Entity::Group(id));
-        let group = self.cluster.group_mut(id);
-        if !group.reached.is_empty() {
-            group.history = History::New;
-        }
-        group.reached.clear();
-        group.founding_minimum.clear();
-        group.attempt = None;
-        group.kept_partial = false;
-        group.degraded = false;
-        group.degraded_reported = false;
-        group.degraded_eviction_at = None;
+        self.cluster.group_mut(id).lifecycle.apply(Cause::Ended);
     }
 
     /// Begins a start; it must be confirmed by its deadline.
     pub(super) fn start_attempt(&mut self, id: GroupId, quorum: Vec<u32>) {
+        let attempt = self.new_attempt(id, quorum);
+        self.cluster.group_mut(id).lifecycle.apply(Cause::Placed(attempt));
+    }
+
+    fn new_attempt(&mut self, id: GroupId, quorum: Vec<u32>) -> StartAttempt {
         let own = self.cluster.group(id).spec.as_ref().and_then(|spec| spec.schedule_timeout_ms);
         let deadline = self.now.saturating_add(own.unwrap_or(self.config.schedule_timeout_ms));
-        let group = self.cluster.group_mut(id);
-        group.attempt = Some(StartAttempt { quorum, deadline });
-        group.history = History::New;
         self.set_timer(deadline, Timer::StartDeadline(id));
+        StartAttempt { quorum, deadline }
     }
 
     fn start_confirmed(&mut self, id: GroupId, quorum: Vec<u32>) {
         let group = self.cluster.group_mut(id);
-        let minimum = sum_of(&quorum);
-        group.reached = quorum;
-        group.attempt = None;
-        group.kept_partial = false;
-        let secured = group.total().secured();
-        if group.founding_minimum.is_empty() {
-            group.founding_minimum.clone_from(&group.reached);
-        }
+        let (minimum, secured) = (sum_of(&quorum), group.total().secured());
         // The API may show it already: then it was only found again.
         let found = self.reports.latest(Entity::Group(id)).is_none();
-        let known = group.degraded || (found && group.history == History::Started);
+        let known = group.lifecycle.loss().is_some() || (found && group.lifecycle.recorded() == History::Started);
+        group.lifecycle.apply(Cause::Confirmed(quorum));
         self.settle_roles(id, StartRole::Founder);
         if secured >= minimum && !known {
             self.report_group(id, Diagnosis::Scheduled { minimum, secured }, Vec::new());
@@ -141,7 +128,12 @@ impl Engine {
     /// Reopens the start for its founders and all later members; members from before the start are not part of it.
     pub(super) fn reopen_start(&mut self, id: GroupId) {
         let group = self.cluster.group(id);
-        if group.attempt.is_none() && group.secured_at_least(&group.cap_at_minimum(&group.founding_minimum)) {
+        // The minimum is the one it was decided for, or a higher one of the start under way.
+        let decided = group.lifecycle.confirmed().map_or(&[][..], |confirmed| &confirmed.decided);
+        let under_way = group.lifecycle.attempt().map_or(&[][..], |attempt| &attempt.quorum);
+        let minimum = |at: usize| decided.get(at).max(under_way.get(at)).copied().unwrap_or(u32::MAX);
+        let quorum: Vec<u32> = (0..group.rules.len()).map(minimum).collect();
+        if under_way.is_empty() && group.secured_at_least(&group.cap_at_minimum(decided)) {
             // Enough members for the minimum are left: a loss, but not a failed start.
             return;
         }
@@ -149,14 +141,8 @@ impl Engine {
             StartRole::Founder | StartRole::Joined => StartRole::Tentative,
             other => other,
         });
-        let group = self.cluster.group_mut(id);
-        // The minimum is the one it was decided for, or a higher one of the start under way.
-        let mut quorum = group.founding_minimum.clone();
-        group.reached = vec![0; group.rules.len()];
-        if let Some(attempt) = &group.attempt {
-            quorum = quorum.iter().zip(&attempt.quorum).map(|(reached, decided)| *reached.max(decided)).collect();
-        }
-        self.start_attempt(id, quorum);
+        let attempt = self.new_attempt(id, quorum);
+        self.cluster.group_mut(id).lifecycle.apply(Cause::FounderRefused(attempt));
     }
 
     /// Gives all tentative members their final role.
@@ -178,7 +164,8 @@ impl Engine {
     pub(super) fn report_settled(&mut self, id: GroupId) {
         let group = self.cluster.group(id);
         let total = group.total();
-        let settled = group.spec.is_some() && group.admits_single_members() && !group.degraded && !group.kept_partial;
+        let healthy = group.lifecycle.loss().is_none() && !group.lifecycle.is_partially_bound();
+        let settled = group.spec.is_some() && group.admits_single_members() && healthy;
         if settled && total.assumed == 0 && total.bound > 0 && self.reports.last_reported_waiting(Entity::Group(id)) {
             let (minimum, secured) = (sum_of(&group.quorum()), total.secured());
             self.report_group(id, Diagnosis::Scheduled { minimum, secured }, Vec::new());
@@ -188,61 +175,54 @@ impl Engine {
     /// Reports when a started gang falls below its minimum, and when it has it again.
     pub(super) fn review_health(&mut self, id: GroupId) {
         let group = self.cluster.group(id);
-        if group.attempt.is_some() || group.reached.is_empty() {
+        let Some(confirmed) = group.lifecycle.confirmed().filter(|_| group.lifecycle.attempt().is_none()) else {
             return;
-        }
-        let quorum: Vec<u32> =
-            group.rules.iter().zip(&group.reached).map(|(rule, reached)| rule.min_member.min(*reached)).collect();
+        };
+        let before = confirmed.loss;
+        let quorum = group.cap_at_minimum(&confirmed.minimum);
         let mut there: Vec<u32> = group.member_counts.iter().map(MemberCounts::secured).collect();
         if !group.secured_at_least(&quorum) {
             self.count_evictions_not_started(id, &mut there);
         }
         let below = there.iter().zip(&quorum).any(|(there, minimum)| there < minimum);
         let (minimum, secured) = (sum_of(&quorum), there.iter().sum());
-        self.schedule_degraded_eviction(id, below);
-        let group = self.cluster.group(id);
-        if below == group.degraded && (!below || secured == group.secured_when_reported) {
-            return;
-        }
-        let group = self.cluster.group_mut(id);
-        (group.degraded, group.secured_when_reported) = (below, secured);
-        if below {
+        let known = before.unwrap_or(Loss { secured, reported: false, eviction_at: None });
+        self.set_loss(id, below.then_some(Loss { secured, ..known }));
+        if below && before.is_none_or(|before| before.secured != secured) {
             self.report_group(id, Diagnosis::Degraded { minimum, secured, evicted: 0 }, Vec::new());
-        } else {
+        }
+        if let (false, Some(before)) = (below, before) {
             // A gang that recovered before `Degraded` was reported gets no report, nor does a later growth of the loss.
             self.reports.drop_degraded(Entity::Group(id));
-            if std::mem::take(&mut self.cluster.group_mut(id).degraded_reported) {
+            if before.reported {
                 self.report_group(id, Diagnosis::Healthy { minimum, secured }, Vec::new());
             }
         }
     }
-}
 
-impl Engine {
-    /// Starts the grace period of a degraded gang whose policy is `Evict`, or ends it.
-    fn schedule_degraded_eviction(&mut self, id: GroupId, below: bool) {
-        let group = self.cluster.group(id);
-        let policy = group.spec.as_ref().map(|spec| spec.degraded_policy);
-        let evicts = below && policy == Some(DegradedPolicy::Evict);
-        let planned = group.degraded_eviction_at.is_some();
-        if evicts && !planned {
-            let due = self.now.saturating_add(self.config.report_waiting_after_ms);
-            self.cluster.group_mut(id).degraded_eviction_at = Some(due);
-            self.set_timer(due, Timer::EvictDegraded(id));
-        } else if planned && !evicts {
-            self.cluster.group_mut(id).degraded_eviction_at = None;
+    /// Records what was lost. Starts the grace period of a degraded gang whose policy is `Evict`, or ends it.
+    fn set_loss(&mut self, id: GroupId, mut loss: Option<Loss>) {
+        let policy = self.cluster.group(id).spec.as_ref().map(|spec| spec.degraded_policy);
+        if let Some(loss) = &mut loss {
+            let planned = loss.eviction_at.filter(|_| policy == Some(DegradedPolicy::Evict));
+            if policy == Some(DegradedPolicy::Evict) && planned.is_none() {
+                let due = self.now.saturating_add(self.config.report_waiting_after_ms);
+                loss.eviction_at = Some(due);
+                self.set_timer(due, Timer::EvictDegraded(id));
+            } else {
+                loss.eviction_at = planned;
+            }
+        }
+        if let Some(confirmed) = self.cluster.group_mut(id).lifecycle.confirmed_mut() {
+            confirmed.loss = loss;
         }
     }
 
     /// A degraded gang has not replaced its members in time: evicts the rest, so that it starts as a whole again. This
     /// includes members that no controller recreates: the policy is explicit.
     pub(super) fn evict_degraded(&mut self, id: GroupId, due: Millis) {
-        if self.cluster.group_if_any(id).is_none_or(|group| group.degraded_eviction_at != Some(due)) {
-            return;
-        }
-        self.cluster.group_mut(id).degraded_eviction_at = None;
-        let group = self.cluster.group(id);
-        if !group.degraded {
+        let Some(group) = self.cluster.group_if_any(id) else { return };
+        if group.lifecycle.loss().is_none_or(|loss| loss.eviction_at != Some(due)) {
             return;
         }
         let minimum = u32::try_from(group.min_total()).unwrap_or(u32::MAX);
@@ -253,11 +233,7 @@ impl Engine {
         for member in &left {
             self.roll_back(*member);
         }
-        let group = self.cluster.group_mut(id);
-        group.history = History::New;
-        group.reached.clear();
-        group.founding_minimum.clear();
-        group.degraded = false;
+        self.cluster.group_mut(id).lifecycle.apply(Cause::Ended);
         self.report_group(id, Diagnosis::Degraded { minimum, secured, evicted: left.len() as u32 }, Vec::new());
         self.review_group(id);
     }

@@ -221,7 +221,9 @@ impl Engine {
                         // A pending `Degraded` report suppresses others; now that it is sent, report what the group
                         // waits for.
                         if let (true, Entity::Group(group)) = (lost, entity) {
-                            self.cluster.group_mut(group).degraded_reported = true;
+                            if let Some(loss) = self.cluster.group_mut(group).lifecycle.loss_mut() {
+                                loss.reported = true;
+                            }
                             self.review_group(group);
                         }
                     }

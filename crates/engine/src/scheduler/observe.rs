@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Engine;
+use crate::cluster::lifecycle::Cause;
 use crate::cluster::pod::{Awaited, Counted, Pod, PodState, StartRole};
 use crate::model::class::ClassSpec;
 use crate::model::group::{GroupKey, GroupSpec, History};
@@ -341,13 +342,11 @@ impl Engine {
     fn refused_by_kubelet(&mut self, id: GroupId, role: StartRole) {
         let group = self.cluster.group(id);
         let none_ran = || group.members.iter().all(|(_, member)| !self.cluster.pod(*member).ran);
-        let gang_started = group.reached.iter().any(|minimum| *minimum > 0);
+        let gang_started = group.lifecycle.reached().iter().any(|minimum| *minimum > 0);
         if gang_started && role == StartRole::Founder {
             self.reopen_start(id);
-        } else if gang_started && group.history == History::Started && none_ran() {
-            let group = self.cluster.group_mut(id);
-            group.reached.clear();
-            group.history = History::New;
+        } else if gang_started && group.lifecycle.recorded() == History::Started && none_ran() {
+            self.cluster.group_mut(id).lifecycle.apply(Cause::Ended);
         }
     }
 
@@ -427,8 +426,8 @@ impl Engine {
             self.forget_start(id);
         }
         let group = self.cluster.group_mut(id);
-        if group.spec.is_none() && group.reached.is_empty() && group.attempt.is_none() {
-            group.history = spec.history;
+        if group.spec.is_none() {
+            group.lifecycle.apply(Cause::Recorded(spec.history));
         }
         let mode = self.cluster.group(id).spec.as_ref().map(|spec| spec.disruption_mode);
         let other_mode = mode != Some(spec.disruption_mode);

@@ -476,7 +476,7 @@ impl Engine {
             Entity::Group(id) => {
                 let group = self.cluster.group(id);
                 let needs = group.needs();
-                victims.started = group.is_gang() && !group.reached.is_empty();
+                victims.started = group.is_gang() && group.lifecycle.confirmed().is_some();
                 victims.needed = needs.iter().sum();
                 let members = self.member_verdicts(id);
                 self.parked(id, &needs);

@@ -90,7 +90,7 @@ impl Engine {
         self.reports.drop_waiting(entity);
         let group = self.cluster.group(id);
         let needs = group.needs();
-        if group.attempt.is_some() && group.total().assumed > 0 && needs.iter().all(|need| *need == 0) {
+        if group.lifecycle.attempt().is_some() && group.total().assumed > 0 && needs.iter().all(|need| *need == 0) {
             // The start under way is completed first; later members wait for it.
             self.queue.move_to(entity, QueueState::Held);
             self.clear_nominations(id);

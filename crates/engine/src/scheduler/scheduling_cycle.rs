@@ -122,17 +122,17 @@ impl Engine {
         let group = self.cluster.group_mut(id);
         group.decisions = group.decisions.wrapping_add(1);
         let quorum = group.quorum();
-        let decided = group.attempt.as_ref().map(|attempt| &attempt.quorum);
+        let decided = group.lifecycle.attempt().map(|attempt| &attempt.quorum);
         // A higher minimum than that of the start under way begins a new start.
         let raised = decided.is_none_or(|decided| quorum.iter().zip(decided).any(|(now, then)| now > then));
         if group.is_gang() && !group.admits_single_members() && raised {
             self.start_attempt(id, quorum);
-        } else if let Some(attempt) = &mut group.attempt {
+        } else if let Some(attempt) = group.lifecycle.attempt_mut() {
             // The current minimum counts if it was lowered, or if the subset has got its name since.
             attempt.quorum = attempt.quorum.iter().zip(&quorum).map(|(then, now)| *then.min(now)).collect();
         }
         let group = self.cluster.group(id);
-        let role = match group.attempt {
+        let role = match group.lifecycle.attempt() {
             Some(_) => StartRole::Tentative,
             None if group.is_gang() => StartRole::Joined,
             None => StartRole::None,

@@ -173,7 +173,7 @@ impl Engine {
         };
         let group = self.cluster.group(id);
         let shortfall = Shortfall {
-            started: group.is_gang() && !group.reached.is_empty(),
+            started: group.is_gang() && group.lifecycle.confirmed().is_some(),
             minimum: if request.needs_total() == 0 { 0 } else { u32::try_from(group.min_total()).unwrap_or(u32::MAX) },
             held: group.total().held(),
             waiting: group.waiting.len() as u32,

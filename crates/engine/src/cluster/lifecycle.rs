@@ -1,0 +1,292 @@
+//! The lifecycle of a group: pending, starting, partially bound, started.
+//!
+//! Every change is a transition with its cause, in the table of [`Lifecycle::apply`]. Why a pending group waits is in its
+//! diagnosis, and whether it is being evicted or has completed in its members: that is derived, not stored here.
+
+use crate::model::Millis;
+use crate::model::group::{History, Subset};
+
+/// A start under way: some members may be bound, the minimum is not confirmed yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StartAttempt {
+    /// The minimum of each subset when the start was decided.
+    pub(crate) quorum: Vec<u32>,
+    /// When it is rolled back.
+    pub(crate) deadline: Millis,
+}
+
+/// A start whose minimum was confirmed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Confirmed {
+    /// The minimum of each subset that was confirmed; zero for a group without a minimum.
+    pub(crate) minimum: Vec<u32>,
+    /// The minimum of each subset that the founders were placed for.
+    pub(crate) decided: Vec<u32>,
+    /// Members that were lost since, if it is below its minimum: the group is degraded.
+    pub(crate) loss: Option<Loss>,
+    /// What the API had recorded when the start was found; `New` if this process has seen it happen.
+    pub(crate) recorded: History,
+}
+
+/// What a degraded group has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Loss {
+    /// How many members were left when that was last reported.
+    pub(crate) secured: u32,
+    /// Whether the report was sent.
+    pub(crate) reported: bool,
+    /// When the remaining members are evicted, if the policy is `Evict`.
+    pub(crate) eviction_at: Option<Millis>,
+}
+
+/// The state of a group between its first member and its last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Lifecycle {
+    /// No start is under way or confirmed.
+    Pending {
+        /// What the API has recorded of an earlier start. It counts when bound members are found.
+        recorded: History,
+    },
+    /// Members are placed, their minimum is not confirmed.
+    Starting {
+        attempt: StartAttempt,
+        /// The earlier start with a lower minimum, or whose members must be replaced together.
+        former: Option<Confirmed>,
+    },
+    /// Members below the minimum are bound and stay. No start is under way.
+    PartiallyBound { former: Option<Confirmed> },
+    /// The minimum was confirmed; with a loss, it is degraded.
+    Started(Confirmed),
+}
+
+impl Default for Lifecycle {
+    fn default() -> Self {
+        Self::Pending { recorded: History::New }
+    }
+}
+
+/// Why a lifecycle changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The object was seen for the first time; the API has recorded this.
+    Recorded(History),
+    /// Members were placed, or found bound below the minimum: they must be confirmed.
+    Placed(StartAttempt),
+    /// The minimum of each subset is bound.
+    Confirmed(Vec<u32>),
+    /// A start under another minimum is recorded; this much of the present one is there.
+    FoundStarted(Vec<u32>),
+    /// The group has no minimum: it starts with its first member.
+    WithoutMinimum(Vec<u32>),
+    /// The deadline of the start has passed. Whether bound members stay.
+    DeadlinePassed { kept: bool },
+    /// A member could not be rolled back: it stays.
+    RollBackRefused,
+    /// A kubelet refused a founder before it ran: the start is open again.
+    FounderRefused(StartAttempt),
+    /// Nothing is left of the start, or its rest is deleted, or the object was replaced: the next start is new.
+    Ended,
+}
+
+impl Lifecycle {
+    /// The table of transitions.
+    pub(crate) fn apply(&mut self, cause: Cause) {
+        let state = std::mem::take(self);
+        *self = match (state, cause) {
+            (Self::Pending { .. }, Cause::Recorded(recorded)) => Self::Pending { recorded },
+            (state, Cause::Placed(attempt)) => {
+                let former = state.into_confirmed().map(|former| Confirmed { recorded: History::New, ..former });
+                Self::Starting { attempt, former }
+            }
+            (state, Cause::Confirmed(minimum)) => Self::Started(state.confirm(minimum)),
+            (state, Cause::FoundStarted(minimum) | Cause::WithoutMinimum(minimum)) => {
+                let recorded = state.recorded();
+                Self::Started(match state.into_confirmed() {
+                    Some(former) => Confirmed { minimum, ..former },
+                    None => Confirmed { minimum, decided: Vec::new(), loss: None, recorded },
+                })
+            }
+            (Self::Starting { former, .. }, Cause::DeadlinePassed { kept: true }) => Self::PartiallyBound { former },
+            (Self::Starting { former, .. }, Cause::DeadlinePassed { kept: false }) => {
+                former.map_or_else(Self::default, Self::Started)
+            }
+            (state, Cause::RollBackRefused) if !matches!(state, Self::Starting { .. }) => {
+                Self::PartiallyBound { former: state.into_confirmed() }
+            }
+            (state, Cause::FounderRefused(attempt)) => {
+                let former = state.into_confirmed().map(|former| Confirmed {
+                    minimum: vec![0; attempt.quorum.len()],
+                    recorded: History::New,
+                    ..former
+                });
+                Self::Starting { attempt, former }
+            }
+            // What the API has recorded counts until a start was confirmed.
+            (state, Cause::Ended) if !state.is_pending() => Self::default(),
+            (state, Cause::Recorded(_) | Cause::DeadlinePassed { .. } | Cause::RollBackRefused | Cause::Ended) => state,
+        };
+    }
+
+    fn confirm(self, minimum: Vec<u32>) -> Confirmed {
+        let recorded = self.recorded();
+        let decided = self.attempt().map(|attempt| attempt.quorum.clone());
+        let former = self.into_confirmed();
+        let loss = former.as_ref().and_then(|former| former.loss);
+        let decided = decided.or(former.map(|former| former.decided)).filter(|decided| !decided.is_empty());
+        Confirmed { decided: decided.unwrap_or_else(|| minimum.clone()), minimum, loss, recorded }
+    }
+
+    fn into_confirmed(self) -> Option<Confirmed> {
+        match self {
+            Self::Pending { .. } => None,
+            Self::Starting { former, .. } | Self::PartiallyBound { former } => former,
+            Self::Started(confirmed) => Some(confirmed),
+        }
+    }
+
+    /// The start under way.
+    pub(crate) fn attempt(&self) -> Option<&StartAttempt> {
+        match self {
+            Self::Starting { attempt, .. } => Some(attempt),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn attempt_mut(&mut self) -> Option<&mut StartAttempt> {
+        match self {
+            Self::Starting { attempt, .. } => Some(attempt),
+            _ => None,
+        }
+    }
+
+    /// The start that was confirmed, also while a further one is under way.
+    pub(crate) fn confirmed(&self) -> Option<&Confirmed> {
+        match self {
+            Self::Pending { .. } => None,
+            Self::Starting { former, .. } | Self::PartiallyBound { former } => former.as_ref(),
+            Self::Started(confirmed) => Some(confirmed),
+        }
+    }
+
+    pub(crate) fn confirmed_mut(&mut self) -> Option<&mut Confirmed> {
+        match self {
+            Self::Pending { .. } => None,
+            Self::Starting { former, .. } | Self::PartiallyBound { former } => former.as_mut(),
+            Self::Started(confirmed) => Some(confirmed),
+        }
+    }
+
+    /// The minimum of each subset that was confirmed; empty if it never started.
+    pub(crate) fn reached(&self) -> &[u32] {
+        self.confirmed().map_or(&[], |confirmed| &confirmed.minimum)
+    }
+
+    /// What the API has recorded, as far as this process has not started the group itself.
+    pub(crate) fn recorded(&self) -> History {
+        match self {
+            Self::Pending { recorded } => *recorded,
+            Self::Starting { .. } => History::New,
+            Self::PartiallyBound { former } => former.as_ref().map_or(History::New, |former| former.recorded),
+            Self::Started(confirmed) => confirmed.recorded,
+        }
+    }
+
+    /// The members that were lost, if it is degraded.
+    pub(crate) fn loss(&self) -> Option<&Loss> {
+        self.confirmed()?.loss.as_ref()
+    }
+
+    pub(crate) fn loss_mut(&mut self) -> Option<&mut Loss> {
+        self.confirmed_mut()?.loss.as_mut()
+    }
+
+    pub(crate) fn is_partially_bound(&self) -> bool {
+        matches!(self, Self::PartiallyBound { .. })
+    }
+
+    /// Whether nothing of it has ever been placed by a start.
+    pub(crate) fn is_pending(&self) -> bool {
+        matches!(self, Self::Pending { .. })
+    }
+
+    /// The rules changed: carries over what was decided or confirmed, by subset name.
+    pub(crate) fn set_rules(&mut self, old: &[Subset], new: &[Subset]) {
+        let position = |name: &str| old.iter().position(|rule| rule.name == name);
+        let carry = |counts: &[u32], unknown: u32| -> Vec<u32> {
+            let count = |rule: &Subset| position(&rule.name).and_then(|at| counts.get(at).copied()).unwrap_or(unknown);
+            new.iter().map(count).collect()
+        };
+        // For a new subset nothing is confirmed, and a start under way must fill it too.
+        if let Some(attempt) = self.attempt_mut() {
+            attempt.quorum = carry(&attempt.quorum, u32::MAX);
+        }
+        if let Some(confirmed) = self.confirmed_mut() {
+            confirmed.minimum = carry(&confirmed.minimum, 0);
+            if !confirmed.decided.is_empty() {
+                // A start without a minimum stays one; any other start must fill a new subset too.
+                let without_minimum = confirmed.decided.iter().all(|minimum| *minimum == 0);
+                confirmed.decided = carry(&confirmed.decided, if without_minimum { 0 } else { u32::MAX });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempt(minimum: u32) -> StartAttempt {
+        StartAttempt { quorum: vec![minimum], deadline: 9 }
+    }
+
+    #[test]
+    fn start_is_confirmed_or_ends_at_its_deadline() {
+        let mut group = Lifecycle::default();
+        group.apply(Cause::Placed(attempt(3)));
+        assert_eq!(group.attempt(), Some(&attempt(3)));
+        let mut failed = group.clone();
+        failed.apply(Cause::DeadlinePassed { kept: false });
+        assert_eq!(failed, Lifecycle::default());
+        let mut kept = group.clone();
+        kept.apply(Cause::DeadlinePassed { kept: true });
+        assert_eq!(kept, Lifecycle::PartiallyBound { former: None });
+        group.apply(Cause::Confirmed(vec![2]));
+        let Lifecycle::Started(confirmed) = &group else { panic!("{group:?}") };
+        assert_eq!((&*confirmed.minimum, &*confirmed.decided), (&[2][..], &[3][..]));
+        group.apply(Cause::Ended);
+        assert_eq!(group, Lifecycle::default());
+    }
+
+    #[test]
+    fn failed_raise_keeps_what_was_confirmed_before() {
+        let mut group = Lifecycle::default();
+        group.apply(Cause::Confirmed(vec![2]));
+        let before = group.clone();
+        group.apply(Cause::Placed(attempt(4)));
+        assert_eq!(group.reached(), [2]);
+        group.apply(Cause::DeadlinePassed { kept: false });
+        assert_eq!(group, before);
+    }
+
+    #[test]
+    fn recorded_start_counts_until_a_start_was_confirmed_here() {
+        let mut group = Lifecycle::default();
+        group.apply(Cause::Recorded(History::Started));
+        group.apply(Cause::Ended);
+        assert_eq!(group.recorded(), History::Started, "nothing of it was found yet");
+        group.apply(Cause::Confirmed(vec![2]));
+        assert_eq!(group.recorded(), History::Started);
+        group.apply(Cause::Ended);
+        assert_eq!(group.recorded(), History::New);
+    }
+
+    #[test]
+    fn refused_founder_opens_the_start_again() {
+        let mut group = Lifecycle::default();
+        group.apply(Cause::Confirmed(vec![2]));
+        group.apply(Cause::FounderRefused(attempt(2)));
+        assert_eq!((group.reached(), group.attempt()), (&[0][..], Some(&attempt(2))));
+        group.apply(Cause::Confirmed(vec![2]));
+        assert_eq!(group.reached(), [2]);
+    }
+}
