@@ -4,6 +4,7 @@
 //! equal a recount. What-if evaluation uses a [`Transaction`](transaction::Transaction). Must not depend on why
 //! anything is changed.
 
+pub(crate) mod audit;
 pub(crate) mod class;
 mod classes;
 pub(crate) mod event;

@@ -196,8 +196,8 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::cluster::audit;
     use crate::cluster::pod::{Awaited, Counted, Pod, StartRole};
-    use crate::invariants;
     use crate::model::class::ClassSpec;
     use crate::model::node::NodeSpec;
     use crate::model::pod::PodName;
@@ -314,7 +314,7 @@ pub(super) mod tests {
             }
             drop(transaction);
             prop_assert!(same_state(&cluster, &before));
-            prop_assert_eq!(invariants::ledger(&cluster), Ok(()));
+            prop_assert_eq!(audit::ledger(&cluster), Ok(()));
         }
 
         #[test]
@@ -330,8 +330,8 @@ pub(super) mod tests {
                 }
             }
             let placed = transaction.commit();
-            prop_assert_eq!(invariants::ledger(&cluster), Ok(()));
-            prop_assert_eq!(invariants::nominations(&cluster).is_ok(), !placed.iter().any(|(pod, _)| pod.0 == 3));
+            prop_assert_eq!(audit::ledger(&cluster), Ok(()));
+            prop_assert_eq!(audit::nominations(&cluster).is_ok(), !placed.iter().any(|(pod, _)| pod.0 == 3));
             for (pod, node) in &placed {
                 prop_assert_eq!(cluster.pod(*pod).state, PodState::Assumed(*node));
             }
