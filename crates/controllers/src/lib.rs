@@ -22,5 +22,5 @@ mod write;
 pub use actuator::Deadline;
 pub use controllers::Controllers;
 pub use reconcile::Plan;
-pub use settings::Settings;
+pub use settings::{NotServed, Settings};
 pub use write::{ObjectEvent, Target, Write};

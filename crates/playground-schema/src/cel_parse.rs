@@ -2,26 +2,43 @@
 //!
 //! Must not depend on what expressions are about.
 
-use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{EntryExpr, Expr, operators};
 use kube_cel::cel::parser::Parser;
+use kube_cel::cel::{IdedExpr, ParseErrors};
 
 /// Bounds on the length of an expression and its number of operators: a chain of operators is a tree as deep as the
 /// chain is long, and walking it recurses.
 const LENGTH_MAX: usize = 10_000;
 const OPERATORS_MAX: usize = 600;
 
+/// Why an expression is rejected.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ExpressionError {
+    #[error(
+        "compilation failed: the expression is too long: {bytes} bytes with {operators} operators, at most {LENGTH_MAX} with {OPERATORS_MAX} are allowed"
+    )]
+    TooLong { bytes: usize, operators: usize },
+    #[error("compilation failed: {0}")]
+    Syntax(#[from] ParseErrors),
+    #[error("compilation failed: the parser failed")]
+    ParserPanicked,
+    #[error("compilation failed: undefined field '{0}'")]
+    UndefinedField(String),
+    #[error("compilation failed: undeclared reference to '{0}' (in container '')")]
+    UndeclaredReference(String),
+    #[error("compilation failed: the function or macro '{0}' is not supported by the playground")]
+    UnsupportedFunction(String),
+    #[error("loops may be nested at most {nesting_max} deep")]
+    NestedTooDeep { nesting_max: u32 },
+}
+
 /// Parses an expression; the error describes the first mistake.
-pub(super) fn compile(text: &str) -> Result<IdedExpr, String> {
+pub(super) fn compile(text: &str) -> Result<IdedExpr, ExpressionError> {
     let operators = text.bytes().filter(|byte| b"+-*/%&|?.<>=![{".contains(byte)).count();
     if text.len() > LENGTH_MAX || operators > OPERATORS_MAX {
-        return Err(format!(
-            "the expression is too long: {} bytes with {operators} operators, at most {LENGTH_MAX} with {OPERATORS_MAX} are allowed",
-            text.len()
-        ));
+        return Err(ExpressionError::TooLong { bytes: text.len(), operators });
     }
-    let parsed = Parser::new().enable_optional_syntax(true).parse(text);
-    let mut expression = parsed.map_err(|error| error.to_string())?;
+    let mut expression = Parser::new().enable_optional_syntax(true).parse(text)?;
     rewrite_optional_select(&mut expression);
     Ok(expression)
 }
@@ -68,7 +85,7 @@ mod tests {
         let chain = |terms: usize| vec!["self.x"; terms].join(" + ");
         assert!(compile(&chain(100)).is_ok());
         for terms in [4000, 20_000] {
-            assert!(compile(&chain(terms)).unwrap_err().contains("too long"), "{terms}");
+            assert!(matches!(compile(&chain(terms)), Err(ExpressionError::TooLong { .. })), "{terms}");
         }
     }
 }

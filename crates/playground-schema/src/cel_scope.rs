@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use kube_cel::cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, LiteralValue, operators};
 use kube_cel::cel::{ExecutionError, IdedExpr};
 
-use super::cel_parse::compile;
+use super::cel_parse::{ExpressionError, compile};
 use super::cel_value::{escape, with_functions};
 use super::node::{Additional, Node, Type};
 
@@ -61,7 +61,7 @@ pub(super) fn check(
     node: &Node,
     is_resource: bool,
     optional_old_self: bool,
-) -> Result<Scope, String> {
+) -> Result<Scope, ExpressionError> {
     let this = if is_resource { Shape::Resource(node) } else { Shape::of(node) };
     let old = if optional_old_self { Shape::Unknown } else { this };
     let mut checker = Checker { scope: Scope::default(), nesting: 0, variables: HashMap::new() };
@@ -95,8 +95,8 @@ impl<'a> Shape<'a> {
         }
     }
 
-    fn field(self, name: &str) -> Result<Shape<'a>, String> {
-        let undefined = || Err(format!("undefined field '{name}'"));
+    fn field(self, name: &str) -> Result<Shape<'a>, ExpressionError> {
+        let undefined = || Err(ExpressionError::UndefinedField(name.to_owned()));
         match self {
             Shape::Unknown => Ok(Shape::Unknown),
             Shape::Metadata => match name {
@@ -157,7 +157,7 @@ struct Checker<'a> {
 }
 
 impl<'a> Checker<'a> {
-    fn expr(&mut self, expr: &'a Expr) -> Result<Shape<'a>, String> {
+    fn expr(&mut self, expr: &'a Expr) -> Result<Shape<'a>, ExpressionError> {
         match expr {
             Expr::Unspecified | Expr::Literal(_) => {}
             Expr::Ident(name) => return self.variable(name),
@@ -196,7 +196,7 @@ impl<'a> Checker<'a> {
         Ok(Shape::Unknown)
     }
 
-    fn entry(&mut self, entry: &'a EntryExpr) -> Result<(), String> {
+    fn entry(&mut self, entry: &'a EntryExpr) -> Result<(), ExpressionError> {
         match entry {
             EntryExpr::StructField(field) => self.expr(&field.value.expr)?,
             EntryExpr::MapEntry(entry) => {
@@ -207,18 +207,18 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    fn variable(&mut self, name: &'a str) -> Result<Shape<'a>, String> {
+    fn variable(&mut self, name: &'a str) -> Result<Shape<'a>, ExpressionError> {
         if name == "oldSelf" {
             self.scope.uses_old_self = true;
         }
         match self.variables.get(name).and_then(|shapes| shapes.last()) {
             Some(shape) => Ok(*shape),
             None if name.starts_with('@') || GLOBAL_NAMES.contains(&name) => Ok(Shape::Unknown),
-            None => Err(format!("undeclared reference to '{name}' (in container '')")),
+            None => Err(ExpressionError::UndeclaredReference(name.to_owned())),
         }
     }
 
-    fn comprehension(&mut self, of: &'a ComprehensionExpr) -> Result<(), String> {
+    fn comprehension(&mut self, of: &'a ComprehensionExpr) -> Result<(), ExpressionError> {
         let each = self.expr(&of.iter_range.expr)?.looped();
         self.expr(&of.accu_init.expr)?;
         self.nesting += 1;
@@ -240,7 +240,7 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    fn function(&mut self, name: &str, target: Option<&Expr>) -> Result<(), String> {
+    fn function(&mut self, name: &str, target: Option<&Expr>) -> Result<(), ExpressionError> {
         if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
             return Ok(()); // an operator
         }
@@ -252,7 +252,7 @@ impl<'a> Checker<'a> {
         if is_function(name) || qualified.is_some_and(|name| is_function(&name)) {
             return Ok(());
         }
-        Err(format!("the function or macro '{name}' is not supported by the playground"))
+        Err(ExpressionError::UnsupportedFunction(name.to_owned()))
     }
 }
 

@@ -4,8 +4,8 @@
 
 use super::node::{Additional, Node};
 
-/// Checks a path below a value with this schema, and returns it as errors print it.
-pub(super) fn normalize(written: &str, node: &Node) -> Result<String, String> {
+/// A path below a value with this schema, as errors print it; `None` if it is invalid.
+pub(super) fn normalize(written: &str, node: &Node) -> Option<String> {
     let mut node = node;
     let mut out = String::new();
     let mut rest = written;
@@ -15,20 +15,20 @@ pub(super) fn normalize(written: &str, node: &Node) -> Result<String, String> {
                 let end = rest[1..].find(['.', '[', ']']).map_or(rest.len(), |end| end + 1);
                 let name = &rest[1..end];
                 if name.is_empty() {
-                    return Err("unexpected end of JSON path".to_owned());
+                    return None;
                 }
                 rest = &rest[end..];
                 name.to_owned()
             }
             '[' => {
                 let (name, after) = quoted(&rest[1..])?;
-                rest = after.strip_prefix(']').ok_or("expected ]")?;
+                rest = after.strip_prefix(']')?;
                 name
             }
-            _ => return Err(format!("expected [ or . but got: {rest}")),
+            _ => return None,
         };
         if !node.properties.is_empty() {
-            node = node.properties.get(&name).ok_or("does not refer to a valid field")?;
+            node = node.properties.get(&name)?;
             if !out.is_empty() {
                 out.push('.');
             }
@@ -37,20 +37,20 @@ pub(super) fn normalize(written: &str, node: &Node) -> Result<String, String> {
             node = each;
             out.extend(["[", &name, "]"]);
         } else {
-            return Err("does not refer to a valid field".to_owned());
+            return None;
         }
     }
-    Ok(out)
+    Some(out)
 }
 
 /// Splits a string in single quotes from the rest.
-fn quoted(text: &str) -> Result<(String, &str), String> {
-    let body = text.strip_prefix('\'').ok_or_else(|| format!("expected single quoted string but got {text}"))?;
+fn quoted(text: &str) -> Option<(String, &str)> {
+    let body = text.strip_prefix('\'')?;
     let mut out = String::new();
     let mut chars = body.char_indices();
     while let Some((index, c)) = chars.next() {
         match c {
-            '\'' => return Ok((out, &body[index + 1..])),
+            '\'' => return Some((out, &body[index + 1..])),
             '\\' => match chars.next().map(|(_, escaped)| escaped) {
                 Some('a') => out.push('\u{7}'),
                 Some('b') => out.push('\u{8}'),
@@ -60,10 +60,10 @@ fn quoted(text: &str) -> Result<(String, &str), String> {
                 Some('t') => out.push('\t'),
                 Some('v') => out.push('\u{b}'),
                 Some(same @ ('\'' | '\\')) => out.push(same),
-                _ => return Err("invalid string literal".to_owned()),
+                _ => return None,
             },
             c => out.push(c),
         }
     }
-    Err("unexpected end of JSON path".to_owned())
+    None
 }

@@ -69,10 +69,15 @@ pub(super) enum FormatKind {
 /// Formats that kube-apiserver validates and the playground does not support.
 const NOT_CHECKED_HERE: [&str; 6] = ["bsonobjectid", "isbn", "isbn10", "isbn13", "creditcard", "rgbcolor"];
 
+/// A format that kube-apiserver would validate.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the format {0} is not supported by the playground")]
+pub(super) struct UnsupportedFormat(&'static str);
+
 impl Format {
     /// The format for values of this type; `None` if it has no effect, an error if it has an effect that is not
     /// supported here. `type_` is `None` where the schema has no type.
-    pub(super) fn parse(written: &str, type_: Option<Type>) -> Result<Option<Format>, String> {
+    pub(super) fn parse(written: &str, type_: Option<Type>) -> Result<Option<Format>, UnsupportedFormat> {
         let kind = match type_ {
             None | Some(Type::String) => text_format(&written.replace('-', ""))?,
             Some(Type::Integer) => match written {
@@ -123,7 +128,10 @@ impl Format {
     }
 }
 
-fn text_format(normalized: &str) -> Result<Option<FormatKind>, String> {
+fn text_format(normalized: &str) -> Result<Option<FormatKind>, UnsupportedFormat> {
+    if let Some(known) = NOT_CHECKED_HERE.into_iter().find(|known| *known == normalized) {
+        return Err(UnsupportedFormat(known));
+    }
     Ok(Some(match normalized {
         "datetime" => FormatKind::DateTime,
         "date" => FormatKind::Date,
@@ -145,9 +153,6 @@ fn text_format(normalized: &str) -> Result<Option<FormatKind>, String> {
         "k8slongname" => FormatKind::LongName,
         "hexcolor" => FormatKind::HexColor,
         "ssn" => FormatKind::Ssn,
-        known if NOT_CHECKED_HERE.contains(&known) => {
-            return Err(format!("the format {known} is not supported by the playground"));
-        }
         _ => return Ok(None),
     }))
 }

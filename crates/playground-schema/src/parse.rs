@@ -342,7 +342,7 @@ fn checks(written: &RawSchema<'_>, node: &Node) -> Result<Checks, FieldError> {
         ));
     }
     Ok(Checks {
-        format: format.map_err(|reason| FieldError::forbidden(written.at("format"), reason))?,
+        format: format.map_err(|error| FieldError::forbidden(written.at("format"), error.to_string()))?,
         enumeration: written.list("enum")?.to_vec(),
         maximum: written.number("maximum")?,
         exclusive_maximum: written.flag("exclusiveMaximum")?,

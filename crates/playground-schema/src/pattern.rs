@@ -14,11 +14,8 @@ pub(super) struct Pattern {
 
 impl Pattern {
     /// Compiles a pattern; the error describes the first mistake.
-    pub(super) fn parse(written: &str) -> Result<Pattern, String> {
-        match Regex::new(&in_rust(written)) {
-            Ok(regex) => Ok(Pattern { written: written.to_owned(), regex }),
-            Err(error) => Err(error.to_string()),
-        }
+    pub(super) fn parse(written: &str) -> Result<Pattern, regex::Error> {
+        Ok(Pattern { written: written.to_owned(), regex: Regex::new(&in_rust(written))? })
     }
 
     /// Whether a part of the string matches.

@@ -11,7 +11,7 @@ use kube_cel::cel::objects::OptionalValue;
 use kube_cel::cel::{Context, ExecutionError, IdedExpr, Value as Cel};
 use serde_json::Value;
 
-use super::cel_parse;
+use super::cel_parse::{self, ExpressionError};
 use super::cel_scope::{self, Scope};
 use super::cel_value::{Extent, extent, to_cel, with_functions};
 use super::correlate::aligned;
@@ -83,16 +83,17 @@ pub(super) enum Verdict {
 
 impl Rule {
     /// Compiles a rule for values with this schema. The error names the invalid field of the rule and the reason.
-    pub(super) fn compile(written: RuleSpec, node: &Node, is_resource: bool) -> Result<Rule, (&'static str, String)> {
+    pub(super) fn compile(
+        written: RuleSpec,
+        node: &Node,
+        is_resource: bool,
+    ) -> Result<Rule, (&'static str, ExpressionError)> {
         let optional = written.optional_old_self;
-        let compile = |text: &str| -> Result<(IdedExpr, Scope), String> {
-            let program = catch_unwind(|| cel_parse::compile(text))
-                .unwrap_or_else(|_| Err("the parser failed".to_owned()))
-                .map_err(|error| format!("compilation failed: {error}"))?;
-            let scope = cel_scope::check(&program, node, is_resource, optional)
-                .map_err(|error| format!("compilation failed: {error}"))?;
+        let compile = |text: &str| {
+            let program = catch_unwind(|| cel_parse::compile(text)).map_err(|_| ExpressionError::ParserPanicked)??;
+            let scope = cel_scope::check(&program, node, is_resource, optional)?;
             if scope.nesting > NESTING_MAX {
-                return Err(format!("loops may be nested at most {NESTING_MAX} deep"));
+                return Err(ExpressionError::NestedTooDeep { nesting_max: NESTING_MAX });
             }
             Ok((program, scope))
         };
@@ -132,7 +133,7 @@ impl Rule {
             match execute(&self.program, &scope) {
                 Ok(Cel::Bool(true)) => Verdict::Holds,
                 Ok(Cel::Bool(false)) => Verdict::Broken(self.error(value, path, &scope)),
-                Ok(_) => self.failed(path, "cel expression must evaluate to a bool"),
+                Ok(_) => self.failed(path, &EvaluationError::NotABool),
                 Err(error) => self.failed(path, &error),
             }
         })
@@ -148,14 +149,13 @@ impl Rule {
         if message.is_empty() { self.written.rule.trim() } else { message }
     }
 
-    fn failed(&self, path: &str, error: &str) -> Verdict {
-        let detail = if error == NO_OVERLOAD {
-            format!(
+    fn failed(&self, path: &str, error: &EvaluationError) -> Verdict {
+        let detail = match error {
+            EvaluationError::NoSuchOverload => format!(
                 "'{error}': call arguments did not match a supported operator, function or macro signature for rule: {}",
                 self.name()
-            )
-        } else {
-            format!("{error} evaluating rule: {}", self.name())
+            ),
+            _ => format!("{error} evaluating rule: {}", self.name()),
         };
         Verdict::Failed(FieldError::invalid(path, self.type_name, detail))
     }
@@ -222,13 +222,26 @@ impl Bound {
     }
 }
 
-const NO_OVERLOAD: &str = "no such overload";
+/// Why an evaluation has no result, with the messages of cel-go.
+#[derive(Debug, thiserror::Error)]
+enum EvaluationError {
+    #[error("no such overload")]
+    NoSuchOverload,
+    #[error("cel expression must evaluate to a bool")]
+    NotABool,
+    #[error("{0}")]
+    Other(String),
+}
 
-/// Evaluates a program; errors have the messages of cel-go.
-fn execute(program: &IdedExpr, scope: &Context<'_>) -> Result<Cel, String> {
+/// Evaluates a program.
+fn execute(program: &IdedExpr, scope: &Context<'_>) -> Result<Cel, EvaluationError> {
     // If the interpreter panics on unusual data, only this request fails, not the server.
     let result = catch_unwind(AssertUnwindSafe(|| scope.resolve(program)));
-    result.unwrap_or_else(|_| Err(ExecutionError::function_error("", "internal error"))).map_err(|error| match error {
+    result.unwrap_or_else(|_| Err(ExecutionError::function_error("", "internal error"))).map_err(evaluation_error)
+}
+
+fn evaluation_error(error: ExecutionError) -> EvaluationError {
+    EvaluationError::Other(match error {
         ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
         ExecutionError::IndexOutOfBounds(Cel::Int(index)) => format!("index out of bounds: {index}"),
         ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
@@ -241,7 +254,7 @@ fn execute(program: &IdedExpr, scope: &Context<'_>) -> Result<Cel, String> {
         | ExecutionError::UnexpectedType { .. }
         | ExecutionError::ValuesNotComparable(..)
         | ExecutionError::UnsupportedUnaryOperator(..)
-        | ExecutionError::UnsupportedBinaryOperator(..) => NO_OVERLOAD.to_owned(),
+        | ExecutionError::UnsupportedBinaryOperator(..) => return EvaluationError::NoSuchOverload,
         other => other.to_string(),
     })
 }

@@ -49,7 +49,7 @@ fn parse_rule(written: &RawSchema<'_>, node: &Node, place: &Place) -> Result<Rul
     let field_path = match written.text("fieldPath")? {
         None | Some("") => String::new(),
         Some(path) => field_path::normalize(path, node)
-            .map_err(|_| FieldError::invalid(written.at("fieldPath"), path, "must be a valid path"))?,
+            .ok_or_else(|| FieldError::invalid(written.at("fieldPath"), path, "must be a valid path"))?,
     };
     let spec = RuleSpec {
         rule: rule.to_owned(),
@@ -59,8 +59,9 @@ fn parse_rule(written: &RawSchema<'_>, node: &Node, place: &Place) -> Result<Rul
         field_path,
         optional_old_self: written.flag("optionalOldSelf")?,
     };
-    let compiled = Rule::compile(spec, node, place.is_root() || node.embedded)
-        .map_err(|(field, detail)| FieldError::invalid(written.at(field), text(field).unwrap_or_default(), detail))?;
+    let compiled = Rule::compile(spec, node, place.is_root() || node.embedded).map_err(|(field, error)| {
+        FieldError::invalid(written.at(field), text(field).unwrap_or_default(), error.to_string())
+    })?;
     if compiled.uses_old_self() {
         if let Some(path) = &place.uncorrelatable {
             let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {path}");

@@ -29,7 +29,7 @@ pub struct LabelSelector {
 impl LabelSelector {
     /// Parses a selector such as `a=b,c!=d,e in (x,y),f notin (z),g,!h,i>5,j<3`.
     pub fn parse(text: &str) -> Result<LabelSelector, SelectorError> {
-        let mut requirements = Parser { tokens: scan(text), position: 0 }.selector().map_err(SelectorError)?;
+        let mut requirements = Parser { tokens: scan(text), position: 0 }.selector()?;
         requirements.sort_unstable();
         Ok(LabelSelector { requirements })
     }
@@ -109,6 +109,11 @@ impl<'a> Token<'a> {
             Token::End => "",
         }
     }
+
+    /// The error that this token is not what must follow.
+    fn instead_of(self, expected: &str) -> SelectorError {
+        SelectorError(format!("found '{}', expected: {expected}", self.text()))
+    }
 }
 
 /// Tokenizes a string; the last token is the end. A zero byte ends a word, or else the input.
@@ -155,41 +160,42 @@ impl<'a> Parser<'a> {
         token
     }
 
-    fn selector(&mut self) -> Result<Vec<Requirement>, String> {
+    fn selector(&mut self) -> Result<Vec<Requirement>, SelectorError> {
         let mut requirements = Vec::new();
         loop {
             match self.peek() {
                 Token::End => return Ok(requirements),
                 Token::Word(_) | Token::Symbol("!") => {}
                 other @ Token::Symbol(_) => {
-                    return Err(format!("found '{}', expected: !, identifier, or 'end of string'", other.text()));
+                    return Err(other.instead_of("!, identifier, or 'end of string'"));
                 }
             }
             let requirement = self.requirement();
-            requirements.push(requirement.map_err(|error| format!("unable to parse requirement: {error}"))?);
+            requirements
+                .push(requirement.map_err(|error| SelectorError(format!("unable to parse requirement: {error}")))?);
             match self.next() {
                 Token::End => return Ok(requirements),
                 Token::Symbol(",") => match self.peek() {
                     Token::Word(_) | Token::Symbol("!") => {}
-                    other => return Err(format!("found '{}', expected: identifier after ','", other.text())),
+                    other => return Err(other.instead_of("identifier after ','")),
                 },
-                other => return Err(format!("found '{}', expected: ',' or 'end of string'", other.text())),
+                other => return Err(other.instead_of("',' or 'end of string'")),
             }
         }
     }
 
-    fn requirement(&mut self) -> Result<Requirement, String> {
+    fn requirement(&mut self) -> Result<Requirement, SelectorError> {
         let is_absent = self.peek() == Token::Symbol("!");
         if is_absent {
             self.next();
         }
         let key = match self.next() {
             Token::Word(key) => key,
-            other => return Err(format!("found '{}', expected: identifier", other.text())),
+            other => return Err(other.instead_of("identifier")),
         };
         let wrong = label_key_errors(key);
         if !wrong.is_empty() {
-            return Err(FieldError::invalid(NO_FIELD, key, wrong.join("; ")).to_string());
+            return Err(SelectorError(FieldError::invalid(NO_FIELD, key, wrong.join("; ")).to_string()));
         }
         let requirement = |operator| Ok(Requirement { key: key.to_owned(), operator });
         if is_absent {
@@ -198,11 +204,12 @@ impl<'a> Parser<'a> {
         if matches!(self.peek(), Token::End | Token::Symbol(",")) {
             return requirement(Operator::Exists);
         }
-        let operator = self.next().text();
+        let token = self.next();
+        let operator = token.text();
         let values = match operator {
             "in" | "notin" => self.values()?,
             "=" | "==" | "!=" | ">" | "<" => [self.value()?].into(),
-            other => return Err(format!("found '{other}', expected: in, notin, =, ==, !=, gt, lt")),
+            _ => return Err(token.instead_of("in, notin, =, ==, !=, gt, lt")),
         };
         let integer = if matches!(operator, ">" | "<") { values.first().map(|one| one.parse::<i64>()) } else { None };
         let mut errors = Vec::new();
@@ -219,8 +226,8 @@ impl<'a> Parser<'a> {
         }
         match errors.as_slice() {
             [] => {}
-            [error] => return Err(error.clone()),
-            errors => return Err(format!("[{}]", errors.join(", "))),
+            [error] => return Err(SelectorError(error.clone())),
+            errors => return Err(SelectorError(format!("[{}]", errors.join(", ")))),
         }
         match (operator, integer) {
             (">", Some(Ok(bound))) => requirement(Operator::Gt(bound)),
@@ -231,21 +238,21 @@ impl<'a> Parser<'a> {
     }
 
     /// A single value, possibly empty.
-    fn value(&mut self) -> Result<String, String> {
+    fn value(&mut self) -> Result<String, SelectorError> {
         if matches!(self.peek(), Token::End | Token::Symbol(",")) {
             return Ok(String::new());
         }
         match self.next() {
             Token::Word(value) => Ok(value.to_owned()),
-            other => Err(format!("found '{}', expected: identifier", other.text())),
+            other => Err(other.instead_of("identifier")),
         }
     }
 
     /// Values in parentheses, each possibly empty.
-    fn values(&mut self) -> Result<BTreeSet<String>, String> {
+    fn values(&mut self) -> Result<BTreeSet<String>, SelectorError> {
         match self.next() {
             Token::Symbol("(") => {}
-            other => return Err(format!("found '{}' expected: '('", other.text())),
+            other => return Err(SelectorError(format!("found '{}' expected: '('", other.text()))),
         }
         match self.peek() {
             Token::Symbol(")") => {
@@ -253,7 +260,7 @@ impl<'a> Parser<'a> {
                 return Ok([String::new()].into());
             }
             Token::Word(_) | Token::Symbol(",") => {}
-            other => return Err(format!("found '{}', expected: ',', ')' or identifier", other.text())),
+            other => return Err(other.instead_of("',', ')' or identifier")),
         }
         let mut values = BTreeSet::new();
         loop {
@@ -263,7 +270,7 @@ impl<'a> Parser<'a> {
                     match self.peek() {
                         Token::Symbol(",") => continue,
                         Token::Symbol(")") => {}
-                        other => return Err(format!("found '{}', expected: ',' or ')'", other.text())),
+                        other => return Err(other.instead_of("',' or ')'")),
                     }
                 }
                 Token::Symbol(",") => {
@@ -275,7 +282,7 @@ impl<'a> Parser<'a> {
                         continue;
                     }
                 }
-                other => return Err(format!("found '{}', expected: ',', or identifier", other.text())),
+                other => return Err(other.instead_of("',', or identifier")),
             }
             self.next();
             return Ok(values);

@@ -241,7 +241,7 @@ fn load(file: &Path) -> Result<Contents, StateError> {
     }
     let revision = revision.ok_or_else(|| damaged("it has no revision".to_owned()))?;
     let rows = objects(&database).map_err(|error| damaged(error.to_string()))?;
-    let checked = rows.into_iter().map(|(name, row)| decode_row(&name, &row).map_err(damaged));
+    let checked = rows.into_iter().map(|(name, row)| decode_row(file, &name, &row));
     Ok(Contents { revision, objects: checked.collect::<Result<_, _>>()? })
 }
 
@@ -262,15 +262,17 @@ fn objects(database: &Database) -> Result<Vec<(String, Vec<u8>)>, redb::Error> {
 }
 
 /// Decodes a row and verifies its checksum.
-fn decode_row(name: &str, row: &[u8]) -> Result<StoredObject, String> {
-    let printable = || name.replace('\0', " ");
-    let (stored, text) =
-        row.split_first_chunk::<CHECKSUM_SIZE>().ok_or_else(|| format!("{}: cut short", printable()))?;
+fn decode_row(file: &Path, name: &str, row: &[u8]) -> Result<StoredObject, StateError> {
+    let damaged = |what: &str| {
+        let why = format!("{}: {what}", name.replace('\0', " "));
+        StateError::Damaged { file: file.to_owned(), why }
+    };
+    let (stored, text) = row.split_first_chunk::<CHECKSUM_SIZE>().ok_or_else(|| damaged("cut short"))?;
     if u64::from_le_bytes(*stored) != checksum(name, text) {
-        return Err(format!("{}: its text is not what was written", printable()));
+        return Err(damaged("its text is not what was written"));
     }
     let table = name.split_once('\0').map(|(table, _)| table.to_owned());
-    let table = table.ok_or_else(|| format!("{}: not the name of an object", printable()))?;
+    let table = table.ok_or_else(|| damaged("not the name of an object"))?;
     Ok(StoredObject { table, text: Bytes::copy_from_slice(text) })
 }
 

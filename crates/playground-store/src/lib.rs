@@ -24,7 +24,7 @@ use tokio::sync::watch;
 
 pub use disk::StateError;
 pub use disk::{Contents, Disk, StoredObject};
-pub use journal::{Entry, persist};
+pub use journal::{Entry, JournalError, persist};
 pub use notifier::Subscription;
 pub use object::{Key, Object, field_text};
 pub use snapshot::Snapshot;

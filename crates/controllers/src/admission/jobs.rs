@@ -2,7 +2,7 @@
 
 use muster_api::keys::annotations::{GANG_SCOPE, POD_GROUP, REPLICA_KEY, WORKLOAD};
 use muster_api::owners::job_set::{Scope, labels};
-use muster_api::owners::{Membership, Reference, job, references_group};
+use muster_api::owners::{GangConfigError, Membership, Reference, job, references_group};
 use muster_api::wire::Job;
 use serde_json::json;
 
@@ -25,7 +25,7 @@ impl Admission {
         let membership = match self.membership(&job) {
             Ok(Some(membership)) => membership,
             Ok(None) => return Verdict::default(),
-            Err(reason) => return Verdict::denied(reason),
+            Err(error) => return Verdict::denied(error.message),
         };
         let mut patch = Patch::of(request.object);
         patch.add_membership(&["spec", "template"], &membership);
@@ -33,7 +33,7 @@ impl Admission {
     }
 
     /// The group membership of a Job's pods, as far as the Job itself shows it.
-    fn membership(&self, job: &Job) -> Result<Option<Membership>, String> {
+    fn membership(&self, job: &Job) -> Result<Option<Membership>, GangConfigError> {
         let label = |key: &str| job.metadata.labels.as_ref().and_then(|labels| labels.get(key));
         if let Some(set) = label(labels::JOB_SET) {
             let scope = scope(job).filter(|_| self.settings.has_job_sets());
@@ -51,7 +51,7 @@ impl Admission {
         let gang = job::gang(job, self.settings.jobs().unwrap_or_default(), self.settings.scheduler_names());
         // A Job with `generateName` has no name yet: the controllers add the references to its pods.
         let is_named = job.metadata.name.as_ref().is_some_and(|name| !name.is_empty());
-        let gang = gang.map_err(|error| error.message)?.filter(|_| is_named);
+        let gang = gang?.filter(|_| is_named);
         Ok(gang.map(|gang| Reference { workload: None, group: gang.group, replica_key: None }.membership(None)))
     }
 }

@@ -135,7 +135,7 @@ impl Webhook {
         let rotation: BoxFuture<'static, Infallible> = match settings.certificates {
             CertificateSource::SelfSigned(own) => {
                 let rotator = CertificateRotator::new(client, own, certificates.clone(), now);
-                rotator.check_names().map_err(|name| WebhookError::Name { name })?;
+                rotator.check_names()?;
                 Box::pin(rotator.run())
             }
             CertificateSource::Files(directory) => Box::pin(files::follow(directory, certificates.clone())),

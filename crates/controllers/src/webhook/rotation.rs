@@ -15,7 +15,7 @@ use super::certificates::{CertificateError, service_names};
 use super::configurations::{ConfigurationState, inject_ca_bundle};
 use super::resolver::CertificateResolver;
 use super::stored_certificate::{StoredCertificate, is_valid_name, renewed_secret};
-use super::{Now, SelfSigned};
+use super::{Now, SelfSigned, WebhookError};
 
 const ATTEMPTS: usize = 5;
 const RETRY_MIN: Duration = Duration::from_millis(500);
@@ -51,8 +51,9 @@ impl CertificateRotator {
 
     /// Fails with the first name that is not valid in a certificate: it would be missing in every new one, and renewal
     /// would never end.
-    pub(super) fn check_names(&self) -> Result<(), String> {
-        self.names.iter().find(|name| !is_valid_name(name)).map_or(Ok(()), |name| Err(name.clone()))
+    pub(super) fn check_names(&self) -> Result<(), WebhookError> {
+        let invalid = self.names.iter().find(|name| !is_valid_name(name));
+        invalid.map_or(Ok(()), |name| Err(WebhookError::Name { name: name.clone() }))
     }
 
     /// Syncs periodically, forever.

@@ -40,8 +40,8 @@ pub(crate) struct Custom {
 
 impl Custom {
     /// The strategy of a version of a definition.
-    pub(super) fn of(version: &Value, storage_version: &str, warning: Option<String>) -> Result<Self, String> {
-        let schema = Schema::parse(&version["schema"]["openAPIV3Schema"]).map_err(|error| error.to_string())?;
+    pub(super) fn of(version: &Value, storage_version: &str, warning: Option<String>) -> Result<Self, FieldError> {
+        let schema = Schema::parse(&version["schema"]["openAPIV3Schema"])?;
         let scale = &version["subresources"]["scale"];
         let path = |field: &str| scale[field].as_str().map(str::to_owned);
         Ok(Self {

@@ -1,6 +1,7 @@
 //! CustomResourceDefinitions: their strategy, and the kinds that they define.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use muster_playground_schema::FieldError;
 use serde_json::{Value, json};
 
 use super::copy_field;
@@ -100,7 +101,7 @@ pub(crate) fn is_established(definition: &Value) -> bool {
 
 impl Definition {
     /// The kinds of a validated definition.
-    pub(crate) fn of(definition: &Value) -> Result<Self, String> {
+    pub(crate) fn of(definition: &Value) -> Result<Self, FieldError> {
         let spec = &definition["spec"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let list = |value: &Value| value.as_array().into_iter().flatten().map(text).collect();

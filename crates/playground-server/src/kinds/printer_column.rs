@@ -1,5 +1,6 @@
 //! The printer columns of a version of a CustomResourceDefinition.
 
+use muster_playground_schema::FieldError;
 use muster_playground_schema::json_path::JsonPath;
 use serde_json::Value;
 
@@ -24,11 +25,11 @@ pub struct PrinterColumn {
 
 impl PrinterColumn {
     /// Parses the columns of a version of a definition.
-    pub(super) fn all_of(version: &Value) -> Result<Vec<Self>, String> {
+    pub(super) fn all_of(version: &Value) -> Result<Vec<Self>, FieldError> {
         version["additionalPrinterColumns"].as_array().into_iter().flatten().map(Self::of).collect()
     }
 
-    fn of(column: &Value) -> Result<Self, String> {
+    fn of(column: &Value) -> Result<Self, FieldError> {
         let text = |field: &str| column[field].as_str().unwrap_or_default();
         let json_path = text("jsonPath");
         Ok(Self {
@@ -38,7 +39,7 @@ impl PrinterColumn {
             description: text("description").into(),
             priority: column["priority"].as_i64().unwrap_or_default(),
             json_path: json_path.into(),
-            path: JsonPath::parse(json_path).map_err(|why| format!("the path {json_path:?} {why}"))?,
+            path: JsonPath::parse(json_path).map_err(|why| FieldError::invalid("jsonPath", json_path, why))?,
         })
     }
 }
@@ -52,7 +53,7 @@ mod tests {
     #[test]
     fn invalid_json_path_is_named_in_the_error() {
         let version = json!({"additionalPrinterColumns": [{"name": "A", "type": "string", "jsonPath": "..a"}]});
-        let why = PrinterColumn::all_of(&version).err().unwrap();
-        assert!(why.contains("\"..a\""), "{why}");
+        let error = PrinterColumn::all_of(&version).err().unwrap();
+        assert_eq!((&*error.field, &error.value), ("jsonPath", &Some(json!("..a"))), "{error}");
     }
 }

@@ -60,7 +60,7 @@ pub(crate) fn apply(
 /// Decodes a configuration, and returns the paths of duplicate keys.
 pub(super) fn decode(bytes: &[u8]) -> Result<(Value, Vec<String>), StatusError> {
     let (value, duplicates) = if bytes.trim_ascii_start().first() == Some(&b'{') {
-        let decoding = |why: String| StatusError::bad_request(format!("error decoding patch: {why}"));
+        let decoding = |error| StatusError::bad_request(format!("error decoding patch: {error}"));
         let (value, duplicates) = json_text::parse(bytes).map_err(decoding)?;
         let name = |path: &'_ String| path.rsplit('.').next().unwrap_or_default().to_owned();
         let duplicate_key = |path| format!("line 1: key {:?} already set in map", name(path));
@@ -122,7 +122,7 @@ fn decode_applied(kind: &Kind, mut value: Value) -> Result<Value, StatusError> {
 /// The error for a configuration that was not applied, with the message of kube-apiserver.
 pub(super) fn apply_error(why: ApplyError) -> StatusError {
     let conflicts = match why {
-        ApplyError::Invalid(why) => return StatusError::without_reason(500, why),
+        ApplyError::Invalid(error) => return StatusError::without_reason(500, error.to_string()),
         ApplyError::Conflicts(conflicts) => conflicts,
     };
     let message = match &*conflicts {

@@ -4,7 +4,7 @@
 //! Must not depend on the store.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use muster_playground_schema::FieldError;
 use serde_json::{Map, Value};
@@ -16,7 +16,7 @@ use super::query::FieldValidation;
 use super::response::encode;
 use super::status_error::StatusError;
 use super::yaml_text;
-use crate::kinds::{GroupResource, Kind, Registry, Strategy};
+use crate::kinds::{DecodeError, GroupResource, Kind, Registry, Strategy};
 
 /// The most bytes of a request body.
 pub(crate) const BODY_SIZE_MAX: usize = 3 * 1024 * 1024;
@@ -124,14 +124,14 @@ pub(crate) fn decode(
     let (mut value, duplicates) =
         parse(bytes).map_err(|why| unrecognized(&kind.kind, &format!("{NO_KIND}{why}"), bytes))?;
     check_type_meta(registry, kind, &mut value, bytes)?;
-    let (value, mut errors) = decode_value(kind, value, &duplicates).map_err(|why| decode_error(kind, &why))?;
+    let (value, mut errors) = decode_value(kind, value, &duplicates).map_err(|error| decode_error(kind, &error))?;
     if errors.len() > 1 && field_validation != FieldValidation::Ignore {
         let field_positions = field_positions(bytes);
         errors.sort_by_key(|error| field_positions.get(&error.path));
     }
     let warnings = field_validation
         .enforce(errors.iter().map(StrictError::to_string).collect())
-        .map_err(|why| decode_error(kind, &why))?;
+        .map_err(|error| decode_error(kind, &error))?;
     Ok(Decoded { value, warnings })
 }
 
@@ -143,14 +143,17 @@ pub(crate) struct StrictError {
     path: String,
 }
 
+/// Unknown or duplicate fields where they are not allowed.
+#[derive(Debug, thiserror::Error)]
+#[error("strict decoding error: {}", .0.join(", "))]
+pub(crate) struct StrictDecodingError(Vec<String>);
+
 impl FieldValidation {
     /// Applies `fieldValidation` to strict decoding errors: warnings, or an error.
-    pub(crate) fn enforce(self, mut errors: Vec<String>) -> Result<Vec<String>, String> {
+    pub(crate) fn enforce(self, mut errors: Vec<String>) -> Result<Vec<String>, StrictDecodingError> {
         match self {
             FieldValidation::Ignore => Ok(Vec::new()),
-            FieldValidation::Strict if !errors.is_empty() => {
-                Err(format!("strict decoding error: {}", errors.join(", ")))
-            }
+            FieldValidation::Strict if !errors.is_empty() => Err(StrictDecodingError(errors)),
             FieldValidation::Warn | FieldValidation::Strict => {
                 errors.truncate(WARNINGS_MAX);
                 Ok(errors)
@@ -164,7 +167,7 @@ pub(crate) fn decode_value(
     kind: &Kind,
     mut value: Value,
     duplicates: &[String],
-) -> Result<(Value, Vec<StrictError>), String> {
+) -> Result<(Value, Vec<StrictError>), DecodeError> {
     if value["metadata"].is_null() {
         value["metadata"] = Value::Object(Map::new());
     }
@@ -173,26 +176,35 @@ pub(crate) fn decode_value(
         let entries = if kind.is_builtin() { value.pointer_mut(map).and_then(Value::as_object_mut) } else { None };
         entries.into_iter().flatten().filter(|(_, text)| text.is_null()).for_each(|(_, text)| *text = "".into());
     }
-    let (value, dropped) = kind.decode(value).map_err(|error| error.to_string())?;
+    let (value, dropped) = kind.decode(value)?;
     let mut errors: Vec<StrictError> =
         duplicates.iter().map(|path| StrictError { what: "duplicate", path: path.clone() }).collect();
     errors.extend(dropped.into_iter().map(|path| StrictError { what: "unknown", path }));
     Ok((value, errors))
 }
 
+/// A value of the wrong type, with the message of Go's decoder.
+#[derive(Debug, thiserror::Error)]
+#[error("json: cannot unmarshal {found} into Go {place}")]
+struct UnmarshalTypeError {
+    found: &'static str,
+    place: String,
+}
+
 /// The apiVersion and kind of an object; empty if missing.
-fn type_meta(value: &Value) -> Result<(String, String), String> {
+fn type_meta(value: &Value) -> Result<(String, String), UnmarshalTypeError> {
     let Some(fields) = value.as_object() else {
         if value.is_null() {
             return Ok((String::new(), String::new()));
         }
-        return Err(format!("json: cannot unmarshal {} into Go value of type {HEAD}", go_type(value)));
+        return Err(UnmarshalTypeError { found: go_type(value), place: format!("value of type {HEAD}") });
     };
     let text = |field: &str| match fields.get(field) {
         None | Some(Value::Null) => Ok(String::new()),
         Some(Value::String(text)) => Ok(text.clone()),
         Some(other) => {
-            Err(format!("json: cannot unmarshal {} into Go struct field .{field} of type string", go_type(other)))
+            let place = format!("struct field .{field} of type string");
+            Err(UnmarshalTypeError { found: go_type(other), place })
         }
     };
     Ok((text("apiVersion")?, text("kind")?))
@@ -306,9 +318,9 @@ pub(crate) fn decode_part(
     accepted: &[(&str, &str)],
     name: &str,
 ) -> Result<(Value, Vec<String>), StatusError> {
-    let failed = |why: String| unrecognized(name, &format!("{NO_KIND}{why}"), bytes);
-    let (value, duplicates) = parse(bytes).map_err(failed)?;
-    let (api_version, written) = type_meta(&value).map_err(failed)?;
+    let failed = |why: &dyn Display| unrecognized(name, &format!("{NO_KIND}{why}"), bytes);
+    let (value, duplicates) = parse(bytes).map_err(|error| failed(&error))?;
+    let (api_version, written) = type_meta(&value).map_err(|error| failed(&error))?;
     let Some((group, version)) = group_version(&api_version) else {
         return Err(unrecognized(name, &format!("unexpected GroupVersion string: {api_version}"), bytes));
     };
@@ -327,9 +339,9 @@ pub(crate) fn decode_part(
 
 /// Decodes the options of a delete.
 pub(crate) fn decode_delete_options(bytes: &[u8]) -> Result<Value, StatusError> {
-    let decode_error = |why: String| StatusError::bad_request(format!("{NO_KIND}{why}"));
-    let (value, _) = parse(bytes).map_err(decode_error)?;
-    let (api_version, name) = type_meta(&value).map_err(decode_error)?;
+    let decode_error = |why: &dyn Display| StatusError::bad_request(format!("{NO_KIND}{why}"));
+    let (value, _) = parse(bytes).map_err(|error| decode_error(&error))?;
+    let (api_version, name) = type_meta(&value).map_err(|error| decode_error(&error))?;
     if !["", "DeleteOptions"].contains(&&*name) {
         let (group, version) = group_version(&api_version).unwrap_or_default();
         let version = if version.is_empty() { "v1" } else { version };
@@ -347,15 +359,15 @@ pub(crate) fn decode_delete_options(bytes: &[u8]) -> Result<Value, StatusError> 
         ("dryRun", "[]string", Value::is_array),
     ] {
         if !has_type(field, is_type) {
-            let found = go_type(&value[field]);
-            let why = format!("json: cannot unmarshal {found} into Go struct field DeleteOptions.{field} of type {go}");
-            return Err(StatusError::bad_request(why));
+            let place = format!("struct field DeleteOptions.{field} of type {go}");
+            let error = UnmarshalTypeError { found: go_type(&value[field]), place };
+            return Err(StatusError::bad_request(error.to_string()));
         }
     }
     Ok(value)
 }
 
-fn decode_error(kind: &Kind, why: &str) -> StatusError {
+fn decode_error(kind: &Kind, why: &dyn Display) -> StatusError {
     StatusError::bad_request(format!(
         "{} in version {:?} cannot be handled as a {}: {why}",
         kind.kind, kind.version, kind.kind

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 
 use muster_determinism::clock::Clock;
 use muster_determinism::random::Random;
-use muster_playground_store::{Contents, Disk, Entry, StateError, StoredObject, persist};
+use muster_playground_store::{Contents, Disk, Entry, JournalError, StateError, StoredObject, persist};
 use tokio::sync::watch;
 
 use super::state::State;
@@ -142,19 +142,19 @@ fn write(disk: &Disk, entries: &Receiver<Entry>, state: &Mutex<State>, sender: &
     let outcome =
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| persist(disk, entries, quiesce, report_progress)));
     if outcome.is_err() {
-        report_progress(Err(format!("{}: the writer has panicked", disk.file().display())));
+        report_progress(Err(JournalError::WriterPanicked { file: disk.file().to_owned() }));
     }
 }
 
 /// Publishes the progress or the failure of the disk.
-fn report_progress(state: &mut State, sender: &watch::Sender<Progress>, outcome: Result<u64, String>) {
+fn report_progress(state: &mut State, sender: &watch::Sender<Progress>, outcome: Result<u64, JournalError>) {
     match outcome {
         Ok(durable) => {
             state.store.mark_durable(durable);
             sender.send_modify(|progress| progress.durable = durable);
         }
-        Err(why) => {
-            let why: Arc<str> = why.into();
+        Err(error) => {
+            let why: Arc<str> = error.to_string().into();
             state.work_queue.clear();
             state.store.rollback(Arc::clone(&why));
             serve_definitions(state);

@@ -3,11 +3,21 @@
 //! Invariant: there is no error exactly if the input is JSON and not too deep for this server.
 //! Must not depend on what the input is for.
 
+use std::borrow::Cow;
+
 use muster_playground_schema::go_text::quoted;
 
 /// How deep values may nest, since code that reads them recurses. kube-apiserver allows 10 000.
 pub(crate) const DEPTH_MAX: usize = 127;
-const END: &str = "unexpected end of JSON input";
+
+/// An error of Go's decoder.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SyntaxError {
+    #[error("unexpected end of JSON input")]
+    UnexpectedEnd,
+    #[error("invalid character '{}' {place}", go_character(*.byte))]
+    InvalidCharacter { byte: u8, place: Cow<'static, str> },
+}
 
 /// The next expected token.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,13 +41,13 @@ struct Scanner<'a> {
 }
 
 /// The error of Go's decoder, if the input is not JSON.
-pub(crate) fn syntax_error(bytes: &[u8]) -> Option<String> {
+pub(crate) fn syntax_error(bytes: &[u8]) -> Option<SyntaxError> {
     let mut scanner = Scanner { bytes, at: 0, open: Vec::new() };
     scanner.document().err()
 }
 
 impl Scanner<'_> {
-    fn document(&mut self) -> Result<(), String> {
+    fn document(&mut self) -> Result<(), SyntaxError> {
         let mut expected = Expected::Value;
         loop {
             while self.peek().is_some_and(|byte| b" \t\r\n".contains(&byte)) {
@@ -45,7 +55,7 @@ impl Scanner<'_> {
             }
             let Some(byte) = self.peek() else {
                 let done = expected == Expected::AfterValue && self.open.is_empty();
-                return if done { Ok(()) } else { Err(END.to_owned()) };
+                return if done { Ok(()) } else { Err(SyntaxError::UnexpectedEnd) };
             };
             expected = match (expected, byte) {
                 (Expected::AfterValue, _) => self.after_value(byte)?,
@@ -78,7 +88,7 @@ impl Scanner<'_> {
         self.step(Expected::AfterValue)
     }
 
-    fn after_value(&mut self, byte: u8) -> Result<Expected, String> {
+    fn after_value(&mut self, byte: u8) -> Result<Expected, SyntaxError> {
         match (self.open.last(), byte) {
             (Some(b'{'), b',') => Ok(self.step(Expected::Key)),
             (Some(b'['), b',') => Ok(self.step(Expected::Value)),
@@ -89,7 +99,7 @@ impl Scanner<'_> {
         }
     }
 
-    fn value(&mut self, byte: u8) -> Result<Expected, String> {
+    fn value(&mut self, byte: u8) -> Result<Expected, SyntaxError> {
         match byte {
             b'{' | b'[' => {
                 if self.open.len() >= DEPTH_MAX {
@@ -109,13 +119,13 @@ impl Scanner<'_> {
     }
 
     /// The next byte; its absence is an error.
-    fn take(&mut self) -> Result<u8, String> {
-        let byte = self.peek().ok_or(END)?;
+    fn take(&mut self) -> Result<u8, SyntaxError> {
+        let byte = self.peek().ok_or(SyntaxError::UnexpectedEnd)?;
         self.at += 1;
         Ok(byte)
     }
 
-    fn string(&mut self) -> Result<(), String> {
+    fn string(&mut self) -> Result<(), SyntaxError> {
         self.at += 1;
         loop {
             match self.take()? {
@@ -127,7 +137,7 @@ impl Scanner<'_> {
         }
     }
 
-    fn escape(&mut self) -> Result<(), String> {
+    fn escape(&mut self) -> Result<(), SyntaxError> {
         match self.take()? {
             b'b' | b'f' | b'n' | b'r' | b't' | b'\\' | b'/' | b'"' => Ok(()),
             b'u' => (0..4).try_for_each(|_| match self.take()? {
@@ -138,20 +148,20 @@ impl Scanner<'_> {
         }
     }
 
-    fn literal(&mut self, word: &str) -> Result<(), String> {
+    fn literal(&mut self, word: &str) -> Result<(), SyntaxError> {
         for wanted in word.bytes() {
             match self.take()? {
                 byte if byte == wanted => {}
                 byte => {
                     let why = format!("in literal {word} (expecting '{}')", char::from(wanted));
-                    return Err(invalid_character(byte, &why));
+                    return Err(invalid_character(byte, why));
                 }
             }
         }
         Ok(())
     }
 
-    fn number(&mut self) -> Result<(), String> {
+    fn number(&mut self) -> Result<(), SyntaxError> {
         if self.peek() == Some(b'-') {
             self.at += 1;
         }
@@ -175,7 +185,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    fn require_digits(&mut self, place: &str) -> Result<(), String> {
+    fn require_digits(&mut self, place: &'static str) -> Result<(), SyntaxError> {
         match self.take()? {
             byte if byte.is_ascii_digit() => self.digits(),
             byte => return Err(invalid_character(byte, place)),
@@ -190,14 +200,17 @@ impl Scanner<'_> {
     }
 }
 
+fn invalid_character(byte: u8, place: impl Into<Cow<'static, str>>) -> SyntaxError {
+    SyntaxError::InvalidCharacter { byte, place: place.into() }
+}
+
 /// Go works on bytes, and prints each as the character with its number.
-fn invalid_character(byte: u8, place: &str) -> String {
-    let shown = match byte {
+fn go_character(byte: u8) -> String {
+    match byte {
         b'\'' => "\\'".to_owned(),
         b'"' => "\"".to_owned(),
         _ => quoted(&char::from(byte).to_string()).trim_matches('"').to_owned(),
-    };
-    format!("invalid character '{shown}' {place}")
+    }
 }
 
 /// The input with lone surrogate escapes replaced, as Go does; `None` if there are none.
@@ -245,10 +258,10 @@ mod tests {
     #[test]
     fn syntax_errors_are_those_of_go() {
         for (text, expected) in [
-            ("", END),
+            ("", "unexpected end of JSON input"),
             ("  {\"a\": [1, 2.5e3, true, null, \"\\u00e9\\n\"]} ", ""),
             ("[]", ""),
-            ("{", END),
+            ("{", "unexpected end of JSON input"),
             ("}", "invalid character '}' looking for beginning of value"),
             ("{'a':1}", "invalid character '\\'' looking for beginning of object key string"),
             ("{\"a\"}", "invalid character '}' after object key"),
@@ -265,9 +278,10 @@ mod tests {
             ("1.x", "invalid character 'x' after decimal point in numeric literal"),
             ("1ex", "invalid character 'x' in exponent of numeric literal"),
         ] {
-            assert_eq!(syntax_error(text.as_bytes()).unwrap_or_default(), expected, "{text}");
+            let error = syntax_error(text.as_bytes()).map(|error| error.to_string());
+            assert_eq!(error.unwrap_or_default(), expected, "{text}");
         }
         let deep = "[".repeat(200);
-        assert_eq!(syntax_error(deep.as_bytes()).unwrap(), "invalid character '[' exceeded max depth");
+        assert_eq!(syntax_error(deep.as_bytes()).unwrap().to_string(), "invalid character '[' exceeded max depth");
     }
 }

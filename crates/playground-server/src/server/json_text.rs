@@ -9,7 +9,7 @@ use std::fmt::{self, Write as _};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::json_syntax;
+use super::json_syntax::{self, SyntaxError};
 
 /// The most duplicate fields that are reported.
 const DUPLICATES_MAX: usize = 50;
@@ -17,8 +17,19 @@ const DUPLICATES_MAX: usize = 50;
 /// it.
 const PATH_LENGTH_MAX: usize = 512;
 
+/// Why bytes are not JSON.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum JsonError {
+    /// As Go reports it.
+    #[error(transparent)]
+    Syntax(#[from] SyntaxError),
+    /// Something that Go accepts.
+    #[error(transparent)]
+    Unreadable(#[from] serde_json::Error),
+}
+
 /// Parses JSON, and returns the paths of duplicate fields. Invalid UTF-8 is replaced, as Go does.
-pub(crate) fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), String> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), JsonError> {
     let text = String::from_utf8_lossy(bytes);
     let mut recorded = Recorded::default();
     let mut reader = serde_json::Deserializer::from_str(&text);
@@ -26,9 +37,9 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), String> {
     match read.and_then(|value| reader.end().map(|()| value)) {
         Ok(value) => Ok((value, recorded.duplicates)),
         Err(error) => match (json_syntax::syntax_error(text.as_bytes()), json_syntax::without_lone_surrogates(&text)) {
-            (Some(why), _) => Err(why),
+            (Some(error), _) => Err(error.into()),
             (None, Some(mended)) => parse(mended.as_bytes()),
-            (None, None) => Err(error.to_string()),
+            (None, None) => Err(error.into()),
         },
     }
 }

@@ -172,8 +172,8 @@ fn decode_patched(
     };
     body::check_type_meta(&state.registry, kind, &mut value, &[])
         .map_err(|failure| invalid(failure.message().to_owned()))?;
-    let (value, object_errors) = body::decode_value(kind, value, &[]).map_err(&invalid)?;
+    let (value, object_errors) = body::decode_value(kind, value, &[]).map_err(|error| invalid(error.to_string()))?;
     errors.extend(object_errors.iter().map(ToString::to_string));
-    let warnings = field_validation.enforce(errors).map_err(&invalid)?;
+    let warnings = field_validation.enforce(errors).map_err(|error| invalid(error.to_string()))?;
     Ok((value, warnings))
 }

@@ -3,6 +3,7 @@
 //! Turns a write into an AdmissionReview, and its response into a changed object, a denial or warnings, with the
 //! messages of kube-apiserver. Must not depend on what the webhook does, nor on where in a write it is called.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -81,7 +82,7 @@ impl Admission {
     }
 
     /// The webhook could not be called, or its response is invalid.
-    fn call_error(&self, why: impl std::fmt::Display) -> StatusError {
+    fn call_error(&self, why: impl Display) -> StatusError {
         StatusError::internal(format!("failed calling webhook {}: {why}", quoted(&self.name)))
     }
 }
@@ -243,10 +244,10 @@ impl ValidResponse {
 /// The operations of a patch, if there are any.
 fn operations(webhook: &Admission, patch: &[u8], kind: &str) -> Result<Option<Value>, StatusError> {
     let undecodable =
-        |why: String| webhook.call_error(format!("received undecodable patch in webhook response: {why}"));
-    let (patch, _) = json_text::parse(patch).map_err(undecodable)?;
+        |why: &dyn Display| webhook.call_error(format!("received undecodable patch in webhook response: {why}"));
+    let (patch, _) = json_text::parse(patch).map_err(|error| undecodable(&error))?;
     if let Some(why) = json_patch::decode_error(&patch) {
-        return Err(undecodable(why));
+        return Err(undecodable(&why));
     }
     if patch.as_array().is_none_or(Vec::is_empty) {
         return Ok(None);

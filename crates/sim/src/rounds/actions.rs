@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::sets::{JOB_SET, PAIRS, SET, Set};
-use super::{Host, Rounds, api, names};
+use super::{Host, Problem, Rounds, api, names};
 
 /// Poll interval while a deleted set still exists.
 const POLL_EVERY: Duration = Duration::from_millis(50);
@@ -49,7 +49,7 @@ impl Action {
 
 impl<H: Host> Rounds<'_, H> {
     /// Performs the action and returns a description of it.
-    pub(super) async fn perform(&mut self, action: Action) -> Result<String, String> {
+    pub(super) async fn perform(&mut self, action: Action) -> Result<String, Problem> {
         match action {
             Action::DeletePod => self.delete_one(POD, SET).await,
             Action::DeleteJob => self.delete_one(JOB, JOBS_OF_SETS).await,
@@ -86,9 +86,9 @@ impl<H: Host> Rounds<'_, H> {
         Set::new(startup, if self.random.below(2) == 0 { "a" } else { "b" })
     }
 
-    async fn delete_one(&mut self, kind: (&str, &str), labels: &str) -> Result<String, String> {
+    async fn delete_one(&mut self, kind: (&str, &str), labels: &str) -> Result<String, Problem> {
         let api = api(&self.client, kind);
-        let listed = api.list(&ListParams::default().labels(labels)).await.map_err(|error| error.to_string())?;
+        let listed = api.list(&ListParams::default().labels(labels)).await?;
         let mut names = names(&listed.items);
         if names.is_empty() {
             return Ok(format!("there is no {} to delete", kind.1));
@@ -99,23 +99,23 @@ impl<H: Host> Rounds<'_, H> {
         Ok(format!("{} {name} deleted", kind.1))
     }
 
-    pub(super) async fn create(&mut self, set: &Set) -> Result<(), String> {
-        let object: DynamicObject = serde_json::from_value(set.object()).map_err(|error| error.to_string())?;
+    pub(super) async fn create(&mut self, set: &Set) -> Result<(), Problem> {
+        let object: DynamicObject = serde_json::from_value(set.object()).expect("an object");
         let made = api(&self.client, set.startup.kind()).create(&PostParams::default(), &object).await;
-        made.map(drop).map_err(|error| format!("create {}: {error}", set.name()))
+        made.map(drop).map_err(|error| Problem::Request { attempt: format!("create {}", set.name()), error })
     }
 
-    pub(super) async fn delete(&mut self, set: &Set, foreground: bool) -> Result<(), String> {
+    pub(super) async fn delete(&mut self, set: &Set, foreground: bool) -> Result<(), Problem> {
         let how = if foreground { DeleteParams::foreground() } else { DeleteParams::background() };
         ignore_not_found(api(&self.client, set.startup.kind()).delete(&set.name(), &how).await.map(drop))
     }
 
-    async fn await_end(&mut self, set: &Set) -> Result<(), String> {
+    async fn await_end(&mut self, set: &Set) -> Result<(), Problem> {
         let api = api(&self.client, set.startup.kind());
         let until = Instant::now() + self.within;
-        while api.get_opt(&set.name()).await.map_err(|error| error.to_string())?.is_some() {
+        while api.get_opt(&set.name()).await?.is_some() {
             if Instant::now() > until {
-                return Err(format!("{} was deleted and still exists", set.name()));
+                return Err(Problem::Violation(format!("{} was deleted and still exists", set.name())));
             }
             sleep(POLL_EVERY).await;
             self.host.check_processes();
@@ -123,17 +123,17 @@ impl<H: Host> Rounds<'_, H> {
         Ok(())
     }
 
-    async fn suspend(&mut self, set: &Set, suspend: bool) -> Result<(), String> {
+    async fn suspend(&mut self, set: &Set, suspend: bool) -> Result<(), Problem> {
         let patch = Patch::Merge(json!({"spec": {"suspend": suspend}}));
         let patched = api(&self.client, JOB_SET).patch(&set.name(), &PatchParams::default(), &patch).await;
-        patched.map(drop).map_err(|error| format!("suspend {}: {error}", set.name()))
+        patched.map(drop).map_err(|error| Problem::Request { attempt: format!("suspend {}", set.name()), error })
     }
 }
 
 /// An object that is already gone need not be deleted.
-fn ignore_not_found(outcome: kube::Result<()>) -> Result<(), String> {
+fn ignore_not_found(outcome: kube::Result<()>) -> Result<(), Problem> {
     match outcome {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        outcome => outcome.map_err(|error| error.to_string()),
+        outcome => Ok(outcome?),
     }
 }

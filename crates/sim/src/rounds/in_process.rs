@@ -61,7 +61,7 @@ pub fn run(seed: u64) -> Result<Vec<String>, Failure> {
             ..muster_playground::Settings::default()
         });
         let client = server.client();
-        install(&client).await.map_err(|why| Failure { log: Vec::new(), why })?;
+        install(&client).await.map_err(|error| Failure { log: Vec::new(), why: error.to_string() })?;
         let settings = Settings { check_invariants: true, ganged: GangedOwners::all(), ..Settings::default() };
         if seed % 2 == 1 {
             server.set_webhook(Some(webhook(controllers_settings_for(&settings))));
@@ -84,11 +84,11 @@ fn controllers_settings_for(settings: &Settings) -> muster_controllers::Settings
     controllers_settings(settings, Carrier::Muster).expect("Muster's own kinds are served")
 }
 
-async fn install(client: &kube::Client) -> Result<(), String> {
+async fn install(client: &kube::Client) -> kube::Result<()> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     for text in [crds::WORKLOADS, crds::PODGROUPS] {
-        let definition = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
-        definitions.create(&PostParams::default(), &definition).await.map_err(|error| error.to_string())?;
+        let definition = serde_saphyr::from_str(text).expect("a CRD of this repository");
+        definitions.create(&PostParams::default(), &definition).await?;
     }
-    jobset::install(client).await.map_err(|error| error.to_string())
+    jobset::install(client).await
 }

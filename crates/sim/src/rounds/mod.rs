@@ -49,6 +49,19 @@ pub struct Failure {
     why: String,
 }
 
+/// Why the rounds ended early.
+#[derive(Debug, thiserror::Error)]
+enum Problem {
+    #[error("{attempt}: {error}")]
+    Request { attempt: String, error: kube::Error },
+    /// The same, where the error says enough.
+    #[error(transparent)]
+    Api(#[from] kube::Error),
+    /// The cluster is in a state that it must not be in, or must not stay in.
+    #[error("{0}")]
+    Violation(String),
+}
+
 /// Runs the rounds in the namespace `default` of a cluster that has [`nodes`]. `within` is how long the system may take
 /// to settle. Returns the log of actions.
 pub async fn run_rounds(
@@ -61,7 +74,7 @@ pub async fn run_rounds(
     let mut rounds = Rounds { client, random, within, host, log: vec![format!("seed {seed}")] };
     match rounds.run().await {
         Ok(()) => Ok(rounds.log),
-        Err(why) => Err(Failure { log: rounds.log, why }),
+        Err(problem) => Err(Failure { log: rounds.log, why: problem.to_string() }),
     }
 }
 
@@ -74,21 +87,21 @@ struct Rounds<'a, H> {
 }
 
 impl<H: Host> Rounds<'_, H> {
-    async fn run(&mut self) -> Result<(), String> {
+    async fn run(&mut self) -> Result<(), Problem> {
         let mut sets: Vec<Set> = PAIRS.iter().flat_map(|pair| [Set::new(*pair, "a"), Set::new(*pair, "b")]).collect();
         while !sets.is_empty() {
             let next = sets.remove(self.pick(sets.len()));
             self.create(&next).await?;
         }
         // Nothing was deleted yet: no pod of a losing set may be bound at any time.
-        self.settle("at first", |snapshot| snapshot.pair_with_both_bound().map_or(Ok(()), Err)).await?;
+        self.settle("at first", Snapshot::pair_with_both_bound).await?;
         for round in 0..ROUNDS {
             let what = format!("round {round}");
             for _ in 0..=self.random.below(ACTIONS_MAX) {
                 self.act(&what).await?;
                 self.pause().await;
             }
-            self.settle(&what, |_| Ok(())).await?;
+            self.settle(&what, |_| None).await?;
         }
         self.delete_all().await
     }
@@ -103,7 +116,7 @@ impl<H: Host> Rounds<'_, H> {
         self.host.check_processes();
     }
 
-    async fn act(&mut self, what: &str) -> Result<(), String> {
+    async fn act(&mut self, what: &str) -> Result<(), Problem> {
         let action = Action::of(&mut self.random);
         let description = self.perform(action).await?;
         self.log.push(format!("{what}: {description}"));
@@ -111,13 +124,15 @@ impl<H: Host> Rounds<'_, H> {
     }
 
     /// Waits until one set of each pair runs completely, the other is pending or reported as degraded, and every group
-    /// has its owner.
-    async fn settle(&mut self, what: &str, always: impl Fn(&Snapshot) -> Result<(), String>) -> Result<(), String> {
+    /// has its owner. `never` is a violation that must not occur meanwhile.
+    async fn settle(&mut self, what: &str, never: impl Fn(&Snapshot) -> Option<String>) -> Result<(), Problem> {
         let began = Instant::now();
         let mut in_a_row = 0;
         loop {
             let snapshot = Snapshot::at(&self.client).await?;
-            always(&snapshot).map_err(|why| format!("{what}: {why}\n{}", snapshot.description()))?;
+            if let Some(why) = never(&snapshot) {
+                return Err(Problem::Violation(format!("{what}: {why}\n{}", snapshot.description())));
+            }
             let missing = snapshot.differences();
             in_a_row = if missing.is_empty() { in_a_row + 1 } else { 0 };
             if in_a_row == 2 {
@@ -128,11 +143,11 @@ impl<H: Host> Rounds<'_, H> {
             }
             if began.elapsed() > self.within {
                 let missing = missing.join("; ");
-                return Err(format!(
+                return Err(Problem::Violation(format!(
                     "{what}: not settled within {:?}: {missing}\n{}",
                     self.within,
                     snapshot.description()
-                ));
+                )));
             }
             sleep(POLL_EVERY).await;
             self.host.check_processes();
@@ -140,7 +155,7 @@ impl<H: Host> Rounds<'_, H> {
     }
 
     /// Deletes all sets and waits until no objects are left.
-    async fn delete_all(&mut self) -> Result<(), String> {
+    async fn delete_all(&mut self) -> Result<(), Problem> {
         for set in PAIRS.iter().flat_map(|pair| [Set::new(*pair, "a"), Set::new(*pair, "b")]) {
             self.delete(&set, false).await?;
         }
@@ -152,7 +167,8 @@ impl<H: Host> Rounds<'_, H> {
                 return Ok(());
             }
             if began.elapsed() > self.within {
-                return Err(format!("the end: objects are left after {:?}\n{}", self.within, snapshot.description()));
+                let left = snapshot.description();
+                return Err(Problem::Violation(format!("the end: objects are left after {:?}\n{left}", self.within)));
             }
             sleep(POLL_EVERY).await;
             self.host.check_processes();

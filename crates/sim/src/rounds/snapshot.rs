@@ -7,8 +7,8 @@ use kube::api::{DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
 use serde_json::Value;
 
-use super::api;
 use super::sets::{JOB_SET, LEADER_WORKER_SET, PAIRS, SET, SIZE, Set};
+use super::{Problem, api};
 
 const WORKLOAD: (&str, &str) = ("muster.dev/v1alpha1", "Workload");
 const POD_GROUP: (&str, &str) = ("muster.dev/v1alpha1", "PodGroup");
@@ -39,10 +39,12 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    pub(super) async fn at(client: &Client) -> Result<Self, String> {
+    pub(super) async fn at(client: &Client) -> Result<Self, Problem> {
         let list = async |kind: (&str, &str)| {
             let listed = api(client, kind).list(&ListParams::default()).await;
-            listed.map(|list| list.items).map_err(|error| format!("list {}: {error}", kind.1))
+            listed
+                .map(|list| list.items)
+                .map_err(|error| Problem::Request { attempt: format!("list {}", kind.1), error })
         };
         Ok(Self {
             job_sets: list(JOB_SET).await?,

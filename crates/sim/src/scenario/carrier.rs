@@ -13,6 +13,7 @@ use muster_playground::NativeGroups;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::field_error::FieldError;
 use super::model::{Action, DisruptionMode, Group, KubernetesVersion, Scenario};
 
 /// The label with which pods join a group of scheduler-plugins.
@@ -367,7 +368,7 @@ impl ScenarioCarrier {
         member: &Member<'_>,
         metadata: &mut Map<String, Value>,
         spec: &mut Map<String, Value>,
-    ) -> Result<(), String> {
+    ) -> Result<(), FieldError> {
         match self.form(member.group) {
             Form::Native(_) => {
                 spec.insert("schedulingGroup".to_owned(), json!({"podGroupName": member.group}));
@@ -448,9 +449,11 @@ impl ScenarioCarrier {
 }
 
 /// Sets labels or annotations in a pod's metadata; empty values are left out.
-fn set_values(metadata: &mut Map<String, Value>, field: &str, values: &[(&str, &str)]) -> Result<(), String> {
+fn set_values(metadata: &mut Map<String, Value>, field: &str, values: &[(&str, &str)]) -> Result<(), FieldError> {
     let written = metadata.entry(field).or_insert_with(|| json!({}));
-    let Value::Object(written) = written else { return Err(format!("metadata.{field}: {written} is no map")) };
+    let Value::Object(written) = written else {
+        return Err(FieldError::new(format!("metadata.{field}"), format!("{written} is no map")));
+    };
     let values = values.iter().filter(|(_, value)| !value.is_empty());
     written.extend(values.map(|(key, value)| ((*key).to_owned(), (*value).into())));
     Ok(())

@@ -7,16 +7,17 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams};
 use kube::{Client, ResourceExt};
 use muster_api::wire::{Node, Pod};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::carrier::Carrier;
 use super::model::{OF_MANAGERS, ObjectName, Scenario};
-use super::objects::{CreatedObject, Objects, is_not_found, server_message};
+use super::objects::{CreatedObject, Objects, is_not_found};
 use super::pattern::Glob;
+use super::step_error::StepError;
 
 /// How long new CRDs may take to be served.
 const SERVED_WITHIN: Duration = Duration::from_secs(30);
@@ -82,7 +83,7 @@ pub(super) struct ClusterSession {
 
 impl ClusterSession {
     /// Checks whether the cluster can be used, installs the given CRDs and creates a namespace.
-    pub(super) async fn begin(objects: &mut Objects, definitions: &[&str]) -> Result<Self, String> {
+    pub(super) async fn begin(objects: &mut Objects, definitions: &[&str]) -> Result<Self, StepError> {
         let client = objects.client();
         refuse_foreign_nodes(&client).await?;
         install_kinds(objects, definitions).await?;
@@ -94,16 +95,15 @@ impl ClusterSession {
     pub(super) async fn end(self, objects: &mut Objects) -> Vec<String> {
         let client = objects.client();
         let mut left = Vec::new();
-        let mut note_error = |what: Result<(), String>| left.extend(what.err());
+        let mut note_error = |what: Result<(), StepError>| left.extend(what.err().map(|error| error.to_string()));
         for created in self.created.iter().rev().filter(|created| created.namespace != self.namespace) {
             note_error(objects.delete(created, true).await);
         }
         let pods: Api<Pod> = Api::namespaced(client.clone(), &self.namespace);
         let at_once = DeleteParams::default().grace_period(0);
         let deleted = pods.delete_collection(&at_once, &ListParams::default()).await;
-        note_error(
-            deleted.map(drop).map_err(|error| format!("delete pods of {}: {}", self.namespace, server_message(&error))),
-        );
+        let attempt = || format!("delete pods of {}", self.namespace);
+        note_error(deleted.map(drop).map_err(|error| StepError::request(attempt(), error)));
         let namespaces: Api<Namespace> = Api::all(client.clone());
         note_error(gone(namespaces.delete(&self.namespace, &DeleteParams::default()).await, &self.namespace));
         let nodes: Api<Node> = Api::all(client.clone());
@@ -116,44 +116,44 @@ impl ClusterSession {
     }
 }
 
-fn gone<T>(answer: Result<T, kube::Error>, name: &str) -> Result<(), String> {
+fn gone<T>(answer: Result<T, kube::Error>, name: &str) -> Result<(), StepError> {
     match answer {
-        Err(error) if !is_not_found(&error) => Err(format!("delete {name}: {}", server_message(&error))),
+        Err(error) if !is_not_found(&error) => Err(StepError::request(format!("delete {name}"), error)),
         _ => Ok(()),
     }
 }
 
-async fn refuse_foreign_nodes(client: &Client) -> Result<(), String> {
+async fn refuse_foreign_nodes(client: &Client) -> Result<(), StepError> {
     let nodes: Api<Node> = Api::all(client.clone());
-    let nodes =
-        nodes.list(&ListParams::default()).await.map_err(|error| format!("list nodes: {}", server_message(&error)))?;
+    let nodes = nodes.list(&ListParams::default()).await;
+    let nodes = nodes.map_err(|error| StepError::request("list nodes", error))?;
     if nodes.items.is_empty() {
         return Ok(());
     }
     let names: Vec<_> = nodes.items.iter().take(NAMED_MAX).map(ResourceExt::name_any).collect();
-    Err(format!(
+    Err(StepError::Precondition(format!(
         "the cluster has {} nodes of its own ({}{}): scenarios count on knowing every node, and create their own with \
          simulated kubelets; use a control plane without nodes",
         nodes.items.len(),
         names.join(", "),
         if nodes.items.len() > NAMED_MAX { ", ..." } else { "" },
-    ))
+    )))
 }
 
 /// Creates a namespace for one scenario, with the service account that pods need.
-async fn create_namespace(client: &Client) -> Result<String, String> {
+async fn create_namespace(client: &Client) -> Result<String, StepError> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    let namespace = serde_json::from_value(json!({"metadata": {"generateName": "scenario-"}}));
-    let namespace: Namespace = namespace.map_err(|error| error.to_string())?;
+    let metadata = ObjectMeta { generate_name: Some("scenario-".to_owned()), ..ObjectMeta::default() };
+    let namespace = Namespace { metadata, ..Namespace::default() };
     let created = namespaces.create(&PostParams::default(), &namespace).await;
-    let name = created.map_err(|error| format!("create a namespace: {}", server_message(&error)))?.name_any();
+    let name = created.map_err(|error| StepError::request("create a namespace", error))?.name_any();
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), &name);
-    let account = serde_json::from_value(json!({"metadata": {"name": "default"}}));
-    let account: ServiceAccount = account.map_err(|error| error.to_string())?;
+    let metadata = ObjectMeta { name: Some("default".to_owned()), ..ObjectMeta::default() };
+    let account = ServiceAccount { metadata, ..ServiceAccount::default() };
     match accounts.create(&PostParams::default(), &account).await {
         Err(kube::Error::Api(status)) if status.code == 409 => {}
         Err(error) => {
-            return Err(format!("create the service account of namespace {name}: {}", server_message(&error)));
+            return Err(StepError::request(format!("create the service account of namespace {name}"), error));
         }
         Ok(_) => {}
     }
@@ -169,9 +169,9 @@ async fn has_controllers(client: &Client) -> bool {
 }
 
 /// Installs CRDs and waits until they are served. Existing CRDs are not changed.
-pub(super) async fn install_kinds(objects: &mut Objects, definitions: &[&str]) -> Result<(), String> {
+pub(super) async fn install_kinds(objects: &mut Objects, definitions: &[&str]) -> Result<(), StepError> {
     for text in definitions {
-        let definition: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+        let definition: Value = serde_saphyr::from_str(text).expect("a CRD of this repository");
         let name = ObjectName {
             api_version: "apiextensions.k8s.io/v1".to_owned(),
             kind: "CustomResourceDefinition".to_owned(),

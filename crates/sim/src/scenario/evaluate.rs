@@ -3,6 +3,7 @@
 //! Invariant: an assertion about pods that match nothing never holds. Must not change anything.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use muster_api::wire::Pod;
 use serde_json::Value;
@@ -23,9 +24,9 @@ const SHOWN_MAX: usize = 5;
 pub(super) fn evaluate(world: &World, assertions: &Assertions, seen: &Snapshot) -> Vec<String> {
     let evaluator = Evaluator { world, seen };
     let mut unmet = Vec::new();
-    let mut add = |assertion: String, result: Result<(), String>| {
-        if let Err(why) = result {
-            unmet.push(format!("{assertion}: {why}"));
+    let mut add = |assertion: String, result: Result<(), Mismatch>| {
+        if let Err(mismatch) = result {
+            unmet.push(format!("{assertion}: {mismatch}"));
         }
     };
     for pods in &assertions.bound {
@@ -90,58 +91,82 @@ fn is_bound(pod: &Pod) -> bool {
     !pod.spec.node_name.is_empty()
 }
 
-/// The first few lines, and how many more there are.
-fn some(lines: impl Iterator<Item = String>) -> String {
-    let lines: Vec<String> = lines.collect();
-    let more = lines.len().saturating_sub(SHOWN_MAX);
-    let more = (more > 0).then(|| format!("and {more} more"));
-    let shown = lines.into_iter().take(SHOWN_MAX).chain(more);
-    shown.flat_map(|line| ["\n  ".to_owned(), line]).collect()
+/// Why an assertion does not hold.
+#[derive(Debug)]
+struct Mismatch {
+    /// What was seen instead.
+    seen: String,
+    /// The pods or objects that differ, one line for each.
+    differing: Vec<String>,
+}
+
+impl Mismatch {
+    fn new(seen: impl Into<String>) -> Self {
+        Self { seen: seen.into(), differing: Vec::new() }
+    }
+
+    fn with(self, differing: impl Iterator<Item = String>) -> Self {
+        Self { differing: differing.collect(), ..self }
+    }
+}
+
+impl fmt::Display for Mismatch {
+    /// Shows the first few that differ, and how many more there are.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.seen)?;
+        self.differing.iter().take(SHOWN_MAX).try_for_each(|line| write!(f, "\n  {line}"))?;
+        match self.differing.len().saturating_sub(SHOWN_MAX) {
+            0 => Ok(()),
+            more => write!(f, "\n  and {more} more"),
+        }
+    }
 }
 
 impl Evaluator<'_> {
-    fn matches(&self, written: &Pods) -> Result<Vec<&Pod>, String> {
+    fn matches(&self, written: &Pods) -> Result<Vec<&Pod>, Mismatch> {
         let found = self.seen.pods_of(&self.world.resolve_pods(written));
-        if found.is_empty() { Err("no pod matches".to_owned()) } else { Ok(found) }
+        if found.is_empty() { Err(Mismatch::new("no pod matches")) } else { Ok(found) }
     }
 
-    fn each(&self, written: &Pods, what: &str, is_true: impl Fn(&Pod) -> bool) -> Result<(), String> {
+    fn each(&self, written: &Pods, what: &str, is_true: impl Fn(&Pod) -> bool) -> Result<(), Mismatch> {
         let found = self.matches(written)?;
         let wrong: Vec<&Pod> = found.iter().copied().filter(|pod| !is_true(pod)).collect();
         if wrong.is_empty() {
             return Ok(());
         }
         let matching = found.len() - wrong.len();
-        Err(format!("{matching} of {} are {what}{}", found.len(), some(wrong.into_iter().map(pod_line))))
+        let seen = format!("{matching} of {} are {what}", found.len());
+        Err(Mismatch::new(seen).with(wrong.into_iter().map(pod_line)))
     }
 
-    fn bound_count(&self, written: &Pods, count: u32) -> Result<(), String> {
+    fn bound_count(&self, written: &Pods, count: u32) -> Result<(), Mismatch> {
         let found = self.matches(written)?;
         let bound = found.iter().filter(|pod| is_bound(pod)).count();
         if bound == count as usize {
             return Ok(());
         }
-        Err(format!("{bound} of {} are bound{}", found.len(), some(found.into_iter().map(pod_line))))
+        let seen = format!("{bound} of {} are bound", found.len());
+        Err(Mismatch::new(seen).with(found.into_iter().map(pod_line)))
     }
 
-    fn gone(&self, written: &Pods) -> Result<(), String> {
+    fn gone(&self, written: &Pods) -> Result<(), Mismatch> {
         let pattern = self.world.resolve_pods(written);
         if !self.world.ever_seen(&pattern).1 {
-            return Err("no pod of this name ever existed".to_owned());
+            return Err(Mismatch::new("no pod of this name ever existed"));
         }
         let there = self.seen.pods_of(&pattern).into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
         let there: Vec<&Pod> = there.collect();
         if there.is_empty() {
             return Ok(());
         }
-        Err(format!("{} exist{}", there.len(), some(there.into_iter().map(pod_line))))
+        Err(Mismatch::new(format!("{} exist", there.len())).with(there.into_iter().map(pod_line)))
     }
 
-    fn present(&self, written: &Pods) -> Result<(), String> {
+    fn present(&self, written: &Pods) -> Result<(), Mismatch> {
         let pattern = self.world.resolve_pods(written);
         let (ever_seen, _) = self.world.ever_seen(&pattern);
         if ever_seen.is_empty() {
-            return Err("no pod of this name ever existed".to_owned());
+            return Err(Mismatch::new("no pod of this name ever existed"));
         }
         let staying = self.seen.pods_of(&pattern).into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
         let staying: BTreeSet<_> = staying.map(key_of).collect();
@@ -150,10 +175,11 @@ impl Evaluator<'_> {
             return Ok(());
         }
         let lines = lost.iter().map(|(namespace, name, uid)| format!("{namespace}/{name} (UID {uid}) is gone"));
-        Err(format!("{} of {} still exist{}", ever_seen.len() - lost.len(), ever_seen.len(), some(lines)))
+        let seen = format!("{} of {} still exist", ever_seen.len() - lost.len(), ever_seen.len());
+        Err(Mismatch::new(seen).with(lines))
     }
 
-    fn one_domain(&self, written: &Pods, label: &str) -> Result<(), String> {
+    fn one_domain(&self, written: &Pods, label: &str) -> Result<(), Mismatch> {
         self.each(written, "bound", is_bound)?;
         let found = self.matches(written)?;
         let domain = |pod: &Pod| self.seen.nodes.get(&pod.spec.node_name)?.get(label).cloned();
@@ -162,18 +188,22 @@ impl Evaluator<'_> {
             Some(Some(_)) if domains.len() == 1 => Ok(()),
             _ => {
                 let line = |pod: &Pod| format!("{}: {}", pod_line(pod), domain(pod).as_deref().unwrap_or("no label"));
-                Err(format!("they are in {} domains{}", domains.len(), some(found.into_iter().map(line))))
+                let seen = format!("they are in {} domains", domains.len());
+                Err(Mismatch::new(seen).with(found.into_iter().map(line)))
             }
         }
     }
 
-    fn group(&self, name: &str, assertion: &GroupAssertion) -> Result<(), String> {
+    fn group(&self, name: &str, assertion: &GroupAssertion) -> Result<(), Mismatch> {
         let (group, key) = group_and_key(name);
-        let Some(Some(object)) = self.seen.groups.get(group) else { return Err("the group does not exist".to_owned()) };
+        let Some(Some(object)) = self.seen.groups.get(group) else {
+            return Err(Mismatch::new("the group does not exist"));
+        };
         if !self.world.scenario_carrier.has_status() {
             return Ok(());
         }
-        let group_status = GroupStatus::read(&self.world.scenario_carrier, group, key, object)?;
+        let group_status = GroupStatus::read(&self.world.scenario_carrier, group, key, object)
+            .map_err(|error| Mismatch::new(error.to_string()))?;
         let is_scheduled = assertion.scheduled.is_none_or(|scheduled| group_status.scheduled == Some(scheduled));
         let has_reason = assertion.reason.as_ref().is_none_or(|reason| group_status.reason == *reason);
         let is_degraded = assertion.degraded.is_none_or(|degraded| group_status.is_degraded == degraded);
@@ -193,28 +223,29 @@ impl Evaluator<'_> {
             assertion.contains.as_ref().map(|part| format!("with {part:?}")),
         ];
         let expectation: Vec<String> = expectation.into_iter().flatten().collect();
-        Err(format!(
+        Err(Mismatch::new(format!(
             "expected {}\n  seen   scheduled: {scheduled}, reason: {}: {}\n  status: {}",
             expectation.join(", "),
             group_status.reason,
             group_status.message,
             object["status"]
-        ))
+        )))
     }
 
     /// Every match is demand, became demand once, and within one burst with the others.
-    fn demand(&self, written: &Pods) -> Result<(), String> {
+    fn demand(&self, written: &Pods) -> Result<(), Mismatch> {
         self.each(written, "demand", autoscaler::is_demand)?;
         let found: Vec<PodKey> = self.matches(written)?.into_iter().map(key_of).collect();
         let again = self.world.autoscaler.demanded_again(&found);
         if !again.is_empty() {
-            return Err(format!("{} became demand more than once{}", again.len(), some(again.into_iter())));
+            let seen = format!("{} became demand more than once", again.len());
+            return Err(Mismatch::new(seen).with(again.into_iter()));
         }
-        self.world.autoscaler.not_one_burst(&found).map_or(Ok(()), Err)
+        self.world.autoscaler.not_one_burst(&found).map_or(Ok(()), |seen| Err(Mismatch::new(seen)))
     }
 
     /// No other pods are demand.
-    fn no_other_demand(&self, written: &[Pods]) -> Result<(), String> {
+    fn no_other_demand(&self, written: &[Pods]) -> Result<(), Mismatch> {
         let pattern = written.iter().flat_map(|pods| self.seen.pods_of(&self.world.resolve_pods(pods)));
         let pattern: BTreeSet<PodKey> = pattern.map(key_of).collect();
         let is_other = |pod: &&Pod| autoscaler::is_demand(pod) && !pattern.contains(&key_of(pod));
@@ -222,30 +253,32 @@ impl Evaluator<'_> {
         if others.is_empty() {
             return Ok(());
         }
-        Err(format!("{} more are demand{}", others.len(), some(others.into_iter().map(pod_line))))
+        let seen = format!("{} more are demand", others.len());
+        Err(Mismatch::new(seen).with(others.into_iter().map(pod_line)))
     }
 
-    fn object(&self, assertion: &ObjectAssertion) -> Result<(), String> {
+    fn object(&self, assertion: &ObjectAssertion) -> Result<(), Mismatch> {
         let name = self.world.resolve(&assertion.object());
         let objects = self.seen.objects.get(&name).map(Vec::as_slice).unwrap_or_default();
         match assertion.count {
             Some(count) if count != objects.len() => {
                 let names = objects.iter().map(|object| object["metadata"]["name"].to_string());
-                return Err(format!("there are {}, not {count}{}", objects.len(), some(names)));
+                return Err(Mismatch::new(format!("there are {}, not {count}", objects.len())).with(names));
             }
-            None if objects.is_empty() => return Err("the object does not exist".to_owned()),
+            None if objects.is_empty() => return Err(Mismatch::new("the object does not exist")),
             _ => {}
         }
         let differing: Vec<String> =
             objects.iter().filter_map(|object| difference(object, &assertion.has, "")).collect();
-        if differing.is_empty() { Ok(()) } else { Err(format!("different fields{}", some(differing.into_iter()))) }
+        let seen = "different fields".to_owned();
+        if differing.is_empty() { Ok(()) } else { Err(Mismatch { seen, differing }) }
     }
 
-    fn condition(&self, assertion: &ConditionAssertion) -> Result<(), String> {
+    fn condition(&self, assertion: &ConditionAssertion) -> Result<(), Mismatch> {
         let name = self.world.resolve(&assertion.object());
         let objects = self.seen.objects.get(&name).map(Vec::as_slice).unwrap_or_default();
         if objects.is_empty() {
-            return Err("the object does not exist".to_owned());
+            return Err(Mismatch::new("the object does not exist"));
         }
         let wrong: Vec<&Value> = objects.iter().filter(|object| !has_condition(object, assertion)).collect();
         if wrong.is_empty() {
@@ -260,10 +293,10 @@ impl Evaluator<'_> {
             let conditions_seen: Vec<String> = conditions_seen.collect();
             format!("{}: {}", object["metadata"]["name"].as_str().unwrap_or_default(), conditions_seen.join("; "))
         };
-        Err(format!("{}{}", expectation(assertion), some(wrong.iter().map(line))))
+        Err(Mismatch::new(expectation(assertion)).with(wrong.iter().map(line)))
     }
 
-    fn event(&self, assertion: &EventAssertion) -> Result<(), String> {
+    fn event(&self, assertion: &EventAssertion) -> Result<(), Mismatch> {
         let namespace = self.world.real_namespace(&assertion.namespace);
         let about = self.seen.events.iter().filter(|event| {
             let about = &event.involved_object;
@@ -282,7 +315,8 @@ impl Evaluator<'_> {
             return Ok(());
         }
         let contains = assertion.contains.as_ref().map(|part| format!(" with {part:?}")).unwrap_or_default();
-        Err(format!("none{contains} among {}{}", about.len(), some(about.iter().map(|event| event_line(event)))))
+        let seen = format!("none{contains} among {}", about.len());
+        Err(Mismatch::new(seen).with(about.iter().map(|event| event_line(event))))
     }
 }
 

@@ -20,6 +20,15 @@ pub(super) struct GroupStatus {
     pub(super) degraded_message: String,
 }
 
+/// A group has no such replica.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NoReplica {
+    #[error("it has no replicas, and no pod references it with the key {key:?}")]
+    NotReplicated { key: String },
+    #[error("it has no replica {key:?}; there are {keys:?}")]
+    Unknown { key: String, keys: Vec<String> },
+}
+
 impl GroupStatus {
     /// Reads the object of a group. `key` is a replica key, which only groups of a Workload have.
     pub(super) fn read(
@@ -27,14 +36,14 @@ impl GroupStatus {
         group: &str,
         key: &str,
         object: &Value,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, NoReplica> {
         let status = &object["status"];
         let condition = |prefix: &str, kind: &str| find(&status["conditions"], &format!("{prefix}{kind}"));
         let (scheduled, degraded) = (conditions::POD_GROUP_SCHEDULED, conditions::DEGRADED);
         let prefix = conditions::NATIVE_PREFIX;
         let form = scenario_carrier.form(group);
         if !key.is_empty() && form != Form::Workload {
-            return Err(format!("it has no replicas, and no pod references it with the key {key:?}"));
+            return Err(NoReplica::NotReplicated { key: key.to_owned() });
         }
         Ok(match form {
             Form::PodGroup => Self::of(&[condition("", scheduled)], condition("", degraded)),
@@ -84,7 +93,7 @@ impl GroupStatus {
 
 /// The conditions of one replica of a Workload's group. A replica without pods is not listed: without a key the
 /// conditions of the object itself are used.
-fn conditions_of_replica<'a>(status: &'a Value, group: &str, key: &str) -> Result<&'a Value, String> {
+fn conditions_of_replica<'a>(status: &'a Value, group: &str, key: &str) -> Result<&'a Value, NoReplica> {
     let key_of = |one: &'a Value| one["replicaKey"].as_str().unwrap_or("");
     let listed = status["podGroups"].as_array().into_iter().flatten();
     let replicas: Vec<&Value> = listed.filter(|one| one["name"] == group).collect();
@@ -92,8 +101,8 @@ fn conditions_of_replica<'a>(status: &'a Value, group: &str, key: &str) -> Resul
         Some(replica) => Ok(&replica["conditions"]),
         None if key.is_empty() => Ok(&status["conditions"]),
         None => {
-            let keys: Vec<&str> = replicas.into_iter().map(key_of).collect();
-            Err(format!("it has no replica {key:?}; there are {keys:?}"))
+            let keys = replicas.into_iter().map(|one| key_of(one).to_owned()).collect();
+            Err(NoReplica::Unknown { key: key.to_owned(), keys })
         }
     }
 }
@@ -138,7 +147,7 @@ mod tests {
         let object = json!({"status": {"podGroups": [one], "conditions": [condition("PodGroupScheduled", "False")]}});
         let scheduled = |carrier, key| {
             let group_status = GroupStatus::read(&ScenarioCarrier::plain(carrier), "g", key, &object);
-            group_status.map(|group_status| group_status.scheduled)
+            group_status.map(|group_status| group_status.scheduled).map_err(|error| error.to_string())
         };
         assert_eq!(scheduled(Carrier::MusterWorkload, "one"), Ok(Some(true)));
         assert_eq!(scheduled(Carrier::MusterWorkload, ""), Ok(Some(false)));

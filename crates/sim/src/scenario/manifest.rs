@@ -5,6 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use super::carrier::{Member, ScenarioCarrier};
+use super::field_error::FieldError;
 use super::yaml;
 
 /// The placeholder for the number of an object or node.
@@ -20,25 +21,26 @@ pub(super) fn documents(text: &str) -> Result<Vec<Value>, String> {
         return Err("has no manifest".to_owned());
     }
     for (index, document) in documents.iter().enumerate() {
-        check(document).map_err(|why| format!("document {}: {why}", index + 1))?;
+        check(document).map_err(|error| format!("document {}: {error}", index + 1))?;
     }
     Ok(documents)
 }
 
 /// Rejects invalid manifests.
-pub(super) fn check(manifest: &Value) -> Result<(), String> {
+pub(super) fn check(manifest: &Value) -> Result<(), FieldError> {
     for field in ["apiVersion", "kind"] {
         match manifest.get(field) {
             Some(Value::String(text)) if !text.is_empty() => {}
-            other => return Err(format!("{field}: {}: must be set", other.unwrap_or(&Value::Null))),
+            other => return Err(FieldError::new(field, format!("{}: must be set", other.unwrap_or(&Value::Null)))),
         }
     }
     let metadata = &manifest["metadata"];
     if !metadata["name"].is_string() && !metadata["generateName"].is_string() {
-        return Err(format!("metadata.name: {}: must be set", metadata["name"]));
+        return Err(FieldError::new("metadata.name", format!("{}: must be set", metadata["name"])));
     }
     if manifest["kind"] != "Node" && manifest.get("status").is_some() {
-        return Err("status: a server takes no status from a manifest; write a patch with subresource: status".into());
+        let reason = "a server takes no status from a manifest; write a patch with subresource: status";
+        return Err(FieldError::new("status", reason));
     }
     Ok(())
 }
@@ -61,7 +63,7 @@ pub(super) fn numbered(value: &Value, number: u32) -> Value {
 }
 
 /// Fills in the scheduler name and a container of pods and pod templates.
-pub(super) fn complete(manifest: &mut Value, scheduler_name: &str) -> Result<(), String> {
+pub(super) fn complete(manifest: &mut Value, scheduler_name: &str) -> Result<(), FieldError> {
     if let Some((_, spec)) = pod_parts(manifest)? {
         spec.entry("schedulerName").or_insert_with(|| json!(scheduler_name));
         spec.entry("containers").or_insert_with(|| json!([{"name": "main", "image": IMAGE}]));
@@ -74,18 +76,18 @@ pub(super) fn join(
     manifest: &mut Value,
     scenario_carrier: &ScenarioCarrier,
     member: &Member<'_>,
-) -> Result<(), String> {
+) -> Result<(), FieldError> {
     let kind = manifest["kind"].clone();
     match pod_parts(manifest)? {
         Some((metadata, spec)) => scenario_carrier.join(member, metadata, spec),
-        None => Err(format!("kind: {kind}: has no pods that could join group {}", member.group)),
+        None => Err(FieldError::new("kind", format!("{kind}: has no pods that could join group {}", member.group))),
     }
 }
 
 type Parts<'a> = (&'a mut Map<String, Value>, &'a mut Map<String, Value>);
 
 /// Metadata and spec of a pod manifest, or of the pod template in a manifest.
-fn pod_parts(manifest: &mut Value) -> Result<Option<Parts<'_>>, String> {
+fn pod_parts(manifest: &mut Value) -> Result<Option<Parts<'_>>, FieldError> {
     let is_pod = manifest["apiVersion"] == "v1" && manifest["kind"] == "Pod";
     let pod = if is_pod {
         manifest
@@ -99,7 +101,7 @@ fn pod_parts(manifest: &mut Value) -> Result<Option<Parts<'_>>, String> {
     for part in ["metadata", "spec"] {
         let value = pod.entry(part).or_insert_with(|| json!({}));
         if !value.is_object() {
-            return Err(format!("{part}: {value}: must be a map"));
+            return Err(FieldError::new(part, format!("{value}: must be a map")));
         }
     }
     let mut metadata = None;

@@ -8,6 +8,7 @@ mod autoscaler;
 mod carrier;
 mod cluster;
 mod evaluate;
+mod field_error;
 mod group_status;
 mod manifest;
 mod model;
@@ -18,6 +19,7 @@ mod pattern;
 mod report;
 mod snapshot;
 mod step;
+mod step_error;
 #[cfg(test)]
 mod tests;
 mod webhook_server;
@@ -25,6 +27,7 @@ mod world;
 mod yaml;
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 
 use k8s_openapi::api::core::v1::Event;
 use tokio::runtime::Builder;
@@ -34,6 +37,7 @@ use self::assertions::{Assertions, Expect, Hold};
 use self::carrier::ScenarioCarrier;
 use self::evaluate::evaluate;
 use self::snapshot::{Snapshot, event_line, pod_line};
+use self::step_error::StepError;
 use self::world::World;
 
 pub use self::assertions::{ConditionAssertion, ConditionStatus, EventAssertion, GroupAssertion};
@@ -73,7 +77,7 @@ pub fn run(scenario: &Scenario, carrier: Carrier, place: &Place) -> Report {
             runtime.enable_all().start_paused(matches!(place, Place::Process));
             match runtime.build() {
                 Ok(runtime) => runtime.block_on(run_at(place, scenario, scenario_carrier, &mut report)),
-                Err(error) => report.outcome = failed(format!("no runtime: {error}")),
+                Err(error) => report.outcome = failed(&format!("no runtime: {error}")),
             }
         }
     }
@@ -81,8 +85,8 @@ pub fn run(scenario: &Scenario, carrier: Carrier, place: &Place) -> Report {
     report
 }
 
-fn failed(problem: String) -> Outcome {
-    Outcome::Failed(Failure { step: None, problems: vec![problem], seen: Vec::new() })
+fn failed(problem: &dyn Display) -> Outcome {
+    Outcome::Failed(Failure { step: None, problems: vec![problem.to_string()], seen: Vec::new() })
 }
 
 async fn run_at(place: &Place, scenario: &Scenario, scenario_carrier: ScenarioCarrier, report: &mut Report) {
@@ -98,8 +102,8 @@ async fn run_at(place: &Place, scenario: &Scenario, scenario_carrier: ScenarioCa
     };
     let mut world = match world {
         Ok(world) => world,
-        Err(why) => {
-            report.outcome = failed(why);
+        Err(error) => {
+            report.outcome = failed(&error);
             return;
         }
     };
@@ -112,7 +116,7 @@ async fn run_at(place: &Place, scenario: &Scenario, scenario_carrier: ScenarioCa
     }
     if is_interrupted {
         report.is_interrupted = true;
-        report.outcome = failed("interrupted".to_owned());
+        report.outcome = failed(&"interrupted");
     }
     let left = world.end().await;
     if !left.is_empty() && !report.is_failed() {
@@ -121,8 +125,8 @@ async fn run_at(place: &Place, scenario: &Scenario, scenario_carrier: ScenarioCa
 }
 
 async fn prepare_and_run(world: &mut World, scenario: &Scenario, report: &mut Report) -> Outcome {
-    if let Err(why) = prepare(world, scenario).await {
-        return failed(why);
+    if let Err(error) = prepare(world, scenario).await {
+        return failed(&error);
     }
     match run_steps(world, scenario, report).await {
         Ok(()) => Outcome::Passed,
@@ -130,7 +134,7 @@ async fn prepare_and_run(world: &mut World, scenario: &Scenario, report: &mut Re
     }
 }
 
-async fn prepare(world: &mut World, scenario: &Scenario) -> Result<(), String> {
+async fn prepare(world: &mut World, scenario: &Scenario) -> Result<(), StepError> {
     world.add_first_nodes(scenario).await?;
     world.start_scheduler()
 }
@@ -143,7 +147,7 @@ async fn run_steps(world: &mut World, scenario: &Scenario, report: &mut Report) 
         let problems = match &step.action {
             Action::Expect(expect) => await_true(world, expect).await,
             Action::Hold(hold) => check_stays_true(world, hold).await,
-            action => step::perform(world, action).await.map_err(|why| vec![why]),
+            action => step::perform(world, action).await.map_err(|error| vec![error.to_string()]),
         };
         // The autoscaler must not miss changes between expectations.
         world.list_pods().await.ok();
@@ -221,7 +225,7 @@ fn is_uncheckable(world: &World, assertions: &Assertions) -> bool {
 async fn failing(world: &mut World, assertions: &Assertions) -> Vec<String> {
     match Snapshot::take(world, assertions).await {
         Ok(seen) => evaluate(world, assertions, &seen),
-        Err(why) => vec![why],
+        Err(error) => vec![error.to_string()],
     }
 }
 
@@ -230,7 +234,7 @@ async fn cluster_state(world: &mut World, scenario: &Scenario) -> Vec<String> {
     let mut lines = Vec::new();
     match world.list_pods().await {
         Ok(pods) => lines.extend(tail("pod", pods.iter().map(pod_line).collect())),
-        Err(why) => lines.push(why),
+        Err(error) => lines.push(error.to_string()),
     }
     let groups = scenario.steps.iter().filter_map(|step| match &step.action {
         Action::Group(group) => Some(group.name.as_str()),
@@ -240,7 +244,7 @@ async fn cluster_state(world: &mut World, scenario: &Scenario) -> Vec<String> {
         match snapshot::group(world, name).await {
             Ok(Some(object)) => lines.push(format!("group {name}: {}", object["status"])),
             Ok(None) => lines.push(format!("group {name} does not exist")),
-            Err(why) => lines.push(why),
+            Err(error) => lines.push(error.to_string()),
         }
     }
     match snapshot::events(world).await {
@@ -248,7 +252,7 @@ async fn cluster_state(world: &mut World, scenario: &Scenario) -> Vec<String> {
             events.sort_by_key(event_time);
             lines.extend(tail("event", events.iter().map(event_line).collect()));
         }
-        Err(why) => lines.push(why),
+        Err(error) => lines.push(error.to_string()),
     }
     lines.extend(tail("fault", world.faults.report()));
     lines

@@ -4,10 +4,12 @@
 
 use std::collections::BTreeSet;
 
-use muster_playground::components::{NodeShape, Pool, PoolTaint, Shape};
+use muster_api::invalid::InvalidField;
+use muster_playground::components::{NodeShape, Pool, PoolTaint, Shape, ShapeError};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::field_error::FieldError;
 use super::manifest::numbered_text;
 use super::model::{Nodes, Taint};
 
@@ -15,20 +17,20 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The maximum number of nodes of one list.
 const NODES_MAX: u32 = 10_000;
 
-/// The nodes of a list, or an error with field, value and reason.
-pub(super) fn shapes(list: &[Nodes]) -> Result<Vec<NodeShape>, String> {
+/// The nodes of a list.
+pub(super) fn shapes(list: &[Nodes]) -> Result<Vec<NodeShape>, FieldError> {
     let mut names = BTreeSet::new();
     let mut shapes = Vec::new();
     for (index, nodes) in list.iter().enumerate() {
         let field = format!("nodes[{index}]");
         if nodes.count > NODES_MAX {
-            return Err(format!("{field}.count: {}: at most {NODES_MAX}", nodes.count));
+            return Err(FieldError::new("count", format!("{}: at most {NODES_MAX}", nodes.count)).below(&field));
         }
         for number in 0..nodes.count {
             let name = numbered_text(&nodes.name, number);
             if !names.insert(name.clone()) {
                 let hint = "another node has this name; {i} in it stands for the number of the node";
-                return Err(format!("{field}.name: {:?}: {hint}", nodes.name));
+                return Err(FieldError::new("name", format!("{:?}: {hint}", nodes.name)).below(&field));
             }
             let labels = nodes.labels.iter().map(|(key, value)| (key.clone(), numbered_text(value, number)));
             let pool = Pool {
@@ -40,19 +42,20 @@ pub(super) fn shapes(list: &[Nodes]) -> Result<Vec<NodeShape>, String> {
                 taints: nodes.taints.iter().map(pool_taint).collect(),
                 domains: Vec::new(),
             };
-            shapes.push(named(pool, name).map_err(|why| why.replacen("pools[0]", &field, 1))?);
+            shapes.push(named(pool, name).map_err(|error| error.below(&field))?);
         }
     }
     Ok(shapes)
 }
 
 /// The node that a manifest describes.
-pub(super) fn shape_of(node: &Value) -> Result<NodeShape, String> {
-    let name = node["metadata"]["name"].as_str().ok_or("metadata.name: must be set for a node")?;
+pub(super) fn shape_of(node: &Value) -> Result<NodeShape, FieldError> {
+    let name = node["metadata"]["name"].as_str();
+    let name = name.ok_or_else(|| FieldError::new("metadata.name", "must be set for a node"))?;
     if node["status"]["capacity"].is_null() {
-        return Err("status.capacity: must be set: the simulated kubelet needs it".to_owned());
+        return Err(FieldError::new("status.capacity", "must be set: the simulated kubelet needs it"));
     }
-    let part = |field: &str, value: &Value| format!("{field}: {value}: cannot be read");
+    let part = |field: &str, value: &Value| FieldError::new(field, format!("{value}: cannot be read"));
     let capacity = &node["status"]["capacity"];
     let allocatable = &node["status"]["allocatable"];
     let (labels, taints) = (&node["metadata"]["labels"], &node["spec"]["taints"]);
@@ -66,7 +69,7 @@ pub(super) fn shape_of(node: &Value) -> Result<NodeShape, String> {
         taints: taints.iter().map(pool_taint).collect(),
         domains: Vec::new(),
     };
-    named(pool, name.to_owned()).map_err(|why| why.replacen("pools[0].", "", 1))
+    named(pool, name.to_owned())
 }
 
 /// A part of a manifest; the default if it is absent.
@@ -78,12 +81,17 @@ fn pool_taint(taint: &Taint) -> PoolTaint {
     PoolTaint { key: taint.key.clone(), value: taint.value.clone(), effect: taint.effect.clone() }
 }
 
-/// The only node of a pool, renamed.
-fn named(pool: Pool, name: String) -> Result<NodeShape, String> {
-    muster_api::names::check_dns_subdomain(&name).map_err(|why| format!("pools[0].name: {name:?}: {why}"))?;
-    let shape = Shape { pools: vec![pool] };
-    let mut nodes = shape.nodes().map_err(|error| error.to_string())?;
-    let mut node = nodes.pop().ok_or("pools[0].count: 0: there is no node")?;
+/// The only node of a pool, renamed. Fields in errors are relative to the node.
+fn named(pool: Pool, name: String) -> Result<NodeShape, FieldError> {
+    muster_api::names::check_dns_subdomain(&name).map_err(|why| FieldError::new("name", format!("{name:?}: {why}")))?;
+    let mut nodes = Shape { pools: vec![pool] }.nodes().map_err(|error| {
+        let (field, reason) = match error {
+            ShapeError::Unreadable { field, reason } => (field, reason),
+            ShapeError::Invalid(InvalidField { field, value, reason }) => (field, format!("{value}: {reason}")),
+        };
+        FieldError::new(field.strip_prefix("pools[0].").unwrap_or(&field), reason)
+    })?;
+    let mut node = nodes.pop().ok_or_else(|| FieldError::new("count", "0: there is no node"))?;
     node.labels.insert(HOSTNAME.to_owned(), name.clone());
     node.name = name;
     Ok(node)

@@ -13,6 +13,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::model::ObjectName;
+use super::step_error::StepError;
 
 /// How long a creation waits for an object of the same name that is being deleted.
 const GONE_WITHIN: Duration = Duration::from_secs(60);
@@ -33,14 +34,6 @@ pub(super) struct CreatedObject {
     pub(super) namespace: String,
     pub(super) name: String,
     pub(super) uid: String,
-}
-
-/// The server's error message.
-pub(super) fn server_message(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
-        other => other.to_string(),
-    }
 }
 
 pub(super) fn is_not_found(error: &kube::Error) -> bool {
@@ -66,14 +59,17 @@ impl Objects {
         api_version: &str,
         kind: &str,
         namespace: &str,
-    ) -> Result<(Api<DynamicObject>, Scope), String> {
+    ) -> Result<(Api<DynamicObject>, Scope), StepError> {
         let key = (api_version.to_owned(), kind.to_owned());
         if !self.kinds.contains_key(&key) {
-            let version: GroupVersion = api_version.parse().map_err(|_| format!("apiVersion {api_version:?}"))?;
+            let version: GroupVersion =
+                api_version.parse().map_err(|_| StepError::ApiVersion(api_version.to_owned()))?;
             let full = GroupVersionKind::gvk(&version.group, &version.version, kind);
             let found = discovery::pinned_kind(&self.client, &full).await;
-            let (resource, capabilities) = found.map_err(|error| {
-                format!("the cluster serves no {kind} of {api_version}: {}", server_message(&error))
+            let (resource, capabilities) = found.map_err(|error| StepError::UnknownKind {
+                api_version: api_version.to_owned(),
+                kind: kind.to_owned(),
+                error,
             })?;
             self.kinds.insert(key.clone(), (resource, capabilities.scope));
         }
@@ -86,7 +82,7 @@ impl Objects {
     }
 
     /// Creates an object. Waits first for one of the same name that is being deleted.
-    pub(super) async fn create(&mut self, manifest: &Value) -> Result<CreatedObject, String> {
+    pub(super) async fn create(&mut self, manifest: &Value) -> Result<CreatedObject, StepError> {
         let (api, scope, object, shown) = self.read(manifest).await?;
         let until = Instant::now() + GONE_WITHIN;
         loop {
@@ -95,29 +91,31 @@ impl Objects {
                 Err(error) if is_conflict(&error) && Instant::now() < until && is_terminating(&api, &object).await => {
                     tokio::time::sleep(POLL_EVERY).await;
                 }
-                Err(error) => return Err(format!("create {shown}: {}", server_message(&error))),
+                Err(error) => return Err(StepError::request(format!("create {shown}"), error)),
             }
         }
     }
 
     /// Creates an object, or changes the existing one by a merge patch. Returns the object if it was created.
-    pub(super) async fn apply(&mut self, manifest: &Value) -> Result<Option<CreatedObject>, String> {
+    pub(super) async fn apply(&mut self, manifest: &Value) -> Result<Option<CreatedObject>, StepError> {
         let (api, _, object, shown) = self.read(manifest).await?;
         let Some(name) = object.metadata.name.clone() else { return self.create(manifest).await.map(Some) };
         match api.get_opt(&name).await {
             Ok(Some(there)) if there.metadata.deletion_timestamp.is_none() => {
                 let patch = kube::api::Patch::Merge(manifest);
                 let changed = api.patch(&name, &PatchParams::default(), &patch).await;
-                changed.map(|_| None).map_err(|error| format!("patch {shown}: {}", server_message(&error)))
+                changed.map(|_| None).map_err(|error| StepError::request(format!("patch {shown}"), error))
             }
             Ok(_) => self.create(manifest).await.map(Some),
-            Err(error) => Err(format!("get {shown}: {}", server_message(&error))),
+            Err(error) => Err(StepError::request(format!("get {shown}"), error)),
         }
     }
 
-    async fn read(&mut self, manifest: &Value) -> Result<(Api<DynamicObject>, Scope, DynamicObject, String), String> {
-        let object: DynamicObject = serde_json::from_value(manifest.clone())
-            .map_err(|error| format!("the manifest cannot be read: {error}"))?;
+    async fn read(
+        &mut self,
+        manifest: &Value,
+    ) -> Result<(Api<DynamicObject>, Scope, DynamicObject, String), StepError> {
+        let object: DynamicObject = serde_json::from_value(manifest.clone()).map_err(StepError::Manifest)?;
         let (api_version, kind) =
             object.types.as_ref().map(|types| (types.api_version.clone(), types.kind.clone())).unwrap_or_default();
         let namespace = object.metadata.namespace.clone().unwrap_or_default();
@@ -130,7 +128,7 @@ impl Objects {
     }
 
     /// All objects that match a name.
-    pub(super) async fn find(&mut self, name: &ObjectName) -> Result<Vec<DynamicObject>, String> {
+    pub(super) async fn find(&mut self, name: &ObjectName) -> Result<Vec<DynamicObject>, StepError> {
         let (api, _) = self.api(&name.api_version, &name.kind, &name.namespace).await?;
         let found = if name.name.is_plain() {
             api.get_opt(name.name.text()).await.map(|object| object.into_iter().collect())
@@ -138,16 +136,16 @@ impl Objects {
             let listed = api.list(&ListParams::default()).await;
             listed.map(|list| list.items.into_iter().filter(|one| name.name.matches(&one.name_any())).collect())
         };
-        found.map_err(|error| format!("read {} {}: {}", name.kind, name.name.text(), server_message(&error)))
+        found.map_err(|error| StepError::request(format!("read {} {}", name.kind, name.name.text()), error))
     }
 
     /// Deletes an object; it is no error if it does not exist.
-    pub(super) async fn delete(&mut self, created: &CreatedObject, at_once: bool) -> Result<(), String> {
+    pub(super) async fn delete(&mut self, created: &CreatedObject, at_once: bool) -> Result<(), StepError> {
         let (api, _) = self.api(&created.api_version, &created.kind, &created.namespace).await?;
         let parameters = if at_once { DeleteParams::default().grace_period(0) } else { DeleteParams::default() };
         match api.delete(&created.name, &parameters).await {
             Err(error) if !is_not_found(&error) => {
-                Err(format!("delete {} {}: {}", created.kind, created.name, server_message(&error)))
+                Err(StepError::request(format!("delete {} {}", created.kind, created.name), error))
             }
             _ => Ok(()),
         }

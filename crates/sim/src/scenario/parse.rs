@@ -14,6 +14,7 @@ use serde_json::Value;
 use serde_saphyr::Spanned;
 
 use super::carrier::Carrier;
+use super::field_error::FieldError;
 use super::manifest;
 use super::model::{About, Action, Config, Create, Fault, Group, Nodes, Scenario, Step};
 use super::nodes;
@@ -92,35 +93,19 @@ pub fn load(path: &Path) -> Result<Scenario, ParseError> {
 /// Reads a scenario from the text of a file. Paths in it are relative to its directory.
 pub fn parse(text: &str, path: &Path) -> Result<Scenario, ParseError> {
     let file = path.display().to_string();
-    let error = |field: &str, reason: String| ParseError {
-        file: file.clone(),
-        line: None,
-        step: None,
-        field: field.to_owned(),
-        reason,
-    };
+    let error = |FieldError { field, reason }| ParseError { file: file.clone(), line: None, step: None, field, reason };
     let document: Value = yaml::one(text).map_err(|why| ParseError {
         line: why.location().map(|location| location.line()),
-        ..error("", why.without_snippet().to_string())
+        ..error(FieldError::new("", why.without_snippet().to_string()))
     })?;
-    let written: Written = read(document).map_err(|(field, reason)| error(&field, reason))?;
-    if written.name.is_empty() {
-        return Err(error("name", "\"\": must say what the scenario shows".to_owned()));
-    }
-    if written.steps.is_empty() {
-        return Err(error("steps", "[]: a scenario without steps shows nothing".to_owned()));
-    }
-    if let Some((carrier, _)) = written.except.iter().find(|(_, why)| why.is_empty()) {
-        return Err(error(&format!("except.{}", carrier.name()), "\"\": must say why".to_owned()));
-    }
-    nodes::shapes(&written.nodes).map_err(|why| error("", why))?;
+    let written: Written = read(document).and_then(checked_head).map_err(error)?;
     let lines = lines_of_steps(text, written.steps.len());
     let mut steps = Vec::new();
     for (index, value) in written.steps.into_iter().enumerate() {
-        let action = action(value, path).and_then(checked).map_err(|(field, reason)| ParseError {
+        let action = action(value, path).and_then(checked).map_err(|why| ParseError {
             line: lines.get(index).copied(),
             step: Some(index + 1),
-            ..error(&field, reason)
+            ..error(why)
         })?;
         let line = lines.get(index).copied().unwrap_or_default();
         let end = lines.get(index + 1).map(|next| *next as usize - 1);
@@ -132,11 +117,24 @@ pub fn parse(text: &str, path: &Path) -> Result<Scenario, ParseError> {
     Ok(Scenario { name, file, about, config, nodes, carriers, except, steps })
 }
 
-/// The path of a field and the problem with it.
-type FieldError = (String, String);
-
 fn read<T: DeserializeOwned>(value: Value) -> Result<T, FieldError> {
-    serde_path_to_error::deserialize(value).map_err(|error| (error.path().to_string(), error.inner().to_string()))
+    serde_path_to_error::deserialize(value)
+        .map_err(|error| FieldError::new(error.path().to_string(), error.inner().to_string()))
+}
+
+/// Validates what is outside of the steps.
+fn checked_head(written: Written) -> Result<Written, FieldError> {
+    if written.name.is_empty() {
+        return Err(FieldError::new("name", "\"\": must say what the scenario shows"));
+    }
+    if written.steps.is_empty() {
+        return Err(FieldError::new("steps", "[]: a scenario without steps shows nothing"));
+    }
+    if let Some((carrier, _)) = written.except.iter().find(|(_, why)| why.is_empty()) {
+        return Err(FieldError::new(format!("except.{}", carrier.name()), "\"\": must say why"));
+    }
+    nodes::shapes(&written.nodes)?;
+    Ok(written)
 }
 
 /// The lines on which the steps begin. Steps that do not start on a line of their own have the line of the first step.
@@ -148,43 +146,44 @@ fn lines_of_steps(text: &str, count: usize) -> Vec<u64> {
 
 fn action(mut value: Value, path: &Path) -> Result<Action, FieldError> {
     if let Some(applied) = value.get_mut("apply").filter(|applied| !applied.is_string()) {
-        *applied = file_named(applied, path).map_err(|why| ("apply".to_owned(), why))?.into();
+        *applied = file_named(applied, path)?.into();
     }
     read(value)
 }
 
 /// The text of the file that `{file: …}` names.
-fn file_named(applied: &Value, path: &Path) -> Result<String, String> {
+fn file_named(applied: &Value, path: &Path) -> Result<String, FieldError> {
+    let wrong = |reason: String| FieldError::new("apply", reason);
     let named = applied.as_object().filter(|fields| fields.len() == 1).and_then(|fields| fields.get("file")?.as_str());
     let Some(named) = named else {
-        return Err(format!("{applied}: write the manifests as text, or {{file: name.yaml}}"));
+        return Err(wrong(format!("{applied}: write the manifests as text, or {{file: name.yaml}}")));
     };
     let file = path.parent().unwrap_or_else(|| Path::new("")).join(named);
-    fs::read_to_string(&file).map_err(|error| format!("file {}: {error}", file.display()))
+    fs::read_to_string(&file).map_err(|error| wrong(format!("file {}: {error}", file.display())))
 }
 
 /// Validates what the types cannot express.
 fn checked(action: Action) -> Result<Action, FieldError> {
-    let wrong = |field: &str, reason: String| Err((field.to_owned(), reason));
+    let wrong = |field: &str, reason: &str| Err(FieldError::new(field, reason));
     match &action {
         Action::Group(group) => check_group(group)?,
         Action::Create(create) => check_create(create)?,
-        Action::Delete(list) if list.is_empty() => return wrong("delete", "[]: names nothing".to_owned()),
+        Action::Delete(list) if list.is_empty() => return wrong("delete", "[]: names nothing"),
         Action::Finish(finish) if finish.pods.is_empty() => {
-            return wrong("finish.pods", "[]: names nothing".to_owned());
+            return wrong("finish.pods", "[]: names nothing");
         }
         Action::Nodes(list) => {
-            nodes::shapes(list).map_err(|why| (String::new(), why))?;
+            nodes::shapes(list)?;
         }
         Action::Fault(Fault { answer, delay, times, path, .. }) => {
             if answer.is_some() == delay.is_some() {
-                return wrong("fault", "write one of answer and delay".to_owned());
+                return wrong("fault", "write one of answer and delay");
             }
             if *times == 0 || *times > COUNT_MAX {
-                return wrong("fault.times", format!("{times}: must be from 1 to {COUNT_MAX}"));
+                return wrong("fault.times", &format!("{times}: must be from 1 to {COUNT_MAX}"));
             }
             if path.is_empty() {
-                return wrong("fault.path", "\"\": must be a part of the requests' path".to_owned());
+                return wrong("fault.path", "\"\": must be a part of the requests' path");
             }
         }
         _ => {}
@@ -195,30 +194,30 @@ fn checked(action: Action) -> Result<Action, FieldError> {
 fn check_group(group: &Group) -> Result<(), FieldError> {
     let kinds = [group.gang.is_some(), group.basic.is_some(), group.subsets.is_some()];
     if kinds.iter().filter(|is_set| **is_set).count() != 1 {
-        return Err(("group".to_owned(), "write exactly one of gang, basic and subsets".to_owned()));
+        return Err(FieldError::new("group", "write exactly one of gang, basic and subsets"));
     }
     if group.name.is_empty() {
-        return Err(("group.name".to_owned(), "\"\": must be set".to_owned()));
+        return Err(FieldError::new("group.name", "\"\": must be set"));
     }
     Ok(())
 }
 
 fn check_create(create: &Create) -> Result<(), FieldError> {
-    let wrong = |field: &str, reason: String| Err((format!("create.{field}"), reason));
+    let wrong = |field: &str, reason: &str| Err(FieldError::new(format!("create.{field}"), reason));
     if create.count == 0 || create.count > COUNT_MAX {
-        return wrong("count", format!("{}: must be from 1 to {COUNT_MAX}", create.count));
+        return wrong("count", &format!("{}: must be from 1 to {COUNT_MAX}", create.count));
     }
     if create.group.is_empty() && !(create.replica_key.is_empty() && create.subset.is_empty()) {
-        return wrong("group", "\"\": must be set with a replicaKey or a subset".to_owned());
+        return wrong("group", "\"\": must be set with a replicaKey or a subset");
     }
     let manifest = Value::Object(create.manifest.clone());
-    manifest::check(&manifest).or_else(|why| wrong("manifest", why))?;
+    manifest::check(&manifest).or_else(|error| wrong("manifest", &error.to_string()))?;
     if create.count > 1 {
         let (first, second) = (manifest::numbered(&manifest, 0), manifest::numbered(&manifest, 1));
         let is_generated = manifest["metadata"]["name"].is_null();
         if !is_generated && first["metadata"]["name"] == second["metadata"]["name"] {
             let name = &manifest["metadata"]["name"];
-            return wrong("manifest", format!("metadata.name: {name}: needs {{i}}, since there are several"));
+            return wrong("manifest", &format!("metadata.name: {name}: needs {{i}}, since there are several"));
         }
     }
     Ok(())
@@ -231,12 +230,14 @@ mod tests {
 
     const NODES: &str = "nodes: [{name: n, capacity: {cpu: \"1\"}}]\n";
 
-    fn read_text(text: &str) -> Result<Scenario, String> {
-        parse(text, Path::new("dir/a.yaml")).map_err(|error| error.to_string())
+    fn read_text(text: &str) -> Result<Scenario, ParseError> {
+        parse(text, Path::new("dir/a.yaml"))
     }
 
     fn why(step: &str) -> String {
-        read_text(&format!("name: a\n{NODES}steps:\n- group: {{name: g, gang: 1}}\n- {step}\n")).unwrap_err()
+        read_text(&format!("name: a\n{NODES}steps:\n- group: {{name: g, gang: 1}}\n- {step}\n"))
+            .unwrap_err()
+            .to_string()
     }
 
     #[test]
@@ -344,6 +345,18 @@ steps:
     }
 
     #[test]
+    fn field_is_a_value_of_the_error() {
+        for (nodes, field) in [
+            ("{name: A, capacity: {}}", "nodes[0].name"),
+            ("{name: n, count: 10001, capacity: {}}", "nodes[0].count"),
+            ("{name: n, capacity: {cpu: many}}", "nodes[0].capacity[cpu]"),
+        ] {
+            let error = read_text(&format!("name: a\nsteps: [{{restart: scheduler}}]\nnodes: [{nodes}]\n"));
+            assert_eq!(error.unwrap_err().field, field);
+        }
+    }
+
+    #[test]
     fn top_level_errors_are_named_too() {
         for (text, expected) in [
             ("name: [", "dir/a.yaml:1: "),
@@ -377,7 +390,7 @@ steps:
             ),
             ("name: a\nsteps: [{restart: scheduler}]\nnodes: [{name: A, capacity: {}}]\n", "nodes[0].name: \"A\""),
         ] {
-            let message = read_text(text).unwrap_err();
+            let message = read_text(text).unwrap_err().to_string();
             assert!(message.contains(expected), "{text}\n{message}\n{expected}");
         }
     }

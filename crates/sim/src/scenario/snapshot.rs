@@ -9,14 +9,15 @@ use k8s_openapi::api::core::v1::Event;
 use kube::Api;
 use kube::ResourceExt;
 use kube::api::ListParams;
+use muster_api::selector::Labels;
 use muster_api::wire::condition::Condition;
 use muster_api::wire::{Node, Pod};
 use serde_json::Value;
 
 use super::assertions::{Assertions, ConditionAssertion, ObjectAssertion};
 use super::model::ObjectName;
-use super::objects::server_message;
 use super::pattern::{Glob, Pods};
+use super::step_error::StepError;
 use super::world::World;
 
 /// The objects at one moment.
@@ -24,7 +25,7 @@ use super::world::World;
 pub(super) struct Snapshot {
     pub(super) pods: Vec<Pod>,
     /// The labels of each node.
-    pub(super) nodes: BTreeMap<String, BTreeMap<String, String>>,
+    pub(super) nodes: BTreeMap<String, Labels>,
     /// The object of each requested group; `None` if it does not exist.
     pub(super) groups: BTreeMap<String, Option<Value>>,
     /// Requested objects.
@@ -41,7 +42,7 @@ pub(super) fn key_of(pod: &Pod) -> PodKey {
 
 impl Snapshot {
     /// Reads everything that these assertions are about.
-    pub(super) async fn take(world: &mut World, assertions: &Assertions) -> Result<Self, String> {
+    pub(super) async fn take(world: &mut World, assertions: &Assertions) -> Result<Self, StepError> {
         let mut snapshot = Self { pods: world.list_pods().await?, ..Self::default() };
         world.record_pods(&snapshot.pods);
         if !assertions.one_domain.is_empty() {
@@ -78,14 +79,14 @@ pub(super) fn group_and_key(name: &str) -> (&str, &str) {
     name.split_once('/').unwrap_or((name, ""))
 }
 
-async fn nodes(world: &World) -> Result<BTreeMap<String, BTreeMap<String, String>>, String> {
+async fn nodes(world: &World) -> Result<BTreeMap<String, Labels>, StepError> {
     let api: Api<Node> = Api::all(world.objects.client());
-    let listed =
-        api.list(&ListParams::default()).await.map_err(|error| format!("list nodes: {}", server_message(&error)))?;
+    let listed = api.list(&ListParams::default()).await;
+    let listed = listed.map_err(|error| StepError::request("list nodes", error))?;
     Ok(listed.items.into_iter().map(|node| (node.name_any(), node.metadata.labels.unwrap_or_default())).collect())
 }
 
-pub(super) async fn group(world: &mut World, name: &str) -> Result<Option<Value>, String> {
+pub(super) async fn group(world: &mut World, name: &str) -> Result<Option<Value>, StepError> {
     let (api_version, kind) = world.scenario_carrier.form(name).kind();
     let object = ObjectName {
         api_version: api_version.to_owned(),
@@ -97,10 +98,10 @@ pub(super) async fn group(world: &mut World, name: &str) -> Result<Option<Value>
     Ok(found.into_iter().next().and_then(|object| serde_json::to_value(object).ok()))
 }
 
-pub(super) async fn events(world: &World) -> Result<Vec<Event>, String> {
+pub(super) async fn events(world: &World) -> Result<Vec<Event>, StepError> {
     let api: Api<Event> = Api::all(world.objects.client());
     let listed = api.list(&ListParams::default()).await;
-    listed.map(|list| list.items).map_err(|error| format!("list events: {}", server_message(&error)))
+    listed.map(|list| list.items).map_err(|error| StepError::request("list events", error))
 }
 
 /// A pod in one line.

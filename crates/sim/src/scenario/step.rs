@@ -1,6 +1,6 @@
 //! Execution of steps: what each action does on a cluster.
 //!
-//! Every error names the attempted operation and the server's message. Must not depend on how assertions are checked.
+//! Must not depend on how assertions are checked.
 
 use std::time::Duration;
 
@@ -20,16 +20,17 @@ use super::model::{
     self, Action, Answer, Create, Delete, Ending, Fault, Finish, Group, ObjectName, Patch, Subresource,
 };
 use super::nodes;
-use super::objects::{CreatedObject, server_message};
+use super::objects::CreatedObject;
 use super::pattern::Glob;
 use super::snapshot::key_of;
+use super::step_error::StepError;
 use super::world::World;
 
 /// How long a deletion waits until the object is gone; slower deletions continue in the background.
 const GONE_WITHIN: Duration = Duration::from_secs(2);
 
 /// Performs a step that is not an assertion.
-pub(super) async fn perform(world: &mut World, action: &Action) -> Result<(), String> {
+pub(super) async fn perform(world: &mut World, action: &Action) -> Result<(), StepError> {
     match action {
         Action::Group(group) => create_group(world, group).await,
         Action::Create(create) => create_objects(world, create).await,
@@ -52,7 +53,7 @@ pub(super) async fn perform(world: &mut World, action: &Action) -> Result<(), St
     }
 }
 
-async fn create_group(world: &mut World, group: &Group) -> Result<(), String> {
+async fn create_group(world: &mut World, group: &Group) -> Result<(), StepError> {
     let object = world.scenario_carrier.object(group, world.namespace());
     if let Some(created) = world.objects.apply(&object).await? {
         world.record_created(created);
@@ -60,7 +61,7 @@ async fn create_group(world: &mut World, group: &Group) -> Result<(), String> {
     Ok(())
 }
 
-async fn create_objects(world: &mut World, create: &Create) -> Result<(), String> {
+async fn create_objects(world: &mut World, create: &Create) -> Result<(), StepError> {
     let template = Value::Object(create.manifest.clone());
     for number in 0..create.count {
         let mut object = numbered(&template, number);
@@ -77,7 +78,7 @@ async fn create_objects(world: &mut World, create: &Create) -> Result<(), String
 }
 
 /// Creates an object; a node gets its kubelet.
-async fn create_object(world: &mut World, object: Value) -> Result<(), String> {
+async fn create_object(world: &mut World, object: Value) -> Result<(), StepError> {
     if is_node(&object) {
         return apply_one(world, object).await;
     }
@@ -90,12 +91,13 @@ fn is_node(object: &Value) -> bool {
     object["apiVersion"] == "v1" && object["kind"] == "Node"
 }
 
-async fn apply_one(world: &mut World, mut document: Value) -> Result<(), String> {
+async fn apply_one(world: &mut World, mut document: Value) -> Result<(), StepError> {
     world.complete_manifest(&mut document).await?;
     let created = world.objects.apply(&document).await?;
     let Some(created) = created else { return Ok(()) };
     if is_node(&document) {
-        let shape = nodes::shape_of(&document).map_err(|why| format!("Node {}: {why}", created.name))?;
+        let shape =
+            nodes::shape_of(&document).map_err(|error| StepError::Node { name: created.name.clone(), error })?;
         world.record_created(created);
         return world.add_nodes(vec![shape]).await;
     }
@@ -103,7 +105,7 @@ async fn apply_one(world: &mut World, mut document: Value) -> Result<(), String>
     Ok(())
 }
 
-async fn delete(world: &mut World, list: &[Delete]) -> Result<(), String> {
+async fn delete(world: &mut World, list: &[Delete]) -> Result<(), StepError> {
     let mut deleted = Vec::new();
     for one in list {
         let name = match one {
@@ -120,7 +122,8 @@ async fn delete(world: &mut World, list: &[Delete]) -> Result<(), String> {
         };
         let found = world.objects.find(&name).await?;
         if found.is_empty() {
-            return Err(format!("delete {} {}: there is none", name.kind, name.name.text()));
+            let why = format!("delete {} {}: there is none", name.kind, name.name.text());
+            return Err(StepError::Precondition(why));
         }
         for object in found {
             deleted.push(delete_one(world, &name, &object).await?);
@@ -129,7 +132,7 @@ async fn delete(world: &mut World, list: &[Delete]) -> Result<(), String> {
     wait_until_gone(world, &deleted).await
 }
 
-async fn delete_one(world: &mut World, name: &ObjectName, object: &DynamicObject) -> Result<CreatedObject, String> {
+async fn delete_one(world: &mut World, name: &ObjectName, object: &DynamicObject) -> Result<CreatedObject, StepError> {
     let created = CreatedObject {
         api_version: name.api_version.clone(),
         kind: name.kind.clone(),
@@ -149,7 +152,7 @@ async fn delete_one(world: &mut World, name: &ObjectName, object: &DynamicObject
 }
 
 /// Removes a node with its kubelet and its pods, as the pod garbage collector of a cluster does.
-async fn remove_node(world: &mut World, node: &CreatedObject) -> Result<(), String> {
+async fn remove_node(world: &mut World, node: &CreatedObject) -> Result<(), StepError> {
     world.remove_kubelet(&node.name).await;
     world.objects.delete(node, false).await?;
     let pods = world.list_pods().await?;
@@ -163,12 +166,12 @@ async fn remove_node(world: &mut World, node: &CreatedObject) -> Result<(), Stri
     Ok(())
 }
 
-async fn wait_until_gone(world: &mut World, deleted: &[CreatedObject]) -> Result<(), String> {
+async fn wait_until_gone(world: &mut World, deleted: &[CreatedObject]) -> Result<(), StepError> {
     let until = Instant::now() + GONE_WITHIN;
     for created in deleted {
         loop {
             let (api, _) = world.objects.api(&created.api_version, &created.kind, &created.namespace).await?;
-            let there = api.get_opt(&created.name).await.map_err(|error| server_message(&error))?;
+            let there = api.get_opt(&created.name).await?;
             let is_there = there.is_some_and(|there| there.uid().unwrap_or_default() == created.uid);
             if !is_there || Instant::now() >= until {
                 break;
@@ -180,7 +183,7 @@ async fn wait_until_gone(world: &mut World, deleted: &[CreatedObject]) -> Result
     Ok(())
 }
 
-async fn change(world: &mut World, patch: &Patch) -> Result<(), String> {
+async fn change(world: &mut World, patch: &Patch) -> Result<(), StepError> {
     let namespace = world.real_namespace(&patch.namespace).to_owned();
     let (api, _) = world.objects.api(&patch.api_version, &patch.kind, &namespace).await?;
     let body = kube::api::Patch::Merge(Value::Object(patch.patch.clone()));
@@ -189,10 +192,10 @@ async fn change(world: &mut World, patch: &Patch) -> Result<(), String> {
         Some(Subresource::Status) => api.patch_status(&patch.name, &parameters, &body).await,
         None => api.patch(&patch.name, &parameters, &body).await,
     };
-    changed.map(drop).map_err(|error| format!("patch {} {}: {}", patch.kind, patch.name, server_message(&error)))
+    changed.map(drop).map_err(|error| StepError::request(format!("patch {} {}", patch.kind, patch.name), error))
 }
 
-async fn finish_pods(world: &mut World, finish: &Finish) -> Result<(), String> {
+async fn finish_pods(world: &mut World, finish: &Finish) -> Result<(), StepError> {
     let pods = world.list_pods().await?;
     world.record_pods(&pods);
     for pattern in &finish.pods {
@@ -202,11 +205,12 @@ async fn finish_pods(world: &mut World, finish: &Finish) -> Result<(), String> {
         };
         let found: Vec<&Pod> = pods.iter().filter(is_match).collect();
         if found.is_empty() {
-            return Err(format!("finish {pattern}: no pod matches"));
+            return Err(StepError::Precondition(format!("finish {pattern}: no pod matches")));
         }
         for pod in found {
             if pod.spec.node_name.is_empty() {
-                return Err(format!("finish {pattern}: {} has no node, so no kubelet can report it", pod.name_any()));
+                let why = format!("finish {pattern}: {} has no node, so no kubelet can report it", pod.name_any());
+                return Err(StepError::Precondition(why));
             }
             finish_one(world, pod, finish).await?;
         }
@@ -214,12 +218,11 @@ async fn finish_pods(world: &mut World, finish: &Finish) -> Result<(), String> {
     Ok(())
 }
 
-async fn finish_one(world: &World, pod: &Pod, finish: &Finish) -> Result<(), String> {
+async fn finish_one(world: &World, pod: &Pod, finish: &Finish) -> Result<(), StepError> {
     let (namespace, name, uid) = key_of(pod);
     let api: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(world.objects.client(), &namespace);
-    let whole =
-        api.get(&name).await.map_err(|error| format!("finish {namespace}/{name}: {}", server_message(&error)))?;
-    let status = serde_json::to_value(whole.status).map_err(|error| error.to_string())?;
+    let failed = |error| StepError::request(format!("finish {namespace}/{name}"), error);
+    let status = json!(api.get(&name).await.map_err(failed)?.status);
     let now = seconds(world.now());
     let (phase, exit_code) = match finish.phase {
         Ending::Succeeded => ("Succeeded", 0),
@@ -236,7 +239,7 @@ async fn finish_one(world: &World, pod: &Pod, finish: &Finish) -> Result<(), Str
     }
     let patch = kube::api::Patch::Merge(json!({"metadata": {"uid": uid}, "status": patch}));
     let patched = api.patch_status(&name, &PatchParams::default(), &patch).await;
-    patched.map(drop).map_err(|error| format!("finish {namespace}/{name}: {}", server_message(&error)))
+    patched.map(drop).map_err(failed)
 }
 
 /// A container that ran becomes terminated; one that never started is unchanged.

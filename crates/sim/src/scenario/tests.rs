@@ -277,7 +277,7 @@ fn server_errors_name_the_object() {
         ),
     ] {
         let steps = scenario(&format!("- {step}\n")).steps;
-        let message = runtime.block_on(step::perform(&mut world, &steps[0].action)).unwrap_err();
+        let message = runtime.block_on(step::perform(&mut world, &steps[0].action)).unwrap_err().to_string();
         assert!(message.contains(expected), "{step}\n{message}");
     }
     let unbound = "

@@ -15,7 +15,7 @@ use muster_controllers::webhook::{CertificateSource, ConfigurationKind, Routes, 
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::objects::server_message;
+use super::step_error::StepError;
 
 const PATH: &str = "/mutate";
 const HOST: &str = "127.0.0.1";
@@ -32,7 +32,7 @@ pub(super) struct WebhookServer {
 
 impl WebhookServer {
     /// Serves the webhook for one namespace and waits until the API server can call it.
-    pub(super) async fn start(client: &Client, settings: Settings, namespace: &str) -> Result<Self, String> {
+    pub(super) async fn start(client: &Client, settings: Settings, namespace: &str) -> Result<Self, StepError> {
         let name = format!("muster-{namespace}");
         let admission = Admission::new(settings);
         let routes = Routes::default().with(PATH, move |review| admission.review(&review));
@@ -45,13 +45,12 @@ impl WebhookServer {
             resync_period: POLL_EVERY,
         });
         let settings = WebhookSettings { listen: ([127, 0, 0, 1], 0).into(), certificates };
-        let started = Webhook::start(client.clone(), settings, &routes, Arc::new(Timestamp::now)).await;
-        let webhook = started.map_err(|error| error.to_string())?;
+        let webhook = Webhook::start(client.clone(), settings, &routes, Arc::new(Timestamp::now)).await?;
         let configurations = Api::all_with(client.clone(), &resource());
         let written = configuration(&name, namespace, webhook.address().port());
-        let written: DynamicObject = serde_json::from_value(written).map_err(|error| error.to_string())?;
+        let written: DynamicObject = serde_json::from_value(written).expect("an object");
         let created = configurations.create(&PostParams::default(), &written).await;
-        created.map_err(|error| format!("create the webhook's configuration: {}", server_message(&error)))?;
+        created.map_err(|error| StepError::request("create the webhook's configuration", error))?;
         let webhook_server = Self { name, configurations, _webhook: webhook };
         match webhook_server.await_trust().await {
             Ok(()) => Ok(webhook_server),
@@ -63,26 +62,27 @@ impl WebhookServer {
     }
 
     /// Waits until its CA bundle is in the configuration and the API server has had time to read it.
-    async fn await_trust(&self) -> Result<(), String> {
+    async fn await_trust(&self) -> Result<(), StepError> {
         let until = Instant::now() + TRUSTED_WITHIN;
         loop {
-            let now = self.configurations.get(&self.name).await.map_err(|error| server_message(&error))?;
+            let now = self.configurations.get(&self.name).await?;
             let hooks = now.data["webhooks"].as_array().cloned().unwrap_or_default();
             if hooks.iter().all(|webhook_server| webhook_server["clientConfig"]["caBundle"].is_string()) {
                 tokio::time::sleep(2 * POLL_EVERY).await;
                 return Ok(());
             }
             if Instant::now() >= until {
-                return Err(format!("the webhook's configuration {} got no CA bundle", now.name_any()));
+                let why = format!("the webhook's configuration {} got no CA bundle", now.name_any());
+                return Err(StepError::TimedOut(why));
             }
             tokio::time::sleep(POLL_EVERY).await;
         }
     }
 
     /// Deletes the configuration, so that the webhook is no longer called.
-    pub(super) async fn end(&self) -> Result<(), String> {
+    pub(super) async fn end(&self) -> Result<(), StepError> {
         let gone = self.configurations.delete(&self.name, &DeleteParams::default()).await;
-        gone.map(drop).map_err(|error| format!("delete the webhook's configuration: {}", server_message(&error)))
+        gone.map(drop).map_err(|error| StepError::request("delete the webhook's configuration", error))
     }
 }
 

@@ -14,6 +14,7 @@ use kube::discovery::Scope;
 use kube::{Client, ResourceExt};
 use muster_api::owners::{GangedOwners, ProviderName};
 use muster_api::wire::{Node, Pod};
+use muster_controllers::NotServed;
 use muster_playground::components::{
     Budgets, Deployments, JobSets, Jobs, KubeletSettings, Kubelets, LeaderWorkerSets, NodeLifecycle,
     NodeLifecycleSettings, NodeShape, Replicas, StatefulSets, jobset,
@@ -31,9 +32,10 @@ use super::cluster::{self, ClusterSession};
 use super::manifest;
 use super::model::{ObjectName, Restart, Scenario};
 use super::nodes;
-use super::objects::{CreatedObject, Objects, server_message};
+use super::objects::{CreatedObject, Objects};
 use super::pattern::Pods;
 use super::snapshot::{PodKey, key_of};
+use super::step_error::StepError;
 use super::webhook_server::WebhookServer;
 
 /// The start date in the process.
@@ -81,8 +83,8 @@ struct Owners {
 }
 
 impl Owners {
-    async fn start(client: &Client, clock: clock::Clock) -> Result<Self, String> {
-        jobset::install(client).await.map_err(|error| server_message(&error))?;
+    async fn start(client: &Client, clock: clock::Clock) -> Result<Self, StepError> {
+        jobset::install(client).await?;
         Ok(Self {
             _jobs: Jobs::start(client.clone(), clock),
             _job_sets: JobSets::start(client.clone(), clock),
@@ -139,8 +141,8 @@ pub(super) struct World {
 
 impl World {
     /// An environment in the process, with only Muster's kinds installed.
-    pub(super) async fn in_process(scenario: &Scenario, scenario_carrier: ScenarioCarrier) -> Result<Self, String> {
-        let start = START.parse().map_err(|error| format!("{START}: {error}"))?;
+    pub(super) async fn in_process(scenario: &Scenario, scenario_carrier: ScenarioCarrier) -> Result<Self, StepError> {
+        let start = START.parse().expect("a date");
         let server = Server::start(muster_playground::Settings {
             start: Some(start),
             native_groups: if scenario.config.stock { NativeGroups::Stock } else { scenario_carrier.server() },
@@ -188,14 +190,13 @@ impl World {
         scenario: &Scenario,
         scenario_carrier: ScenarioCarrier,
         config: kube::Config,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, StepError> {
         let faults = Faults::none();
-        let transport = |config: kube::Config| ClientBuilder::try_from(config).map_err(|error| error.to_string());
-        let client = transport(config.clone())?.build();
+        let client = ClientBuilder::try_from(config.clone())?.build();
         // As in production: Muster retries failed requests, not the client.
         let mut own = config;
         own.default_retry = false;
-        let muster = transport(own)?.with_layer(&faults.layer()).build();
+        let muster = ClientBuilder::try_from(own)?.with_layer(&faults.layer()).build();
         let mut objects = Objects::new(client.clone());
         let session = ClusterSession::begin(&mut objects, &scenario_carrier.definitions(scenario)).await?;
         let nodes_clock = clock::Clock::real();
@@ -273,9 +274,9 @@ impl World {
     }
 
     /// Starts Muster.
-    pub(super) fn start_scheduler(&mut self) -> Result<(), String> {
+    pub(super) fn start_scheduler(&mut self) -> Result<(), StepError> {
         let started = Scheduler::start(&self.client, &self.settings, self.clock, Fence::open());
-        self.scheduler = Some(started.map_err(|error| format!("Muster does not start: {error}"))?);
+        self.scheduler = Some(started?);
         if self.settings.ganged == GangedOwners::default() {
             return Ok(());
         }
@@ -288,7 +289,7 @@ impl World {
     }
 
     /// Restarts Muster.
-    pub(super) async fn restart(&mut self, how: Restart) -> Result<(), String> {
+    pub(super) async fn restart(&mut self, how: Restart) -> Result<(), StepError> {
         self.controllers = None;
         match (self.scheduler.take(), how) {
             (Some(scheduler), Restart::Crash) => scheduler.kill(),
@@ -299,13 +300,14 @@ impl World {
     }
 
     /// Starts kubelets for these nodes and waits until they are ready.
-    pub(super) async fn add_nodes(&mut self, shapes: Vec<NodeShape>) -> Result<(), String> {
+    pub(super) async fn add_nodes(&mut self, shapes: Vec<NodeShape>) -> Result<(), StepError> {
         if shapes.is_empty() {
             return Ok(());
         }
         for shape in &shapes {
             if self.kubelet_of(&shape.name).is_some() {
-                return Err(format!("node {}: a node of this name already exists", shape.name));
+                let why = format!("node {}: a node of this name already exists", shape.name);
+                return Err(StepError::Precondition(why));
             }
         }
         let settings = if self.server.is_some() { QUIET_KUBELETS } else { KubeletSettings::default() };
@@ -321,7 +323,7 @@ impl World {
         let api: Api<Node> = Api::all(self.objects.client());
         let until = Instant::now() + READY_WITHIN;
         loop {
-            let nodes = api.list(&ListParams::default()).await.map_err(|error| server_message(&error))?.items;
+            let nodes = api.list(&ListParams::default()).await?.items;
             let is_ready = |node: &Node| {
                 let taints = &node.spec.taints;
                 wanted
@@ -334,7 +336,8 @@ impl World {
                 return Ok(());
             }
             if Instant::now() >= until {
-                return Err(format!("{ready} of {} new nodes are ready after {READY_WITHIN:?}", wanted.len()));
+                let why = format!("{ready} of {} new nodes are ready after {READY_WITHIN:?}", wanted.len());
+                return Err(StepError::TimedOut(why));
             }
             self.list_pods().await.ok();
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -366,10 +369,10 @@ impl World {
     }
 
     /// Lists all pods; the autoscaler model observes them too.
-    pub(super) async fn list_pods(&mut self) -> Result<Vec<Pod>, String> {
+    pub(super) async fn list_pods(&mut self) -> Result<Vec<Pod>, StepError> {
         let api: Api<Pod> = Api::all(self.objects.client());
         let listed = api.list(&ListParams::default()).await;
-        let pods = listed.map_err(|error| format!("list pods: {}", server_message(&error)))?.items;
+        let pods = listed.map_err(|error| StepError::request("list pods", error))?.items;
         let own: Vec<&Pod> = self.own_pods(&pods).collect();
         self.autoscaler.observe(Instant::now(), own.into_iter());
         Ok(pods)
@@ -418,18 +421,18 @@ impl World {
         let Some(session) = self.session.take() else { return Vec::new() };
         let mut left = session.end(&mut self.objects).await;
         if let Some(webhook_server) = &self.webhook_server {
-            left.extend(webhook_server.end().await.err());
+            left.extend(webhook_server.end().await.err().map(|error| error.to_string()));
         }
         left
     }
 
     /// Adds the initial nodes of the scenario.
-    pub(super) async fn add_first_nodes(&mut self, scenario: &Scenario) -> Result<(), String> {
+    pub(super) async fn add_first_nodes(&mut self, scenario: &Scenario) -> Result<(), StepError> {
         self.add_nodes(nodes::shapes(&scenario.nodes)?).await
     }
 
     /// Completes a manifest. `default`, or no namespace, means the scenario's namespace.
-    pub(super) async fn complete_manifest(&mut self, document: &mut Value) -> Result<(), String> {
+    pub(super) async fn complete_manifest(&mut self, document: &mut Value) -> Result<(), StepError> {
         let text = |field: &str| document[field].as_str().unwrap_or_default().to_owned();
         let (_, scope) = self.objects.api(&text("apiVersion"), &text("kind"), DEFAULT).await?;
         if scope == Scope::Namespaced {
@@ -438,7 +441,7 @@ impl World {
             metadata["namespace"] = self.real_namespace(&written).into();
         }
         let scheduler_name = self.settings.name();
-        manifest::complete(document, scheduler_name)
+        Ok(manifest::complete(document, scheduler_name)?)
     }
 }
 
@@ -446,11 +449,10 @@ impl World {
 pub(crate) fn controllers_settings(
     settings: &Settings,
     carrier: Carrier,
-) -> Result<muster_controllers::Settings, String> {
+) -> Result<muster_controllers::Settings, NotServed> {
     let names = settings.scheduler_names().map(str::to_owned).collect();
     let native = carrier.native_version();
-    let own = muster_controllers::Settings::new(names, settings.identity.clone(), settings.ganged, native);
-    own.map_err(|error| error.to_string())
+    muster_controllers::Settings::new(names, settings.identity.clone(), settings.ganged, native)
 }
 
 /// Muster's webhook, called without HTTP.

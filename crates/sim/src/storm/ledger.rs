@@ -132,7 +132,7 @@ impl Ledger {
                 let nominated = self.state.pods.values().filter(|pod| pod.is_pending() && !pod.nominated.is_empty());
                 self.nominated.extend(nominated.map(|pod| (pod.priority, Instant::now())));
             }
-            Err(why) => self.report_violation(&why),
+            Err(error) => self.report_violation(&error.to_string()),
         }
     }
 

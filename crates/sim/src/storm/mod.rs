@@ -18,8 +18,12 @@ mod server_state;
 mod users;
 mod world;
 
+use std::fmt::Display;
 use std::time::Duration;
 
+use http::{Method, StatusCode};
+use muster_playground::components::{ShapeError, UnknownNode};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use self::world::World;
@@ -54,14 +58,37 @@ pub struct Failure {
     pub violations: Vec<String>,
 }
 
+/// Why a run could not be carried out; not a violation of a rule.
+#[derive(Debug, thiserror::Error)]
+enum RunError {
+    #[error(transparent)]
+    Request(#[from] http::Error),
+    #[error(transparent)]
+    Response(#[from] axum::Error),
+    #[error("{path}: {status}")]
+    Setup { path: String, status: StatusCode },
+    #[error("{method} {path}: {code} {message}\n{body}")]
+    UserRequest { method: Method, path: String, code: u16, message: Value, body: Value },
+    #[error("a watch of the checker has ended")]
+    WatchEnded,
+    #[error("a watch of the checker failed: {0}")]
+    WatchFailed(Value),
+    #[error(transparent)]
+    WatchEvent(#[from] serde_json::Error),
+    #[error(transparent)]
+    Node(#[from] UnknownNode),
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+}
+
 /// Runs the simulation of a seed. With `trace`, prints every write and fault.
 pub fn run(seed: u64, trace: bool) -> Result<Outcome, Failure> {
-    let failure = |violation: String| Failure { seed, violations: vec![violation] };
+    let failure = |error: &dyn Display| Failure { seed, violations: vec![error.to_string()] };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    let runtime = runtime.map_err(|error| failure(error.to_string()))?;
+    let runtime = runtime.map_err(|error| failure(&error))?;
     runtime.block_on(async {
-        let mut world = World::new(seed, trace).await.map_err(failure)?;
-        run_phases(&mut world).await.map_err(failure)?;
+        let mut world = World::new(seed, trace).await.map_err(|error| failure(&error))?;
+        run_phases(&mut world).await.map_err(|error| failure(&error))?;
         let revisions = world.revision();
         let ledger = world.ledger.borrow();
         if ledger.violations.is_empty() {
@@ -72,7 +99,7 @@ pub fn run(seed: u64, trace: bool) -> Result<Outcome, Failure> {
     })
 }
 
-async fn run_phases(world: &mut World) -> Result<(), String> {
+async fn run_phases(world: &mut World) -> Result<(), RunError> {
     world.run_fault_phase().await?;
     if has_violations(world) {
         return Ok(());
@@ -91,7 +118,7 @@ fn has_violations(world: &World) -> bool {
 }
 
 /// Waits for quiescence, checks the state, and checks that nothing is written afterwards.
-async fn await_quiescence(world: &mut World) -> Result<(), String> {
+async fn await_quiescence(world: &mut World) -> Result<(), RunError> {
     let begun = Instant::now();
     let earliest = if world.profile.nodes_fail { NODE_LOSSES_HANDLED } else { Duration::ZERO };
     loop {

@@ -16,6 +16,7 @@ use muster_playground::Server;
 use serde_json::Value;
 use tower::Service;
 
+use super::RunError;
 use super::ledger::{Ledger, Shared, Write};
 
 /// The sender of a request.
@@ -44,14 +45,19 @@ impl Recorder {
     }
 
     /// Sends one request without a client.
-    pub(super) async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<(u16, Value), String> {
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(u16, Value), RunError> {
         let media = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
         let bytes = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
         let request = Request::builder().method(method).uri(path).header(http::header::CONTENT_TYPE, media);
-        let request = request.body(Body::from(bytes)).map_err(|error| error.to_string())?;
+        let request = request.body(Body::from(bytes))?;
         let response = self.answer(request).await;
         let code = response.status().as_u16();
-        let bytes = response.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
+        let bytes = response.into_body().collect().await?.to_bytes();
         Ok((code, serde_json::from_slice(&bytes).unwrap_or_default()))
     }
 

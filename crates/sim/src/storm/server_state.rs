@@ -12,6 +12,8 @@ use http::Request;
 use muster_playground::Server;
 use serde_json::Value;
 
+use super::RunError;
+
 /// The watched kinds and their paths.
 const WATCHED: [(Table, &str); 6] = [
     (Table::Pods, "/api/v1/pods"),
@@ -165,14 +167,14 @@ pub(super) struct ServerState {
 
 impl ServerState {
     /// Opens the watches.
-    pub(super) async fn of(server: &Server) -> Result<Self, String> {
+    pub(super) async fn of(server: &Server) -> Result<Self, RunError> {
         let mut watches = Vec::new();
         for (table, path) in WATCHED {
             let uri = format!("{path}?watch=true&timeoutSeconds={WATCH_TIMEOUT_SECONDS}");
-            let request = Request::get(&uri).body(kube::client::Body::empty()).map_err(|error| error.to_string())?;
+            let request = Request::get(&uri).body(kube::client::Body::empty())?;
             let response = server.answer(request).await;
             if !response.status().is_success() {
-                return Err(format!("{uri}: {}", response.status()));
+                return Err(RunError::Setup { path: uri, status: response.status() });
             }
             let lines = response.into_body().into_data_stream().filter_map(|chunk| std::future::ready(chunk.ok()));
             watches.push((table, Box::pin(lines) as Lines));
@@ -182,15 +184,15 @@ impl ServerState {
     }
 
     /// Reads all pending watch events in order; returns the changes of pods.
-    pub(super) fn catch_up(&mut self) -> Result<Vec<PodChange>, String> {
+    pub(super) fn catch_up(&mut self) -> Result<Vec<PodChange>, RunError> {
         let mut events = Vec::new();
         for (table, lines) in &mut self.watches {
             while let Some(chunk) = lines.next().now_or_never() {
-                let chunk = chunk.ok_or("a watch of the checker has ended")?;
+                let chunk = chunk.ok_or(RunError::WatchEnded)?;
                 for line in chunk.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-                    let event: Value = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+                    let event: Value = serde_json::from_slice(line)?;
                     if event["type"] == "ERROR" {
-                        return Err(format!("a watch of the checker failed: {event}"));
+                        return Err(RunError::WatchFailed(event));
                     }
                     let version = event["object"]["metadata"]["resourceVersion"].as_str().unwrap_or_default();
                     events.push((version.parse::<u64>().unwrap_or(0), *table, event));

@@ -6,6 +6,7 @@ use http::Method;
 use muster_playground::random::Random;
 use serde_json::{Value, json};
 
+use super::RunError;
 use super::manifests::{self, GroupPlan, PodPlan, Preemptibility, UnsupportedField};
 use super::recorder::Recorder;
 use super::rival;
@@ -45,7 +46,7 @@ impl Users {
     }
 
     /// Performs a random action.
-    pub(super) async fn act_randomly(&mut self) -> Result<(), String> {
+    pub(super) async fn act_randomly(&mut self) -> Result<(), RunError> {
         match self.random.below(100) {
             0..=24 => self.new_group().await,
             25..=39 => self.more_members().await,
@@ -75,13 +76,14 @@ impl Users {
         inspect(&ledger.state)
     }
 
-    async fn send(&self, method: Method, path: &str, body: &Value) -> Result<(), String> {
+    async fn send(&self, method: Method, path: &str, body: &Value) -> Result<(), RunError> {
         let (code, answer) = self.recorder.send(method.clone(), path, Some(body)).await?;
         // Users act on stale state too: the object may be gone or changed.
         if code < 300 || code == 404 || code == 409 {
             return Ok(());
         }
-        Err(format!("{method} {path}: {code} {}\n{body}", answer["message"]))
+        let message = answer["message"].clone();
+        Err(RunError::UserRequest { method, path: path.to_owned(), code, message, body: body.clone() })
     }
 
     fn requests(&mut self) -> Amounts {
@@ -94,7 +96,7 @@ impl Users {
     }
 
     /// Creates a group, its members, or both, in either order, complete or incomplete.
-    async fn new_group(&mut self) -> Result<(), String> {
+    async fn new_group(&mut self) -> Result<(), RunError> {
         let kind = [Kind::PodGroup, Kind::PodGroup, Kind::Workload, Kind::Native][self.random.below(4) as usize];
         let name = self.name("g");
         let plan = match (kind, self.random.below(10)) {
@@ -141,14 +143,14 @@ impl Users {
         Ok(())
     }
 
-    async fn create_group(&self, number: usize) -> Result<(), String> {
+    async fn create_group(&self, number: usize) -> Result<(), RunError> {
         let group = &self.groups[number];
         let object = manifests::group(&group.key, &group.plan, group.timeout_seconds, group.preemptibility);
         self.send(Method::POST, manifests::collection_path(group.key.kind), &object).await
     }
 
     /// Creates about as many members as the group needs, for one replica of it.
-    async fn create_members(&mut self, number: usize) -> Result<(), String> {
+    async fn create_members(&mut self, number: usize) -> Result<(), RunError> {
         let group = self.groups[number].clone();
         let mut key = group.key.clone();
         if key.kind == Kind::Workload && self.random.per_mille(600) {
@@ -171,7 +173,7 @@ impl Users {
         Ok(())
     }
 
-    async fn create_lot(&mut self, number: usize, key: &GroupKey, subset: &str, count: u64) -> Result<(), String> {
+    async fn create_lot(&mut self, number: usize, key: &GroupKey, subset: &str, count: u64) -> Result<(), RunError> {
         let group = self.groups[number].clone();
         let mut plan = PodPlan {
             scheduler: "muster",
@@ -200,7 +202,7 @@ impl Users {
         Ok(())
     }
 
-    async fn more_members(&mut self) -> Result<(), String> {
+    async fn more_members(&mut self) -> Result<(), RunError> {
         if self.groups.is_empty() {
             return Ok(());
         }
@@ -208,7 +210,7 @@ impl Users {
         self.create_members(number).await
     }
 
-    async fn single_pods(&mut self) -> Result<(), String> {
+    async fn single_pods(&mut self) -> Result<(), RunError> {
         for _ in 0..=self.random.below(3) {
             let rival = self.rival && self.random.per_mille(500);
             let mut plan = PodPlan {
@@ -233,14 +235,14 @@ impl Users {
         Ok(())
     }
 
-    async fn delete_pod(&mut self) -> Result<(), String> {
+    async fn delete_pod(&mut self) -> Result<(), RunError> {
         let names: Vec<String> = self.inspect(|state| state.pods.values().map(|pod| pod.name.clone()).collect());
         let Some(name) = self.one_of(&names) else { return Ok(()) };
         let grace = if self.random.per_mille(300) { 0 } else { 2 };
         self.send(Method::DELETE, &format!("{PODS}/{name}"), &json!({"gracePeriodSeconds": grace})).await
     }
 
-    async fn remove_scheduling_gate(&mut self) -> Result<(), String> {
+    async fn remove_scheduling_gate(&mut self) -> Result<(), RunError> {
         let gated = |state: &ServerState| {
             let gated = state.pods.values().filter(|pod| pod.gated && !pod.terminating);
             gated.map(|pod| pod.name.clone()).collect::<Vec<_>>()
@@ -250,7 +252,7 @@ impl Users {
         self.send(Method::PATCH, &format!("{PODS}/{name}"), &json!({"spec": {"schedulingGates": []}})).await
     }
 
-    async fn change_minimum(&mut self) -> Result<(), String> {
+    async fn change_minimum(&mut self) -> Result<(), RunError> {
         let changeable: Vec<usize> = (0..self.groups.len())
             .filter(|number| {
                 let group = &self.groups[*number];
@@ -275,13 +277,13 @@ impl Users {
         self.send(Method::PATCH, &path, &change).await
     }
 
-    async fn delete_group(&mut self) -> Result<(), String> {
+    async fn delete_group(&mut self) -> Result<(), RunError> {
         let objects: Vec<(Kind, String)> = self.inspect(|state| state.objects.keys().cloned().collect());
         let Some((kind, name)) = self.one_of(&objects) else { return Ok(()) };
         self.send(Method::DELETE, &format!("{}/{name}", manifests::collection_path(kind)), &json!({})).await
     }
 
-    async fn recreate_group(&mut self) -> Result<(), String> {
+    async fn recreate_group(&mut self) -> Result<(), RunError> {
         if self.groups.is_empty() {
             return Ok(());
         }
@@ -289,7 +291,7 @@ impl Users {
         self.create_group(number).await
     }
 
-    async fn scale_set(&mut self) -> Result<(), String> {
+    async fn scale_set(&mut self) -> Result<(), RunError> {
         let sets: Vec<(String, i64)> =
             self.inspect(|state| state.sets.values().map(|set| (set.name.clone(), set.replicas)).collect());
         let Some((name, replicas)) = self.one_of(&sets) else { return Ok(()) };
@@ -297,7 +299,7 @@ impl Users {
         self.send(Method::PATCH, &format!("{SETS}/{name}"), &json!({"spec": {"replicas": replicas}})).await
     }
 
-    async fn delete_set(&mut self) -> Result<(), String> {
+    async fn delete_set(&mut self) -> Result<(), RunError> {
         let sets: Vec<String> = self.inspect(|state| state.sets.keys().cloned().collect());
         let Some(name) = self.one_of(&sets) else { return Ok(()) };
         self.send(Method::DELETE, &format!("{SETS}/{name}"), &json!({"propagationPolicy": "Background"})).await

@@ -15,6 +15,7 @@ use muster_runtime::Clock;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
+use super::RunError;
 use super::faults::RunProfile;
 use super::ledger::{Ledger, Shared};
 use super::processes::Processes;
@@ -49,10 +50,10 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) async fn new(seed: u64, trace: bool) -> Result<Self, String> {
+    pub(super) async fn new(seed: u64, trace: bool) -> Result<Self, RunError> {
         let mut random = Random::new(seed);
         let profile = RunProfile::of(&mut random);
-        let start = START.parse().map_err(|error| format!("{START}: {error}"))?;
+        let start = START.parse().expect("a date");
         let server = Server::start(Settings {
             seed: random.draw(),
             start: Some(start),
@@ -101,7 +102,7 @@ impl World {
     }
 
     /// The fault phase: users act and faults are injected.
-    pub(super) async fn run_fault_phase(&mut self) -> Result<(), String> {
+    pub(super) async fn run_fault_phase(&mut self) -> Result<(), RunError> {
         self.processes.start_all(&mut self.random);
         for _ in 0..self.profile.actions {
             let pause_ms = match self.random.below(10) {
@@ -151,7 +152,7 @@ impl World {
     }
 
     /// Adds enough nodes for all pods.
-    pub(super) fn add_ample_capacity(&mut self) -> Result<(), String> {
+    pub(super) fn add_ample_capacity(&mut self) -> Result<(), RunError> {
         self.ledger.borrow().note("ample capacity");
         for _ in 0..4 {
             self.add_node(200)?;
@@ -185,7 +186,7 @@ impl World {
         self.server.compact();
     }
 
-    async fn disrupt_nodes(&mut self) -> Result<(), String> {
+    async fn disrupt_nodes(&mut self) -> Result<(), RunError> {
         let names: Vec<String> = self.ledger.borrow().state.nodes.keys().cloned().collect();
         if names.is_empty() || self.random.per_mille(150) {
             let cpu = 2 + self.random.below(7);
@@ -207,7 +208,7 @@ impl World {
         }
     }
 
-    fn add_node(&mut self, cpu: u64) -> Result<(), String> {
+    fn add_node(&mut self, cpu: u64) -> Result<(), RunError> {
         self.nodes_created += 1;
         let name = format!("n{}", self.nodes_created);
         let gpu = if self.random.per_mille(400) { 2 } else { 0 };
@@ -233,15 +234,15 @@ impl World {
         Ok(())
     }
 
-    async fn cordon(&self, node: &str, cordoned: bool) -> Result<(), String> {
+    async fn cordon(&self, node: &str, cordoned: bool) -> Result<(), RunError> {
         let body = json!({"spec": {"unschedulable": cordoned}});
         self.admin.send(Method::PATCH, &format!("{NODES}/{node}"), Some(&body)).await.map(drop)
     }
 
-    async fn kill(&mut self, node: &str) -> Result<(), String> {
+    async fn kill(&mut self, node: &str) -> Result<(), RunError> {
         self.ledger.borrow().note(&format!("kubelet of {node} fails"));
         for (_, kubelets) in self.kubelets.iter().filter(|(name, _)| name == node) {
-            kubelets.kill(node).await.map_err(|error| error.to_string())?;
+            kubelets.kill(node).await?;
             self.dead.push(node.to_owned());
         }
         Ok(())
@@ -255,7 +256,7 @@ impl World {
     }
 
     /// Deletes a node and then its pods, as the pod garbage collector does.
-    async fn remove_node(&mut self, node: &str) -> Result<(), String> {
+    async fn remove_node(&mut self, node: &str) -> Result<(), RunError> {
         self.kubelets.retain(|(name, _)| name != node);
         self.dead.retain(|name| name != node);
         self.admin.send(Method::DELETE, &format!("{NODES}/{node}"), Some(&json!({}))).await?;
@@ -276,7 +277,7 @@ impl World {
     }
 
     /// Deletes pods on nodes that no longer exist.
-    pub(super) async fn collect_orphans(&mut self) -> Result<(), String> {
+    pub(super) async fn collect_orphans(&mut self) -> Result<(), RunError> {
         let orphans: Vec<String> = {
             let mut ledger = self.ledger.borrow();
             ledger.catch_up();
@@ -297,9 +298,9 @@ impl World {
 }
 
 /// Installs Muster's CRDs and a priority class.
-async fn install(server: &Server) -> Result<(), String> {
+async fn install(server: &Server) -> Result<(), RunError> {
     for text in [muster_api::crds::WORKLOADS, muster_api::crds::PODGROUPS] {
-        let definition: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+        let definition: Value = serde_saphyr::from_str(text).expect("a CRD of this repository");
         post(server, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await?;
     }
     let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"},
@@ -310,25 +311,24 @@ async fn install(server: &Server) -> Result<(), String> {
     Ok(())
 }
 
-async fn post(server: &Server, path: &str, body: &Value) -> Result<(), String> {
+async fn post(server: &Server, path: &str, body: &Value) -> Result<(), RunError> {
     let request = http::Request::post(path).header(http::header::CONTENT_TYPE, "application/json");
-    let request = request.body(kube::client::Body::from(body.to_string().into_bytes()));
-    let response = server.answer(request.map_err(|error| error.to_string())?).await;
-    if response.status().is_success() { Ok(()) } else { Err(format!("{path}: {}", response.status())) }
+    let request = request.body(kube::client::Body::from(body.to_string().into_bytes()))?;
+    let status = server.answer(request).await.status();
+    if status.is_success() { Ok(()) } else { Err(RunError::Setup { path: path.to_owned(), status }) }
 }
 
-fn shape(name: &str, capacity: &Value, pool: &str) -> Result<NodeShape, String> {
+fn shape(name: &str, capacity: &Value, pool: &str) -> Result<NodeShape, RunError> {
     let pool = Pool {
         name: "node".to_owned(),
         count: 1,
-        capacity: serde_json::from_value(capacity.clone()).map_err(|error| error.to_string())?,
+        capacity: serde_json::from_value(capacity.clone()).expect("quantities"),
         allocatable: None,
         labels: [("pool".to_owned(), pool.to_owned())].into(),
         taints: Vec::new(),
         domains: Vec::new(),
     };
-    let mut nodes = Shape { pools: vec![pool] }.nodes().map_err(|error| error.to_string())?;
-    let mut node = nodes.pop().ok_or("a pool of one has one node")?;
+    let mut node = Shape { pools: vec![pool] }.nodes()?.pop().expect("a pool of one has one node");
     node.labels.insert("kubernetes.io/hostname".to_owned(), name.to_owned());
     name.clone_into(&mut node.name);
     Ok(node)

@@ -14,8 +14,8 @@ use super::field_set::FieldSet;
 use super::managers::{Manager, Managers, Owned};
 use super::merge::merge;
 use super::path_element::shown_path;
-use super::typed::{self, Duplicates, fields_of, with_named_fields, without};
-use super::update::{Change, OwnedFields, changed, remove_owned};
+use super::typed::{self, Duplicates, TypeErrors, fields_of, with_named_fields, without};
+use super::update::{Change, FieldsError, OwnedFields, changed, remove_owned};
 use super::{KindVersion, UNOWNED, Writer, put};
 use crate::kinds::{Kind, Registry};
 
@@ -25,7 +25,13 @@ pub(crate) enum ApplyError {
     /// Other managers own fields that would change.
     Conflicts(Vec<Conflict>),
     /// The configuration does not fit the kind.
-    Invalid(String),
+    Invalid(FieldsError),
+}
+
+impl From<FieldsError> for ApplyError {
+    fn from(error: FieldsError) -> Self {
+        ApplyError::Invalid(error)
+    }
 }
 
 /// A field that another manager owns.
@@ -58,14 +64,12 @@ pub(crate) fn applied(
     force: bool,
 ) -> Result<Value, ApplyError> {
     let scope = KindVersion { registry, kind };
-    let invalid = |why: String| {
+    let invalid = |errors: TypeErrors| {
         let text = |field: &str| config["metadata"][field].as_str().unwrap_or_default();
         let (name, namespace) = (text("name"), text("namespace"));
         let (group, version) = (&kind.group, &kind.version);
-        ApplyError::Invalid(format!(
-            "failed to create typed patch object ({namespace}/{name}; {group}/{version}, Kind={}): {why}",
-            kind.kind
-        ))
+        let object = format!("{namespace}/{name}; {group}/{version}, Kind={}", kind.kind);
+        FieldsError::Configuration { object, errors }
     };
     typed::check(scope.shape(), config, Duplicates::Rejected).map_err(invalid)?;
     let shown = live.map_or_else(|| Cow::Owned(scope.zero_value()), |live| scope.show(live));
@@ -95,8 +99,7 @@ impl Apply<'_> {
     fn run(&self, force: bool) -> Result<Value, ApplyError> {
         let (scope, writer) = (self.scope, self.writer);
         let mut managers = self.managers()?;
-        let failed = |what: &str, why: String| ApplyError::Invalid(format!("failed to {what}: {why}"));
-        let mut value = merge(scope.shape(), &self.shown, self.config).map_err(|why| failed("merge config", why))?;
+        let mut value = merge(scope.shape(), &self.shown, self.config).map_err(FieldsError::Merge)?;
         let manager = Manager::applier(writer.manager, writer.subresource);
         let last = managers.remove(&manager);
         let time = last.as_ref().and_then(|last| last.time.clone());
@@ -130,7 +133,7 @@ impl Apply<'_> {
             managers = Managers::stored(live["metadata"]["managedFields"].clone());
             if managers.is_empty() {
                 let before = Writer { manager: BEFORE_FIRST_APPLY, ..self.writer };
-                changed(self.scope, None, live, before, &mut managers).map_err(ApplyError::Invalid)?;
+                changed(self.scope, None, live, before, &mut managers)?;
             }
         }
         Ok(managers)
@@ -147,12 +150,10 @@ impl Apply<'_> {
     ) -> Result<(), ApplyError> {
         let (scope, subresource) = (self.scope, self.writer.subresource);
         let stored = self.stored(value.clone());
-        let mut comparison = compare(scope.shape(), &self.shown, value)
-            .map_err(|why| ApplyError::Invalid(format!("failed to compare objects: {why}")))?;
+        let mut comparison = compare(scope.shape(), &self.shown, value).map_err(FieldsError::Compare)?;
         comparison.ignore(&scope.ignored(subresource));
         let change = Change { was: live, value: &stored, comparison: &comparison, subresource };
-        let (conflicts, removed) =
-            change.owned_by_others(scope, managers, Some(manager)).map_err(ApplyError::Invalid)?;
+        let (conflicts, removed) = change.owned_by_others(scope, managers, Some(manager))?;
         if !force && !conflicts.is_empty() {
             return Err(ApplyError::Conflicts(conflict_list(conflicts)));
         }

@@ -8,7 +8,7 @@ use muster_playground_schema::types::{Form, List, Map, Relation, Shape, TypeId, 
 use serde_json::{Map as Object, Value};
 
 use super::field_set::FieldSet;
-use super::path_element;
+use super::path_element::{self, NoPathElement};
 
 /// The differences. No field is in two of the sets.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Comparison {
 }
 
 /// Compares an object with its previous version. The error names a list element without identity.
-pub(crate) fn compare(shape: Shape<'_>, old: &Value, new: &Value) -> Result<Comparison, String> {
+pub(crate) fn compare(shape: Shape<'_>, old: &Value, new: &Value) -> Result<Comparison, NoPathElement> {
     let mut comparison = Comparison::default();
     walk(shape.types, shape.root, Some(old), Some(new), &mut comparison)?;
     Ok(comparison)
@@ -65,7 +65,7 @@ fn walk(
     old: Option<&Value>,
     new: Option<&Value>,
     below: &mut Comparison,
-) -> Result<FieldChange, String> {
+) -> Result<FieldChange, NoPathElement> {
     if old == new {
         return Ok(FieldChange::Same);
     }
@@ -89,7 +89,7 @@ fn walk_form(
     old: Option<&Value>,
     new: Option<&Value>,
     below: &mut Comparison,
-) -> Result<FieldChange, String> {
+) -> Result<FieldChange, NoPathElement> {
     let leaf = match (old, new) {
         (None, _) => FieldChange::Added,
         (_, None) => FieldChange::Removed,
@@ -124,7 +124,7 @@ fn walk_fields<'a>(
     old: Option<&'a Object<String, Value>>,
     new: Option<&'a Object<String, Value>>,
     out: &mut Comparison,
-) -> Result<(), String> {
+) -> Result<(), NoPathElement> {
     let of = |fields: Option<&'a Object<String, Value>>, name: &str| -> Option<&'a Value> {
         let fields = fields?;
         let is_null = || map.nulls.iter().any(|null| **null == *name);
@@ -151,7 +151,13 @@ fn walk_fields<'a>(
 /// Old and new elements with the same path element; more than one only if a list has duplicates.
 type Entries<'a> = BTreeMap<String, (Vec<&'a Value>, Vec<&'a Value>)>;
 
-fn walk_entries(types: &Types, list: &List, old: &[Value], new: &[Value], out: &mut Comparison) -> Result<(), String> {
+fn walk_entries(
+    types: &Types,
+    list: &List,
+    old: &[Value],
+    new: &[Value],
+    out: &mut Comparison,
+) -> Result<(), NoPathElement> {
     let mut entries = Entries::new();
     for entry in old {
         entries.entry(path_element::of_entry(types, list, entry)?).or_default().0.push(entry);

@@ -8,15 +8,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_playground_schema::types::{Form, List, Map, Relation, Shape, TypeId, Types};
 use serde_json::{Map as Object, Value};
 
-use super::path_element;
+use super::path_element::{self, NoPathElement};
 
 /// The object with the applied configuration.
-pub(crate) fn merge(shape: Shape<'_>, live: &Value, applied: &Value) -> Result<Value, String> {
+pub(crate) fn merge(shape: Shape<'_>, live: &Value, applied: &Value) -> Result<Value, NoPathElement> {
     walk(shape.types, shape.root, Some(live), Some(applied)).map(Option::unwrap_or_default)
 }
 
 /// `None` is an absent value, as opposed to null.
-fn walk(types: &Types, id: TypeId, live: Option<&Value>, applied: Option<&Value>) -> Result<Option<Value>, String> {
+fn walk(
+    types: &Types,
+    id: TypeId,
+    live: Option<&Value>,
+    applied: Option<&Value>,
+) -> Result<Option<Value>, NoPathElement> {
     let form = types.form(id, applied.or(live));
     // Null takes the form of the other value.
     let form = match (live, applied) {
@@ -49,7 +54,7 @@ fn merge_fields(
     map: &Map,
     live: Option<&Object<String, Value>>,
     applied: Option<&Object<String, Value>>,
-) -> Result<Option<Value>, String> {
+) -> Result<Option<Value>, NoPathElement> {
     let names: BTreeSet<&String> = live.into_iter().chain(applied).flat_map(Object::keys).collect();
     let mut merged = Object::new();
     for name in names {
@@ -73,7 +78,7 @@ struct ElementsByPath<'a> {
 }
 
 impl<'a> ElementsByPath<'a> {
-    fn of(types: &Types, list: &List, entries: &'a [Value]) -> Result<Self, String> {
+    fn of(types: &Types, list: &List, entries: &'a [Value]) -> Result<Self, NoPathElement> {
         let mut path_elements = ElementsByPath { order: Vec::new(), entries: BTreeMap::new() };
         for entry in entries {
             let path_element = path_element::of_entry(types, list, entry)?;
@@ -93,7 +98,7 @@ impl<'a> ElementsByPath<'a> {
     }
 }
 
-fn merge_entries(types: &Types, list: &List, old: &[Value], new: &[Value]) -> Result<Option<Value>, String> {
+fn merge_entries(types: &Types, list: &List, old: &[Value], new: &[Value]) -> Result<Option<Value>, NoPathElement> {
     let (live, applied) = (ElementsByPath::of(types, list, old)?, ElementsByPath::of(types, list, new)?);
     let mut shared = applied.order.iter().filter(|path_element| live.has(path_element));
     let mut next_shared = shared.next();

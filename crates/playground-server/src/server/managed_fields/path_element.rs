@@ -11,20 +11,39 @@ pub(crate) fn of_field(name: &str) -> String {
     format!("f:{name}")
 }
 
+/// Why an element of a list has no path element, with the messages of kube-apiserver.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoPathElement {
+    #[error("invalid indexing of non-associative list")]
+    AtomicList,
+    #[error("associative list without keys has an element that's a map type")]
+    MapInSet,
+    #[error("not supported: associative list with lists as elements")]
+    ListInSet,
+    #[error("associative list without keys has an element that's an explicit null")]
+    NullInSet,
+    #[error("associative list with keys may not have {0}")]
+    NoMap(&'static str),
+    #[error(
+        "associative list with keys has an element that omits all key fields [{0}] (and doesn't have default values for any key fields)"
+    )]
+    NoKeys(String),
+}
+
 /// The path element of an element of an associative list; or why it has none.
-pub(crate) fn of_entry(types: &Types, list: &List, entry: &Value) -> Result<String, String> {
+pub(crate) fn of_entry(types: &Types, list: &List, entry: &Value) -> Result<String, NoPathElement> {
     match &list.relation {
-        Relation::Atomic => Err("invalid indexing of non-associative list".to_owned()),
+        Relation::Atomic => Err(NoPathElement::AtomicList),
         Relation::Set => match entry {
-            Value::Object(_) => Err("associative list without keys has an element that's a map type".to_owned()),
-            Value::Array(_) => Err("not supported: associative list with lists as elements".to_owned()),
-            Value::Null => Err("associative list without keys has an element that's an explicit null".to_owned()),
+            Value::Object(_) => Err(NoPathElement::MapInSet),
+            Value::Array(_) => Err(NoPathElement::ListInSet),
+            Value::Null => Err(NoPathElement::NullInSet),
             scalar => Ok(format!("v:{}", go_json(scalar))),
         },
         Relation::Keyed(keys) => {
             let Value::Object(fields) = entry else {
                 let what = if entry.is_null() { "a null element" } else { "non-map elements" };
-                return Err(format!("associative list with keys may not have {what}"));
+                return Err(NoPathElement::NoMap(what));
             };
             // One string key is by far the most common case.
             if let [key] = &**keys
@@ -39,7 +58,7 @@ pub(crate) fn of_entry(types: &Types, list: &List, entry: &Value) -> Result<Stri
     }
 }
 
-fn keyed(types: &Types, list: &List, keys: &[String], fields: &Map<String, Value>) -> Result<String, String> {
+fn keyed(types: &Types, list: &List, keys: &[String], fields: &Map<String, Value>) -> Result<String, NoPathElement> {
     let mut named = Map::new();
     for key in keys {
         if let Some(value) = fields.get(key).or_else(|| types.key_default(list, key)) {
@@ -48,10 +67,7 @@ fn keyed(types: &Types, list: &List, keys: &[String], fields: &Map<String, Value
     }
     if named.is_empty() {
         let keys: Vec<String> = keys.iter().map(|key| quoted(key)).collect();
-        return Err(format!(
-            "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any key fields)",
-            keys.join(" ")
-        ));
+        return Err(NoPathElement::NoKeys(keys.join(" ")));
     }
     Ok(format!("k:{}", go_json(&Value::Object(named))))
 }

@@ -1,6 +1,7 @@
 //! Operations on typed objects: the set of fields, validation against the type, and removal of fields.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use muster_playground_schema::go_text::quoted;
 use muster_playground_schema::types::{Form, Map, Relation, Scalar, Shape, TypeId, Types};
@@ -120,15 +121,46 @@ pub(crate) enum Duplicates {
     Rejected,
 }
 
-/// Validates an object against its type, with the messages of kube-apiserver.
-pub(crate) fn check(shape: Shape<'_>, value: &Value, duplicates: Duplicates) -> Result<(), String> {
+/// The fields of an object that do not fit its type, with the messages of kube-apiserver.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) struct TypeErrors(Vec<TypeError>);
+
+/// A field that does not fit its type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct TypeError {
+    /// Empty for the object itself.
+    path: String,
+    why: String,
+}
+
+impl TypeError {
+    fn new(path: &str, why: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), why: why.into() }
+    }
+}
+
+impl fmt::Display for TypeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, why } = self;
+        if path.is_empty() { f.write_str(why) } else { write!(f, "{path}: {why}") }
+    }
+}
+
+impl fmt::Display for TypeErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let [only] = &*self.0 {
+            return only.fmt(f);
+        }
+        f.write_str("errors:")?;
+        self.0.iter().try_for_each(|error| write!(f, "\n  {error}"))
+    }
+}
+
+/// Validates an object against its type.
+pub(crate) fn check(shape: Shape<'_>, value: &Value, duplicates: Duplicates) -> Result<(), TypeErrors> {
     let mut errors = Vec::new();
     Check { types: shape.types, duplicates }.walk(shape.root, value, &mut String::new(), &mut errors);
-    match &*errors {
-        [] => Ok(()),
-        [only] => Err(only.clone()),
-        many => Err(format!("errors:\n  {}", many.join("\n  "))),
-    }
+    if errors.is_empty() { Ok(()) } else { Err(TypeErrors(errors)) }
 }
 
 struct Check<'a> {
@@ -137,8 +169,8 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn walk(&self, id: TypeId, value: &Value, path: &mut String, errors: &mut Vec<String>) {
-        let mut mistake = |why: String| errors.push(if path.is_empty() { why } else { format!("{path}: {why}") });
+    fn walk(&self, id: TypeId, value: &Value, path: &mut String, errors: &mut Vec<TypeError>) {
+        let mut mistake = |why: String| errors.push(TypeError::new(path, why));
         match (self.types.form(id, Some(value)), value) {
             (_, Value::Null) => {}
             (Form::Scalar(scalar), value) => {
@@ -157,13 +189,13 @@ impl Check<'_> {
                     let path_element = match path_element {
                         Ok(path_element) => path_element,
                         Err(why) => {
-                            errors.push(format!("{path}: element {index}: {why}"));
+                            errors.push(TypeError::new(path, format!("element {index}: {why}")));
                             return;
                         }
                     };
                     let shown = path_element::shown(&path_element);
                     if !seen.insert(path_element) && self.duplicates == Duplicates::Rejected {
-                        errors.push(format!("{path}: duplicate entries for key {shown}"));
+                        errors.push(TypeError::new(path, format!("duplicate entries for key {shown}")));
                     }
                     self.below(list.item, entry, &shown, path, errors);
                 }
@@ -171,7 +203,7 @@ impl Check<'_> {
             (Form::Map(map), Value::Object(fields)) => {
                 for (name, value) in fields {
                     let Some(type_) = map.field(name) else {
-                        errors.push(format!("{path}.{name}: field not declared in schema"));
+                        errors.push(TypeError::new(&format!("{path}.{name}"), "field not declared in schema"));
                         return;
                     };
                     self.below(type_, value, &format!(".{name}"), path, errors);
@@ -182,7 +214,7 @@ impl Check<'_> {
         }
     }
 
-    fn below(&self, id: TypeId, value: &Value, path_element: &str, path: &mut String, errors: &mut Vec<String>) {
+    fn below(&self, id: TypeId, value: &Value, path_element: &str, path: &mut String, errors: &mut Vec<TypeError>) {
         let length = path.len();
         path.push_str(path_element);
         self.walk(id, value, path, errors);

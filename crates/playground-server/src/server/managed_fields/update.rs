@@ -11,9 +11,25 @@ use serde_json::Value;
 use super::compare::{Comparison, compare};
 use super::field_set::FieldSet;
 use super::managers::{Manager, Managers, Owned};
-use super::typed::{self, Duplicates};
+use super::path_element::NoPathElement;
+use super::typed::{self, Duplicates, TypeErrors};
 use super::{KindVersion, UNOWNED, Writer, put, take};
 use crate::kinds::{Kind, Registry};
+
+/// Why the fields of an object cannot be managed, with the messages of kube-apiserver.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FieldsError {
+    #[error("failed to create typed patch object ({object}): {errors}")]
+    Configuration { object: String, errors: TypeErrors },
+    #[error("failed to merge config: {0}")]
+    Merge(NoPathElement),
+    #[error("failed to compare objects: {0}")]
+    Compare(NoPathElement),
+    #[error("failed to convert {which} object: {errors}")]
+    Convert { which: &'static str, errors: TypeErrors },
+    #[error(transparent)]
+    Element(#[from] NoPathElement),
+}
 
 /// Records the manager of a new object. `managedFields` from the client are ignored.
 pub(crate) fn created(registry: &Registry, kind: &Kind, value: &mut Value, writer: Writer<'_>) {
@@ -66,7 +82,7 @@ pub(super) fn changed(
     value: &Value,
     writer: Writer<'_>,
     managers: &mut Managers,
-) -> Result<(), String> {
+) -> Result<(), FieldsError> {
     let before = was.map_or_else(|| Cow::Owned(scope.zero_value()), |was| scope.show(was));
     let mut comparison = compare(scope.shape(), &before, &scope.show(value))?;
     comparison.ignore(&scope.ignored(writer.subresource));
@@ -112,7 +128,7 @@ impl Change<'_> {
         scope: KindVersion<'_>,
         managers: &mut Managers,
         except: Option<&Manager>,
-    ) -> Result<(OwnedFields, OwnedFields), String> {
+    ) -> Result<(OwnedFields, OwnedFields), FieldsError> {
         let here = scope.kind.api_version();
         let (mut conflicts, mut removed) = (OwnedFields::new(), OwnedFields::new());
         let mut elsewhere: BTreeMap<String, Comparison> = BTreeMap::new();
@@ -140,14 +156,13 @@ impl Change<'_> {
     }
 
     /// The change in another version.
-    fn converted(&self, scope: KindVersion<'_>) -> Result<Comparison, String> {
+    fn converted(&self, scope: KindVersion<'_>) -> Result<Comparison, FieldsError> {
         let (was, value) = (scope.show(self.was), scope.show(self.value));
-        for (what, value) in [("old", &was), ("new", &value)] {
+        for (which, value) in [("old", &was), ("new", &value)] {
             typed::check(scope.shape(), value, Duplicates::Allowed)
-                .map_err(|why| format!("failed to convert {what} object: {why}"))?;
+                .map_err(|errors| FieldsError::Convert { which, errors })?;
         }
-        let mut comparison =
-            compare(scope.shape(), &was, &value).map_err(|why| format!("failed to compare objects: {why}"))?;
+        let mut comparison = compare(scope.shape(), &was, &value).map_err(FieldsError::Compare)?;
         comparison.ignore(&scope.ignored(self.subresource));
         Ok(comparison)
     }
