@@ -7,7 +7,7 @@
 //! has invalid syntax.
 
 use muster_api::field_error::FieldError;
-use muster_api::native::{self, v1alpha1, v1alpha2};
+use muster_api::native::{self, Gates, v1alpha1, v1alpha2};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -20,13 +20,7 @@ fn read<T: DeserializeOwned>(object: &Value) -> T {
 
 /// The result of a server of 1.37 for a line: the stored spec, and all errors.
 fn in_v1beta1(line: &Value) -> (Value, Vec<FieldError>) {
-    let all = line["gates"] == true;
-    let gates = native::Gates {
-        topology_aware_workload_scheduling: all,
-        dra_workload_resource_claims: all,
-        pod_group_preemption_policy: all,
-        composite_pod_group: all,
-    };
+    let gates = if line["gates"] == true { Gates::ALL } else { Gates::default() };
     let (mut new, mut old) = (line["new"].clone(), line.get("old").cloned());
     if line["kind"] == "Workload" {
         native::drop_disabled_workload(&mut new, old.as_ref(), gates);
@@ -56,15 +50,11 @@ fn in_v1beta1(line: &Value) -> (Value, Vec<FieldError>) {
 
 /// The result of a server of 1.36 for a line.
 fn in_v1alpha2(line: &Value) -> (Value, Vec<FieldError>) {
-    let all = line["gates"] == true;
-    let gates = v1alpha2::Gates {
-        topology_aware_workload_scheduling: all,
-        dra_workload_resource_claims: all,
-        workload_aware_preemption: all,
-    };
+    let none = Gates { workload_aware_preemption: false, ..Gates::default() };
+    let gates = if line["gates"] == true { Gates::ALL } else { none };
     let (mut new, mut old) = (line["new"].clone(), line.get("old").cloned());
     if line["kind"] == "Workload" {
-        v1alpha2::drop_disabled_workload(&mut new, old.as_ref(), gates);
+        native::drop_disabled_workload(&mut new, old.as_ref(), gates);
         let new: v1alpha2::Workload = read(&new);
         let errors = match old {
             None => v1alpha2::validate_workload(&new, gates),
@@ -79,7 +69,7 @@ fn in_v1alpha2(line: &Value) -> (Value, Vec<FieldError>) {
     if line["kind"] == "PodGroupStatus" {
         new["spec"] = old.as_ref().expect("a stored object")["spec"].clone();
     }
-    v1alpha2::drop_disabled_pod_group(&mut new, old.as_ref(), gates);
+    native::drop_disabled_pod_group(&mut new, old.as_ref(), gates);
     let new: v1alpha2::PodGroup = read(&new);
     let errors = match old {
         None => v1alpha2::validate_pod_group(&new, gates),

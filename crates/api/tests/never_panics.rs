@@ -287,7 +287,7 @@ fn read_as_everything(value: &Value) -> Vec<String> {
 fn read_as_native(value: &Value, mut note: impl FnMut(Option<String>)) {
     let mut value = value.clone();
     let mut errors = Vec::new();
-    let gates = v1alpha2::Gates { workload_aware_preemption: true, ..v1alpha2::Gates::default() };
+    let gates = Gates::default();
     if let Ok(group) = v1alpha2::PodGroup::deserialize_from(&value) {
         errors.extend(v1alpha2::validate_pod_group(&group, gates));
         errors.extend(v1alpha2::validate_pod_group_update(&group, &v1alpha2::PodGroup::default(), gates));

@@ -11,7 +11,7 @@ use kube::Client;
 use muster_api::native::{GROUP, NativeVersion};
 use tokio::time::{sleep, timeout};
 
-use crate::dialect::{Dialect, NativePodGroup, NativePodGroupV1alpha2, NativeWorkload};
+use crate::dialect::{Dialect, NativePodGroup, NativeWorkload};
 use crate::instruments::Instruments;
 
 /// Best first.
@@ -28,12 +28,9 @@ pub(crate) async fn native_dialects(
     instruments: &Instruments,
 ) -> Vec<Box<dyn Dialect>> {
     let served = discover(client, request_timeout, instruments).await;
-    let of_pod_groups = served.iter().find(|version| version.pod_groups().is_some());
-    let mut dialects: Vec<Box<dyn Dialect>> = vec![match of_pod_groups {
-        Some(NativeVersion::V1alpha3) => Box::new(NativePodGroup::V1ALPHA3),
-        Some(NativeVersion::V1alpha2) => Box::new(NativePodGroupV1alpha2),
-        _ => Box::new(NativePodGroup::V1BETA1),
-    }];
+    let of_pod_groups = served.iter().copied().find(|version| version.pod_groups().is_some());
+    let of_pod_groups = NativePodGroup(of_pod_groups.unwrap_or(NativeVersion::V1beta1));
+    let mut dialects: Vec<Box<dyn Dialect>> = vec![Box::new(of_pod_groups)];
     if served.contains(&NativeVersion::V1alpha1) {
         dialects.push(Box::new(NativeWorkload));
     }
@@ -67,8 +64,7 @@ async fn discover(client: &Client, request_timeout: Duration, instruments: &Inst
 async fn discover_once(client: &Client) -> kube::Result<Vec<NativeVersion>> {
     let mut served = Vec::new();
     for version in VERSIONS {
-        let kind = version.pod_groups().unwrap_or_else(|| version.workloads());
-        if is_served(client, version, &kind.plural).await? {
+        if is_served(client, version, &version.group_objects().plural).await? {
             served.push(version);
         }
     }

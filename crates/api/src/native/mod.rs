@@ -2,7 +2,9 @@
 //! older versions.
 //!
 //! `v1alpha3`, which 1.37 also has, is identical for PodGroups and Workloads. `v1alpha1` (1.35) and `v1alpha2` (1.36)
-//! are separate modules, which share common parts. No server has more than one of the three formats.
+//! are separate modules with their wire types, the conversion to and from those of v1beta1, which are the internal form
+//! of all versions, and the rules that differ. [`NativeVersion`] selects by version. No server has more than one of the
+//! three formats.
 //!
 //! The types hold what the API server stores with the gate `GenericWorkload` on; the validation reports the same errors
 //! as the server, in the same order. Composite pod groups (gate `CompositePodGroup`, alpha and off by default) are not

@@ -19,6 +19,14 @@ pub struct SchedulingPolicy {
     pub gang: Option<GangPolicy>,
 }
 
+impl SchedulingPolicy {
+    /// All or nothing, with this minimum.
+    pub fn gang(min_count: i64) -> Self {
+        let min_count = i32::try_from(min_count).unwrap_or(i32::MAX);
+        Self { basic: None, gang: Some(GangPolicy { min_count }) }
+    }
+}
+
 /// A union member without fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Empty {}

@@ -6,7 +6,8 @@
 use super::checks::{Errors, dns_label, dns_subdomain, gated, immutable, is_unchanged, object_name, required_name};
 use super::gates::Gates;
 use super::pod_group::{PodGroup, PodGroupSpec, WorkloadReference};
-use super::validate_template::Settings;
+use super::validate_template::{Settings, WrittenMode};
+use super::version::Release;
 use crate::field_error::FieldError;
 use crate::invalid::FieldPath;
 
@@ -59,11 +60,12 @@ impl PodGroupSpec {
 
     fn settings(&self) -> Settings<'_> {
         Settings {
+            release: Release::V1_37,
             is_template: false,
             scheduling_policy: &self.scheduling_policy,
             scheduling_constraints: self.scheduling_constraints.as_ref(),
             resource_claims: &self.resource_claims,
-            disruption_mode: self.disruption_mode.as_ref(),
+            disruption_mode: self.disruption_mode.as_ref().map(WrittenMode::Union),
             priority_class_name: &self.priority_class_name,
             priority: self.priority,
             preemption_policy: self.preemption_policy.as_deref(),

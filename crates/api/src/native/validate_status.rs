@@ -5,6 +5,7 @@
 use super::checks::{Errors, dns_subdomain, is_unchanged, unique};
 use super::pod_group::{PodGroup, PodGroupStatus, ResourceClaimStatus};
 use super::policy::ResourceClaim;
+use super::version::Release;
 use crate::field_error::FieldError;
 use crate::invalid::FieldPath;
 use crate::names::check_label_key;
@@ -21,14 +22,8 @@ pub fn validate_pod_group_status_update(group: &PodGroup, old: &PodGroup) -> Vec
     validate_status(&group.status, &old.status, &group.spec.resource_claims, Release::V1_37)
 }
 
-/// The release whose rules for conditions apply: they differ in the errors for missing fields and duplicate types.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Release {
-    V1_36,
-    V1_37,
-}
-
-/// Checks an update of a status, of a group with these claims.
+/// Checks an update of a status, of a group with these claims. The releases differ in the errors for missing fields and
+/// duplicate types.
 pub(super) fn validate_status(
     status: &PodGroupStatus,
     old: &PodGroupStatus,

@@ -7,7 +7,8 @@ use super::checks::{
     Errors, dns_label, dns_subdomain, immutable, is_unchanged, object_name, one_of, path_segment, required_name, unique,
 };
 use super::gates::Gates;
-use super::validate_template::Settings;
+use super::validate_template::{Settings, WrittenMode};
+use super::version::Release;
 use super::workload::{ControllerReference, PodGroupTemplate, Workload, WorkloadSpec};
 use crate::field_error::FieldError;
 use crate::invalid::FieldPath;
@@ -121,11 +122,12 @@ impl PodGroupTemplate {
 
     fn settings(&self) -> Settings<'_> {
         Settings {
+            release: Release::V1_37,
             is_template: true,
             scheduling_policy: &self.scheduling_policy,
             scheduling_constraints: self.scheduling_constraints.as_ref(),
             resource_claims: &self.resource_claims,
-            disruption_mode: self.disruption_mode.as_ref(),
+            disruption_mode: self.disruption_mode.as_ref().map(WrittenMode::Union),
             priority_class_name: &self.priority_class_name,
             priority: self.priority,
             preemption_policy: self.preemption_policy.as_deref(),

@@ -8,6 +8,9 @@ use kube::core::{ApiResource, DynamicObject};
 use muster_api::invalid::InvalidField;
 use muster_api::keys::annotations::MIN_RESOURCES;
 use muster_api::native::NativeVersion;
+use muster_api::native::pod_group::PodGroupSpec;
+use muster_api::native::policy::SchedulingPolicy;
+use muster_api::native::workload::{PodGroupTemplate, WorkloadSpec};
 use muster_api::owners::leader_worker_set::Replica;
 use muster_api::owners::{Membership, requests};
 use muster_api::selector::Labels;
@@ -28,14 +31,15 @@ const GROUP: &str = "replica";
 pub(super) struct Native(pub(super) NativeVersion);
 
 impl Native {
-    fn kind(&self) -> ApiResource {
-        self.0.pod_groups().unwrap_or_else(|| self.0.workloads())
+    /// Whether groups are parts of Workloads.
+    fn is_inline(&self) -> bool {
+        self.0.pod_groups().is_none()
     }
 }
 
 impl SchedulerProvider for Native {
     fn resource(&self) -> Option<ApiResource> {
-        Some(self.kind())
+        Some(self.0.group_objects())
     }
 
     fn scheduler_name(&self) -> Option<&'static str> {
@@ -47,18 +51,21 @@ impl SchedulerProvider for Native {
     }
 
     fn create_pod_group_if_not_exists(&self, gang: &ReplicaGang, current: Option<&DynamicObject>) -> Plan {
-        let policy = json!({"gang": {"minCount": gang.min_member}});
-        let mut spec = match self.0 {
-            NativeVersion::V1alpha1 => json!({"podGroups": [{"name": GROUP, "policy": policy}]}),
-            _ => json!({"schedulingPolicy": policy}),
+        let scheduling_policy = SchedulingPolicy::gang(gang.min_member);
+        let priority_class_name = gang.priority_class_name.clone();
+        let spec = if self.is_inline() {
+            let name = GROUP.to_owned();
+            let group =
+                PodGroupTemplate { name, scheduling_policy, priority_class_name, ..PodGroupTemplate::default() };
+            self.0.encode_workload_spec(WorkloadSpec { controller_ref: None, pod_group_templates: vec![group] })
+        } else {
+            let spec = PodGroupSpec { scheduling_policy, priority_class_name, ..PodGroupSpec::default() };
+            self.0.encode_pod_group_spec(spec)
         };
-        if self.0 != NativeVersion::V1alpha1 && !gang.priority_class_name.is_empty() {
-            spec["priorityClassName"] = json!(gang.priority_class_name);
-        }
         let min_resources = json!(requests::to_quantities(&gang.min_resources)).to_string();
         let min_resources = (!gang.min_resources.is_empty()).then(|| (MIN_RESOURCES.to_owned(), min_resources));
         let group = DesiredGroup {
-            resource: self.kind(),
+            resource: self.0.group_objects(),
             name: self.group_name(&gang.replica),
             annotations: json!(min_resources.into_iter().collect::<Labels>()),
             spec,
@@ -69,7 +76,7 @@ impl SchedulerProvider for Native {
 
     fn inject_pod_group_metadata(&self, replica: &Replica, _: &Pod) -> Result<Membership, InvalidField> {
         let name = self.group_name(replica);
-        if self.0 != NativeVersion::V1alpha1 {
+        if !self.is_inline() {
             return Ok(Membership::to_pod_group(name));
         }
         let workload_ref = WorkloadRef { name, pod_group: GROUP.to_owned(), ..WorkloadRef::default() };

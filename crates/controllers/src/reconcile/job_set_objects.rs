@@ -1,14 +1,18 @@
 //! The Workload and PodGroups of a JobSet's gangs, in Muster's own API and in each version of the native API.
 //!
-//! Fields that a server or other writers fill in are ignored when objects are compared. Must not depend on the caches.
+//! They are made and compared in the internal form of the native API. Fields that a server or other writers fill in are ignored when objects are compared. Must not depend on the caches.
 
 use kube::core::{ApiResource, DynamicObject};
 use muster_api::keys::annotations::WHOLE_RESOURCES;
 use muster_api::native::NativeVersion;
+use muster_api::native::pod_group::{PodGroupSpec, WorkloadReference};
+use muster_api::native::policy::SchedulingPolicy;
+use muster_api::native::workload::{ControllerReference, PodGroupTemplate, WorkloadSpec};
 use muster_api::owners::job_set::{GangGroup, Gangs, labels};
 use muster_api::owners::requests::to_quantities;
 use muster_api::selector::Labels;
 use muster_api::wire::JobSet;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::owner_reference;
@@ -24,42 +28,60 @@ pub(super) enum Correction {
     Recreate,
 }
 
-/// The names of the fields of a Workload that hold its groups and their policy.
-fn fields(native: Option<NativeVersion>) -> (&'static str, &'static str) {
-    match native {
-        None | Some(NativeVersion::V1alpha1) => ("podGroups", "policy"),
-        Some(_) => ("podGroupTemplates", "schedulingPolicy"),
+/// The spec of a Workload in the API that a cluster's groups are written in: Muster's own has groups with a class.
+fn encode(spec: WorkloadSpec, native: Option<NativeVersion>) -> Value {
+    if let Some(version) = native {
+        return version.encode_workload_spec(spec);
     }
+    let groups = spec.pod_group_templates.iter().map(|template| {
+        let mut group = json!({"name": template.name, "policy": template.scheduling_policy});
+        if !template.priority_class_name.is_empty() {
+            group["priorityClassName"] = json!(template.priority_class_name);
+        }
+        group
+    });
+    json!({"controllerRef": spec.controller_ref, "podGroups": groups.collect::<Vec<_>>()})
 }
 
-fn gang(group: &GangGroup) -> Value {
-    json!({"gang": {"minCount": group.minimum()}})
+/// The groups of a stored Workload.
+fn decode(spec: &Value, native: Option<NativeVersion>) -> Vec<PodGroupTemplate> {
+    if let Some(version) = native {
+        return version.decode_workload_spec(spec).unwrap_or_default().pod_group_templates;
+    }
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let groups = spec["podGroups"].as_array().into_iter().flatten().map(|group| PodGroupTemplate {
+        name: text(&group["name"]),
+        scheduling_policy: SchedulingPolicy::deserialize(&group["policy"]).unwrap_or_default(),
+        priority_class_name: text(&group["priorityClassName"]),
+        ..PodGroupTemplate::default()
+    });
+    groups.collect()
 }
 
 /// The Workload of a set.
 pub(super) fn workload(set: &JobSet, gangs: &Gangs, native: Option<NativeVersion>, kind: &ApiResource) -> Value {
-    let (list, policy) = fields(native);
-    let has_classes = match native {
-        None => true,
-        Some(NativeVersion::V1alpha1) => false,
-        // All templates of a Workload must have the same class; if they differ, only the PodGroups carry it.
-        Some(_) => gangs.groups.windows(2).all(|two| two[0].priority_class_name == two[1].priority_class_name),
-    };
-    let groups: Vec<Value> = gangs
+    let mut templates: Vec<PodGroupTemplate> = gangs
         .groups
         .iter()
-        .map(|group| {
-            let mut written = json!({"name": group.name, policy: gang(group)});
-            if has_classes && !group.priority_class_name.is_empty() {
-                written["priorityClassName"] = json!(group.priority_class_name);
-            }
-            written
+        .map(|group| PodGroupTemplate {
+            name: group.name.clone(),
+            scheduling_policy: SchedulingPolicy::gang(group.minimum()),
+            priority_class_name: group.priority_class_name.clone(),
+            ..PodGroupTemplate::default()
         })
         .collect();
-    let reference = json!({"apiGroup": "jobset.x-k8s.io", "kind": "JobSet", "name": set.metadata.name});
+    // All templates of a native Workload must have the same class; if they differ, only the PodGroups carry it.
+    if native.is_some() && templates.windows(2).any(|two| two[0].priority_class_name != two[1].priority_class_name) {
+        templates.iter_mut().for_each(|template| template.priority_class_name.clear());
+    }
+    let reference = ControllerReference {
+        api_group: "jobset.x-k8s.io".to_owned(),
+        kind: "JobSet".to_owned(),
+        name: set.metadata.name.clone().unwrap_or_default(),
+    };
     // Where groups are separate objects, each of them carries the total.
     let whole = whole_resources(gangs).filter(|_| native.is_none_or(|version| version.pod_groups().is_none()));
-    let spec = json!({"controllerRef": reference, list: groups});
+    let spec = encode(WorkloadSpec { controller_ref: Some(reference), pod_group_templates: templates }, native);
     object(set, &gangs.workload, kind, whole, &spec)
 }
 
@@ -71,16 +93,13 @@ pub(super) fn pod_group(
     name: &str,
     (version, kind): (NativeVersion, &ApiResource),
 ) -> Value {
-    let mut spec = json!({"schedulingPolicy": gang(group)});
-    if version == NativeVersion::V1alpha2 {
-        let template = json!({"workloadName": gangs.workload, "podGroupTemplateName": group.name});
-        spec["podGroupTemplateRef"] = json!({"workload": template});
-    } else {
-        spec["workloadRef"] = json!({"workloadName": gangs.workload, "templateName": group.name});
-    }
-    if !group.priority_class_name.is_empty() {
-        spec["priorityClassName"] = json!(group.priority_class_name);
-    }
+    let workload_ref = WorkloadReference { workload_name: gangs.workload.clone(), template_name: group.name.clone() };
+    let spec = version.encode_pod_group_spec(PodGroupSpec {
+        workload_ref: Some(workload_ref),
+        scheduling_policy: SchedulingPolicy::gang(group.minimum()),
+        priority_class_name: group.priority_class_name.clone(),
+        ..PodGroupSpec::default()
+    });
     object(set, name, kind, whole_resources(gangs), &spec)
 }
 
@@ -115,35 +134,34 @@ pub(super) fn workload_correction(
     desired: &Value,
     native: Option<NativeVersion>,
 ) -> Correction {
-    let (list, policy) = fields(native);
-    let groups = |spec: &Value| spec[list].as_array().cloned().unwrap_or_default();
-    let (current_groups, desired_groups) = (groups(&current.data["spec"]), groups(&desired["spec"]));
-    let minimum = |group: &Value| group[policy]["gang"]["minCount"].clone();
-    let same = |one: &Value, other: &Value| one["name"] == other["name"] && has_class(one, other, native);
+    let (current_groups, desired_groups) = (decode(&current.data["spec"], native), decode(&desired["spec"], native));
+    let desired_of = |group: &PodGroupTemplate| desired_groups.iter().find(|one| one.name == group.name);
+    let same = |one: &PodGroupTemplate, other: &PodGroupTemplate| {
+        one.name == other.name && has_class(&one.priority_class_name, &other.priority_class_name, native)
+    };
     let is_same_shape = current_groups.len() == desired_groups.len()
         && desired_groups.iter().all(|group| current_groups.iter().any(|one| same(one, group)))
         && annotation(current) == desired["metadata"]["annotations"][WHOLE_RESOURCES].as_str();
     if !is_same_shape {
         return Correction::Recreate;
     }
-    let mut corrected = current_groups.clone();
-    for group in &mut corrected {
-        let desired = desired_groups.iter().find(|one| one["name"] == group["name"]);
-        group[policy]["gang"]["minCount"] = desired.map(minimum).unwrap_or_default();
+    let minimum = |group: &PodGroupTemplate| group.scheduling_policy.gang.as_ref().map(|gang| gang.min_count);
+    if current_groups.iter().all(|group| desired_of(group).map(minimum) == Some(minimum(group))) {
+        return Correction::None;
     }
-    if corrected == current_groups {
-        Correction::None
-    } else if native.is_some_and(NativeVersion::can_change_min_count) {
-        Correction::Patch(json!({"spec": {list: corrected}}))
-    } else {
-        Correction::Recreate
+    if !native.is_some_and(NativeVersion::can_change_min_count) {
+        return Correction::Recreate;
     }
+    // Such a version has the internal form. A merge patch replaces the whole list, so every other field is repeated.
+    let mut templates = current.data["spec"]["podGroupTemplates"].clone();
+    for (index, group) in current_groups.iter().enumerate() {
+        templates[index]["schedulingPolicy"]["gang"]["minCount"] = json!(desired_of(group).and_then(minimum));
+    }
+    Correction::Patch(json!({"spec": {"podGroupTemplates": templates}}))
 }
 
 /// Whether a group has the desired class. A server without priority classes of groups drops the field.
-fn has_class(current: &Value, desired: &Value, native: Option<NativeVersion>) -> bool {
-    let class = |group: &Value| group["priorityClassName"].as_str().unwrap_or_default().to_owned();
-    let (current, desired) = (class(current), class(desired));
+fn has_class(current: &str, desired: &str, native: Option<NativeVersion>) -> bool {
     current == desired || (native.is_some() && (current.is_empty() || desired.is_empty()))
 }
 
@@ -154,8 +172,8 @@ pub(super) fn pod_group_correction(
     group: &GangGroup,
     version: NativeVersion,
 ) -> Correction {
-    let class = json!({"priorityClassName": group.priority_class_name});
-    if !has_class(&current.data["spec"], &class, Some(version)) {
+    let class = current.data["spec"]["priorityClassName"].as_str().unwrap_or_default();
+    if !has_class(class, &group.priority_class_name, Some(version)) {
         return Correction::Recreate;
     }
     let mut patch = json!({});
@@ -163,7 +181,7 @@ pub(super) fn pod_group_correction(
         if !version.can_change_min_count() {
             return Correction::Recreate;
         }
-        patch["spec"]["schedulingPolicy"] = gang(group);
+        patch["spec"]["schedulingPolicy"] = json!(SchedulingPolicy::gang(group.minimum()));
     }
     let whole = whole_resources(gangs);
     if annotation(current) != whole.as_deref() {

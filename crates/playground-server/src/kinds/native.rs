@@ -104,9 +104,6 @@ static V1ALPHA2: &[Builtin] = &[
         decode: native_v1alpha2::decode,
         allows_unconditional_update: true,
         set_defaults: native_v1alpha2::set_defaults,
-        prepare_for_create: native_v1alpha2::prepare_for_create,
-        prepare_for_update: native_v1alpha2::prepare_for_update,
-        prepare_for_status_update: native_v1alpha2::prepare_for_status_update,
         validate: native_v1alpha2::validate,
         validate_update: native_v1alpha2::validate_update,
         validate_status_update: native_v1alpha2::validate_status_update,
@@ -116,8 +113,6 @@ static V1ALPHA2: &[Builtin] = &[
         version: "v1alpha2",
         decode: native_v1alpha2::decode_workload,
         allows_unconditional_update: true,
-        prepare_for_create: native_v1alpha2::create_workload,
-        prepare_for_update: native_v1alpha2::update_workload,
         validate: native_v1alpha2::workload_errors,
         validate_update: native_v1alpha2::workload_update_errors,
         ..WORKLOAD

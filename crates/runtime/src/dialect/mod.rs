@@ -5,13 +5,14 @@
 //! Must not depend on the engine's decisions, other objects, or the network.
 
 mod condition;
-mod draft;
+mod group_error;
+mod group_object;
 mod muster_pod_group;
 mod muster_workload;
 mod native_conditions;
 mod native_pod_group;
-mod native_v1alpha1;
-mod native_v1alpha2;
+mod native_workload;
+mod parsed_group;
 mod scheduler_plugins;
 mod status;
 #[cfg(test)]
@@ -25,12 +26,13 @@ use muster_engine::model::group::GroupKey;
 use serde_json::Value;
 
 pub(crate) use condition::{Conditions, is_ours, started_minimum};
-pub(crate) use draft::{Draft, Flaw, FlawKind, GroupObject, Mismatch, WithoutClass};
+pub(crate) use group_error::{GroupError, GroupErrorKind};
+pub(crate) use group_object::GroupObject;
 pub(crate) use muster_pod_group::MusterPodGroup;
 pub(crate) use muster_workload::MusterWorkload;
 pub(crate) use native_pod_group::NativePodGroup;
-pub(crate) use native_v1alpha1::NativeWorkload;
-pub(crate) use native_v1alpha2::NativePodGroupV1alpha2;
+pub(crate) use native_workload::NativeWorkload;
+pub(crate) use parsed_group::{Mismatch, ParsedGroup, WithoutClass};
 pub(crate) use scheduler_plugins::SchedulerPlugins;
 pub(crate) use status::{Counts, InstanceStatus, ObjectStatus};
 pub(crate) use volcano::Volcano;

@@ -11,7 +11,9 @@ use muster_api::wire::pod_group::{PodGroupStatus, PodGroupSummary, SubsetStatus}
 use muster_api::wire::{Pod, PodGroup};
 
 use super::condition::{CurrentInstance, CurrentStatus, is_ours, text_of};
-use super::draft::{Draft, Flaw, GroupObject};
+use super::group_error::GroupError;
+use super::group_object::GroupObject;
+use super::parsed_group::ParsedGroup;
 use super::status::{InstanceStatus, ObjectStatus};
 use super::{Dialect, Reference, StatusPatch};
 use crate::intake::raw::annotation;
@@ -47,7 +49,7 @@ impl Dialect for MusterPodGroup {
             Err(error) => return GroupObject::unreadable(text, &error),
         };
         let mut read = GroupObject {
-            groups: draft(&object).map(|draft| vec![(String::new(), draft)]),
+            groups: parse(&object).map(|group| vec![(String::new(), group)]),
             current_status: current_status(&object.status),
             ..GroupObject::with_metadata(&object.metadata)
         };
@@ -76,17 +78,17 @@ fn reference(name: &str, subset: Option<&str>) -> Result<Reference, InvalidField
     Ok(Reference { subset: subset.unwrap_or_default().to_owned(), ..Reference::to_object(name) })
 }
 
-fn draft(object: &PodGroup) -> Result<Draft, Flaw> {
+fn parse(object: &PodGroup) -> Result<ParsedGroup, GroupError> {
     let path = FieldPath::Root("spec");
     if let Some(first) = object.spec.topology.first() {
-        return Err(Flaw::unsupported("spec.topology[0].key", &first.key));
+        return Err(GroupError::unsupported("spec.topology[0].key", &first.key));
     }
-    let group = validate_pod_group(&object.spec, &path)?;
-    let mut draft = Draft::of(&group, &path)?;
-    if matches!(group.policy, Policy::Gang { .. } | Policy::Subsets(_)) {
-        draft.schedule_timeout_ms = group.schedule_timeout_seconds.map(|seconds| u64::from(seconds) * 1000);
+    let written = validate_pod_group(&object.spec, &path)?;
+    let mut group = ParsedGroup::of(&written, &path)?;
+    if matches!(written.policy, Policy::Gang { .. } | Policy::Subsets(_)) {
+        group.schedule_timeout_ms = written.schedule_timeout_seconds.map(|seconds| u64::from(seconds) * 1000);
     }
-    Ok(draft)
+    Ok(group)
 }
 
 fn current_status(status: &PodGroupStatus) -> CurrentStatus {

@@ -13,8 +13,10 @@ use muster_api::wire::{Pod, Workload};
 use muster_api::workload::validate_workload;
 
 use super::condition::{CurrentInstance, CurrentStatus, text_of};
-use super::draft::{Draft, Flaw, GroupObject};
+use super::group_error::GroupError;
+use super::group_object::GroupObject;
 use super::muster_pod_group::requires_annotation;
+use super::parsed_group::ParsedGroup;
 use super::status::{InstanceStatus, ObjectStatus};
 use super::{Dialect, Reference, StatusPatch};
 use crate::intake::raw::annotation;
@@ -51,7 +53,7 @@ impl Dialect for MusterWorkload {
         };
         let mut read = GroupObject {
             is_group: false,
-            groups: drafts(&object),
+            groups: parse(&object),
             current_status: current_status(&object.status),
             ..GroupObject::with_metadata(&object.metadata)
         };
@@ -81,12 +83,12 @@ fn reference(workload: &str, group: &str, replica: &str) -> Result<Reference, In
     })
 }
 
-fn drafts(object: &Workload) -> Result<Vec<(String, Draft)>, Flaw> {
+fn parse(object: &Workload) -> Result<Vec<(String, ParsedGroup)>, GroupError> {
     let path = FieldPath::Root("spec");
     let workload = validate_workload(&object.spec, &path)?;
-    let groups = path.child("podGroups");
-    let drafts = workload.groups.iter().enumerate();
-    drafts.map(|(index, (name, group))| Ok((name.clone(), Draft::of(group, &groups.index(index))?))).collect()
+    let path = path.child("podGroups");
+    let groups = workload.groups.iter().enumerate();
+    groups.map(|(index, (name, group))| Ok((name.clone(), ParsedGroup::of(group, &path.index(index))?))).collect()
 }
 
 fn current_status(status: &WorkloadStatus) -> CurrentStatus {

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::StatusPatch;
 use super::condition::{CurrentInstance, CurrentStatus, text_of};
-use super::draft::GroupObject;
+use super::group_object::GroupObject;
 use super::status::ObjectStatus;
 
 /// The current status from a group's conditions; `upstream` is the type of upstream's condition.

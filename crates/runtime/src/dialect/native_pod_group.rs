@@ -1,33 +1,27 @@
-//! Kubernetes' PodGroup as of 1.37, v1beta1 or v1alpha3: a pod names it in its spec, the object is the group.
+//! Kubernetes' PodGroup, in each version that has one (1.36 and later): a pod names it in its spec, the object is the
+//! group.
 //!
-//! The two versions have the same shape and show the same objects, so only one of them is read.
+//! Objects are converted to the internal form of `muster_api::native` when they are read. The versions show the same
+//! objects, so only one of them is read.
 
 use kube::core::ApiResource;
 use muster_api::invalid::{FieldPath, InvalidField};
-use muster_api::keys::conditions::POD_GROUP_INITIALLY_SCHEDULED;
+use muster_api::native::NativeVersion;
 use muster_api::native::pod_group::PodGroupSpec;
-use muster_api::native::policy::{ResourceClaim, SchedulingConstraints, SchedulingPolicy};
-use muster_api::native::{Gates, PodGroup, V1ALPHA3, VERSION, validate_pod_group};
+use muster_api::native::policy::SchedulingPolicy;
 use muster_api::wire::Pod;
 use muster_engine::model::group::{DisruptionMode, Policy, PreemptionPolicy};
 
-use super::draft::{Draft, Flaw, FlawKind, GroupObject, Mismatch, PriorityField, WithoutClass};
+use super::group_error::GroupError;
+use super::group_object::GroupObject;
 use super::native_conditions::{current_status, patch};
+use super::parsed_group::{Mismatch, ParsedGroup, PriorityField, WithoutClass};
 use super::status::ObjectStatus;
 use super::{Dialect, Reference, StatusPatch};
 
-/// `podgroups.scheduling.k8s.io` of 1.37.
+/// `podgroups.scheduling.k8s.io` in this version, which must have PodGroups.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NativePodGroup {
-    version: &'static str,
-}
-
-impl NativePodGroup {
-    /// The v1beta1 API.
-    pub(crate) const V1BETA1: Self = Self { version: VERSION };
-    /// The v1alpha3 API.
-    pub(crate) const V1ALPHA3: Self = Self { version: V1ALPHA3 };
-}
+pub(crate) struct NativePodGroup(pub(crate) NativeVersion);
 
 impl Dialect for NativePodGroup {
     fn origin(&self) -> &'static str {
@@ -35,23 +29,30 @@ impl Dialect for NativePodGroup {
     }
 
     fn resource(&self) -> ApiResource {
-        let resource = ApiResource::erase::<PodGroup>(&());
-        let (version, group) = (self.version.to_owned(), &resource.group);
-        ApiResource { api_version: format!("{group}/{version}"), version, ..resource }
+        self.0.group_objects()
     }
 
     fn reference(&self, pod: &Pod) -> Option<Result<Reference, InvalidField>> {
-        scheduling_group(pod)
+        let group = pod.spec.scheduling_group.as_ref()?;
+        let Some(name) = group.pod_group_name.clone().filter(|name| !name.is_empty()) else {
+            let path = FieldPath::Root("spec.schedulingGroup.podGroupName");
+            return Some(Err(path.invalid(&group.pod_group_name, "must be set")));
+        };
+        Some(Ok(Reference::to_object(&name)))
     }
 
     fn read(&self, text: &str) -> GroupObject {
-        let object: PodGroup = match serde_json::from_str(text) {
-            Ok(object) => object,
+        let (object, invalid) = match self.0.decode_pod_group(text) {
+            Ok(decoded) => decoded,
             Err(error) => return GroupObject::unreadable(text, &error),
         };
+        let group = reject_unsupported(&object.spec).and_then(|()| match invalid {
+            Some(error) => Err(error.into()),
+            None => Ok(group(&object.spec, self.0)),
+        });
         let mut read = GroupObject {
-            groups: draft(&object).map(|draft| vec![(String::new(), draft)]),
-            current_status: current_status(&object.status.conditions, POD_GROUP_INITIALLY_SCHEDULED),
+            groups: group.map(|group| vec![(String::new(), group)]),
+            current_status: current_status(&object.status.conditions, self.0.scheduled_condition()),
             ..GroupObject::with_metadata(&object.metadata)
         };
         read.apply_min_resources(&object.metadata);
@@ -61,48 +62,28 @@ impl Dialect for NativePodGroup {
     }
 
     fn write(&self, object: &GroupObject, status: &ObjectStatus) -> Option<StatusPatch> {
-        patch(object, status, POD_GROUP_INITIALLY_SCHEDULED)
+        patch(object, status, self.0.scheduled_condition())
     }
 }
 
-/// The group that a pod names in `spec.schedulingGroup`.
-pub(super) fn scheduling_group(pod: &Pod) -> Option<Result<Reference, InvalidField>> {
-    let group = pod.spec.scheduling_group.as_ref()?;
-    let Some(name) = group.pod_group_name.clone().filter(|name| !name.is_empty()) else {
-        let path = FieldPath::Root("spec.schedulingGroup.podGroupName");
-        return Some(Err(path.invalid(&group.pod_group_name, "must be set")));
-    };
-    Some(Ok(Reference::to_object(&name)))
-}
-
-fn draft(object: &PodGroup) -> Result<Draft, Flaw> {
-    let spec = &object.spec;
-    reject_unsupported(spec)?;
-    // Every field that the server accepted counts, whatever its feature gates are.
-    let gates = Gates {
-        topology_aware_workload_scheduling: true,
-        dra_workload_resource_claims: true,
-        pod_group_preemption_policy: true,
-        composite_pod_group: true,
-    };
-    if let Some(error) = validate_pod_group(object, gates).first() {
-        return Err(Flaw { kind: FlawKind::Invalid, message: error.to_string() });
-    }
+fn group(spec: &PodGroupSpec, version: NativeVersion) -> ParsedGroup {
     let all = spec.disruption_mode.as_ref().is_some_and(|mode| mode.all.is_some());
-    Ok(Draft {
+    // A group without a priority comes from a server that has the gate off: then the members' priorities count.
+    let is_gate_off = version.has_priority_gate() && spec.priority.is_none();
+    ParsedGroup {
         priority: PriorityField {
             class: Some(spec.priority_class_name.clone()).filter(|name| !name.is_empty()),
             number: spec.priority,
             mismatch: Mismatch::ClassTakesPrecedence,
-            without_class: WithoutClass::Default,
+            without_class: if is_gate_off { WithoutClass::LowestMember } else { WithoutClass::Default },
         },
         preemption_policy: spec.preemption_policy.as_deref().map(|policy| match policy {
             "Never" => PreemptionPolicy::Never,
             _ => PreemptionPolicy::LowerPriority,
         }),
         disruption_mode: if all { DisruptionMode::Group } else { DisruptionMode::Pod },
-        ..Draft::with_policy(policy(&spec.scheduling_policy), WithoutClass::Default)
-    })
+        ..ParsedGroup::with_policy(policy(&spec.scheduling_policy), WithoutClass::Default)
+    }
 }
 
 /// The scheduling policy. The server accepts no count below 1.
@@ -113,23 +94,16 @@ pub(super) fn policy(policy: &SchedulingPolicy) -> Policy {
     }
 }
 
-fn reject_unsupported(spec: &PodGroupSpec) -> Result<(), Flaw> {
+/// Rejects composite groups, topology constraints and shared resource claims, which are not supported yet.
+fn reject_unsupported(spec: &PodGroupSpec) -> Result<(), GroupError> {
     if let Some(parent) = &spec.parent_composite_pod_group_name {
-        return Err(Flaw::unsupported("spec.parentCompositePodGroupName", parent));
+        return Err(GroupError::unsupported("spec.parentCompositePodGroupName", parent));
     }
-    reject_placement(spec.scheduling_constraints.as_ref(), &spec.resource_claims)
-}
-
-/// Rejects topology constraints and shared resource claims, which are not supported yet.
-pub(super) fn reject_placement(
-    constraints: Option<&SchedulingConstraints>,
-    claims: &[ResourceClaim],
-) -> Result<(), Flaw> {
-    if let Some(first) = constraints.and_then(|constraints| constraints.topology.first()) {
-        return Err(Flaw::unsupported("spec.schedulingConstraints.topology[0].key", &first.key));
+    if let Some(first) = spec.scheduling_constraints.as_ref().and_then(|constraints| constraints.topology.first()) {
+        return Err(GroupError::unsupported("spec.schedulingConstraints.topology[0].key", &first.key));
     }
-    match claims.first() {
-        Some(claim) => Err(Flaw::unsupported("spec.resourceClaims[0].name", &claim.name)),
+    match spec.resource_claims.first() {
+        Some(claim) => Err(GroupError::unsupported("spec.resourceClaims[0].name", &claim.name)),
         None => Ok(()),
     }
 }

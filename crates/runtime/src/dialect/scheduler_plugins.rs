@@ -17,7 +17,9 @@ use muster_api::wire::condition::Condition;
 use muster_engine::model::group::Policy;
 
 use super::condition::{CurrentInstance, CurrentStatus, started, text_of};
-use super::draft::{Draft, Flaw, GroupObject, WithoutClass};
+use super::group_error::GroupError;
+use super::group_object::GroupObject;
+use super::parsed_group::{ParsedGroup, WithoutClass};
 use super::status::{InstanceStatus, ObjectStatus};
 use super::{Dialect, Reference, StatusPatch};
 
@@ -55,7 +57,7 @@ impl Dialect for SchedulerPlugins {
             Err(error) => return GroupObject::unreadable(text, &error),
         };
         let mut read = GroupObject {
-            groups: draft(&object.spec).map(|draft| vec![(String::new(), draft)]),
+            groups: parse(&object.spec).map(|group| vec![(String::new(), group)]),
             current_status: current_status(&object),
             ..GroupObject::with_metadata(&object.metadata)
         };
@@ -69,16 +71,16 @@ impl Dialect for SchedulerPlugins {
     }
 }
 
-fn draft(spec: &PodGroupSpec) -> Result<Draft, Flaw> {
+fn parse(spec: &PodGroupSpec) -> Result<ParsedGroup, GroupError> {
     let path = FieldPath::Root("spec");
     let least = min_resources(&spec.min_resources, &path.child("minResources"))?;
     let timeout = schedule_timeout(&spec.schedule_timeout_seconds, &path.child("scheduleTimeoutSeconds"))?;
     let min_count = count(&spec.min_member, &path.child("minMember"))?.unsigned_abs();
-    Ok(Draft {
+    Ok(ParsedGroup {
         schedule_timeout_ms: timeout.map(|seconds| u64::from(seconds) * 1000),
         min_resources: list_in_base_units(&least, &path.child("minResources"))?,
         ranked_by_object: true,
-        ..Draft::with_policy(Policy::Gang { min_count }, WithoutClass::LowestMember)
+        ..ParsedGroup::with_policy(Policy::Gang { min_count }, WithoutClass::LowestMember)
     })
 }
 

@@ -2,10 +2,13 @@
 
 use jiff::Timestamp;
 use muster_api::keys::conditions::{DEGRADED, POD_GROUP_SCHEDULED};
+use muster_api::native::NativeVersion;
 use muster_engine::model::group::{Policy, Subset};
 use serde_json::{Value, json};
 
 use super::*;
+
+const V1BETA1: NativePodGroup = NativePodGroup(NativeVersion::V1beta1);
 
 fn object(dialect: &dyn Dialect, spec: &Value, status: &Value) -> GroupObject {
     let text = json!({
@@ -78,14 +81,13 @@ fn upstreams_condition_stays_true_and_ours_shows_the_current_state() {
     };
     let pair = |status: &str, reason: &str| Some((json!(status), json!(reason)));
     let scheduled = wanted(vec![instance("", "", true, false)]);
-    let shown =
-        status_of(NativePodGroup::V1BETA1.write(&object(&NativePodGroup::V1BETA1, &spec, &json!({})), &scheduled));
+    let shown = status_of(V1BETA1.write(&object(&V1BETA1, &spec, &json!({})), &scheduled));
     assert_eq!(find(&shown, "PodGroupInitiallyScheduled"), pair("True", "Scheduled"));
     assert_eq!(find(&shown, "muster.dev/PodGroupScheduled"), pair("True", "Scheduled"));
-    let again = object(&NativePodGroup::V1BETA1, &spec, &shown);
-    assert_eq!(NativePodGroup::V1BETA1.write(&again, &scheduled), None);
+    let again = object(&V1BETA1, &spec, &shown);
+    assert_eq!(V1BETA1.write(&again, &scheduled), None);
     let later = wanted(vec![instance("", "", false, false)]);
-    let shown = status_of(NativePodGroup::V1BETA1.write(&again, &later));
+    let shown = status_of(V1BETA1.write(&again, &later));
     assert_eq!(find(&shown, "PodGroupInitiallyScheduled"), pair("True", "Scheduled"));
     assert_eq!(find(&shown, "muster.dev/PodGroupScheduled"), pair("False", "Unschedulable"));
 }
@@ -95,9 +97,7 @@ fn upstreams_condition_is_absent_while_a_group_is_not_tried() {
     let spec = json!({"schedulingPolicy": {"gang": {"minCount": 3}}, "disruptionMode": {"single": {}}});
     let mut waiting = instance("", "", false, false);
     waiting.conditions[0].reason = "WaitingForMembers".to_owned();
-    let shown = status_of(
-        NativePodGroup::V1BETA1.write(&object(&NativePodGroup::V1BETA1, &spec, &json!({})), &wanted(vec![waiting])),
-    );
+    let shown = status_of(V1BETA1.write(&object(&V1BETA1, &spec, &json!({})), &wanted(vec![waiting])));
     let kinds: Vec<_> = shown["conditions"].as_array().unwrap().iter().map(|one| one["type"].clone()).collect();
     assert_eq!(kinds, ["muster.dev/PodGroupScheduled"]);
 }
@@ -106,7 +106,7 @@ fn upstreams_condition_is_absent_while_a_group_is_not_tried() {
 fn groups_of_1_36_have_upstreams_old_condition_and_workloads_of_1_35_none() {
     let spec = json!({"schedulingPolicy": {"gang": {"minCount": 3}}, "disruptionMode": "Pod"});
     let scheduled = wanted(vec![instance("", "", true, false)]);
-    let dialect = NativePodGroupV1alpha2;
+    let dialect = NativePodGroup(NativeVersion::V1alpha2);
     let shown = status_of(dialect.write(&object(&dialect, &spec, &json!({})), &scheduled));
     let kinds: Vec<_> = shown["conditions"].as_array().unwrap().iter().map(|one| one["type"].clone()).collect();
     assert_eq!(kinds, ["PodGroupScheduled", "muster.dev/PodGroupScheduled"]);
@@ -118,7 +118,7 @@ fn groups_of_1_36_have_upstreams_old_condition_and_workloads_of_1_35_none() {
 
 #[test]
 fn both_versions_of_1_37_are_one_dialect() {
-    let [beta, alpha] = [NativePodGroup::V1BETA1, NativePodGroup::V1ALPHA3].map(|dialect| dialect.resource());
+    let [beta, alpha] = [V1BETA1, NativePodGroup(NativeVersion::V1alpha3)].map(|dialect| dialect.resource());
     assert_eq!(beta.api_version, "scheduling.k8s.io/v1beta1");
     assert_eq!((alpha.api_version.as_str(), alpha.version.as_str()), ("scheduling.k8s.io/v1alpha3", "v1alpha3"));
     assert_eq!((alpha.kind, alpha.plural), (beta.kind, beta.plural));
@@ -128,18 +128,18 @@ fn both_versions_of_1_37_are_one_dialect() {
 fn a_group_of_scheduler_plugins_is_a_gang_with_the_lowest_priority_of_its_members() {
     let spec = json!({"minMember": 3, "minResources": {"cpu": "8"}, "scheduleTimeoutSeconds": 10});
     let object = object(&SchedulerPlugins, &spec, &json!({}));
-    let [(name, draft)] = &object.groups.as_ref().unwrap()[..] else { panic!("one group") };
-    assert_eq!((name.as_str(), &draft.policy), ("", &Policy::Gang { min_count: 3 }));
-    assert_eq!((draft.schedule_timeout_ms, &draft.min_resources), (Some(10_000), &[("cpu".to_owned(), 8000)].into()));
-    assert!(draft.ranked_by_object && draft.priority.without_class == WithoutClass::LowestMember);
+    let [(name, group)] = &object.groups.as_ref().unwrap()[..] else { panic!("one group") };
+    assert_eq!((name.as_str(), &group.policy), ("", &Policy::Gang { min_count: 3 }));
+    assert_eq!((group.schedule_timeout_ms, &group.min_resources), (Some(10_000), &[("cpu".to_owned(), 8000)].into()));
+    assert!(group.ranked_by_object && group.priority.without_class == WithoutClass::LowestMember);
     for (spec, field) in [
         (json!({}), "spec.minMember: null"),
         (json!({"minMember": 0}), "spec.minMember: 0"),
         (json!({"minMember": 2, "scheduleTimeoutSeconds": -1}), "spec.scheduleTimeoutSeconds: -1"),
         (json!({"minMember": 2, "minResources": {"cpu": "x"}}), "spec.minResources"),
     ] {
-        let flaw = self::object(&SchedulerPlugins, &spec, &json!({})).groups.unwrap_err();
-        assert!(flaw.kind == FlawKind::Invalid && flaw.message.contains(field), "{flaw:?}");
+        let error = self::object(&SchedulerPlugins, &spec, &json!({})).groups.unwrap_err();
+        assert!(error.kind == GroupErrorKind::Invalid && error.message.contains(field), "{error:?}");
     }
 }
 
@@ -214,16 +214,24 @@ fn volcano_tasks_are_subsets_and_unsupported_fields_are_rejected() {
     assert_eq!(policy(json!({})), Ok(Policy::Basic { desired_count: None }));
     assert_eq!(policy(json!({"minMember": 2, "networkTopology": {"mode": "soft"}})), Ok(Policy::Gang { min_count: 2 }));
     for (spec, kind, field) in [
-        (json!({"minMember": -1}), FlawKind::Invalid, "spec.minMember: -1"),
-        (json!({"minMember": 5, "minTaskMember": {"w": 3}}), FlawKind::Unsupported, "spec.minMember: 5"),
-        (json!({"minMember": 1, "minTaskMember": {"w": -3}}), FlawKind::Invalid, "spec.minTaskMember[w]: -3"),
-        (json!({"minMember": 1, "queue": "gpu"}), FlawKind::Unsupported, "spec.queue: \"gpu\""),
-        (json!({"minMember": 1, "networkTopology": {"mode": "hard"}}), FlawKind::Unsupported, "spec.networkTopology"),
-        (json!({"minMember": 1, "networkTopology": {}}), FlawKind::Unsupported, "spec.networkTopology"),
-        (json!({"minMember": 1, "subGroupPolicy": [{"name": "a"}]}), FlawKind::Unsupported, "spec.subGroupPolicy[0]"),
+        (json!({"minMember": -1}), GroupErrorKind::Invalid, "spec.minMember: -1"),
+        (json!({"minMember": 5, "minTaskMember": {"w": 3}}), GroupErrorKind::Unsupported, "spec.minMember: 5"),
+        (json!({"minMember": 1, "minTaskMember": {"w": -3}}), GroupErrorKind::Invalid, "spec.minTaskMember[w]: -3"),
+        (json!({"minMember": 1, "queue": "gpu"}), GroupErrorKind::Unsupported, "spec.queue: \"gpu\""),
+        (
+            json!({"minMember": 1, "networkTopology": {"mode": "hard"}}),
+            GroupErrorKind::Unsupported,
+            "spec.networkTopology",
+        ),
+        (json!({"minMember": 1, "networkTopology": {}}), GroupErrorKind::Unsupported, "spec.networkTopology"),
+        (
+            json!({"minMember": 1, "subGroupPolicy": [{"name": "a"}]}),
+            GroupErrorKind::Unsupported,
+            "spec.subGroupPolicy[0]",
+        ),
     ] {
-        let flaw = policy(spec).unwrap_err();
-        assert!(flaw.kind == kind && flaw.message.contains(field), "{flaw:?} should name {field}");
+        let error = policy(spec).unwrap_err();
+        assert!(error.kind == kind && error.message.contains(field), "{error:?} should name {field}");
     }
     let quotas = json!({"count/pods": "3", "requests.cpu": "2", "limits.memory": "1Gi", "cpu": "2"});
     let groups = object(&Volcano, &json!({"minMember": 1, "minResources": quotas}), &json!({})).groups.unwrap();
@@ -278,9 +286,9 @@ fn total_resources_can_be_in_an_annotation_where_there_is_no_field() {
         dialect.read(&json!({"metadata": metadata, "spec": spec}).to_string()).groups
     };
     let native = json!({"schedulingPolicy": {"gang": {"minCount": 1}}, "disruptionMode": {"single": {}}});
-    let groups = read(&NativePodGroup::V1BETA1, native.clone(), r#"{"nvidia.com/gpu": "8"}"#).unwrap();
+    let groups = read(&V1BETA1, native.clone(), r#"{"nvidia.com/gpu": "8"}"#).unwrap();
     assert_eq!(groups[0].1.min_resources, [("nvidia.com/gpu".to_owned(), 8)].into());
-    let wrong = read(&NativePodGroup::V1BETA1, native, "8 gpus").unwrap_err();
+    let wrong = read(&V1BETA1, native, "8 gpus").unwrap_err();
     assert!(wrong.message.contains("muster.dev/min-resources") && wrong.message.contains("8 gpus"), "{wrong:?}");
     let ours = read(&MusterPodGroup, json!({"policy": {"gang": {"minCount": 1}}}), "{}").unwrap_err();
     assert!(ours.message.contains("spec.minResources"), "{ours:?}");

@@ -22,7 +22,9 @@ use muster_engine::model::group::{Policy, Subset};
 use serde_json::Value;
 
 use super::condition::{CurrentInstance, CurrentStatus, text_of};
-use super::draft::{Draft, Flaw, FlawKind, GroupObject, Mismatch, PriorityField, WithoutClass};
+use super::group_error::GroupError;
+use super::group_object::GroupObject;
+use super::parsed_group::{Mismatch, ParsedGroup, PriorityField, WithoutClass};
 use super::status::{InstanceStatus, ObjectStatus};
 use super::{Dialect, Reference, StatusPatch};
 use crate::intake::raw::annotation;
@@ -64,7 +66,7 @@ impl Dialect for Volcano {
             Err(error) => return GroupObject::unreadable(text, &error),
         };
         let mut read = GroupObject {
-            groups: draft(&object.spec).map(|draft| vec![(String::new(), draft)]),
+            groups: parse(&object.spec).map(|group| vec![(String::new(), group)]),
             ignored_fields: ignored_fields(&object),
             current_status: current_status(&object.status),
             ..GroupObject::with_metadata(&object.metadata)
@@ -80,18 +82,18 @@ impl Dialect for Volcano {
     }
 }
 
-fn draft(spec: &PodGroupSpec) -> Result<Draft, Flaw> {
+fn parse(spec: &PodGroupSpec) -> Result<ParsedGroup, GroupError> {
     let path = FieldPath::Root("spec");
     if !spec.queue.is_empty() && spec.queue != DEFAULT_QUEUE {
         let error =
             path.child("queue").invalid(&spec.queue, "is not supported yet: there are no queues but \"default\"");
-        return Err(Flaw { kind: FlawKind::Unsupported, message: error.to_string() });
+        return Err(GroupError::unsupported_because(&error));
     }
     if !spec.network_topology.is_null() && !is_soft(&spec.network_topology) {
-        return Err(Flaw::unsupported("spec.networkTopology", &spec.network_topology));
+        return Err(GroupError::unsupported("spec.networkTopology", &spec.network_topology));
     }
     if let Some(first) = spec.sub_group_policy.first() {
-        return Err(Flaw::unsupported("spec.subGroupPolicy[0]", first));
+        return Err(GroupError::unsupported("spec.subGroupPolicy[0]", first));
     }
     // Volcano's own controllers also write quota names into the list. The plain resources already contain them.
     let is_quota = |name: &str| ["count/", "requests.", "limits."].iter().any(|start| name.starts_with(start));
@@ -99,7 +101,7 @@ fn draft(spec: &PodGroupSpec) -> Result<Draft, Flaw> {
     let resources = resources.map(|(name, amount)| (name.clone(), amount.clone())).collect();
     let least = min_resources(&resources, &path.child("minResources"))?;
     let class = Some(spec.priority_class_name.clone()).filter(|name| !name.is_empty());
-    Ok(Draft {
+    Ok(ParsedGroup {
         priority: PriorityField {
             class,
             number: None,
@@ -109,13 +111,13 @@ fn draft(spec: &PodGroupSpec) -> Result<Draft, Flaw> {
         min_resources: list_in_base_units(&least, &path.child("minResources"))?,
         open: true,
         ranked_by_object: true,
-        ..Draft::with_policy(policy(spec, &path)?, WithoutClass::LowestMember)
+        ..ParsedGroup::with_policy(policy(spec, &path)?, WithoutClass::LowestMember)
     })
 }
 
 /// The policy that follows from the minimums. As in Volcano, those of tasks count only if their sum does not exceed the
 /// total minimum.
-fn policy(spec: &PodGroupSpec, path: &FieldPath<'_>) -> Result<Policy, Flaw> {
+fn policy(spec: &PodGroupSpec, path: &FieldPath<'_>) -> Result<Policy, GroupError> {
     let minimum = match &spec.min_member {
         Value::Null => 0,
         zero if zero.as_i64() == Some(0) => 0,
@@ -139,12 +141,12 @@ fn policy(spec: &PodGroupSpec, path: &FieldPath<'_>) -> Result<Policy, Flaw> {
     if u64::from(minimum) > of_tasks {
         let reason = format!("is not supported yet: more than the sum of spec.minTaskMember, which is {of_tasks}");
         let error = path.child("minMember").invalid(&minimum, reason);
-        return Err(Flaw { kind: FlawKind::Unsupported, message: error.to_string() });
+        return Err(GroupError::unsupported_because(&error));
     }
     if subsets.len() >= MAX_SUBSETS {
         let most = MAX_SUBSETS - 1;
         let error = tasks.invalid(&subsets.len(), format!("is not supported yet: there may be at most {most} tasks"));
-        return Err(Flaw { kind: FlawKind::Unsupported, message: error.to_string() });
+        return Err(GroupError::unsupported_because(&error));
     }
     // Pods of other tasks, or of none, are scheduled as they fit.
     subsets.push(Subset { name: String::new(), min_member: 0 });

@@ -17,7 +17,7 @@ use muster_engine::model::group::{GroupKey, GroupSpec, History, Policy, Turn};
 
 use super::instance::Instance;
 use super::priorities::Priorities;
-use crate::dialect::{Dialect, Draft, Flaw, FlawKind, GroupObject, Reference, is_ours, started_minimum};
+use crate::dialect::{Dialect, GroupError, GroupObject, ParsedGroup, Reference, is_ours, started_minimum};
 use crate::gates::FeatureGates;
 
 /// The key of a group object: dialect, namespace, name.
@@ -222,7 +222,7 @@ impl GroupIndex {
             if ours && !std::mem::replace(&mut instance.was_ours, true) {
                 // From now on this object's problems concern pods of ours.
                 let object = instance.object.clone();
-                if instance.flaw.is_some() {
+                if instance.error.is_some() {
                     self.report_again.insert(key.clone());
                 }
                 if self.objects.get(&object).is_some_and(|object| !object.ignored_fields.is_empty()) {
@@ -294,12 +294,12 @@ impl GroupIndex {
         {
             instance.conditions = shown;
         }
-        let (spec, flaw) = match spec {
+        let (spec, error) = match spec {
             Ok(spec) => (Some(spec), None),
-            Err(flaw) => (None, flaw),
+            Err(error) => (None, error),
         };
-        if instance.flaw != flaw {
-            instance.flaw = flaw;
+        if instance.error != error {
+            instance.error = error;
             self.report_again.insert(key.clone());
             self.touched.insert(instance.object.clone());
         }
@@ -317,40 +317,40 @@ impl GroupIndex {
         instance: &Instance,
         object: &GroupObject,
         priorities: &Priorities,
-    ) -> Result<GroupSpec, Flaw> {
+    ) -> Result<GroupSpec, GroupError> {
         let groups = object.groups.as_ref().map_err(Clone::clone)?;
-        let Some((_, draft)) = groups.iter().find(|(name, _)| *name == instance.group) else {
+        let Some((_, group)) = groups.iter().find(|(name, _)| *name == instance.group) else {
             let names: Vec<&str> = groups.iter().map(|(name, _)| name.as_str()).collect();
             let message = format!("it has no group {:?}; it has {}", instance.group, names.join(", "));
-            return Err(Flaw { kind: FlawKind::Invalid, message });
+            return Err(GroupError::invalid(message));
         };
-        let (priority, preemption_policy) = priorities.of(draft, self.gates.workload_aware_preemption)?;
+        let (priority, preemption_policy) = priorities.of(group, self.gates.workload_aware_preemption)?;
         Ok(GroupSpec {
             key: key.clone(),
-            policy: self.policy(draft),
+            policy: self.policy(group),
             priority,
             preemption_policy,
-            disruption_mode: draft.disruption_mode,
-            topology: draft.topology.clone(),
-            schedule_timeout_ms: draft.schedule_timeout_ms,
-            min_resources: draft.min_resources.clone(),
-            family: draft.shared_in_workload.as_ref().map(|workload| format!("{}/{workload}", object.namespace)),
-            degraded_policy: draft.degraded_policy,
+            disruption_mode: group.disruption_mode,
+            topology: group.topology.clone(),
+            schedule_timeout_ms: group.schedule_timeout_ms,
+            min_resources: group.min_resources.clone(),
+            family: group.shared_in_workload.as_ref().map(|workload| format!("{}/{workload}", object.namespace)),
+            degraded_policy: group.degraded_policy,
             // Without minimums, subsets have no meaning either.
-            open: draft.open || !self.gates.gang_scheduling,
-            turn: draft
+            open: group.open || !self.gates.gang_scheduling,
+            turn: group
                 .ranked_by_object
                 .then(|| Turn { created_ms: object.created_ms, uid: object.uid.as_str().into() }),
             parent: None,
-            history: instance.history.unwrap_or_else(|| history(object, instance, draft)),
+            history: instance.history.unwrap_or_else(|| history(object, instance, group)),
             members_since_ms: object.members_since_ms,
             incarnation: object.leader.as_ref().map(|_| object.uid.clone()),
         })
     }
 
     /// The policy under the feature gates.
-    fn policy(&self, draft: &Draft) -> Policy {
-        match &draft.policy {
+    fn policy(&self, group: &ParsedGroup) -> Policy {
+        match &group.policy {
             Policy::Gang { .. } | Policy::Subsets(_) if !self.gates.gang_scheduling => {
                 Policy::Basic { desired_count: None }
             }
@@ -369,17 +369,17 @@ fn is_older(new: &GroupObject, known: &GroupObject) -> bool {
 fn shown_conditions(object: &GroupObject, instance: &Instance) -> Vec<Condition> {
     let key = (instance.group.clone(), instance.replica.clone());
     let shown = object.current_status.instances.get(&key).map(|shown| shown.conditions.clone()).unwrap_or_default();
-    // A condition about a flaw is set again if the flaw is still there.
-    let flawed =
+    // A condition about an error is set again if the error is still there.
+    let is_error =
         |one: &Condition| one.kind == POD_GROUP_SCHEDULED && (one.reason == INVALID || one.reason == UNSUPPORTED);
-    shown.into_iter().filter(|one| is_ours(&one.kind) && !flawed(one)).collect()
+    shown.into_iter().filter(|one| is_ours(&one.kind) && !is_error(one)).collect()
 }
 
 /// The group's history, according to the API.
-fn history(object: &GroupObject, instance: &Instance, draft: &Draft) -> History {
+fn history(object: &GroupObject, instance: &Instance, group: &ParsedGroup) -> History {
     let shown = shown_conditions(object, instance);
     match started_minimum(&shown) {
-        Some(minimum) if minimum == draft.minimum() => History::Started,
+        Some(minimum) if minimum == group.minimum() => History::Started,
         Some(_) => History::StartedUnderOtherMinimum,
         None if Condition::find(&shown, STARTED).is_some() => History::New,
         // The status is truncated: a group that it does not show may have started and must not be rolled back.

@@ -8,7 +8,7 @@ use muster_engine::Diagnosis;
 use muster_engine::model::group::{GroupSpec, History};
 
 use super::group_index::ObjectKey;
-use crate::dialect::Flaw;
+use crate::dialect::GroupError;
 
 /// One group, or one replica of a group. It exists while pods name it, or while its object, if that is the group
 /// itself, exists.
@@ -33,7 +33,7 @@ pub(crate) struct Instance {
     /// Its history according to the API when the engine first observed it.
     pub(crate) history: Option<History>,
     /// Why its object cannot be used, if it exists.
-    pub(crate) flaw: Option<Flaw>,
+    pub(crate) error: Option<GroupError>,
     /// The last diagnosis of the engine.
     pub(crate) last_diagnosis: Option<Diagnosis>,
     /// Members that would fit if the whole group did, according to the last report.
@@ -62,7 +62,7 @@ impl Instance {
             was_ours: false,
             sent: None,
             history: None,
-            flaw: None,
+            error: None,
             last_diagnosis: None,
             would_fit: BTreeSet::new(),
             no_room: BTreeSet::new(),

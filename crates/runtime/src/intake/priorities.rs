@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use muster_engine::model::group::{GroupPriority, PreemptionPolicy};
 
-use crate::dialect::{Draft, Flaw, FlawKind, Mismatch, WithoutClass};
+use crate::dialect::{GroupError, Mismatch, ParsedGroup, WithoutClass};
 
 /// The PriorityClasses of the cluster.
 #[derive(Clone, Debug, Default)]
@@ -45,8 +45,12 @@ impl Priorities {
     }
 
     /// The priority of a group, and whether it may preempt.
-    pub(crate) fn of(&self, draft: &Draft, own_priorities: bool) -> Result<(GroupPriority, PreemptionPolicy), Flaw> {
-        let field = &draft.priority;
+    pub(crate) fn of(
+        &self,
+        group: &ParsedGroup,
+        own_priorities: bool,
+    ) -> Result<(GroupPriority, PreemptionPolicy), GroupError> {
+        let field = &group.priority;
         let class = match &field.class {
             Some(name) => Some(self.classes.get(name).ok_or_else(|| no_such_class(name))?),
             // Of several default classes the API server takes the lowest.
@@ -59,7 +63,7 @@ impl Priorities {
                 |name| format!("the class {name} gives {value}"),
             );
             let message = format!("spec.priority: {}: {why}", field.number.unwrap_or(0));
-            return Err(Flaw { kind: FlawKind::Invalid, message });
+            return Err(GroupError::invalid(message));
         }
         let priority = match (&field.class, field.without_class) {
             (None, WithoutClass::SharedByMembers) => GroupPriority::SharedByMembers,
@@ -70,13 +74,10 @@ impl Priorities {
             _ => GroupPriority::LowestMember,
         };
         let of_class = class.filter(|class| class.never_preempts).map(|_| PreemptionPolicy::Never);
-        Ok((priority, draft.preemption_policy.or(of_class).unwrap_or_default()))
+        Ok((priority, group.preemption_policy.or(of_class).unwrap_or_default()))
     }
 }
 
-fn no_such_class(name: &str) -> Flaw {
-    Flaw {
-        kind: FlawKind::Invalid,
-        message: format!("spec.priorityClassName: {name:?}: there is no such PriorityClass"),
-    }
+fn no_such_class(name: &str) -> GroupError {
+    GroupError::invalid(format!("spec.priorityClassName: {name:?}: there is no such PriorityClass"))
 }

@@ -1,12 +1,13 @@
 //! Translation of pods and groups into observations, and the errors for invalid ones.
 
+use muster_api::native::NativeVersion;
 use muster_engine::model::group::{GroupPriority, GroupSpec, History, Policy};
 use muster_engine::model::inter_pod::Spread;
 use muster_engine::model::pod::{Phase, PodSpec, RefusalKind};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::dialect::{MusterPodGroup, MusterWorkload, NativePodGroup, NativePodGroupV1alpha2, NativeWorkload};
+use crate::dialect::{MusterPodGroup, MusterWorkload, NativePodGroup, NativeWorkload};
 
 const WORKLOADS: usize = 0;
 const POD_GROUPS: usize = 1;
@@ -14,7 +15,7 @@ const NATIVE: usize = 2;
 const NATIVE_WORKLOADS: usize = 3;
 
 fn intake_with(gates: FeatureGates) -> Intake {
-    intake_of(gates, Box::new(NativePodGroup::V1BETA1))
+    intake_of(gates, Box::new(NativePodGroup(NativeVersion::V1beta1)))
 }
 
 fn intake_of(gates: FeatureGates, native: Box<dyn Dialect>) -> Intake {
@@ -137,8 +138,8 @@ fn each_replica_of_a_workload_group_is_its_own_gang() {
     let lost = apply_pod(&mut intake, &pod_json("c", &annotations("ghost", "")));
     let key = the_pod(&lost.observations).membership.unwrap().group;
     assert_eq!(lost.observations.len(), 1, "the engine observes no such group");
-    let flaw = intake.groups.instance(&key).unwrap().flaw.clone().unwrap();
-    assert_eq!(flaw.message, "it has no group \"ghost\"; it has worker");
+    let error = intake.groups.instance(&key).unwrap().error.clone().unwrap();
+    assert_eq!(error.message, "it has no group \"ghost\"; it has worker");
     let gone = intake.handle(WatchEvent::Pod(Delta::Deleted(guarded(&pod_json("a", &json!({}))))), 0).observations;
     assert!(
         matches!(&gone[..], [Observation::PodGone { .. }, Observation::GroupGone { key }] if key.replica == "0"),
@@ -363,7 +364,7 @@ fn the_start_and_its_minimum_are_read_from_the_api() {
 
 #[test]
 fn groups_of_1_36_are_read() {
-    let mut intake = intake_of(FeatureGates::default(), Box::new(NativePodGroupV1alpha2));
+    let mut intake = intake_of(FeatureGates::default(), Box::new(NativePodGroup(NativeVersion::V1alpha2)));
     apply_class(&mut intake, "high", 1000, false);
     let spec = json!({
         "podGroupTemplateRef": {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}},
@@ -385,9 +386,9 @@ fn groups_of_1_36_are_read() {
     ] {
         let mut spec = spec.clone();
         spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let object = NativePodGroupV1alpha2.read(&group_json("x", &spec, &json!([])).to_string());
-        let flaw = object.groups.unwrap_err().message;
-        assert!(flaw.contains(expected), "{flaw} should name {expected}");
+        let object = NativePodGroup(NativeVersion::V1alpha2).read(&group_json("x", &spec, &json!([])).to_string());
+        let error = object.groups.unwrap_err().message;
+        assert!(error.contains(expected), "{error} should name {expected}");
     }
 }
 
@@ -444,8 +445,8 @@ fn an_unusable_object_has_an_error_message() {
         assert!(apply_group(&mut intake, dialect, &group_json("g", &spec, &json!([]))).is_empty(), "{spec}");
         let key = ObjectKey { dialect, namespace: "ml".to_owned(), name: "g".to_owned() };
         let group = intake.groups.instances_of(&key).next().unwrap().clone();
-        let flaw = intake.groups.instance(&group).unwrap().flaw.clone().unwrap();
-        assert!(flaw.message.contains(expected), "{} should name {expected}", flaw.message);
+        let error = intake.groups.instance(&group).unwrap().error.clone().unwrap();
+        assert!(error.message.contains(expected), "{} should name {expected}", error.message);
     }
 }
 

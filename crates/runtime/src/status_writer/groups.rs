@@ -24,7 +24,9 @@ use muster_engine::{Diagnosis, Engine};
 use super::backoff::backoff_ms;
 use super::work_queue::WorkQueue;
 use crate::actuator::WriteOutcome;
-use crate::dialect::{Conditions, Counts, Flaw, FlawKind, GroupObject, InstanceStatus, ObjectStatus, StatusPatch};
+use crate::dialect::{
+    Conditions, Counts, GroupError, GroupErrorKind, GroupObject, InstanceStatus, ObjectStatus, StatusPatch,
+};
 use crate::intake::Intake;
 use crate::intake::group_index::ObjectKey;
 use crate::intake::instance::Instance;
@@ -266,10 +268,10 @@ pub(crate) fn status(
                 instance.preempted_by = None;
             }
             instance.conditions.clone_from(&shown.conditions);
-            if let Some(flaw) = &instance.flaw {
-                // While it lasts, the flaw hides the condition that would apply otherwise.
+            if let Some(error) = &instance.error {
+                // While it lasts, the error hides the condition that would apply otherwise.
                 let mut conditions = Conditions::from(&shown.conditions, now, object.generation);
-                set_flaw(&mut conditions, flaw);
+                set_error(&mut conditions, error);
                 shown.conditions = conditions.into_list();
             }
         }
@@ -304,7 +306,7 @@ fn instance_status(
     if view.whole {
         conditions.unset(DEGRADED, "Healthy", "The group has what it needs.");
     }
-    if instance.flaw.is_none() {
+    if instance.error.is_none() {
         let basic = matches!(policy, Some(Policy::Basic { .. }));
         let members = subsets.iter().map(|(_, counts)| counts.total).sum();
         derive(&mut conditions, instance, object, (&counts, members), basic, now_ms);
@@ -317,7 +319,7 @@ fn instance_status(
     }
     let is_gang = rules.iter().any(|rule| rule.min_member > 0);
     let has_minimum = is_gang && has_minimum(&rules, open, &records);
-    let tells_start = instance.flaw.is_none() && !conditions.is_true(STARTED);
+    let tells_start = instance.error.is_none() && !conditions.is_true(STARTED);
     // The engine does not repeat its report when a group that was gone starts again as before.
     if view.start_is_open {
         conditions.unset(STARTED, "StartsAnew", "The start failed: the group needs its minimum again.");
@@ -430,15 +432,15 @@ fn set_disruption(conditions: &mut Conditions, instance: &Instance, view: Engine
     }
 }
 
-fn set_flaw(conditions: &mut Conditions, flaw: &Flaw) {
-    conditions.set(POD_GROUP_SCHEDULED, false, flaw_reason(flaw.kind), &flaw.message);
+fn set_error(conditions: &mut Conditions, error: &GroupError) {
+    conditions.set(POD_GROUP_SCHEDULED, false, error_reason(error.kind), &error.message);
 }
 
-/// The condition reason for a flaw.
-pub(crate) fn flaw_reason(kind: FlawKind) -> &'static str {
+/// The condition reason for an error.
+pub(crate) fn error_reason(kind: GroupErrorKind) -> &'static str {
     match kind {
-        FlawKind::Invalid => INVALID,
-        FlawKind::Unsupported => UNSUPPORTED,
+        GroupErrorKind::Invalid => INVALID,
+        GroupErrorKind::Unsupported => UNSUPPORTED,
     }
 }
 
@@ -523,8 +525,8 @@ fn overall(object: &GroupObject, instances: &[InstanceStatus], now_ms: u64, now:
     let mut conditions = Conditions::from(&object.current_status.conditions, now, object.generation);
     let scheduled = |one: &InstanceStatus| Condition::find(&one.conditions, POD_GROUP_SCHEDULED).cloned();
     let worst = instances.iter().find(|one| !scheduled(one).is_some_and(|condition| condition.is_true()));
-    if let Err(flaw) = &object.groups {
-        set_flaw(&mut conditions, flaw);
+    if let Err(error) = &object.groups {
+        set_error(&mut conditions, error);
     } else if instances.is_empty() {
         if now_ms >= object.created_ms + EMPTY_REPORT_MS {
             let text = "Waiting for members: no pod names a group of this object.";

@@ -173,7 +173,7 @@ impl StatusWriter {
                 self.report_to_members(&key, &diagnosis, &[], intake, engine);
             }
             self.groups.touch(&object, true, now_ms);
-            self.emit_flaw_event(&key, intake);
+            self.emit_group_error_event(&key, intake);
         }
         for key in intake.groups.take_ignored_fields() {
             self.emit_ignored_field_events(&key, intake);
@@ -364,9 +364,9 @@ impl StatusWriter {
     }
 
     fn emit_group_event(&mut self, object_key: &ObjectKey, key: &GroupKey, diagnosis: &Diagnosis, intake: &Intake) {
-        let is_flawed = intake.groups.instance(key).is_some_and(|instance| instance.flaw.is_some())
+        let has_error = intake.groups.instance(key).is_some_and(|instance| instance.error.is_some())
             || intake.groups.object(object_key).is_some_and(|object| object.groups.is_err());
-        if is_flawed && matches!(diagnosis, Diagnosis::Waiting(Waiting::GroupMissing { .. })) {
+        if has_error && matches!(diagnosis, Diagnosis::Waiting(Waiting::GroupMissing { .. })) {
             // The object exists; its condition and its pods already explain what is wrong with it.
             return;
         }
@@ -378,10 +378,10 @@ impl StatusWriter {
     }
 
     /// Emits an event about an unusable object, also for kinds whose status has no field for that.
-    fn emit_flaw_event(&mut self, key: &GroupKey, intake: &Intake) {
+    fn emit_group_error_event(&mut self, key: &GroupKey, intake: &Intake) {
         let Some(instance) = intake.groups.instance(key) else { return };
-        let Some(flaw) = &instance.flaw else { return };
-        let (reason, note) = (groups::flaw_reason(flaw.kind), flaw.message.clone());
+        let Some(error) = &instance.error else { return };
+        let (reason, note) = (groups::error_reason(error.kind), error.message.clone());
         if groups::is_left_to_other_scheduler(intake, &instance.object, &self.resources[instance.object.dialect]) {
             return;
         }
@@ -442,7 +442,7 @@ fn growing_until(instance: &Instance, diagnosis: &Diagnosis, record: &PodRecord,
 
 /// The condition message of a group's members.
 fn member_message(key: &GroupKey, instance: &Instance, diagnosis: &Diagnosis, intake: &Intake) -> String {
-    let message = match (&instance.flaw, diagnosis) {
+    let message = match (&instance.error, diagnosis) {
         (None, Diagnosis::Waiting(Waiting::GroupMissing { .. }))
             if !intake.groups.is_served(instance.object.dialect) =>
         {
@@ -453,8 +453,8 @@ fn member_message(key: &GroupKey, instance: &Instance, diagnosis: &Diagnosis, in
         (None, Diagnosis::Waiting(Waiting::GroupMissing { .. })) => {
             format!("{key}: {diagnosis} Its kind is {}.", key.origin)
         }
-        (Some(flaw), Diagnosis::Waiting(Waiting::GroupMissing { .. })) => {
-            format!("{} {key} cannot be used: {}", key.origin, flaw.message)
+        (Some(error), Diagnosis::Waiting(Waiting::GroupMissing { .. })) => {
+            format!("{} {key} cannot be used: {}", key.origin, error.message)
         }
         _ => format!("{key}: {diagnosis}"),
     };

@@ -3,6 +3,7 @@
 //! A pod names workload, group and replica in `spec.workloadRef`; each replica is a separate group. There is no
 //! PodGroup and no status. The version was removed in 1.36. Must not depend on the later versions' rules.
 
+mod conversion;
 mod rules;
 
 use kube_core::NamespaceResourceScope;

@@ -4,19 +4,20 @@
 //! string, priority and disruption mode have a gate, specs are immutable, and the upstream condition is
 //! `PodGroupScheduled`. The version was removed in 1.37. Objects are validated by `rules`.
 
-mod gates;
+mod conversion;
 mod rules;
 
 use kube_core::NamespaceResourceScope;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
+use super::gates::set_default;
 use super::pod_group::PodGroupStatus;
 use super::policy::{ResourceClaim, SchedulingConstraints, SchedulingPolicy};
 use super::workload::ControllerReference;
 use crate::null::{is_default, null_is_default};
 use crate::wire::object::{Kind, NoStatus, Object};
 
-pub use gates::{Gates, drop_disabled_pod_group, drop_disabled_workload, set_pod_group_defaults};
 pub use rules::{
     validate_pod_group, validate_pod_group_status_update, validate_pod_group_update, validate_workload,
     validate_workload_update,
@@ -145,4 +146,9 @@ pub struct PodGroupTemplate {
     /// The value of that class (gate `WorkloadAwarePreemption`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
+}
+
+/// Sets defaults of a PodGroup. Called on create and on update, before fields are dropped.
+pub fn set_pod_group_defaults(object: &mut Value) {
+    set_default(object, "disruptionMode", json!(DISRUPT_POD));
 }

@@ -3,24 +3,17 @@
 //! Of the metadata only the name of a new object is checked; the rest is the same for all kinds and left to the server.
 //! Must not depend on priority classes or on whether a template exists.
 
-use super::{
-    DISRUPT_POD, DISRUPT_POD_GROUP, Gates, PodGroup, PodGroupSpec, PodGroupTemplate, TemplateReference, Workload,
-    WorkloadSpec,
-};
+use super::{PodGroup, PodGroupSpec, PodGroupTemplate, TemplateReference, Workload, WorkloadSpec};
 use crate::field_error::FieldError;
 use crate::invalid::FieldPath;
+use crate::native::Gates;
 use crate::native::checks::{
     Errors, dns_label, dns_subdomain, immutable, is_unchanged, object_name, one_of, required_name, unique,
 };
-use crate::native::policy::{ResourceClaim, SchedulingConstraints, SchedulingPolicy};
-use crate::native::validate_status::{Release, validate_status};
-use crate::native::validate_template::{
-    MAX_RESOURCE_CLAIMS, validate_claims, validate_min_count, validate_priority, validate_topology,
-};
+use crate::native::validate_status::validate_status;
+use crate::native::validate_template::{Settings, WrittenMode};
 use crate::native::validate_workload::MAX_TEMPLATES;
-
-/// The known disruption modes, sorted.
-const DISRUPTION_MODES: [&str; 2] = [DISRUPT_POD, DISRUPT_POD_GROUP];
+use crate::native::version::Release;
 
 const SPEC: FieldPath<'static> = FieldPath::Root("spec");
 
@@ -73,13 +66,15 @@ impl PodGroupSpec {
 
     fn settings(&self) -> Settings<'_> {
         Settings {
+            release: Release::V1_36,
             is_template: false,
             scheduling_policy: &self.scheduling_policy,
             scheduling_constraints: self.scheduling_constraints.as_ref(),
             resource_claims: &self.resource_claims,
-            disruption_mode: self.disruption_mode.as_deref(),
+            disruption_mode: self.disruption_mode.as_deref().map(WrittenMode::Name),
             priority_class_name: &self.priority_class_name,
             priority: self.priority,
+            preemption_policy: None,
         }
     }
 }
@@ -135,102 +130,16 @@ impl PodGroupTemplate {
     fn validate(&self, path: &FieldPath<'_>, gates: Gates, errors: &mut Errors) {
         required_name(&self.name, &path.child("name"), errors, dns_label);
         let settings = Settings {
+            release: Release::V1_36,
             is_template: true,
             scheduling_policy: &self.scheduling_policy,
             scheduling_constraints: self.scheduling_constraints.as_ref(),
             resource_claims: &self.resource_claims,
-            disruption_mode: self.disruption_mode.as_deref(),
+            disruption_mode: self.disruption_mode.as_deref().map(WrittenMode::Name),
             priority_class_name: &self.priority_class_name,
             priority: self.priority,
+            preemption_policy: None,
         };
         settings.validate(None, path, gates, errors);
-    }
-}
-
-/// The settings that a group and a template share.
-#[derive(Clone, Copy)]
-struct Settings<'a> {
-    is_template: bool,
-    scheduling_policy: &'a SchedulingPolicy,
-    scheduling_constraints: Option<&'a SchedulingConstraints>,
-    resource_claims: &'a [ResourceClaim],
-    disruption_mode: Option<&'a str>,
-    priority_class_name: &'a str,
-    priority: Option<i32>,
-}
-
-impl Settings<'_> {
-    /// Checks new settings, or an update of `old`.
-    fn validate(&self, old: Option<&Settings<'_>>, path: &FieldPath<'_>, gates: Gates, errors: &mut Errors) {
-        let at = path.child("schedulingPolicy");
-        immutable(self.scheduling_policy, old.map(|old| old.scheduling_policy), &at, errors, |policy, errors| {
-            one_of(&[("basic", policy.basic.is_some()), ("gang", policy.gang.is_some())], &at, errors);
-            if let Some(gang) = &policy.gang {
-                let at = at.child("gang");
-                validate_min_count(gang, &at.child("minCount"), errors);
-            }
-        });
-        let at = path.child("schedulingConstraints");
-        let is_on = gates.topology_aware_workload_scheduling;
-        let (new, before) = (&self.scheduling_constraints, old.map(|old| &old.scheduling_constraints));
-        gated_and_immutable((new, before), (is_on, new.is_some()), &at, errors, |constraints, errors| {
-            if let Some(constraints) = constraints {
-                validate_topology(constraints, &at.child("topology"), errors);
-            }
-        });
-        let at = path.child("resourceClaims");
-        let old_claims = old.map(|old| old.resource_claims);
-        immutable(self.resource_claims, old_claims, &at, errors, |claims, errors| validate_claims(claims, &at, errors));
-        // A changed list that is too long gets both errors.
-        if !is_unchanged(self.resource_claims, old_claims) && self.resource_claims.len() > MAX_RESOURCE_CLAIMS {
-            errors.push(FieldError::too_many(&at, self.resource_claims.len(), MAX_RESOURCE_CLAIMS));
-        }
-        self.validate_preemption(old, path, gates, errors);
-    }
-
-    fn validate_preemption(&self, old: Option<&Settings<'_>>, path: &FieldPath<'_>, gates: Gates, errors: &mut Errors) {
-        let is_on = gates.workload_aware_preemption;
-        let at = path.child("disruptionMode");
-        let (new, before) = (&self.disruption_mode, old.map(|old| &old.disruption_mode));
-        // On groups it is set by defaulting.
-        if is_on && !self.is_template && new.is_none() && !is_unchanged(new, before) {
-            errors.push(FieldError::required(&at, ""));
-        }
-        gated_and_immutable((new, before), (is_on, new.is_some()), &at, errors, |mode, errors| {
-            if let Some(mode) = mode.filter(|mode| !DISRUPTION_MODES.contains(mode)) {
-                errors.push(FieldError::not_supported(&at, mode, &DISRUPTION_MODES));
-            }
-        });
-        let at = path.child("priorityClassName");
-        let (new, before) = (self.priority_class_name, old.map(|old| old.priority_class_name));
-        gated_and_immutable((new, before), (is_on, !new.is_empty()), &at, errors, |name, errors| {
-            if !name.is_empty() {
-                dns_subdomain(name, &at, errors);
-            }
-        });
-        let at = path.child("priority");
-        let (new, before) = (&self.priority, old.map(|old| &old.priority));
-        gated_and_immutable((new, before), (is_on, new.is_some()), &at, errors, |priority, errors| {
-            validate_priority(*priority, &at, errors);
-        });
-    }
-}
-
-/// A field with a gate: while the gate is off the field is forbidden but may be removed; while it is on the field is
-/// immutable.
-fn gated_and_immutable<T: PartialEq + ?Sized>(
-    (new, old): (&T, Option<&T>),
-    (is_on, is_set): (bool, bool),
-    path: &FieldPath<'_>,
-    errors: &mut Errors,
-    check: impl FnOnce(&T, &mut Errors),
-) {
-    if is_unchanged(new, old) {
-        return;
-    }
-    if is_on {
-        immutable(new, old, path, errors, check);
-    } else if is_set {
-        errors.push(FieldError::forbidden(path, ""));
     }
 }

@@ -9,12 +9,14 @@
 
 use kube::core::ApiResource;
 use muster_api::invalid::{FieldPath, InvalidField};
-use muster_api::native::v1alpha1::{PodGroup, Workload, validate_workload, validate_workload_reference};
+use muster_api::native::v1alpha1::{Workload, validate_workload, validate_workload_reference};
 use muster_api::wire::Pod;
 
 use super::condition::CurrentStatus;
-use super::draft::{Draft, Flaw, FlawKind, GroupObject, WithoutClass};
+use super::group_error::GroupError;
+use super::group_object::GroupObject;
 use super::native_pod_group::policy;
+use super::parsed_group::{ParsedGroup, WithoutClass};
 use super::status::ObjectStatus;
 use super::{Dialect, Reference, StatusPatch};
 
@@ -53,7 +55,7 @@ impl Dialect for NativeWorkload {
         };
         let mut read = GroupObject {
             is_group: false,
-            groups: drafts(&object),
+            groups: parse(&object),
             // The status has no field for groups: each may have started.
             current_status: CurrentStatus { is_truncated: true, ..CurrentStatus::default() },
             ..GroupObject::with_metadata(&object.metadata)
@@ -68,13 +70,13 @@ impl Dialect for NativeWorkload {
     }
 }
 
-fn drafts(object: &Workload) -> Result<Vec<(String, Draft)>, Flaw> {
-    if let Some(error) = validate_workload(object).first() {
-        return Err(Flaw { kind: FlawKind::Invalid, message: error.to_string() });
+fn parse(object: &Workload) -> Result<Vec<(String, ParsedGroup)>, GroupError> {
+    if let Some(error) = validate_workload(object).into_iter().next() {
+        return Err(error.into());
     }
-    Ok(object.spec.pod_groups.iter().map(|group| (group.name.clone(), draft(group))).collect())
-}
-
-fn draft(group: &PodGroup) -> Draft {
-    Draft::with_policy(policy(&group.policy), WithoutClass::LowestMember)
+    let groups =
+        object.spec.pod_groups.iter().map(|group| {
+            (group.name.clone(), ParsedGroup::with_policy(policy(&group.policy), WithoutClass::LowestMember))
+        });
+    Ok(groups.collect())
 }

@@ -1,0 +1,158 @@
+//! A group as its object defines it, without its priority.
+//!
+//! It becomes an engine group once the PriorityClasses are known. Must not depend on any dialect.
+
+use std::collections::BTreeMap;
+
+use muster_api::group as written;
+use muster_api::invalid::FieldPath;
+use muster_api::resources::list_in_base_units;
+use muster_engine::model::group::{
+    DegradedPolicy, DisruptionMode, Policy, PreemptionPolicy, Subset, TopologyConstraint,
+};
+
+use super::group_error::GroupError;
+
+/// A group whose priority is not resolved yet.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ParsedGroup {
+    /// Its scheduling policy.
+    pub(crate) policy: Policy,
+    /// Its priority fields.
+    pub(crate) priority: PriorityField,
+    /// Whether it may preempt, if it is set.
+    pub(crate) preemption_policy: Option<PreemptionPolicy>,
+    /// How it may be disrupted.
+    pub(crate) disruption_mode: DisruptionMode,
+    /// The timeout of a start, if it is set.
+    pub(crate) schedule_timeout_ms: Option<u64>,
+    /// The topology constraints of its members.
+    pub(crate) topology: Vec<TopologyConstraint>,
+    /// The resources that the whole group needs.
+    pub(crate) min_resources: BTreeMap<String, i64>,
+    /// The Workload whose groups share `min_resources`; `None` if they are for this group alone.
+    pub(crate) shared_in_workload: Option<String>,
+    /// What it may do when it has lost members.
+    pub(crate) degraded_policy: DegradedPolicy,
+    /// Whether pods of unknown subsets are members too.
+    pub(crate) open: bool,
+    /// Whether it is queued by the age of the object, not by that of its oldest pending member.
+    pub(crate) ranked_by_object: bool,
+}
+
+/// The priority fields of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PriorityField {
+    /// Its PriorityClass.
+    pub(crate) class: Option<String>,
+    /// The priority value next to the class.
+    pub(crate) number: Option<i32>,
+    /// How a value that differs from the class is handled.
+    pub(crate) mismatch: Mismatch,
+    /// The priority of a group without a class.
+    pub(crate) without_class: WithoutClass,
+}
+
+/// The priority of a group without a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WithoutClass {
+    /// That of the cluster's default class.
+    Default,
+    /// The priority that all members must share.
+    SharedByMembers,
+    /// The lowest priority of its members: the object cannot name a class.
+    LowestMember,
+}
+
+/// How a value that differs from the class is handled. It is never trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mismatch {
+    /// The object is invalid.
+    Refused,
+    /// The class takes precedence. The server filled in the value when the object was created.
+    ClassTakesPrecedence,
+}
+
+impl ParsedGroup {
+    /// The minimum number of members in total; zero for a basic group.
+    pub(crate) fn minimum(&self) -> u32 {
+        match &self.policy {
+            Policy::Gang { min_count } => *min_count,
+            Policy::Basic { .. } => 0,
+            Policy::Subsets(subsets) => {
+                subsets.iter().fold(0, |sum: u32, subset| sum.saturating_add(subset.min_member))
+            }
+        }
+    }
+
+    /// A group with this policy and defaults otherwise.
+    pub(crate) fn with_policy(policy: Policy, without_class: WithoutClass) -> Self {
+        Self {
+            policy,
+            priority: PriorityField {
+                class: None,
+                number: None,
+                mismatch: Mismatch::ClassTakesPrecedence,
+                without_class,
+            },
+            preemption_policy: None,
+            disruption_mode: DisruptionMode::Pod,
+            schedule_timeout_ms: None,
+            topology: Vec::new(),
+            min_resources: BTreeMap::new(),
+            shared_in_workload: None,
+            degraded_policy: DegradedPolicy::Replace,
+            open: false,
+            ranked_by_object: false,
+        }
+    }
+
+    /// A group of our own kinds. `path` is the path of its fields.
+    pub(crate) fn of(group: &written::Group, path: &FieldPath<'_>) -> Result<Self, GroupError> {
+        let min_resources = list_in_base_units(&group.min_resources, &path.child("minResources"))?;
+        let subsets = matches!(group.policy, written::Policy::Subsets(_));
+        Ok(Self {
+            policy: policy(&group.policy),
+            priority: PriorityField {
+                class: group.priority_class_name.clone(),
+                number: group.priority,
+                mismatch: Mismatch::Refused,
+                without_class: if subsets { WithoutClass::SharedByMembers } else { WithoutClass::Default },
+            },
+            preemption_policy: group.preemption_policy.map(|policy| match policy {
+                written::PreemptionPolicy::Never => PreemptionPolicy::Never,
+                written::PreemptionPolicy::PreemptLowerPriority => PreemptionPolicy::LowerPriority,
+            }),
+            disruption_mode: match group.disruption_mode {
+                written::DisruptionMode::Pod => DisruptionMode::Pod,
+                written::DisruptionMode::PodGroup => DisruptionMode::Group,
+            },
+            schedule_timeout_ms: None,
+            topology: Vec::new(),
+            min_resources,
+            shared_in_workload: None,
+            degraded_policy: match group.degraded_policy {
+                written::DegradedPolicy::Replace => DegradedPolicy::Replace,
+                written::DegradedPolicy::Requorum => DegradedPolicy::Requorum,
+                written::DegradedPolicy::Evict => DegradedPolicy::Evict,
+            },
+            open: false,
+            ranked_by_object: subsets,
+        })
+    }
+}
+
+fn policy(policy: &written::Policy) -> Policy {
+    // A validated count is from 1 to the largest i32.
+    let count = |count: i32| count.unsigned_abs();
+    match policy {
+        written::Policy::Gang { min_count } => Policy::Gang { min_count: count(*min_count) },
+        written::Policy::Basic { desired_count } => Policy::Basic { desired_count: desired_count.map(count) },
+        written::Policy::Subsets(subsets) => Policy::Subsets(
+            subsets
+                .iter()
+                .map(|subset| Subset { name: subset.name.clone(), min_member: count(subset.min_member) })
+                .collect(),
+        ),
+    }
+}
