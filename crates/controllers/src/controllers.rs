@@ -14,7 +14,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
 use muster_api::owners::leader_worker_set::labels as replica_labels;
 use muster_api::wire::{Job, JobSet, LeaderWorkerSet, Pod};
-use muster_reflector::Delta;
+use muster_reflector::{Delta, PAUSE_MAX};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -24,8 +24,6 @@ use crate::settings::Settings;
 use crate::state::{ClusterEvent, State, WorkItem};
 use crate::work_queue::WorkQueue;
 
-/// The page size of lists.
-const PAGE_SIZE: u32 = 500;
 /// How many items are reconciled concurrently.
 const MAX_CONCURRENT_RECONCILES: usize = 16;
 /// The label that the Job controller sets on its pods.
@@ -70,7 +68,7 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let config = watcher::Config { label_selector: label.map(str::to_owned), ..watcher::Config::default() };
-    muster_reflector::watch(api, config.page_size(PAGE_SIZE), move |error| {
+    muster_reflector::watch(api, config, PAUSE_MAX, move |error| {
         tracing::warn!(what, %error, "the watch failed and will be restarted");
     })
 }

@@ -3,7 +3,7 @@
 //! Invariant: there is one condition of each type, and its `lastTransitionTime` changes only with its status.
 
 use jiff::Timestamp;
-use muster_determinism::clock;
+use muster_clock as clock;
 use serde_json::{Value, json};
 
 /// Returns the condition of a type.

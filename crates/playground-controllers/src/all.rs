@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::select_all;
 use kube::Client;
-use muster_determinism::clock::Clock;
+use muster_clock::Clock;
 use muster_playground_client::task::Task;
 
 use super::{

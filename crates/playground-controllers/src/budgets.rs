@@ -18,10 +18,11 @@ use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use muster_api::invalid::FieldPath;
 use muster_api::selector::WrittenLabelSelector;
-use muster_determinism::clock::{self, Clock};
+use muster_clock::{self as clock, Clock};
 use muster_playground_client::api_errors::is_not_found;
-use muster_playground_client::cache::{Cache, Key, key_of, watch};
 use muster_playground_client::task::Task;
+use muster_playground_client::watch::watch;
+use muster_reflector::{Cache, Delta, Key, key_of};
 
 use super::owners::controller_of;
 use super::pod_record::{PodRecord, is_terminating, ready_since, without_tolerations};
@@ -52,8 +53,8 @@ impl Budgets {
 
 #[allow(clippy::large_enum_variant)] // only one exists at a time
 enum Event {
-    Budget(watcher::Event<PodDisruptionBudget>),
-    Pod(watcher::Event<PodRecord>),
+    Budget(Delta<PodDisruptionBudget>),
+    Pod(Delta<PodRecord>),
 }
 
 struct DisruptionController {

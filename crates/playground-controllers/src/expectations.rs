@@ -7,9 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube::runtime::watcher;
 use kube::{Resource, ResourceExt};
-use muster_playground_client::cache::{Cache, Key, key_of};
+use muster_reflector::{Cache, Delta, Key, key_of};
 
 use super::reconcile::WorkQueue;
 
@@ -46,19 +45,20 @@ fn revision<K: Resource>(object: &K) -> u64 {
 
 impl Expectations {
     /// Observes a watch event. After a list, all owners with expectations are enqueued.
-    pub(crate) fn observe<K: Resource>(&mut self, event: &watcher::Event<K>, queue: &mut WorkQueue) {
+    pub(crate) fn observe<K: Resource>(&mut self, event: &Delta<K>, queue: &mut WorkQueue) {
         match event {
-            watcher::Event::Init => self.lists_begun += 1,
-            watcher::Event::InitDone => {
+            Delta::ListStarted => self.lists_begun += 1,
+            Delta::ListDone => {
                 self.list_completed = self.lists_begun;
                 self.pending.keys().for_each(|owner| queue.add(owner.clone()));
             }
-            watcher::Event::Apply(object) | watcher::Event::Delete(object) | watcher::Event::InitApply(object) => {
+            Delta::Applied(object) | Delta::Deleted(object) | Delta::Listed(object) => {
                 // During a list, objects come in the order of their names.
                 if self.list_completed == self.lists_begun {
                     self.observed = self.observed.max(revision(object));
                 }
             }
+            Delta::NotServed => {}
         }
     }
 
@@ -159,12 +159,12 @@ mod tests {
         fn listed() -> Self {
             let mut view =
                 Self { expectations: Expectations::default(), cache: Cache::default(), queue: WorkQueue::default() };
-            view.see(watcher::Event::Init);
-            view.see(watcher::Event::InitDone);
+            view.see(Delta::ListStarted);
+            view.see(Delta::ListDone);
             view
         }
 
-        fn see(&mut self, event: watcher::Event<PodRecord>) {
+        fn see(&mut self, event: Delta<PodRecord>) {
             self.expectations.observe(&event, &mut self.queue);
             self.cache.apply(event);
         }
@@ -183,41 +183,41 @@ mod tests {
         let mut view = View::listed();
         assert!(view.is_satisfied());
         view.expectations.expect_write(&owner(), &pod("a", 7));
-        view.see(watcher::Event::Apply(pod("b", 6)));
+        view.see(Delta::Applied(pod("b", 6)));
         assert!(!view.is_satisfied());
-        view.see(watcher::Event::Delete(pod("a", 8)));
+        view.see(Delta::Deleted(pod("a", 8)));
         assert!(view.is_satisfied());
     }
 
     #[tokio::test(start_paused = true)]
     async fn only_a_list_that_began_later_satisfies_a_write() {
         let mut view = View::listed();
-        view.see(watcher::Event::Init);
+        view.see(Delta::ListStarted);
         view.expectations.expect_write(&owner(), &pod("a", 7));
-        view.see(watcher::Event::InitApply(pod("z", 9)));
-        view.see(watcher::Event::InitDone);
+        view.see(Delta::Listed(pod("z", 9)));
+        view.see(Delta::ListDone);
         assert!(!view.is_satisfied(), "the list may have been taken before the write");
-        view.see(watcher::Event::Init);
-        view.see(watcher::Event::InitDone);
+        view.see(Delta::ListStarted);
+        view.see(Delta::ListDone);
         assert!(view.is_satisfied());
     }
 
     #[tokio::test(start_paused = true)]
     async fn unknown_state_is_resolved_from_the_server() {
         let mut view = View::listed();
-        view.see(watcher::Event::Init);
-        view.see(watcher::Event::InitApply(pod("kept", 1)));
-        view.see(watcher::Event::InitApply(pod("deleted", 2)));
-        view.see(watcher::Event::InitDone);
+        view.see(Delta::ListStarted);
+        view.see(Delta::Listed(pod("kept", 1)));
+        view.see(Delta::Listed(pod("deleted", 2)));
+        view.see(Delta::ListDone);
         view.expectations.mark_unknown(&owner());
         assert!(!view.is_satisfied());
         let live = [pod("kept", 1), pod("created", 5)];
         let seen: Vec<PodRecord> = vec![pod("kept", 1), pod("deleted", 2)];
         view.expectations.resolve_unknown(&owner(), &live, seen.iter());
         assert!(!view.is_satisfied());
-        view.see(watcher::Event::Delete(pod("deleted", 4)));
+        view.see(Delta::Deleted(pod("deleted", 4)));
         assert!(!view.is_satisfied(), "one was created that the watch has not shown");
-        view.see(watcher::Event::Apply(pod("created", 5)));
+        view.see(Delta::Applied(pod("created", 5)));
         assert!(view.is_satisfied());
     }
 }

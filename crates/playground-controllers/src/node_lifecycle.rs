@@ -18,12 +18,13 @@ use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use muster_api::invalid::FieldPath;
 use muster_api::toleration::{Effect, WrittenToleration};
-use muster_determinism::clock::Clock;
+use muster_clock::Clock;
 use muster_playground_client::api_errors::{is_conflict, is_not_found};
-use muster_playground_client::cache::{Cache, Key, key_of, watch};
 use muster_playground_client::conditions;
 use muster_playground_client::task::Task;
 use muster_playground_client::untyped::{self, UntypedPod};
+use muster_playground_client::watch::watch;
+use muster_reflector::{Cache, Delta, Key, key_of};
 use serde_json::{Value, json};
 
 use super::pod_record::{PodRecord, is_terminating, node_name, ready_since};
@@ -71,9 +72,9 @@ impl NodeLifecycle {
 
 #[allow(clippy::large_enum_variant)] // only one exists at a time
 enum Event {
-    Node(watcher::Event<Node>),
-    Lease(watcher::Event<Lease>),
-    Pod(watcher::Event<PodRecord>),
+    Node(Delta<Node>),
+    Lease(Delta<Lease>),
+    Pod(Delta<PodRecord>),
 }
 
 /// The last sign of life of a kubelet and when it was observed. Only changes count, since the kubelet's clock may be
@@ -368,7 +369,7 @@ fn eviction_time(pod: &PodRecord, taints: &[&Taint], now: Timestamp) -> Option<T
         }
         let seconds = fitting.filter_map(|one| one.seconds).min()?;
         let since = taint.time_added.as_ref().map_or(now, |time| time.0);
-        Some(muster_determinism::clock::after(since, seconds.max(0)))
+        Some(muster_clock::after(since, seconds.max(0)))
     });
     times.min()
 }
@@ -385,10 +386,10 @@ mod tests {
         let mut queue = WorkQueue::default();
         for node in ["n-0", "n-1"] {
             let pod = json!({"metadata": {"name": "p", "namespace": "d"}, "spec": {"nodeName": node}});
-            controller.observe(Event::Pod(watcher::Event::Init), &mut queue);
-            let listed = watcher::Event::InitApply(serde_json::from_value(pod).unwrap());
+            controller.observe(Event::Pod(Delta::ListStarted), &mut queue);
+            let listed = Delta::Listed(serde_json::from_value(pod).unwrap());
             controller.observe(Event::Pod(listed), &mut queue);
-            controller.observe(Event::Pod(watcher::Event::InitDone), &mut queue);
+            controller.observe(Event::Pod(Delta::ListDone), &mut queue);
             assert_eq!(controller.pods_on.keys().collect::<Vec<_>>(), [node]);
         }
     }

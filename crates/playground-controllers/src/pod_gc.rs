@@ -15,12 +15,13 @@ use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use muster_api::wire::Node;
 use muster_api::wire::object::{Kind, Object};
-use muster_determinism::clock::Clock;
+use muster_clock::Clock;
 use muster_playground_client::api_errors::{is_conflict, is_not_found};
-use muster_playground_client::cache::{Cache, Key, watch};
 use muster_playground_client::conditions;
 use muster_playground_client::task::Task;
 use muster_playground_client::untyped::{self, UntypedPod};
+use muster_playground_client::watch::watch;
+use muster_reflector::{Cache, Delta, Key};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::time::Instant;
@@ -122,8 +123,8 @@ fn strip_unused_fields(pod: &mut GcPod) {
 
 #[allow(clippy::large_enum_variant)] // only one exists at a time
 enum Event {
-    Node(watcher::Event<Node>),
-    Pod(watcher::Event<GcPod>),
+    Node(Delta<Node>),
+    Pod(Delta<GcPod>),
 }
 
 struct PodGcController {
@@ -143,20 +144,7 @@ impl Controller for PodGcController {
         let first = !self.has_synced();
         match event {
             Event::Node(event) => drop(self.nodes.apply(event)),
-            Event::Pod(event) => {
-                let event = match event {
-                    watcher::Event::Apply(mut pod) => {
-                        strip_unused_fields(&mut pod);
-                        watcher::Event::Apply(pod)
-                    }
-                    watcher::Event::InitApply(mut pod) => {
-                        strip_unused_fields(&mut pod);
-                        watcher::Event::InitApply(pod)
-                    }
-                    event => event,
-                };
-                drop(self.pods.apply(event));
-            }
+            Event::Pod(event) => drop(self.pods.apply(event.modify(strip_unused_fields))),
         }
         if first && self.has_synced() {
             queue.add(Key::default());
@@ -206,8 +194,7 @@ impl PodGcController {
         let named: Vec<&str> = self.pods.all().map(|pod| node_of(pod)).filter(|node| !node.is_empty()).collect();
         let mut missing = BTreeMap::new();
         for name in named {
-            let key = (String::new(), name.to_owned());
-            if self.nodes.get(&key).is_none() && !missing.contains_key(name) {
+            if self.nodes.find("", name).is_none() && !missing.contains_key(name) {
                 let until = self.missing.get(name).copied().unwrap_or(now + self.settings.quarantine);
                 missing.insert(name.to_owned(), until);
             }
@@ -224,7 +211,7 @@ impl PodGcController {
     }
 
     fn is_out_of_service(&self, name: &str) -> bool {
-        let Some(node) = self.nodes.get(&(String::new(), name.to_owned())) else { return false };
+        let Some(node) = self.nodes.find("", name) else { return false };
         let is_ready = node.status.conditions.iter().any(|one| one.kind == "Ready" && one.status == "True");
         !is_ready && node.spec.taints.iter().any(|taint| taint.key == OUT_OF_SERVICE)
     }

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use muster_api::toleration::WrittenToleration;
 use muster_api::wire::object::{Kind, Object};
-use muster_determinism::clock;
+use muster_clock as clock;
 use serde::{Deserialize, Serialize};
 
 /// A pod.

@@ -9,7 +9,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
-use muster_playground_client::cache::Key;
+use muster_reflector::Key;
 use tokio::time::Instant;
 
 const RETRY_MIN: Duration = Duration::from_millis(100);

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use muster_determinism::clock::{self, Clock};
+use muster_clock::{self as clock, Clock};
 use muster_playground_client::api_errors::is_not_found;
 use serde_json::json;
 

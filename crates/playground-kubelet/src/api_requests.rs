@@ -10,8 +10,8 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use muster_playground_client::api_errors::{is_conflict, is_not_found};
-use muster_playground_client::cache::Key;
 use muster_playground_client::untyped::{UntypedNode, UntypedPod, strip_unused_fields};
+use muster_reflector::Key;
 use serde_json::Value;
 
 use super::node_objects;

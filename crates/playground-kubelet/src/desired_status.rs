@@ -4,7 +4,7 @@
 //! Must not depend on the pod's lifecycle.
 
 use jiff::Timestamp;
-use muster_determinism::clock;
+use muster_clock as clock;
 use muster_playground_client::conditions;
 use muster_playground_client::untyped::UntypedPod;
 use serde_json::{Value, json};

@@ -15,9 +15,10 @@ use kube::Client;
 use kube::api::Api;
 use kube::runtime::watcher;
 use muster_api::wire::Node;
-use muster_determinism::clock::Clock;
-use muster_playground_client::cache::{Cache, key_of, watch};
+use muster_clock::Clock;
 use muster_playground_client::untyped::{UntypedPod, strip_unused_fields};
+use muster_playground_client::watch::watch;
+use muster_reflector::{Cache, Delta, key_of};
 use tokio::sync::{mpsc, oneshot};
 
 use super::KubeletSettings;
@@ -50,8 +51,8 @@ pub(super) struct Driver {
 /// What the driver loop waits for.
 enum Wakeup {
     Command(Command, oneshot::Sender<()>),
-    Pod(watcher::Event<UntypedPod>),
-    Node(watcher::Event<Node>),
+    Pod(Delta<UntypedPod>),
+    Node(Delta<Node>),
     Done(Operation, Outcome),
     Time,
     End,
@@ -95,10 +96,10 @@ impl Driver {
                     done.send(()).ok();
                 }
                 Wakeup::Pod(event) => self.observe_pod_event(event),
-                Wakeup::Node(watcher::Event::Apply(node) | watcher::Event::InitApply(node)) => {
+                Wakeup::Node(Delta::Applied(node) | Delta::Listed(node)) => {
                     self.machine.observe(self.clock.now(), Event::Node(Box::new(node)));
                 }
-                Wakeup::Node(watcher::Event::InitDone) => self.machine.observe(self.clock.now(), Event::NodesListed),
+                Wakeup::Node(Delta::ListDone) => self.machine.observe(self.clock.now(), Event::NodesListed),
                 Wakeup::Node(_) | Wakeup::Time => {}
                 Wakeup::Done(operation, outcome) => {
                     self.machine.observe(self.clock.now(), Event::Done(operation, outcome));
@@ -131,8 +132,8 @@ impl Driver {
 
     async fn wait(
         &mut self,
-        pods: &mut (impl Stream<Item = watcher::Event<UntypedPod>> + Unpin),
-        nodes: &mut (impl Stream<Item = watcher::Event<Node>> + Unpin),
+        pods: &mut (impl Stream<Item = Delta<UntypedPod>> + Unpin),
+        nodes: &mut (impl Stream<Item = Delta<Node>> + Unpin),
     ) -> Wakeup {
         let wakeup = self.machine.next_wakeup();
         let left = wakeup.map(|time| until(self.clock.now(), time));
@@ -150,9 +151,9 @@ impl Driver {
         }
     }
 
-    fn observe_pod_event(&mut self, event: watcher::Event<UntypedPod>) {
+    fn observe_pod_event(&mut self, event: Delta<UntypedPod>) {
         let now = self.clock.now();
-        let listed = matches!(event, watcher::Event::InitDone);
+        let listed = matches!(event, Delta::ListDone);
         for change in self.pods.apply(event) {
             match (change.new, change.old) {
                 (Some(pod), _) => self.machine.observe(now, Event::Pod(pod)),

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use muster_determinism::clock::Clock;
+use muster_clock::Clock;
 use muster_playground_client::task::Task;
 use tokio::sync::{mpsc, oneshot};
 

@@ -4,7 +4,7 @@
 
 use jiff::Timestamp;
 use muster_api::toleration::Effect;
-use muster_determinism::clock;
+use muster_clock as clock;
 use muster_playground_client::conditions;
 use muster_playground_client::untyped::UntypedNode;
 use serde_json::{Value, json};

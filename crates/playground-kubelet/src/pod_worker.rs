@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use muster_playground_client::cache::{Key, key_of};
 use muster_playground_client::untyped::{self, UntypedPod};
+use muster_reflector::{Key, key_of};
 use serde_json::Value;
 
 use super::admission::{NodeInfo, PodRequirements, Rejection};

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use muster_playground_client::cache::Key;
+use muster_reflector::Key;
 
 use super::behavior::Rendezvous;
 use super::pod_lifecycle::PodLifecycle;

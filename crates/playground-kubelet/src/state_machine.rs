@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use muster_api::selector::Labels;
 use muster_api::toleration::Taint;
 use muster_api::wire::Node;
-use muster_playground_client::cache::Key;
 use muster_playground_client::untyped::{self, UntypedPod};
+use muster_reflector::Key;
 use serde_json::Value;
 
 use super::KubeletSettings;

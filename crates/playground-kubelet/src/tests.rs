@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use muster_playground_client::cache::Key;
 use muster_playground_client::untyped::UntypedPod;
+use muster_reflector::Key;
 use serde_json::{Value, json};
 
 use super::KubeletSettings;

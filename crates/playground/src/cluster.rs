@@ -1,7 +1,7 @@
 //! Starts everything that a simulated cluster needs in addition to the API server.
 
 use kube::Client;
-use muster_determinism::clock::Clock;
+use muster_clock::Clock;
 use muster_playground_controllers::Controllers;
 use muster_playground_kubelet::{KubeletSettings, Kubelets, Shape, ShapeError};
 

@@ -9,7 +9,8 @@ pub mod components;
 
 use std::sync::Arc;
 
-pub use muster_determinism::{clock, random};
+pub use muster_clock as clock;
+pub use muster_determinism::random;
 pub use muster_playground_schema as schema;
 pub use muster_playground_schema::selectors;
 pub use muster_playground_server::{

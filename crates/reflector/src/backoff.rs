@@ -6,7 +6,6 @@ use kube::runtime::utils::Backoff;
 use tokio::time::Instant;
 
 const PAUSE_MIN: Duration = Duration::from_millis(500);
-const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// A failure after so long without one starts at the shortest pause.
 const QUIET: Duration = Duration::from_secs(60);
 
@@ -16,13 +15,15 @@ const QUIET: Duration = Duration::from_secs(60);
 /// quiet time; else a kind that the cluster does not serve would be listed twice a second for ever.
 #[derive(Debug)]
 pub(crate) struct Pauses {
+    max: Duration,
     next: Duration,
     last: Option<Instant>,
 }
 
-impl Default for Pauses {
-    fn default() -> Self {
-        Self { next: PAUSE_MIN, last: None }
+impl Pauses {
+    /// Pauses that grow up to this one.
+    pub(crate) fn up_to(max: Duration) -> Self {
+        Self { max, next: PAUSE_MIN.min(max), last: None }
     }
 }
 
@@ -31,7 +32,7 @@ impl Iterator for Pauses {
 
     fn next(&mut self) -> Option<Duration> {
         let pause = self.next;
-        self.next = (pause * 2).min(PAUSE_MAX);
+        self.next = (pause * 2).min(self.max);
         self.last = Some(Instant::now());
         Some(pause)
     }
@@ -40,7 +41,7 @@ impl Iterator for Pauses {
 impl Backoff for Pauses {
     fn reset(&mut self) {
         if self.last.is_some_and(|last| last.elapsed() > QUIET) {
-            *self = Self::default();
+            *self = Self::up_to(self.max);
         }
     }
 }
@@ -51,7 +52,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn pauses_double_up_to_a_limit_and_start_over_after_a_quiet_time() {
-        let mut pauses = Pauses::default();
+        let mut pauses = Pauses::up_to(Duration::from_secs(30));
         let mut seconds = Vec::new();
         for _ in 0..8 {
             pauses.reset();
@@ -61,5 +62,7 @@ mod tests {
         tokio::time::sleep(QUIET * 2).await;
         pauses.reset();
         assert_eq!(pauses.next(), Some(PAUSE_MIN));
+        let short = Duration::from_millis(100);
+        assert_eq!(Pauses::up_to(short).take(2).collect::<Vec<_>>(), [short, short]);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: what was deleted while the watch was interrupted is reported as a change after the next list.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::{Resource, ResourceExt as _};
@@ -42,8 +42,8 @@ type Index<K> = fn(&K) -> Vec<String>;
 pub struct Cache<K> {
     objects: BTreeMap<Key, Arc<K>>,
     index: Index<K>,
-    /// By namespace and indexed value: the names of the objects.
-    indexed: BTreeMap<Key, BTreeSet<String>>,
+    /// By namespace and indexed value: the objects by name.
+    indexed: BTreeMap<Key, BTreeMap<String, Arc<K>>>,
     relist: Relist<Key>,
 }
 
@@ -69,15 +69,31 @@ impl<K> Cache<K> {
         self.relist.has_synced()
     }
 
+    /// The object of a key.
+    pub fn get(&self, key: &Key) -> Option<&Arc<K>> {
+        self.objects.get(key)
+    }
+
     /// The object of a namespace and name.
-    pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<K>> {
-        self.objects.get(&(namespace.to_owned(), name.to_owned()))
+    pub fn find(&self, namespace: &str, name: &str) -> Option<&Arc<K>> {
+        self.get(&(namespace.to_owned(), name.to_owned()))
+    }
+
+    /// All objects.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<K>> {
+        self.objects.values()
+    }
+
+    /// The objects of a namespace.
+    pub fn in_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a Arc<K>> {
+        let from = (namespace.to_owned(), String::new());
+        self.objects.range(from..).take_while(move |(key, _)| key.0 == namespace).map(|(_, object)| object)
     }
 
     /// The objects of a namespace that the index has under a value.
-    pub fn by_index<'a>(&'a self, namespace: &'a str, value: &str) -> impl Iterator<Item = &'a Arc<K>> {
-        let names = self.indexed.get(&(namespace.to_owned(), value.to_owned()));
-        names.into_iter().flatten().filter_map(move |name| self.get(namespace, name))
+    pub fn by_index(&self, namespace: &str, value: &str) -> impl Iterator<Item = &Arc<K>> + use<'_, K> {
+        let objects = self.indexed.get(&(namespace.to_owned(), value.to_owned()));
+        objects.into_iter().flat_map(BTreeMap::values)
     }
 }
 
@@ -95,12 +111,25 @@ impl<K: Resource> Cache<K> {
         changes
     }
 
+    /// Applies an event to a cache of only the objects that `keep` accepts: another object is not kept, and one that
+    /// was accepted before is gone.
+    pub fn apply_filtered(&mut self, event: Delta<K>, keep: impl Fn(&K) -> bool) -> Vec<Change<K>> {
+        match event {
+            Delta::Listed(object) if !keep(&object) => Vec::new(),
+            Delta::Applied(object) if !keep(&object) => {
+                let old = self.remove(&key_of(&object));
+                old.map(|old| Change { old: Some(old), new: None }).into_iter().collect()
+            }
+            event => self.apply(event),
+        }
+    }
+
     fn put(&mut self, object: K) -> Change<K> {
         let new = Arc::new(object);
         let key = key_of(&*new);
         let old = self.remove(&key);
         for value in (self.index)(&new) {
-            self.indexed.entry((key.0.clone(), value)).or_default().insert(key.1.clone());
+            self.indexed.entry((key.0.clone(), value)).or_default().insert(key.1.clone(), Arc::clone(&new));
         }
         self.objects.insert(key, Arc::clone(&new));
         Change { old, new: Some(new) }
@@ -110,9 +139,9 @@ impl<K: Resource> Cache<K> {
         let old = self.objects.remove(key)?;
         for value in (self.index)(&old) {
             let place = (key.0.clone(), value);
-            let Some(names) = self.indexed.get_mut(&place) else { continue };
-            names.remove(&key.1);
-            if names.is_empty() {
+            let Some(objects) = self.indexed.get_mut(&place) else { continue };
+            objects.remove(&key.1);
+            if objects.is_empty() {
                 self.indexed.remove(&place);
             }
         }
@@ -154,7 +183,7 @@ mod tests {
         let changes = cache.apply(Delta::ListDone);
         assert_eq!(changes.iter().map(|change| change.old.as_ref().unwrap().name_any()).collect::<Vec<_>>(), ["a"]);
         assert!(changes.iter().all(|change| change.new.is_none()));
-        assert!(cache.get("n", "a").is_none() && cache.get("n", "b").is_some());
+        assert!(cache.find("n", "a").is_none() && cache.find("n", "b").is_some());
     }
 
     #[test]
@@ -175,11 +204,38 @@ mod tests {
     }
 
     #[test]
+    fn only_the_objects_of_the_namespace_are_returned() {
+        let mut cache = Cache::default();
+        for namespace in ["m", "n", "o"] {
+            cache.apply(Delta::Applied(object("a", namespace)).modify(|object| {
+                object.metadata.namespace = Some(namespace.to_owned());
+            }));
+        }
+        assert_eq!(cache.in_namespace("n").flat_map(|object| by_app(object)).collect::<Vec<_>>(), ["n"]);
+        assert_eq!((cache.all().count(), cache.in_namespace("l").count()), (3, 0));
+    }
+
+    #[test]
+    fn an_object_that_the_filter_no_longer_accepts_is_gone() {
+        let mut cache = Cache::default();
+        let mut apply = |event| cache.apply_filtered(event, |object| by_app(object) == ["x"]).len();
+        assert_eq!(
+            [object("a", "x"), object("b", "y"), object("c", "x")].map(|one| apply(Delta::Listed(one))),
+            [1, 0, 1]
+        );
+        assert_eq!(apply(Delta::Applied(object("a", "y"))), 1);
+        assert_eq!(apply(Delta::Applied(object("a", "z"))), 0, "it was gone before");
+        apply(Delta::ListStarted);
+        assert_eq!((apply(Delta::Listed(object("c", "y"))), apply(Delta::ListDone)), (0, 1));
+        assert_eq!(cache.all().count(), 0);
+    }
+
+    #[test]
     fn a_kind_that_is_no_longer_served_has_no_objects() {
         let mut cache = Cache::default();
         cache.apply(Delta::Applied(object("a", "x")));
         assert_eq!(cache.apply(Delta::NotServed).len(), 1);
-        assert!(cache.has_synced() && cache.get("n", "a").is_none());
+        assert!(cache.has_synced() && cache.find("n", "a").is_none());
         assert!(Cache::<ConfigMap>::unwatched().has_synced());
     }
 }

@@ -19,6 +19,18 @@ pub enum Delta<T> {
     Deleted(T),
 }
 
+impl<T> Delta<T> {
+    /// Modifies the object of the event, for a cache that keeps only some fields.
+    #[must_use]
+    pub fn modify(mut self, modify: impl FnOnce(&mut T)) -> Self {
+        match &mut self {
+            Self::Listed(object) | Self::Applied(object) | Self::Deleted(object) => modify(object),
+            Self::ListStarted | Self::ListDone | Self::NotServed => {}
+        }
+        self
+    }
+}
+
 impl<T> From<watcher::Event<T>> for Delta<T> {
     fn from(event: watcher::Event<T>) -> Self {
         match event {

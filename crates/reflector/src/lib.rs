@@ -12,4 +12,4 @@ mod watch;
 pub use cache::{Cache, Change, Key, key_of};
 pub use delta::Delta;
 pub use relist::Relist;
-pub use watch::watch;
+pub use watch::{PAUSE_MAX, watch};

@@ -5,7 +5,6 @@
 //! their outcomes.
 
 mod actuator;
-mod clock;
 pub mod config;
 mod dialect;
 mod discovery;
@@ -28,7 +27,6 @@ mod status_writer;
 mod text;
 mod watch;
 
-pub use clock::Clock;
 pub use discovery::native_version;
 pub use fence::{Fence, FenceKeeper};
 pub use gates::{FeatureGates, GateError};
@@ -37,6 +35,7 @@ pub use http::{router, serve};
 pub use instruments::Instruments;
 pub use lease::{End, Leadership, LeaseError, LeaseSettings};
 pub use metrics::{AttemptResult, Entity, Metrics, Queue};
+pub use muster_clock::Clock;
 pub use record::{Record, RecordError};
 pub use scheduler::{Scheduler, StartError};
 pub use settings::Settings;

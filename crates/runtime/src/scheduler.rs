@@ -7,13 +7,13 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::Api;
 use kube::core::ApiResource;
 use muster_api::wire::{Node, Pod, PodDisruptionBudget};
+use muster_clock::Clock;
 use muster_engine::Engine;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::actuator::{Actuator, RequestContext};
-use crate::clock::Clock;
 use crate::dialect::{Dialect, MusterPodGroup, MusterWorkload, SchedulerPlugins, Volcano};
 use crate::discovery::native_dialects;
 use crate::eviction_queue::EvictionQueue;

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_clock::Clock;
 use muster_engine::model::group::GroupKey;
 use muster_engine::model::pod::PodName;
 use muster_engine::{BindOutcome, Command, DeleteOutcome, Engine, Observation, Subject};
@@ -17,7 +18,6 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::actuator::evict::VictimUnit;
 use crate::actuator::{Actuator, ApiRequest, Outcome, WriteOutcome};
-use crate::clock::Clock;
 use crate::eviction_queue::EvictionQueue;
 use crate::instruments::Instruments;
 use crate::intake::pod_record::PodRecord;

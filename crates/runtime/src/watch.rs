@@ -9,16 +9,13 @@ use futures::StreamExt;
 use kube::Api;
 use kube::runtime::watcher;
 use muster_api::keys::GROUP;
-use muster_reflector::Delta;
+use muster_reflector::{Delta, PAUSE_MAX};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
 use crate::intake::WatchEvent;
 use crate::metrics::Metrics;
 use crate::scheduling_loop::Event;
-
-/// The page size of lists.
-const PAGE: u32 = 500;
 
 /// Watches a kind until the inbox is closed.
 pub(crate) async fn watch<K>(
@@ -31,9 +28,9 @@ pub(crate) async fn watch<K>(
     K: kube::Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     // The first list and every later one are consistent reads of the latest state.
-    let config = watcher::Config::default().page_size(PAGE);
+    let config = watcher::Config::default();
     let counters = metrics.clone();
-    let mut deltas = muster_reflector::watch(api, config, move |error| {
+    let mut deltas = muster_reflector::watch(api, config, PAUSE_MAX, move |error| {
         counters.watch_event(kind);
         counters.watch_restarted(kind);
         tracing::warn!(kind, %error, "the watch failed and will be restarted");

@@ -30,7 +30,7 @@ fn workloads(native: Option<NativeVersion>) -> ApiResource {
 
 /// Decides what to write for a JobSet.
 pub(crate) fn reconcile(state: &State, (namespace, name): &Key) -> Plan {
-    let Some(set) = state.job_sets.get(namespace, name) else { return Plan::default() };
+    let Some(set) = state.job_sets.find(namespace, name) else { return Plan::default() };
     if set.metadata.deletion_timestamp.is_some() {
         return Plan::default();
     }
@@ -157,7 +157,7 @@ impl JobSetReconciler<'_> {
         desired: impl FnOnce() -> serde_json::Value,
         correction: impl FnOnce(&DynamicObject) -> objects::Correction,
     ) -> Comparison {
-        let Some(current) = self.state.managed(kind).get(self.namespace, name) else {
+        let Some(current) = self.state.managed(kind).find(self.namespace, name) else {
             return Comparison::Change(Write::Create { resource: kind.clone(), object: desired() });
         };
         let target = Target::of(kind, current);

@@ -16,12 +16,12 @@ const POD_GROUP: &str = "PodGroup";
 
 /// Decides what to write for a Job.
 pub(crate) fn reconcile(state: &State, (namespace, name): &Key) -> Plan {
-    let Some(job) = state.jobs.get(namespace, name) else { return Plan::default() };
+    let Some(job) = state.jobs.find(namespace, name) else { return Plan::default() };
     if job.metadata.deletion_timestamp.is_some() || job.is_finished() {
         return Plan::default();
     }
     let resource = ApiResource::erase::<PodGroup>(&());
-    let current = state.managed(&resource).get(namespace, &job::group_name(name));
+    let current = state.managed(&resource).find(namespace, &job::group_name(name));
     let uid = job.metadata.uid.as_deref().unwrap_or_default();
     let gang = match job::gang(job, state.settings.jobs().unwrap_or_default(), state.settings.scheduler_names()) {
         Ok(gang) => gang,

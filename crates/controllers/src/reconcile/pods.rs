@@ -14,7 +14,7 @@ use muster_reflector::Key;
 
 /// Decides what to write for a pod of a Job or a JobSet.
 pub(crate) fn reconcile_job_pod(state: &State, (namespace, name): &Key) -> Plan {
-    let Some(pod) = state.job_pods.get(namespace, name).filter(|pod| needs_reference(state, pod)) else {
+    let Some(pod) = state.job_pods.find(namespace, name).filter(|pod| needs_reference(state, pod)) else {
         return Plan::default();
     };
     membership_of(state, pod).map_or_else(Plan::default, |membership| add_membership(pod, &membership))
@@ -22,7 +22,7 @@ pub(crate) fn reconcile_job_pod(state: &State, (namespace, name): &Key) -> Plan 
 
 /// Decides what to write for a pod of a LeaderWorkerSet.
 pub(crate) fn reconcile_replica_pod(state: &State, (namespace, name): &Key) -> Plan {
-    let Some(pod) = state.replica_pods.get(namespace, name).filter(|pod| needs_reference(state, pod)) else {
+    let Some(pod) = state.replica_pods.find(namespace, name).filter(|pod| needs_reference(state, pod)) else {
         return Plan::default();
     };
     let Some(provider) = state.provider.as_ref().filter(|_| state.is_ganged(pod)) else { return Plan::default() };
@@ -47,7 +47,7 @@ fn membership_of(state: &State, pod: &Pod) -> Option<Membership> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let label = |key: &str| pod.metadata.labels.as_ref().and_then(|labels| labels.get(key));
     if let Some(name) = label(set_labels::JOB_SET) {
-        let set = state.job_sets.get(namespace, name)?;
+        let set = state.job_sets.find(namespace, name)?;
         // The pod may belong to another set of this name, deleted or not in the cache yet, with other gangs.
         let uid = label(set_labels::JOB_SET_UID);
         if uid.is_some() && uid != set.metadata.uid.as_ref() {
@@ -58,7 +58,7 @@ fn membership_of(state: &State, pod: &Pod) -> Option<Membership> {
         return reference.map(|reference| reference.membership(state.settings.native_job_sets()));
     }
     let owner = controller_of(&pod.metadata).filter(|owner| owner.kind == "Job")?;
-    let job = state.jobs.get(namespace, &owner.name).filter(|job| job.metadata.uid.as_ref() == Some(&owner.uid))?;
+    let job = state.jobs.find(namespace, &owner.name).filter(|job| job.metadata.uid.as_ref() == Some(&owner.uid))?;
     let gang = job::gang(job, state.settings.jobs().unwrap_or_default(), state.settings.scheduler_names()).ok()??;
     Some(Reference { workload: None, group: gang.group, replica_key: None }.membership(None))
 }

@@ -31,7 +31,7 @@ const CACHE_RETRY: Duration = Duration::from_secs(1);
 
 /// Decides what to write for the replica of a leader.
 pub(crate) fn reconcile(state: &State, (namespace, name): &Key) -> Plan {
-    let (Some(provider), Some(leader)) = (&state.provider, state.replica_pods.get(namespace, name)) else {
+    let (Some(provider), Some(leader)) = (&state.provider, state.replica_pods.find(namespace, name)) else {
         return Plan::default();
     };
     let has_finished = matches!(leader.status.phase.as_str(), "Succeeded" | "Failed");
@@ -51,7 +51,7 @@ pub(crate) fn reconcile(state: &State, (namespace, name): &Key) -> Plan {
         Ok(None) => return Plan::default(),
         Err(error) => return Plan::of(vec![warning_event(target(&**leader), error)]),
     };
-    let Some(set) = state.leader_worker_sets.get(namespace, &replica.set) else {
+    let Some(set) = state.leader_worker_sets.find(namespace, &replica.set) else {
         return Plan { requeue_after: Some(CACHE_RETRY), ..Plan::default() };
     };
     let Some(template) = template(state, set, &replica) else {
@@ -65,7 +65,7 @@ pub(crate) fn reconcile(state: &State, (namespace, name): &Key) -> Plan {
             let misplaced = misplaced_mode(set);
             let kind = provider.resource();
             let current =
-                kind.and_then(|kind| state.managed(&kind).get(namespace, &provider.group_name(&gang.replica)));
+                kind.and_then(|kind| state.managed(&kind).find(namespace, &provider.group_name(&gang.replica)));
             let mut plan = provider.create_pod_group_if_not_exists(&gang, current.map(|group| &**group));
             plan.writes.extend(misplaced);
             plan

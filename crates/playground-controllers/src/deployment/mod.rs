@@ -18,10 +18,11 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use kube::api::{Api, ListParams, PostParams};
 use kube::runtime::watcher;
 use kube::{Client, Resource, ResourceExt};
-use muster_determinism::clock::Clock;
+use muster_clock::Clock;
 use muster_playground_client::api_errors::{is_conflict, is_not_found};
-use muster_playground_client::cache::{Cache, Key, key_of, watch};
 use muster_playground_client::task::Task;
+use muster_playground_client::watch::watch;
+use muster_reflector::{Cache, Delta, Key, key_of};
 
 use super::expectations::Expectations;
 use super::owners::{self, OwnershipAction, controller_of, is_controlled_by, selector_of};
@@ -59,8 +60,8 @@ impl Deployments {
 
 #[allow(clippy::large_enum_variant)] // only one exists at a time
 enum Event {
-    Deployment(watcher::Event<Deployment>),
-    Set(watcher::Event<ReplicaSet>),
+    Deployment(Delta<Deployment>),
+    Set(Delta<ReplicaSet>),
 }
 
 struct DeploymentController {

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-use muster_playground_client::cache::Key;
+use muster_reflector::Key;
 
 use super::DeploymentController;
 use super::annotations::desired_replicas_annotation;

@@ -3,7 +3,7 @@
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use kube::ResourceExt;
-use muster_playground_client::cache::Key;
+use muster_reflector::Key;
 
 use super::DeploymentController;
 use super::annotations::{desired_replicas_annotation, max_replicas_annotation};

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use muster_playground_client::api_errors::{is_conflict, is_not_found};
-use muster_playground_client::cache::Key;
+use muster_reflector::Key;
 use serde_json::Value;
 
 use super::DeploymentController;

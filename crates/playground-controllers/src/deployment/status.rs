@@ -7,8 +7,8 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
-use muster_determinism::clock;
-use muster_playground_client::cache::Key;
+use muster_clock as clock;
+use muster_reflector::Key;
 
 use super::DeploymentController;
 use super::numbers::{available, desired_replicas, max_unavailable, sizes};

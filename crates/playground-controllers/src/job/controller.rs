@@ -12,9 +12,10 @@ use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
 use kube::api::{Api, DeleteParams, PostParams, Preconditions, PropagationPolicy};
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
-use muster_determinism::clock::{self, Clock};
+use muster_clock::{self as clock, Clock};
 use muster_playground_client::api_errors::is_not_found;
-use muster_playground_client::cache::{Cache, Key, key_of, watch};
+use muster_playground_client::watch::watch;
+use muster_reflector::{Cache, Delta, Key, key_of};
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
@@ -55,8 +56,8 @@ pub(super) async fn run(client: Client, clock: Clock) {
 
 #[allow(clippy::large_enum_variant)] // only one exists at a time
 enum Event {
-    Job(watcher::Event<Job>),
-    Pod(watcher::Event<JobPod>),
+    Job(Delta<Job>),
+    Pod(Delta<JobPod>),
 }
 
 struct JobController {
@@ -317,7 +318,7 @@ impl JobController {
             // forever.
             Err(error) if is_not_found(&error) => {
                 self.forget(job);
-                drop(self.jobs.apply(watcher::Event::Delete(job.clone())));
+                drop(self.jobs.apply(Delta::Deleted(job.clone())));
                 Ok(None)
             }
             Err(error) => Err(error),

@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use muster_determinism::clock;
+use muster_clock as clock;
 
 use super::indexes::Indexes;
 use super::job_state::JobState;

@@ -23,7 +23,7 @@ mod pod_expectations;
 mod policy;
 
 use kube::Client;
-use muster_determinism::clock::Clock;
+use muster_clock::Clock;
 use muster_playground_client::task::Task;
 
 /// The Job controller. It runs until this is dropped.

@@ -7,8 +7,8 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use muster_api::wire::condition::Condition;
 use muster_api::wire::object::{Kind, Object};
-use muster_determinism::clock;
-use muster_playground_client::cache::Key;
+use muster_clock as clock;
+use muster_reflector::Key;
 use serde::{Deserialize, Serialize};
 
 /// The finalizer that keeps a pod until its Job has counted it.

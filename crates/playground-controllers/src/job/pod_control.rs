@@ -10,9 +10,9 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, Resource, ResourceExt};
-use muster_determinism::clock::Clock;
+use muster_clock::Clock;
 use muster_playground_client::api_errors::{is_conflict, is_not_found};
-use muster_playground_client::cache::Key;
+use muster_reflector::Key;
 use serde_json::{Value, json};
 
 use super::job_state::JobState;

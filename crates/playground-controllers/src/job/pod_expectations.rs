@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_playground_client::cache::Key;
+use muster_reflector::Key;
 
 use super::pod::{self, JobPod};
 

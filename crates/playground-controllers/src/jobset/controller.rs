@@ -13,9 +13,10 @@ use k8s_openapi::api::core::v1::Service;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use kube::runtime::watcher;
 use kube::{Client, Resource, ResourceExt};
-use muster_determinism::clock::{self, Clock};
+use muster_clock::{self as clock, Clock};
 use muster_playground_client::api_errors::{is_conflict, is_not_found};
-use muster_playground_client::cache::{Cache, Key, key_of, watch};
+use muster_playground_client::watch::watch;
+use muster_reflector::{Cache, Delta, Key, key_of};
 use serde_json::{Value, json};
 
 use super::children::{self, Children};
@@ -55,9 +56,9 @@ pub(super) async fn run(client: Client, clock: Clock) {
 
 #[allow(clippy::large_enum_variant)] // only one exists at a time
 enum Event {
-    Set(watcher::Event<JobSet>),
-    Job(watcher::Event<Job>),
-    Service(watcher::Event<Service>),
+    Set(Delta<JobSet>),
+    Job(Delta<Job>),
+    Service(Delta<Service>),
 }
 
 struct JobSetController {
@@ -203,7 +204,7 @@ impl JobSetController {
     /// Creates the headless service of the pods.
     async fn create_service(&mut self, key: &Key, set: &JobSet) -> Result<(), kube::Error> {
         let name = object::subdomain(set).to_owned();
-        if !set.spec.network.enable_dns_hostnames || self.services.get(&(key.0.clone(), name.clone())).is_some() {
+        if !set.spec.network.enable_dns_hostnames || self.services.find(&key.0, &name).is_some() {
             return Ok(());
         }
         let service = json!({
@@ -267,7 +268,7 @@ impl JobSetController {
             let Err(error) = answer else { continue };
             let name = job["metadata"]["name"].as_str().unwrap_or_default();
             let is_ours = |job: &Arc<Job>| is_controlled_by(&**job, set);
-            let is_own_or_unseen = self.jobs.get(&(key.0.clone(), name.to_owned())).is_none_or(is_ours);
+            let is_own_or_unseen = self.jobs.find(&key.0, name).is_none_or(is_ours);
             // A Job of this set that the watch has not shown yet is not worth an event.
             if !(is_conflict(&error) && is_own_or_unseen) {
                 let message = format!("job {name:?} creation failed with error: {}", error_message(&error));
@@ -325,7 +326,7 @@ impl JobSetController {
         match sets.replace_status(&key.1, &PostParams::default(), &body).await {
             Ok(new) => drop(self.written_versions.insert(new.uid().unwrap_or_default(), revision(&new))),
             // It is gone, and the watch is late.
-            Err(error) if is_not_found(&error) => drop(self.sets.apply(watcher::Event::Delete(set.clone()))),
+            Err(error) if is_not_found(&error) => drop(self.sets.apply(Delta::Deleted(set.clone()))),
             Err(error) => return Err(error),
         }
         for event in update.events {

@@ -18,7 +18,7 @@ mod template;
 
 use kube::Client;
 use kube::api::{Api, PostParams};
-use muster_determinism::clock::Clock;
+use muster_clock::Clock;
 use muster_playground_client::api_errors::is_conflict;
 use muster_playground_client::task::Task;
 

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Preconditions, PropagationPolicy};
 use muster_playground_client::api_errors::{is_conflict, is_not_found};
-use muster_playground_client::cache::Key;
+use muster_reflector::Key;
 
 use super::LeaderWorkerSetController;
 use super::keys::{EXCLUSIVE_TOPOLOGY, GROUP_INDEX, NAME, RECREATE_AFTER_START, REVISION, WORKER_INDEX};

@@ -30,10 +30,11 @@ use super::owners;
 use super::pod_record::PodRecord;
 use super::reconcile::{Controller, WorkQueue, run};
 use super::recorder::{EventRecorder, EventType};
-use muster_determinism::clock::Clock;
+use muster_clock::Clock;
 use muster_playground_client::api_errors::is_conflict;
-use muster_playground_client::cache::{Cache, Key, key_of, watch};
 use muster_playground_client::task::Task;
+use muster_playground_client::watch::watch;
+use muster_reflector::{Cache, Delta, Key, key_of};
 use object::LeaderWorkerSet;
 
 pub use definition::definition;
@@ -83,11 +84,11 @@ fn events(client: &Client) -> impl futures::Stream<Item = Event> + Unpin + use<>
 
 #[allow(clippy::large_enum_variant)] // only one exists at a time
 enum Event {
-    Lws(watcher::Event<LeaderWorkerSet>),
-    Set(watcher::Event<StatefulSet>),
-    Pod(watcher::Event<PodRecord>),
-    Revision(watcher::Event<ControllerRevision>),
-    Service(watcher::Event<Service>),
+    Lws(Delta<LeaderWorkerSet>),
+    Set(Delta<StatefulSet>),
+    Pod(Delta<PodRecord>),
+    Revision(Delta<ControllerRevision>),
+    Service(Delta<Service>),
 }
 
 /// One kind of object of the tree: its cache and its expectations.
@@ -102,7 +103,7 @@ impl<K: Resource<DynamicType = ()>> CachedKind<K> {
     }
 
     /// Applies an event, and enqueues the sets that the objects' labels name.
-    fn apply(&mut self, event: watcher::Event<K>, queue: &mut WorkQueue) {
+    fn apply(&mut self, event: Delta<K>, queue: &mut WorkQueue) {
         self.expectations.observe(&event, queue);
         for change in self.cache.apply(event) {
             for object in [change.old, change.new].into_iter().flatten() {
@@ -120,7 +121,7 @@ impl<K: Resource<DynamicType = ()>> CachedKind<K> {
     }
 
     fn get(&self, key: &Key, name: &str) -> Option<&K> {
-        self.cache.get(&(key.0.clone(), name.to_owned())).map(|object| &**object)
+        self.cache.find(&key.0, name).map(|object| &**object)
     }
 }
 

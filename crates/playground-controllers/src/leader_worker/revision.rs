@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, PostParams};
 use muster_playground_client::api_errors::{is_conflict, is_not_found};
-use muster_playground_client::cache::Key;
+use muster_reflector::Key;
 
 use super::LeaderWorkerSetController;
 use super::keys::{NAME, REVISION};

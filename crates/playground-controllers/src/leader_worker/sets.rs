@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use kube::api::{Api, PostParams};
 use muster_playground_client::api_errors::is_conflict;
-use muster_playground_client::cache::Key;
+use muster_reflector::Key;
 use serde_json::{Map, Value, json};
 
 use super::LeaderWorkerSetController;

@@ -6,9 +6,9 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt;
 use kube::api::{Api, PostParams};
-use muster_determinism::clock;
+use muster_clock as clock;
 use muster_playground_client::api_errors::is_not_found;
-use muster_playground_client::cache::Key;
+use muster_reflector::Key;
 
 use super::LeaderWorkerSetController;
 use super::keys::{GROUP_INDEX, NAME, REVISION, WORKER_INDEX};

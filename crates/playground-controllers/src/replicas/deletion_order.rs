@@ -74,7 +74,7 @@ fn age_magnitude(time: Timestamp, now: Timestamp) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_determinism::clock;
+    use muster_clock as clock;
     use serde_json::{Value, json};
 
     const NOW: &str = "2026-01-02T00:00:00Z";

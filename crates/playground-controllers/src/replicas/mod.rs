@@ -18,10 +18,11 @@ use kube::api::{Api, DeleteParams, ListParams, PostParams, Preconditions};
 use kube::runtime::watcher;
 use kube::{Client, Resource, ResourceExt};
 use muster_api::selector::LabelSelector;
-use muster_determinism::clock::Clock;
+use muster_clock::Clock;
 use muster_playground_client::api_errors::{is_conflict, is_not_found};
-use muster_playground_client::cache::{Cache, Key, key_of, watch};
 use muster_playground_client::task::Task;
+use muster_playground_client::watch::watch;
+use muster_reflector::{Cache, Delta, Key, key_of};
 
 use super::expectations::Expectations;
 use super::owned_pods::OwnedPods;
@@ -64,8 +65,8 @@ impl Replicas {
 
 #[allow(clippy::large_enum_variant)] // only one exists at a time
 enum Event {
-    Set(watcher::Event<ReplicaSet>),
-    Pod(watcher::Event<PodRecord>),
+    Set(Delta<ReplicaSet>),
+    Pod(Delta<PodRecord>),
 }
 
 struct ReplicaSetController {
@@ -180,7 +181,7 @@ impl ReplicaSetController {
 
     fn observe_claimed(&mut self, key: &Key, pod: &PodRecord) {
         self.expectations.expect_write(key, pod);
-        self.pods.apply(watcher::Event::Apply(pod.clone()));
+        self.pods.apply(Delta::Applied(pod.clone()));
     }
 
     fn mark_if_unknown(&mut self, key: &Key, error: kube::Error) -> kube::Error {

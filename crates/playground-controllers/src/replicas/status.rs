@@ -9,9 +9,9 @@ use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStat
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
-use kube::runtime::watcher;
-use muster_determinism::clock;
+use muster_clock as clock;
 use muster_playground_client::api_errors::{is_conflict, is_not_found};
+use muster_reflector::Delta;
 use serde_json::{Value, json};
 
 use super::ReplicaSetController;
@@ -42,7 +42,7 @@ impl ReplicaSetController {
             match sets.patch_status(&set.name_any(), &PatchParams::default(), &patch).await {
                 // The set is gone and the watch is late: pods created for it would be garbage-collected and recreated
                 // forever.
-                Err(error) if is_not_found(&error) => drop(self.sets.apply(watcher::Event::Delete(set.clone()))),
+                Err(error) if is_not_found(&error) => drop(self.sets.apply(Delta::Deleted(set.clone()))),
                 Err(error) if is_conflict(&error) => {}
                 answer => drop(answer?),
             }

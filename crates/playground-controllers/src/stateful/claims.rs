@@ -7,7 +7,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Resource, ResourceExt};
-use muster_playground_client::cache::Cache;
+use muster_reflector::Cache;
 
 use super::pods::split_name;
 use crate::owners::controlled_by;
@@ -78,7 +78,7 @@ pub(super) fn is_stale(set: &StatefulSet, claims: &Cache<PersistentVolumeClaim>,
     let namespace = set.namespace().unwrap_or_default();
     with_pod
         && names(set, ordinal).any(|(_, name)| {
-            let claim = claims.get(&(namespace.clone(), name));
+            let claim = claims.find(&namespace, &name);
             let pod = format!("{}-{ordinal}", set.name_any());
             claim.is_some_and(|claim| {
                 claim.owner_references().iter().any(|owner| owner.kind == "Pod" && owner.name == pod)
@@ -95,7 +95,7 @@ pub(super) fn claims_to_update(
     is_desired: bool,
 ) -> Vec<PersistentVolumeClaim> {
     let namespace = set.namespace().unwrap_or_default();
-    let present = names(set, ordinal).filter_map(|(_, name)| claims.get(&(namespace.clone(), name)));
+    let present = names(set, ordinal).filter_map(|(_, name)| claims.find(&namespace, &name));
     present.filter_map(|claim| with_desired_owners(set, claim, pod, is_desired)).collect()
 }
 

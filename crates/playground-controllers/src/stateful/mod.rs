@@ -20,10 +20,11 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::api::{Api, DeleteParams, ListParams};
 use kube::runtime::watcher;
 use kube::{Client, Resource, ResourceExt};
-use muster_determinism::clock::Clock;
+use muster_clock::Clock;
 use muster_playground_client::api_errors::{is_conflict, is_not_found};
-use muster_playground_client::cache::{Cache, Key, key_of, watch};
 use muster_playground_client::task::Task;
+use muster_playground_client::watch::watch;
+use muster_reflector::{Cache, Delta, Key, key_of};
 
 use super::expectations::Expectations;
 use super::owned_pods::OwnedPods;
@@ -71,10 +72,10 @@ impl StatefulSets {
 
 #[allow(clippy::large_enum_variant)] // only one exists at a time
 enum Event {
-    Set(watcher::Event<StatefulSet>),
-    Pod(watcher::Event<PodRecord>),
-    Claim(watcher::Event<PersistentVolumeClaim>),
-    Revision(watcher::Event<ControllerRevision>),
+    Set(Delta<StatefulSet>),
+    Pod(Delta<PodRecord>),
+    Claim(Delta<PersistentVolumeClaim>),
+    Revision(Delta<ControllerRevision>),
 }
 
 /// The expectations of sets, by kind.

@@ -13,7 +13,7 @@ use k8s_openapi::api::apps::v1::{RollingUpdateStatefulSetStrategy, StatefulSet, 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
-use muster_playground_client::cache::Cache;
+use muster_reflector::Cache;
 
 use super::pods::{desired, has_identity, split_name, start};
 use super::{REVISION_LABEL, SetRevisions, claims};
@@ -143,7 +143,7 @@ impl Planner<'_> {
         }
         if phase(&pod) == "Pending" && !is_terminating(&pod) {
             let namespace = pod.namespace().unwrap_or_default();
-            let is_there = |name: String| self.view.claims.get(&(namespace.clone(), name)).is_some();
+            let is_there = |name: String| self.view.claims.find(&namespace, &name).is_some();
             if !claims::names(self.view.set, ordinal).all(|(_, name)| is_there(name)) {
                 self.actions.push(Action::CreateClaims { ordinal });
             }

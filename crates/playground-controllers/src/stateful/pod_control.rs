@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use muster_playground_client::api_errors::{is_conflict, is_not_found};
-use muster_playground_client::cache::Key;
+use muster_reflector::Key;
 use serde_json::json;
 
 use super::plan::Action;
@@ -79,7 +79,7 @@ impl StatefulSetController {
         let pod = format!("{}-{ordinal}", key.1);
         for claim in claims::desired(set, ordinal) {
             let name = claim.name_any();
-            if self.claims.get(&(key.0.clone(), name.clone())).is_some() {
+            if self.claims.find(&key.0, &name).is_some() {
                 continue;
             }
             match api.create(&PostParams::default(), &claim).await {

@@ -3,7 +3,7 @@
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetStatus};
 use kube::api::{Api, PostParams};
 use muster_playground_client::api_errors::is_not_found;
-use muster_playground_client::cache::Key;
+use muster_reflector::Key;
 
 use super::StatefulSetController;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use muster_determinism::clock;
+use muster_clock as clock;
 use muster_playground_store::Object;
 use serde_json::{Value, json};
 

@@ -9,7 +9,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
-use muster_determinism::clock::Clock;
+use muster_clock::Clock;
 use muster_determinism::random::Random;
 use muster_playground_store::{Contents, Disk, Entry, JournalError, StateError, StoredObject, persist};
 use tokio::sync::watch;

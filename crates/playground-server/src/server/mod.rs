@@ -51,7 +51,7 @@ use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Limited};
 use jiff::Timestamp;
-use muster_determinism::clock::Clock;
+use muster_clock::Clock;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use jiff::Timestamp;
-use muster_determinism::clock::Clock;
+use muster_clock::Clock;
 use serde_json::{Value, json};
 
 use super::presentation::{Include, OPENAPI_V2, Presentation, TableForm, partial};

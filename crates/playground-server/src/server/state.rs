@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use muster_determinism::clock;
+use muster_clock as clock;
 use muster_determinism::random::Random;
 use muster_playground_store::{Key, Object, Store};
 use serde_json::Value;

@@ -71,7 +71,7 @@ impl GroupObject {
             uid: metadata.uid.clone().unwrap_or_default(),
             resource_version: metadata.resource_version.clone().unwrap_or_default(),
             generation: metadata.generation.unwrap_or(0),
-            created_ms: created.map_or(0, |time| crate::clock::millis(time.0)),
+            created_ms: created.map_or(0, |time| muster_clock::millis(time.0)),
             is_group: true,
             groups: Ok(Vec::new()),
             ignored_fields: Vec::new(),

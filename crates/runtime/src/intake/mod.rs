@@ -36,12 +36,12 @@ use muster_api::keys::group_reasons::PREEMPTION_BY_SCHEDULER;
 use muster_api::owners::GangedOwners;
 use muster_api::wire::condition::Condition;
 use muster_api::wire::{Node, Pod, PodDisruptionBudget};
+use muster_clock::millis;
 use muster_engine::Observation;
 use muster_engine::model::group::GroupKey;
 use muster_engine::model::pod::{Membership, PodName, PodSpec, RefusalKind};
 use muster_reflector::{Delta, Relist};
 
-use crate::clock::millis;
 use crate::dialect::{Dialect, GroupObject, Reference};
 use crate::gates::FeatureGates;
 use crate::settings::{Profile, TaintKey};

@@ -4,11 +4,11 @@ use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::resources::{Place, list_in_base_units, validate};
 use muster_api::toleration::WrittenTaint;
 use muster_api::wire::Node;
+use muster_clock::millis;
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::taint::Taint;
 
 use super::class::effect;
-use crate::clock::millis;
 use crate::settings::TaintKey;
 
 /// The node as the engine observes it.

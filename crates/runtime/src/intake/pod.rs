@@ -8,13 +8,13 @@ use std::sync::Arc;
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::keys::annotations::PREEMPTION_COST;
 use muster_api::wire::Pod;
+use muster_clock::millis;
 use muster_engine::model::class::ClassSpec;
 use muster_engine::model::pod::{Phase, PodName, PodRefusal, PodSpec, RefusalKind};
 
 use super::class::class;
 use super::pod_record::Stage;
 use super::unsupported::unsupported;
-use crate::clock::millis;
 use crate::settings::Profile;
 
 /// Status reasons with which a kubelet rejects a pod before any container has run.

@@ -10,13 +10,13 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::Api;
 use kube::api::{ObjectMeta, PostParams};
+use muster_clock::Clock;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::elector::{Elector, End, LeaseState, ReadOutcome, Step, Write, WriteOutcome};
 use super::{LeaseError, LeaseSettings};
-use crate::clock::Clock;
 use crate::fence::{Fence, FenceKeeper};
 
 /// A candidate for the lease, or its holder. Dropping it is a crash: the lease is held until it expires.

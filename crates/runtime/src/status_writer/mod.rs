@@ -21,13 +21,13 @@ use muster_api::keys::conditions::POD_GROUP_SCHEDULED;
 use muster_api::keys::group_reasons::UNSUPPORTED;
 use muster_api::keys::pod_reasons::WAITING_FOR_VICTIMS;
 use muster_api::wire::condition::Condition;
+use muster_clock::Clock;
 use muster_engine::diagnosis::Waiting;
 use muster_engine::model::group::GroupKey;
 use muster_engine::model::pod::{PodName, RefusalKind};
 use muster_engine::{Diagnosis, Engine, MemberVerdict, Report, Subject};
 
 use crate::actuator::{ApiRequest, Outcome, WriteOutcome};
-use crate::clock::Clock;
 use crate::dialect::InstanceStatus;
 use crate::intake::Intake;
 use crate::intake::group_index::ObjectKey;

@@ -20,7 +20,7 @@ use muster_playground::components::{
     NodeLifecycleSettings, NodeShape, Replicas, StatefulSets, jobset,
 };
 use muster_playground::faults::Faults;
-use muster_playground::{Admission, AdmissionOperation, NativeGroups, Server, clock};
+use muster_playground::{Admission, AdmissionOperation, NativeGroups, Server};
 use muster_runtime::{Clock, Fence, Scheduler, Settings};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -83,7 +83,7 @@ struct Owners {
 }
 
 impl Owners {
-    async fn start(client: &Client, clock: clock::Clock) -> Result<Self, StepError> {
+    async fn start(client: &Client, clock: Clock) -> Result<Self, StepError> {
         jobset::install(client).await?;
         Ok(Self {
             _jobs: Jobs::start(client.clone(), clock),
@@ -95,7 +95,7 @@ impl Owners {
 }
 
 impl Controllers {
-    fn start(client: &Client, nodes: NodeLifecycleSettings, clock: clock::Clock) -> Self {
+    fn start(client: &Client, nodes: NodeLifecycleSettings, clock: Clock) -> Self {
         Self {
             _nodes: NodeLifecycle::start(client.clone(), nodes, clock),
             _budgets: Budgets::start(client.clone(), clock),
@@ -124,7 +124,6 @@ pub(super) struct World {
     client: Client,
     settings: Settings,
     clock: Clock,
-    nodes_clock: clock::Clock,
     scheduler: Option<Scheduler>,
     controllers: Option<muster_controllers::Controllers>,
     /// Only on a cluster, if references can only be set by the webhook.
@@ -164,8 +163,7 @@ impl World {
             client: server.client_with(&faults),
             faults,
             settings: settings(scenario, carrier),
-            clock: Clock::starting_at(server.now()),
-            nodes_clock: server.clock(),
+            clock: server.clock(),
             revisions: Some(server.revisions()),
             server: Some(server),
             session: None,
@@ -199,10 +197,10 @@ impl World {
         let muster = ClientBuilder::try_from(own)?.with_layer(&faults.layer()).build();
         let mut objects = Objects::new(client.clone());
         let session = ClusterSession::begin(&mut objects, &scenario_carrier.definitions(scenario)).await?;
-        let nodes_clock = clock::Clock::real();
+        let clock = Clock::real();
         let carrier = scenario_carrier.carrier();
-        let controllers = (!session.has_controllers)
-            .then(|| Controllers::start(&client, NodeLifecycleSettings::default(), nodes_clock));
+        let controllers =
+            (!session.has_controllers).then(|| Controllers::start(&client, NodeLifecycleSettings::default(), clock));
         let mut world = Self {
             objects,
             scenario_carrier,
@@ -214,8 +212,7 @@ impl World {
             session: Some(session),
             client: muster,
             settings: settings(scenario, carrier),
-            clock: Clock::real(),
-            nodes_clock,
+            clock,
             scheduler: None,
             controllers: None,
             webhook_server: None,
@@ -318,7 +315,7 @@ impl World {
         if let Some(session) = &mut self.session {
             session.nodes.extend(wanted.keys().cloned());
         }
-        let kubelets = Kubelets::start_nodes(self.objects.client(), shapes, settings, self.nodes_clock);
+        let kubelets = Kubelets::start_nodes(self.objects.client(), shapes, settings, self.clock);
         self.kubelets.push((wanted.keys().cloned().collect(), kubelets));
         let api: Api<Node> = Api::all(self.objects.client());
         let until = Instant::now() + READY_WITHIN;

@@ -1,7 +1,10 @@
-//! The server's clock: a start time plus the time that tokio has counted since.
+//! Time as a value: a clock that shows a start time plus the time that tokio has counted since.
 //!
-//! Under paused tokio time it advances only with the test, so that an hour costs nothing.
-//! The store must not read it: the time is passed in.
+//! It never runs backwards, even if the machine's date changes. Under paused tokio time it advances only with the test,
+//! so that an hour costs nothing.
+//! Must not depend on Kubernetes, I/O or any other crate of this repository.
+
+use std::time::Duration;
 
 use jiff::{Span, Timestamp};
 use tokio::time::Instant;
@@ -29,6 +32,21 @@ impl Clock {
         let passed = i64::try_from(self.started.elapsed().as_micros()).unwrap_or(i64::MAX);
         self.start.checked_add(Span::new().microseconds(passed)).unwrap_or(Timestamp::MAX)
     }
+
+    /// The current time in milliseconds since 1970.
+    pub fn now_ms(&self) -> u64 {
+        millis(self.now())
+    }
+
+    /// The moment at which the clock will show this time, or now if it has passed.
+    pub fn instant_of(&self, at_ms: u64) -> Instant {
+        Instant::now() + Duration::from_millis(at_ms.saturating_sub(self.now_ms()))
+    }
+}
+
+/// A time in milliseconds since 1970; times before that are 0.
+pub fn millis(time: Timestamp) -> u64 {
+    u64::try_from(time.as_millisecond()).unwrap_or(0)
 }
 
 /// A time as in the fields of objects: whole seconds, UTC.
