@@ -40,7 +40,7 @@ mod tests {
         let tries = Arc::new(AtomicU32::new(0));
         let count = Arc::clone(&tries);
         let service = tower::service_fn(move |_: Request<Body>| {
-            let code = if count.fetch_add(1, Ordering::Relaxed) % 2 == 0 { 503 } else { 404 };
+            let code = if count.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) { 503 } else { 404 };
             let body = serde_json::json!({"status": "Failure", "message": "", "reason": "", "code": code}).to_string();
             let response = Response::builder().status(code).body(Body::from(body.into_bytes()));
             std::future::ready(Ok::<_, Infallible>(response.expect("a valid response")))

@@ -72,7 +72,9 @@ pub(super) fn workload(set: &JobSet, gangs: &Gangs, native: Option<NativeVersion
         .collect();
     // All templates of a native Workload must have the same class; if they differ, only the PodGroups carry it.
     if native.is_some() && templates.windows(2).any(|two| two[0].priority_class_name != two[1].priority_class_name) {
-        templates.iter_mut().for_each(|template| template.priority_class_name.clear());
+        for template in &mut templates {
+            template.priority_class_name.clear();
+        }
     }
     let reference = ControllerReference {
         api_group: "jobset.x-k8s.io".to_owned(),

@@ -154,9 +154,7 @@ pub(crate) fn starts(cluster: &Cluster) -> Result<(), String> {
                 && !group.admits_single_members()
         });
         let open = group.lifecycle.attempt().is_some() || group.lifecycle.is_partially_bound();
-        ensure(!tentative || open, || {
-            format!("group {}: a partly bound start is not followed up", group.key)
-        })?;
+        ensure(!tentative || open, || format!("group {}: a partly bound start is not followed up", group.key))?;
         ensure(bound == 0 || group.secured_at_least(&quorum) || followed, || {
             format!("group {}: {bound} bound, {quorum:?} needed, and not followed up", group.key)
         })?;

@@ -12,7 +12,9 @@ use muster_engine::model::labels::Labels;
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::{Membership, Phase, PodName, PodSpec};
 use muster_engine::record::Recorder;
-use muster_engine::{BindOutcome, Command, Config, DeleteOutcome, Diagnosis, Observation, Report, Subject, invariants};
+use muster_engine::{
+    BindOutcome, Command, Config, DeleteOutcome, Diagnosis, Observation, PodView, Report, Subject, invariants,
+};
 
 use crate::checker;
 use crate::gang_history::{GangHistories, Outstanding, minimums};
@@ -135,10 +137,10 @@ impl FakeCluster {
 
     fn outstanding(&self) -> Outstanding {
         let pods = || self.engine.engine().pod_views();
-        let assumed = pods().filter(|pod| pod.is_assumed());
+        let assumed = pods().filter(PodView::is_assumed);
         Outstanding {
             binds: assumed.filter_map(|pod| Some(pod.group()?.key().clone())).collect(),
-            evictions: pods().filter(|pod| pod.is_evicted()).map(|pod| pod.name().uid.clone()).collect(),
+            evictions: pods().filter(PodView::is_evicted).map(|pod| pod.name().uid.clone()).collect(),
             scheduled: BTreeSet::new(),
         }
     }

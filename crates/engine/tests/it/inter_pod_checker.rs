@@ -152,7 +152,7 @@ fn check_spread(
         return Ok(());
     }
     let mut domains: BTreeMap<&String, u32> = BTreeMap::new();
-    for there in fake.engine.engine().node_views().filter(|node| node.exists()) {
+    for there in fake.engine.engine().node_views().filter(NodeView::exists) {
         let named = |key: &str| there.labels().contains_key(key);
         let suits = || class.node_selector.iter().all(|(key, value)| there.labels().get(key) == Some(value));
         let lets_in = || {
