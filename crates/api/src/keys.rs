@@ -57,6 +57,8 @@ pub mod conditions {
     pub const COMPLETED: &str = "Completed";
     /// Members have another priority than the group.
     pub const PODS_NOT_MATCHING_PRIORITY: &str = "PodsNotMatchingPriority";
+    /// The object cannot be used any more. What it said before holds for members that have nodes.
+    pub const UNUSABLE: &str = "Unusable";
     /// The group is being evicted.
     pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
     /// The upstream condition on native groups: the group was scheduled at least once.

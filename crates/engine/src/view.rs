@@ -195,9 +195,14 @@ impl<'e> GroupView<'e> {
         &self.group.key
     }
 
-    /// The object, while it exists.
+    /// The object, while it exists and can be used.
     pub fn spec(&self) -> Option<&'e GroupSpec> {
-        self.group.spec.as_ref()
+        self.group.definition.current()
+    }
+
+    /// The last object that could be used: what it said holds while members have nodes.
+    pub fn last_spec(&self) -> Option<&'e GroupSpec> {
+        self.group.definition.last()
     }
 
     /// Whether it starts with its minimum or not at all.

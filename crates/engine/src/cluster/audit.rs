@@ -144,7 +144,7 @@ pub(crate) fn nominations(cluster: &Cluster) -> Result<(), String> {
 /// A gang with fewer bound members than its minimum is being started, has started before, or could not be rolled back
 /// (invariant 1 from inside).
 pub(crate) fn starts(cluster: &Cluster) -> Result<(), String> {
-    for (_, group) in cluster.groups().filter(|(_, group)| group.spec.is_some() && group.is_gang()) {
+    for (_, group) in cluster.groups().filter(|(_, group)| group.definition.current().is_some() && group.is_gang()) {
         let bound = group.total().bound;
         let quorum = group.quorum();
         let followed = !group.lifecycle.is_pending();

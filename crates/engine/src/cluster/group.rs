@@ -71,13 +71,51 @@ pub(crate) enum Exclusion {
     Former,
 }
 
+/// What the object of a group says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum Definition {
+    /// No usable object was seen, or nothing of the group is left since.
+    #[default]
+    Unknown,
+    /// The object is there and can be used.
+    Current(GroupSpec),
+    /// The object is gone or cannot be used any more, and members have nodes. For those it holds; nothing new is placed.
+    Former(GroupSpec),
+}
+
+impl Definition {
+    /// The object, if it can be used.
+    pub(crate) fn current(&self) -> Option<&GroupSpec> {
+        match self {
+            Self::Current(spec) => Some(spec),
+            Self::Unknown | Self::Former(_) => None,
+        }
+    }
+
+    /// The last object that could be used.
+    pub(crate) fn last(&self) -> Option<&GroupSpec> {
+        match self {
+            Self::Current(spec) | Self::Former(spec) => Some(spec),
+            Self::Unknown => None,
+        }
+    }
+
+    /// The object is gone or cannot be used any more.
+    fn withdraw(&mut self) {
+        *self = match std::mem::take(self) {
+            Self::Current(spec) | Self::Former(spec) => Self::Former(spec),
+            Self::Unknown => Self::Unknown,
+        };
+    }
+}
+
 /// A group.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Group {
     /// Which group.
     pub(crate) key: GroupKey,
-    /// The object, while it exists.
-    pub(crate) spec: Option<GroupSpec>,
+    /// What its object says, or said.
+    pub(crate) definition: Definition,
     /// The subsets with their minimums, of the last object seen; before that, one without a minimum.
     pub(crate) rules: Vec<Subset>,
     /// All pods that refer to this group, oldest first.
@@ -127,7 +165,7 @@ impl Group {
     pub(crate) fn new(key: GroupKey) -> Self {
         Self {
             key,
-            spec: None,
+            definition: Definition::Unknown,
             rules: vec![Subset { name: String::new(), min_member: 0 }],
             members: BTreeSet::new(),
             waiting: BTreeSet::new(),
@@ -189,7 +227,7 @@ impl Group {
     /// Whether the current minimum was confirmed before: then members may join one by one, unless the group is degraded
     /// and its policy requires a new quorum.
     pub(crate) fn admits_single_members(&self) -> bool {
-        let policy = self.spec.as_ref().map(|spec| spec.degraded_policy);
+        let policy = self.definition.last().map(|spec| spec.degraded_policy);
         let reached = self.lifecycle.reached();
         !(self.lifecycle.loss().is_some() && policy == Some(DegradedPolicy::Requorum))
             && reached.len() == self.rules.len()
@@ -198,7 +236,7 @@ impl Group {
 
     /// Whether it has `minResources` and has not started.
     pub(crate) fn must_fit_min_resources(&self) -> bool {
-        !self.admits_single_members() && self.spec.as_ref().is_some_and(|spec| !spec.min_resources.is_empty())
+        !self.admits_single_members() && self.definition.current().is_some_and(|spec| !spec.min_resources.is_empty())
     }
 
     /// Whether it has bound members of a start that is not confirmed, or was reopened after a kubelet refused a
@@ -251,7 +289,7 @@ impl Group {
 
     /// The group's priority, by the rule of its API.
     pub(crate) fn priority(&self, oldest_member: impl FnOnce() -> Option<i32>) -> i32 {
-        match self.spec.as_ref().map(|spec| spec.priority) {
+        match self.definition.last().map(|spec| spec.priority) {
             Some(GroupPriority::Own(priority)) => priority,
             Some(GroupPriority::SharedByMembers) => oldest_member().unwrap_or(0),
             Some(GroupPriority::LowestMember) | None => self.priorities.keys().next().copied().unwrap_or(0),
@@ -261,7 +299,7 @@ impl Group {
     /// The subset of a member, or why it is excluded. No member is excluded before the object is seen, and no placed
     /// member for its priority.
     pub(crate) fn subset_of(&self, pod: &Pod, shared_priority: Option<i32>) -> Result<usize, Exclusion> {
-        let since = self.spec.as_ref().and_then(|spec| spec.members_since_ms);
+        let since = self.definition.last().and_then(|spec| spec.members_since_ms);
         if since.is_some_and(|since| pod.created_ms < since) {
             return Err(Exclusion::Former);
         }
@@ -271,9 +309,9 @@ impl Group {
         {
             return Err(Exclusion::OtherPriority { shared });
         }
-        let open = self.spec.as_ref().is_some_and(|spec| spec.open);
+        let open = self.definition.last().is_some_and(|spec| spec.open);
         let subset = crate::model::group::subset_of(&self.rules, open, &pod.subset);
-        subset.or(self.spec.is_none().then_some(0)).ok_or(Exclusion::UnknownSubset)
+        subset.or(self.definition.last().is_none().then_some(0)).ok_or(Exclusion::UnknownSubset)
     }
 
     /// Adds one member to the counts of its state, or removes it.
@@ -296,9 +334,15 @@ impl Group {
         }
     }
 
+    /// The object is gone or cannot be used any more. What it said holds while members have nodes.
+    pub(crate) fn withdraw_definition(&mut self) {
+        self.definition.withdraw();
+        self.changes += 1;
+    }
+
     /// Whether the group has neither object nor members.
     pub(crate) fn is_unused(&self) -> bool {
-        self.spec.is_none() && self.members.is_empty()
+        self.definition.current().is_none() && self.members.is_empty()
     }
 }
 

@@ -33,7 +33,7 @@ use crate::model::resources::ResourceNames;
 use class::PodClass;
 use classes::Classes;
 use event::ClusterEvent;
-use group::{Group, MemberCounts};
+use group::{Definition, Group, MemberCounts};
 use images::Images;
 use journal::{Journal, Touch};
 use node::{Node, NominatedLoad};
@@ -500,9 +500,9 @@ impl Cluster {
     /// Adds or updates a group and counts its members by its rules.
     pub(crate) fn set_group(&mut self, id: GroupId, spec: GroupSpec) {
         let group = self.group_mut(id);
-        let (mode, old) = (spec.disruption_mode, group.spec.as_ref().map(|old| old.disruption_mode));
+        let (mode, old) = (spec.disruption_mode, group.definition.last().map(|old| old.disruption_mode));
         group.set_rules(spec.rules());
-        group.spec = Some(spec);
+        group.definition = Definition::Current(spec);
         group.changes += 1;
         self.recount(id);
         if old != Some(mode) {
@@ -512,6 +512,18 @@ impl Cluster {
 
     pub(crate) fn group_mut(&mut self, id: GroupId) -> &mut Group {
         self.groups.get_mut(id.0).expect("a group in use exists")
+    }
+
+    /// Forgets what the former object of a group said, if no member has a node any more.
+    pub(crate) fn forget_former_definition(&mut self, id: GroupId) {
+        let group = self.group(id);
+        let placed = |(_, member): &(Millis, PodId)| self.pod(*member).state.node().is_some();
+        if matches!(group.definition, Definition::Former(_)) && !group.members.iter().any(placed) {
+            let group = self.group_mut(id);
+            group.definition = Definition::Unknown;
+            group.changes += 1;
+            self.recount(id);
+        }
     }
 
     /// Removes a group that has neither object nor members. Returns whether it did.
@@ -549,7 +561,7 @@ impl Cluster {
     /// The priority that all members must have, if the group's API requires it.
     fn shared_priority(&self, id: GroupId) -> Option<i32> {
         let group = self.group(id);
-        let rule = group.spec.as_ref().map(|spec| spec.priority);
+        let rule = group.definition.last().map(|spec| spec.priority);
         (rule == Some(GroupPriority::SharedByMembers)).then(|| self.group_priority(id))
     }
 

@@ -122,7 +122,7 @@ pub(crate) struct VictimCandidates {
 
 /// Whether a group is a unit.
 pub(crate) fn is_evicted_whole(cluster: &Cluster, group: Option<GroupId>, rules: VictimRules) -> bool {
-    let mode = group.and_then(|group| cluster.group(group).spec.as_ref()).map(|spec| spec.disruption_mode);
+    let mode = group.and_then(|group| cluster.group(group).definition.last()).map(|spec| spec.disruption_mode);
     rules.whole_groups && mode == Some(DisruptionMode::Group)
 }
 

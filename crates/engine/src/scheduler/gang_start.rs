@@ -44,13 +44,13 @@ impl Engine {
         let quorum = group.quorum();
         if !group.is_gang() {
             // If it becomes a gang later, the members that are placed by then have started.
-            if group.spec.is_some() && group.lifecycle.reached() != quorum {
+            if group.definition.current().is_some() && group.lifecycle.reached() != quorum {
                 self.cluster.group_mut(id).lifecycle.apply(Cause::WithoutMinimum(quorum));
                 self.settle_roles(id, StartRole::None);
             }
             return;
         }
-        if group.spec.is_none() || group.admits_single_members() {
+        if group.definition.current().is_none() || group.admits_single_members() {
             return;
         }
         let recorded = group.lifecycle.recorded();
@@ -106,7 +106,7 @@ impl Engine {
     }
 
     fn new_attempt(&mut self, id: GroupId, quorum: Vec<u32>) -> StartAttempt {
-        let own = self.cluster.group(id).spec.as_ref().and_then(|spec| spec.schedule_timeout_ms);
+        let own = self.cluster.group(id).definition.last().and_then(|spec| spec.schedule_timeout_ms);
         let deadline = self.now.saturating_add(own.unwrap_or(self.config.schedule_timeout_ms));
         self.set_timer(deadline, Timer::StartDeadline(id));
         StartAttempt { quorum, deadline }
@@ -165,7 +165,7 @@ impl Engine {
         let group = self.cluster.group(id);
         let total = group.total();
         let healthy = group.lifecycle.loss().is_none() && !group.lifecycle.is_partially_bound();
-        let settled = group.spec.is_some() && group.admits_single_members() && healthy;
+        let settled = group.definition.current().is_some() && group.admits_single_members() && healthy;
         if settled && total.assumed == 0 && total.bound > 0 && self.reports.last_reported_waiting(Entity::Group(id)) {
             let (minimum, secured) = (sum_of(&group.quorum()), total.secured());
             self.report_group(id, Diagnosis::Scheduled { minimum, secured }, Vec::new());
@@ -202,7 +202,8 @@ impl Engine {
 
     /// Records what was lost. Starts the grace period of a degraded gang whose policy is `Evict`, or ends it.
     fn set_loss(&mut self, id: GroupId, mut loss: Option<Loss>) {
-        let policy = self.cluster.group(id).spec.as_ref().map(|spec| spec.degraded_policy);
+        // Without an object it could not start again.
+        let policy = self.cluster.group(id).definition.current().map(|spec| spec.degraded_policy);
         if let Some(loss) = &mut loss {
             let planned = loss.eviction_at.filter(|_| policy == Some(DegradedPolicy::Evict));
             if policy == Some(DegradedPolicy::Evict) && planned.is_none() {

@@ -24,7 +24,7 @@ const PODS: &str = "pods";
 /// a node in this state of the cluster. Not checked for a group that has reached its minimum.
 pub(super) fn gap(cluster: &Cluster, id: GroupId, request: &PlacementRequest) -> Option<ResourceGap> {
     let group = cluster.group(id);
-    let spec = group.spec.as_ref().filter(|_| group.must_fit_min_resources())?;
+    let spec = group.definition.current().filter(|_| group.must_fit_min_resources())?;
     let asked = spec.min_resources.iter().filter(|(_, asked)| **asked > 0);
     asked
         .map(|(resource, asked)| measure_gap(cluster, id, request, resource, *asked))
@@ -68,7 +68,7 @@ impl Counter<'_> {
         let others = self.cluster.groups().filter(|(other, group)| *other != id && !same_family(group));
         let mut counted = BTreeSet::new();
         let owed = others.filter_map(|(other, group)| {
-            let asked = group.spec.as_ref()?.min_resources.get(self.resource)?;
+            let asked = group.definition.last()?.min_resources.get(self.resource)?;
             let class = placed(self.cluster, group).map(|pod| pod.class).next()?;
             if self.is_complete(other, group) {
                 return None;
@@ -83,7 +83,7 @@ impl Counter<'_> {
     /// Whether as many pods as the group requests have a node: then nothing is missing, even if they request less than
     /// `minResources`.
     fn is_complete(&self, id: GroupId, group: &Group) -> bool {
-        let pods = group.spec.as_ref().and_then(|spec| spec.min_resources.get(PODS));
+        let pods = group.definition.last().and_then(|spec| spec.min_resources.get(PODS));
         let counter = Counter { cluster: self.cluster, resource: PODS };
         pods.is_some_and(|pods| counter.taken(id, group) >= *pods)
     }
@@ -96,7 +96,7 @@ impl Counter<'_> {
 }
 
 fn family_of(group: &Group) -> Option<&str> {
-    group.spec.as_ref()?.family.as_deref()
+    group.definition.last()?.family.as_deref()
 }
 
 fn placed<'a>(cluster: &'a Cluster, group: &'a Group) -> impl Iterator<Item = &'a Pod> {

@@ -418,7 +418,7 @@ impl Engine {
         self.check_no_cycle(&spec)?;
         let id = self.cluster.ensure_group(&spec.key);
         let group = self.cluster.group_mut(id);
-        if group.spec.as_ref() == Some(&spec) {
+        if group.definition.current() == Some(&spec) {
             return Ok(());
         }
         let former = std::mem::replace(&mut group.incarnation, spec.incarnation.clone());
@@ -426,10 +426,10 @@ impl Engine {
             self.forget_start(id);
         }
         let group = self.cluster.group_mut(id);
-        if group.spec.is_none() {
+        if group.definition.last().is_none() {
             group.lifecycle.apply(Cause::Recorded(spec.history));
         }
-        let mode = self.cluster.group(id).spec.as_ref().map(|spec| spec.disruption_mode);
+        let mode = self.cluster.group(id).definition.last().map(|spec| spec.disruption_mode);
         let other_mode = mode != Some(spec.disruption_mode);
         self.cluster.set_group(id, spec);
         self.review_group(id);
@@ -449,7 +449,7 @@ impl Engine {
                 let object = format!("group {}", spec.key);
                 return Err(Refusal::new(object, "parent", path.join(" -> "), "a group cannot be its own ancestor"));
             }
-            let known = self.cluster.group_id(key).and_then(|id| self.cluster.group(id).spec.as_ref());
+            let known = self.cluster.group_id(key).and_then(|id| self.cluster.group(id).definition.current());
             parent = known.and_then(|known| known.parent.as_ref());
         }
         Ok(())
@@ -457,9 +457,7 @@ impl Engine {
 
     fn group_gone(&mut self, key: &GroupKey) {
         let Some(id) = self.cluster.group_id(key) else { return };
-        let group = self.cluster.group_mut(id);
-        group.spec = None;
-        group.changes += 1;
+        self.cluster.group_mut(id).withdraw_definition();
         self.review_group(id);
     }
 

@@ -132,7 +132,7 @@ impl Engine {
 
     fn group_never_preempts(&self, id: GroupId) -> bool {
         let group = self.cluster.group(id);
-        let Some(spec) = &group.spec else { return true };
+        let Some(spec) = group.definition.current() else { return true };
         // Where the priority comes from the members, so does the policy.
         let by_members = !matches!(spec.priority, GroupPriority::Own(_));
         let member_never = || group.waiting.iter().any(|(_, member)| self.cluster.pod(*member).never_preempts);

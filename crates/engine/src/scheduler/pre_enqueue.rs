@@ -62,6 +62,7 @@ impl Engine {
 
     fn review_known_group(&mut self, id: GroupId) {
         let entity = Entity::Group(id);
+        self.cluster.forget_former_definition(id);
         self.review_excluded(id);
         self.cluster.update_group_priority(id);
         self.review_start(id);
@@ -108,7 +109,7 @@ impl Engine {
 
     fn group_rank(&self, id: GroupId) -> Rank {
         let group = self.cluster.group(id);
-        let turn = group.spec.as_ref().and_then(|spec| spec.turn.as_ref());
+        let turn = group.definition.last().and_then(|spec| spec.turn.as_ref());
         // The creation time of the oldest waiting member: leftovers keep their position, new members get their own.
         let oldest = || group.waiting.first().or(group.members.first()).map_or(0, |(created_ms, _)| *created_ms);
         Rank {
@@ -122,7 +123,7 @@ impl Engine {
     /// What the group has to wait for before it is attempted.
     pub(crate) fn pre_enqueue(&self, id: GroupId) -> Option<Waiting> {
         let group = self.cluster.group(id);
-        let Some(spec) = &group.spec else {
+        let Some(spec) = group.definition.current() else {
             return Some(Waiting::GroupMissing { group: group.key.to_string(), pods: group.members.len() as u32 });
         };
         if let Some((field, value)) = unsupported(group) {
@@ -164,8 +165,10 @@ impl Engine {
     fn start_desired_wait(&mut self, id: GroupId) {
         let until = self.now.saturating_add(self.config.desired_wait_ms);
         let group = self.cluster.group_mut(id);
-        let desired =
-            matches!(group.spec.as_ref().map(|spec| &spec.policy), Some(Policy::Basic { desired_count: Some(_) }));
+        let desired = matches!(
+            group.definition.current().map(|spec| &spec.policy),
+            Some(Policy::Basic { desired_count: Some(_) })
+        );
         if desired && group.desired_until.is_none() && group.total().held() == 0 {
             group.desired_until = Some(until);
             self.set_timer(until, Timer::DesiredCount(id));
@@ -258,7 +261,7 @@ fn repair_not_before(group: &Group) -> Millis {
 
 /// A field of the group that is not supported yet, and its value.
 fn unsupported(group: &Group) -> Option<(String, String)> {
-    let spec = group.spec.as_ref()?;
+    let spec = group.definition.current()?;
     if let Some(constraint) = spec.topology.first() {
         return Some(("topology".to_owned(), constraint.key.clone()));
     }

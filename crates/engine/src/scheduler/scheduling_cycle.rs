@@ -296,7 +296,8 @@ fn with_expected(
     request: &PlacementRequest,
 ) -> Option<PlacementRequest> {
     let group = transaction.cluster().group(id);
-    let Some(Policy::Basic { desired_count: Some(desired) }) = group.spec.as_ref().map(|spec| &spec.policy) else {
+    let Some(Policy::Basic { desired_count: Some(desired) }) = group.definition.current().map(|spec| &spec.policy)
+    else {
         return None;
     };
     let mut with_expected = request.clone();

@@ -392,7 +392,7 @@ fn check_resource_gap(fake: &FakeCluster, key: &GroupKey, gap: &ResourceGap, cla
     let reserved = engine.node_views().any(|node| node.has_nominations() || node.reservation_priority().is_some());
     // Resources owed to other groups that have started, on any node.
     let owed = engine.group_views().filter(|other| other.key() != key).filter_map(|other| {
-        let asked = other.spec()?.min_resources.get(&gap.resource)?;
+        let asked = other.last_spec()?.min_resources.get(&gap.resource)?;
         let is_counted = |pod: &&PodSpec| is_member(pod, other.key()) && (stays(pod) || pod.phase == Phase::Succeeded);
         let taken: Vec<i64> = fake.shown.values().filter(is_counted).map(requested).collect();
         (!taken.is_empty()).then(|| (asked - taken.iter().sum::<i64>()).max(0))

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use kube::core::ApiResource;
 use muster_api::keys::GROUP;
 use muster_api::keys::conditions::{
-    COMPLETED, DEGRADED, DISRUPTION_TARGET, POD_GROUP_SCHEDULED, PODS_NOT_MATCHING_PRIORITY, STARTED,
+    COMPLETED, DEGRADED, DISRUPTION_TARGET, POD_GROUP_SCHEDULED, PODS_NOT_MATCHING_PRIORITY, STARTED, UNUSABLE,
 };
 use muster_api::keys::group_reasons::{
     INVALID, PREEMPTION_BY_SCHEDULER, SCHEDULED, UNSCHEDULABLE, UNSUPPORTED, WAITING_FOR_MEMBERS,
@@ -234,7 +234,10 @@ pub(crate) fn report(instance: &mut Instance, diagnosis: &Diagnosis, generation:
         | Diagnosis::GroupUnschedulable(_)
         | Diagnosis::TimedOut { .. } => {
             let reason = diagnosis.group_reason();
-            conditions.set(POD_GROUP_SCHEDULED, reason == SCHEDULED, reason, &text);
+            // Members that wait for an object that can be used do not change that the group has started.
+            if !(instance.error.is_some() && conditions.is_true(STARTED)) {
+                conditions.set(POD_GROUP_SCHEDULED, reason == SCHEDULED, reason, &text);
+            }
             if matches!(
                 diagnosis,
                 Diagnosis::GroupUnschedulable(Shortfall { started: false, .. })
@@ -261,7 +264,7 @@ pub(crate) fn status(
     for group in groups {
         let Some(instance) = intake.groups.instance(&group) else { continue };
         let view = EngineView::of(engine, &group);
-        let mut shown = instance_status(intake, instance, &object, view, now_ms, now);
+        let mut shown = instance_status(intake, instance, &object, &view, now_ms, now);
         let held = instance.members.iter().filter_map(|uid| intake.pod_record(uid)).any(holds_node);
         if let Some(instance) = intake.groups.instance_mut(&group) {
             if held && !view.is_evicted {
@@ -271,7 +274,7 @@ pub(crate) fn status(
             if let Some(error) = &instance.error {
                 // While it lasts, the error hides the condition that would apply otherwise.
                 let mut conditions = Conditions::from(&shown.conditions, now, object.generation);
-                set_error(&mut conditions, error);
+                set_error(&mut conditions, error, held);
                 shown.conditions = conditions.into_list();
             }
         }
@@ -285,13 +288,13 @@ fn instance_status(
     intake: &Intake,
     instance: &Instance,
     object: &GroupObject,
-    view: EngineView,
+    view: &EngineView<'_>,
     now_ms: u64,
     now: Timestamp,
 ) -> InstanceStatus {
-    let policy = instance.sent.as_ref().map(|spec| &spec.policy);
-    let rules = instance.sent.as_ref().map(GroupSpec::rules).unwrap_or_default();
-    let open = instance.sent.as_ref().is_some_and(|spec| spec.open);
+    let policy = view.spec.map(|spec| &spec.policy);
+    let rules = view.spec.map(GroupSpec::rules).unwrap_or_default();
+    let open = view.spec.is_some_and(|spec| spec.open);
     let records: Vec<(&str, &PodRecord)> =
         instance.members.iter().filter_map(|uid| Some((&**uid, intake.pod_record(uid)?))).collect();
     let mut subsets: Vec<(String, Counts)> = rules.iter().map(|rule| (rule.name.clone(), Counts::default())).collect();
@@ -309,9 +312,10 @@ fn instance_status(
     if instance.error.is_none() {
         let basic = matches!(policy, Some(Policy::Basic { .. }));
         let members = subsets.iter().map(|(_, counts)| counts.total).sum();
-        derive(&mut conditions, instance, object, (&counts, members), basic, now_ms);
+        conditions.unset(UNUSABLE, "Usable", "The object can be used again.");
+        derive(&mut conditions, instance, object, (&counts, members), &rules, basic, now_ms);
     }
-    set_mismatch(&mut conditions, instance, &records);
+    set_mismatch(&mut conditions, view, &records);
     set_disruption(&mut conditions, instance, view, &records);
     // A group whose pods were deleted because it had lost members has not completed.
     if !instance.given_up {
@@ -394,7 +398,9 @@ fn holds_node(record: &PodRecord) -> bool {
 
 /// The engine's view of a group, beyond its last report.
 #[derive(Clone, Copy, Default)]
-struct EngineView {
+struct EngineView<'e> {
+    /// The last object that could be used.
+    spec: Option<&'e GroupSpec>,
     /// It lacks no members: a loss reported by an earlier process may have been repaired unnoticed.
     whole: bool,
     /// Its start is not confirmed, or no longer is.
@@ -405,10 +411,11 @@ struct EngineView {
     is_evicted: bool,
 }
 
-impl EngineView {
-    fn of(engine: &Engine, key: &GroupKey) -> Self {
-        let group = engine.group_view(key).filter(|group| group.spec().is_some());
+impl<'e> EngineView<'e> {
+    fn of(engine: &'e Engine, key: &GroupKey) -> Self {
+        let group = engine.group_view(key).filter(|group| group.last_spec().is_some());
         group.map_or_else(Self::default, |group| Self {
+            spec: group.last_spec(),
             whole: !group.is_degraded() && !group.reached().is_empty(),
             start_is_open: group.start_is_open(),
             reached: if group.is_gang() { group.reached().iter().sum() } else { 0 },
@@ -419,7 +426,12 @@ impl EngineView {
 
 /// Sets `DisruptionTarget` from when the first pod of the group is being deleted until the group stays after all or is
 /// back on nodes. An eviction that was only requested may still be rejected or fail.
-fn set_disruption(conditions: &mut Conditions, instance: &Instance, view: EngineView, records: &[(&str, &PodRecord)]) {
+fn set_disruption(
+    conditions: &mut Conditions,
+    instance: &Instance,
+    view: &EngineView<'_>,
+    records: &[(&str, &PodRecord)],
+) {
     let is_going =
         view.is_evicted && records.iter().any(|(_, record)| record.terminating && record.stage != Stage::Pending);
     let stays = !is_going && records.iter().any(|(_, record)| holds_node(record));
@@ -432,8 +444,15 @@ fn set_disruption(conditions: &mut Conditions, instance: &Instance, view: Engine
     }
 }
 
-fn set_error(conditions: &mut Conditions, error: &GroupError) {
-    conditions.set(POD_GROUP_SCHEDULED, false, error_reason(error.kind), &error.message);
+/// Reports that an object cannot be used. For members that have nodes, what it said before holds: the error concerns
+/// only members that wait.
+fn set_error(conditions: &mut Conditions, error: &GroupError, held: bool) {
+    let reason = error_reason(error.kind);
+    if held {
+        conditions.set(UNUSABLE, true, reason, &error.message);
+    } else {
+        conditions.set(POD_GROUP_SCHEDULED, false, reason, &error.message);
+    }
 }
 
 /// The condition reason for an error.
@@ -450,6 +469,7 @@ fn derive(
     instance: &Instance,
     object: &GroupObject,
     (counts, members): (&Counts, i64),
+    rules: &[Subset],
     basic: bool,
     now_ms: u64,
 ) {
@@ -474,8 +494,7 @@ fn derive(
     // are no members.
     let no_members = counts.total == 0 || (members == 0 && conditions.get(POD_GROUP_SCHEDULED).is_none());
     if no_members && !conditions.is_true(COMPLETED) && now_ms >= object.created_ms + EMPTY_REPORT_MS {
-        let rules = instance.sent.as_ref().map(GroupSpec::rules).unwrap_or_default();
-        let minimum = minimum_of(&rules);
+        let minimum = minimum_of(rules);
         let text = match minimum {
             0 => "Waiting for members: none is there.".to_owned(),
             _ => format!("Waiting for members: 0 of {minimum} are there."),
@@ -484,8 +503,8 @@ fn derive(
     }
 }
 
-fn set_mismatch(conditions: &mut Conditions, instance: &Instance, records: &[(&str, &PodRecord)]) {
-    let Some(GroupPriority::Own(own)) = instance.sent.as_ref().map(|spec| spec.priority) else {
+fn set_mismatch(conditions: &mut Conditions, view: &EngineView<'_>, records: &[(&str, &PodRecord)]) {
+    let Some(GroupPriority::Own(own)) = view.spec.map(|spec| spec.priority) else {
         return conditions.unset(PODS_NOT_MATCHING_PRIORITY, "Matching", "The members' priorities count.");
     };
     let differing: Vec<&&PodRecord> =
@@ -526,7 +545,8 @@ fn overall(object: &GroupObject, instances: &[InstanceStatus], now_ms: u64, now:
     let scheduled = |one: &InstanceStatus| Condition::find(&one.conditions, POD_GROUP_SCHEDULED).cloned();
     let worst = instances.iter().find(|one| !scheduled(one).is_some_and(|condition| condition.is_true()));
     if let Err(error) = &object.groups {
-        set_error(&mut conditions, error);
+        let shows = |one: &InstanceStatus| Condition::find(&one.conditions, UNUSABLE).is_some_and(Condition::is_true);
+        set_error(&mut conditions, error, instances.iter().any(shows));
     } else if instances.is_empty() {
         if now_ms >= object.created_ms + EMPTY_REPORT_MS {
             let text = "Waiting for members: no pod names a group of this object.";
@@ -542,6 +562,9 @@ fn overall(object: &GroupObject, instances: &[InstanceStatus], now_ms: u64, now:
     } else {
         let text = format!("All groups are scheduled: {}.", instances.len());
         conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
+    }
+    if object.groups.is_ok() {
+        conditions.unset(UNUSABLE, "Usable", "The object can be used again.");
     }
     let degraded = |one: &&InstanceStatus| Condition::find(&one.conditions, DEGRADED).is_some_and(Condition::is_true);
     match instances.iter().filter(degraded).count() {
