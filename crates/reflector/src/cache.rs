@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kube::{Resource, ResourceExt as _};
 
 use crate::delta::Delta;
-use crate::relist::Relist;
+use crate::table::Table;
 
 /// Namespace and name; the namespace of a cluster-scoped object is empty.
 pub type Key = (String, String);
@@ -40,11 +40,10 @@ type Index<K> = fn(&K) -> Vec<String>;
 /// The objects that a watch has shown.
 #[derive(Debug)]
 pub struct Cache<K> {
-    objects: BTreeMap<Key, Arc<K>>,
+    objects: Table<Key, Arc<K>>,
     index: Index<K>,
     /// By namespace and indexed value: the objects by name.
     indexed: BTreeMap<Key, BTreeMap<String, Arc<K>>>,
-    relist: Relist<Key>,
 }
 
 impl<K> Default for Cache<K> {
@@ -56,22 +55,22 @@ impl<K> Default for Cache<K> {
 impl<K> Cache<K> {
     /// A cache whose objects are found by these values too, without a walk over all of them.
     pub fn indexed_by(index: Index<K>) -> Self {
-        Self { objects: BTreeMap::new(), index, indexed: BTreeMap::new(), relist: Relist::default() }
+        Self { objects: Table::default(), index, indexed: BTreeMap::new() }
     }
 
     /// The cache of a kind that is not watched: empty and complete.
     pub fn unwatched() -> Self {
-        Self { relist: Relist::unwatched(), ..Self::default() }
+        Self { objects: Table::unwatched(), ..Self::default() }
     }
 
     /// Whether a whole list has been seen.
     pub fn has_synced(&self) -> bool {
-        self.relist.has_synced()
+        self.objects.has_synced()
     }
 
     /// The object of a key.
     pub fn get(&self, key: &Key) -> Option<&Arc<K>> {
-        self.objects.get(key)
+        self.objects.entries.get(key)
     }
 
     /// The object of a namespace and name.
@@ -81,13 +80,13 @@ impl<K> Cache<K> {
 
     /// All objects.
     pub fn all(&self) -> impl Iterator<Item = &Arc<K>> {
-        self.objects.values()
+        self.objects.entries.values()
     }
 
     /// The objects of a namespace.
     pub fn in_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a Arc<K>> {
         let from = (namespace.to_owned(), String::new());
-        self.objects.range(from..).take_while(move |(key, _)| key.0 == namespace).map(|(_, object)| object)
+        self.objects.entries.range(from..).take_while(move |(key, _)| key.0 == namespace).map(|(_, object)| object)
     }
 
     /// The objects of a namespace that the index has under a value.
@@ -105,7 +104,7 @@ impl<K: Resource> Cache<K> {
             let old = self.remove(&key_of(&object));
             return vec![Change { old: old.or_else(|| Some(Arc::new(object))), new: None }];
         }
-        let (object, gone) = self.relist.apply(event, key_of, || self.objects.keys().cloned().collect());
+        let (object, gone) = self.objects.apply(event, key_of);
         let mut changes: Vec<_> = object.map(|object| self.put(object)).into_iter().collect();
         changes.extend(gone.iter().map(|key| Change { old: self.remove(key), new: None }));
         changes
@@ -131,12 +130,12 @@ impl<K: Resource> Cache<K> {
         for value in (self.index)(&new) {
             self.indexed.entry((key.0.clone(), value)).or_default().insert(key.1.clone(), Arc::clone(&new));
         }
-        self.objects.insert(key, Arc::clone(&new));
+        self.objects.entries.insert(key, Arc::clone(&new));
         Change { old, new: Some(new) }
     }
 
     fn remove(&mut self, key: &Key) -> Option<Arc<K>> {
-        let old = self.objects.remove(key)?;
+        let old = self.objects.entries.remove(key)?;
         for value in (self.index)(&old) {
             let place = (key.0.clone(), value);
             let Some(objects) = self.indexed.get_mut(&place) else { continue };

@@ -1,15 +1,16 @@
 //! List and watch, as client-go's reflector does it: a watch that restarts with backoff, and local caches that it feeds.
 //!
-//! [`watch()`] turns a kind's API into [`Delta`]s. [`Relist`] finds out what a later list no longer contains, and
-//! [`Cache`] keeps the objects and reports what each event changed. Must not depend on any kind.
+//! [`watch()`] turns a kind's API into [`Delta`]s. [`Table`] keeps what its user needs of each object and finds out what a
+//! later list no longer contains; [`Cache`] keeps the objects and reports what each event changed. Must not depend on any
+//! kind.
 
 mod backoff;
 mod cache;
 mod delta;
-mod relist;
+mod table;
 mod watch;
 
 pub use cache::{Cache, Change, Key, key_of};
 pub use delta::Delta;
-pub use relist::Relist;
+pub use table::Table;
 pub use watch::{PAUSE_MAX, watch};

@@ -9,14 +9,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use muster_api::keys::conditions::{POD_GROUP_SCHEDULED, STARTED};
 use muster_api::keys::group_reasons::{INVALID, UNSUPPORTED};
 use muster_api::wire::condition::Condition;
 use muster_engine::Observation;
 use muster_engine::model::group::{GroupKey, GroupSpec, History, Policy, Turn};
+use muster_reflector::{Delta, Table};
 
 use super::instance::Instance;
 use super::priorities::Priorities;
+use super::raw::RawObject;
 use crate::dialect::{Dialect, GroupError, GroupObject, ParsedGroup, Reference, is_ours, started_minimum};
 use crate::gates::FeatureGates;
 
@@ -29,12 +32,20 @@ pub(crate) struct ObjectKey {
     pub(crate) name: String,
 }
 
+impl ObjectKey {
+    pub(super) fn new(dialect: usize, metadata: &ObjectMeta) -> Self {
+        let [namespace, name] = [&metadata.namespace, &metadata.name].map(|part| part.clone().unwrap_or_default());
+        Self { dialect, namespace, name }
+    }
+}
+
 /// Group objects and the groups that they define.
 pub(crate) struct GroupIndex {
     /// The group APIs that are read.
     pub(crate) dialects: Vec<Box<dyn Dialect>>,
     gates: FeatureGates,
-    objects: BTreeMap<ObjectKey, GroupObject>,
+    /// By dialect.
+    objects: Vec<Table<ObjectKey, GroupObject>>,
     instances: BTreeMap<GroupKey, Instance>,
     /// The groups of each object, whether the object exists or not.
     instances_by_object: BTreeMap<ObjectKey, BTreeSet<GroupKey>>,
@@ -44,27 +55,24 @@ pub(crate) struct GroupIndex {
     report_again: BTreeSet<GroupKey>,
     /// Objects with ignored fields for which no event was emitted yet.
     ignored_fields: BTreeSet<ObjectKey>,
-    /// Dialects whose kind the cluster does not serve.
-    unserved: BTreeSet<usize>,
 }
 
 impl GroupIndex {
     pub(crate) fn new(dialects: Vec<Box<dyn Dialect>>, gates: FeatureGates) -> Self {
         Self {
+            objects: dialects.iter().map(|_| Table::default()).collect(),
             dialects,
             gates,
-            objects: BTreeMap::new(),
             instances: BTreeMap::new(),
             instances_by_object: BTreeMap::new(),
             touched: BTreeSet::new(),
             report_again: BTreeSet::new(),
             ignored_fields: BTreeSet::new(),
-            unserved: BTreeSet::new(),
         }
     }
 
     pub(crate) fn object(&self, key: &ObjectKey) -> Option<&GroupObject> {
-        self.objects.get(key)
+        self.objects[key.dialect].entries.get(key)
     }
 
     pub(crate) fn instance(&self, key: &GroupKey) -> Option<&Instance> {
@@ -80,11 +88,6 @@ impl GroupIndex {
         self.instances_by_object.get(key).into_iter().flatten()
     }
 
-    /// The keys of all objects of a dialect.
-    pub(crate) fn objects_of(&self, dialect: usize) -> impl Iterator<Item = &ObjectKey> {
-        self.objects.keys().filter(move |key| key.dialect == dialect)
-    }
-
     /// Marks an object whose status may have to be written.
     pub(crate) fn touch(&mut self, key: &ObjectKey) {
         self.touched.insert(key.clone());
@@ -98,19 +101,26 @@ impl GroupIndex {
         std::mem::take(&mut self.ignored_fields)
     }
 
-    /// Whether the cluster serves the kind of a dialect, as far as is known.
-    pub(crate) fn is_served(&self, dialect: usize) -> bool {
-        !self.unserved.contains(&dialect)
+    /// Whether every watch has delivered a complete list.
+    pub(super) fn has_synced(&self) -> bool {
+        self.objects.iter().all(Table::has_synced)
     }
 
-    /// Sets whether the cluster serves the kind of a dialect. The conditions of pods that wait for such an object
-    /// mention it.
-    pub(crate) fn set_served(&mut self, dialect: usize, served: bool) {
-        let changed = if served { self.unserved.remove(&dialect) } else { self.unserved.insert(dialect) };
-        if changed {
+    /// Whether the cluster serves the kind of a dialect, as far as is known.
+    pub(crate) fn is_served(&self, dialect: usize) -> bool {
+        self.objects[dialect].is_served() != Some(false)
+    }
+
+    /// Applies an event: the object that exists now, and the keys of those that are gone.
+    pub(super) fn apply(&mut self, dialect: usize, delta: Delta<RawObject>) -> (Option<RawObject>, Vec<ObjectKey>) {
+        let was_served = self.is_served(dialect);
+        let applied = self.objects[dialect].apply(delta, |object| ObjectKey::new(dialect, &object.metadata));
+        // The conditions of pods that wait for such an object mention whether its kind is served.
+        if self.is_served(dialect) != was_served {
             let of_it = self.instances.iter().filter(|(_, instance)| instance.object.dialect == dialect);
             self.report_again.extend(of_it.map(|(key, _)| key.clone()));
         }
+        applied
     }
 
     pub(crate) fn take_report_again(&mut self) -> BTreeSet<GroupKey> {
@@ -125,20 +135,20 @@ impl GroupIndex {
         priorities: &Priorities,
     ) -> Vec<Observation> {
         let key = ObjectKey { dialect, namespace: object.namespace.clone(), name: object.name.clone() };
-        if self.objects.get(&key).is_some_and(|known| is_older(&object, known)) {
+        if self.object(&key).is_some_and(|known| is_older(&object, known)) {
             return Vec::new();
         }
         if object.is_group {
             self.ensure_instance(dialect, &key.namespace, &Reference::to_object(&key.name));
         }
-        let same = self.objects.get(&key).filter(|known| known.uid == object.uid);
+        let same = self.object(&key).filter(|known| known.uid == object.uid);
         object.members_since_ms = object.members_since_ms.or(same.and_then(|known| known.members_since_ms));
         let reported = same.map(|known| &known.ignored_fields);
         if reported.map_or(!object.ignored_fields.is_empty(), |reported| *reported != object.ignored_fields) {
             self.ignored_fields.insert(key.clone());
         }
         self.reset_if_recreated(&key, &object);
-        self.objects.insert(key.clone(), object);
+        self.objects[dialect].entries.insert(key.clone(), object);
         self.touch(&key);
         self.refresh(&key, priorities)
     }
@@ -164,7 +174,7 @@ impl GroupIndex {
 
     /// The object of a group.
     pub(crate) fn object_of(&self, group: &GroupKey) -> Option<&GroupObject> {
-        self.objects.get(&self.instances.get(group)?.object)
+        self.object(&self.instances.get(group)?.object)
     }
 
     /// The minimum of a group, as the engine knows it.
@@ -182,14 +192,15 @@ impl GroupIndex {
         since_ms: u64,
         priorities: &Priorities,
     ) -> Option<Observation> {
-        let object = self.objects.get_mut(&self.instances.get(group)?.object)?;
+        let key = &self.instances.get(group)?.object;
+        let object = self.objects[key.dialect].entries.get_mut(key)?;
         object.members_since_ms = Some(since_ms);
         self.refresh_instance(group, priorities)
     }
 
     /// An object is gone.
     pub(crate) fn object_gone(&mut self, key: &ObjectKey, priorities: &Priorities) -> Vec<Observation> {
-        if self.objects.remove(key).is_none() {
+        if self.objects[key.dialect].entries.remove(key).is_none() {
             return Vec::new();
         }
         self.touch(key);
@@ -202,7 +213,7 @@ impl GroupIndex {
 
     /// The PriorityClasses changed: every group may have another priority.
     pub(crate) fn refresh_all(&mut self, priorities: &Priorities) -> Vec<Observation> {
-        let keys: Vec<ObjectKey> = self.objects.keys().cloned().collect();
+        let keys: Vec<ObjectKey> = self.objects.iter().flat_map(|table| table.entries.keys().cloned()).collect();
         keys.iter().flat_map(|key| self.refresh(key, priorities)).collect()
     }
 
@@ -225,7 +236,7 @@ impl GroupIndex {
                 if instance.error.is_some() {
                     self.report_again.insert(key.clone());
                 }
-                if self.objects.get(&object).is_some_and(|object| !object.ignored_fields.is_empty()) {
+                if self.object(&object).is_some_and(|object| !object.ignored_fields.is_empty()) {
                     self.ignored_fields.insert(object);
                 }
             }
@@ -261,7 +272,7 @@ impl GroupIndex {
     /// Forgets a group that no pod names, unless its object, if that is the group itself, exists.
     fn forget_if_empty(&mut self, key: &GroupKey) -> Option<Observation> {
         let instance = self.instances.get(key)?;
-        let is_object = self.objects.get(&instance.object).is_some_and(|object| object.is_group);
+        let is_object = self.object(&instance.object).is_some_and(|object| object.is_group);
         if is_object || !instance.members.is_empty() {
             return None;
         }
@@ -283,11 +294,11 @@ impl GroupIndex {
     /// Updates the group's spec; returns an observation if it has changed.
     fn refresh_instance(&mut self, key: &GroupKey, priorities: &Priorities) -> Option<Observation> {
         let instance = self.instances.get(key)?;
-        let spec = match self.objects.get(&instance.object) {
+        let spec = match self.object(&instance.object) {
             None => Err(None),
             Some(object) => self.spec_of(key, instance, object, priorities).map_err(Some),
         };
-        let shown = self.objects.get(&instance.object).map(|object| shown_conditions(object, instance));
+        let shown = self.object(&instance.object).map(|object| shown_conditions(object, instance));
         let instance = self.instances.get_mut(key)?;
         if let Some(shown) = shown
             && instance.conditions.is_empty()

@@ -7,10 +7,12 @@ mod budget;
 pub(crate) mod class;
 mod features;
 pub(crate) mod group_index;
+mod group_reference;
 pub(crate) mod instance;
 mod inter_pod_affinity;
 mod node;
 pub(crate) mod owners;
+mod pending_pods;
 mod pod;
 mod pod_dependencies;
 pub(crate) mod pod_record;
@@ -24,32 +26,29 @@ pub(crate) mod storage;
 mod tests;
 mod unsupported;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use muster_api::invalid::{FieldPath, InvalidField};
-use muster_api::keys::conditions::DISRUPTION_TARGET;
+use kube::Resource;
 use muster_api::keys::events::{GROUP_REFERENCE_CHANGED, GROUP_REFERENCE_CONFLICT};
-use muster_api::keys::group_reasons::PREEMPTION_BY_SCHEDULER;
 use muster_api::owners::GangedOwners;
-use muster_api::wire::condition::Condition;
 use muster_api::wire::{Node, Pod, PodDisruptionBudget};
-use muster_clock::millis;
 use muster_engine::Observation;
-use muster_engine::model::group::GroupKey;
-use muster_engine::model::pod::{Membership, PodName, PodSpec, RefusalKind};
-use muster_reflector::{Delta, Relist};
+use muster_engine::model::pod::{PodName, RefusalKind};
+use muster_reflector::{Delta, Key, Table, key_of};
 
-use crate::dialect::{Dialect, GroupObject, Reference};
+use crate::dialect::{Dialect, GroupObject};
 use crate::gates::FeatureGates;
 use crate::settings::{Profile, TaintKey};
 use group_index::{GroupIndex, ObjectKey};
+use group_reference::NamedGroup;
 use owners::OwnerKind;
-use pod::{pod_name, refusal, stage};
-use pod_dependencies::PodDependencies;
-use pod_record::{PodRecord, read_condition};
+use pending_pods::PendingPods;
+use pod::{is_disruption_target, pod_name, refusal};
+use pod_dependencies::{Indexes, SpecifiedPod, observe};
+use pod_record::PodRecord;
 use priorities::Priorities;
 use raw::{Guarded, RawObject};
 use selectors::SelectorKind;
@@ -58,8 +57,6 @@ use storage::Storage;
 /// Follows the scheduler's name in the `DisruptionTarget` message of a preempted pod; the kind of the preemptor comes
 /// after it.
 pub(crate) const PREEMPTION_MESSAGE: &str = ": preempting to accommodate a higher priority ";
-/// The `DisruptionTarget` reason of a pod that is deleted by the eviction API.
-const EVICTION_BY_API: &str = "EvictionByEvictionAPI";
 /// The event reason of a pod that cannot be parsed.
 const UNREADABLE: &str = "Unreadable";
 
@@ -104,20 +101,15 @@ pub(crate) struct Intake {
     /// By scheduler name.
     profiles_by_name: BTreeMap<String, u16>,
     gates: FeatureGates,
-    pods: BTreeMap<Arc<str>, PodRecord>,
-    nodes: BTreeSet<String>,
-    namespaces: BTreeSet<String>,
-    /// By namespace and name.
-    budgets: BTreeSet<(String, String)>,
+    /// By UID.
+    pods: Table<Arc<str>, PodRecord>,
+    pending_pods: PendingPods,
+    nodes: Table<Key, ()>,
+    namespaces: Table<Key, ()>,
+    budgets: Table<Key, ()>,
     priorities: Priorities,
-    dependencies: PodDependencies,
+    indexes: Indexes,
     pub(crate) groups: GroupIndex,
-    pod_relist: Relist<Arc<str>>,
-    node_relist: Relist<String>,
-    namespace_relist: Relist<String>,
-    class_relist: Relist<String>,
-    budget_relist: Relist<(String, String)>,
-    group_relists: Vec<Relist<ObjectKey>>,
 }
 
 impl Intake {
@@ -134,40 +126,35 @@ impl Intake {
             .flat_map(|(profile, number)| profile.scheduler_names.iter().map(move |name| (name.clone(), number)));
         let profiles_by_name = names.collect();
         Self {
-            dependencies: PodDependencies::new(&profiles, ganged),
+            indexes: Indexes::new(&profiles, ganged),
             profiles,
             startup_taints,
             profiles_by_name,
             gates,
-            pods: BTreeMap::new(),
-            nodes: BTreeSet::new(),
-            namespaces: BTreeSet::new(),
-            budgets: BTreeSet::new(),
+            pods: Table::default(),
+            pending_pods: PendingPods::default(),
+            nodes: Table::default(),
+            namespaces: Table::default(),
+            budgets: Table::default(),
             priorities: Priorities::default(),
-            group_relists: dialects.iter().map(|_| Relist::default()).collect(),
             groups: GroupIndex::new(dialects, gates),
-            pod_relist: Relist::default(),
-            node_relist: Relist::default(),
-            namespace_relist: Relist::default(),
-            class_relist: Relist::default(),
-            budget_relist: Relist::default(),
         }
     }
 
     /// Whether every watch has delivered a complete list.
     pub(crate) fn has_synced(&self) -> bool {
-        self.pod_relist.has_synced()
-            && self.node_relist.has_synced()
-            && self.namespace_relist.has_synced()
-            && self.class_relist.has_synced()
-            && self.budget_relist.has_synced()
-            && self.dependencies.has_synced()
-            && self.group_relists.iter().all(Relist::has_synced)
+        self.pods.has_synced()
+            && self.nodes.has_synced()
+            && self.namespaces.has_synced()
+            && self.priorities.has_synced()
+            && self.budgets.has_synced()
+            && self.indexes.has_synced()
+            && self.groups.has_synced()
     }
 
     /// The record of a pod.
     pub(crate) fn pod_record(&self, uid: &str) -> Option<&PodRecord> {
-        self.pods.get(uid)
+        self.pods.entries.get(uid)
     }
 
     /// Handles a watch event.
@@ -175,21 +162,50 @@ impl Intake {
         let mut output = IntakeOutput::default();
         match event {
             WatchEvent::Pod(delta) => self.on_pod_delta(delta, now_ms, &mut output),
-            WatchEvent::Node(delta) => self.on_node_delta(delta, &mut output),
-            WatchEvent::Class(delta) => self.on_class_delta(delta, &mut output),
-            WatchEvent::Namespace(delta) => self.on_namespace_delta(delta, &mut output),
-            WatchEvent::Budget(delta) => self.on_budget_delta(delta, &mut output),
+            WatchEvent::Node(delta) => {
+                let read = |object: Node| {
+                    let spec = node::node(&object, &self.startup_taints);
+                    spec.map(Observation::NodeSeen).map_err(|error| error.on(object.object_name()).to_string())
+                };
+                observe_objects(&mut self.nodes, delta, read, |(_, name)| Observation::NodeGone { name }, &mut output);
+            }
+            WatchEvent::Namespace(delta) => {
+                let read = |Namespace { metadata, .. }| {
+                    let (name, labels) = (metadata.name.unwrap_or_default(), metadata.labels.unwrap_or_default());
+                    Ok(Observation::NamespaceSeen { name, labels })
+                };
+                let gone = |(_, name)| Observation::NamespaceGone { name };
+                observe_objects(&mut self.namespaces, delta, read, gone, &mut output);
+            }
+            WatchEvent::Budget(delta) => {
+                let read = |object: PodDisruptionBudget| {
+                    let spec = budget::budget(&object);
+                    spec.map(Observation::BudgetSeen).map_err(|error| error.on(object.object_name()).to_string())
+                };
+                let gone = |(namespace, name)| Observation::BudgetGone { namespace, name };
+                observe_objects(&mut self.budgets, delta, read, gone, &mut output);
+            }
+            WatchEvent::Class(delta) => {
+                let (changed, error) = self.priorities.on_delta(delta);
+                if changed {
+                    output.observations.extend(self.groups.refresh_all(&self.priorities));
+                }
+                output.errors.extend(error);
+            }
             WatchEvent::Selector(kind, delta) => {
-                let updates = self.dependencies.on_selector_delta(kind, delta);
-                self.emit_updates(updates, &mut output);
+                let (affected, error) = self.indexes.selectors.on_delta(kind, delta);
+                self.observe_again(self.pending_pods.spread_by(&affected), &mut output);
+                output.errors.extend(error);
             }
             WatchEvent::Storage(kind, delta) => {
-                let updates = self.dependencies.on_storage_delta(kind, delta);
-                self.emit_updates(updates, &mut output);
+                let (changed, error) = self.indexes.volumes.on_delta(kind, delta);
+                let affected = self.pending_pods.using(kind, changed, &self.indexes.volumes);
+                self.observe_again(affected, &mut output);
+                output.errors.extend(error);
             }
             WatchEvent::Owner(kind, delta) => {
-                let updates = self.dependencies.on_owner_delta(kind, delta);
-                self.emit_updates(updates, &mut output);
+                let changed = self.indexes.owners.on_delta(kind, delta);
+                self.observe_again(self.pending_pods.owned_by(kind, &changed), &mut output);
             }
             WatchEvent::Group(dialect, delta) => self.on_group_delta(dialect, delta, &mut output),
         }
@@ -197,149 +213,34 @@ impl Intake {
     }
 
     fn on_pod_delta(&mut self, delta: Delta<Guarded<Pod>>, now_ms: u64, output: &mut IntakeOutput) {
-        let uid =
-            |object: &Guarded<Pod>| Arc::<str>::from(kube::Resource::meta(object).uid.as_deref().unwrap_or_default());
-        let known = || self.pods.keys().cloned().collect();
-        let (object, gone) = self.pod_relist.apply(delta, uid, known);
+        let uid = |object: &Guarded<Pod>| Arc::<str>::from(object.meta().uid.as_deref().unwrap_or_default());
+        let (object, gone) = self.pods.apply(delta, uid);
         for uid in gone {
             self.pod_gone(&uid, output);
         }
-        match object.map(|object| object.0) {
-            Some(Ok(pod)) => self.pod_seen(&pod, now_ms, output),
-            Some(Err(unreadable)) => {
-                let text = raw::parse_error("Pod", &unreadable);
-                if let Some(id) = raw::pod_name_of(&unreadable) {
-                    output.pod_events.push((Arc::new(id), UNREADABLE, text.clone()));
-                }
-                output.errors.push(text);
-            }
-            None => {}
-        }
-    }
-
-    fn on_node_delta(&mut self, delta: Delta<Guarded<Node>>, output: &mut IntakeOutput) {
-        let name = |object: &Guarded<Node>| kube::Resource::meta(object).name.clone().unwrap_or_default();
-        let known = || self.nodes.iter().cloned().collect();
-        let (object, gone) = self.node_relist.apply(delta, name, known);
-        for name in gone {
-            if self.nodes.remove(&name) {
-                output.observations.push(Observation::NodeGone { name });
+        let Some(object) = object else { return };
+        let unreadable = object.0.as_ref().err().and_then(raw::pod_name_of);
+        match object.parsed() {
+            Ok(pod) => self.pod_seen(&pod, now_ms, output),
+            Err(error) => {
+                output.pod_events.extend(unreadable.map(|id| (Arc::new(id), UNREADABLE, error.clone())));
+                output.errors.push(error);
             }
         }
-        match object.map(|object| object.0) {
-            Some(Ok(object)) => match node::node(&object, &self.startup_taints) {
-                Ok(spec) => {
-                    self.nodes.insert(spec.name.clone());
-                    output.observations.push(Observation::NodeSeen(spec));
-                }
-                Err(error) => output.errors.push(error.on(object.object_name()).to_string()),
-            },
-            Some(Err(unreadable)) => output.errors.push(raw::parse_error("Node", &unreadable)),
-            None => {}
-        }
-    }
-
-    fn on_class_delta(&mut self, delta: Delta<Guarded<PriorityClass>>, output: &mut IntakeOutput) {
-        let name = |object: &Guarded<PriorityClass>| kube::Resource::meta(object).name.clone().unwrap_or_default();
-        let known = || self.priorities.names().cloned().collect();
-        let (object, gone) = self.class_relist.apply(delta, name, known);
-        let mut changed = false;
-        for name in gone {
-            changed |= self.priorities.on_deleted(&name);
-        }
-        match object.map(|object| object.0) {
-            Some(Ok(class)) => changed |= self.priorities.on_applied(&class),
-            Some(Err(unreadable)) => output.errors.push(raw::parse_error("PriorityClass", &unreadable)),
-            None => {}
-        }
-        if changed {
-            output.observations.extend(self.groups.refresh_all(&self.priorities));
-        }
-    }
-
-    fn on_namespace_delta(&mut self, delta: Delta<Guarded<Namespace>>, output: &mut IntakeOutput) {
-        let name = |object: &Guarded<Namespace>| kube::Resource::meta(object).name.clone().unwrap_or_default();
-        let known = || self.namespaces.iter().cloned().collect();
-        let (object, gone) = self.namespace_relist.apply(delta, name, known);
-        for name in gone {
-            if self.namespaces.remove(&name) {
-                output.observations.push(Observation::NamespaceGone { name });
-            }
-        }
-        match object.map(|object| object.0) {
-            Some(Ok(namespace)) => {
-                let (name, labels) = (namespace.metadata.name.unwrap_or_default(), namespace.metadata.labels);
-                self.namespaces.insert(name.clone());
-                let labels = labels.unwrap_or_default();
-                output.observations.push(Observation::NamespaceSeen { name, labels });
-            }
-            Some(Err(unreadable)) => output.errors.push(raw::parse_error("Namespace", &unreadable)),
-            None => {}
-        }
-    }
-
-    fn on_budget_delta(&mut self, delta: Delta<Guarded<PodDisruptionBudget>>, output: &mut IntakeOutput) {
-        let key = |object: &Guarded<PodDisruptionBudget>| {
-            let meta = kube::Resource::meta(object);
-            (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
-        };
-        let known = || self.budgets.iter().cloned().collect();
-        let (object, gone) = self.budget_relist.apply(delta, key, known);
-        for key in gone {
-            if self.budgets.remove(&key) {
-                let (namespace, name) = key;
-                output.observations.push(Observation::BudgetGone { namespace, name });
-            }
-        }
-        match object.map(|object| object.0) {
-            Some(Ok(object)) => match budget::budget(&object) {
-                Ok(spec) => {
-                    self.budgets.insert((spec.namespace.clone(), spec.name.clone()));
-                    output.observations.push(Observation::BudgetSeen(spec));
-                }
-                Err(error) => output.errors.push(error.on(object.object_name()).to_string()),
-            },
-            Some(Err(unreadable)) => output.errors.push(raw::parse_error("PodDisruptionBudget", &unreadable)),
-            None => {}
-        }
-    }
-
-    /// Emits observations of pods whose dependencies have changed.
-    fn emit_updates(&mut self, (pods, error): pod_dependencies::PodUpdates, output: &mut IntakeOutput) {
-        for spec in pods {
-            if let Some(record) = self.pods.get_mut(spec.id.uid.as_str()) {
-                record.refused = spec.refused.is_some();
-                record.held &= record.refused;
-            }
-            output.observations.push(Observation::PodSeen(spec));
-        }
-        output.errors.extend(error);
     }
 
     fn on_group_delta(&mut self, dialect: usize, delta: Delta<RawObject>, output: &mut IntakeOutput) {
-        let key = |object: &RawObject| ObjectKey {
-            dialect,
-            namespace: object.metadata.namespace.clone().unwrap_or_default(),
-            name: object.metadata.name.clone().unwrap_or_default(),
-        };
-        match delta {
-            Delta::NotServed => self.groups.set_served(dialect, false),
-            Delta::ListStarted | Delta::Deleted(_) => {}
-            Delta::Listed(_) | Delta::ListDone | Delta::Applied(_) => self.groups.set_served(dialect, true),
-        }
-        let known = || self.groups.objects_of(dialect).cloned().collect();
-        let (object, gone) = self.group_relists[dialect].apply(delta, key, known);
+        let (object, gone) = self.groups.apply(dialect, delta);
         for key in gone {
             output.observations.extend(self.groups.object_gone(&key, &self.priorities));
         }
-        if let Some(object) = object {
-            let key = key(&object);
-            let was_led = self.groups.is_led(&key);
-            output.observations.extend(self.handle_group_text(dialect, object.text.get()));
-            let group = self.groups.instances_of(&key).next().cloned();
-            if let Some(group) = group.filter(|_| was_led || self.groups.is_led(&key)) {
-                self.on_replica_changed(&group, output);
-            }
+        let Some(object) = object else { return };
+        let key = ObjectKey::new(dialect, &object.metadata);
+        let was_led = self.groups.is_led(&key);
+        output.observations.extend(self.handle_group_text(dialect, object.text.get()));
+        let group = self.groups.instances_of(&key).next().cloned();
+        if let Some(group) = group.filter(|_| was_led || self.groups.is_led(&key)) {
+            self.on_replica_changed(&group, output);
         }
     }
 
@@ -347,8 +248,7 @@ impl Intake {
     /// recreated since.
     pub(crate) fn handle_group_response(&mut self, dialect: usize, text: &str) -> Vec<Observation> {
         let metadata = raw::metadata_of(text);
-        let (namespace, name) = (metadata.namespace.unwrap_or_default(), metadata.name.unwrap_or_default());
-        let known = self.groups.object(&ObjectKey { dialect, namespace, name });
+        let known = self.groups.object(&ObjectKey::new(dialect, &metadata));
         if known.is_none_or(|known| Some(&known.uid) != metadata.uid.as_ref()) {
             return Vec::new();
         }
@@ -366,8 +266,8 @@ impl Intake {
     }
 
     fn pod_gone(&mut self, uid: &Arc<str>, output: &mut IntakeOutput) {
-        let Some(record) = self.pods.remove(uid) else { return };
-        self.dependencies.forget(&record.id.namespace, uid);
+        let Some(record) = self.pods.entries.remove(uid) else { return };
+        self.pending_pods.forget(&record.id);
         output.observations.push(Observation::PodGone { uid: uid.to_string() });
         if let Some(group) = &record.group {
             output.observations.extend(self.groups.leave(group, uid));
@@ -382,212 +282,119 @@ impl Intake {
             return output.errors.push(format!("{}: metadata.uid: \"\": must be set", pod.object_name()));
         }
         let uid: Arc<str> = id.uid.as_str().into();
-        let named = self.named_group(pod);
-        let has_group = |record: &PodRecord| record.group.is_some() || record.broken.is_some();
-        let is_single = self.pods.get(&uid).is_some_and(|record| record.ours && !has_group(record));
-        let is_pending = pod.spec.node_name.is_empty();
-        if is_single && is_pending && !matches!(named.reference, Ok(None)) && self.dependencies.may_join_late(pod) {
+        let dialects = if self.gates.generic_workload { &*self.groups.dialects } else { &[] };
+        let named = NamedGroup::of(pod, dialects);
+        if self.joins_late(&uid, pod, &named) {
             // The reference that it was held back for: it starts over as a group member.
             self.pod_gone(&uid, output);
         }
-        let names_group = !matches!(named.reference, Ok(None)) || self.pods.get(&uid).is_some_and(has_group);
-        let known = self.pods.get(&uid).map(|record| record.id.clone());
-        let id = known.clone().unwrap_or_else(|| Arc::new(id));
-        let profile = self.profiles_by_name.get(&pod.spec.scheduler_name).copied();
-        let ours = profile.is_some();
-        let profile = profile.map(|number| (number, &self.profiles[usize::from(number)]));
-        let (mut spec, flaw) = pod::pod(pod, id.clone(), profile);
+        if !self.pods.entries.contains_key(&uid) {
+            self.add_record(&uid, id, &named, pod, output);
+        }
+        self.observe_pod(&uid, pod, &named, now_ms, output);
+    }
+
+    /// Whether a single pod of ours names a group now and may: its owner is of a kind whose pods get the reference from
+    /// our controllers.
+    fn joins_late(&self, uid: &str, pod: &Pod, named: &NamedGroup) -> bool {
+        let is_single = self.pods.entries.get(uid).is_some_and(|record| record.ours && !record.named_group());
+        let is_managed = || owners::Owner::of(pod).is_some_and(|owner| self.indexes.owners.is_managed(&owner));
+        is_single && pod.spec.node_name.is_empty() && !named.is_none() && is_managed()
+    }
+
+    /// Records a new pod and adds it to the group that it names.
+    fn add_record(&mut self, uid: &Arc<str>, id: PodName, named: &NamedGroup, pod: &Pod, output: &mut IntakeOutput) {
+        let mut record = PodRecord::new(Arc::new(id), pod);
+        match &named.reference {
+            Ok(Some((dialect, reference))) => {
+                let member = (uid.clone(), self.profiles_by_name.contains_key(&pod.spec.scheduler_name));
+                let namespace = &record.id.namespace;
+                let (group, observations) = self.groups.join(*dialect, namespace, reference, member, &self.priorities);
+                output.observations.extend(observations);
+                (record.group, record.subset) = (Some(Arc::new(group)), reference.subset.as_str().into());
+            }
+            Err(error) => {
+                if named.conflict {
+                    output.pod_events.push((record.id.clone(), GROUP_REFERENCE_CONFLICT, error.to_string()));
+                }
+                record.broken = Some(refusal(RefusalKind::Reference, error.clone()));
+            }
+            Ok(None) => {}
+        }
+        self.pods.entries.insert(uid.clone(), record);
+    }
+
+    /// Updates the record of a pod and emits its observation.
+    fn observe_pod(&mut self, uid: &Arc<str>, pod: &Pod, named: &NamedGroup, now_ms: u64, output: &mut IntakeOutput) {
+        let profile = self.profiles_by_name.get(&pod.spec.scheduler_name);
+        let profile = profile.map(|number| (*number, &self.profiles[usize::from(*number)]));
+        let Some(record) = self.pods.entries.get_mut(uid) else { return };
+        let (mut spec, flaw) = pod::pod(pod, record.id.clone(), profile);
+        spec.marked = is_disruption_target(pod, |name| self.profiles_by_name.contains_key(name));
         if let Some(flaw) = flaw.filter(|_| spec.node.is_some()) {
             output.errors.push(flaw.on(pod.object_name()).to_string());
         }
-        let own = ours.then(|| spec.clone());
-        if ours {
-            spec = self.dependencies.apply_to(pod, spec, names_group);
-        }
-        if known.is_none() {
-            self.add_record(&uid, id.clone(), &named, pod, output);
-        }
-        self.update_record(&uid, pod, &spec, &named, now_ms, output);
-        let held = self.held_by_replica(&uid).filter(|_| ours && spec.node.is_none());
-        if let Some(record) = self.pods.get_mut(&uid).filter(|_| held.is_some()) {
-            (record.held, record.refused) = (true, true);
-        }
-        spec.refused = spec.refused.or_else(|| held.clone());
-        let Some(record) = self.pods.get(&uid) else { return };
-        spec.membership =
-            record.group.as_ref().map(|key| Membership { group: (**key).clone(), subset: record.subset.to_string() });
-        spec.marked = self.is_disruption_target(pod);
-        if let Some(broken) = record.broken.as_ref().filter(|_| ours) {
-            spec.refused = Some(broken.clone());
-        }
-        if !record.is_pending() {
-            output.no_longer_pending.push(id);
-        }
-        if let Some(mut own) = own {
-            (own.membership, own.marked) = (spec.membership.clone(), spec.marked);
-            own.refused = record.broken.clone().or(own.refused);
-            self.dependencies.track(&uid, pod, own, &spec, (names_group, held));
-        }
-        let group = record.group.clone();
-        output.observations.push(Observation::PodSeen(spec));
-        if let Some(group) = group {
-            self.on_leader_changed(&group, &uid, output);
-        }
-    }
-
-    /// Whether the pod's status shows that a Muster with one of our scheduler names preempts it.
-    fn is_disruption_target(&self, pod: &Pod) -> bool {
-        let target = Condition::find(&pod.status.conditions, DISRUPTION_TARGET).filter(|one| one.is_true());
-        let by_us = |message: &str| {
-            let name = message.split_once(PREEMPTION_MESSAGE).map(|(name, _)| name);
-            name.is_some_and(|name| self.profiles_by_name.contains_key(name))
-        };
-        // The eviction API overwrites our condition when it deletes a pod.
-        let is_evicted_by_api =
-            |one: &Condition| one.reason == EVICTION_BY_API && pod.metadata.deletion_timestamp.is_some();
-        target
-            .is_some_and(|one| is_evicted_by_api(one) || (one.reason == PREEMPTION_BY_SCHEDULER && by_us(&one.message)))
-    }
-
-    /// The group that the pod names now.
-    fn named_group(&self, pod: &Pod) -> NamedGroup {
-        if !self.gates.generic_workload {
-            return NamedGroup { reference: Ok(None), conflict: false };
-        }
-        let mut found = Vec::new();
-        for (number, dialect) in self.groups.dialects.iter().enumerate() {
-            found.extend(dialect.reference(pod).map(|reference| (number, reference)));
-        }
-        if let [(first, _), (second, _), ..] = found.as_slice() {
-            let names = [self.groups.dialects[*first].origin(), self.groups.dialects[*second].origin()];
-            let reason = "the pod names groups in more than one way, which is ambiguous";
-            let error = FieldPath::Root("metadata.annotations").invalid(&names, reason);
-            return NamedGroup { reference: Err(error), conflict: true };
-        }
-        let reference =
-            found.pop().map(|(number, reference)| reference.map(|reference| (number, reference))).transpose();
-        NamedGroup { reference, conflict: false }
-    }
-
-    fn add_record(
-        &mut self,
-        uid: &Arc<str>,
-        id: Arc<PodName>,
-        named: &NamedGroup,
-        pod: &Pod,
-        output: &mut IntakeOutput,
-    ) {
-        let mut group: Option<Arc<GroupKey>> = None;
-        let mut subset = "";
-        let broken = named.reference.as_ref().err().map(|error| refusal(RefusalKind::Reference, error.clone()));
-        match &named.reference {
-            Ok(Some((dialect, reference))) => {
-                let ours = self.profiles_by_name.contains_key(&pod.spec.scheduler_name);
-                let member = (uid.clone(), ours);
-                let joined = self.groups.join(*dialect, &id.namespace, reference, member, &self.priorities);
-                output.observations.extend(joined.1);
-                group = Some(Arc::new(joined.0));
-                subset = &reference.subset;
-            }
-            Err(error) if named.conflict => {
-                output.pod_events.push((id.clone(), GROUP_REFERENCE_CONFLICT, error.to_string()));
-            }
-            Ok(None) | Err(_) => {}
-        }
-        let record = PodRecord {
-            id,
-            group,
-            broken,
-            subset: subset.into(),
-            priority: pod.spec.priority.unwrap_or(0),
-            ours: false,
-            gated: false,
-            refused: false,
-            terminating: false,
-            stage: pod_record::Stage::Pending,
-            replica_size: replicas::size_for_worker(pod),
-            created_ms: pod.metadata.creation_timestamp.as_ref().map_or(0, |time| millis(time.0)),
-            pending_since_ms: pod.metadata.creation_timestamp.as_ref().map_or(0, |time| millis(time.0)),
-            version: None,
-            condition: None,
-            changed_reference: None,
-            held: false,
-        };
-        self.pods.insert(uid.clone(), record);
-    }
-
-    fn update_record(
-        &mut self,
-        uid: &Arc<str>,
-        pod: &Pod,
-        spec: &PodSpec,
-        named: &NamedGroup,
-        now_ms: u64,
-        output: &mut IntakeOutput,
-    ) {
-        let Some(record) = self.pods.get_mut(uid) else { return };
         let was_pending = record.is_pending();
-        record.ours = spec.ours;
-        if record.gated && !spec.gated {
-            record.pending_since_ms = now_ms;
-        }
-        record.gated = spec.gated;
-        record.refused = spec.refused.is_some() || record.broken.is_some();
-        let names_no_group = record.group.is_none() && record.broken.is_none() && matches!(named.reference, Ok(None));
-        record.held = spec.ours && names_no_group && self.dependencies.is_held(pod);
-        record.terminating = spec.terminating;
-        record.stage = stage(pod);
-        record.condition = read_condition(pod).filter(|_| spec.ours);
-        let version = pod.metadata.resource_version.as_deref().filter(|_| spec.ours && spec.node.is_none());
-        record.version = version.map(Into::into);
-        if record.is_pending() && !was_pending && (record.group.is_some() || record.refused) {
-            output.newly_pending.push(record.id.clone());
-        }
+        record.update(pod, &spec, now_ms);
+        let change = record.note_reference(named, &self.groups.dialects);
+        output.pod_events.extend(change.map(|note| (record.id.clone(), GROUP_REFERENCE_CHANGED, note)));
         if let Some(group) = &record.group {
             self.groups.member_changed(group);
         }
-        let same = match (&named.reference, &record.group) {
-            (Ok(Some((dialect, reference))), Some(key)) => {
-                let named = reference.key(self.groups.dialects[*dialect].origin(), &record.id.namespace);
-                named == **key && *reference.subset == *record.subset
-            }
-            (Ok(None), None) => record.broken.is_none(),
-            (Err(_), None) => record.broken.is_some(),
-            _ => false,
-        };
-        if same {
-            record.changed_reference = None;
-            return;
+        let specified = SpecifiedPod::new(pod, spec, !named.is_none() || record.named_group());
+        let held = self.held_by_group(uid);
+        let Some(record) = self.pods.entries.get_mut(uid) else { return };
+        record.held_by_group = held;
+        let observed = observe(&specified, record, &self.indexes);
+        record.held = observed.is_held;
+        record.refused = observed.spec.refused.is_some() || record.broken.is_some();
+        if !record.is_pending() {
+            output.no_longer_pending.push(record.id.clone());
+        } else if !was_pending && (record.group.is_some() || record.refused) {
+            output.newly_pending.push(record.id.clone());
         }
-        let now = named.describe();
-        if record.changed_reference.as_deref() != Some(now.as_str()) {
-            record.changed_reference = Some(now.as_str().into());
-            let none = || if record.broken.is_some() { "a broken reference" } else { "no group" }.to_owned();
-            let was = record.group.as_ref().map_or_else(none, |key| format!("the group {key}"));
-            let sentence = format!("The pod was first seen with {was}; it now names {now}. That has no effect.");
-            output.pod_events.push((record.id.clone(), GROUP_REFERENCE_CHANGED, sentence));
+        let group = record.group.clone();
+        if observed.spec.ours {
+            self.pending_pods.track(specified, &observed.spec);
+        }
+        output.observations.push(Observation::PodSeen(observed.spec));
+        if let Some(group) = group {
+            self.on_leader_changed(&group, uid, output);
+        }
+    }
+
+    /// Observes pending pods again after a change of their group or of other objects, if that makes a difference.
+    fn observe_again(&mut self, uids: Vec<Arc<str>>, output: &mut IntakeOutput) {
+        for uid in uids {
+            let Some(record) = self.pods.entries.get_mut(&uid) else { continue };
+            let Some(pending) = self.pending_pods.get_mut(&record.id) else { continue };
+            let spec = observe(&pending.specified, record, &self.indexes).spec;
+            if pending.has_changed(&spec) {
+                record.refused = spec.refused.is_some();
+                record.held &= record.refused;
+                output.observations.push(Observation::PodSeen(spec));
+            }
         }
     }
 }
 
-/// The group that a pod names.
-struct NamedGroup {
-    /// The dialect and the reference, nothing, or an error.
-    reference: Result<Option<(usize, Reference)>, InvalidField>,
-    /// Whether more than one dialect is used.
-    conflict: bool,
-}
-
-impl NamedGroup {
-    fn describe(&self) -> String {
-        match &self.reference {
-            Ok(None) => "no group".to_owned(),
-            Err(error) => error.to_string(),
-            Ok(Some((_, reference))) => {
-                let parts = [&reference.object, &reference.group, &reference.replica, &reference.subset];
-                let parts: Vec<&str> = parts.into_iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
-                format!("the group {}", parts.join("/"))
-            }
+/// Handles an event of a kind of which only the keys are kept: every object that can be read is observed.
+fn observe_objects<K: Resource<DynamicType: Default>>(
+    known: &mut Table<Key, ()>,
+    delta: Delta<Guarded<K>>,
+    read: impl FnOnce(K) -> Result<Observation, String>,
+    gone: impl Fn(Key) -> Observation,
+    output: &mut IntakeOutput,
+) {
+    let (object, deleted) = known.apply(delta, key_of);
+    output.observations.extend(deleted.into_iter().filter(|key| known.entries.remove(key).is_some()).map(gone));
+    let Some(object) = object else { return };
+    let key = key_of(&object);
+    match object.parsed().and_then(read) {
+        Ok(observation) => {
+            known.entries.insert(key, ());
+            output.observations.push(observation);
         }
+        Err(error) => output.errors.push(error),
     }
 }

@@ -4,15 +4,17 @@
 //! A LeaderWorkerSet's settings are on its pods; JobSets and Jobs are watched, and only their gang settings are kept.
 //! Must not depend on how references are written.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::convert::Infallible;
 
 use kube::core::ApiResource;
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::owners::{Carrier, GangedOwners, ProviderName, job, job_set, leader_worker_set};
 use muster_api::selector::Labels;
 use muster_api::wire::{Job, JobSet, Pod};
+use muster_reflector::{Delta, Key, Table, key_of};
 
-use super::raw::{RawObject, names};
+use super::raw::RawObject;
 
 /// A watched kind of owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,9 +46,6 @@ pub(crate) fn watched(ganged: GangedOwners) -> impl Iterator<Item = OwnerKind> {
     let job_sets = ganged.job_sets.map(|_| OwnerKind::JobSet);
     job_sets.into_iter().chain(ganged.jobs.map(|_| OwnerKind::Job))
 }
-
-/// Namespace and name.
-pub(super) type Key = (String, String);
 
 /// The owner that may make a pod part of a gang.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,61 +102,38 @@ pub(super) struct Owners {
     /// Our scheduler names: the pods of a gang must have one of them.
     scheduler_names: Vec<String>,
     /// UID and gang settings.
-    job_sets: BTreeMap<Key, (String, GangSettings)>,
+    job_sets: Table<Key, (String, GangSettings)>,
     /// UID and whether it is a gang, or an error.
-    jobs: BTreeMap<Key, (String, Result<bool, String>)>,
-    job_sets_are_served: bool,
+    jobs: Table<Key, (String, Result<bool, String>)>,
 }
 
 impl Owners {
     pub(super) fn new(ganged: GangedOwners, scheduler_names: Vec<String>) -> Self {
-        Self { ganged, scheduler_names, job_sets: BTreeMap::new(), jobs: BTreeMap::new(), job_sets_are_served: false }
+        let job_sets = ganged.job_sets.map_or_else(Table::unwatched, |_| Table::default());
+        let jobs = ganged.jobs.map_or_else(Table::unwatched, |_| Table::default());
+        Self { ganged, scheduler_names, job_sets, jobs }
     }
 
-    /// The keys of all objects of a kind.
-    pub(super) fn keys(&self, kind: OwnerKind) -> Vec<Key> {
-        match kind {
-            OwnerKind::JobSet => self.job_sets.keys().cloned().collect(),
-            OwnerKind::Job => self.jobs.keys().cloned().collect(),
-        }
+    pub(super) fn has_synced(&self) -> bool {
+        self.job_sets.has_synced() && self.jobs.has_synced()
     }
 
-    /// Sets whether the cluster serves a kind.
-    pub(super) fn set_served(&mut self, kind: OwnerKind, served: bool) {
-        if kind == OwnerKind::JobSet {
-            self.job_sets_are_served = served;
-        }
-    }
-
-    /// An object is gone; returns whether it was known.
-    pub(super) fn on_deleted(&mut self, kind: OwnerKind, key: &Key) -> bool {
-        match kind {
-            OwnerKind::JobSet => self.job_sets.remove(key).is_some(),
-            OwnerKind::Job => self.jobs.remove(key).is_some(),
-        }
-    }
-
-    /// An object was added or changed; returns whether its gang settings have changed.
-    pub(super) fn on_applied(&mut self, kind: OwnerKind, object: &RawObject) -> bool {
-        let (key, text) = (names(object), object.text.get());
+    /// Applies an event. Returns the objects whose gang settings have changed. An object that cannot be parsed has an
+    /// error as its setting.
+    pub(super) fn on_delta(&mut self, kind: OwnerKind, delta: Delta<RawObject>) -> Vec<Key> {
+        let (names, uid) =
+            (&self.scheduler_names, |object: &RawObject| object.metadata.uid.clone().unwrap_or_default());
         match kind {
             OwnerKind::JobSet => {
-                let gang_settings = gang_settings(text, &self.scheduler_names);
-                let state = (object.metadata.uid.clone().unwrap_or_default(), gang_settings);
-                self.job_sets.insert(key, state.clone()).is_none_or(|old| old != state)
+                let read = |object: RawObject| Ok((uid(&object), gang_settings(object.text.get(), names)));
+                self.job_sets.update::<_, Infallible>(delta, key_of, read).0
             }
             OwnerKind::Job => {
-                let uid = object.metadata.uid.clone().unwrap_or_default();
-                let state = (uid, self.job_gang_setting(text));
-                self.jobs.insert(key, state.clone()).is_none_or(|old| old != state)
+                let implicit = self.ganged.jobs.unwrap_or_default();
+                let read = |object: RawObject| Ok((uid(&object), is_gang(object.text.get(), implicit, names)));
+                self.jobs.update::<_, Infallible>(delta, key_of, read).0
             }
         }
-    }
-
-    fn job_gang_setting(&self, text: &str) -> Result<bool, String> {
-        let job: Job = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        let gang = job::gang(&job, self.ganged.jobs.unwrap_or_default(), &self.scheduler_names);
-        gang.map(|gang| gang.is_some()).map_err(|flaw| flaw.message)
     }
 
     /// Whether pods of such an owner get references from our controllers.
@@ -178,10 +154,10 @@ impl Owners {
     pub(super) fn hold_reason(&self, namespace: &str, owner: &Owner) -> Option<InvalidField> {
         match owner {
             Owner::JobSet { name, uid, replicated_job } => {
-                let carrier = self.ganged.job_sets.filter(|_| self.job_sets_are_served)?;
+                let carrier = self.ganged.job_sets.filter(|_| self.job_sets.is_served() == Some(true))?;
                 let labels = FieldPath::Root("metadata.labels");
                 let invalid = |reason: &str| Some(labels.key(job_set::labels::JOB_SET).invalid(name, reason));
-                let known = self.job_sets.get(&(namespace.to_owned(), name.clone()));
+                let known = self.job_sets.entries.get(&(namespace.to_owned(), name.clone()));
                 // A recreated JobSet of this name may have other settings.
                 let known =
                     known.filter(|(known, _)| uid.is_empty() || known == uid).map(|(_, gang_settings)| gang_settings);
@@ -197,7 +173,7 @@ impl Owners {
                 self.ganged.jobs?;
                 let path = FieldPath::Root("metadata.ownerReferences");
                 let invalid = |reason: &str| Some(path.invalid(&format!("Job {name}"), reason));
-                match self.jobs.get(&(namespace.to_owned(), name.clone())).filter(|(known, _)| known == uid) {
+                match self.jobs.entries.get(&(namespace.to_owned(), name.clone())).filter(|(known, _)| known == uid) {
                     None => {
                         invalid("the Job has not been seen yet, so it is not known whether the pod belongs to a gang")
                     }
@@ -223,6 +199,11 @@ const UNNAMED: &str = "the pod belongs to a gang and names no group: neither the
 const MISSED_OF_SET: &str = "the pod belongs to a gang and names no group: the webhook was not called, and the reference cannot be added later; it is not placed alone. Once the webhook answers, recreate the JobSet";
 const MISSED_OF_REPLICA: &str = "the pod belongs to a gang and names no group: the webhook was not called when it was created, and the reference cannot be added later; it is not placed alone. Once the webhook answers, delete the pod: it is recreated with its reference";
 
+fn is_gang(text: &str, implicit: job::ImplicitGangs, scheduler_names: &[String]) -> Result<bool, String> {
+    let job: Job = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    job::gang(&job, implicit, scheduler_names).map(|gang| gang.is_some()).map_err(|flaw| flaw.message)
+}
+
 fn gang_settings(text: &str, scheduler_names: &[String]) -> GangSettings {
     let set: JobSet = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let gangs = job_set::gangs(&set, scheduler_names).map_err(|flaw| flaw.message)?;
@@ -240,7 +221,6 @@ mod tests {
     use crate::gates::FeatureGates;
     use crate::intake::{Intake, WatchEvent};
     use crate::settings::Profile;
-    use muster_reflector::Delta;
 
     fn intake() -> Intake {
         let ganged = GangedOwners::all();

@@ -7,11 +7,15 @@ use std::sync::Arc;
 
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::keys::annotations::PREEMPTION_COST;
+use muster_api::keys::conditions::DISRUPTION_TARGET;
+use muster_api::keys::group_reasons::PREEMPTION_BY_SCHEDULER;
 use muster_api::wire::Pod;
+use muster_api::wire::condition::Condition;
 use muster_clock::millis;
 use muster_engine::model::class::ClassSpec;
 use muster_engine::model::pod::{Phase, PodName, PodRefusal, PodSpec, RefusalKind};
 
+use super::PREEMPTION_MESSAGE;
 use super::class::class;
 use super::pod_record::Stage;
 use super::unsupported::unsupported;
@@ -29,6 +33,9 @@ const KUBELET_REFUSALS: [&str; 9] = [
     "InvalidNodeInfo",
     "AppArmor",
 ];
+
+/// The `DisruptionTarget` reason of a pod that is deleted by the eviction API.
+const EVICTION_BY_API: &str = "EvictionByEvictionAPI";
 
 /// The annotation of a static pod's mirror in the API.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
@@ -111,6 +118,19 @@ pub(crate) fn pod(pod: &Pod, id: Arc<PodName>, profile: Option<(u16, &Profile)>)
         marked: false,
     };
     (spec, flaw)
+}
+
+/// Whether the pod's status shows that a Muster with one of our scheduler names preempts it.
+pub(super) fn is_disruption_target(pod: &Pod, is_our_name: impl Fn(&str) -> bool) -> bool {
+    let target = Condition::find(&pod.status.conditions, DISRUPTION_TARGET).filter(|one| one.is_true());
+    target.is_some_and(|one| match one.reason.as_str() {
+        // The eviction API overwrites our condition when it deletes a pod.
+        EVICTION_BY_API => pod.metadata.deletion_timestamp.is_some(),
+        PREEMPTION_BY_SCHEDULER => {
+            one.message.split_once(PREEMPTION_MESSAGE).is_some_and(|(name, _)| is_our_name(name))
+        }
+        _ => false,
+    })
 }
 
 /// The preemption cost of the pod, from its annotation.

@@ -8,7 +8,13 @@ use muster_api::keys::conditions::POD_SCHEDULED;
 use muster_api::wire::Pod;
 use muster_api::wire::condition::Condition;
 use muster_engine::model::group::GroupKey;
-use muster_engine::model::pod::{PodName, PodRefusal};
+use muster_engine::model::pod::{PodName, PodRefusal, PodSpec};
+
+use super::group_reference::NamedGroup;
+use super::pod::stage;
+use super::replicas;
+use crate::dialect::Dialect;
+use muster_clock::millis;
 
 /// What is kept of a pod.
 #[derive(Clone, Debug)]
@@ -47,6 +53,8 @@ pub(crate) struct PodRecord {
     pub(crate) changed_reference: Option<Box<str>>,
     /// It is held back until our controllers have set its group reference or completed its group.
     pub(crate) held: bool,
+    /// Why its group does not accept it yet, according to its leader and its controller.
+    pub(super) held_by_group: Option<Arc<PodRefusal>>,
 }
 
 /// The progress of a pod.
@@ -74,6 +82,62 @@ pub(crate) struct ConditionText {
 }
 
 impl PodRecord {
+    /// The record of a new pod, without its group.
+    pub(super) fn new(id: Arc<PodName>, pod: &Pod) -> Self {
+        let created_ms = pod.metadata.creation_timestamp.as_ref().map_or(0, |time| millis(time.0));
+        Self {
+            id,
+            group: None,
+            broken: None,
+            subset: "".into(),
+            priority: pod.spec.priority.unwrap_or(0),
+            ours: false,
+            gated: false,
+            refused: false,
+            terminating: false,
+            stage: Stage::Pending,
+            created_ms,
+            replica_size: replicas::size_for_worker(pod),
+            pending_since_ms: created_ms,
+            version: None,
+            condition: None,
+            changed_reference: None,
+            held: false,
+            held_by_group: None,
+        }
+    }
+
+    /// Takes over what the pod says now.
+    pub(super) fn update(&mut self, pod: &Pod, spec: &PodSpec, now_ms: u64) {
+        self.ours = spec.ours;
+        if self.gated && !spec.gated {
+            self.pending_since_ms = now_ms;
+        }
+        self.gated = spec.gated;
+        self.terminating = spec.terminating;
+        self.stage = stage(pod);
+        self.condition = read_condition(pod).filter(|_| spec.ours);
+        let version = pod.metadata.resource_version.as_deref().filter(|_| spec.ours && spec.node.is_none());
+        self.version = version.map(Into::into);
+    }
+
+    /// Compares the group that the pod names now with the first one. Returns a message about a change that was not
+    /// reported yet.
+    pub(super) fn note_reference(&mut self, named: &NamedGroup, dialects: &[Box<dyn Dialect>]) -> Option<String> {
+        let now = (!named.is_that_of(self, dialects)).then(|| named.describe());
+        let is_reported = self.changed_reference.as_deref() == now.as_deref();
+        self.changed_reference = now.as_deref().map(Into::into);
+        let now = now.filter(|_| !is_reported)?;
+        let none = || if self.broken.is_some() { "a broken reference" } else { "no group" }.to_owned();
+        let was = self.group.as_ref().map_or_else(none, |key| format!("the group {key}"));
+        Some(format!("The pod was first seen with {was}; it now names {now}. That has no effect."))
+    }
+
+    /// Whether it named a group when it was first seen, or tried to.
+    pub(super) fn named_group(&self) -> bool {
+        self.group.is_some() || self.broken.is_some()
+    }
+
     /// Whether the pod is pending and only waits for this scheduler, so that conditions may be written.
     pub(crate) fn is_pending(&self) -> bool {
         self.ours && self.stage == Stage::Pending && !self.gated && !self.terminating
@@ -81,7 +145,7 @@ impl PodRecord {
 }
 
 /// The pod's condition while it has no node.
-pub(crate) fn read_condition(pod: &Pod) -> Option<Box<ConditionText>> {
+fn read_condition(pod: &Pod) -> Option<Box<ConditionText>> {
     if !pod.spec.node_name.is_empty() {
         return None;
     }

@@ -2,17 +2,17 @@
 //!
 //! A priority value without a PriorityClass is never trusted.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use muster_engine::model::group::{GroupPriority, PreemptionPolicy};
+use muster_reflector::{Delta, Key, Table, key_of};
 
+use super::raw::Guarded;
 use crate::dialect::{GroupError, Mismatch, ParsedGroup, WithoutClass};
 
 /// The PriorityClasses of the cluster.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Priorities {
-    classes: BTreeMap<String, Class>,
+    classes: Table<Key, Class>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,25 +23,19 @@ struct Class {
 }
 
 impl Priorities {
-    /// A class was added or changed; returns whether that changes anything.
-    pub(crate) fn on_applied(&mut self, class: &PriorityClass) -> bool {
-        let name = class.metadata.name.clone().unwrap_or_default();
-        let new = Class {
+    pub(super) fn has_synced(&self) -> bool {
+        self.classes.has_synced()
+    }
+
+    /// Applies an event. Returns whether that changes anything, and an error if the class cannot be parsed.
+    pub(super) fn on_delta(&mut self, delta: Delta<Guarded<PriorityClass>>) -> (bool, Option<String>) {
+        let read = |class: PriorityClass| Class {
             value: class.value.unwrap_or(0),
             is_default: class.global_default == Some(true),
             never_preempts: class.preemption_policy.as_deref() == Some("Never"),
         };
-        self.classes.insert(name, new) != Some(new)
-    }
-
-    /// A class is gone; returns whether it was known.
-    pub(crate) fn on_deleted(&mut self, name: &str) -> bool {
-        self.classes.remove(name).is_some()
-    }
-
-    /// The names of all classes.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
-        self.classes.keys()
+        let (changed, error) = self.classes.update(delta, key_of, |class| class.parsed().map(read));
+        (!changed.is_empty(), error)
     }
 
     /// The priority of a group, and whether it may preempt.
@@ -52,9 +46,11 @@ impl Priorities {
     ) -> Result<(GroupPriority, PreemptionPolicy), GroupError> {
         let field = &group.priority;
         let class = match &field.class {
-            Some(name) => Some(self.classes.get(name).ok_or_else(|| no_such_class(name))?),
+            Some(name) => {
+                Some(self.classes.entries.get(&(String::new(), name.clone())).ok_or_else(|| no_such_class(name))?)
+            }
             // Of several default classes the API server takes the lowest.
-            None => self.classes.values().filter(|class| class.is_default).min_by_key(|class| class.value),
+            None => self.classes.entries.values().filter(|class| class.is_default).min_by_key(|class| class.value),
         };
         let value = class.map_or(0, |class| class.value);
         if field.mismatch == Mismatch::Refused && field.number.is_some_and(|number| number != value) {

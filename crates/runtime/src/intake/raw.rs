@@ -11,6 +11,7 @@ use kube::Resource;
 use kube::core::{ApiResource, DynamicResourceScope};
 use muster_api::wire::Pod;
 use muster_engine::model::pod::PodName;
+use muster_reflector::key_of;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -47,10 +48,11 @@ pub(crate) fn metadata_of(text: &str) -> ObjectMeta {
     serde_json::from_str::<OnlyMetadata>(text).unwrap_or_default().metadata
 }
 
-/// The namespace and the name of an object.
-pub(crate) fn names(object: &RawObject) -> (String, String) {
-    let metadata = &object.metadata;
-    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+/// The API resource of a kind.
+pub(super) fn resource(api_version: &str, kind: &str, plural: &str) -> ApiResource {
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+    let [group, version, api_version, kind, plural] = [group, version, api_version, kind, plural].map(str::to_owned);
+    ApiResource { group, version, api_version, kind, plural }
 }
 
 /// The value of a pod's annotation.
@@ -139,11 +141,13 @@ pub(super) fn pod_name_of(unreadable: &Unreadable) -> Option<PodName> {
     Some(PodName { namespace: metadata.namespace.clone()?, name: metadata.name.clone()?, uid: metadata.uid.clone()? })
 }
 
-/// The log message for an object that cannot be parsed.
-pub(super) fn parse_error(kind: &str, unreadable: &Unreadable) -> String {
-    let name = |part: &Option<String>| part.clone().unwrap_or_default();
-    let metadata = &unreadable.metadata;
-    format!("{kind} {}/{} cannot be read: {}", name(&metadata.namespace), name(&metadata.name), unreadable.error)
+impl<K: Resource<DynamicType: Default>> Guarded<K> {
+    /// The object, or the log message for one that cannot be parsed.
+    pub(super) fn parsed(self) -> Result<K, String> {
+        let (namespace, name) = key_of(&self);
+        let kind = K::kind(&K::DynamicType::default()).into_owned();
+        self.0.map_err(|unreadable| format!("{kind} {namespace}/{name} cannot be read: {}", unreadable.error))
+    }
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub(super) fn size_for_worker(pod: &Pod) -> Option<u32> {
 impl Intake {
     /// From when on pods belong to the group of this object: workers are created after their leader.
     pub(super) fn members_since(&self, object: &GroupObject) -> Option<u64> {
-        let leader = self.pods.get(object.leader.as_ref()?.uid.as_str())?;
+        let leader = self.pods.entries.get(object.leader.as_ref()?.uid.as_str())?;
         Some(leader.created_ms.saturating_sub(CLOCK_SKEW_MS))
     }
 
@@ -58,24 +58,29 @@ impl Intake {
             output.observations.extend(self.groups.set_members_since(group, since, &self.priorities));
         }
         let Some(instance) = self.groups.instance(group) else { return };
-        let held = instance.members.iter().map(|uid| (uid.clone(), self.held_by_replica(uid))).collect::<Vec<_>>();
-        let updates = self.dependencies.hold_members(&group.namespace, held);
-        self.emit_updates(updates, output);
+        let members: Vec<_> = instance.members.iter().cloned().collect();
+        for uid in &members {
+            let held = self.held_by_group(uid);
+            if let Some(record) = self.pods.entries.get_mut(uid) {
+                record.held_by_group = held;
+            }
+        }
+        self.observe_again(members, output);
     }
 
     /// Why a member of a group has to wait.
-    pub(super) fn held_by_replica(&self, uid: &str) -> Option<Arc<PodRefusal>> {
-        let error = self.hold_reason(self.pods.get(uid)?)?;
+    pub(super) fn held_by_group(&self, uid: &str) -> Option<Arc<PodRefusal>> {
+        let error = self.hold_reason(self.pods.entries.get(uid)?)?;
         Some(refusal(RefusalKind::Reference, error))
     }
 
     fn hold_reason(&self, record: &PodRecord) -> Option<InvalidField> {
         let group = record.group.as_deref()?;
         let leader = self.groups.object_of(group)?.leader.as_ref()?;
-        if self.pods.get(leader.uid.as_str()).is_none_or(|leader| leader.terminating) {
+        if self.pods.entries.get(leader.uid.as_str()).is_none_or(|leader| leader.terminating) {
             return Some(FieldPath::Root("metadata.labels").key(labels::NAME).invalid(&leader.set, LEADERLESS));
         }
-        let is_ours = self.dependencies.minimums_are_raised() && group.origin == MusterPodGroup.origin();
+        let is_ours = self.indexes.owners.minimums_are_raised() && group.origin == MusterPodGroup.origin();
         let (size, minimum) = (record.replica_size.filter(|_| is_ours)?, self.groups.minimum_of(group)?);
         let reason = format!(
             "the minimum of the group is {minimum} while its leader starts: workers are placed once it is the size of the replica"

@@ -11,10 +11,11 @@ use muster_api::invalid::FieldPath;
 use muster_api::selector::{LabelSelector, Labels, WrittenLabelSelector};
 use muster_api::wire::Pod;
 use muster_engine::model::labels::{LabelOperator, Requirement};
+use muster_reflector::{Delta, Key, Table, key_of};
 use serde::Deserialize;
 
 use super::class::requirement;
-use super::raw::{RawObject, names};
+use super::raw::{RawObject, resource};
 
 /// A kind that selects pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,14 +52,7 @@ impl SelectorKind {
     /// Its API resource.
     pub(crate) fn resource(self) -> ApiResource {
         let (api_version, kind) = self.name();
-        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
-        ApiResource {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            api_version: api_version.to_owned(),
-            kind: kind.to_owned(),
-            plural: self.plural().to_owned(),
-        }
+        resource(api_version, kind, self.plural())
     }
 }
 
@@ -74,62 +68,37 @@ pub(crate) fn owner(pod: &Pod) -> Option<Owner> {
     Some((SelectorKind::ALL.into_iter().find(is_of)?, owner.name.clone()))
 }
 
-/// The key of an object: kind, namespace, name.
-pub(crate) type Key = (SelectorKind, String, String);
+/// The pods whose default spread an object affects, all in its namespace.
+#[derive(Debug)]
+pub(super) struct AffectedPods {
+    pub(super) namespace: String,
+    /// The object.
+    owner: Owner,
+    /// Its selector, before or after the change.
+    selector: Option<Vec<Requirement>>,
+}
+
+impl AffectedPods {
+    /// Whether the pod is one of them: a Service affects the pods that it selects, a controller its own.
+    pub(super) fn contains(&self, labels: &Labels, owner: Option<&Owner>) -> bool {
+        match self.owner.0 {
+            SelectorKind::Service => self.selector.as_ref().is_some_and(|selector| selects(selector, labels)),
+            _ => owner == Some(&self.owner),
+        }
+    }
+}
 
 /// The selectors of all objects.
 #[derive(Debug, Default)]
 pub(crate) struct Selectors {
-    /// By namespace.
-    services: BTreeMap<String, Services>,
-    sets: BTreeMap<Key, Vec<Requirement>>,
+    /// Of the kinds that are watched.
+    tables: BTreeMap<SelectorKind, Table<Key, Vec<Requirement>>>,
+    /// Names of Services by namespace and one requirement of their selector: the first.
+    services: BTreeMap<(String, Requirement), BTreeSet<String>>,
 }
 
-/// The services of a namespace.
-#[derive(Debug, Default)]
-struct Services {
-    by_name: BTreeMap<String, Labels>,
-    /// Names of services by one label of their selector: the first.
-    by_label: BTreeMap<(String, String), BTreeSet<String>>,
-}
-
-impl Services {
-    /// Sets the selector of a service, `None` if it is gone or has none. Returns whether it has changed.
-    fn set(&mut self, name: &str, selector: Option<Labels>) -> bool {
-        if self.by_name.get(name) == selector.as_ref() {
-            return false;
-        }
-        if let Some(old) = self.by_name.remove(name)
-            && let Some(label) = anchor(&old)
-            && let Some(names) = self.by_label.get_mut(&label)
-        {
-            names.remove(name);
-            if names.is_empty() {
-                self.by_label.remove(&label);
-            }
-        }
-        if let Some(new) = selector {
-            if let Some(label) = anchor(&new) {
-                self.by_label.entry(label).or_default().insert(name.to_owned());
-            }
-            self.by_name.insert(name.to_owned(), new);
-        }
-        true
-    }
-
-    /// The selectors that match these labels.
-    fn of(&self, labels: &Labels) -> impl Iterator<Item = &Labels> {
-        let anchored = labels.iter().filter_map(|(key, value)| self.by_label.get(&(key.clone(), value.clone())));
-        anchored.flatten().filter_map(|name| self.by_name.get(name)).filter(move |selector| selects(selector, labels))
-    }
-}
-
-fn anchor(selector: &Labels) -> Option<(String, String)> {
-    selector.first_key_value().map(|(key, value)| (key.clone(), value.clone()))
-}
-
-fn selects(selector: &Labels, labels: &Labels) -> bool {
-    selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+fn selects(selector: &[Requirement], labels: &Labels) -> bool {
+    selector.iter().all(|requirement| requirement.matches(labels))
 }
 
 #[derive(Deserialize)]
@@ -140,7 +109,6 @@ struct Selected<S> {
 
 #[derive(Deserialize)]
 struct Spec<S> {
-    #[serde(default = "none")]
     selector: Option<S>,
 }
 
@@ -148,75 +116,88 @@ fn nothing<S>() -> Spec<S> {
     Spec { selector: None }
 }
 
-fn none<S>() -> Option<S> {
-    None
-}
-
 impl Selectors {
-    /// Handles an object. Returns whether its selector has changed; an object that cannot be parsed keeps its old
-    /// selector.
-    pub(crate) fn on_applied(&mut self, kind: SelectorKind, object: &RawObject) -> Result<bool, String> {
-        let (namespace, name) = names(object);
-        let with_object = |error: &dyn std::fmt::Display| format!("{} {namespace}/{name}: {error}", kind.name().1);
-        let text = object.text.get();
-        if let SelectorKind::Service | SelectorKind::ReplicationController = kind {
-            let read = serde_json::from_str::<Selected<Labels>>(text).map_err(|error| with_object(&error))?;
-            let Some(selector) = read.spec.selector else { return Ok(self.on_deleted(&(kind, namespace, name))) };
-            if kind == SelectorKind::Service {
-                return Ok(self.services.entry(namespace).or_default().set(&name, Some(selector)));
+    /// Nothing selects pods yet, and all kinds are watched.
+    pub(super) fn watched() -> Self {
+        Self { tables: SelectorKind::ALL.map(|kind| (kind, Table::default())).into(), ..Self::default() }
+    }
+
+    pub(super) fn has_synced(&self) -> bool {
+        self.tables.values().all(Table::has_synced)
+    }
+
+    /// Applies an event. Returns the pods that it affects, and an error if the object cannot be parsed: it keeps its
+    /// old selector then.
+    pub(super) fn on_delta(
+        &mut self,
+        kind: SelectorKind,
+        delta: Delta<RawObject>,
+    ) -> (Vec<AffectedPods>, Option<String>) {
+        let Some(table) = self.tables.get_mut(&kind) else { return (Vec::new(), None) };
+        let (object, gone) = table.apply(delta, key_of);
+        let affected = |(namespace, name): &Key, selector: Option<Vec<Requirement>>| AffectedPods {
+            namespace: namespace.clone(),
+            owner: (kind, name.clone()),
+            selector,
+        };
+        let mut pods: Vec<AffectedPods> = gone.iter().map(|key| affected(key, self.set(kind, key, None))).collect();
+        let Some(object) = object else { return (pods, None) };
+        match read(kind, &object) {
+            Ok(new) => {
+                let key = key_of(&object);
+                let old = self.set(kind, &key, new.clone());
+                if old != new {
+                    pods.extend([affected(&key, old), affected(&key, new)]);
+                }
+                (pods, None)
             }
-            return Ok(self.put_set((kind, namespace, name), selector.iter().map(is).collect()));
+            Err(error) => (pods, Some(error)),
         }
-        let read = serde_json::from_str::<Selected<WrittenLabelSelector>>(text).map_err(|error| with_object(&error))?;
-        let path = FieldPath::Root("spec.selector");
-        let selector =
-            WrittenLabelSelector::validate(read.spec.selector.as_ref(), &path).map_err(|error| with_object(&error))?;
-        let key = (kind, namespace.clone(), name.clone());
-        let LabelSelector::All(requirements) = selector else { return Ok(self.on_deleted(&key)) };
-        Ok(self.put_set(key, requirements.iter().map(requirement).collect()))
     }
 
-    fn put_set(&mut self, key: Key, selector: Vec<Requirement>) -> bool {
-        self.sets.insert(key, selector.clone()) != Some(selector)
+    /// Sets the selector of an object, `None` if it is gone or has none. Returns the old one.
+    fn set(&mut self, kind: SelectorKind, key: &Key, selector: Option<Vec<Requirement>>) -> Option<Vec<Requirement>> {
+        let first = |selector: &Option<Vec<Requirement>>| {
+            let first = selector.as_ref().filter(|_| kind == SelectorKind::Service)?.first()?;
+            Some((key.0.clone(), first.clone()))
+        };
+        let added = first(&selector);
+        let table = self.tables.get_mut(&kind)?;
+        let old = match selector {
+            Some(selector) => table.entries.insert(key.clone(), selector),
+            None => table.entries.remove(key),
+        };
+        if let Some(place) = first(&old)
+            && let Some(names) = self.services.get_mut(&place)
+        {
+            names.remove(&key.1);
+            if names.is_empty() {
+                self.services.remove(&place);
+            }
+        }
+        if let Some(place) = added {
+            self.services.entry(place).or_default().insert(key.1.clone());
+        }
+        old
     }
 
-    /// Removes an object. Returns whether it had a selector.
-    pub(crate) fn on_deleted(&mut self, (kind, namespace, name): &Key) -> bool {
-        if *kind != SelectorKind::Service {
-            return self.sets.remove(&(*kind, namespace.clone(), name.clone())).is_some();
-        }
-        let Some(services) = self.services.get_mut(namespace) else { return false };
-        let known = services.set(name, None);
-        if services.by_name.is_empty() {
-            self.services.remove(namespace);
-        }
-        known
+    fn get(&self, kind: SelectorKind, namespace: &str, name: &str) -> Option<&Vec<Requirement>> {
+        self.tables.get(&kind)?.entries.get(&(namespace.to_owned(), name.to_owned()))
     }
 
-    /// The keys of all objects of a kind.
-    pub(crate) fn keys(&self, kind: SelectorKind) -> Vec<Key> {
-        let services = self
-            .services
-            .iter()
-            .flat_map(|(namespace, services)| services.by_name.keys().map(move |name| (namespace, name)));
-        let services = services.map(|(namespace, name)| (SelectorKind::Service, namespace.clone(), name.clone()));
-        services.chain(self.sets.keys().cloned()).filter(|key| key.0 == kind).collect()
-    }
-
-    /// Whether an object affects how a pod is spread by default.
-    pub(crate) fn affects(&self, (kind, namespace, name): &Key, labels: &Labels, owner: Option<&Owner>) -> bool {
-        if *kind != SelectorKind::Service {
-            return owner.is_some_and(|(of, owner)| of == kind && owner == name);
-        }
-        let selector = self.services.get(namespace).and_then(|services| services.by_name.get(name));
-        selector.is_some_and(|selector| selects(selector, labels))
+    /// The selectors of the Services that select a pod.
+    fn of_services(&self, namespace: &str, labels: &Labels) -> impl Iterator<Item = &Vec<Requirement>> {
+        let names = labels.iter().filter_map(|label| self.services.get(&(namespace.to_owned(), is(label)))).flatten();
+        let selectors = names.filter_map(|name| self.get(SelectorKind::Service, namespace, name));
+        selectors.filter(|selector| selects(selector, labels))
     }
 
     /// The combined selector of the pods among which a pod is spread by default; empty if nothing selects it.
     pub(crate) fn for_pod(&self, namespace: &str, labels: &Labels, owner: Option<&Owner>) -> Vec<Requirement> {
-        let matching = self.services.get(namespace).into_iter().flat_map(|services| services.of(labels));
-        let mut required: Labels = matching.flatten().map(|(key, value)| (key.clone(), value.clone())).collect();
-        let set = owner.and_then(|(kind, name)| self.sets.get(&(*kind, namespace.to_owned(), name.clone())));
+        // A Service requires values that the pod has.
+        let value = |Requirement { key, .. }: &Requirement| Some((key.clone(), labels.get(key)?.clone()));
+        let mut required: Labels = self.of_services(namespace, labels).flatten().filter_map(value).collect();
+        let set = owner.and_then(|(kind, name)| self.get(*kind, namespace, name));
         let mut more = Vec::new();
         for requirement in set.into_iter().flatten() {
             match (&requirement.operator, owner) {
@@ -230,6 +211,25 @@ impl Selectors {
             }
         }
         required.iter().map(is).chain(more).collect()
+    }
+}
+
+/// The selector of an object; `None` if it has none.
+fn read(kind: SelectorKind, object: &RawObject) -> Result<Option<Vec<Requirement>>, String> {
+    let with_object = |error: &dyn std::fmt::Display| {
+        let (namespace, name) = key_of(object);
+        format!("{} {namespace}/{name}: {error}", kind.name().1)
+    };
+    let text = object.text.get();
+    if let SelectorKind::Service | SelectorKind::ReplicationController = kind {
+        let read = serde_json::from_str::<Selected<Labels>>(text).map_err(|error| with_object(&error))?;
+        return Ok(read.spec.selector.map(|selector| selector.iter().map(is).collect()));
+    }
+    let read = serde_json::from_str::<Selected<WrittenLabelSelector>>(text).map_err(|error| with_object(&error))?;
+    let path = FieldPath::Root("spec.selector");
+    match WrittenLabelSelector::validate(read.spec.selector.as_ref(), &path).map_err(|error| with_object(&error))? {
+        LabelSelector::Nothing => Ok(None),
+        LabelSelector::All(requirements) => Ok(Some(requirements.iter().map(requirement).collect())),
     }
 }
 
@@ -247,18 +247,26 @@ mod tests {
         serde_json::from_str(&text).unwrap()
     }
 
+    /// Whether the event changes a selector, or the error.
+    fn apply(selectors: &mut Selectors, kind: SelectorKind, object: RawObject) -> Result<bool, String> {
+        match selectors.on_delta(kind, Delta::Applied(object)) {
+            (affected, None) => Ok(!affected.is_empty()),
+            (_, Some(error)) => Err(error),
+        }
+    }
+
     fn labels(pairs: &[(&str, &str)]) -> Labels {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     }
 
     #[test]
     fn selectors_of_services_and_of_the_controller_are_combined() {
-        let mut selectors = Selectors::default();
+        let mut selectors = Selectors::watched();
         let service = object("web", &json!({"selector": {"app": "web"}}));
-        assert_eq!(selectors.on_applied(SelectorKind::Service, &service), Ok(true));
-        assert_eq!(selectors.on_applied(SelectorKind::Service, &service), Ok(false), "nothing new");
+        assert_eq!(apply(&mut selectors, SelectorKind::Service, service.clone()), Ok(true));
+        assert_eq!(apply(&mut selectors, SelectorKind::Service, service.clone()), Ok(false), "nothing new");
         let set = json!({"selector": {"matchLabels": {"app": "web", "hash": "1"}}});
-        assert_eq!(selectors.on_applied(SelectorKind::ReplicaSet, &object("web-1", &set)), Ok(true));
+        assert_eq!(apply(&mut selectors, SelectorKind::ReplicaSet, object("web-1", &set)), Ok(true));
         let own = labels(&[("app", "web"), ("hash", "1")]);
         let owner = (SelectorKind::ReplicaSet, "web-1".to_owned());
         let required = |pairs: &[(&str, &str)]| labels(pairs).iter().map(is).collect::<Vec<_>>();
@@ -270,17 +278,20 @@ mod tests {
             required(&[]),
             "the service does not select it"
         );
-        assert!(selectors.on_deleted(&(SelectorKind::Service, "ml".to_owned(), "web".to_owned())));
+        let (affected, _) = selectors.on_delta(SelectorKind::Service, Delta::Deleted(service));
+        assert!(affected[0].contains(&own, None) && !affected[0].contains(&labels(&[("app", "db")]), None));
         assert_eq!(selectors.for_pod("ml", &own, None), required(&[]));
-        assert_eq!(selectors.keys(SelectorKind::ReplicaSet).len(), 1);
+        assert!(selectors.services.is_empty());
+        let (affected, _) = selectors.on_delta(SelectorKind::ReplicaSet, Delta::NotServed);
+        assert!(affected[0].contains(&own, Some(&owner)) && !affected[0].contains(&own, None));
     }
 
     #[test]
     fn a_missing_selector_selects_no_pod_and_an_invalid_one_is_an_error() {
-        let mut selectors = Selectors::default();
-        assert_eq!(selectors.on_applied(SelectorKind::Service, &object("web", &json!({}))), Ok(false));
+        let mut selectors = Selectors::watched();
+        assert_eq!(apply(&mut selectors, SelectorKind::Service, object("web", &json!({}))), Ok(false));
         let bad = object("web", &json!({"selector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}));
-        let error = selectors.on_applied(SelectorKind::StatefulSet, &bad).unwrap_err();
+        let error = apply(&mut selectors, SelectorKind::StatefulSet, bad).unwrap_err();
         assert!(error.starts_with("StatefulSet ml/web: spec.selector.matchExpressions[0].operator"), "{error}");
     }
 

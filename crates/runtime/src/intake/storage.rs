@@ -3,7 +3,7 @@
 //! Muster does not bind claims yet. A pod with an unbound claim waits, and its condition names the claim; once the
 //! claim is bound, the pod is placed where the volume can be reached. Only the needed fields of an object are kept.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use kube::core::ApiResource;
 use muster_api::invalid::{FieldPath, InvalidField};
@@ -12,10 +12,11 @@ use muster_api::selector::Labels;
 use muster_api::wire::Pod;
 use muster_engine::model::class::{VolumeTopology, ZoneRequirement};
 use muster_engine::model::pod::RefusalKind;
+use muster_reflector::{Delta, Key, Table, key_of};
 use serde::Deserialize;
 
 use super::class::node_term;
-use super::raw::{RawObject, names};
+use super::raw::{RawObject, resource};
 
 /// The annotation that the volume controller sets when a claim and a volume are bound to each other.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
@@ -49,13 +50,7 @@ impl Storage {
 
     /// Its API resource.
     pub(crate) fn resource(self) -> ApiResource {
-        ApiResource {
-            group: String::new(),
-            version: "v1".to_owned(),
-            api_version: "v1".to_owned(),
-            kind: self.kind().to_owned(),
-            plural: self.plural().to_owned(),
-        }
+        resource("v1", self.kind(), self.plural())
     }
 }
 
@@ -86,9 +81,8 @@ struct Claim {
 /// The known claims and volumes.
 #[derive(Debug, Default)]
 pub(crate) struct Volumes {
-    /// By namespace and name.
-    claims: BTreeMap<(String, String), Claim>,
-    volumes: BTreeMap<String, VolumeTopology>,
+    claims: Table<Key, Claim>,
+    volumes: Table<Key, VolumeTopology>,
 }
 
 #[derive(Deserialize)]
@@ -130,54 +124,36 @@ struct NodeAffinity {
 }
 
 impl Volumes {
-    /// Handles an object. Returns whether it has changed.
-    pub(crate) fn on_applied(&mut self, kind: Storage, object: &RawObject) -> Result<bool, String> {
-        let metadata = &object.metadata;
-        let (namespace, name) = names(object);
-        let error_of = |error: &dyn std::fmt::Display| match kind {
-            Storage::Claim => format!("{} {namespace}/{name}: {error}", kind.kind()),
-            Storage::Volume => format!("{} {name}: {error}", kind.kind()),
-        };
+    pub(super) fn has_synced(&self) -> bool {
+        self.claims.has_synced() && self.volumes.has_synced()
+    }
+
+    /// Applies an event. Returns the objects that have changed, and an error if one cannot be parsed.
+    pub(super) fn on_delta(&mut self, kind: Storage, delta: Delta<RawObject>) -> (Vec<Key>, Option<String>) {
         match kind {
-            Storage::Claim => {
-                let read: WrittenClaim = serde_json::from_str(object.text.get()).map_err(|error| error_of(&error))?;
-                let complete = metadata.annotations.as_ref().is_some_and(|notes| notes.contains_key(BIND_COMPLETED));
-                let modes = read.spec.access_modes.unwrap_or_default();
-                let claim = Claim {
-                    volume: read.spec.volume_name.filter(|_| complete).unwrap_or_default(),
-                    lost: read.status.phase.as_deref() == Some("Lost"),
-                    terminating: metadata.deletion_timestamp.is_some(),
-                    is_single_pod: modes.iter().any(|mode| mode == "ReadWriteOncePod"),
-                };
-                Ok(self.claims.insert((namespace, name), claim.clone()) != Some(claim))
+            Storage::Claim => self.claims.update(delta, key_of, |object| read_claim(&object)),
+            Storage::Volume => self.volumes.update(delta, key_of, |object| read_volume(&object)),
+        }
+    }
+
+    /// Whether one of these objects is a claim, or the volume of a claim, that a pod uses.
+    pub(super) fn is_used(
+        &self,
+        kind: Storage,
+        objects: &BTreeSet<Key>,
+        namespace: &str,
+        claims: &[UsedClaim],
+    ) -> bool {
+        claims.iter().any(|(_, name)| {
+            let claim = (namespace.to_owned(), name.clone());
+            match kind {
+                Storage::Claim => objects.contains(&claim),
+                Storage::Volume => {
+                    let volume = self.claims.entries.get(&claim).map(|claim| (String::new(), claim.volume.clone()));
+                    volume.is_some_and(|volume| objects.contains(&volume))
+                }
             }
-            Storage::Volume => {
-                let read: WrittenVolume = serde_json::from_str(object.text.get()).map_err(|error| error_of(&error))?;
-                let place = place(read, metadata.labels.as_ref()).map_err(|error| error_of(&error))?;
-                Ok(self.volumes.insert(name, place.clone()) != Some(place))
-            }
-        }
-    }
-
-    /// Removes an object. Returns whether it was known.
-    pub(crate) fn on_deleted(&mut self, kind: Storage, key: &(String, String)) -> bool {
-        match kind {
-            Storage::Claim => self.claims.remove(key).is_some(),
-            Storage::Volume => self.volumes.remove(&key.1).is_some(),
-        }
-    }
-
-    /// The keys of all objects of a kind.
-    pub(crate) fn keys(&self, kind: Storage) -> Vec<(String, String)> {
-        match kind {
-            Storage::Claim => self.claims.keys().cloned().collect(),
-            Storage::Volume => self.volumes.keys().map(|name| (String::new(), name.clone())).collect(),
-        }
-    }
-
-    /// The volume that a claim is bound to.
-    pub(crate) fn volume_of(&self, claim: &(String, String)) -> Option<&str> {
-        self.claims.get(claim).map(|claim| claim.volume.as_str())
+        })
     }
 
     /// Where the volumes of a pod are, or why the first unusable claim cannot be used.
@@ -191,7 +167,7 @@ impl Volumes {
             Err((kind, volumes.index(index).child("persistentVolumeClaim").child("claimName").invalid(name, why)))
         };
         let wrong = |why: &str| error_of(RefusalKind::Invalid, why);
-        let Some(claim) = self.claims.get(&(namespace.to_owned(), name.to_owned())) else {
+        let Some(claim) = self.claims.entries.get(&(namespace.to_owned(), name.to_owned())) else {
             return wrong("there is no such claim in the pod's namespace");
         };
         if claim.lost {
@@ -206,11 +182,32 @@ impl Volumes {
         if claim.is_single_pod {
             return error_of(RefusalKind::Unsupported, "the claim has the access mode ReadWriteOncePod");
         }
-        match self.volumes.get(&claim.volume) {
+        match self.volumes.entries.get(&(String::new(), claim.volume.clone())) {
             Some(place) => Ok(place.clone()),
             None => wrong(&format!("there is no volume {:?}, to which the claim is bound", claim.volume)),
         }
     }
+}
+
+fn read_claim(object: &RawObject) -> Result<Claim, String> {
+    let read: WrittenClaim = serde_json::from_str(object.text.get()).map_err(|error| {
+        let (namespace, name) = key_of(object);
+        format!("{} {namespace}/{name}: {error}", Storage::Claim.kind())
+    })?;
+    let complete = object.metadata.annotations.as_ref().is_some_and(|notes| notes.contains_key(BIND_COMPLETED));
+    let modes = read.spec.access_modes.unwrap_or_default();
+    Ok(Claim {
+        volume: read.spec.volume_name.filter(|_| complete).unwrap_or_default(),
+        lost: read.status.phase.as_deref() == Some("Lost"),
+        terminating: object.metadata.deletion_timestamp.is_some(),
+        is_single_pod: modes.iter().any(|mode| mode == "ReadWriteOncePod"),
+    })
+}
+
+fn read_volume(object: &RawObject) -> Result<VolumeTopology, String> {
+    let error_of = |error: &dyn std::fmt::Display| format!("{} {}: {error}", Storage::Volume.kind(), key_of(object).1);
+    let read: WrittenVolume = serde_json::from_str(object.text.get()).map_err(|error| error_of(&error))?;
+    place(read, object.metadata.labels.as_ref()).map_err(|error| error_of(&error))
 }
 
 fn place(written: WrittenVolume, labels: Option<&Labels>) -> Result<VolumeTopology, InvalidField> {
@@ -259,6 +256,13 @@ mod tests {
         }))
     }
 
+    /// Whether the event changes anything.
+    fn apply(volumes: &mut Volumes, kind: Storage, object: RawObject) -> bool {
+        let (changed, error) = volumes.on_delta(kind, Delta::Applied(object));
+        assert_eq!(error, None);
+        !changed.is_empty()
+    }
+
     fn refusal_reason(volumes: &Volumes) -> String {
         let (_, error) = volumes.places("ml", &[(1, "data".to_owned())]).unwrap_err();
         assert_eq!(error.field, "spec.volumes[1].persistentVolumeClaim.claimName");
@@ -269,22 +273,24 @@ mod tests {
     fn a_bound_claim_has_the_place_of_its_volume_and_others_are_errors() {
         let mut volumes = Volumes::default();
         assert!(refusal_reason(&volumes).starts_with("there is no such claim"));
-        volumes.on_applied(Storage::Claim, &claim("v", false)).unwrap();
+        apply(&mut volumes, Storage::Claim, claim("v", false));
         assert!(refusal_reason(&volumes).starts_with("the claim is not bound"));
-        volumes.on_applied(Storage::Claim, &claim("v", true)).unwrap();
+        apply(&mut volumes, Storage::Claim, claim("v", true));
         assert!(refusal_reason(&volumes).starts_with("there is no volume \"v\""));
         let terms = json!([{"matchExpressions": [{"key": "host", "operator": "In", "values": ["a"]}]}]);
         let volume = raw(&json!({
             "metadata": {"name": "v", "labels": {"topology.kubernetes.io/zone": "a__b"}},
             "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}},
         }));
-        assert_eq!(volumes.on_applied(Storage::Volume, &volume), Ok(true));
-        assert_eq!(volumes.on_applied(Storage::Volume, &volume), Ok(false), "nothing new");
+        assert!(apply(&mut volumes, Storage::Volume, volume.clone()));
+        assert!(!apply(&mut volumes, Storage::Volume, volume.clone()), "nothing new");
         let places = volumes.places("ml", &[(1, "data".to_owned())]).unwrap();
         assert_eq!(places[0].required_terms.as_ref().map(Vec::len), Some(1));
         assert_eq!(places[0].zones[0].values, ["a".to_owned(), "b".to_owned()].into());
-        assert!(volumes.on_deleted(Storage::Volume, &(String::new(), "v".to_owned())));
-        assert_eq!(volumes.keys(Storage::Claim).len(), 1);
+        let changed = volumes.on_delta(Storage::Volume, Delta::Deleted(volume)).0.into_iter().collect();
+        let used = [(1, "data".to_owned())];
+        assert!(volumes.is_used(Storage::Volume, &changed, "ml", &used), "it was bound");
+        assert!(!volumes.is_used(Storage::Claim, &changed, "ml", &used) && refusal_reason(&volumes).contains("\"v\""));
     }
 
     #[test]
@@ -307,7 +313,7 @@ mod tests {
             ("/metadata/deletionTimestamp", json!("2030-01-01T00:00:00Z"), "the claim is being deleted"),
             ("/spec/accessModes", json!(["ReadWriteOncePod"]), "the claim has the access mode"),
         ] {
-            volumes.on_applied(Storage::Claim, &with(path, value)).unwrap();
+            apply(&mut volumes, Storage::Claim, with(path, value));
             assert!(refusal_reason(&volumes).starts_with(expected));
         }
     }
