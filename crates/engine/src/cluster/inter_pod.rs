@@ -124,8 +124,10 @@ impl Cluster {
                     .extend(pods.iter().filter(|pod| self.class(self.pod(**pod).class).selectors != selectors));
             }
         }
-        let nodes = to_reclassify.iter().filter_map(|pod| self.pod(*pod).state.node()).collect();
-        self.events.push(ClusterEvent::NamespaceChanged { nodes });
+        let nodes: BTreeSet<NodeId> = to_reclassify.iter().filter_map(|pod| self.pod(*pod).state.node()).collect();
+        if !nodes.is_empty() {
+            self.events.push(ClusterEvent::NamespaceChanged { nodes });
+        }
         to_reclassify
     }
 

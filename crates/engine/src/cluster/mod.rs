@@ -516,9 +516,13 @@ impl Cluster {
 
     /// Forgets what the former object of a group said, if no member has a node any more.
     pub(crate) fn forget_former_definition(&mut self, id: GroupId) {
-        let group = self.group(id);
+        let (group, total) = (self.group(id), self.group(id).total());
+        if !matches!(group.definition, Definition::Former(_)) || total.assumed + total.bound > 0 {
+            return;
+        }
+        // Members that are leaving or of another scheduler are not counted.
         let placed = |(_, member): &(Millis, PodId)| self.pod(*member).state.node().is_some();
-        if matches!(group.definition, Definition::Former(_)) && !group.members.iter().any(placed) {
+        if !group.members.iter().any(placed) {
             let group = self.group_mut(id);
             group.definition = Definition::Unknown;
             group.changes += 1;

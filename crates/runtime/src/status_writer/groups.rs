@@ -270,13 +270,14 @@ pub(crate) fn status(
             if held && !view.is_evicted {
                 instance.preempted_by = None;
             }
-            instance.conditions.clone_from(&shown.conditions);
-            if let Some(error) = &instance.error {
+            let mut conditions = Conditions::from(&shown.conditions, now, object.generation);
+            set_unusable(&mut conditions, instance.error.as_ref().filter(|_| held));
+            instance.conditions = conditions.clone().into_list();
+            if let Some(error) = instance.error.as_ref().filter(|_| !held) {
                 // While it lasts, the error hides the condition that would apply otherwise.
-                let mut conditions = Conditions::from(&shown.conditions, now, object.generation);
-                set_error(&mut conditions, error, held);
-                shown.conditions = conditions.into_list();
+                set_error(&mut conditions, error);
             }
+            shown.conditions = conditions.into_list();
         }
         instances.push(shown);
     }
@@ -312,7 +313,6 @@ fn instance_status(
     if instance.error.is_none() {
         let basic = matches!(policy, Some(Policy::Basic { .. }));
         let members = subsets.iter().map(|(_, counts)| counts.total).sum();
-        conditions.unset(UNUSABLE, "Usable", "The object can be used again.");
         derive(&mut conditions, instance, object, (&counts, members), &rules, basic, now_ms);
     }
     set_mismatch(&mut conditions, view, &records);
@@ -444,14 +444,17 @@ fn set_disruption(
     }
 }
 
-/// Reports that an object cannot be used. For members that have nodes, what it said before holds: the error concerns
+/// Reports the error of an object of which no member has a node.
+fn set_error(conditions: &mut Conditions, error: &GroupError) {
+    conditions.set(POD_GROUP_SCHEDULED, false, error_reason(error.kind), &error.message);
+}
+
+/// Reports the error of an object of which members have nodes. What it said before holds for those: the error concerns
 /// only members that wait.
-fn set_error(conditions: &mut Conditions, error: &GroupError, held: bool) {
-    let reason = error_reason(error.kind);
-    if held {
-        conditions.set(UNUSABLE, true, reason, &error.message);
-    } else {
-        conditions.set(POD_GROUP_SCHEDULED, false, reason, &error.message);
+fn set_unusable(conditions: &mut Conditions, error: Option<&GroupError>) {
+    match error {
+        Some(error) => conditions.set(UNUSABLE, true, error_reason(error.kind), &error.message),
+        None => conditions.unset(UNUSABLE, "Usable", "The object can be used, or no member has a node."),
     }
 }
 
@@ -544,9 +547,13 @@ fn overall(object: &GroupObject, instances: &[InstanceStatus], now_ms: u64, now:
     let mut conditions = Conditions::from(&object.current_status.conditions, now, object.generation);
     let scheduled = |one: &InstanceStatus| Condition::find(&one.conditions, POD_GROUP_SCHEDULED).cloned();
     let worst = instances.iter().find(|one| !scheduled(one).is_some_and(|condition| condition.is_true()));
+    let runs = |one: &InstanceStatus| Condition::find(&one.conditions, UNUSABLE).is_some_and(Condition::is_true);
+    let held = instances.iter().any(runs);
+    set_unusable(&mut conditions, object.groups.as_ref().err().filter(|_| held));
     if let Err(error) = &object.groups {
-        let shows = |one: &InstanceStatus| Condition::find(&one.conditions, UNUSABLE).is_some_and(Condition::is_true);
-        set_error(&mut conditions, error, instances.iter().any(shows));
+        if !held {
+            set_error(&mut conditions, error);
+        }
     } else if instances.is_empty() {
         if now_ms >= object.created_ms + EMPTY_REPORT_MS {
             let text = "Waiting for members: no pod names a group of this object.";
@@ -562,9 +569,6 @@ fn overall(object: &GroupObject, instances: &[InstanceStatus], now_ms: u64, now:
     } else {
         let text = format!("All groups are scheduled: {}.", instances.len());
         conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
-    }
-    if object.groups.is_ok() {
-        conditions.unset(UNUSABLE, "Usable", "The object can be used again.");
     }
     let degraded = |one: &&InstanceStatus| Condition::find(&one.conditions, DEGRADED).is_some_and(Condition::is_true);
     match instances.iter().filter(degraded).count() {
