@@ -2,7 +2,7 @@
 
 use muster_api::native::NativeVersion;
 use muster_api::owners::job::ImplicitGangs;
-use muster_api::owners::{Carrier, GangedOwners, ProviderName};
+use muster_api::owners::{GangedOwners, GroupApi, ProviderName};
 
 use crate::providers::{SchedulerProvider, provider};
 
@@ -34,7 +34,7 @@ impl Settings {
         native: Option<NativeVersion>,
     ) -> Result<Self, NotServed> {
         let fields = [
-            ("jobSets", ganged.job_sets == Some(Carrier::Native)),
+            ("jobSets", ganged.job_sets == Some(GroupApi::Native)),
             ("leaderWorkerSets", ganged.leader_worker_sets == Some(ProviderName::Native)),
         ];
         if let Some((field, _)) = fields.into_iter().find(|(_, asks)| *asks && native.is_none()) {
@@ -60,7 +60,7 @@ impl Settings {
 
     /// The native version in which groups of JobSets are written; `None` for Muster's own kinds.
     pub(crate) fn native_job_sets(&self) -> Option<NativeVersion> {
-        self.native.filter(|_| self.ganged.job_sets == Some(Carrier::Native))
+        self.native.filter(|_| self.ganged.job_sets == Some(GroupApi::Native))
     }
 
     /// Which Jobs are gangs without an annotation; `None` if Jobs never become gangs.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::Millis;
 use crate::model::plugin::FilterName;
-use crate::refusal::Refusal;
+use crate::validation_error::ValidationError;
 
 /// The engine's configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -208,9 +208,9 @@ pub struct Weighted {
 
 impl Config {
     /// Validates all settings.
-    pub fn validate(&self) -> Result<(), Refusal> {
+    pub fn validate(&self) -> Result<(), ValidationError> {
         let refuse = |field: &str, value: &dyn std::fmt::Display, reason: &str| {
-            Err(Refusal::new("configuration", field, value, reason))
+            Err(ValidationError::new("configuration", field, value, reason))
         };
         if self.profiles.is_empty() {
             return refuse("profiles", &"[]", "at least one is needed");
@@ -251,9 +251,9 @@ impl Config {
 
 impl Scoring {
     /// Validates the scoring settings.
-    pub fn validate(&self) -> Result<(), Refusal> {
+    pub fn validate(&self) -> Result<(), ValidationError> {
         let refuse = |field: &str, value: &dyn std::fmt::Display, reason: &str| {
-            Err(Refusal::new("configuration", field, value, reason))
+            Err(ValidationError::new("configuration", field, value, reason))
         };
         for (field, weight) in [
             ("scoring.weight_taints", self.weight_taints),
@@ -285,22 +285,27 @@ impl Scoring {
     }
 }
 
-fn validate_shape(shape: &[ShapePoint]) -> Result<(), Refusal> {
+fn validate_shape(shape: &[ShapePoint]) -> Result<(), ValidationError> {
     let field = "scoring.strategy.shape";
     if shape.is_empty() {
-        return Err(Refusal::new("configuration", field, "[]", "a shape needs at least one point"));
+        return Err(ValidationError::new("configuration", field, "[]", "a shape needs at least one point"));
     }
     for point in shape {
         if !(0..=100).contains(&point.utilization) {
-            return Err(Refusal::new("configuration", field, point.utilization, "utilization is from 0 to 100"));
+            return Err(ValidationError::new(
+                "configuration",
+                field,
+                point.utilization,
+                "utilization is from 0 to 100",
+            ));
         }
         if !(0..=10).contains(&point.score) {
-            return Err(Refusal::new("configuration", field, point.score, "a score is from 0 to 10"));
+            return Err(ValidationError::new("configuration", field, point.score, "a score is from 0 to 10"));
         }
     }
     if let Some(pair) = shape.windows(2).find(|pair| pair[0].utilization >= pair[1].utilization) {
         let reason = "utilization must increase from point to point";
-        return Err(Refusal::new("configuration", field, pair[1].utilization, reason));
+        return Err(ValidationError::new("configuration", field, pair[1].utilization, reason));
     }
     Ok(())
 }

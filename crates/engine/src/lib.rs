@@ -33,7 +33,7 @@
 //! }
 //! let commands = engine.decide(0);
 //! assert!(matches!(commands[..], [Command::Bind { .. }, Command::Bind { .. }]));
-//! # Ok::<(), muster_engine::Refusal>(())
+//! # Ok::<(), muster_engine::ValidationError>(())
 //! ```
 
 mod cluster;
@@ -48,10 +48,10 @@ mod placement;
 pub mod preemption;
 mod queue;
 pub mod record;
-mod refusal;
 mod scheduler;
 mod score;
 mod validate;
+mod validation_error;
 mod view;
 
 pub use command::{Command, MemberVerdict, Report};
@@ -60,6 +60,6 @@ pub use diagnosis::Diagnosis;
 pub use model::plugin::{FilterName, ScoreName};
 pub use model::subject::Subject;
 pub use observation::{BindOutcome, DeleteOutcome, Observation};
-pub use refusal::Refusal;
 pub use scheduler::{Engine, NodeEvaluation, NodeVerdict, Pending, PendingCount};
+pub use validation_error::ValidationError;
 pub use view::{GroupView, NodeView, PodView};

@@ -8,8 +8,8 @@ use crate::command::Command;
 use crate::config::Config;
 use crate::model::Millis;
 use crate::observation::Observation;
-use crate::refusal::Refusal;
 use crate::scheduler::Engine;
+use crate::validation_error::ValidationError;
 
 /// One line of a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,18 +45,18 @@ pub enum ReplayError {
     NoStart,
     /// The configuration is invalid.
     #[error(transparent)]
-    Config(#[from] Refusal),
+    Config(#[from] ValidationError),
 }
 
 impl Recorder {
     /// An engine without any state.
-    pub fn new(config: Config) -> Result<Self, Refusal> {
+    pub fn new(config: Config) -> Result<Self, ValidationError> {
         let lines = vec![json(&Line::Start(Box::new(config.clone())))];
         Ok(Self { engine: Engine::new(config)?, lines })
     }
 
     /// As [`Engine::observe`].
-    pub fn observe(&mut self, now: Millis, observation: Observation) -> Result<(), Refusal> {
+    pub fn observe(&mut self, now: Millis, observation: Observation) -> Result<(), ValidationError> {
         self.lines.push(json(&Line::Observe(now, Box::new(observation.clone()))));
         self.engine.observe(now, observation)
     }

@@ -10,7 +10,7 @@ use crate::model::labels::{LabelOperator, NodeTerm};
 use crate::model::node::NodeSpec;
 use crate::model::pod::PodSpec;
 use crate::model::resources::AMOUNT_MAX;
-use crate::refusal::Refusal;
+use crate::validation_error::ValidationError;
 
 /// The largest minimum that the API can represent.
 const MIN_COUNT_MAX: u32 = i32::MAX as u32;
@@ -20,10 +20,10 @@ pub(crate) const SUBSETS_MAX: usize = 32;
 const SCHEDULE_TIMEOUT_MS_MAX: u64 = 86_400_000;
 
 /// Validates a node.
-pub(crate) fn node(spec: &NodeSpec) -> Result<(), Refusal> {
+pub(crate) fn node(spec: &NodeSpec) -> Result<(), ValidationError> {
     let object = || format!("Node {}", spec.name);
     if spec.name.is_empty() {
-        return Err(Refusal::new("Node", "name", "", "a node needs a name"));
+        return Err(ValidationError::new("Node", "name", "", "a node needs a name"));
     }
     for (name, size) in &spec.images {
         amount_in_range(&format!("images[{name}]"), *size, &object)?;
@@ -32,25 +32,25 @@ pub(crate) fn node(spec: &NodeSpec) -> Result<(), Refusal> {
 }
 
 /// Validates a pod.
-pub(crate) fn pod(spec: &PodSpec) -> Result<(), Refusal> {
+pub(crate) fn pod(spec: &PodSpec) -> Result<(), ValidationError> {
     let object = || format!("Pod {}", spec.id);
     if spec.id.uid.is_empty() {
-        return Err(Refusal::new(object(), "uid", "", "a pod needs a UID"));
+        return Err(ValidationError::new(object(), "uid", "", "a pod needs a UID"));
     }
     if let Some(membership) = &spec.membership
         && membership.group.name.is_empty()
     {
-        return Err(Refusal::new(object(), "membership.group.name", "", "a group needs a name"));
+        return Err(ValidationError::new(object(), "membership.group.name", "", "a group needs a name"));
     }
     if let Some(refusal) = &spec.refused
         && refusal.field.is_empty()
     {
-        return Err(Refusal::new(object(), "refused.field", "", "a refusal must name a field"));
+        return Err(ValidationError::new(object(), "refused.field", "", "a refusal must name a field"));
     }
     class(&spec.class, &object)
 }
 
-fn class(spec: &ClassSpec, object: &dyn Fn() -> String) -> Result<(), Refusal> {
+fn class(spec: &ClassSpec, object: &dyn Fn() -> String) -> Result<(), ValidationError> {
     amounts(&spec.requests, "requests", object)?;
     let placed = spec.scoring_when_placed();
     for (field, amount) in [
@@ -67,7 +67,7 @@ fn class(spec: &ClassSpec, object: &dyn Fn() -> String) -> Result<(), Refusal> {
     for preferred in &spec.preferred_terms {
         if !(1..=100).contains(&preferred.weight) {
             let reason = "a weight is from 1 to 100";
-            return Err(Refusal::new(object(), "preferred_terms.weight", preferred.weight, reason));
+            return Err(ValidationError::new(object(), "preferred_terms.weight", preferred.weight, reason));
         }
         node_term(&preferred.term, "preferred_terms", object)?;
     }
@@ -76,60 +76,70 @@ fn class(spec: &ClassSpec, object: &dyn Fn() -> String) -> Result<(), Refusal> {
     }
     for port in &spec.host_ports {
         if port.port == 0 {
-            return Err(Refusal::new(object(), "host_ports.port", 0, "a port is from 1 to 65535"));
+            return Err(ValidationError::new(object(), "host_ports.port", 0, "a port is from 1 to 65535"));
         }
         if matches!(port.address.as_deref(), Some("" | "0.0.0.0")) {
             let reason = "for all addresses, omit the address";
-            return Err(Refusal::new(object(), "host_ports.address", port.address.as_deref().unwrap_or(""), reason));
+            return Err(ValidationError::new(
+                object(),
+                "host_ports.address",
+                port.address.as_deref().unwrap_or(""),
+                reason,
+            ));
         }
     }
     Ok(())
 }
 
-fn inter_pod_terms(inter_pod: &InterPodConstraints, object: &dyn Fn() -> String) -> Result<(), Refusal> {
+fn inter_pod_terms(inter_pod: &InterPodConstraints, object: &dyn Fn() -> String) -> Result<(), ValidationError> {
     for preferred in &inter_pod.preferred {
         if preferred.weight == 0 || !(-100..=100).contains(&preferred.weight) {
             let reason = "a weight is from 1 to 100, or from -100 to -1";
-            return Err(Refusal::new(object(), "inter_pod.preferred.weight", preferred.weight, reason));
+            return Err(ValidationError::new(object(), "inter_pod.preferred.weight", preferred.weight, reason));
         }
     }
     for term in inter_pod.spread.do_not_schedule.iter().chain(&inter_pod.spread.schedule_anyway) {
         if term.topology_key.is_empty() {
-            return Err(Refusal::new(object(), "inter_pod.spread.topology_key", "", "a term needs a topology key"));
+            return Err(ValidationError::new(
+                object(),
+                "inter_pod.spread.topology_key",
+                "",
+                "a term needs a topology key",
+            ));
         }
         if term.max_skew == 0 {
-            return Err(Refusal::new(object(), "inter_pod.spread.max_skew", 0, "a skew is at least 1"));
+            return Err(ValidationError::new(object(), "inter_pod.spread.max_skew", 0, "a skew is at least 1"));
         }
     }
     let preferred = inter_pod.preferred.iter().map(|preferred| &preferred.term);
     for term in inter_pod.required_affinity.iter().chain(&inter_pod.required_anti_affinity).chain(preferred) {
         if term.topology_key.is_empty() {
-            return Err(Refusal::new(object(), "inter_pod.topology_key", "", "a term needs a topology key"));
+            return Err(ValidationError::new(object(), "inter_pod.topology_key", "", "a term needs a topology key"));
         }
     }
     Ok(())
 }
 
-fn node_term(term: &NodeTerm, field: &str, object: &dyn Fn() -> String) -> Result<(), Refusal> {
+fn node_term(term: &NodeTerm, field: &str, object: &dyn Fn() -> String) -> Result<(), ValidationError> {
     for requirement in &term.labels {
         if requirement.key.is_empty() {
-            return Err(Refusal::new(object(), format!("{field}.key"), "", "a requirement needs a key"));
+            return Err(ValidationError::new(object(), format!("{field}.key"), "", "a requirement needs a key"));
         }
         if let LabelOperator::In(values) | LabelOperator::NotIn(values) = &requirement.operator
             && values.is_empty()
         {
             let reason = "In and NotIn need at least one value";
-            return Err(Refusal::new(object(), format!("{field}[{}].values", requirement.key), "[]", reason));
+            return Err(ValidationError::new(object(), format!("{field}[{}].values", requirement.key), "[]", reason));
         }
     }
     Ok(())
 }
 
 /// Validates a group by itself; parents are checked against other groups by the caller.
-pub(crate) fn group(spec: &GroupSpec) -> Result<(), Refusal> {
+pub(crate) fn group(spec: &GroupSpec) -> Result<(), ValidationError> {
     let object = || format!("group {}", spec.key);
     if spec.key.name.is_empty() {
-        return Err(Refusal::new(object(), "key.name", "", "a group needs a name"));
+        return Err(ValidationError::new(object(), "key.name", "", "a group needs a name"));
     }
     match &spec.policy {
         Policy::Gang { min_count } => minimum("policy.min_count", *min_count, &object)?,
@@ -141,62 +151,72 @@ pub(crate) fn group(spec: &GroupSpec) -> Result<(), Refusal> {
         && !(1..=SCHEDULE_TIMEOUT_MS_MAX).contains(&timeout_ms)
     {
         let reason = "a schedule timeout is greater than zero and at most a day";
-        return Err(Refusal::new(object(), "schedule_timeout_ms", timeout_ms, reason));
+        return Err(ValidationError::new(object(), "schedule_timeout_ms", timeout_ms, reason));
     }
     for constraint in &spec.topology {
         if constraint.key.is_empty() {
-            return Err(Refusal::new(object(), "topology.key", "", "a topology constraint needs a label key"));
+            return Err(ValidationError::new(object(), "topology.key", "", "a topology constraint needs a label key"));
         }
     }
     amounts(&spec.min_resources, "min_resources", &object)
 }
 
-fn subsets(list: &[Subset], open: bool, object: &dyn Fn() -> String) -> Result<(), Refusal> {
+fn subsets(list: &[Subset], open: bool, object: &dyn Fn() -> String) -> Result<(), ValidationError> {
     if list.is_empty() || list.len() > SUBSETS_MAX {
         let reason = format!("a group has 1 to {SUBSETS_MAX} subsets");
-        return Err(Refusal::new(object(), "policy.subsets", list.len(), reason));
+        return Err(ValidationError::new(object(), "policy.subsets", list.len(), reason));
     }
     for (position, subset) in list.iter().enumerate() {
         if list[..position].iter().any(|other| other.name == subset.name) {
-            return Err(Refusal::new(object(), "policy.subsets.name", &subset.name, "two subsets have this name"));
+            return Err(ValidationError::new(
+                object(),
+                "policy.subsets.name",
+                &subset.name,
+                "two subsets have this name",
+            ));
         }
         if open && subset.name.is_empty() && subset.min_member == 0 {
             continue;
         }
         minimum(&format!("policy.subsets[{}].min_member", subset.name), subset.min_member, object)?;
         if subset.name.is_empty() && list.len() > 1 && !open {
-            return Err(Refusal::new(object(), "policy.subsets.name", "", "only a lone subset may go without a name"));
+            return Err(ValidationError::new(
+                object(),
+                "policy.subsets.name",
+                "",
+                "only a lone subset may go without a name",
+            ));
         }
     }
     Ok(())
 }
 
-fn minimum(field: &str, count: u32, object: &dyn Fn() -> String) -> Result<(), Refusal> {
+fn minimum(field: &str, count: u32, object: &dyn Fn() -> String) -> Result<(), ValidationError> {
     if (1..=MIN_COUNT_MAX).contains(&count) {
         return Ok(());
     }
-    Err(Refusal::new(object(), field, count, format!("a count is from 1 to {MIN_COUNT_MAX}")))
+    Err(ValidationError::new(object(), field, count, format!("a count is from 1 to {MIN_COUNT_MAX}")))
 }
 
 fn amounts(
     list: &std::collections::BTreeMap<String, i64>,
     field: &str,
     object: &dyn Fn() -> String,
-) -> Result<(), Refusal> {
+) -> Result<(), ValidationError> {
     for (name, amount) in list {
         if name.is_empty() {
-            return Err(Refusal::new(object(), field, "", "a resource needs a name"));
+            return Err(ValidationError::new(object(), field, "", "a resource needs a name"));
         }
         amount_in_range(&format!("{field}[{name}]"), *amount, object)?;
     }
     Ok(())
 }
 
-fn amount_in_range(field: &str, amount: i64, object: &dyn Fn() -> String) -> Result<(), Refusal> {
+fn amount_in_range(field: &str, amount: i64, object: &dyn Fn() -> String) -> Result<(), ValidationError> {
     if (0..=AMOUNT_MAX).contains(&amount) {
         return Ok(());
     }
-    Err(Refusal::new(object(), field, amount, format!("an amount is from 0 to {AMOUNT_MAX}")))
+    Err(ValidationError::new(object(), field, amount, format!("an amount is from 0 to {AMOUNT_MAX}")))
 }
 
 #[cfg(test)]
@@ -217,7 +237,7 @@ mod tests {
         PodSpec { id: Arc::new(id), class: Arc::new(class), ..PodSpec::default() }
     }
 
-    fn refused(result: Result<(), Refusal>) -> String {
+    fn refused(result: Result<(), ValidationError>) -> String {
         result.expect_err("must be refused").to_string()
     }
 

@@ -44,7 +44,7 @@ pub struct Scheduler {
 pub enum StartError {
     /// The engine rejected its configuration.
     #[error(transparent)]
-    Config(#[from] muster_engine::Refusal),
+    Config(#[from] muster_engine::ValidationError),
 }
 
 impl Scheduler {

@@ -9,7 +9,7 @@ use super::job::ImplicitGangs;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GangedOwners {
     /// The API in which groups of JobSets are written; `None` if JobSets do not become gangs.
-    pub job_sets: Option<Carrier>,
+    pub job_sets: Option<GroupApi>,
     /// Which Jobs are gangs without an annotation; `None` if Jobs do not become gangs.
     pub jobs: Option<ImplicitGangs>,
     /// The provider for LeaderWorkerSets; `None` if they do not become gangs.
@@ -19,13 +19,13 @@ pub struct GangedOwners {
 impl GangedOwners {
     /// Whether any groups are written in the native API.
     pub fn are_native(&self) -> bool {
-        self.job_sets == Some(Carrier::Native) || self.leader_worker_sets == Some(ProviderName::Native)
+        self.job_sets == Some(GroupApi::Native) || self.leader_worker_sets == Some(ProviderName::Native)
     }
 
     /// All owner kinds, in Muster's own API.
     pub fn all() -> Self {
         Self {
-            job_sets: Some(Carrier::Muster),
+            job_sets: Some(GroupApi::Muster),
             jobs: Some(ImplicitGangs::None),
             leader_worker_sets: Some(ProviderName::Muster),
         }
@@ -34,7 +34,7 @@ impl GangedOwners {
 
 /// The API in which groups of JobSets are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Carrier {
+pub enum GroupApi {
     /// Muster's own Workload.
     #[default]
     Muster,

@@ -17,7 +17,7 @@ mod reference;
 mod short_name;
 
 pub use gang_mode::GangMode;
-pub use ganged_owners::{Carrier, GangedOwners, ProviderName};
+pub use ganged_owners::{GangedOwners, GroupApi, ProviderName};
 pub use reference::{Membership, Reference};
 pub use short_name::short_name;
 

@@ -2,7 +2,7 @@
 //! change nothing.
 
 use muster_api::native::NativeVersion;
-use muster_api::owners::{Carrier, GangedOwners, ProviderName};
+use muster_api::owners::{GangedOwners, GroupApi, ProviderName};
 use serde_json::{Value, json};
 
 use super::*;
@@ -11,7 +11,7 @@ use super::*;
 fn admission(native: Option<NativeVersion>) -> Admission {
     let mut ganged = GangedOwners::all();
     if native.is_some() {
-        ganged.job_sets = Some(Carrier::Native);
+        ganged.job_sets = Some(GroupApi::Native);
         ganged.leader_worker_sets = Some(ProviderName::Native);
     }
     let names = vec!["muster".to_owned()];

@@ -9,7 +9,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::core::{ApiResource, DynamicObject};
 use muster_api::native::NativeVersion;
-use muster_api::owners::{Carrier, GangedOwners, ProviderName};
+use muster_api::owners::{GangedOwners, GroupApi, ProviderName};
 use muster_controllers::{Controllers, Settings};
 use muster_playground_controllers::{JobSets, Jobs, LeaderWorkerSets, StatefulSets, jobset};
 use muster_playground_server::faults::Faults;
@@ -114,7 +114,7 @@ impl TestCluster {
 fn settings(native: Option<NativeVersion>) -> Settings {
     let mut ganged = GangedOwners::all();
     if native.is_some() {
-        ganged.job_sets = Some(Carrier::Native);
+        ganged.job_sets = Some(GroupApi::Native);
         ganged.leader_worker_sets = Some(ProviderName::Native);
     }
     Settings::new(vec!["muster".to_owned()], "muster".to_owned(), ganged, native).unwrap()

@@ -104,7 +104,7 @@ pub(crate) fn member_counts(cluster: &Cluster) -> Result<(), String> {
             && waiting == group.waiting.len()
             && gated == group.gated.len()
             && refused == group.refused.len()
-            && excluded == group.strays.len();
+            && excluded == group.excluded.len();
         ensure(same, || format!("group {}: member counts {:?}, recount {counted:?}", group.key, group.member_counts))?;
         ensure(!group.is_unused(), || format!("group {}: kept although unused", group.key))?;
     }
@@ -155,7 +155,7 @@ pub(crate) fn starts(cluster: &Cluster) -> Result<(), String> {
         });
         let open = group.lifecycle.attempt().is_some() || group.lifecycle.is_partially_bound();
         ensure(!tentative || open, || format!("group {}: a partly bound start is not followed up", group.key))?;
-        ensure(bound == 0 || group.secured_at_least(&quorum) || followed, || {
+        ensure(bound == 0 || group.scheduled_at_least(&quorum) || followed, || {
             format!("group {}: {bound} bound, {quorum:?} needed, and not followed up", group.key)
         })?;
     }

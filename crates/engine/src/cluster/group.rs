@@ -30,18 +30,18 @@ pub(crate) struct MemberCounts {
 
 impl MemberCounts {
     /// Members that are placed or have succeeded.
-    pub(crate) fn held(&self) -> u32 {
-        self.assumed + self.secured()
+    pub(crate) fn placed(&self) -> u32 {
+        self.assumed + self.scheduled()
     }
 
     /// Members that are bound or have succeeded.
-    pub(crate) fn secured(&self) -> u32 {
+    pub(crate) fn scheduled(&self) -> u32 {
         self.bound + self.succeeded
     }
 
     /// Members that can count towards the minimum.
     pub(crate) fn present(&self) -> u32 {
-        self.waiting + self.gated + self.refused + self.held()
+        self.waiting + self.gated + self.refused + self.placed()
     }
 
     fn slot(&mut self, member_state: MemberState) -> Option<&mut u32> {
@@ -127,7 +127,7 @@ pub(crate) struct Group {
     /// Members with an unsupported or invalid field.
     pub(crate) refused: BTreeSet<PodId>,
     /// Excluded members, and why.
-    pub(crate) strays: BTreeMap<PodId, Exclusion>,
+    pub(crate) excluded: BTreeMap<PodId, Exclusion>,
     /// Members that were excluded or included again since the last review.
     pub(crate) exclusions_changed: BTreeSet<PodId>,
     /// How many members are in which state, per subset.
@@ -171,7 +171,7 @@ impl Group {
             waiting: BTreeSet::new(),
             gated: BTreeSet::new(),
             refused: BTreeSet::new(),
-            strays: BTreeMap::new(),
+            excluded: BTreeMap::new(),
             exclusions_changed: BTreeSet::new(),
             member_counts: vec![MemberCounts::default()],
             priorities: BTreeMap::new(),
@@ -266,7 +266,7 @@ impl Group {
         self.rules
             .iter()
             .zip(&self.member_counts)
-            .map(|(rule, member_counts)| rule.min_member.saturating_sub(member_counts.held()))
+            .map(|(rule, member_counts)| rule.min_member.saturating_sub(member_counts.placed()))
             .collect()
     }
 
@@ -277,14 +277,14 @@ impl Group {
     }
 
     /// Whether at least this many members of each subset are bound or have succeeded.
-    pub(crate) fn secured_at_least(&self, quorum: &[u32]) -> bool {
-        self.member_counts.iter().zip(quorum).all(|(member_counts, min)| member_counts.secured() >= *min)
+    pub(crate) fn scheduled_at_least(&self, quorum: &[u32]) -> bool {
+        self.member_counts.iter().zip(quorum).all(|(member_counts, min)| member_counts.scheduled() >= *min)
     }
 
     /// Whether only succeeded members are left of a start, and fewer than the minimum.
     pub(crate) fn is_spent(&self) -> bool {
         let total = self.total();
-        total.held() == 0 || (total.assumed + total.bound == 0 && !self.secured_at_least(&self.quorum()))
+        total.placed() == 0 || (total.assumed + total.bound == 0 && !self.scheduled_at_least(&self.quorum()))
     }
 
     /// The group's priority, by the rule of its API.

@@ -32,7 +32,7 @@ pub(crate) struct Confirmed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Loss {
     /// How many members were left when that was last reported.
-    pub(crate) secured: u32,
+    pub(crate) scheduled: u32,
     /// Whether the report was sent.
     pub(crate) reported: bool,
     /// When the remaining members are evicted, if the policy is `Evict`.
@@ -83,7 +83,7 @@ pub(crate) enum Cause {
     /// A member could not be rolled back: it stays.
     RollBackRefused,
     /// A kubelet refused a founder before it ran: the start is open again.
-    FounderRefused(StartAttempt),
+    FounderRejected(StartAttempt),
     /// Nothing is left of the start, or its rest is deleted, or the object was replaced: the next start is new.
     Ended,
 }
@@ -113,7 +113,7 @@ impl Lifecycle {
             (state, Cause::RollBackRefused) if !matches!(state, Self::Starting { .. }) => {
                 Self::PartiallyBound { former: state.into_confirmed() }
             }
-            (state, Cause::FounderRefused(attempt)) => {
+            (state, Cause::FounderRejected(attempt)) => {
                 let former = state.into_confirmed().map(|former| Confirmed {
                     minimum: vec![0; attempt.quorum.len()],
                     recorded: History::New,
@@ -284,7 +284,7 @@ mod tests {
     fn refused_founder_opens_the_start_again() {
         let mut group = Lifecycle::default();
         group.apply(Cause::Confirmed(vec![2]));
-        group.apply(Cause::FounderRefused(attempt(2)));
+        group.apply(Cause::FounderRejected(attempt(2)));
         assert_eq!((group.reached(), group.attempt()), (&[0][..], Some(&attempt(2))));
         group.apply(Cause::Confirmed(vec![2]));
         assert_eq!(group.reached(), [2]);

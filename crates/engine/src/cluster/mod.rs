@@ -382,10 +382,10 @@ impl Cluster {
     }
 
     /// A pod is not evicted after all, and cannot be until this time.
-    pub(crate) fn cancel_eviction(&mut self, id: PodId, spared_until: Millis) {
+    pub(crate) fn cancel_eviction(&mut self, id: PodId, not_preempted_before: Millis) {
         self.change_pod(id, |pod| {
             pod.eviction = None;
-            pod.spared_until = spared_until;
+            pod.not_preempted_before = not_preempted_before;
         });
         self.events.push(ClusterEvent::EvictionCancelled(id));
     }
@@ -548,7 +548,7 @@ impl Cluster {
         group.waiting.clear();
         group.gated.clear();
         group.refused.clear();
-        let excluded = std::mem::take(&mut group.strays);
+        let excluded = std::mem::take(&mut group.excluded);
         group.exclusions_changed.extend(excluded.into_keys());
         for (_, member) in members {
             self.pod_mut(member).counted = Counted::Not;
@@ -582,7 +582,7 @@ impl Cluster {
                 Counted::In { subset, member_state }
             }
             Err(exclusion) => {
-                group.strays.insert(id, exclusion);
+                group.excluded.insert(id, exclusion);
                 group.exclusions_changed.insert(id);
                 Counted::Excluded
             }
@@ -597,7 +597,7 @@ impl Cluster {
         match counted {
             Counted::Not => {}
             Counted::Excluded => {
-                group.strays.remove(&id);
+                group.excluded.remove(&id);
                 group.exclusions_changed.insert(id);
             }
             Counted::In { subset, member_state } => group.count(subset, member_state, member, false),

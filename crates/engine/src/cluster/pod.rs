@@ -83,7 +83,7 @@ pub(crate) struct Pod {
     /// Its eviction by preemption, once ordered.
     pub(crate) eviction: Option<Eviction>,
     /// It is not preempted before this time, because its eviction was refused.
-    pub(crate) spared_until: Millis,
+    pub(crate) not_preempted_before: Millis,
     /// Whether its own preemption policy is `Never`.
     pub(crate) never_preempts: bool,
     /// When its grace period ends, if it is terminating.
@@ -126,7 +126,7 @@ pub(crate) struct Eviction {
     /// The error of the last transient failure.
     pub(crate) failed: Option<Arc<str>>,
     /// The eviction of its unit has started: it must be evicted too, even if the plan no longer holds.
-    pub(crate) must_go: bool,
+    pub(crate) irrevocable: bool,
 }
 
 /// The own change of a nomination that the API does not show yet.
@@ -202,7 +202,7 @@ impl Pod {
     pub(crate) fn not_evictable_before(&self) -> Option<Millis> {
         match self.state {
             _ if self.is_leaving() => None,
-            PodState::Bound(_) if !self.is_static => Some(self.spared_until),
+            PodState::Bound(_) if !self.is_static => Some(self.not_preempted_before),
             _ => Some(Millis::MAX),
         }
     }

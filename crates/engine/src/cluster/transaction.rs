@@ -265,7 +265,7 @@ pub(super) mod tests {
             eviction: None,
             without_place: false,
             marked: false,
-            spared_until: 0,
+            not_preempted_before: 0,
             never_preempts: false,
             grace_period_ends_ms: None,
             rolling_back: false,

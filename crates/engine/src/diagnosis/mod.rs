@@ -18,7 +18,8 @@ pub enum Diagnosis {
         /// The minimum.
         minimum: u32,
         /// Members that are bound or succeeded.
-        secured: u32,
+        #[serde(rename = "secured")]
+        scheduled: u32,
     },
     /// Not attempted yet: something other than capacity is missing.
     Waiting(Waiting),
@@ -49,7 +50,8 @@ pub enum Diagnosis {
         /// The minimum.
         minimum: u32,
         /// Members that were bound by then.
-        secured: u32,
+        #[serde(rename = "secured")]
+        scheduled: u32,
         /// Bound members that are rolled back.
         #[serde(rename = "taken_back")]
         rolled_back: u32,
@@ -61,7 +63,8 @@ pub enum Diagnosis {
         /// The minimum.
         minimum: u32,
         /// Members that are bound or succeeded.
-        secured: u32,
+        #[serde(rename = "secured")]
+        scheduled: u32,
         /// How many of them are deleted, so that it starts as a whole again.
         #[serde(default)]
         evicted: u32,
@@ -71,7 +74,8 @@ pub enum Diagnosis {
         /// The minimum.
         minimum: u32,
         /// Members that are bound or succeeded.
-        secured: u32,
+        #[serde(rename = "secured")]
+        scheduled: u32,
     },
 }
 

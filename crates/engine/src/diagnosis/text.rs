@@ -243,8 +243,8 @@ impl Display for Preemption {
 impl Display for Diagnosis {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Scheduled { minimum: 0, secured } => write!(f, "{}.", bound(*secured)),
-            Self::Scheduled { minimum, secured } => write!(f, "{}, {}.", bound(*secured), needed(*minimum)),
+            Self::Scheduled { minimum: 0, scheduled } => write!(f, "{}.", bound(*scheduled)),
+            Self::Scheduled { minimum, scheduled } => write!(f, "{}, {}.", bound(*scheduled), needed(*minimum)),
             Self::Waiting(waiting) => waiting.fmt(f),
             Self::PodUnschedulable { fit, closest, never, preemption } => {
                 write!(f, "{fit}")?;
@@ -259,24 +259,24 @@ impl Display for Diagnosis {
             Self::GroupUnschedulable(shortfall) => shortfall.fmt(f),
             Self::WaitingForVictims(victims) => victims.fmt(f),
             Self::BindFailed { node, message } => write!(f, "Binding to node {node} failed: {message}"),
-            Self::TimedOut { minimum, secured, rolled_back, kept } => {
-                write!(f, "The group did not start in time: {secured} of {minimum} pods were bound. ")?;
+            Self::TimedOut { minimum, scheduled, rolled_back, kept } => {
+                write!(f, "The group did not start in time: {scheduled} of {minimum} pods were bound. ")?;
                 write!(f, "{rolled_back} are rolled back")?;
                 if *kept > 0 {
                     write!(f, ", {kept} stay because no controller would recreate them")?;
                 }
                 f.write_str(".")
             }
-            Self::Degraded { minimum, secured, evicted } => {
-                write!(f, "The group lost members: {secured} of the {minimum} it needs are left.")?;
+            Self::Degraded { minimum, scheduled, evicted } => {
+                write!(f, "The group lost members: {scheduled} of the {minimum} it needs are left.")?;
                 match evicted {
                     0 => Ok(()),
                     1 => f.write_str(" What is left of it, 1 pod, is deleted so that it starts as a whole."),
                     pods => write!(f, " What is left of it, {pods} pods, is deleted so that it starts as a whole."),
                 }
             }
-            Self::Healthy { minimum, secured } => {
-                write!(f, "The group has what it needs again: {}, {}.", bound(*secured), needed(*minimum))
+            Self::Healthy { minimum, scheduled } => {
+                write!(f, "The group has what it needs again: {}, {}.", bound(*scheduled), needed(*minimum))
             }
         }
     }
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn parts_that_do_not_apply_are_omitted() {
-        let timed_out = |kept| Diagnosis::TimedOut { minimum: 3, secured: 2, rolled_back: 2, kept }.to_string();
+        let timed_out = |kept| Diagnosis::TimedOut { minimum: 3, scheduled: 2, rolled_back: 2, kept }.to_string();
         assert_eq!(timed_out(0), "The group did not start in time: 2 of 3 pods were bound. 2 are rolled back.");
         assert!(timed_out(1).ends_with("2 are rolled back, 1 stay because no controller would recreate them."));
         let closest = |rejections| Closest { node: "n0".into(), lacks: vec![], rejections }.to_string();

@@ -114,7 +114,7 @@ pub enum DegradedPolicy {
 
 /// The queue position of a group, where its object determines it and not its oldest member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Turn {
+pub struct QueuePosition {
     /// When the object was created.
     pub created_ms: Millis,
     /// The UID of the object. Of two objects created at the same time, the one with the greater UID goes first.
@@ -165,7 +165,8 @@ pub struct GroupSpec {
     pub open: bool,
     /// Its queue position; if `None`, that of its oldest pending member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub turn: Option<Turn>,
+    #[serde(rename = "turn")]
+    pub queue_position: Option<QueuePosition>,
     /// The parent group.
     #[serde(default)]
     pub parent: Option<GroupKey>,
@@ -203,7 +204,7 @@ impl GroupSpec {
             family: None,
             degraded_policy: DegradedPolicy::default(),
             open: false,
-            turn: None,
+            queue_position: None,
             parent: None,
             history: History::New,
             members_since_ms: None,

@@ -40,7 +40,8 @@ pub enum Phase {
     /// Failed.
     Failed,
     /// Rejected by the kubelet before it ran (`OutOfcpu` and similar): a bind that failed late.
-    Refused,
+    #[serde(rename = "Refused")]
+    Rejected,
 }
 
 /// The group that a pod belongs to.

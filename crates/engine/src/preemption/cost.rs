@@ -145,5 +145,5 @@ fn subset(cluster: &Cluster, unit: &VictimUnit) -> Option<usize> {
 
 fn minimums_and_members(cluster: &Cluster, group: GroupId) -> Vec<(u32, u32)> {
     let group = cluster.group(group);
-    group.rules.iter().zip(&group.member_counts).map(|(rule, counts)| (rule.min_member, counts.secured())).collect()
+    group.rules.iter().zip(&group.member_counts).map(|(rule, counts)| (rule.min_member, counts.scheduled())).collect()
 }

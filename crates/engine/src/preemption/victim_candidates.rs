@@ -35,7 +35,7 @@ pub(crate) fn candidates_below(cluster: &Cluster, priority: i32, rules: VictimRu
         if own >= priority {
             continue;
         }
-        spared |= pod.spared_until > rules.now;
+        spared |= pod.not_preempted_before > rules.now;
         match (victims.filter(|victims| victims.whole), evictable_node(pod, rules)) {
             (Some(victims), node) => victims.count(id, pod, node),
             (None, Some(node)) => {
@@ -129,7 +129,9 @@ pub(crate) fn is_evicted_whole(cluster: &Cluster, group: Option<GroupId>, rules:
 /// The node of a pod that can be evicted. A pod whose bind is in progress cannot be.
 fn evictable_node(pod: &Pod, rules: VictimRules) -> Option<NodeId> {
     match pod.state {
-        PodState::Bound(node) if !pod.is_leaving() && !pod.is_static && pod.spared_until <= rules.now => Some(node),
+        PodState::Bound(node) if !pod.is_leaving() && !pod.is_static && pod.not_preempted_before <= rules.now => {
+            Some(node)
+        }
         _ => None,
     }
 }

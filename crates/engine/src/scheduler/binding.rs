@@ -176,7 +176,7 @@ impl Engine {
         let Some(group) = self.cluster.group_if_any(id) else { return };
         let Some(attempt) = group.lifecycle.attempt().filter(|attempt| attempt.deadline == due) else { return };
         let minimum = sum_of(&group.cap_at_minimum(&attempt.quorum));
-        let secured = group.total().secured();
+        let scheduled = group.total().scheduled();
         let first_start = group.lifecycle.confirmed().is_none();
         let members: Vec<PodId> = group.members.iter().map(|(_, member)| *member).collect();
         let (mut rolled_back, mut kept) = (0, 0);
@@ -197,7 +197,7 @@ impl Engine {
         }
         self.cluster.group_mut(id).lifecycle.apply(Cause::DeadlinePassed { kept: kept > 0 });
         let entity = Entity::Group(id);
-        self.report_group(id, Diagnosis::TimedOut { minimum, secured, rolled_back, kept }, Vec::new());
+        self.report_group(id, Diagnosis::TimedOut { minimum, scheduled, rolled_back, kept }, Vec::new());
         self.count_failure(entity, self.cluster.group(id).members.len());
         if self.queue.entry(entity).is_some() {
             self.queue.move_to(entity, QueueState::Held);

@@ -23,7 +23,7 @@ impl Engine {
     pub(super) fn evict(&mut self, unit: &VictimUnit, by: &Arc<Subject>) {
         let pods = unit.pods.iter().map(|(pod, _)| self.cluster.pod(*pod).id.clone()).collect();
         let eviction =
-            Eviction { by: by.clone(), whole: unit.is_whole_group(), sent: true, failed: None, must_go: false };
+            Eviction { by: by.clone(), whole: unit.is_whole_group(), sent: true, failed: None, irrevocable: false };
         for (pod, _) in &unit.pods {
             self.cluster.change_pod(*pod, |pod| pod.eviction = Some(eviction.clone()));
         }
@@ -51,11 +51,12 @@ impl Engine {
             DeleteOutcome::Deleted => None,
             DeleteOutcome::Transient { message } | DeleteOutcome::Refused { message } => Some(message.as_str().into()),
         };
-        let unit = pod.group.filter(|_| eviction.whole && !eviction.must_go).map(|group| (group, eviction.by.clone()));
+        let unit =
+            pod.group.filter(|_| eviction.whole && !eviction.irrevocable).map(|group| (group, eviction.by.clone()));
         match outcome {
             // The watch shows that it is terminating and gone.
             DeleteOutcome::Deleted => {
-                // If `must_go` is set already, the first success of the unit has set it for all.
+                // If `irrevocable` is set already, the first success of the unit has set it for all.
                 if let Some((group, by)) = unit {
                     self.require_whole_unit(group, &by);
                 }
@@ -77,7 +78,7 @@ impl Engine {
         for member in members.map(|(_, member)| *member).collect::<Vec<PodId>>() {
             let other = self.cluster.pod_mut(member).eviction.as_mut();
             if let Some(other) = other.filter(|other| other.whole && *other.by == *by) {
-                other.must_go = true;
+                other.irrevocable = true;
             }
         }
         if self.cluster.group_if_any(group).is_some() {
@@ -162,11 +163,11 @@ impl Engine {
         // Pods that this process spared stay.
         let is_left = |pod: &Pod| {
             let is_bound = matches!(pod.state, PodState::Bound(_));
-            pod.marked && is_bound && !pod.is_leaving() && !pod.is_static && pod.spared_until == 0
+            pod.marked && is_bound && !pod.is_leaving() && !pod.is_static && pod.not_preempted_before == 0
         };
         let left: Vec<PodId> = members.filter(|(_, pod)| is_left(pod)).map(|(member, _)| member).collect();
         let by = Arc::new(Subject::Group(group.key.clone()));
-        let eviction = Eviction { by, whole: true, sent: false, failed: None, must_go: true };
+        let eviction = Eviction { by, whole: true, sent: false, failed: None, irrevocable: true };
         for pod in left {
             self.cluster.change_pod(pod, |pod| pod.eviction = Some(eviction.clone()));
             self.set_timer(self.now, Timer::RetryEviction(pod));
@@ -268,7 +269,7 @@ impl Engine {
         if let Some(pod) = self.cluster.pod_if_any(id).filter(stays) {
             let whole = pod
                 .group
-                .filter(|group| self.cluster.group(*group).lifecycle.loss().is_some() && pod.spared_until == 0);
+                .filter(|group| self.cluster.group(*group).lifecycle.loss().is_some() && pod.not_preempted_before == 0);
             if let Some(group) = whole.filter(|group| self.is_evicted_whole(*group)) {
                 // It had its minimum and lost members: an earlier process had started to evict it.
                 return self.evict_remaining_marked(group);
@@ -319,7 +320,7 @@ impl Engine {
             other.terminating && (together || other.marked)
         };
         let mut others = self.cluster.group(group).members.iter().map(|(_, member)| self.cluster.pod(*member));
-        eviction.must_go || others.any(is_going)
+        eviction.irrevocable || others.any(is_going)
     }
 }
 

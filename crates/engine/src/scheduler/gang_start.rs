@@ -22,21 +22,21 @@ impl Engine {
         let total = group.total();
         let stays = |(member, exclusion): (&PodId, &Exclusion)| {
             let pod = self.cluster.pod(*member);
-            let must_leave = pod.terminating || pod.eviction.as_ref().is_some_and(|eviction| eviction.must_go);
+            let must_leave = pod.terminating || pod.eviction.as_ref().is_some_and(|eviction| eviction.irrevocable);
             pod.state.node().is_some() && !must_leave && *exclusion != Exclusion::Former
         };
         if self.may_be_evicted_whole(id) {
             // It may still be spared, and then nothing has changed.
             return;
         }
-        if group.is_spent() && !group.strays.iter().any(stays) {
+        if group.is_spent() && !group.excluded.iter().any(stays) {
             // The next start is a new one, for everything that is missing.
             self.forget_start(id);
             return;
         }
         if let Some(attempt) = group.lifecycle.attempt() {
             let quorum = group.cap_at_minimum(&attempt.quorum);
-            if group.secured_at_least(&quorum) {
+            if group.scheduled_at_least(&quorum) {
                 self.start_confirmed(id, quorum);
             }
             return;
@@ -54,17 +54,17 @@ impl Engine {
             return;
         }
         let recorded = group.lifecycle.recorded();
-        let found = group.lifecycle.confirmed().is_none() && total.secured() > 0;
-        if group.secured_at_least(&quorum) || (found && recorded == History::Started) {
+        let found = group.lifecycle.confirmed().is_none() && total.scheduled() > 0;
+        if group.scheduled_at_least(&quorum) || (found && recorded == History::Started) {
             if found && recorded == History::New {
                 // Not recorded as started: its members have just been bound.
                 self.change_roles(id, |_| StartRole::Tentative);
             }
             self.start_confirmed(id, quorum);
-        } else if recorded == History::StartedUnderOtherMinimum && group.decisions == 0 && total.secured() > 0 {
+        } else if recorded == History::StartedUnderOtherMinimum && group.decisions == 0 && total.scheduled() > 0 {
             // The minimum of that start is not known, but it is not more than the members that are there.
             let there = group.rules.iter().zip(&group.member_counts);
-            let minimum = there.map(|(rule, member_counts)| rule.min_member.min(member_counts.secured())).collect();
+            let minimum = there.map(|(rule, member_counts)| rule.min_member.min(member_counts.scheduled())).collect();
             self.cluster.group_mut(id).lifecycle.apply(Cause::FoundStarted(minimum));
         } else if total.bound > 0 && group.lifecycle.is_pending() {
             self.start_attempt(id, quorum);
@@ -114,14 +114,14 @@ impl Engine {
 
     fn start_confirmed(&mut self, id: GroupId, quorum: Vec<u32>) {
         let group = self.cluster.group_mut(id);
-        let (minimum, secured) = (sum_of(&quorum), group.total().secured());
+        let (minimum, scheduled) = (sum_of(&quorum), group.total().scheduled());
         // The API may show it already: then it was only found again.
         let found = self.reports.latest(Entity::Group(id)).is_none();
         let known = group.lifecycle.loss().is_some() || (found && group.lifecycle.recorded() == History::Started);
         group.lifecycle.apply(Cause::Confirmed(quorum));
         self.settle_roles(id, StartRole::Founder);
-        if secured >= minimum && !known {
-            self.report_group(id, Diagnosis::Scheduled { minimum, secured }, Vec::new());
+        if scheduled >= minimum && !known {
+            self.report_group(id, Diagnosis::Scheduled { minimum, scheduled }, Vec::new());
         }
     }
 
@@ -133,7 +133,7 @@ impl Engine {
         let under_way = group.lifecycle.attempt().map_or(&[][..], |attempt| &attempt.quorum);
         let minimum = |at: usize| decided.get(at).max(under_way.get(at)).copied().unwrap_or(u32::MAX);
         let quorum: Vec<u32> = (0..group.rules.len()).map(minimum).collect();
-        if under_way.is_empty() && group.secured_at_least(&group.cap_at_minimum(decided)) {
+        if under_way.is_empty() && group.scheduled_at_least(&group.cap_at_minimum(decided)) {
             // Enough members for the minimum are left: a loss, but not a failed start.
             return;
         }
@@ -142,7 +142,7 @@ impl Engine {
             other => other,
         });
         let attempt = self.new_attempt(id, quorum);
-        self.cluster.group_mut(id).lifecycle.apply(Cause::FounderRefused(attempt));
+        self.cluster.group_mut(id).lifecycle.apply(Cause::FounderRejected(attempt));
     }
 
     /// Gives all tentative members their final role.
@@ -167,8 +167,8 @@ impl Engine {
         let healthy = group.lifecycle.loss().is_none() && !group.lifecycle.is_partially_bound();
         let settled = group.definition.current().is_some() && group.admits_single_members() && healthy;
         if settled && total.assumed == 0 && total.bound > 0 && self.reports.last_reported_waiting(Entity::Group(id)) {
-            let (minimum, secured) = (sum_of(&group.quorum()), total.secured());
-            self.report_group(id, Diagnosis::Scheduled { minimum, secured }, Vec::new());
+            let (minimum, scheduled) = (sum_of(&group.quorum()), total.scheduled());
+            self.report_group(id, Diagnosis::Scheduled { minimum, scheduled }, Vec::new());
         }
     }
 
@@ -180,22 +180,22 @@ impl Engine {
         };
         let before = confirmed.loss;
         let quorum = group.cap_at_minimum(&confirmed.minimum);
-        let mut there: Vec<u32> = group.member_counts.iter().map(MemberCounts::secured).collect();
-        if !group.secured_at_least(&quorum) {
+        let mut there: Vec<u32> = group.member_counts.iter().map(MemberCounts::scheduled).collect();
+        if !group.scheduled_at_least(&quorum) {
             self.count_evictions_not_started(id, &mut there);
         }
         let below = there.iter().zip(&quorum).any(|(there, minimum)| there < minimum);
-        let (minimum, secured) = (sum_of(&quorum), there.iter().sum());
-        let known = before.unwrap_or(Loss { secured, reported: false, eviction_at: None });
-        self.set_loss(id, below.then_some(Loss { secured, ..known }));
-        if below && before.is_none_or(|before| before.secured != secured) {
-            self.report_group(id, Diagnosis::Degraded { minimum, secured, evicted: 0 }, Vec::new());
+        let (minimum, scheduled) = (sum_of(&quorum), there.iter().sum());
+        let known = before.unwrap_or(Loss { scheduled, reported: false, eviction_at: None });
+        self.set_loss(id, below.then_some(Loss { scheduled, ..known }));
+        if below && before.is_none_or(|before| before.scheduled != scheduled) {
+            self.report_group(id, Diagnosis::Degraded { minimum, scheduled, evicted: 0 }, Vec::new());
         }
         if let (false, Some(before)) = (below, before) {
             // A gang that recovered before `Degraded` was reported gets no report, nor does a later growth of the loss.
             self.reports.drop_degraded(Entity::Group(id));
             if before.reported {
-                self.report_group(id, Diagnosis::Healthy { minimum, secured }, Vec::new());
+                self.report_group(id, Diagnosis::Healthy { minimum, scheduled }, Vec::new());
             }
         }
     }
@@ -227,7 +227,7 @@ impl Engine {
             return;
         }
         let minimum = u32::try_from(group.min_total()).unwrap_or(u32::MAX);
-        let secured = group.total().secured();
+        let scheduled = group.total().scheduled();
         let members: Vec<PodId> = group.members.iter().map(|(_, member)| *member).collect();
         let is_bound = |pod: &Pod| matches!(pod.counted, Counted::In { member_state: MemberState::Bound, .. });
         let left: Vec<PodId> = members.into_iter().filter(|member| is_bound(self.cluster.pod(*member))).collect();
@@ -235,13 +235,13 @@ impl Engine {
             self.roll_back(*member);
         }
         self.cluster.group_mut(id).lifecycle.apply(Cause::Ended);
-        self.report_group(id, Diagnosis::Degraded { minimum, secured, evicted: left.len() as u32 }, Vec::new());
+        self.report_group(id, Diagnosis::Degraded { minimum, scheduled, evicted: left.len() as u32 }, Vec::new());
         self.review_group(id);
     }
 }
 
 /// Whether a pod's eviction is ordered and has not started, so that it may be spared.
 fn eviction_not_started(pod: &Pod) -> bool {
-    let ordered = pod.eviction.as_ref().is_some_and(|eviction| !eviction.must_go);
+    let ordered = pod.eviction.as_ref().is_some_and(|eviction| !eviction.irrevocable);
     pod.ours && ordered && !pod.terminating && pod.state.node().is_some()
 }

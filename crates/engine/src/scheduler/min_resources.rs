@@ -100,7 +100,7 @@ fn family_of(group: &Group) -> Option<&str> {
 }
 
 fn placed<'a>(cluster: &'a Cluster, group: &'a Group) -> impl Iterator<Item = &'a Pod> {
-    let is_former = |member: &PodId| group.strays.get(member) == Some(&Exclusion::Former);
+    let is_former = |member: &PodId| group.excluded.get(member) == Some(&Exclusion::Former);
     let members = group.members.iter().filter(move |(_, member)| !is_former(member));
     members
         .map(|(_, member)| cluster.pod(*member))

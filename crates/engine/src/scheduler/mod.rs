@@ -37,8 +37,8 @@ use crate::model::subject::Subject;
 use crate::observation::Observation;
 use crate::placement::cache::Cache;
 use crate::queue::{Entity, Queue};
-use crate::refusal::Refusal;
 use crate::score::Scorer;
+use crate::validation_error::ValidationError;
 pub use evaluation::{NodeEvaluation, NodeVerdict};
 pub use pending_counts::{Pending, PendingCount};
 use report_dedup::ReportDedup;
@@ -109,7 +109,7 @@ pub struct SchedulingAttempt {
 
 impl Engine {
     /// An engine without any state.
-    pub fn new(config: Config) -> Result<Self, Refusal> {
+    pub fn new(config: Config) -> Result<Self, ValidationError> {
         config.validate()?;
         let mut cluster = Cluster::default();
         cluster.profiles = config.profiles.iter().map(ProfileRules::new).collect();
@@ -136,8 +136,8 @@ impl Engine {
         })
     }
 
-    /// Applies an observation. A refusal names what was not applied; everything else was.
-    pub fn observe(&mut self, now: Millis, observation: Observation) -> Result<(), Refusal> {
+    /// Applies an observation. An error names what was not applied; everything else was.
+    pub fn observe(&mut self, now: Millis, observation: Observation) -> Result<(), ValidationError> {
         self.now = self.now.max(now);
         let applied = self.apply_observation(observation);
         self.handle_events();

@@ -19,11 +19,11 @@ use crate::model::resources::{AMOUNT_MAX, POD_NAMES_MAX, RESOURCE_NAMES_MAX};
 use crate::model::subject::Subject;
 use crate::observation::Observation;
 use crate::queue::{Entity, QueueState};
-use crate::refusal::Refusal;
 use crate::validate;
+use crate::validation_error::ValidationError;
 
 impl Engine {
-    pub(super) fn apply_observation(&mut self, observation: Observation) -> Result<(), Refusal> {
+    pub(super) fn apply_observation(&mut self, observation: Observation) -> Result<(), ValidationError> {
         match observation {
             Observation::NodeSeen(spec) => self.node_seen(&spec),
             Observation::NodeGone { name } => {
@@ -71,7 +71,7 @@ impl Engine {
         }
     }
 
-    fn node_seen(&mut self, spec: &NodeSpec) -> Result<(), Refusal> {
+    fn node_seen(&mut self, spec: &NodeSpec) -> Result<(), ValidationError> {
         validate::node(spec)?;
         let object = format!("Node {}", spec.name);
         self.check_resource_names(&object, "allocatable", spec.allocatable.keys(), RESOURCE_NAMES_MAX)?;
@@ -85,25 +85,25 @@ impl Engine {
         field: &str,
         names: impl Iterator<Item = &'a String> + Clone,
         limit: usize,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ValidationError> {
         if self.cluster.resources.has_room_for(names.clone().map(String::as_str), limit) {
             return Ok(());
         }
         let list: Vec<&str> = names.map(String::as_str).collect();
         let reason = format!("more than {limit} different resource names in one cluster");
-        Err(Refusal::new(object, field, list.join(", "), reason))
+        Err(ValidationError::new(object, field, list.join(", "), reason))
     }
 
-    fn has_profile(&self, spec: &PodSpec) -> Result<(), Refusal> {
+    fn has_profile(&self, spec: &PodSpec) -> Result<(), ValidationError> {
         let (profile, known) = (spec.class.profile, self.config.profiles.len());
         if usize::from(profile) < known {
             return Ok(());
         }
         let reason = format!("there are {known} profiles, and numbers begin at 0");
-        Err(Refusal::new(format!("Pod {}", spec.id), "class.profile", profile, reason))
+        Err(ValidationError::new(format!("Pod {}", spec.id), "class.profile", profile, reason))
     }
 
-    fn pod_seen(&mut self, spec: &PodSpec) -> Result<(), Refusal> {
+    fn pod_seen(&mut self, spec: &PodSpec) -> Result<(), ValidationError> {
         let verdict = validate::pod(spec).and_then(|()| self.has_profile(spec)).and_then(|()| {
             self.check_resource_names(
                 &format!("Pod {}", spec.id),
@@ -112,13 +112,13 @@ impl Engine {
                 POD_NAMES_MAX,
             )
         });
-        if let Err(refusal) = verdict {
+        if let Err(error) = verdict {
             // A running pod uses capacity even if it is invalid: the part of it that can be counted is.
             if spec.node.is_some() && !spec.id.uid.is_empty() {
                 let class = Arc::new(self.countable(&spec.class));
                 self.apply_pod(&PodSpec { class, membership: None, ..spec.clone() });
             }
-            return Err(refusal);
+            return Err(error);
         }
         self.apply_pod(spec).map_or(Ok(()), Err)
     }
@@ -137,10 +137,10 @@ impl Engine {
         }
     }
 
-    fn apply_pod(&mut self, spec: &PodSpec) -> Option<Refusal> {
+    fn apply_pod(&mut self, spec: &PodSpec) -> Option<ValidationError> {
         let known = self.cluster.pod_id(&spec.id.uid);
         let was_marked = known.is_some_and(|id| self.cluster.pod(id).marked);
-        let (id, refusal) = match known {
+        let (id, error) = match known {
             Some(id) => (id, self.check_immutable_fields(id, spec)),
             None => (self.new_pod(spec), None),
         };
@@ -158,7 +158,7 @@ impl Engine {
                 self.resume_unit_eviction(group);
             }
         }
-        refusal
+        error
     }
 
     fn new_pod(&mut self, spec: &PodSpec) -> PodId {
@@ -183,7 +183,7 @@ impl Engine {
             eviction: None,
             without_place: false,
             marked: spec.marked,
-            spared_until: 0,
+            not_preempted_before: 0,
             never_preempts: spec.never_preempts,
             grace_period_ends_ms: spec.grace_period_ends_ms,
             controlled: spec.controlled,
@@ -200,14 +200,14 @@ impl Engine {
     }
 
     /// Refuses changes of fields that are fixed when a pod is first seen; the rest of the observation is applied.
-    fn check_immutable_fields(&self, id: PodId, spec: &PodSpec) -> Option<Refusal> {
+    fn check_immutable_fields(&self, id: PodId, spec: &PodSpec) -> Option<ValidationError> {
         let pod = self.cluster.pod(id);
         let object = || format!("Pod {}", pod.id);
         let group_was = pod.group.map(|group| self.cluster.group(group).key.clone());
         let group_is = spec.membership.as_ref().map(|membership| membership.group.clone());
         if group_was != group_is {
             let shown = group_is.map_or_else(|| "none".to_owned(), |key| key.to_string());
-            return Some(Refusal::new(
+            return Some(ValidationError::new(
                 object(),
                 "membership.group",
                 shown,
@@ -216,7 +216,7 @@ impl Engine {
         }
         let subset = spec.membership.as_ref().map_or("", |membership| &membership.subset);
         if *pod.subset != *subset {
-            return Some(Refusal::new(
+            return Some(ValidationError::new(
                 object(),
                 "membership.subset",
                 subset,
@@ -224,7 +224,7 @@ impl Engine {
             ));
         }
         if pod.priority != spec.priority {
-            return Some(Refusal::new(
+            return Some(ValidationError::new(
                 object(),
                 "priority",
                 spec.priority,
@@ -317,7 +317,7 @@ impl Engine {
         }
         let new = match (spec.phase, &spec.node) {
             (Phase::Succeeded, _) => PodState::Finished { succeeded: true },
-            (Phase::Failed | Phase::Refused, _) => PodState::Finished { succeeded: false },
+            (Phase::Failed | Phase::Rejected, _) => PodState::Finished { succeeded: false },
             (_, Some(name)) => PodState::Bound(self.cluster.node_for_pod(name)),
             (_, None) => old,
         };
@@ -330,16 +330,16 @@ impl Engine {
             self.on_member_bound(id);
         }
         // A pod that was terminating before was lost then, not refused.
-        let refused = spec.phase == Phase::Refused && !ran && !was_terminating;
+        let refused = spec.phase == Phase::Rejected && !ran && !was_terminating;
         if let (true, Some(_), Some(group)) = (refused, old.node(), group) {
-            self.refused_by_kubelet(group, role);
+            self.rejected_by_kubelet(group, role);
         }
     }
 
     /// A kubelet that refuses a founder before it ran is a late bind failure: the start is open again. Refusing a
     /// member that joined later does not reopen it. After a restart the founders are not known: then the start is
     /// reopened if no member has run yet.
-    fn refused_by_kubelet(&mut self, id: GroupId, role: StartRole) {
+    fn rejected_by_kubelet(&mut self, id: GroupId, role: StartRole) {
         let group = self.cluster.group(id);
         let none_ran = || group.members.iter().all(|(_, member)| !self.cluster.pod(*member).ran);
         let gang_started = group.lifecycle.reached().iter().any(|minimum| *minimum > 0);
@@ -413,7 +413,7 @@ impl Engine {
         self.forget_class(pod.class);
     }
 
-    fn group_seen(&mut self, spec: GroupSpec) -> Result<(), Refusal> {
+    fn group_seen(&mut self, spec: GroupSpec) -> Result<(), ValidationError> {
         validate::group(&spec)?;
         self.check_no_cycle(&spec)?;
         let id = self.cluster.ensure_group(&spec.key);
@@ -440,14 +440,19 @@ impl Engine {
     }
 
     /// Refuses a group that is its own ancestor.
-    fn check_no_cycle(&self, spec: &GroupSpec) -> Result<(), Refusal> {
+    fn check_no_cycle(&self, spec: &GroupSpec) -> Result<(), ValidationError> {
         let mut path = vec![spec.key.to_string()];
         let mut parent = spec.parent.as_ref();
         while let Some(key) = parent {
             path.push(key.to_string());
             if *key == spec.key {
                 let object = format!("group {}", spec.key);
-                return Err(Refusal::new(object, "parent", path.join(" -> "), "a group cannot be its own ancestor"));
+                return Err(ValidationError::new(
+                    object,
+                    "parent",
+                    path.join(" -> "),
+                    "a group cannot be its own ancestor",
+                ));
             }
             let known = self.cluster.group_id(key).and_then(|id| self.cluster.group(id).definition.current());
             parent = known.and_then(|known| known.parent.as_ref());

@@ -109,13 +109,13 @@ impl Engine {
 
     fn group_rank(&self, id: GroupId) -> Rank {
         let group = self.cluster.group(id);
-        let turn = group.definition.last().and_then(|spec| spec.turn.as_ref());
+        let queue_position = group.definition.last().and_then(|spec| spec.queue_position.as_ref());
         // The creation time of the oldest waiting member: leftovers keep their position, new members get their own.
         let oldest = || group.waiting.first().or(group.members.first()).map_or(0, |(created_ms, _)| *created_ms);
         Rank {
             priority: Reverse(self.cluster.group_priority(id)),
-            created_ms: turn.map_or_else(oldest, |turn| turn.created_ms),
-            uid: turn.map(|turn| Reverse(turn.uid.clone())),
+            created_ms: queue_position.map_or_else(oldest, |queue_position| queue_position.created_ms),
+            uid: queue_position.map(|queue_position| Reverse(queue_position.uid.clone())),
             name: group.key.to_string().into(),
         }
     }
@@ -169,7 +169,7 @@ impl Engine {
             group.definition.current().map(|spec| &spec.policy),
             Some(Policy::Basic { desired_count: Some(_) })
         );
-        if desired && group.desired_until.is_none() && group.total().held() == 0 {
+        if desired && group.desired_until.is_none() && group.total().placed() == 0 {
             group.desired_until = Some(until);
             self.set_timer(until, Timer::DesiredCount(id));
         }
@@ -201,7 +201,7 @@ impl Engine {
             return None;
         }
         let key = group.key.to_string();
-        Some(match group.strays.get(&member)? {
+        Some(match group.excluded.get(&member)? {
             Exclusion::UnknownSubset => Waiting::UnknownSubset { subset: pod.subset.to_string(), group: key },
             Exclusion::OtherPriority { shared } => {
                 Waiting::OtherPriority { own: pod.priority, shared: *shared, group: key }

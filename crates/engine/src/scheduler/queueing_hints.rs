@@ -149,7 +149,9 @@ impl Engine {
     /// A pod is terminating: the expected waiting time of entities that wait for it may have changed.
     fn handle_terminating(&mut self, id: PodId) {
         let Some(pod) = self.cluster.pod_if_any(id) else { return };
-        let (Some(node), blocked) = (pod.state.node(), pod.is_static || pod.spared_until > self.now) else { return };
+        let (Some(node), blocked) = (pod.state.node(), pod.is_static || pod.not_preempted_before > self.now) else {
+            return;
+        };
         self.recheck_plans_on(node);
         if self.cluster.counts_for_spread(id) {
             // It no longer counts for topology spread.

@@ -166,7 +166,7 @@ mod tests {
     fn result_is_reported_at_once_and_only_once() {
         let mut dedup = ReportDedup::new(5000);
         dedup.submit(GROUP, 0, members(1));
-        let verdict = report(Diagnosis::Scheduled { minimum: 1, secured: 1 });
+        let verdict = report(Diagnosis::Scheduled { minimum: 1, scheduled: 1 });
         assert_eq!(dedup.submit(GROUP, 10, verdict.clone()), ReportTiming::Now(Box::new(verdict.clone())));
         assert_eq!(dedup.submit(GROUP, 20, verdict), ReportTiming::Nothing);
         assert_eq!(dedup.due(GROUP, 9999), None, "the result ended the wait");
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn loss_is_reported_despite_other_reports_in_between() {
         let mut dedup = ReportDedup::new(5000);
-        let lost = || report(Diagnosis::Degraded { minimum: 3, secured: 2, evicted: 0 });
+        let lost = || report(Diagnosis::Degraded { minimum: 3, scheduled: 2, evicted: 0 });
         assert_eq!(dedup.submit(GROUP, 0, lost()), ReportTiming::Later(5000));
         let failed = report(Diagnosis::BindFailed { node: "n".into(), message: "no".into() });
         assert_eq!(dedup.submit(GROUP, 10, failed.clone()), ReportTiming::Now(Box::new(failed)));

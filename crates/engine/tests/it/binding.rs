@@ -149,7 +149,7 @@ fn kubelet_rejection_is_a_late_bind_failure() {
     let mut fake = started_gang();
     fake.phase("a-0", Phase::Running);
     fake.phase("a-1", Phase::Running);
-    fake.phase("a-2", Phase::Refused);
+    fake.phase("a-2", Phase::Rejected);
     fake.advance(10_000);
     assert_eq!(fake.bound_count("a"), 3, "the refused pod keeps its node in the API");
     // Its controller recreates it, and the new pod joins the two.
@@ -158,7 +158,7 @@ fn kubelet_rejection_is_a_late_bind_failure() {
     fake.settle();
     assert_eq!(fake.bound_count("a"), 3);
     // The same, but it is not recreated.
-    fake.phase("a-3", Phase::Refused);
+    fake.phase("a-3", Phase::Rejected);
     fake.advance(400_000);
     assert_eq!(fake.bound_count("a-0") + fake.bound_count("a-1"), 0, "two of three do not stay forever");
 }
@@ -176,7 +176,7 @@ fn failed_member_degrades_the_gang_and_one_replacement_heals_it() {
     fake.pod("a-3", "g", 1);
     fake.settle();
     assert!(fake.node_of("a-3").is_some(), "a single replacement may join");
-    assert_eq!(fake.group_diagnosis("g"), Diagnosis::Healthy { minimum: 3, secured: 3 });
+    assert_eq!(fake.group_diagnosis("g"), Diagnosis::Healthy { minimum: 3, scheduled: 3 });
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn restart_during_a_start_completes_it() {
     fake.restart();
     fake.settle();
     assert_eq!(fake.bound_count("a"), 3);
-    assert_eq!(fake.group_diagnosis("g"), Diagnosis::Scheduled { minimum: 3, secured: 3 });
+    assert_eq!(fake.group_diagnosis("g"), Diagnosis::Scheduled { minimum: 3, scheduled: 3 });
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn bind_result_after_the_deadline_reopens_the_start() {
     }
     fake.settle();
     assert_eq!(fake.bound_count("a"), 3);
-    assert_eq!(fake.group_diagnosis("g"), Diagnosis::Scheduled { minimum: 3, secured: 3 });
+    assert_eq!(fake.group_diagnosis("g"), Diagnosis::Scheduled { minimum: 3, scheduled: 3 });
 }
 
 #[test]
@@ -442,7 +442,7 @@ fn rejection_of_a_pod_that_ran_does_not_reopen_the_start() {
         fake.phase(name, Phase::Running);
     }
     // Its node restarted and did not accept it again.
-    fake.phase("a-2", Phase::Refused);
+    fake.phase("a-2", Phase::Rejected);
     fake.advance(400_000);
     assert_eq!(fake.reasons("g"), ["Scheduled", "Degraded"]);
     assert!(!fake.issued.iter().any(|act| matches!(act, Command::RollBack { .. })), "running pods are not touched");
@@ -453,7 +453,7 @@ fn kubelet_rejection_after_a_restart_reopens_the_start() {
     let mut fake = started_gang();
     fake.restart();
     fake.settle();
-    fake.phase("a-2", Phase::Refused);
+    fake.phase("a-2", Phase::Rejected);
     fake.advance(400_000);
     assert_eq!(fake.bound_count("a-0") + fake.bound_count("a-1"), 0, "two of three do not stay forever");
 }

@@ -49,7 +49,7 @@ fn requorum_places_no_member_before_all_missing_ones_fit() {
     fake.node("n9", 1);
     fake.advance(60_000);
     assert_eq!((fake.bound_count("a"), fake.bound_count("b")), (1, 2));
-    assert!(matches!(fake.group_diagnosis("g"), Diagnosis::Healthy { minimum: 3, secured: 3 }));
+    assert!(matches!(fake.group_diagnosis("g"), Diagnosis::Healthy { minimum: 3, scheduled: 3 }));
     assert_eq!(rolled_back_count(&fake), 0);
 }
 
@@ -86,7 +86,7 @@ fn evict_removes_remaining_members_when_the_loss_lasts() {
     let diagnoses = fake.reports.iter().map(|report| &report.diagnosis);
     let given_up: Vec<_> =
         diagnoses.filter(|diagnosis| matches!(diagnosis, Diagnosis::Degraded { evicted: 2, .. })).collect();
-    assert_eq!(given_up, [&Diagnosis::Degraded { minimum: 3, secured: 2, evicted: 2 }]);
+    assert_eq!(given_up, [&Diagnosis::Degraded { minimum: 3, scheduled: 2, evicted: 2 }]);
     fake.pods_of("c", "g", 1, 1);
     fake.advance(60_000);
     assert_eq!(fake.bound(), [""; 0], "there is room for two of two");

@@ -246,7 +246,7 @@ impl FakeCluster {
 
     pub(crate) fn phase(&mut self, name: &str, phase: Phase) {
         let uid = self.uid(name);
-        if phase == Phase::Refused {
+        if phase == Phase::Rejected {
             self.record_kubelet_rejection(&uid);
         }
         self.change(&uid, |pod| pod.phase = phase);

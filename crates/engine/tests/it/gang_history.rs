@@ -300,11 +300,11 @@ pub(crate) fn minimums(group: &GroupSpec) -> Minimums {
 
 /// Whether this many members of each subset are bound or succeeded.
 fn meets(bound: &[&PodSpec], pods: &BTreeMap<String, PodSpec>, key: &GroupKey, minimums: &Minimums) -> bool {
-    let mut secured = bound.to_vec();
-    secured.extend(succeeded(pods, key));
+    let mut scheduled = bound.to_vec();
+    scheduled.extend(succeeded(pods, key));
     minimums
         .iter()
-        .all(|(subset, minimum)| secured.iter().filter(|pod| is_of(pod, subset, minimums)).count() >= *minimum)
+        .all(|(subset, minimum)| scheduled.iter().filter(|pod| is_of(pod, subset, minimums)).count() >= *minimum)
 }
 
 /// Whether there is no minimum: a basic group.

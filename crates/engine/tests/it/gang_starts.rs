@@ -57,7 +57,7 @@ fn rejected_replacement_does_not_affect_other_members() {
     fake.pod("a-3", "g", 1);
     fake.settle();
     fake.remove_node(&node);
-    fake.phase("a-3", Phase::Refused);
+    fake.phase("a-3", Phase::Rejected);
     fake.pod("a-4", "g", 1);
     fake.advance(HOUR_MS);
     assert!(rolled_back(&fake).is_empty(), "the others have run for a day");
@@ -70,7 +70,7 @@ fn old_rejection_does_not_matter_after_a_restart() {
     fake.gang("g", 3);
     fake.pods_of("a", "g", 3, 1);
     fake.settle();
-    fake.phase("a-2", Phase::Refused);
+    fake.phase("a-2", Phase::Rejected);
     fake.pod("a-3", "g", 1);
     fake.settle();
     for name in ["a-0", "a-1", "a-3"] {
@@ -314,7 +314,7 @@ fn members_found_bound_after_a_restart_are_all_part_of_the_start() {
         fake.settle();
         assert_eq!(fake.bound().len(), 3);
         let node = fake.node_of("p-2").unwrap();
-        fake.phase("p-2", Phase::Refused);
+        fake.phase("p-2", Phase::Rejected);
         fake.remove_node(&node);
         fake.advance(HOUR_MS);
         assert_eq!(rolled_back(&fake), ["p-0", "p-1"]);
@@ -330,7 +330,7 @@ fn renamed_subset_keeps_its_start_minimum() {
     fake.settle();
     fake.subsets("g", &[("all", 3)]);
     let node = fake.node_of("a-2").unwrap();
-    fake.phase("a-2", Phase::Refused);
+    fake.phase("a-2", Phase::Rejected);
     fake.remove_node(&node);
     fake.advance(HOUR_MS);
     assert_eq!(rolled_back(&fake).len(), 2, "a start of three does not become one of none");
@@ -379,7 +379,7 @@ fn reopened_start_keeps_its_minimum_despite_a_lower_one_meanwhile() {
     fake.decide_all();
     assert_eq!(fake.reasons("g").last(), Some(&"Scheduled"));
     let refused_by = fake.node_of("a-0").expect("it is bound");
-    fake.phase("a-0", Phase::Refused);
+    fake.phase("a-0", Phase::Rejected);
     fake.remove_node(&refused_by);
     fake.gang("g", 2);
     let third = bind_of(&mut binds, "a-2");
@@ -404,7 +404,7 @@ fn kubelet_rejection_of_another_schedulers_pod_reopens_nothing() {
     fake.settle();
     assert_eq!(fake.reasons("g").last(), Some(&"Scheduled"));
     fake.remove("w-0");
-    fake.phase("other", Phase::Refused);
+    fake.phase("other", Phase::Rejected);
     fake.advance(HOUR_MS);
     assert_eq!(rolled_back(&fake), Vec::<String>::new());
 }
@@ -421,7 +421,7 @@ fn kubelet_rejection_of_a_terminating_founder_reopens_nothing() {
     let uid = fake.uid("w-2");
     fake.change(&uid, |pod| pod.terminating = true);
     fake.remove("w-1");
-    fake.phase("w-2", Phase::Refused);
+    fake.phase("w-2", Phase::Rejected);
     fake.advance(HOUR_MS);
     assert_eq!(rolled_back(&fake), Vec::<String>::new());
 }
@@ -451,7 +451,7 @@ fn start_found_complete_is_reopened_by_kubelet_rejections() {
         for stays in 0..3 {
             let mut fake = found_bound(pods_first);
             for number in (0..3).filter(|number| *number != stays) {
-                fake.phase(&format!("p-{number}"), Phase::Refused);
+                fake.phase(&format!("p-{number}"), Phase::Rejected);
                 fake.remove_node(&format!("n{number}"));
             }
             fake.advance(HOUR_MS);

@@ -23,7 +23,7 @@ fn gang_starts_when_all_members_exist_and_fit() {
     fake.pod("a-2", "g", 1);
     fake.settle();
     assert_eq!(fake.bound_count("a"), 3);
-    assert_eq!(fake.group_diagnosis("g"), Diagnosis::Scheduled { minimum: 3, secured: 3 });
+    assert_eq!(fake.group_diagnosis("g"), Diagnosis::Scheduled { minimum: 3, scheduled: 3 });
     assert_eq!(fake.reasons("g"), ["Scheduled"], "a short wait is not reported");
 }
 

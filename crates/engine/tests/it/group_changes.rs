@@ -288,7 +288,7 @@ fn degraded_gang_without_members_starts_like_a_new_one() {
     fake.remove("a-1");
     fake.pods_of("b", "g", 2, 1);
     fake.settle();
-    assert_eq!(fake.group_diagnosis("g"), Diagnosis::Scheduled { minimum: 2, secured: 2 }, "a start, not a recovery");
+    assert_eq!(fake.group_diagnosis("g"), Diagnosis::Scheduled { minimum: 2, scheduled: 2 }, "a start, not a recovery");
     fake.advance(60_000);
     assert_eq!(fake.reasons("g"), ["Scheduled"], "the loss did not last");
 }
@@ -362,7 +362,7 @@ fn minimum_changes_during_a_start() {
         fake
     };
     let fake = start(2, 2);
-    assert_eq!(fake.group_diagnosis("g"), Diagnosis::Scheduled { minimum: 2, secured: 2 }, "two are enough now");
+    assert_eq!(fake.group_diagnosis("g"), Diagnosis::Scheduled { minimum: 2, scheduled: 2 }, "two are enough now");
     let fake = start(4, 3);
     assert!(fake.reasons("g").contains(&"Scheduled"), "the decided start is confirmed; the fourth joins later");
 }

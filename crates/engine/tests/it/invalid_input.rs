@@ -5,7 +5,7 @@ use std::sync::Arc;
 use muster_engine::model::budget::BudgetSpec;
 use muster_engine::model::class::{ClassSpec, ScoringRequest};
 use muster_engine::model::group::{
-    DegradedPolicy, GroupKey, GroupPriority, GroupSpec, History, Policy, Subset, TopologyConstraint, Turn,
+    DegradedPolicy, GroupKey, GroupPriority, GroupSpec, History, Policy, QueuePosition, Subset, TopologyConstraint,
 };
 use muster_engine::model::inter_pod::{
     InterPodConstraints, PodSelector, PodTerm, PreferredPodTerm, Spread, SpreadTerm,
@@ -173,7 +173,8 @@ impl Fool {
             spec.min_resources = self.amounts();
         }
         if self.0.chance(30) {
-            spec.turn = Some(Turn { created_ms: self.0.draw() >> self.0.below(64), uid: self.word().into() });
+            spec.queue_position =
+                Some(QueuePosition { created_ms: self.0.draw() >> self.0.below(64), uid: self.word().into() });
         }
         if self.0.chance(5) {
             spec.topology = vec![TopologyConstraint { key: self.word(), required: true }];
@@ -197,7 +198,7 @@ impl Fool {
 
     fn pod(&mut self) -> PodSpec {
         const PHASES: [Phase; 6] =
-            [Phase::Pending, Phase::Pending, Phase::Running, Phase::Succeeded, Phase::Failed, Phase::Refused];
+            [Phase::Pending, Phase::Pending, Phase::Running, Phase::Succeeded, Phase::Failed, Phase::Rejected];
         let membership = self.0.chance(60).then(|| Membership { group: self.group_key(), subset: self.word() });
         PodSpec {
             id: self.name(),

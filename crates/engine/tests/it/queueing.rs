@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use muster_engine::diagnosis::Waiting;
-use muster_engine::model::group::{GroupPriority, GroupSpec, Turn};
+use muster_engine::model::group::{GroupPriority, GroupSpec, QueuePosition};
 use muster_engine::model::node::NodeSpec;
 use muster_engine::{BindOutcome, Command, Config, Diagnosis, Observation};
 
@@ -498,7 +498,7 @@ fn bound_member_is_not_excluded_for_its_priority() {
         });
     }
     fake.settle();
-    assert_eq!(fake.group_diagnosis("g"), Diagnosis::Scheduled { minimum: 2, secured: 2 });
+    assert_eq!(fake.group_diagnosis("g"), Diagnosis::Scheduled { minimum: 2, scheduled: 2 });
 }
 
 #[test]
@@ -523,9 +523,14 @@ fn gang_is_not_impossible_after_one_refusal_of_its_only_node() {
 #[test]
 fn group_ranked_by_its_object_is_ordered_by_age_and_then_by_greater_uid() {
     let mut fake = FakeCluster::new();
-    let turn = |created_ms, uid: &str| Some(Turn { created_ms, uid: uid.into() });
-    for (name, turn) in [("late", turn(30, "z")), ("a", turn(10, "a")), ("b", turn(10, "b")), ("own", None)] {
-        fake.put_group(GroupSpec { turn, ..GroupSpec::gang(key(name), 1) });
+    let queue_position = |created_ms, uid: &str| Some(QueuePosition { created_ms, uid: uid.into() });
+    for (name, queue_position) in [
+        ("late", queue_position(30, "z")),
+        ("a", queue_position(10, "a")),
+        ("b", queue_position(10, "b")),
+        ("own", None),
+    ] {
+        fake.put_group(GroupSpec { queue_position, ..GroupSpec::gang(key(name), 1) });
     }
     // The members are created in the wrong order, and a single pod between the two ages.
     for (name, created_ms) in [("late", 1), ("a", 50), ("b", 60), ("own", 25)] {

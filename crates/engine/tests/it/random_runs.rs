@@ -9,7 +9,7 @@ use muster_engine::model::Millis;
 use muster_engine::model::budget::BudgetSpec;
 use muster_engine::model::class::ClassSpec;
 use muster_engine::model::group::{
-    DegradedPolicy, DisruptionMode, GroupPriority, GroupSpec, History, Policy, PreemptionPolicy, Subset, Turn,
+    DegradedPolicy, DisruptionMode, GroupPriority, GroupSpec, History, Policy, PreemptionPolicy, QueuePosition, Subset,
 };
 use muster_engine::model::inter_pod::{InterPodConstraints, PodTerm, PreferredPodTerm, SpreadTerm};
 use muster_engine::model::labels::Labels;
@@ -343,10 +343,10 @@ impl Run {
             } else {
                 [].into()
             },
-            turn: self
-                .random
-                .chance(30)
-                .then(|| Turn { created_ms: self.fake.now, uid: ["u", "v", "w"][self.random.below(3)].into() }),
+            queue_position: self.random.chance(30).then(|| QueuePosition {
+                created_ms: self.fake.now,
+                uid: ["u", "v", "w"][self.random.below(3)].into(),
+            }),
             ..GroupSpec::with_policy(key(&name), policy)
         };
         // The condition in the API stays with the object; it refers to the minimum at that time.
@@ -457,14 +457,14 @@ impl Run {
         };
         let pod = self.fake.pods[&uid].clone();
         let phase = match (pod.phase, self.random.below(10)) {
-            (Phase::Pending, 0..=1) => Phase::Refused,
+            (Phase::Pending, 0..=1) => Phase::Rejected,
             (Phase::Pending, _) => Phase::Running,
             (_, 0..=5) => Phase::Succeeded,
             _ => Phase::Failed,
         };
         match phase {
             Phase::Failed => self.fake.histories.lost(&pod),
-            Phase::Refused => self.fake.record_kubelet_rejection(&uid),
+            Phase::Rejected => self.fake.record_kubelet_rejection(&uid),
             _ => {}
         }
         self.fake.change(&uid, |pod| pod.phase = phase);

@@ -15,7 +15,7 @@ fn started_gang_stays_scheduled_while_further_members_are_pending() {
     assert!(fake.group_diagnosis("g").to_string().starts_with("0 of 1 waiting pods fit."));
     fake.node("n1", 1);
     fake.advance(60_000);
-    assert_eq!(fake.group_diagnosis("g"), Diagnosis::Scheduled { minimum: 2, secured: 3 });
+    assert_eq!(fake.group_diagnosis("g"), Diagnosis::Scheduled { minimum: 2, scheduled: 3 });
 }
 
 #[test]
@@ -181,8 +181,8 @@ fn growing_loss_is_reported_with_its_current_size() {
     fake.remove("w-0");
     fake.remove("w-1");
     fake.advance(60_000);
-    assert_eq!(fake.group_diagnosis("g"), Diagnosis::Degraded { minimum: 4, secured: 2, evicted: 0 });
+    assert_eq!(fake.group_diagnosis("g"), Diagnosis::Degraded { minimum: 4, scheduled: 2, evicted: 0 });
     fake.remove("w-2");
     fake.advance(60_000);
-    assert_eq!(fake.group_diagnosis("g"), Diagnosis::Degraded { minimum: 4, secured: 1, evicted: 0 });
+    assert_eq!(fake.group_diagnosis("g"), Diagnosis::Degraded { minimum: 4, scheduled: 1, evicted: 0 });
 }

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use muster_api::names::check_label_key;
 use muster_api::owners::job::ImplicitGangs;
-use muster_api::owners::{Carrier, GangedOwners};
-use muster_engine::{Config, PreemptionRules, Refusal, ShapePoint, Weighted};
+use muster_api::owners::{GangedOwners, GroupApi};
+use muster_engine::{Config, PreemptionRules, ShapePoint, ValidationError, Weighted};
 
 use super::ConfigError;
 use super::file::{
@@ -174,8 +174,8 @@ fn ganged(controllers: Controllers, gates: FeatureGates) -> GangedOwners {
     GangedOwners {
         job_sets: match controllers.job_sets {
             GangedJobSets::None => None,
-            GangedJobSets::Muster => Some(Carrier::Muster),
-            GangedJobSets::Native => Some(Carrier::Native),
+            GangedJobSets::Muster => Some(GroupApi::Muster),
+            GangedJobSets::Native => Some(GroupApi::Native),
         },
         jobs: match controllers.jobs {
             GangedJobs::None => None,
@@ -191,7 +191,7 @@ fn require_webhook(ganged: GangedOwners, file: &File) -> Result<GangedOwners, Co
     if !ganged.are_native() || file.webhook.enabled {
         return Ok(ganged);
     }
-    let field = if ganged.job_sets == Some(Carrier::Native) { "jobSets" } else { "leaderWorkerSets" };
+    let field = if ganged.job_sets == Some(GroupApi::Native) { "jobSets" } else { "leaderWorkerSets" };
     let reason = "Native: needs webhook.enabled: true, since only the webhook can give pods a reference to such groups";
     Err(ConfigError::field(format!("controllers.{field}"), reason.to_owned()))
 }
@@ -219,8 +219,8 @@ fn engine(file: &File, profiles: Vec<muster_engine::Profile>, gates: FeatureGate
         search_steps_max: file.search.steps_max,
         search_again_ms_initial: file.search.again.initial.as_millis(),
         search_again_ms_max: file.search.again.max.as_millis(),
-        starving_after_ms: file.claims.starving_after.as_millis(),
-        reservation_ms_max: file.claims.max.as_millis(),
+        starving_after_ms: file.reservations.starving_after.as_millis(),
+        reservation_ms_max: file.reservations.max.as_millis(),
         desired_wait_ms: file.waiting.desired_count.as_millis(),
         preemption: PreemptionRules {
             on: file.preemption.enabled,
@@ -304,8 +304,8 @@ const FIELDS: [(&str, &str); 24] = [
     ("search_steps_max", "search.stepsMax"),
     ("search_again_ms_initial", "search.again.initial"),
     ("search_again_ms_max", "search.again.max"),
-    ("starving_after_ms", "claims.starvingAfter"),
-    ("reservation_ms_max", "claims.max"),
+    ("starving_after_ms", "reservations.starvingAfter"),
+    ("reservation_ms_max", "reservations.max"),
     ("schedule_timeout_ms", "timeouts.schedule"),
     ("bind_retry_ms_initial", "bindRetry.initial"),
     ("bind_retry_ms_max", "bindRetry.max"),
@@ -315,8 +315,8 @@ const FIELDS: [(&str, &str); 24] = [
     ("preemption.steps_max", "preemption.stepsMax"),
 ];
 
-pub(super) fn config_error(refusal: Refusal) -> ConfigError {
-    let Refusal { field, value, reason, .. } = refusal;
+pub(super) fn config_error(refusal: ValidationError) -> ConfigError {
+    let ValidationError { field, value, reason, .. } = refusal;
     let known = FIELDS.iter().find(|(ours, _)| field.strip_prefix(ours).is_some_and(|rest| !rest.starts_with('_')));
     let named = known.map_or(field.clone(), |(ours, theirs)| field.replacen(ours, theirs, 1));
     let shown = match value.parse() {
@@ -409,7 +409,7 @@ scoring:
   ignorePreferredTermsOfExistingPods: true
   weights: {taints: 11, nodeAffinity: 12, fit: 13, balanced: 14, podAffinity: 29, topologySpread: 30, imageLocality: 31}
 search: {stepsInitial: 15, stepsMax: 16, again: {initial: 17s, max: 18s}}
-claims: {starvingAfter: 19s, max: 20s}
+reservations: {starvingAfter: 19s, max: 20s}
 bindRetry: {initial: 21ms, max: 22ms}
 waiting: {desiredCount: 23s, reportAfter: 24s}
 newNodes: {startupTaints: [a/b, c/*], readyWithin: 32s}
@@ -509,7 +509,8 @@ featureGates: {DelayedPreemption: false, WorkloadAwarePreemption: false}
             ("backoff: {initial: 2s, max: 1500ms}", "backoff.max: 1s500ms: must not be less"),
             ("bindRetry: {initial: 2s, max: 1s}", "bindRetry.max: 1s: must not be less"),
             ("search: {stepsInitial: 2, stepsMax: 1}", "search.stepsMax: 1: must not be less"),
-            ("claims: {max: 0s}", "claims.max: 0s: "),
+            ("reservations: {max: 0s}", "reservations.max: 0s: "),
+            ("claims: {max: 0s}", "reservations.max: 0s: "),
             ("timeouts: {bind: 0s}", "timeouts.bind: 0s: "),
             ("timeouts: {request: 0s}", "timeouts.request: 0s: "),
             ("limits: {bindsInFlight: 0}", "limits.bindsInFlight: 0: must be from 1"),

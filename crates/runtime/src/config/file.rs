@@ -54,8 +54,9 @@ pub struct File {
     pub profiles: Vec<Profile>,
     /// The search for a placement of heterogeneous groups.
     pub search: Search,
-    /// Reservations against starvation.
-    pub claims: Claims,
+    /// Reservations against starvation. Earlier versions called them `claims`.
+    #[serde(alias = "claims")]
+    pub reservations: Reservations,
     /// Preemption.
     pub preemption: Preemption,
     /// Nodes that an autoscaler adds.
@@ -205,7 +206,7 @@ pub struct Search {
 /// Reservations against starvation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Claims {
+pub struct Reservations {
     /// How long a gang is unschedulable before it reserves nodes.
     pub starving_after: Span,
     /// How long a reservation lasts.
@@ -429,7 +430,7 @@ impl Default for File {
             without_filters: BTreeSet::new(),
             profiles: Vec::new(),
             search: Search::default(),
-            claims: Claims::default(),
+            reservations: Reservations::default(),
             preemption: Preemption::default(),
             new_nodes: NewNodes::default(),
             controllers: Controllers::default(),
@@ -518,7 +519,7 @@ impl Default for Search {
     }
 }
 
-impl Default for Claims {
+impl Default for Reservations {
     fn default() -> Self {
         let engine = muster_engine::Config::default();
         Self { starving_after: ms(engine.starving_after_ms), max: ms(engine.reservation_ms_max) }

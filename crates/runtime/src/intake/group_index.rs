@@ -14,7 +14,7 @@ use muster_api::keys::conditions::{POD_GROUP_SCHEDULED, STARTED};
 use muster_api::keys::group_reasons::{INVALID, UNSUPPORTED};
 use muster_api::wire::condition::Condition;
 use muster_engine::Observation;
-use muster_engine::model::group::{GroupKey, GroupSpec, History, Policy, Turn};
+use muster_engine::model::group::{GroupKey, GroupSpec, History, Policy, QueuePosition};
 use muster_reflector::{Delta, Table};
 
 use super::instance::Instance;
@@ -349,9 +349,9 @@ impl GroupIndex {
             degraded_policy: group.degraded_policy,
             // Without minimums, subsets have no meaning either.
             open: group.open || !self.gates.gang_scheduling,
-            turn: group
+            queue_position: group
                 .ranked_by_object
-                .then(|| Turn { created_ms: object.created_ms, uid: object.uid.as_str().into() }),
+                .then(|| QueuePosition { created_ms: object.created_ms, uid: object.uid.as_str().into() }),
             parent: None,
             history: instance.history.unwrap_or_else(|| history(object, instance, group)),
             members_since_ms: object.members_since_ms,

@@ -9,7 +9,7 @@ use std::convert::Infallible;
 
 use kube::core::ApiResource;
 use muster_api::invalid::{FieldPath, InvalidField};
-use muster_api::owners::{Carrier, GangedOwners, ProviderName, job, job_set, leader_worker_set};
+use muster_api::owners::{GangedOwners, GroupApi, ProviderName, job, job_set, leader_worker_set};
 use muster_api::selector::Labels;
 use muster_api::wire::{Job, JobSet, Pod};
 use muster_reflector::{Delta, Key, Table, key_of};
@@ -164,7 +164,7 @@ impl Owners {
                 match known {
                     None => invalid("there is no such JobSet, so it is not known whether the pod belongs to a gang"),
                     Some(Ok(ganged)) if !ganged.contains(replicated_job) => None,
-                    Some(Ok(_)) if carrier == Carrier::Native => invalid(MISSED_OF_SET),
+                    Some(Ok(_)) if carrier == GroupApi::Native => invalid(MISSED_OF_SET),
                     Some(Ok(_)) => invalid(UNNAMED),
                     Some(Err(flaw)) => invalid(&format!("the JobSet asks for invalid gangs: {flaw}")),
                 }

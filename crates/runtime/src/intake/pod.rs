@@ -54,13 +54,13 @@ pub(crate) fn phase(pod: &Pod) -> Phase {
     match pod.status.phase.as_str() {
         "Running" => Phase::Running,
         "Succeeded" => Phase::Succeeded,
-        "Failed" if refused_by_kubelet(pod) => Phase::Refused,
+        "Failed" if rejected_by_kubelet(pod) => Phase::Rejected,
         "Failed" => Phase::Failed,
         _ => Phase::Pending,
     }
 }
 
-fn refused_by_kubelet(pod: &Pod) -> bool {
+fn rejected_by_kubelet(pod: &Pod) -> bool {
     let reason = pod.status.reason.as_str();
     reason.starts_with("OutOf") || KUBELET_REFUSALS.contains(&reason)
 }
@@ -69,7 +69,7 @@ fn refused_by_kubelet(pod: &Pod) -> bool {
 pub(crate) fn stage(pod: &Pod) -> Stage {
     match phase(pod) {
         Phase::Succeeded => Stage::Succeeded,
-        Phase::Failed | Phase::Refused => Stage::Failed,
+        Phase::Failed | Phase::Rejected => Stage::Failed,
         Phase::Running => Stage::Running,
         Phase::Pending if pod.spec.node_name.is_empty() => Stage::Pending,
         Phase::Pending => Stage::Bound,

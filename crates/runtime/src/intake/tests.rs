@@ -234,9 +234,9 @@ fn a_kubelet_rejection_is_distinguished_from_a_failure() {
         ("Succeeded", "", Phase::Succeeded),
         ("Failed", "", Phase::Failed),
         ("Failed", "Evicted", Phase::Failed),
-        ("Failed", "OutOfcpu", Phase::Refused),
-        ("Failed", "OutOfnvidia.com/gpu", Phase::Refused),
-        ("Failed", "UnexpectedAdmissionError", Phase::Refused),
+        ("Failed", "OutOfcpu", Phase::Rejected),
+        ("Failed", "OutOfnvidia.com/gpu", Phase::Rejected),
+        ("Failed", "UnexpectedAdmissionError", Phase::Rejected),
     ] {
         let mut pod = pod_json("a", &json!({}));
         pod["status"] = json!({"phase": phase, "reason": reason});

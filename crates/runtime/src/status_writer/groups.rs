@@ -329,8 +329,8 @@ fn instance_status(
         conditions.unset(STARTED, "StartsAnew", "The start failed: the group needs its minimum again.");
     } else if tells_start && has_minimum {
         let minimum = minimum_of(&rules);
-        let secured = u32::try_from(counts.scheduled).unwrap_or(u32::MAX);
-        let text = Diagnosis::Scheduled { minimum, secured }.to_string();
+        let scheduled = u32::try_from(counts.scheduled).unwrap_or(u32::MAX);
+        let text = Diagnosis::Scheduled { minimum, scheduled }.to_string();
         conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);
         conditions.set_started(minimum);
     } else if tells_start && view.reached > 0 {
@@ -486,7 +486,9 @@ fn derive(
                 diagnosis
                 @ (Diagnosis::GroupUnschedulable(_) | Diagnosis::WaitingForVictims(_) | Diagnosis::Waiting(_)),
             ) => diagnosis.to_string(),
-            _ => Diagnosis::Scheduled { minimum: 0, secured: u32::try_from(counts.scheduled).unwrap_or(0) }.to_string(),
+            _ => {
+                Diagnosis::Scheduled { minimum: 0, scheduled: u32::try_from(counts.scheduled).unwrap_or(0) }.to_string()
+            }
         };
         // A basic group is scheduled as soon as one of its pods is.
         conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &text);

@@ -470,7 +470,7 @@ fn settings(scenario: &Scenario, carrier: Carrier) -> Settings {
         *ganged = GangedOwners::default();
     }
     if carrier.native_version().is_some() {
-        ganged.job_sets = ganged.job_sets.map(|_| muster_api::owners::Carrier::Native);
+        ganged.job_sets = ganged.job_sets.map(|_| muster_api::owners::GroupApi::Native);
         ganged.leader_worker_sets = ganged.leader_worker_sets.map(|_| ProviderName::Native);
     }
     settings

@@ -15,7 +15,7 @@ pub(super) struct RunProfile {
     /// The faults injected into Muster's requests until the quiet phase.
     pub(super) plan: Plan,
     /// Another scheduler uses the same nodes.
-    pub(super) rival: bool,
+    pub(super) other_scheduler: bool,
     /// Two Muster processes compete for a lease.
     pub(super) pair: bool,
     /// Kubelets fail and nodes are deleted.
@@ -66,7 +66,7 @@ impl RunProfile {
             nodes: 2 + random.below(5),
             actions: 30 + random.below(31),
             plan: plans[random.below(plans.len() as u64) as usize],
-            rival: random.per_mille(250),
+            other_scheduler: random.per_mille(250),
             pair: random.per_mille(250),
             nodes_fail: random.per_mille(350),
             window: 20 + random.below(300) as usize,

@@ -157,7 +157,7 @@ impl Ledger {
         let Write { actor, method, path, code } = write;
         let ok = *code < 300;
         let bound = ok && path.ends_with("/binding");
-        if *actor == Actor::Rival && bound {
+        if *actor == Actor::OtherScheduler && bound {
             let name = path.rsplit('/').nth(1).unwrap_or_default();
             let uids = self.state.pods.values().filter(|pod| pod.name == name).map(|pod| pod.uid.clone());
             let now = Instant::now();

@@ -27,7 +27,7 @@ pub(super) enum Actor {
     Users,
     Kubelets,
     Controllers,
-    Rival,
+    OtherScheduler,
 }
 
 /// A recorded connection to the server.

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::RunError;
 use super::manifests::{self, GroupPlan, PodPlan, Preemptibility, UnsupportedField};
+use super::other_scheduler;
 use super::recorder::Recorder;
-use super::rival;
 use super::server_state::{Amounts, GroupKey, Kind, ServerState};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -35,14 +35,14 @@ struct UserGroup {
 pub(super) struct Users {
     recorder: Recorder,
     random: Random,
-    rival: bool,
+    other_scheduler: bool,
     groups: Vec<UserGroup>,
     created: u64,
 }
 
 impl Users {
-    pub(super) fn new(recorder: Recorder, random: Random, rival: bool) -> Self {
-        Self { recorder, random, rival, groups: Vec::new(), created: 0 }
+    pub(super) fn new(recorder: Recorder, random: Random, other_scheduler: bool) -> Self {
+        Self { recorder, random, other_scheduler, groups: Vec::new(), created: 0 }
     }
 
     /// Performs a random action.
@@ -212,9 +212,9 @@ impl Users {
 
     async fn single_pods(&mut self) -> Result<(), RunError> {
         for _ in 0..=self.random.below(3) {
-            let rival = self.rival && self.random.per_mille(500);
+            let other_scheduler = self.other_scheduler && self.random.per_mille(500);
             let mut plan = PodPlan {
-                scheduler: if rival { rival::NAME } else { "muster" },
+                scheduler: if other_scheduler { other_scheduler::NAME } else { "muster" },
                 requests: self.requests(),
                 pool: self.pool(),
                 gated: self.random.per_mille(100),

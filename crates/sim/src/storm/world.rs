@@ -18,9 +18,9 @@ use tokio::task::JoinHandle;
 use super::RunError;
 use super::faults::RunProfile;
 use super::ledger::{Ledger, Shared};
+use super::other_scheduler;
 use super::processes::Processes;
 use super::recorder::{Actor, Recorder};
-use super::rival;
 use super::server_state::ServerState;
 use super::users::Users;
 
@@ -45,7 +45,7 @@ pub(super) struct World {
     kubelets: Vec<(String, Kubelets)>,
     dead: Vec<String>,
     nodes_created: u64,
-    rival: Option<JoinHandle<()>>,
+    other_scheduler: Option<JoinHandle<()>>,
     _controllers: (NodeLifecycle, Replicas),
 }
 
@@ -69,9 +69,11 @@ impl World {
         let recorder = |actor| Recorder { server: server.clone(), actor, ledger: ledger.clone() };
         let patience = if profile.nodes_fail { Duration::from_secs(60) } else { QUIET * 12 };
         let controllers = recorder(Actor::Controllers).client();
-        let users = Users::new(recorder(Actor::Users), Random::new(random.draw()), profile.rival);
-        let rival_random = Random::new(random.draw());
-        let rival = profile.rival.then(|| tokio::spawn(rival::compete(recorder(Actor::Rival), rival_random)));
+        let users = Users::new(recorder(Actor::Users), Random::new(random.draw()), profile.other_scheduler);
+        let other_random = Random::new(random.draw());
+        let other_scheduler = profile
+            .other_scheduler
+            .then(|| tokio::spawn(other_scheduler::compete(recorder(Actor::OtherScheduler), other_random)));
         let mut world = Self {
             processes: Processes::new(
                 recorder(Actor::Muster(0)),
@@ -85,7 +87,7 @@ impl World {
             kubelets: Vec::new(),
             dead: Vec::new(),
             nodes_created: 0,
-            rival,
+            other_scheduler,
             _controllers: (
                 NodeLifecycle::start(controllers.clone(), NodeLifecycleSettings { grace: patience }, server.clock()),
                 Replicas::start(controllers, server.clock()),
@@ -136,13 +138,13 @@ impl World {
         }
     }
 
-    /// Starts the quiet phase: no faults, no rival scheduler, no user actions.
+    /// Starts the quiet phase: no faults, no other scheduler, no user actions.
     pub(super) async fn end_faults(&mut self) {
         self.ledger.borrow().note("faults end");
         self.processes.end_faults();
         self.processes.start_all(&mut self.random);
-        if let Some(rival) = self.rival.take() {
-            rival.abort();
+        if let Some(other_scheduler) = self.other_scheduler.take() {
+            other_scheduler.abort();
         }
         if self.random.per_mille(500) {
             for node in std::mem::take(&mut self.dead) {

@@ -10,7 +10,7 @@ use super::capacity::FreeCapacity;
 use super::recorder::Recorder;
 
 /// The `schedulerName` of its pods.
-pub(super) const NAME: &str = "rival";
+pub(super) const NAME: &str = "other-scheduler";
 
 /// Binds one pod after another, at random intervals.
 pub(super) async fn compete(recorder: Recorder, mut random: Random) {

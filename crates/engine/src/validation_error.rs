@@ -5,7 +5,7 @@ use std::fmt::Display;
 /// Why an observation was not applied, or the named part of it. Everything else was applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{object}: {field}: {value:?}: {reason}")]
-pub struct Refusal {
+pub struct ValidationError {
     /// The object, as users know it.
     pub object: String,
     /// The field.
@@ -16,7 +16,7 @@ pub struct Refusal {
     pub reason: String,
 }
 
-impl Refusal {
+impl ValidationError {
     pub(crate) fn new(
         object: impl Into<String>,
         field: impl Into<String>,
