@@ -57,7 +57,7 @@ const FORBIDDEN: [(&str, &[&str]); 8] = [
 
 /// The modules of the engine by layer, lowest first. A module may import lower layers only.
 const ENGINE_LAYERS: [&[&str]; 10] = [
-    &["model", "refusal"],
+    &["model", "validation_error"],
     &["config", "observation", "validate"],
     &["cluster"],
     &["filter", "score"],
