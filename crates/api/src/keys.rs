@@ -32,6 +32,9 @@ pub mod annotations {
     pub const WHOLE_RESOURCES: &str = "muster.dev/whole-resources";
     /// The cost of evicting a pod, compared to others of the same priority: an int32, 0 by default.
     pub const PREEMPTION_COST: &str = "muster.dev/preemption-cost";
+    /// Written on a member of a group when it is bound: the start of the group that the bind belongs to, and what the
+    /// group's object said. Not for users.
+    pub const START: &str = "muster.dev/start";
 }
 
 /// Values of [`annotations::GANG_MODE`].
@@ -136,7 +139,8 @@ mod tests {
     #[test]
     fn annotations_are_valid_keys_of_our_group() {
         use annotations::*;
-        let ours = [GANG_MODE, GANG_SCOPE, MIN_RESOURCES, POD_GROUP, PREEMPTION_COST, REPLICA_KEY, SCHEDULING, SUBSET];
+        let ours =
+            [GANG_MODE, GANG_SCOPE, MIN_RESOURCES, POD_GROUP, PREEMPTION_COST, REPLICA_KEY, SCHEDULING, START, SUBSET];
         for key in ours.into_iter().chain([WHOLE_RESOURCES, WORKLOAD]) {
             assert_eq!(check_label_key(key), Ok(()));
             assert_eq!(key.split_once('/').map(|(group, _)| group), Some(GROUP));

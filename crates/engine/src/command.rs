@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::diagnosis::Diagnosis;
 use crate::model::group::GroupKey;
-use crate::model::pod::PodName;
+use crate::model::pod::{PodName, StartStamp};
 use crate::model::subject::Subject;
 
 /// A command. Outcomes of `Bind`, `RollBack` and `Evict` are reported as observations.
@@ -19,6 +19,9 @@ pub enum Command {
         pod: Arc<PodName>,
         /// The node's name.
         node: Arc<str>,
+        /// The start of its gang, to be stamped on the pod.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        start: Option<Arc<StartStamp>>,
     },
     /// Delete a bound member of a gang whose start was not confirmed, to roll back its bind; its controller recreates
     /// it. The UID must be a precondition of the delete.

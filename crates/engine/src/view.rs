@@ -9,6 +9,7 @@ use crate::cluster::Cluster;
 use crate::cluster::group::Group;
 use crate::cluster::node::Node;
 use crate::cluster::pod::{Counted, Pod, PodState};
+use crate::model::Millis;
 use crate::model::class::ClassSpec;
 use crate::model::group::{GroupKey, GroupSpec};
 use crate::model::ids::{GroupId, PodId};
@@ -218,6 +219,11 @@ impl<'e> GroupView<'e> {
     /// The minimum of each subset that was confirmed; empty if it never started.
     pub fn reached(&self) -> &'e [u32] {
         self.group.lifecycle.reached()
+    }
+
+    /// When the start that was confirmed had been decided, if it is known.
+    pub fn start_decided_ms(&self) -> Option<Millis> {
+        self.group.lifecycle.confirmed()?.decided_ms
     }
 
     /// Whether it had started and is below its minimum.

@@ -89,10 +89,13 @@ fn text(options: &Options) -> anyhow::Result<String> {
         service(options),
         admission::service(options),
         admission::policy(),
-        admission::policy_binding(),
-        // Last: the webhook's Service and Deployment should exist before it is called.
-        admission::configuration(options),
-    ] {
+        admission::stamp_policy(),
+    ]
+    .into_iter()
+    .chain(admission::policy_bindings())
+    // Last: the webhook's Service and Deployment should exist before it is called.
+    .chain([admission::configuration(options)])
+    {
         documents.push(print(&manifest)?);
     }
     let bodies: Vec<&str> = documents.iter().map(|document| document.trim_start_matches("---\n").trim_end()).collect();

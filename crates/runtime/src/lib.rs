@@ -23,6 +23,7 @@ mod record;
 mod scheduler;
 mod scheduling_loop;
 mod settings;
+mod start_stamp;
 mod status_writer;
 mod text;
 mod watch;

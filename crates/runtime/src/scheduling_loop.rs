@@ -336,12 +336,12 @@ impl SchedulingLoop {
 
     fn execute(&mut self, command: Command, effects: &mut DecisionEffects) {
         match command {
-            Command::Bind { pod, node } => {
+            Command::Bind { pod, node, start } => {
                 tracing::info!(%pod, %node, "bind");
                 // A pod that has a node needs no preemption.
                 self.status_writer.forget_nomination(&pod.uid);
                 self.cancel_evictions(&pod.uid);
-                self.actuator.send(ApiRequest::Bind { pod, node });
+                self.actuator.send(ApiRequest::Bind { pod, node, start });
             }
             Command::RollBack { pod } => {
                 tracing::info!(%pod, "undo bind");

@@ -77,6 +77,8 @@ pub(crate) enum Definition {
     /// No usable object was seen, or nothing of the group is left since.
     #[default]
     Unknown,
+    /// No usable object was seen, and bound members are stamped with what it said.
+    Stamped(GroupSpec),
     /// The object is there and can be used.
     Current(GroupSpec),
     /// The object is gone or cannot be used any more, and members have nodes. For those it holds; nothing new is placed.
@@ -88,23 +90,28 @@ impl Definition {
     pub(crate) fn current(&self) -> Option<&GroupSpec> {
         match self {
             Self::Current(spec) => Some(spec),
-            Self::Unknown | Self::Former(_) => None,
+            Self::Unknown | Self::Stamped(_) | Self::Former(_) => None,
         }
     }
 
-    /// The last object that could be used.
+    /// The last object that could be used, or what the stamps of the members say about it.
     pub(crate) fn last(&self) -> Option<&GroupSpec> {
         match self {
-            Self::Current(spec) | Self::Former(spec) => Some(spec),
+            Self::Current(spec) | Self::Former(spec) | Self::Stamped(spec) => Some(spec),
             Self::Unknown => None,
         }
+    }
+
+    /// Whether this process has seen an object that could be used.
+    pub(crate) fn was_seen(&self) -> bool {
+        matches!(self, Self::Current(_) | Self::Former(_))
     }
 
     /// The object is gone or cannot be used any more.
     fn withdraw(&mut self) {
         *self = match std::mem::take(self) {
             Self::Current(spec) | Self::Former(spec) => Self::Former(spec),
-            Self::Unknown => Self::Unknown,
+            other @ (Self::Unknown | Self::Stamped(_)) => other,
         };
     }
 }

@@ -11,6 +11,8 @@ use crate::model::group::{History, Subset};
 pub(crate) struct StartAttempt {
     /// The minimum of each subset when the start was decided.
     pub(crate) quorum: Vec<u32>,
+    /// When it was decided. It identifies the start on the stamps of its members.
+    pub(crate) decided_ms: Millis,
     /// When it is rolled back.
     pub(crate) deadline: Millis,
 }
@@ -26,6 +28,8 @@ pub(crate) struct Confirmed {
     pub(crate) loss: Option<Loss>,
     /// What the API had recorded when the start was found; `New` if this process has seen it happen.
     pub(crate) recorded: History,
+    /// When the start was decided; `None` if that is not known, or if no start was needed.
+    pub(crate) decided_ms: Option<Millis>,
 }
 
 /// What a degraded group has left.
@@ -46,6 +50,8 @@ pub(crate) enum Lifecycle {
     Pending {
         /// What the API has recorded of an earlier start. It counts when bound members are found.
         recorded: History,
+        /// When that start was decided, if it is recorded.
+        decided_ms: Option<Millis>,
     },
     /// Members are placed, their minimum is not confirmed.
     Starting {
@@ -61,7 +67,7 @@ pub(crate) enum Lifecycle {
 
 impl Default for Lifecycle {
     fn default() -> Self {
-        Self::Pending { recorded: History::New }
+        Self::Pending { recorded: History::New, decided_ms: None }
     }
 }
 
@@ -69,7 +75,13 @@ impl Default for Lifecycle {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The object was seen for the first time; the API has recorded this.
-    Recorded(History),
+    Recorded { history: History, decided_ms: Option<Millis> },
+    /// A member is stamped as one that joined later, so the start that was found incomplete had been confirmed.
+    FoundConfirmed { history: History, decided_ms: Millis },
+    /// Members below the minimum were found bound, and none of them belongs to a start that can be rolled back.
+    FoundBound,
+    /// The object was replaced during a start, or a member of a start that was found has run too long to roll it back.
+    StartKept,
     /// Members were placed, or found bound below the minimum: they must be confirmed.
     Placed(StartAttempt),
     /// The minimum of each subset is bound.
@@ -93,20 +105,28 @@ impl Lifecycle {
     pub(crate) fn apply(&mut self, cause: Cause) {
         let state = std::mem::take(self);
         *self = match (state, cause) {
-            (Self::Pending { .. }, Cause::Recorded(recorded)) => Self::Pending { recorded },
+            (Self::Pending { .. }, Cause::Recorded { history, decided_ms }) => {
+                Self::Pending { recorded: history, decided_ms }
+            }
+            (state, Cause::FoundConfirmed { history, decided_ms }) if state.confirmed().is_none() => {
+                Self::Pending { recorded: history, decided_ms: Some(decided_ms) }
+            }
+            (Self::Pending { .. }, Cause::FoundBound) => Self::PartiallyBound { former: None },
             (state, Cause::Placed(attempt)) => {
                 let former = state.into_confirmed().map(|former| Confirmed { recorded: History::New, ..former });
                 Self::Starting { attempt, former }
             }
             (state, Cause::Confirmed(minimum)) => Self::Started(state.confirm(minimum)),
             (state, Cause::FoundStarted(minimum) | Cause::WithoutMinimum(minimum)) => {
-                let recorded = state.recorded();
+                let (recorded, decided_ms) = (state.recorded(), state.decided_ms());
                 Self::Started(match state.into_confirmed() {
                     Some(former) => Confirmed { minimum, ..former },
-                    None => Confirmed { minimum, decided: Vec::new(), loss: None, recorded },
+                    None => Confirmed { minimum, decided: Vec::new(), loss: None, recorded, decided_ms },
                 })
             }
-            (Self::Starting { former, .. }, Cause::DeadlinePassed { kept: true }) => Self::PartiallyBound { former },
+            (Self::Starting { former, .. }, Cause::DeadlinePassed { kept: true } | Cause::StartKept) => {
+                Self::PartiallyBound { former }
+            }
             (Self::Starting { former, .. }, Cause::DeadlinePassed { kept: false }) => {
                 former.map_or_else(Self::default, Self::Started)
             }
@@ -123,17 +143,46 @@ impl Lifecycle {
             }
             // What the API has recorded counts until a start was confirmed.
             (state, Cause::Ended) if !state.is_pending() => Self::default(),
-            (state, Cause::Recorded(_) | Cause::DeadlinePassed { .. } | Cause::RollBackRefused | Cause::Ended) => state,
+            (
+                state,
+                Cause::Recorded { .. }
+                | Cause::FoundConfirmed { .. }
+                | Cause::FoundBound
+                | Cause::StartKept
+                | Cause::DeadlinePassed { .. }
+                | Cause::RollBackRefused
+                | Cause::Ended,
+            ) => state,
         };
     }
 
     fn confirm(self, minimum: Vec<u32>) -> Confirmed {
-        let recorded = self.recorded();
+        let (recorded, decided_ms) = (self.recorded(), self.decided_ms());
         let decided = self.attempt().map(|attempt| attempt.quorum.clone());
         let former = self.into_confirmed();
         let loss = former.as_ref().and_then(|former| former.loss);
         let decided = decided.or(former.map(|former| former.decided)).filter(|decided| !decided.is_empty());
-        Confirmed { decided: decided.unwrap_or_else(|| minimum.clone()), minimum, loss, recorded }
+        Confirmed { decided: decided.unwrap_or_else(|| minimum.clone()), minimum, loss, recorded, decided_ms }
+    }
+
+    /// When the start that it is about was decided: the one under way, or else the confirmed or recorded one.
+    pub(crate) fn decided_ms(&self) -> Option<Millis> {
+        match self {
+            Self::Pending { decided_ms, .. } => *decided_ms,
+            Self::Starting { attempt, .. } => Some(attempt.decided_ms),
+            Self::PartiallyBound { former } => former.as_ref()?.decided_ms,
+            Self::Started(confirmed) => confirmed.decided_ms,
+        }
+    }
+
+    /// Whether the start that was decided at this time was confirmed, as far as it is known. A start that was recorded
+    /// without its time counts for all: in doubt nothing is rolled back.
+    pub(crate) fn has_confirmed(&self, decided_ms: Millis) -> bool {
+        let (known, confirmed_ms) = match self {
+            Self::Pending { recorded, decided_ms } => (*recorded != History::New, *decided_ms),
+            _ => (self.confirmed().is_some(), self.confirmed().and_then(|confirmed| confirmed.decided_ms)),
+        };
+        known && confirmed_ms.is_none_or(|confirmed_ms| decided_ms <= confirmed_ms)
     }
 
     fn into_confirmed(self) -> Option<Confirmed> {
@@ -184,7 +233,7 @@ impl Lifecycle {
     /// What the API has recorded, as far as this process has not started the group itself.
     pub(crate) fn recorded(&self) -> History {
         match self {
-            Self::Pending { recorded } => *recorded,
+            Self::Pending { recorded, .. } => *recorded,
             Self::Starting { .. } => History::New,
             Self::PartiallyBound { former } => former.as_ref().map_or(History::New, |former| former.recorded),
             Self::Started(confirmed) => confirmed.recorded,
@@ -236,7 +285,7 @@ mod tests {
     use super::*;
 
     fn attempt(minimum: u32) -> StartAttempt {
-        StartAttempt { quorum: vec![minimum], deadline: 9 }
+        StartAttempt { quorum: vec![minimum], decided_ms: 1, deadline: 9 }
     }
 
     #[test]
@@ -271,13 +320,50 @@ mod tests {
     #[test]
     fn recorded_start_counts_until_a_start_was_confirmed_here() {
         let mut group = Lifecycle::default();
-        group.apply(Cause::Recorded(History::Started));
+        group.apply(Cause::Recorded { history: History::Started, decided_ms: Some(4) });
         group.apply(Cause::Ended);
         assert_eq!(group.recorded(), History::Started, "nothing of it was found yet");
         group.apply(Cause::Confirmed(vec![2]));
         assert_eq!(group.recorded(), History::Started);
         group.apply(Cause::Ended);
         assert_eq!(group.recorded(), History::New);
+    }
+
+    #[test]
+    fn recorded_time_distinguishes_the_confirmed_start_from_a_later_one() {
+        let mut group = Lifecycle::default();
+        assert!(!group.has_confirmed(4), "nothing is recorded");
+        group.apply(Cause::Recorded { history: History::Started, decided_ms: Some(4) });
+        assert!(group.has_confirmed(4) && !group.has_confirmed(5));
+        group.apply(Cause::Recorded { history: History::Started, decided_ms: None });
+        assert!(group.has_confirmed(5), "in doubt nothing is rolled back");
+        group.apply(Cause::Ended);
+        group.apply(Cause::Placed(attempt(2)));
+        assert!(!group.has_confirmed(1));
+        group.apply(Cause::Confirmed(vec![2]));
+        assert!(group.has_confirmed(1) && !group.has_confirmed(2));
+    }
+
+    #[test]
+    fn stamp_of_a_later_member_shows_that_the_found_start_was_confirmed() {
+        let mut group = Lifecycle::default();
+        group.apply(Cause::Placed(attempt(2)));
+        group.apply(Cause::FoundConfirmed { history: History::Started, decided_ms: 1 });
+        assert_eq!(group, Lifecycle::Pending { recorded: History::Started, decided_ms: Some(1) });
+        group.apply(Cause::Confirmed(vec![2]));
+        let started = group.clone();
+        group.apply(Cause::FoundConfirmed { history: History::Started, decided_ms: 7 });
+        assert_eq!(group, started, "it is known already");
+    }
+
+    #[test]
+    fn found_members_that_stay_are_partially_bound() {
+        let mut group = Lifecycle::default();
+        group.apply(Cause::FoundBound);
+        assert_eq!(group, Lifecycle::PartiallyBound { former: None });
+        group.apply(Cause::Placed(attempt(2)));
+        group.apply(Cause::StartKept);
+        assert_eq!(group, Lifecycle::PartiallyBound { former: None });
     }
 
     #[test]

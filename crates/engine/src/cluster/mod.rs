@@ -514,10 +514,22 @@ impl Cluster {
         self.groups.get_mut(id.0).expect("a group in use exists")
     }
 
+    /// Uses what a stamp says about the object of a group, which this process has not seen.
+    pub(crate) fn set_stamped_definition(&mut self, id: GroupId, spec: GroupSpec) {
+        let group = self.group_mut(id);
+        debug_assert!(!group.definition.was_seen(), "an object that was seen says more than a stamp");
+        group.set_rules(spec.rules());
+        group.definition = Definition::Stamped(spec);
+        group.changes += 1;
+        self.recount(id);
+    }
+
     /// Forgets what the former object of a group said, if no member has a node any more.
     pub(crate) fn forget_former_definition(&mut self, id: GroupId) {
         let (group, total) = (self.group(id), self.group(id).total());
-        if !matches!(group.definition, Definition::Former(_)) || total.assumed + total.bound > 0 {
+        if !matches!(group.definition, Definition::Former(_) | Definition::Stamped(_))
+            || total.assumed + total.bound > 0
+        {
             return;
         }
         // Members that are leaving or of another scheduler are not counted.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::model::Millis;
 use crate::model::ids::{ClassId, GroupId, NodeId};
 use crate::model::labels::Labels;
-use crate::model::pod::{PodName, PodRefusal};
+use crate::model::pod::{PodName, PodRefusal, StartStamp};
 use crate::model::subject::Subject;
 
 /// The state of a pod.
@@ -47,6 +47,8 @@ pub(crate) struct Bind {
     pub(crate) deadline: Millis,
     /// Nodes that refused this pod in the current attempt.
     pub(crate) avoid: Vec<Arc<str>>,
+    /// The stamp that is sent with it.
+    pub(crate) start: Option<Arc<StartStamp>>,
 }
 
 /// A pod.
@@ -96,6 +98,8 @@ pub(crate) struct Pod {
     pub(crate) ran: bool,
     /// Its role in the start of its group.
     pub(crate) start_role: StartRole,
+    /// The stamp of its bind, as the API shows it.
+    pub(crate) start: Option<Arc<StartStamp>>,
     /// When it was created.
     pub(crate) created_ms: Millis,
     /// Its state.
@@ -161,7 +165,8 @@ pub(crate) enum Counted {
 /// The role of a pod in the start of its group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum StartRole {
-    /// None known: it was bound before this process or before the group became a gang.
+    /// None: it was bound without a stamp of this group's object, before the group became a gang, or it has run for so
+    /// long that it stays.
     #[default]
     None,
     /// Placed by a start that is not confirmed yet.

@@ -272,6 +272,7 @@ pub(super) mod tests {
             controlled: false,
             ran: false,
             start_role: StartRole::None,
+            start: None,
             created_ms: 0,
             state: PodState::Waiting,
             nominated: None,

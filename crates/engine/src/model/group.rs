@@ -174,6 +174,10 @@ pub struct GroupSpec {
     /// start was interrupted.
     #[serde(default)]
     pub history: History,
+    /// When the recorded start was decided, if that is recorded: members that are stamped with a later start do not
+    /// belong to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_ms: Option<Millis>,
     /// Members created before this time belong to an earlier group of the same name: they are neither counted nor
     /// placed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -182,6 +186,10 @@ pub struct GroupSpec {
     /// group does not count for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<String>,
+    /// The UID of the object: binds are stamped with it. Empty if it is not known; then a start cannot be recognised
+    /// after a restart.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub uid: String,
 }
 
 impl GroupSpec {
@@ -207,8 +215,10 @@ impl GroupSpec {
             queue_position: None,
             parent: None,
             history: History::New,
+            started_ms: None,
             members_since_ms: None,
             incarnation: None,
+            uid: String::new(),
         }
     }
 

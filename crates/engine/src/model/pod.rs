@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Millis;
 use super::class::ClassSpec;
-use super::group::GroupKey;
+use super::group::{DisruptionMode, GroupKey};
 use super::labels::Labels;
 
 /// The identity of a pod: the UID is unique, namespace and name are for users and the API.
@@ -52,6 +52,24 @@ pub struct Membership {
     /// The subset; empty if the pod names none.
     #[serde(default)]
     pub subset: String,
+}
+
+/// What a bind writes on a member of a gang: the start that it belongs to. It survives the process, the object and the
+/// gates, so it decides after a restart what may be rolled back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartStamp {
+    /// The UID of the group's object.
+    pub group_uid: String,
+    /// When the start was decided: it distinguishes the starts of one group.
+    pub decided_ms: Millis,
+    /// Whether that start was confirmed already: the pod joined later.
+    pub confirmed: bool,
+    /// The total minimum of the group.
+    pub minimum: u32,
+    /// How the group may be disrupted.
+    pub disruption_mode: DisruptionMode,
+    /// The group's priority.
+    pub priority: i32,
 }
 
 /// Why a pod cannot be scheduled as specified.
@@ -131,6 +149,9 @@ pub struct PodSpec {
     /// Whether it is marked as preempted. All pods of a victim unit are marked before the first of them is deleted.
     #[serde(skip_serializing_if = "is_false")]
     pub marked: bool,
+    /// The start that its bind belongs to, as stamped on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<Arc<StartStamp>>,
 }
 
 fn no_labels(labels: &Arc<Labels>) -> bool {

@@ -13,7 +13,6 @@ use crate::cluster::pod::{Bind, PodState, StartRole};
 use crate::command::Command;
 use crate::diagnosis::Diagnosis;
 use crate::model::Millis;
-use crate::model::group::History;
 use crate::model::ids::{GroupId, NodeId, PodId};
 use crate::model::pod::PodName;
 use crate::observation::{BindOutcome, DeleteOutcome};
@@ -21,14 +20,16 @@ use crate::queue::backoff::{PAUSE_MS_MAX, doubled, pause_ms};
 use crate::queue::{Entity, QueueState};
 
 impl Engine {
-    /// Sends the binds of pods that were just placed.
+    /// Sends the binds of a pod, or of members of one group, that were just placed.
     pub(super) fn send_binds(&mut self, placed: &[(PodId, NodeId)]) {
+        let group = placed.first().and_then(|(pod, _)| self.cluster.pod(*pod).group);
+        let start = group.and_then(|group| self.start_stamp(group)).map(Arc::new);
         for (pod, node) in placed {
             // The API clears a nomination when it binds.
             self.set_nomination(*pod, None);
             let avoid = self.cluster.pod_mut(*pod).bind.take().map(|bind| bind.avoid).unwrap_or_default();
             let deadline = self.now.saturating_add(self.config.bind_timeout_ms);
-            let bind = Bind { tries: 0, in_flight: false, retry_at: None, deadline, avoid };
+            let bind = Bind { tries: 0, in_flight: false, retry_at: None, deadline, avoid, start: start.clone() };
             self.cluster.pod_mut(*pod).bind = Some(Box::new(bind));
             self.send_bind(*pod, *node);
         }
@@ -37,12 +38,14 @@ impl Engine {
     fn send_bind(&mut self, id: PodId, node: NodeId) {
         let node = self.cluster.node(node).name.clone();
         let pod = self.cluster.pod_mut(id);
+        let mut start = None;
         if let Some(bind) = &mut pod.bind {
             bind.tries += 1;
             bind.in_flight = true;
             bind.retry_at = None;
+            start.clone_from(&bind.start);
         }
-        self.outbox.push(Command::Bind { pod: pod.id.clone(), node });
+        self.outbox.push(Command::Bind { pod: pod.id.clone(), node, start });
     }
 
     pub(super) fn bind_done(&mut self, name: &PodName, node: &Arc<str>, outcome: BindOutcome) {
@@ -74,31 +77,21 @@ impl Engine {
         self.review_after_change(id);
     }
 
-    /// A member is bound. If its start was rolled back meanwhile, a new one begins.
+    /// A member that this process placed is bound. If its start was rolled back meanwhile, a new one begins.
     pub(super) fn on_member_bound(&mut self, id: PodId) {
         let pod = self.cluster.pod(id);
         // Pods that another scheduler bound are not part of a start.
         let (Some(group_id), role) = (pod.group.filter(|_| pod.ours), pod.start_role) else { return };
         let group = self.cluster.group_mut(group_id);
         group.consecutive_refusals = 0;
-        let (starting, confirmed) = (group.lifecycle.attempt().is_some(), group.lifecycle.confirmed());
-        if role == StartRole::None && starting && confirmed.is_none() {
-            // Seen only now, for example after a restart: it belongs to the start that was found incomplete.
-            self.cluster.pod_mut(id).start_role = StartRole::Tentative;
-            return;
-        }
-        let found = confirmed.is_some_and(|one| one.recorded == History::New && !one.decided.is_empty());
-        if role == StartRole::None && found && !starting && group.decisions == 0 {
-            // Seen after the members that completed a start of an earlier process: it was part of that start.
-            self.cluster.pod_mut(id).start_role = StartRole::Founder;
-            return;
-        }
+        let starting = group.lifecycle.attempt().is_some();
         if role == StartRole::Tentative && !group.is_gang() {
             // Without a minimum, every bound member has started, in case the group gets a minimum again.
             self.cluster.pod_mut(id).start_role = StartRole::None;
         } else if role == StartRole::Tentative && !starting && !group.admits_single_members() {
             let quorum = group.quorum();
             self.start_attempt(group_id, quorum);
+            self.limit_deadline(group_id, id);
         }
     }
 
@@ -175,27 +168,42 @@ impl Engine {
     pub(super) fn on_start_deadline(&mut self, id: GroupId, due: Millis) {
         let Some(group) = self.cluster.group_if_any(id) else { return };
         let Some(attempt) = group.lifecycle.attempt().filter(|attempt| attempt.deadline == due) else { return };
+        if group.definition.current().is_none() {
+            // Pods that are created again could not start without an object.
+            self.keep_start(id);
+            self.review_group(id);
+            return;
+        }
         let minimum = sum_of(&group.cap_at_minimum(&attempt.quorum));
         let scheduled = group.total().scheduled();
         let first_start = group.lifecycle.confirmed().is_none();
         let members: Vec<PodId> = group.members.iter().map(|(_, member)| *member).collect();
-        let (mut rolled_back, mut kept) = (0, 0);
+        let (mut rolled_back, mut kept, mut stays) = (0, 0, false);
         for member in members {
             let pod = self.cluster.pod(member);
-            let this_start = pod.ours && (first_start || pod.start_role == StartRole::Tentative);
+            if self.has_run_long(id, pod) {
+                // The deadline is handled late.
+                self.cluster.pod_mut(member).start_role = StartRole::None;
+            }
+            let pod = self.cluster.pod(member);
+            let this_start = pod.start_role == StartRole::Tentative;
             let idle = pod.bind.as_deref().is_none_or(|bind| !bind.in_flight);
             match pod.state {
-                PodState::Bound(_) if this_start && !pod.is_leaving() && pod.controlled => {
+                PodState::Bound(_) if !pod.ours || pod.is_leaving() => {}
+                PodState::Bound(_) if this_start && pod.controlled => {
                     self.roll_back(member);
                     rolled_back += 1;
                 }
-                PodState::Bound(_) if this_start && !pod.is_leaving() => kept += 1,
+                PodState::Bound(_) => {
+                    kept += u32::from(this_start);
+                    stays |= this_start || first_start;
+                }
                 // A bind in flight cannot be cancelled; its outcome is handled when it arrives.
                 PodState::Assumed(_) if idle => self.forget_assumed(member),
                 _ => {}
             }
         }
-        self.cluster.group_mut(id).lifecycle.apply(Cause::DeadlinePassed { kept: kept > 0 });
+        self.cluster.group_mut(id).lifecycle.apply(Cause::DeadlinePassed { kept: stays });
         let entity = Entity::Group(id);
         self.report_group(id, Diagnosis::TimedOut { minimum, scheduled, rolled_back, kept }, Vec::new());
         self.count_failure(entity, self.cluster.group(id).members.len());
@@ -227,20 +235,28 @@ impl Engine {
                 let due = self.now.saturating_add(self.config.bind_retry_ms_max);
                 self.set_timer(due, Timer::RetryRollBack(id));
             }
-            DeleteOutcome::Refused { .. } => {
-                self.cluster.change_pod(id, |pod| pod.rolling_back = false);
-                if let Some(group) = self.cluster.pod(id).group {
-                    self.cluster.group_mut(group).lifecycle.apply(Cause::RollBackRefused);
-                }
-                self.review_after_change(id);
-            }
+            DeleteOutcome::Refused { .. } => self.abandon_roll_back(id),
         }
     }
 
+    /// The pod stays although its bind was to be rolled back.
+    fn abandon_roll_back(&mut self, id: PodId) {
+        self.cluster.change_pod(id, |pod| pod.rolling_back = false);
+        if let Some(group) = self.cluster.pod(id).group {
+            self.cluster.group_mut(group).lifecycle.apply(Cause::RollBackRefused);
+        }
+        self.review_after_change(id);
+    }
+
     pub(super) fn retry_roll_back(&mut self, id: PodId, _due: Millis) {
-        let pod = self.cluster.pod_if_any(id);
-        if pod.is_some_and(|pod| pod.rolling_back && matches!(pod.state, PodState::Bound(_))) {
+        let Some(pod) = self.cluster.pod_if_any(id) else { return };
+        let (Some(group), true, PodState::Bound(_)) = (pod.group, pod.rolling_back, pod.state) else { return };
+        let uid = self.cluster.group(group).definition.current().map(|spec| &spec.uid);
+        if uid.is_some_and(|uid| pod.start.as_ref().is_none_or(|stamp| stamp.group_uid == *uid)) {
             self.roll_back(id);
+        } else {
+            // The object whose start failed is gone.
+            self.abandon_roll_back(id);
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Everything is derived from the member counts and the role of each member, so `review_start` may be called at any
 //! time. A start that is not confirmed has a deadline, at which `binding` rolls it back; a confirmed one is only
-//! reopened when a kubelet refuses a founder. The history of a group is taken from the API once, when the group is
-//! first seen.
+//! reopened when a kubelet rejects a founder. The history of a group is taken from the API once, when the group is
+//! first seen; `found_members` decides what members belong to that were bound before.
 
 use super::{Engine, Timer};
 use crate::cluster::group::{Exclusion, MemberCounts, sum_of};
@@ -56,10 +56,6 @@ impl Engine {
         let recorded = group.lifecycle.recorded();
         let found = group.lifecycle.confirmed().is_none() && total.scheduled() > 0;
         if group.scheduled_at_least(&quorum) || (found && recorded == History::Started) {
-            if found && recorded == History::New {
-                // Not recorded as started: its members have just been bound.
-                self.change_roles(id, |_| StartRole::Tentative);
-            }
             self.start_confirmed(id, quorum);
         } else if recorded == History::StartedUnderOtherMinimum && group.decisions == 0 && total.scheduled() > 0 {
             // The minimum of that start is not known, but it is not more than the members that are there.
@@ -67,9 +63,7 @@ impl Engine {
             let minimum = there.map(|(rule, member_counts)| rule.min_member.min(member_counts.scheduled())).collect();
             self.cluster.group_mut(id).lifecycle.apply(Cause::FoundStarted(minimum));
         } else if total.bound > 0 && group.lifecycle.is_pending() {
-            self.start_attempt(id, quorum);
-            // It was found incomplete: all present members are part of it.
-            self.change_roles(id, |_| StartRole::Tentative);
+            self.cluster.group_mut(id).lifecycle.apply(Cause::FoundBound);
         }
     }
 
@@ -106,10 +100,15 @@ impl Engine {
     }
 
     fn new_attempt(&mut self, id: GroupId, quorum: Vec<u32>) -> StartAttempt {
-        let own = self.cluster.group(id).definition.last().and_then(|spec| spec.schedule_timeout_ms);
-        let deadline = self.now.saturating_add(own.unwrap_or(self.config.schedule_timeout_ms));
+        let deadline = self.now.saturating_add(self.schedule_timeout_ms(id));
         self.set_timer(deadline, Timer::StartDeadline(id));
-        StartAttempt { quorum, deadline }
+        StartAttempt { quorum, decided_ms: self.now, deadline }
+    }
+
+    /// How long a start of the group may take.
+    pub(super) fn schedule_timeout_ms(&self, id: GroupId) -> Millis {
+        let own = self.cluster.group(id).definition.last().and_then(|spec| spec.schedule_timeout_ms);
+        own.unwrap_or(self.config.schedule_timeout_ms)
     }
 
     fn start_confirmed(&mut self, id: GroupId, quorum: Vec<u32>) {
@@ -125,7 +124,7 @@ impl Engine {
         }
     }
 
-    /// Reopens the start for its founders and all later members; members from before the start are not part of it.
+    /// Reopens the start for its founders, unless it has gone on since: then the rejection is a loss.
     pub(super) fn reopen_start(&mut self, id: GroupId) {
         let group = self.cluster.group(id);
         // The minimum is the one it was decided for, or a higher one of the start under way.
@@ -137,12 +136,21 @@ impl Engine {
             // Enough members for the minimum are left: a loss, but not a failed start.
             return;
         }
-        self.change_roles(id, |role| match role {
-            StartRole::Founder | StartRole::Joined => StartRole::Tentative,
-            other => other,
-        });
+        let goes_on = |pod: &Pod| {
+            let joined = pod.start_role == StartRole::Joined && pod.state.node().is_some() && !pod.is_leaving();
+            joined || self.has_run_long(id, pod)
+        };
+        if group.members.iter().any(|(_, member)| goes_on(self.cluster.pod(*member))) {
+            return;
+        }
+        self.change_roles(id, |role| if role == StartRole::Founder { StartRole::Tentative } else { role });
         let attempt = self.new_attempt(id, quorum);
         self.cluster.group_mut(id).lifecycle.apply(Cause::FounderRejected(attempt));
+        for (_, member) in self.cluster.group(id).members.clone() {
+            if self.cluster.pod(member).start_role == StartRole::Tentative {
+                self.limit_deadline(id, member);
+            }
+        }
     }
 
     /// Gives all tentative members their final role.
@@ -151,7 +159,7 @@ impl Engine {
     }
 
     /// Changes the roles of the members that this scheduler placed.
-    fn change_roles(&mut self, id: GroupId, change: impl Fn(StartRole) -> StartRole) {
+    pub(super) fn change_roles(&mut self, id: GroupId, change: impl Fn(StartRole) -> StartRole) {
         for (_, member) in self.cluster.group(id).members.clone() {
             let pod = self.cluster.pod_mut(member);
             if pod.ours {

@@ -8,6 +8,7 @@
 mod binding;
 mod evaluation;
 mod eviction;
+mod found_members;
 mod gang_start;
 mod min_resources;
 mod observe;

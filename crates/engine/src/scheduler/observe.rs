@@ -10,7 +10,7 @@ use super::Engine;
 use crate::cluster::lifecycle::Cause;
 use crate::cluster::pod::{Awaited, Counted, Pod, PodState, StartRole};
 use crate::model::class::ClassSpec;
-use crate::model::group::{GroupKey, GroupSpec, History};
+use crate::model::group::{GroupKey, GroupSpec};
 use crate::model::ids::{ClassId, GroupId, NodeId, PodId};
 use crate::model::labels::Labels;
 use crate::model::node::NodeSpec;
@@ -189,6 +189,7 @@ impl Engine {
             controlled: spec.controlled,
             ran: false,
             start_role: StartRole::None,
+            start: None,
             created_ms: spec.created_ms,
             state: PodState::Waiting,
             nominated: None,
@@ -289,6 +290,7 @@ impl Engine {
         pod.never_preempts = spec.never_preempts;
         pod.grace_period_ends_ms = spec.grace_period_ends_ms;
         pod.marked = spec.marked;
+        pod.start.clone_from(&spec.start);
         let same = pod.gated == spec.gated
             && pod.refused == spec.refused
             && pod.ours == spec.ours
@@ -326,8 +328,10 @@ impl Engine {
             self.reports.forget(Entity::Pod(id));
         }
         self.cluster.set_state(id, new);
-        if matches!((old, new), (PodState::Waiting | PodState::Assumed(_), PodState::Bound(_))) {
-            self.on_member_bound(id);
+        match (old, new) {
+            (PodState::Waiting, PodState::Bound(_)) if role == StartRole::None => self.adopt(id),
+            (PodState::Waiting | PodState::Assumed(_), PodState::Bound(_)) => self.on_member_bound(id),
+            _ => {}
         }
         // A pod that was terminating before was lost then, not refused.
         let refused = spec.phase == Phase::Rejected && !ran && !was_terminating;
@@ -336,17 +340,12 @@ impl Engine {
         }
     }
 
-    /// A kubelet that refuses a founder before it ran is a late bind failure: the start is open again. Refusing a
-    /// member that joined later does not reopen it. After a restart the founders are not known: then the start is
-    /// reopened if no member has run yet.
+    /// A kubelet that rejects a founder before it ran is a late bind failure: the start is open again. Rejecting a
+    /// member that joined later does not reopen it.
     fn rejected_by_kubelet(&mut self, id: GroupId, role: StartRole) {
-        let group = self.cluster.group(id);
-        let none_ran = || group.members.iter().all(|(_, member)| !self.cluster.pod(*member).ran);
-        let gang_started = group.lifecycle.reached().iter().any(|minimum| *minimum > 0);
+        let gang_started = self.cluster.group(id).lifecycle.reached().iter().any(|minimum| *minimum > 0);
         if gang_started && role == StartRole::Founder {
             self.reopen_start(id);
-        } else if gang_started && group.lifecycle.recorded() == History::Started && none_ran() {
-            self.cluster.group_mut(id).lifecycle.apply(Cause::Ended);
         }
     }
 
@@ -426,12 +425,20 @@ impl Engine {
             self.forget_start(id);
         }
         let group = self.cluster.group_mut(id);
-        if group.definition.last().is_none() {
-            group.lifecycle.apply(Cause::Recorded(spec.history));
+        let (first, known) = (!group.definition.was_seen(), group.definition.last());
+        let replaced = !first && known.is_some_and(|known| known.uid != spec.uid);
+        if first {
+            let decided_ms = spec.started_ms;
+            group.lifecycle.apply(Cause::Recorded { history: spec.history, decided_ms });
         }
         let mode = self.cluster.group(id).definition.last().map(|spec| spec.disruption_mode);
         let other_mode = mode != Some(spec.disruption_mode);
         self.cluster.set_group(id, spec);
+        if replaced {
+            self.keep_members_of_replaced_object(id);
+        } else if first {
+            self.adopt_members(id);
+        }
         self.review_group(id);
         if other_mode {
             self.resume_unit_eviction(id);

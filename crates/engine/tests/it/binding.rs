@@ -8,7 +8,7 @@ use muster_engine::{BindOutcome, Command, DeleteOutcome, Diagnosis, Observation}
 use crate::fake_cluster::{FakeCluster, key};
 
 fn answer(fake: &mut FakeCluster, command: &Command, outcome: BindOutcome) {
-    let Command::Bind { pod, node } = command else { panic!("{command:?} is not a bind") };
+    let Command::Bind { pod, node, .. } = command else { panic!("{command:?} is not a bind") };
     fake.observe(Observation::BindDone { pod: pod.clone(), node: node.clone(), outcome });
 }
 
@@ -300,7 +300,7 @@ fn refusing_nodes_are_avoided_until_there_is_no_other() {
 #[test]
 fn pod_bound_by_another_scheduler_is_where_the_api_says() {
     let (mut fake, sent) = gang_of_three(3);
-    let Command::Bind { pod, node } = &sent[0] else { panic!() };
+    let Command::Bind { pod, node, .. } = &sent[0] else { panic!() };
     let elsewhere = ["n0", "n1", "n2"].into_iter().find(|name| **name != **node).unwrap();
     fake.bind_in_api(&pod.uid.clone(), elsewhere);
     for command in sent.clone() {

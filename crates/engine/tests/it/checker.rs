@@ -37,7 +37,7 @@ impl<'a> NodeUsage<'a> {
 /// Checks a command at the moment when it is issued.
 pub(crate) fn check_command(fake: &FakeCluster, command: &Command) {
     match command {
-        Command::Bind { pod, node } => {
+        Command::Bind { pod, node, .. } => {
             check_bind_is_allowed(fake, &pod.uid);
             check_bind_has_room(fake, &pod.uid, node);
         }
@@ -47,7 +47,7 @@ pub(crate) fn check_command(fake: &FakeCluster, command: &Command) {
             if is_evicted_when_degraded(fake, actual) {
                 return;
             }
-            fake.histories.check_rollback(actual);
+            fake.histories.check_rollback(actual, fake.may_stay(actual));
             assert!(actual.controlled, "{pod} would not be recreated and must not be deleted");
             assert!(actual.membership.is_some(), "{pod} is in no group and must not be deleted");
         }
@@ -273,7 +273,7 @@ pub(crate) fn check_at_rest(fake: &FakeCluster) {
     assert!(fake.in_flight.is_empty());
     fake.check_units();
     for key in fake.groups.keys() {
-        if let Err(broken) = fake.histories.check_at_rest(key, &fake.pods) {
+        if let Err(broken) = fake.histories.check_at_rest(key, &fake.pods, |pod| fake.may_stay(pod)) {
             panic!("{broken}\n{:#?}", fake.engine.engine().group_view(key));
         }
     }

@@ -10,7 +10,7 @@ use muster_engine::model::class::ClassSpec;
 use muster_engine::model::group::{GroupKey, GroupSpec, History, Policy, Subset};
 use muster_engine::model::labels::Labels;
 use muster_engine::model::node::NodeSpec;
-use muster_engine::model::pod::{Membership, Phase, PodName, PodSpec};
+use muster_engine::model::pod::{Membership, Phase, PodName, PodSpec, StartStamp};
 use muster_engine::record::Recorder;
 use muster_engine::{
     BindOutcome, Command, Config, DeleteOutcome, Diagnosis, Observation, PodView, Report, Subject, invariants,
@@ -36,6 +36,8 @@ pub(crate) struct FakeCluster {
     pub(crate) shown: BTreeMap<String, PodSpec>,
     /// Commands whose outcome is not observed yet.
     pub(crate) in_flight: Vec<Command>,
+    /// The stamp of the last bind of each pod that was sent, by UID.
+    stamps: BTreeMap<String, Option<Arc<StartStamp>>>,
     /// All reports so far.
     pub(crate) reports: Vec<Report>,
     /// All commands so far, except reports.
@@ -51,6 +53,8 @@ pub(crate) struct FakeCluster {
     /// All events, printed if the test fails.
     log: Vec<String>,
     uids: u64,
+    /// The number of group objects so far.
+    objects: u64,
 }
 
 /// A class that requests this many CPUs.
@@ -84,6 +88,7 @@ impl FakeCluster {
             budgets: BTreeMap::new(),
             shown: BTreeMap::new(),
             in_flight: Vec::new(),
+            stamps: BTreeMap::new(),
             reports: Vec::new(),
             issued: Vec::new(),
             answers: Vec::new(),
@@ -93,6 +98,7 @@ impl FakeCluster {
             units: Vec::new(),
             log: Vec::new(),
             uids: 0,
+            objects: 0,
         }
     }
 
@@ -166,7 +172,17 @@ impl FakeCluster {
         self.observe(Observation::NodeGone { name: name.into() });
     }
 
-    pub(crate) fn put_group(&mut self, spec: GroupSpec) {
+    /// Creates or updates a group. Without a UID it is the object that is there, or a new one.
+    pub(crate) fn put_group(&mut self, mut spec: GroupSpec) {
+        if spec.uid.is_empty() {
+            spec.uid = self.groups.get(&spec.key).map_or_else(
+                || {
+                    self.objects += 1;
+                    format!("object-{}", self.objects)
+                },
+                |known| known.uid.clone(),
+            );
+        }
         self.groups.insert(spec.key.clone(), spec.clone());
         self.histories.set_specified(&spec.key, &minimums(&spec));
         self.observe(Observation::GroupSeen(spec));
@@ -240,6 +256,9 @@ impl FakeCluster {
     pub(crate) fn change(&mut self, uid: &str, change: impl FnOnce(&mut PodSpec)) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
         change(pod);
+        if pod.phase == Phase::Running {
+            pod.started_ms.get_or_insert(self.now);
+        }
         let spec = pod.clone();
         self.observe(Observation::PodSeen(spec));
     }
@@ -250,6 +269,33 @@ impl FakeCluster {
             self.record_kubelet_rejection(&uid);
         }
         self.change(&uid, |pod| pod.phase = phase);
+    }
+
+    /// What a bind of a start that was decided at this time stamps on a member of a group.
+    pub(crate) fn stamp(&self, group: &str, decided_ms: Millis) -> StartStamp {
+        let spec = &self.groups[&key(group)];
+        StartStamp {
+            group_uid: spec.uid.clone(),
+            decided_ms,
+            confirmed: false,
+            minimum: minimums(spec).values().sum::<usize>() as u32,
+            disruption_mode: spec.disruption_mode,
+            priority: 0,
+        }
+    }
+
+    /// Whether the start of a bound pod cannot be rolled back any more: its bind was not stamped by the object of its
+    /// group, or the pod joined later, or has run for longer than a start may take.
+    pub(crate) fn may_stay(&self, pod: &PodSpec) -> bool {
+        let group = pod.membership.as_ref().and_then(|membership| self.groups.get(&membership.group));
+        let own = |stamp: &&Arc<StartStamp>| group.is_some_and(|group| group.uid == stamp.group_uid);
+        let timeout_ms = group.and_then(|group| group.schedule_timeout_ms).unwrap_or(self.config.schedule_timeout_ms);
+        let started_ms = pod.started_ms.filter(|_| pod.phase == Phase::Running);
+        pod.start.as_ref().filter(own).is_none_or(|stamp| stamp.confirmed)
+            || started_ms.is_some_and(|started_ms| {
+                let decided_ms = pod.start.as_ref().map_or(0, |stamp| stamp.decided_ms);
+                self.now - started_ms.max(decided_ms) > timeout_ms + 1_000
+            })
     }
 
     /// A kubelet is about to reject a pod.
@@ -336,7 +382,8 @@ impl FakeCluster {
     /// Records the minimums that members are bound for.
     fn record_binds(&mut self, commands: &[Command]) {
         for command in commands {
-            let Command::Bind { pod, .. } = command else { continue };
+            let Command::Bind { pod, start, .. } = command else { continue };
+            self.stamps.insert(pod.uid.clone(), start.clone());
             if checker::is_bind_retry(self, &pod.uid) {
                 continue;
             }
@@ -359,6 +406,7 @@ impl FakeCluster {
             // object may specify another one by now.
             let present = minimums(group).values().sum::<usize>() == *minimum as usize;
             group.history = if present { History::Started } else { History::StartedUnderOtherMinimum };
+            group.started_ms = self.engine.engine().group_view(key).and_then(|group| group.start_decided_ms());
         }
         if let (Subject::Group(key), Diagnosis::GroupUnschedulable(shortfall)) = (&report.subject, &report.diagnosis)
             && !shortfall.started
@@ -391,7 +439,7 @@ impl FakeCluster {
     /// Executes one command like a healthy API.
     pub(crate) fn execute(&mut self, command: Command) {
         match command {
-            Command::Bind { pod, node } => {
+            Command::Bind { pod, node, .. } => {
                 let known = self.pods.get(&pod.uid).filter(|actual| !actual.terminating).cloned();
                 let outcome = match known {
                     None => BindOutcome::Refused { message: "not found".into() },
@@ -442,6 +490,8 @@ impl FakeCluster {
         if let Some(pod) = self.pods.get_mut(uid) {
             pod.node = Some(node.to_owned());
             pod.nominated = None;
+            // Like the API server, which copies the annotations of a Binding.
+            pod.start = self.stamps.get(uid).cloned().flatten();
         }
     }
 

@@ -249,17 +249,25 @@ impl GangHistories {
         !meets(&bound, pods, key, &minimums(group))
     }
 
-    /// A pod may only be rolled back if its start was not confirmed.
-    pub(crate) fn check_rollback(&self, pod: &PodSpec) {
+    /// A pod may only be rolled back if its start was not confirmed. `may_stay`: the API shows that it was.
+    pub(crate) fn check_rollback(&self, pod: &PodSpec, may_stay: bool) {
         let Some(gang) = pod.membership.as_ref().and_then(|membership| self.by_key.get(&membership.group)) else {
             return;
         };
+        // A delete that may have been executed is repeated.
+        let again = self.delete_requested.contains(&pod.id.uid);
+        assert!(!may_stay || again, "{} belongs to no start that failed: {:?}", pod.id, pod.start);
         let settled = gang.confirmed.is_some() && gang.founders.contains(&pod.id.uid);
         assert!(!settled || gang.reopened, "{} belongs to a start that was confirmed: {gang:?}", pod.id);
     }
 
     /// Whether a gang may stay in this state once everything is settled.
-    pub(crate) fn check_at_rest(&self, key: &GroupKey, pods: &BTreeMap<String, PodSpec>) -> Result<(), String> {
+    pub(crate) fn check_at_rest(
+        &self,
+        key: &GroupKey,
+        pods: &BTreeMap<String, PodSpec>,
+        may_stay: impl Fn(&PodSpec) -> bool,
+    ) -> Result<(), String> {
         let Some(gang) = self.by_key.get(key) else { return Ok(()) };
         let Some(needed) = &gang.confirmed.clone().or(gang.needed_now()) else { return Ok(()) };
         if gang.renamed && gang.confirmed.is_none() {
@@ -275,7 +283,7 @@ impl GangHistories {
             let commit = gang.commits.get(&pod.id.uid);
             commit.is_some_and(|minimums| meets(&bound, pods, key, minimums))
         };
-        if bound.iter().all(meets_commit) {
+        if bound.iter().all(meets_commit) || bound.iter().all(|pod| may_stay(pod)) {
             return Ok(());
         }
         if !bound_for_it || meets(&bound, pods, key, needed) || gang.lost || gang.delete_refused || bare {

@@ -1,5 +1,7 @@
 //! The start of a gang and its end: what is rolled back, and what is never touched.
 
+use std::sync::Arc;
+
 use muster_engine::model::group::{GroupSpec, History, Policy, Subset};
 use muster_engine::model::pod::Phase;
 use muster_engine::{BindOutcome, Command, Observation};
@@ -10,7 +12,7 @@ const DAY_MS: u64 = 86_400_000;
 const HOUR_MS: u64 = 3_600_000;
 
 fn answer(fake: &mut FakeCluster, command: &Command, outcome: BindOutcome) {
-    let Command::Bind { pod, node } = command else { panic!("{command:?} is not a bind") };
+    let Command::Bind { pod, node, .. } = command else { panic!("{command:?} is not a bind") };
     fake.observe(Observation::BindDone { pod: pod.clone(), node: node.clone(), outcome });
 }
 
@@ -301,14 +303,19 @@ fn members_found_bound_after_a_restart_are_all_part_of_the_start() {
     for group_first in [true, false] {
         let mut fake = FakeCluster::new();
         nodes_of_one(&mut fake, 3);
-        if group_first {
-            fake.gang("g", 3);
+        fake.gang("g", 3);
+        let stamp = Some(Arc::new(fake.stamp("g", 0)));
+        let group = fake.groups[&key("g")].clone();
+        if !group_first {
+            fake.remove_group("g");
         }
         for number in 0..2 {
-            fake.pod_with(&format!("p-{number}"), "g", 1, |pod| pod.node = Some(format!("n{number}")));
+            fake.pod_with(&format!("p-{number}"), "g", 1, |pod| {
+                (pod.node, pod.start) = (Some(format!("n{number}")), stamp.clone());
+            });
         }
         if !group_first {
-            fake.gang("g", 3);
+            fake.put_group(group);
         }
         fake.pod("p-2", "g", 1);
         fake.settle();
@@ -430,16 +437,18 @@ fn kubelet_rejection_of_a_terminating_founder_reopens_nothing() {
 fn found_bound(pods_first: bool) -> FakeCluster {
     let mut fake = FakeCluster::new();
     nodes_of_one(&mut fake, 3);
-    let gang = GroupSpec::gang(key("g"), 2);
-    if !pods_first {
-        fake.put_group(gang.clone());
+    fake.gang("g", 2);
+    let stamp = Some(Arc::new(fake.stamp("g", 0)));
+    let group = fake.groups[&key("g")].clone();
+    if pods_first {
+        fake.remove_group("g");
     }
     for number in 0..3 {
         let node = format!("n{number}");
-        fake.pod_with(&format!("p-{number}"), "g", 1, |pod| pod.node = Some(node));
+        fake.pod_with(&format!("p-{number}"), "g", 1, |pod| (pod.node, pod.start) = (Some(node), stamp.clone()));
     }
     if pods_first {
-        fake.put_group(gang);
+        fake.put_group(group);
     }
     fake.settle();
     fake

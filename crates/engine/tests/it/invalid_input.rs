@@ -5,14 +5,15 @@ use std::sync::Arc;
 use muster_engine::model::budget::BudgetSpec;
 use muster_engine::model::class::{ClassSpec, ScoringRequest};
 use muster_engine::model::group::{
-    DegradedPolicy, GroupKey, GroupPriority, GroupSpec, History, Policy, QueuePosition, Subset, TopologyConstraint,
+    DegradedPolicy, DisruptionMode, GroupKey, GroupPriority, GroupSpec, History, Policy, QueuePosition, Subset,
+    TopologyConstraint,
 };
 use muster_engine::model::inter_pod::{
     InterPodConstraints, PodSelector, PodTerm, PreferredPodTerm, Spread, SpreadTerm,
 };
 use muster_engine::model::labels::{LabelOperator, NameRequirement, NodeTerm, PreferredTerm, Requirement};
 use muster_engine::model::node::NodeSpec;
-use muster_engine::model::pod::{Membership, Phase, PodName, PodRefusal, PodSpec, RefusalKind};
+use muster_engine::model::pod::{Membership, Phase, PodName, PodRefusal, PodSpec, RefusalKind, StartStamp};
 use muster_engine::model::port::{HostPort, Protocol};
 use muster_engine::model::taint::{Effect, Taint, Toleration};
 use muster_engine::{BindOutcome, Command, Config, DeleteOutcome, Engine, Observation, invariants};
@@ -167,6 +168,8 @@ impl Fool {
         spec.schedule_timeout_ms = self.0.chance(50).then(|| self.0.draw() >> self.0.below(64));
         spec.parent = self.0.chance(10).then(|| self.group_key());
         spec.history = *self.0.pick(&[History::New, History::New, History::Started, History::StartedUnderOtherMinimum]);
+        spec.uid = self.word();
+        spec.started_ms = self.0.chance(30).then(|| self.0.draw() >> self.0.below(64));
         spec.degraded_policy =
             *self.0.pick(&[DegradedPolicy::Replace, DegradedPolicy::Requorum, DegradedPolicy::Evict]);
         if self.0.chance(30) {
@@ -221,6 +224,18 @@ impl Fool {
             never_preempts: self.0.chance(10),
             grace_period_ends_ms: self.0.chance(20).then(|| self.0.draw() >> self.0.below(64)),
             marked: self.0.chance(20),
+            start: self.0.chance(40).then(|| Arc::new(self.stamp())),
+        }
+    }
+
+    fn stamp(&mut self) -> StartStamp {
+        StartStamp {
+            group_uid: self.word(),
+            decided_ms: self.0.draw() >> self.0.below(64),
+            confirmed: self.0.chance(40),
+            minimum: self.0.draw() as u32 >> self.0.below(32),
+            disruption_mode: *self.0.pick(&[DisruptionMode::Pod, DisruptionMode::Group]),
+            priority: self.0.draw() as i32,
         }
     }
 

@@ -4,6 +4,7 @@ mod binding;
 mod checker;
 mod degraded;
 mod fake_cluster;
+mod found_members;
 mod gang_history;
 mod gang_starts;
 mod gangs;

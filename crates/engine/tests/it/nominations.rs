@@ -99,7 +99,7 @@ fn abandoned_start_leaves_no_nomination_behind() {
     assert_eq!(fake.in_flight.len(), 2);
     while fake.now < 10_000 {
         for command in std::mem::take(&mut fake.in_flight) {
-            let Command::Bind { pod, node } = command else { panic!("{command:?}") };
+            let Command::Bind { pod, node, .. } = command else { panic!("{command:?}") };
             let outcome = BindOutcome::Transient { message: "busy".into() };
             fake.observe(Observation::BindDone { pod, node, outcome });
         }
@@ -120,7 +120,7 @@ fn nomination_is_seen_again_after_one_was_cleared_during_a_bind() {
     fake.decide_all();
     fake.node("n0", 0);
     for command in std::mem::take(&mut fake.in_flight) {
-        let Command::Bind { pod, node } = command else { panic!("{command:?}") };
+        let Command::Bind { pod, node, .. } = command else { panic!("{command:?}") };
         fake.observe(Observation::BindDone { pod, node, outcome: BindOutcome::Refused { message: "no".into() } });
     }
     fake.change(&uid, |pod| pod.nominated = Some("n0".into()));

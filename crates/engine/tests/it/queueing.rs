@@ -511,7 +511,7 @@ fn gang_is_not_impossible_after_one_refusal_of_its_only_node() {
         fake.pod("b", "g", cpu);
         fake.decide_all();
         for sent in std::mem::take(&mut fake.in_flight) {
-            let Command::Bind { pod, node } = sent else { panic!("{sent:?}") };
+            let Command::Bind { pod, node, .. } = sent else { panic!("{sent:?}") };
             let outcome = BindOutcome::Refused { message: "not yet".into() };
             fake.observe(Observation::BindDone { pod, node, outcome });
         }

@@ -495,7 +495,7 @@ impl Run {
         // Some commands in flight took effect, some did not, and their outcomes are lost.
         for command in std::mem::take(&mut self.fake.in_flight) {
             match command {
-                Command::Bind { pod, node } if self.random.chance(50) && self.is_free(&pod.uid) => {
+                Command::Bind { pod, node, .. } if self.random.chance(50) && self.is_free(&pod.uid) => {
                     self.fake.bind_in_api(&pod.uid, &node);
                 }
                 Command::Evict { pods, group, .. } if self.disturbed => self.evict_unseen(&pods, group.as_ref()),
@@ -519,12 +519,12 @@ impl Run {
         let command = self.fake.in_flight.remove(place);
         let roll = self.random.below(100);
         match command {
-            Command::Bind { pod, node } if roll < 12 => {
+            Command::Bind { pod, node, .. } if roll < 12 => {
                 self.coverage.repairs += 1;
                 let outcome = BindOutcome::Refused { message: "no".into() };
                 self.fake.observe(Observation::BindDone { pod, node, outcome });
             }
-            Command::Bind { pod, node } if roll < 30 => {
+            Command::Bind { pod, node, .. } if roll < 30 => {
                 // In some of these cases the bind succeeded anyway.
                 if roll < 18 && self.is_free(&pod.uid) {
                     self.fake.bind_in_api(&pod.uid, &node);

@@ -155,7 +155,7 @@ fn pod_refused_during_its_bind_is_not_retried_elsewhere() {
     fake.node("n1", 1);
     let uid = fake.pod("p", "", 1);
     fake.decide_all();
-    let Some(Command::Bind { pod, node }) = fake.in_flight.pop() else { panic!("it fits") };
+    let Some(Command::Bind { pod, node, .. }) = fake.in_flight.pop() else { panic!("it fits") };
     fake.change(&uid, unsupported);
     assert_eq!(last_report(&fake, "p"), None, "it is placed");
     let outcome = BindOutcome::Refused { message: "no".into() };
@@ -193,9 +193,9 @@ fn start_that_lacks_a_refused_member_is_not_filled_with_others() {
     fake.decide_all();
     // One is bound, two binds are refused by the API, and one of those pods cannot be honoured any more.
     for command in std::mem::take(&mut fake.in_flight) {
-        let Command::Bind { pod, node } = command else { panic!("{command:?}") };
+        let Command::Bind { pod, node, start } = command else { panic!("{command:?}") };
         if pod.name == "y0" {
-            fake.execute(Command::Bind { pod, node });
+            fake.execute(Command::Bind { pod, node, start });
         } else {
             let outcome = BindOutcome::Refused { message: "no".into() };
             fake.observe(Observation::BindDone { pod, node, outcome });

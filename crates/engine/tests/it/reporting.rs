@@ -113,13 +113,13 @@ fn nodes_that_refused_a_bind_are_reported_as_such() {
     fake.pods_of("a", "g", 2, 1);
     fake.decide_all();
     for command in std::mem::take(&mut fake.in_flight) {
-        let Command::Bind { pod, node } = command else { panic!("only binds") };
+        let Command::Bind { pod, node, .. } = command else { panic!("only binds") };
         let outcome = BindOutcome::Refused { message: "no".into() };
         fake.observe(Observation::BindDone { pod, node, outcome });
     }
     fake.decide_all();
     for command in std::mem::take(&mut fake.in_flight) {
-        let Command::Bind { pod, node } = command else { panic!("only binds") };
+        let Command::Bind { pod, node, .. } = command else { panic!("only binds") };
         let outcome = BindOutcome::Refused { message: "no".into() };
         fake.observe(Observation::BindDone { pod, node, outcome });
     }
@@ -156,7 +156,7 @@ fn rejection_by_avoided_nodes_is_not_reused_for_other_pods() {
     fake.node("n0", 1);
     fake.pod("p", "", 1);
     fake.decide_all();
-    let Some(Command::Bind { pod, node }) = fake.in_flight.pop() else { panic!("it fits") };
+    let Some(Command::Bind { pod, node, .. }) = fake.in_flight.pop() else { panic!("it fits") };
     let outcome = BindOutcome::Refused { message: "no".into() };
     fake.observe(Observation::BindDone { pod, node, outcome });
     // At the next attempt the node is avoided, and the pod is unschedulable although there is room.

@@ -122,7 +122,7 @@ fn whole_group_is_preemptible_once_no_bind_is_in_flight() {
         running(&mut fake, "w", "whole", 1, 2, "n0");
         fake.pods_of("late", "whole", 1, 1);
         fake.decide_all();
-        let [bind @ Command::Bind { pod, node }] = &std::mem::take(&mut fake.in_flight)[..] else {
+        let [bind @ Command::Bind { pod, node, .. }] = &std::mem::take(&mut fake.in_flight)[..] else {
             panic!("one binds")
         };
         high(&mut fake, 1, 2);

@@ -1,10 +1,11 @@
-//! The webhook configuration and the validating admission policy.
+//! The webhook configuration and the validating admission policies.
 //!
 //! The webhook does not block anything unrelated: it is called only for objects that may be part of a gang, and if it
 //! does not respond the API server continues (`failurePolicy: Ignore`), since the controllers set the references later.
 //! They cannot do that if gangs are Kubernetes' own objects; then requests for a gang fail without the webhook
 //! (`Fail`), and no others. What CEL can express is a policy of the API server itself, which is always available.
 
+use muster_api::keys::annotations::START;
 use serde_json::{Value, json};
 
 use super::{NAME, Options, labels};
@@ -142,10 +143,45 @@ pub(super) fn policy() -> Value {
     })
 }
 
-pub(super) fn policy_binding() -> Value {
+/// The name of the policy about stamps.
+const STAMPS: &str = "muster-start-stamps";
+
+/// The stamp of a bind: only a Binding sets it. Before a pod has a node, a stamp has no meaning and the bind overwrites it.
+pub(super) fn stamp_policy() -> Value {
+    let of = |object: &str| {
+        format!(
+            "({object} != null && has({object}.metadata.annotations) && '{START}' in {object}.metadata.annotations ? {object}.metadata.annotations['{START}'] : '')"
+        )
+    };
     json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": "muster-gang-modes", "labels": labels()},
-        "spec": {"policyName": "muster-gang-modes", "validationActions": ["Deny"]},
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": STAMPS, "labels": labels()},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods", "pods/status"],
+                "operations": ["CREATE", "UPDATE"],
+            }]},
+            "matchConditions": [
+                {"name": "has-a-node", "expression": "has(object.spec.nodeName) && object.spec.nodeName != ''"},
+                {"name": "has-a-stamp", "expression": format!("{} != ''", of("object"))},
+            ],
+            "validations": [{
+                "expression": format!("{} == {}", of("object"), of("oldObject")),
+                "message": format!("annotation {START} is written by Muster when it binds a pod"),
+                "reason": "Forbidden",
+            }],
+        },
+    })
+}
+
+/// Puts the policies into force.
+pub(super) fn policy_bindings() -> [Value; 2] {
+    ["muster-gang-modes", STAMPS].map(|policy| {
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": policy, "labels": labels()},
+            "spec": {"policyName": policy, "validationActions": ["Deny"]},
+        })
     })
 }

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use muster_api::keys::annotations::START;
 use muster_controlplane::{Profile, Version, required};
 use serde_json::{Value, json};
 
@@ -48,6 +49,7 @@ async fn its_own_rights_are_enough(mut cluster: TestCluster, native: Option<Vers
     cluster.until("two pods of the Deployment", TIMEOUT, |pods| pods.pods_in(HOME).count() == 2).await;
 
     schedules_groups_and_pods(&mut cluster, native).await;
+    only_binds_write_stamps(&mut cluster).await;
     reports_why_a_gang_is_pending(&mut cluster).await;
     rolls_back_incomplete_start(&mut cluster).await;
 
@@ -80,6 +82,37 @@ async fn schedules_groups_and_pods(cluster: &mut TestCluster, native: Option<Ver
     };
     cluster.until_condition(api_version, "native", upstream, "True").await;
     cluster.until_condition(api_version, "native", "muster.dev/Started", "True").await;
+}
+
+/// A bound member has a stamp, and users can remove it but not write another.
+async fn only_binds_write_stamps(cluster: &mut TestCluster) {
+    let text = cluster.kubectl(&["get", "pod", "ours-0", "--output", "json"], "");
+    let pod: Value = serde_json::from_str(&text).expect("JSON");
+    let stamp = pod["metadata"]["annotations"][START].as_str().unwrap_or_default().to_owned();
+    assert!(stamp.contains(r#""confirmed":false,"minCount":4"#), "{stamp}");
+    let patch = |value: Value| {
+        http::Request::patch("/api/v1/namespaces/default/pods/ours-0")
+            .header("content-type", "application/merge-patch+json")
+            .body(json!({"metadata": {"annotations": {START: value}}}).to_string().into_bytes())
+            .expect("a request")
+    };
+    let until = tokio::time::Instant::now() + TIMEOUT;
+    loop {
+        // A policy takes effect with a delay.
+        let forged = stamp.replace(r#""priority":0"#, r#""priority":1000000"#);
+        match cluster.client.request::<Value>(patch(json!(forged))).await {
+            Err(kube::Error::Api(status)) if status.message.contains("written by Muster when it binds") => break,
+            answer if tokio::time::Instant::now() > until => cluster.fail(&format!("a stamp was forged: {answer:?}")),
+            _ => cluster.pass(Duration::from_millis(100)).await,
+        }
+    }
+    let label = http::Request::patch("/api/v1/namespaces/default/pods/ours-0")
+        .header("content-type", "application/merge-patch+json")
+        .body(json!({"metadata": {"labels": {"mine": "yes"}}}).to_string().into_bytes())
+        .expect("a request");
+    for harmless in [label, patch(Value::Null)] {
+        cluster.client.request::<Value>(harmless).await.expect("anything else may change");
+    }
 }
 
 async fn reports_why_a_gang_is_pending(cluster: &mut TestCluster) {

@@ -113,7 +113,7 @@ impl Gang {
         let (mut bound, mut refused, mut seen) = (Vec::new(), None, BTreeSet::new());
         for command in commands {
             match command {
-                Command::Bind { pod, node } => {
+                Command::Bind { pod, node, .. } => {
                     let (lot, _) = pod.uid.split_once('-').expect("only members are bound");
                     let node = self.nodes.iter().position(|spec| *spec.name == *node).expect("a node that exists");
                     bound.push((lot.parse().expect("a lot's number"), node));

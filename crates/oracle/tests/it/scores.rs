@@ -118,7 +118,7 @@ impl Run {
         let mut commands = decide(&mut self.engine);
         assert_eq!(commands.len(), 1, "{commands:?}");
         match (commands.remove(0), chosen) {
-            (Command::Bind { pod, node }, Some(chosen)) => {
+            (Command::Bind { pod, node, .. }, Some(chosen)) => {
                 let context = || format!("{totals:?} of {class:#?} on {:#?} with {:#?}", self.nodes, self.scoring);
                 assert_eq!(*node, *self.nodes[chosen].name, "another node: {}", context());
                 if self.random.chance(50) {

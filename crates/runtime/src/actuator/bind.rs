@@ -5,13 +5,15 @@ use k8s_openapi::api::core::v1::{Binding, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams, Preconditions};
+use muster_api::keys::annotations::START;
 use muster_api::wire::Pod;
-use muster_engine::model::pod::PodName;
+use muster_engine::model::pod::{PodName, StartStamp};
 use muster_engine::{BindOutcome, DeleteOutcome};
 use tokio::time::timeout_at;
 
 use super::RequestContext;
 use super::outcome::Failure;
+use crate::start_stamp;
 
 pub(super) const FENCED: &str = "this process may not write any more: it may have lost its lease";
 const NO_ANSWER: &str = "no answer in time";
@@ -29,7 +31,8 @@ enum CurrentState {
 }
 
 impl RequestContext {
-    pub(super) async fn bind(&self, pod: &PodName, node: &str) -> BindOutcome {
+    /// Binds a pod. The API server copies the annotations of the Binding to the pod in the same write.
+    pub(super) async fn bind(&self, pod: &PodName, node: &str, start: Option<&StartStamp>) -> BindOutcome {
         let Some(deadline) = self.deadline() else {
             return BindOutcome::Transient { message: FENCED.to_owned() };
         };
@@ -38,6 +41,7 @@ impl RequestContext {
                 name: Some(pod.name.clone()),
                 namespace: Some(pod.namespace.clone()),
                 uid: Some(pod.uid.clone()),
+                annotations: start.map(|start| [(START.to_owned(), start_stamp::write(start))].into()),
                 ..ObjectMeta::default()
             },
             target: ObjectReference {

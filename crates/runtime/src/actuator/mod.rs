@@ -16,7 +16,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_engine::model::pod::PodName;
+use muster_engine::model::pod::{PodName, StartStamp};
 use muster_engine::{BindOutcome, DeleteOutcome};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -38,7 +38,7 @@ pub(crate) use outcome::WriteOutcome;
 #[derive(Clone, Debug)]
 pub(crate) enum ApiRequest {
     /// Bind a pod.
-    Bind { pod: Arc<PodName>, node: Arc<str> },
+    Bind { pod: Arc<PodName>, node: Arc<str>, start: Option<Arc<StartStamp>> },
     /// Delete a bound pod because the start of its gang failed.
     Rollback { pod: Arc<PodName> },
     /// Evict a victim unit.
@@ -200,10 +200,10 @@ fn is_action(request: &ApiRequest) -> bool {
 impl RequestContext {
     async fn run(&self, request: ApiRequest) -> Outcome {
         match request {
-            ApiRequest::Bind { pod, node } => {
+            ApiRequest::Bind { pod, node, start } => {
                 let started = Instant::now();
                 self.metrics.bind_started();
-                let outcome = self.bind(&pod, &node).await;
+                let outcome = self.bind(&pod, &node, start.as_deref()).await;
                 self.metrics.bind_ended(started.elapsed());
                 Outcome::Bind { pod, node, outcome }
             }

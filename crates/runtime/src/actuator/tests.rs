@@ -4,6 +4,8 @@ use http::Method;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
+use muster_api::keys::annotations::START;
+use muster_engine::model::group::DisruptionMode;
 use muster_playground_server::faults::{Fault, Faults, ServerError};
 use muster_playground_server::{Server, Settings};
 use serde_json::json;
@@ -70,7 +72,7 @@ async fn unclear_response_makes_bind_read_the_current_state() {
         let cluster = TestCluster::new().await;
         let pod = cluster.pod().await;
         cluster.faults.schedule(Method::POST, "/binding", fault);
-        let outcome = cluster.context.bind(&pod, "n1").await;
+        let outcome = cluster.context.bind(&pod, "n1", None).await;
         assert_eq!(cluster.faults.pending(), 0);
         if bound {
             assert_eq!(outcome, BindOutcome::Bound, "{fault:?}");
@@ -87,18 +89,18 @@ async fn refused_bind_after_lost_answer_keeps_room() {
     let pod = cluster.pod().await;
     cluster.faults.schedule(Method::POST, "/binding", Fault::ResponseLost);
     cluster.faults.schedule(Method::GET, "/pods/a", Fault::Lost);
-    let outcome = cluster.context.bind(&pod, "n1").await;
+    let outcome = cluster.context.bind(&pod, "n1", None).await;
     assert!(matches!(outcome, BindOutcome::Transient { .. }), "the outcome is unknown: {outcome:?}");
     cluster.faults.schedule(Method::POST, "/binding", Fault::Forbidden);
     cluster.faults.schedule(Method::GET, "/pods/a", Fault::Forbidden);
-    let outcome = cluster.context.bind(&pod, "n1").await;
+    let outcome = cluster.context.bind(&pod, "n1", None).await;
     assert!(matches!(outcome, BindOutcome::Transient { .. }), "the outcome is still unknown: {outcome:?}");
     cluster.faults.schedule(Method::POST, "/binding", Fault::Forbidden);
-    assert_eq!(cluster.context.bind(&pod, "n1").await, BindOutcome::Bound);
+    assert_eq!(cluster.context.bind(&pod, "n1", None).await, BindOutcome::Bound);
     let other = cluster.named("b").await;
     cluster.faults.schedule(Method::POST, "/binding", Fault::Forbidden);
     let refused = BindOutcome::Refused { message: "an injected refusal".to_owned() };
-    assert_eq!(cluster.context.bind(&other, "n2").await, refused);
+    assert_eq!(cluster.context.bind(&other, "n2", None).await, refused);
     assert_eq!(cluster.faults.pending(), 0);
 }
 
@@ -106,19 +108,40 @@ async fn refused_bind_after_lost_answer_keeps_room() {
 async fn bind_of_a_bound_deleted_or_replaced_pod_is_refused() {
     let cluster = TestCluster::new().await;
     let pod = cluster.pod().await;
-    assert_eq!(cluster.context.bind(&pod, "n1").await, BindOutcome::Bound);
-    assert_eq!(cluster.context.bind(&pod, "n1").await, BindOutcome::Bound, "a repeated bind succeeds");
-    let elsewhere = cluster.context.bind(&pod, "n2").await;
+    assert_eq!(cluster.context.bind(&pod, "n1", None).await, BindOutcome::Bound);
+    assert_eq!(cluster.context.bind(&pod, "n1", None).await, BindOutcome::Bound, "a repeated bind succeeds");
+    let elsewhere = cluster.context.bind(&pod, "n2", None).await;
     assert!(matches!(&elsewhere, BindOutcome::Refused { message } if message.contains("n1")), "{elsewhere:?}");
     cluster.pods().delete("a", &DeleteParams::default().grace_period(0)).await.unwrap();
-    assert!(matches!(cluster.context.bind(&pod, "n1").await, BindOutcome::Refused { .. }));
+    assert!(matches!(cluster.context.bind(&pod, "n1", None).await, BindOutcome::Refused { .. }));
     let other = cluster.pod().await;
-    assert!(matches!(cluster.context.bind(&pod, "n1").await, BindOutcome::Refused { .. }), "the name is another pod's");
+    assert!(
+        matches!(cluster.context.bind(&pod, "n1", None).await, BindOutcome::Refused { .. }),
+        "the name is another pod's"
+    );
     assert_eq!(cluster.node_of_pod().await, None);
     assert_eq!(cluster.context.delete_pod(&pod).await, DeleteOutcome::Deleted, "our pod is gone");
     assert!(cluster.pods().get("a").await.is_ok(), "and the other is left alone");
     assert_eq!(cluster.context.delete_pod(&other).await, DeleteOutcome::Deleted);
     assert!(cluster.pods().get_opt("a").await.unwrap().is_none_or(|pod| pod.metadata.deletion_timestamp.is_some()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn bind_stamps_the_pod_in_the_same_write() {
+    let cluster = TestCluster::new().await;
+    let pod = cluster.pod().await;
+    let stamp = StartStamp {
+        group_uid: "9b2e".to_owned(),
+        decided_ms: 1_763_417_231_123,
+        confirmed: false,
+        minimum: 3,
+        disruption_mode: DisruptionMode::Group,
+        priority: 7,
+    };
+    assert_eq!(cluster.context.bind(&pod, "n1", Some(&stamp)).await, BindOutcome::Bound);
+    let bound = cluster.pods().get("a").await.unwrap();
+    let annotations = bound.metadata.annotations.unwrap_or_default();
+    assert_eq!(annotations.get(START).and_then(|text| crate::start_stamp::read(text)), Some(stamp));
 }
 
 fn unit(pods: &[&PodName]) -> VictimUnit {
@@ -136,7 +159,7 @@ impl TestCluster {
     async fn bound_pair(&self) -> [PodName; 2] {
         let pair = [self.named("a").await, self.named("b").await];
         for pod in &pair {
-            assert_eq!(self.context.bind(pod, "n1").await, BindOutcome::Bound);
+            assert_eq!(self.context.bind(pod, "n1", None).await, BindOutcome::Bound);
             let ready = json!([{"type": "Ready", "status": "True"}]);
             let status = json!({"status": {"phase": "Running", "conditions": ready}});
             let patch = kube::api::Patch::Strategic(&status);
@@ -236,7 +259,7 @@ async fn closed_fence_stops_all_writes() {
     let pod = cluster.pod().await;
     let (keeper, fence) = Fence::kept();
     let context = RequestContext { fence, ..cluster.context.clone() };
-    assert!(matches!(context.bind(&pod, "n1").await, BindOutcome::Transient { .. }));
+    assert!(matches!(context.bind(&pod, "n1", None).await, BindOutcome::Transient { .. }));
     assert!(matches!(context.delete_pod(&pod).await, DeleteOutcome::Transient { .. }));
     assert!(is_transient(&context.evict(&unit(&[&pod])).await));
     let patch = json!({"status": {"nominatedNodeName": "n1"}});
@@ -246,8 +269,8 @@ async fn closed_fence_stops_all_writes() {
     keeper.open_until(Instant::now() + Duration::from_secs(1));
     cluster.faults.schedule(Method::POST, "/binding", Fault::Delay(Duration::from_secs(3)));
     let began = Instant::now();
-    assert!(matches!(context.bind(&pod, "n1").await, BindOutcome::Transient { .. }));
+    assert!(matches!(context.bind(&pod, "n1", None).await, BindOutcome::Transient { .. }));
     assert_eq!(began.elapsed(), Duration::from_secs(1));
     keeper.open_until(Instant::now() + Duration::from_secs(9));
-    assert_eq!(context.bind(&pod, "n1").await, BindOutcome::Bound);
+    assert_eq!(context.bind(&pod, "n1", None).await, BindOutcome::Bound);
 }

@@ -10,6 +10,7 @@ use muster_api::keys::conditions::{
     COMPLETED, DEGRADED, DISRUPTION_TARGET, POD_GROUP_SCHEDULED, PODS_NOT_MATCHING_PRIORITY, STARTED, UNUSABLE,
 };
 use muster_api::wire::condition::Condition;
+use muster_clock::millis;
 
 use crate::text::cut;
 
@@ -17,6 +18,9 @@ use crate::text::cut;
 const MESSAGE_CHARS_MAX: usize = 8_000;
 /// The prefix of the reason that keeps the minimum with which a group started.
 const WITH_MINIMUM: &str = "WithMinimum";
+/// What the message of `Started` has before the time when that start was decided: members that are stamped with a later
+/// start do not belong to it.
+const DECIDED_AT: &str = ", in the start that was decided at ";
 
 /// The current status of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -118,7 +122,19 @@ impl Conditions {
     /// Records that the group has started with this minimum.
     pub(crate) fn set_started(&mut self, minimum: u32) {
         let reason = format!("{WITH_MINIMUM}{minimum}");
-        self.set(STARTED, true, &reason, "The group has had its minimum.");
+        if !self.get(STARTED).is_some_and(|shown| shown.is_true() && shown.reason == reason) {
+            self.set(STARTED, true, &reason, "The group has had its minimum.");
+        }
+    }
+
+    /// Records when the start was decided that the condition `Started` is about.
+    pub(crate) fn set_started_decided_ms(&mut self, decided_ms: u64) {
+        let Some(shown) = self.get(STARTED).filter(|shown| shown.is_true()) else { return };
+        let reason = shown.reason.clone();
+        let Some(decided) = i64::try_from(decided_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok()) else {
+            return;
+        };
+        self.set(STARTED, true, &reason, &format!("The group has had its minimum{DECIDED_AT}{decided}."));
     }
 }
 
@@ -143,6 +159,13 @@ pub(crate) fn is_ours(kind: &str) -> bool {
 pub(crate) fn started_minimum(conditions: &[Condition]) -> Option<u32> {
     let started = Condition::find(conditions, STARTED).filter(|one| one.is_true())?;
     started.reason.strip_prefix(WITH_MINIMUM)?.parse().ok()
+}
+
+/// When the recorded start was decided, in milliseconds since 1970, if that is recorded.
+pub(crate) fn started_decided_ms(conditions: &[Condition]) -> Option<u64> {
+    let started = Condition::find(conditions, STARTED).filter(|one| one.is_true())?;
+    let (_, decided) = started.message.split_once(DECIDED_AT)?;
+    Some(millis(decided.strip_suffix('.')?.parse().ok()?))
 }
 
 /// A status as text, for comparison.
@@ -185,6 +208,13 @@ mod tests {
         let mut conditions = Conditions::from(&[], at(1), 1);
         conditions.set_started(3);
         assert_eq!(started_minimum(&conditions.clone().into_list()), Some(3));
+        assert_eq!(started_decided_ms(&conditions.clone().into_list()), None);
+        for decided_ms in [0, 1_763_417_231_000, 1_763_417_231_123] {
+            conditions.set_started_decided_ms(decided_ms);
+            assert_eq!(started_decided_ms(&conditions.clone().into_list()), Some(decided_ms));
+        }
+        conditions.set_started(3);
+        assert_eq!(started_decided_ms(&conditions.clone().into_list()), Some(1_763_417_231_123), "the same start");
         conditions.unset(STARTED, "NothingLeft", "");
         assert_eq!(started_minimum(&conditions.clone().into_list()), None);
         assert!(!conditions.is_true(STARTED) && conditions.get(STARTED).is_some());

@@ -25,7 +25,7 @@ use muster_api::wire::Pod;
 use muster_engine::model::group::GroupKey;
 use serde_json::Value;
 
-pub(crate) use condition::{Conditions, is_ours, started_minimum};
+pub(crate) use condition::{Conditions, is_ours, started_decided_ms, started_minimum};
 pub(crate) use group_error::{GroupError, GroupErrorKind};
 pub(crate) use group_object::GroupObject;
 pub(crate) use muster_pod_group::MusterPodGroup;

@@ -20,7 +20,9 @@ use muster_reflector::{Delta, Table};
 use super::instance::Instance;
 use super::priorities::Priorities;
 use super::raw::RawObject;
-use crate::dialect::{Dialect, GroupError, GroupObject, ParsedGroup, Reference, is_ours, started_minimum};
+use crate::dialect::{
+    Dialect, GroupError, GroupObject, ParsedGroup, Reference, is_ours, started_decided_ms, started_minimum,
+};
 use crate::gates::FeatureGates;
 
 /// The key of a group object: dialect, namespace, name.
@@ -318,7 +320,7 @@ impl GroupIndex {
             return None;
         }
         instance.sent.clone_from(&spec);
-        instance.history = spec.as_ref().map(|spec| spec.history);
+        instance.history = spec.as_ref().map(|spec| (spec.history, spec.started_ms));
         Some(spec.map_or_else(|| Observation::GroupGone { key: key.clone() }, Observation::GroupSeen))
     }
 
@@ -335,6 +337,7 @@ impl GroupIndex {
             let message = format!("it has no group {:?}; it has {}", instance.group, names.join(", "));
             return Err(GroupError::invalid(message));
         };
+        let (history, started_ms) = instance.history.unwrap_or_else(|| recorded_start(object, instance, group));
         let (priority, preemption_policy) = priorities.of(group, self.gates.workload_aware_preemption)?;
         Ok(GroupSpec {
             key: key.clone(),
@@ -353,8 +356,10 @@ impl GroupIndex {
                 .ranked_by_object
                 .then(|| QueuePosition { created_ms: object.created_ms, uid: object.uid.as_str().into() }),
             parent: None,
-            history: instance.history.unwrap_or_else(|| history(object, instance, group)),
+            history,
             members_since_ms: object.members_since_ms,
+            started_ms,
+            uid: object.uid.clone(),
             incarnation: object.leader.as_ref().map(|_| object.uid.clone()),
         })
     }
@@ -386,7 +391,11 @@ fn shown_conditions(object: &GroupObject, instance: &Instance) -> Vec<Condition>
     shown.into_iter().filter(|one| is_ours(&one.kind) && !is_error(one)).collect()
 }
 
-/// The group's history, according to the API.
+/// The group's start according to the API, and when it was decided.
+fn recorded_start(object: &GroupObject, instance: &Instance, group: &ParsedGroup) -> (History, Option<u64>) {
+    (history(object, instance, group), started_decided_ms(&shown_conditions(object, instance)))
+}
+
 fn history(object: &GroupObject, instance: &Instance, group: &ParsedGroup) -> History {
     let shown = shown_conditions(object, instance);
     match started_minimum(&shown) {

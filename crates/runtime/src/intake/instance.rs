@@ -31,7 +31,7 @@ pub(crate) struct Instance {
     /// The last spec that the engine observed; `None` if there was none, or the group is gone.
     pub(crate) sent: Option<GroupSpec>,
     /// Its history according to the API when the engine first observed it.
-    pub(crate) history: Option<History>,
+    pub(crate) history: Option<(History, Option<u64>)>,
     /// Why its object cannot be used, if it exists.
     pub(crate) error: Option<GroupError>,
     /// The last diagnosis of the engine.

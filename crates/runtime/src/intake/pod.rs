@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use muster_api::invalid::{FieldPath, InvalidField};
-use muster_api::keys::annotations::PREEMPTION_COST;
+use muster_api::keys::annotations::{PREEMPTION_COST, START};
 use muster_api::keys::conditions::DISRUPTION_TARGET;
 use muster_api::keys::group_reasons::PREEMPTION_BY_SCHEDULER;
 use muster_api::wire::Pod;
@@ -20,6 +20,7 @@ use super::class::class;
 use super::pod_record::Stage;
 use super::unsupported::unsupported;
 use crate::settings::Profile;
+use crate::start_stamp;
 
 /// Status reasons with which a kubelet rejects a pod before any container has run.
 const KUBELET_REFUSALS: [&str; 9] = [
@@ -116,6 +117,7 @@ pub(crate) fn pod(pod: &Pod, id: Arc<PodName>, profile: Option<(u16, &Profile)>)
         // `deletionTimestamp` is when the pod has to be gone, not when the deletion was requested.
         grace_period_ends_ms: pod.metadata.deletion_timestamp.as_ref().map(|time| millis(time.0)),
         marked: false,
+        start: annotations.and_then(|annotations| start_stamp::read(annotations.get(START)?)).map(Arc::new),
     };
     (spec, flaw)
 }

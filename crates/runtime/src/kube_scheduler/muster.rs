@@ -168,7 +168,7 @@ impl Pipeline {
         while self.engine.next_wakeup() == Some(0) {
             for command in self.engine.decide(0) {
                 match command {
-                    Command::Bind { pod, node } if pod.uid == uid => return Some(node.to_string()),
+                    Command::Bind { pod, node, .. } if pod.uid == uid => return Some(node.to_string()),
                     Command::Bind { pod, .. } => panic!("{pod} is not ours and is bound"),
                     _ => {}
                 }

@@ -337,6 +337,9 @@ fn instance_status(
         // It has lost members since.
         conditions.set_started(view.reached);
     }
+    if let Some(decided_ms) = view.decided_ms {
+        conditions.set_started_decided_ms(decided_ms);
+    }
     if view.reached == 0 && nothing_left(&records, is_gang && !has_minimum) {
         conditions.unset(STARTED, "NothingLeft", NOTHING_LEFT);
         conditions.unset(DEGRADED, "NothingLeft", NOTHING_LEFT);
@@ -407,6 +410,8 @@ struct EngineView<'e> {
     start_is_open: bool,
     /// The minimum with which it has started as a gang, or zero.
     reached: u32,
+    /// When the confirmed start was decided.
+    decided_ms: Option<u64>,
     /// Some of its members are being preempted.
     is_evicted: bool,
 }
@@ -419,6 +424,7 @@ impl<'e> EngineView<'e> {
             whole: !group.is_degraded() && !group.reached().is_empty(),
             start_is_open: group.start_is_open(),
             reached: if group.is_gang() { group.reached().iter().sum() } else { 0 },
+            decided_ms: group.start_decided_ms(),
             is_evicted: group.members().any(|member| member.is_evicted()),
         })
     }

@@ -135,6 +135,9 @@ impl Default for Config {
 const WITHOUT_MEANING: [&str; 8] =
     ["apiVersion", "kind", "leaderElection", "listen", "logLevel", "logFormat", "recordDir", "recordSizeMaxMib"];
 
+/// Fields of a scenario's configuration that are about the cluster, not about Muster.
+const OF_THE_CLUSTER: [&str; 3] = ["kubernetesVersion", "stock", "webhook"];
+
 impl<'de> Deserialize<'de> for Config {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Default, Deserialize)]
@@ -148,8 +151,7 @@ impl<'de> Deserialize<'de> for Config {
         if let Some(field) = WITHOUT_MEANING.iter().find(|field| fields.contains_key(**field)) {
             return Err(de::Error::custom(format!("{field}: has no meaning in a scenario")));
         }
-        let own = ["kubernetesVersion", "stock", "webhook"];
-        let own: Map<String, Value> = own.iter().filter_map(|field| fields.remove_entry(*field)).collect();
+        let own: Map<String, Value> = OF_THE_CLUSTER.iter().filter_map(|field| fields.remove_entry(*field)).collect();
         let own: ScenarioFields = at_path(Value::Object(own))?;
         let file: File = at_path(Value::Object(fields))?;
         let configuration = Configuration::new(file, Overrides::default()).map_err(de::Error::custom)?;
@@ -463,9 +465,19 @@ pub enum Ending {
     Failed,
 }
 
-/// How Muster is restarted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Restart {
+/// A restart of Muster.
+#[derive(Clone, Debug)]
+pub struct Restart {
+    /// How it ends.
+    pub end: End,
+    /// Its configuration from then on, if it changes.
+    pub settings: Option<Box<Settings>>,
+}
+
+/// How Muster ends before it is started again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum End {
     /// As after a crash.
     Crash,
     /// As after a graceful shutdown.
@@ -474,14 +486,29 @@ pub enum Restart {
 
 impl<'de> Deserialize<'de> for Restart {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Fields {
+            scheduler: End,
+            config: Option<Map<String, Value>>,
+        }
         let value = Value::deserialize(deserializer)?;
         if value == "scheduler" {
-            return Ok(Self::Crash);
+            return Ok(Self { end: End::Crash, settings: None });
         }
-        if value == serde_json::json!({"scheduler": "gracefully"}) {
-            return Ok(Self::Gracefully);
+        if !value.is_object() {
+            let write = "write scheduler, or {scheduler: gracefully} or {scheduler: crash}, with config if it changes";
+            return Err(de::Error::custom(format!("{value}: {write}")));
         }
-        Err(de::Error::custom(format!("{value}: write scheduler, or {{scheduler: gracefully}}")))
+        let Fields { scheduler: end, config } = at_path(value)?;
+        let settings = config.map(|config| {
+            // The cluster stays as it is.
+            match OF_THE_CLUSTER.iter().find(|field| config.contains_key(**field)) {
+                Some(field) => Err(de::Error::custom(format!("config.{field}: cannot change in a scenario"))),
+                None => at_path::<Config, _>(Value::Object(config)).map(|config| Box::new(config.settings)),
+            }
+        });
+        Ok(Self { end, settings: settings.transpose()? })
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) async fn perform(world: &mut World, action: &Action) -> Result<(), St
         Action::Patch(patch) => change(world, patch).await,
         Action::Finish(finish) => finish_pods(world, finish).await,
         Action::Nodes(list) => world.add_nodes(nodes::shapes(list)?).await,
-        Action::Restart(how) => world.restart(*how).await,
+        Action::Restart(restart) => world.restart(restart).await,
         Action::Fault(fault) => {
             inject_fault(world, fault);
             Ok(())

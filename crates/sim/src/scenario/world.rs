@@ -30,7 +30,7 @@ use super::autoscaler::Autoscaler;
 use super::carrier::{Carrier, ScenarioCarrier};
 use super::cluster::{self, ClusterSession};
 use super::manifest;
-use super::model::{ObjectName, Restart, Scenario};
+use super::model::{End, ObjectName, Restart, Scenario};
 use super::nodes;
 use super::objects::{CreatedObject, Objects};
 use super::pattern::Pods;
@@ -123,6 +123,8 @@ pub(super) struct World {
     /// The client of Muster, with fault injection.
     client: Client,
     settings: Settings,
+    /// Whether the scenario has objects that own pods.
+    has_owners: bool,
     clock: Clock,
     scheduler: Option<Scheduler>,
     controllers: Option<muster_controllers::Controllers>,
@@ -162,7 +164,8 @@ impl World {
             namespace: DEFAULT.to_owned(),
             client: server.client_with(&faults),
             faults,
-            settings: settings(scenario, carrier),
+            settings: settings(&scenario.config.settings, scenario.has_owners(), carrier),
+            has_owners: scenario.has_owners(),
             clock: server.clock(),
             revisions: Some(server.revisions()),
             server: Some(server),
@@ -211,7 +214,8 @@ impl World {
             namespace: session.namespace.clone(),
             session: Some(session),
             client: muster,
-            settings: settings(scenario, carrier),
+            settings: settings(&scenario.config.settings, scenario.has_owners(), carrier),
+            has_owners: scenario.has_owners(),
             clock,
             scheduler: None,
             controllers: None,
@@ -286,12 +290,15 @@ impl World {
     }
 
     /// Restarts Muster.
-    pub(super) async fn restart(&mut self, how: Restart) -> Result<(), StepError> {
+    pub(super) async fn restart(&mut self, restart: &Restart) -> Result<(), StepError> {
         self.controllers = None;
-        match (self.scheduler.take(), how) {
-            (Some(scheduler), Restart::Crash) => scheduler.kill(),
-            (Some(scheduler), Restart::Gracefully) => scheduler.stop().await,
+        match (self.scheduler.take(), restart.end) {
+            (Some(scheduler), End::Crash) => scheduler.kill(),
+            (Some(scheduler), End::Gracefully) => scheduler.stop().await,
             (None, _) => {}
+        }
+        if let Some(changed) = &restart.settings {
+            self.settings = settings(changed, self.has_owners, self.scenario_carrier.carrier());
         }
         self.start_scheduler()
     }
@@ -462,10 +469,10 @@ pub(crate) fn webhook(settings: muster_controllers::Settings) -> Admission {
         .about("", "pods", &[Create])
 }
 
-fn settings(scenario: &Scenario, carrier: Carrier) -> Settings {
-    let mut settings = Settings { check_invariants: true, ..scenario.config.settings.clone() };
+fn settings(written: &Settings, has_owners: bool, carrier: Carrier) -> Settings {
+    let mut settings = Settings { check_invariants: true, ..written.clone() };
     let ganged = &mut settings.ganged;
-    if !scenario.has_owners() {
+    if !has_owners {
         // No owners to manage: their kinds need not be watched.
         *ganged = GangedOwners::default();
     }

@@ -1,0 +1,168 @@
+//! Stamps: what a bind writes on a member of a group, and what this process concludes from it about members that were
+//! bound before.
+//!
+//! Kubernetes cannot unbind, so a start that was interrupted can only be rolled back by deleting its pods, and a pod that
+//! does its work must never be deleted for that. The status of a group may be lost with its object or not be written
+//! yet. So every bind carries a stamp: the group's object, the start, and whether that was confirmed already. Only members
+//! with a stamp of this very object and of a start that was never confirmed can be rolled back, and of those only pods
+//! that have not run for longer than a start may take. If the object is gone, the stamps also tell what it said.
+
+use std::sync::Arc;
+
+use super::{Engine, Timer};
+use crate::cluster::lifecycle::Cause;
+use crate::cluster::pod::{Pod, PodState, StartRole};
+use crate::model::Millis;
+use crate::model::group::{GroupPriority, GroupSpec, History, Policy};
+use crate::model::ids::{GroupId, PodId};
+use crate::model::pod::StartStamp;
+
+/// The API shows in whole seconds when a pod was started.
+const STARTED_MS_PRECISION: Millis = 1_000;
+
+/// Since when a pod has run, at the earliest since its bind was decided: the clock of its node may be slow.
+fn running_since(pod: &Pod) -> Option<Millis> {
+    let bound_ms = pod.start.as_ref().map_or(0, |stamp| stamp.decided_ms);
+    pod.started_ms.filter(|_| pod.ran).map(|started_ms| started_ms.max(bound_ms))
+}
+
+impl Engine {
+    /// The stamp for members that are placed now.
+    pub(super) fn start_stamp(&self, id: GroupId) -> Option<StartStamp> {
+        let group = self.cluster.group(id);
+        let spec = group.definition.current().filter(|spec| !spec.uid.is_empty())?;
+        Some(StartStamp {
+            group_uid: spec.uid.clone(),
+            decided_ms: group.lifecycle.decided_ms().unwrap_or(self.now),
+            confirmed: group.lifecycle.attempt().is_none(),
+            minimum: u32::try_from(group.min_total()).unwrap_or(u32::MAX),
+            disruption_mode: spec.disruption_mode,
+            priority: self.cluster.group_priority(id),
+        })
+    }
+
+    /// The object of a group was seen for the first time: decides about members that were seen before it.
+    pub(super) fn adopt_members(&mut self, id: GroupId) {
+        let members: Vec<PodId> = self.cluster.group(id).members.iter().map(|(_, member)| *member).collect();
+        for member in members {
+            if matches!(self.cluster.pod(member).state, PodState::Bound(_)) {
+                self.adopt(member);
+            }
+        }
+    }
+
+    /// A member is bound that this process has not placed.
+    pub(super) fn adopt(&mut self, id: PodId) {
+        let pod = self.cluster.pod(id);
+        let (Some(group_id), Some(stamp)) = (pod.group.filter(|_| pod.ours), pod.start.clone()) else { return };
+        let group = self.cluster.group(group_id);
+        if !group.definition.was_seen() {
+            self.use_stamped_definition(group_id, &stamp);
+            return;
+        }
+        let own = group.definition.current().is_some_and(|spec| spec.uid == stamp.group_uid);
+        if !own || !group.is_gang() {
+            return;
+        }
+        if stamp.confirmed {
+            self.cluster.pod_mut(id).start_role = StartRole::Joined;
+            self.start_was_confirmed(group_id, &stamp);
+        } else if group.lifecycle.has_confirmed(stamp.decided_ms) {
+            self.cluster.pod_mut(id).start_role = StartRole::Founder;
+        } else if !self.has_run_long(group_id, pod) {
+            self.cluster.pod_mut(id).start_role = StartRole::Tentative;
+            self.follow_up_found_start(id, group_id, stamp.decided_ms);
+        }
+    }
+
+    /// A member joined after its start was confirmed: so were the others of that start.
+    fn start_was_confirmed(&mut self, id: GroupId, stamp: &StartStamp) {
+        let group = self.cluster.group_mut(id);
+        if group.lifecycle.has_confirmed(stamp.decided_ms) {
+            return;
+        }
+        let same_minimum = group.min_total() == u64::from(stamp.minimum);
+        let history = if same_minimum { History::Started } else { History::StartedUnderOtherMinimum };
+        group.lifecycle.apply(Cause::FoundConfirmed { history, decided_ms: stamp.decided_ms });
+        let members = self.cluster.group(id).members.iter().map(|(_, member)| *member);
+        let is_tentative = |member: &PodId| self.cluster.pod(*member).start_role == StartRole::Tentative;
+        let tentative: Vec<PodId> = members.filter(is_tentative).collect();
+        self.review_start(id);
+        for member in tentative {
+            self.cluster.pod_mut(member).start_role = StartRole::None;
+            self.adopt(member);
+        }
+    }
+
+    /// A member of a start that was never confirmed was found: it has to be confirmed, or is rolled back.
+    fn follow_up_found_start(&mut self, member: PodId, id: GroupId, decided_ms: Millis) {
+        let group = self.cluster.group_mut(id);
+        let under_way = group.lifecycle.attempt().map(|attempt| attempt.decided_ms);
+        if under_way.is_none() {
+            // What is recorded is about an earlier start.
+            if group.lifecycle.recorded() == History::StartedUnderOtherMinimum {
+                let nothing = vec![0; group.rules.len()];
+                group.lifecycle.apply(Cause::FoundStarted(nothing));
+            }
+            let quorum = group.quorum();
+            self.start_attempt(id, quorum);
+        }
+        let Some(attempt) = self.cluster.group_mut(id).lifecycle.attempt_mut() else { return };
+        attempt.decided_ms = under_way.map_or(decided_ms, |other| other.max(decided_ms));
+        self.limit_deadline(id, member);
+    }
+
+    /// A start is rolled back before one of its members has run for longer than a start may take.
+    pub(super) fn limit_deadline(&mut self, id: GroupId, member: PodId) {
+        let Some(since) = running_since(self.cluster.pod(member)) else { return };
+        let latest = since.saturating_add(self.schedule_timeout_ms(id));
+        let Some(attempt) = self.cluster.group_mut(id).lifecycle.attempt_mut() else { return };
+        if latest < attempt.deadline {
+            attempt.deadline = latest;
+            self.set_timer(latest, Timer::StartDeadline(id));
+        }
+    }
+
+    /// The members of the start under way stay.
+    pub(super) fn keep_start(&mut self, id: GroupId) {
+        self.change_roles(id, |role| if role == StartRole::Tentative { StartRole::None } else { role });
+        self.cluster.group_mut(id).lifecycle.apply(Cause::StartKept);
+    }
+
+    /// Another object of the same name defines the group now. A start of the former one is not rolled back.
+    pub(super) fn keep_members_of_replaced_object(&mut self, id: GroupId) {
+        self.change_roles(id, |_| StartRole::None);
+        self.cluster.group_mut(id).lifecycle.apply(Cause::StartKept);
+    }
+
+    /// Whether a member has run for longer than a start of its group may take.
+    pub(super) fn has_run_long(&self, id: GroupId, pod: &Pod) -> bool {
+        let runs = !pod.is_leaving() && pod.ours && matches!(pod.state, PodState::Bound(_));
+        let since = running_since(pod).filter(|_| runs);
+        let limit_ms = self.schedule_timeout_ms(id).saturating_add(STARTED_MS_PRECISION);
+        since.is_some_and(|since| self.now.saturating_sub(since) > limit_ms)
+    }
+
+    /// Uses what a stamp says about an object that was not seen: it may be gone, or cannot be used.
+    fn use_stamped_definition(&mut self, id: GroupId, stamp: &Arc<StartStamp>) {
+        let group = self.cluster.group(id);
+        let policy = match stamp.minimum {
+            0 => Policy::Basic { desired_count: None },
+            min_count => Policy::Gang { min_count },
+        };
+        let spec = GroupSpec {
+            priority: GroupPriority::Own(stamp.priority),
+            disruption_mode: stamp.disruption_mode,
+            // Which subsets it had is not known.
+            open: true,
+            uid: stamp.group_uid.clone(),
+            started_ms: Some(stamp.decided_ms),
+            ..GroupSpec::with_policy(group.key.clone(), policy)
+        };
+        // Of different stamps, the one of the latest start counts.
+        let newer = group.definition.last().is_none_or(|known| known.started_ms < spec.started_ms);
+        if newer {
+            self.cluster.set_stamped_definition(id, spec);
+        }
+    }
+}
