@@ -28,7 +28,7 @@ pub fn check(engine: &Engine) -> Result<(), String> {
 fn no_pod_is_lost(engine: &Engine) -> Result<(), String> {
     for (id, pod) in engine.cluster.pods() {
         refusal_is_reported(engine, id)?;
-        let waited_for = pod.group.is_some_and(|id| engine.cluster.group(id).waits_for_all_members());
+        let waited_for = pod.group.is_some_and(|id| engine.cluster.group(id).waits_for_held_back_members());
         match pod.member_state() {
             MemberState::NotCounted | MemberState::Bound | MemberState::Succeeded => continue,
             MemberState::Assumed => {

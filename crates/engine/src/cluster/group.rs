@@ -253,16 +253,20 @@ impl Group {
         unconfirmed && self.lifecycle.reached().iter().all(|minimum| *minimum == 0) && !self.admits_single_members()
     }
 
-    /// Whether one member that may not be placed blocks the others. A start under way, and members that join one by
-    /// one, do not wait for new members.
-    pub(crate) fn waits_for_all_members(&self) -> bool {
-        self.lifecycle.attempt().is_none() && !self.admits_single_members()
+    /// Whether it waits for members that may not be placed: without them its minimum is not there, or nothing is. A
+    /// start under way, and members that join one by one, do not wait for others.
+    pub(crate) fn waits_for_held_back_members(&self) -> bool {
+        let lacks = |(rule, counts): (&Subset, &MemberCounts)| counts.waiting + counts.placed() < rule.min_member;
+        let total = self.total();
+        self.lifecycle.attempt().is_none()
+            && !self.admits_single_members()
+            && (total.waiting + total.placed() == 0 || self.rules.iter().zip(&self.member_counts).any(lacks))
     }
 
     /// Whether it has members to place, now or once they are no longer gated or refused.
     pub(crate) fn has_pending_members(&self) -> bool {
         let held_back = !self.gated.is_empty() || !self.refused.is_empty();
-        !self.waiting.is_empty() || (held_back && self.waits_for_all_members())
+        !self.waiting.is_empty() || (held_back && self.waits_for_held_back_members())
     }
 
     /// How many more members each subset needs before anything may be bound.

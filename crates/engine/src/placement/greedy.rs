@@ -1,4 +1,6 @@
-//! Greedy placement in order of score: first the minimums, then all other pods that fit.
+//! Greedy placement in order of score: first the minimums, then all other pods that fit, by priority and age.
+
+use std::cmp::Reverse;
 
 use super::cache::Cache;
 use super::request::{Lot, PlacementRequest};
@@ -29,13 +31,37 @@ pub(super) fn place(
             return false;
         }
     }
-    for position in order {
-        // A lot without room for its minimum has no room for more.
-        if !full[*position] {
-            fill_lot(transaction, cache, request, &request.lots[*position]);
+    place_rest(transaction, cache, request, full);
+    true
+}
+
+/// Places all further pods that fit, by priority and then by age. A lot that is `full` has no room for more.
+pub(super) fn place_rest(
+    transaction: &mut Transaction<'_>,
+    cache: &mut Cache,
+    request: &PlacementRequest,
+    mut full: Vec<bool>,
+) {
+    let mut rest = Vec::new();
+    for (position, lot) in request.lots.iter().enumerate().filter(|(position, _)| !full[*position]) {
+        for (index, pod) in lot.pods.iter().enumerate().skip(placed_count(transaction, lot)) {
+            let member = transaction.cluster().pod(*pod);
+            rest.push((Reverse(member.priority), member.created_ms, *pod, position, index));
         }
     }
-    true
+    if request.lots.len() > 1 {
+        rest.sort_unstable();
+    }
+    for (_, _, _, position, index) in rest {
+        if !full[position] {
+            full[position] = place_lot(transaction, cache, request, &request.lots[position], index, index + 1) == 0;
+        }
+    }
+}
+
+/// How many pods of a lot are placed: they are placed in order.
+fn placed_count(transaction: &Transaction<'_>, lot: &Lot) -> usize {
+    lot.pods.iter().take_while(|pod| transaction.cluster().pod(**pod).state.node().is_some()).count()
 }
 
 /// Places all pods that fit, lot by lot in this order.
@@ -46,7 +72,7 @@ pub(super) fn fill(transaction: &mut Transaction<'_>, cache: &mut Cache, request
 }
 
 fn fill_lot(transaction: &mut Transaction<'_>, cache: &mut Cache, request: &PlacementRequest, lot: &Lot) {
-    let done = lot.pods.iter().take_while(|pod| transaction.cluster().pod(**pod).state.node().is_some()).count();
+    let done = placed_count(transaction, lot);
     place_lot(transaction, cache, request, lot, done, lot.pods.len());
 }
 

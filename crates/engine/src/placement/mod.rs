@@ -58,7 +58,7 @@ pub(crate) fn place(
     }
     let outcome = search::search(transaction, cache, request, &order, steps_max);
     if outcome == Verdict::Placed {
-        greedy::fill(transaction, cache, request, &order);
+        greedy::place_rest(transaction, cache, request, vec![false; request.lots.len()]);
     }
     outcome
 }

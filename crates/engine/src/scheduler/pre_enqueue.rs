@@ -1,7 +1,7 @@
 //! The PreEnqueue check: decides which pods and groups may be attempted, and what a waiting group reports.
 //!
-//! A group enters the queue when its object and a quorum of members are known and no member is held back by a
-//! scheduling gate or a refused field. Everything else waits with a reason that users can see. `review_group` may be
+//! A group enters the queue when its object and a quorum of members are known that are not held back by a scheduling
+//! gate or a refused field. Everything else waits with a reason that users can see. `review_group` may be
 //! called after any change: it derives everything from the member counts.
 
 use std::cmp::Reverse;
@@ -133,7 +133,7 @@ impl Engine {
             // A member that joined now would be left alone.
             return Some(Waiting::Leaving);
         }
-        if let Some(refused) = group.refused.first().filter(|_| group.waits_for_all_members()) {
+        if let Some(refused) = group.refused.first().filter(|_| group.waits_for_held_back_members()) {
             return self.refusal_reason(*refused, group.refused.len() as u32);
         }
         if !group.admits_single_members()
@@ -149,7 +149,7 @@ impl Engine {
                 need: rule.min_member,
             });
         }
-        if let Some(gated) = group.gated.first().filter(|_| group.waits_for_all_members()) {
+        if let Some(gated) = group.gated.first().filter(|_| group.waits_for_held_back_members()) {
             let example = self.cluster.pod(*gated).id.to_string();
             return Some(Waiting::Gates { gated: group.gated.len() as u32, example });
         }

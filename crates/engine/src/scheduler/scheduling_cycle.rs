@@ -3,6 +3,7 @@
 //! The attempt searches for a placement and either commits it, or reports why there is none and parks the entity. A
 //! failed attempt leaves nothing behind: its transaction is undone and its nominations are cleared.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Engine, min_resources};
@@ -201,9 +202,16 @@ impl Engine {
             let Counted::In { subset, .. } = member.counted else { continue };
             lots.entry((member.class, usize::from(subset), self.avoided(*pod))).or_default().push(*pod);
         }
+        let by_priority = group.priorities.len() > 1;
         let lots = lots
             .into_iter()
-            .map(|((class, subset, avoid), pods)| Lot { class, subset, pods, expected: 0, avoid })
+            .map(|((class, subset, avoid), mut pods)| {
+                if by_priority {
+                    // Of equal priority, the older ones are first.
+                    pods.sort_by_key(|pod| Reverse(self.cluster.pod(*pod).priority));
+                }
+                Lot { class, subset, pods, expected: 0, avoid }
+            })
             .collect();
         PlacementRequest { lots, needs: group.needs(), priority: self.cluster.group_priority(id) }
     }

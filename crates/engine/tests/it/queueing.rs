@@ -5,6 +5,7 @@ use std::sync::Arc;
 use muster_engine::diagnosis::Waiting;
 use muster_engine::model::group::{GroupPriority, GroupSpec, QueuePosition};
 use muster_engine::model::node::NodeSpec;
+use muster_engine::model::pod::{PodRefusal, RefusalKind};
 use muster_engine::{BindOutcome, Command, Config, Diagnosis, Observation};
 
 use crate::fake_cluster::{FakeCluster, cpus, key};
@@ -34,25 +35,82 @@ fn higher_priority_goes_first_then_the_oldest() {
 }
 
 #[test]
-fn one_gated_member_holds_the_whole_group_until_it_is_ungated() {
-    for gang in [true, false] {
+fn gated_member_holds_its_gang_if_the_minimum_is_not_there_without_it() {
+    let mut fake = FakeCluster::new();
+    fake.node("n0", 4);
+    fake.gang("g", 3);
+    fake.pods_of("a", "g", 2, 1);
+    let uid = fake.pod_with("gated", "g", 1, |pod| pod.gated = true);
+    fake.advance(6_000);
+    assert_eq!(fake.bound().len(), 0);
+    assert_eq!(fake.reasons("g"), ["Gated"]);
+    assert_eq!(fake.group_diagnosis("g").to_string(), "Waiting for the scheduling gates of pod ns/gated.");
+    fake.change(&uid, |pod| pod.gated = false);
+    fake.settle();
+    assert_eq!(fake.bound().len(), 3);
+}
+
+/// Members that may not be placed come first, last or in the middle, before or after the object.
+#[test]
+fn member_beyond_the_minimum_that_is_held_back_holds_only_itself() {
+    for (minimum, position, object_first) in
+        (0..3).flat_map(|minimum| (0..=2).flat_map(move |at| [(minimum, at, true), (minimum, at, false)]))
+    {
         let mut fake = FakeCluster::new();
         fake.node("n0", 4);
-        if gang {
-            fake.gang("g", 2);
-        } else {
-            fake.basic("g", None);
+        let object = |fake: &mut FakeCluster| match minimum {
+            0 => fake.basic("g", None),
+            _ => fake.gang("g", minimum),
+        };
+        if object_first {
+            object(&mut fake);
         }
-        fake.pods_of("a", "g", 2, 1);
-        let uid = fake.pod_with("gated", "g", 1, |pod| pod.gated = true);
-        fake.advance(6_000);
-        assert_eq!(fake.bound().len(), 0);
-        assert_eq!(fake.reasons("g"), ["Gated"]);
-        assert_eq!(fake.group_diagnosis("g").to_string(), "Waiting for the scheduling gates of pod ns/gated.");
-        fake.change(&uid, |pod| pod.gated = false);
+        let mut gated = String::new();
+        for number in 0..=2 {
+            if number == position {
+                gated = fake.pod_with("gated", "g", 1, |pod| pod.gated = true);
+                fake.pod_with("refused", "g", 1, |pod| {
+                    let (field, value, reason) = ("spec.volumes[0]".into(), "c".into(), "is missing".into());
+                    let kind = RefusalKind::Unsupported;
+                    pod.refused = Some(Arc::new(PodRefusal { kind, field, value, reason }));
+                });
+            }
+            if number < 2 {
+                fake.pod(&format!("a-{number}"), "g", 1);
+            }
+        }
+        if !object_first {
+            object(&mut fake);
+        }
         fake.settle();
-        assert_eq!(fake.bound().len(), 3);
+        assert_eq!(fake.bound(), ["a-0", "a-1"], "{minimum} {position} {object_first}");
+        fake.change(&gated, |pod| pod.gated = false);
+        fake.settle();
+        assert_eq!(fake.bound(), ["a-0", "a-1", "gated"], "{minimum} {position} {object_first}");
     }
+}
+
+#[test]
+fn basic_group_with_only_gated_members_reports_the_gates() {
+    let mut fake = FakeCluster::new();
+    fake.node("n0", 4);
+    fake.basic("g", None);
+    fake.pod_with("gated", "g", 1, |pod| pod.gated = true);
+    fake.advance(6_000);
+    assert_eq!(fake.reasons("g"), ["Gated"]);
+}
+
+#[test]
+fn members_beyond_the_minimum_are_placed_by_priority_and_then_by_age() {
+    let mut fake = FakeCluster::new();
+    fake.node("n0", 4);
+    fake.basic("g", None);
+    for (name, cpu, priority) in [("large", 2, 0), ("small", 1, 0), ("medium", 3, 0), ("late", 2, 7)] {
+        fake.pod_with(name, "g", cpu, |pod| pod.priority = priority);
+        fake.now += 1;
+    }
+    fake.settle();
+    assert_eq!(fake.bound(), ["large", "late"], "the most important first, then the oldest");
 }
 
 #[test]

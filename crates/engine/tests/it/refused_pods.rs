@@ -63,26 +63,20 @@ fn pod_refused_later_leaves_the_queue_and_loses_its_nomination() {
 }
 
 #[test]
-fn one_refused_member_holds_the_whole_group_before_its_start() {
+fn refused_member_holds_its_gang_if_the_minimum_is_not_there_without_it() {
     for (kind, reason) in [(RefusalKind::Unsupported, "Unsupported"), (RefusalKind::Reference, "Invalid")] {
-        for gang in [true, false] {
-            let mut fake = FakeCluster::new();
-            fake.node("n0", 4);
-            fake.pod_with("p", "g", 1, refuse(kind));
-            fake.pods_of("a", "g", 2, 1);
-            if gang {
-                fake.gang("g", 2);
-            } else {
-                fake.basic("g", None);
-            }
-            fake.settle();
-            assert_eq!((fake.now, fake.bound().len()), (0, 0));
-            assert_eq!(fake.reasons("g"), [reason], "reported at once");
-            assert!(last_report(&fake, "p").is_some(), "the pod itself is reported, too");
-            accept(&mut fake, "p");
-            fake.settle();
-            assert_eq!(fake.bound().len(), 3);
-        }
+        let mut fake = FakeCluster::new();
+        fake.node("n0", 4);
+        fake.pod_with("p", "g", 1, refuse(kind));
+        fake.pods_of("a", "g", 2, 1);
+        fake.gang("g", 3);
+        fake.settle();
+        assert_eq!((fake.now, fake.bound().len()), (0, 0));
+        assert_eq!(fake.reasons("g"), [reason], "reported at once");
+        assert!(last_report(&fake, "p").is_some(), "the pod itself is reported, too");
+        accept(&mut fake, "p");
+        fake.settle();
+        assert_eq!(fake.bound().len(), 3);
     }
 }
 
