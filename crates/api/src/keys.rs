@@ -62,6 +62,8 @@ pub mod conditions {
     pub const PODS_NOT_MATCHING_PRIORITY: &str = "PodsNotMatchingPriority";
     /// The object cannot be used any more. What it said before holds for members that have nodes.
     pub const UNUSABLE: &str = "Unusable";
+    /// The priority of a group was resolved: it does not follow later changes of PriorityClasses.
+    pub const PRIORITY_RESOLVED: &str = "PriorityResolved";
     /// The group is being evicted.
     pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
     /// The upstream condition on native groups: the group was scheduled at least once.

@@ -8,8 +8,6 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
-
 use crate::group::{Group, WrittenGroup, WrittenPolicy, WrittenSubset};
 use crate::invalid::{FieldPath, InvalidField};
 
@@ -41,7 +39,6 @@ pub fn validate_pod_group_update(
 pub(crate) struct Settings<'a> {
     pub(crate) disruption_mode: Option<&'a str>,
     pub(crate) priority_class_name: Option<&'a str>,
-    pub(crate) priority: &'a Value,
 }
 
 impl Settings<'_> {
@@ -49,12 +46,11 @@ impl Settings<'_> {
         Settings {
             disruption_mode: group.disruption_mode.as_deref(),
             priority_class_name: group.priority_class_name.as_deref(),
-            priority: &group.priority,
         }
     }
 }
 
-/// Refuses changes of immutable settings. A priority may be filled in once.
+/// Refuses changes of immutable settings. The number of a priority may change: a wrong one can be corrected.
 pub(crate) fn unchanged_settings(
     new: &Settings<'_>,
     old: &Settings<'_>,
@@ -65,9 +61,6 @@ pub(crate) fn unchanged_settings(
     }
     if new.priority_class_name.unwrap_or_default() != old.priority_class_name.unwrap_or_default() {
         return Err(path.child("priorityClassName").invalid(&new.priority_class_name, "cannot be changed"));
-    }
-    if !old.priority.is_null() && new.priority != old.priority {
-        return Err(path.child("priority").invalid(new.priority, "cannot be changed once it is set"));
     }
     Ok(())
 }

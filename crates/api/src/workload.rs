@@ -161,11 +161,10 @@ impl WrittenWorkloadGroup {
         Settings {
             disruption_mode: self.disruption_mode.as_deref(),
             priority_class_name: self.priority_class_name.as_deref(),
-            priority: &self.priority,
         }
     }
 
-    /// Refuses all changes of a group, except that its priority may be filled in once.
+    /// Refuses all changes of a group, except that the number of its priority may be corrected.
     fn unchanged(&self, old: &WrittenWorkloadGroup, path: &FieldPath<'_>) -> Result<(), InvalidField> {
         if self.policy != old.policy {
             return Err(path.child("policy").invalid(&self.policy, "cannot be changed"));

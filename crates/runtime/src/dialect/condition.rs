@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use muster_api::keys::conditions::{
-    COMPLETED, DEGRADED, DISRUPTION_TARGET, POD_GROUP_SCHEDULED, PODS_NOT_MATCHING_PRIORITY, STARTED, UNUSABLE,
+    COMPLETED, DEGRADED, DISRUPTION_TARGET, POD_GROUP_SCHEDULED, PODS_NOT_MATCHING_PRIORITY, PRIORITY_RESOLVED,
+    STARTED, UNUSABLE,
 };
 use muster_api::wire::condition::Condition;
 use muster_clock::millis;
@@ -151,8 +152,17 @@ pub(crate) fn started(minimum: u32, since: Time) -> Condition {
 
 /// Whether Muster writes conditions of this type on groups.
 pub(crate) fn is_ours(kind: &str) -> bool {
-    [POD_GROUP_SCHEDULED, STARTED, DEGRADED, COMPLETED, PODS_NOT_MATCHING_PRIORITY, UNUSABLE, DISRUPTION_TARGET]
-        .contains(&kind)
+    [
+        POD_GROUP_SCHEDULED,
+        STARTED,
+        DEGRADED,
+        COMPLETED,
+        PODS_NOT_MATCHING_PRIORITY,
+        PRIORITY_RESOLVED,
+        UNUSABLE,
+        DISRUPTION_TARGET,
+    ]
+    .contains(&kind)
 }
 
 /// The minimum with which the group has started, if it is recorded.

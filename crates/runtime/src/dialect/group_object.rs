@@ -16,6 +16,7 @@ use super::StatusPatch;
 use super::condition::CurrentStatus;
 use super::group_error::GroupError;
 use super::parsed_group::ParsedGroup;
+use super::resolved_priority::ResolvedPriority;
 
 /// A group object, independent of its dialect.
 #[derive(Clone, Debug)]
@@ -41,6 +42,8 @@ pub(crate) struct GroupObject {
     pub(crate) leader: Option<Leader>,
     /// The earliest creation time of its members; older pods are left over from an earlier group of its name.
     pub(crate) members_since_ms: Option<u64>,
+    /// The priorities of its groups as far as they are resolved, by name.
+    pub(crate) priorities: BTreeMap<String, ResolvedPriority>,
 }
 
 /// The leader pod of a LeaderWorkerSet replica, which owns its group.
@@ -78,6 +81,7 @@ impl GroupObject {
             current_status: CurrentStatus::default(),
             leader: Leader::of(metadata),
             members_since_ms: None,
+            priorities: BTreeMap::new(),
         }
     }
 

@@ -15,7 +15,7 @@ use muster_engine::model::group::{DisruptionMode, Policy, PreemptionPolicy};
 use super::group_error::GroupError;
 use super::group_object::GroupObject;
 use super::native_conditions::{current_status, patch};
-use super::parsed_group::{Mismatch, ParsedGroup, PriorityField, WithoutClass};
+use super::parsed_group::{NumberBy, ParsedGroup, PriorityField, WithoutClass};
 use super::status::ObjectStatus;
 use super::{Dialect, Reference, StatusPatch};
 
@@ -74,7 +74,7 @@ fn group(spec: &PodGroupSpec, version: NativeVersion) -> ParsedGroup {
         priority: PriorityField {
             class: Some(spec.priority_class_name.clone()).filter(|name| !name.is_empty()),
             number: spec.priority,
-            mismatch: Mismatch::ClassTakesPrecedence,
+            number_by: NumberBy::Server,
             without_class: if is_gate_off { WithoutClass::LowestMember } else { WithoutClass::Default },
         },
         preemption_policy: spec.preemption_policy.as_deref().map(|policy| match policy {

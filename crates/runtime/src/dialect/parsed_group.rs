@@ -47,8 +47,8 @@ pub(crate) struct PriorityField {
     pub(crate) class: Option<String>,
     /// The priority value next to the class.
     pub(crate) number: Option<i32>,
-    /// How a value that differs from the class is handled.
-    pub(crate) mismatch: Mismatch,
+    /// Who has written the value.
+    pub(crate) number_by: NumberBy,
     /// The priority of a group without a class.
     pub(crate) without_class: WithoutClass,
 }
@@ -64,13 +64,13 @@ pub(crate) enum WithoutClass {
     LowestMember,
 }
 
-/// How a value that differs from the class is handled. It is never trusted.
+/// Who has written the value of a priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mismatch {
-    /// The object is invalid.
-    Refused,
-    /// The class takes precedence. The server filled in the value when the object was created.
-    ClassTakesPrecedence,
+pub(crate) enum NumberBy {
+    /// The API server, from the class when the object was created: it counts.
+    Server,
+    /// A user: an object whose value differs from the resolved priority is invalid.
+    User,
 }
 
 impl ParsedGroup {
@@ -89,12 +89,7 @@ impl ParsedGroup {
     pub(crate) fn with_policy(policy: Policy, without_class: WithoutClass) -> Self {
         Self {
             policy,
-            priority: PriorityField {
-                class: None,
-                number: None,
-                mismatch: Mismatch::ClassTakesPrecedence,
-                without_class,
-            },
+            priority: PriorityField { class: None, number: None, number_by: NumberBy::User, without_class },
             preemption_policy: None,
             disruption_mode: DisruptionMode::Pod,
             schedule_timeout_ms: None,
@@ -116,7 +111,7 @@ impl ParsedGroup {
             priority: PriorityField {
                 class: group.priority_class_name.clone(),
                 number: group.priority,
-                mismatch: Mismatch::Refused,
+                number_by: NumberBy::User,
                 without_class: if subsets { WithoutClass::SharedByMembers } else { WithoutClass::Default },
             },
             preemption_policy: group.preemption_policy.map(|policy| match policy {

@@ -24,7 +24,7 @@ use serde_json::Value;
 use super::condition::{CurrentInstance, CurrentStatus, text_of};
 use super::group_error::GroupError;
 use super::group_object::GroupObject;
-use super::parsed_group::{Mismatch, ParsedGroup, PriorityField, WithoutClass};
+use super::parsed_group::{NumberBy, ParsedGroup, PriorityField, WithoutClass};
 use super::status::{InstanceStatus, ObjectStatus};
 use super::{Dialect, Reference, StatusPatch};
 use crate::intake::raw::annotation;
@@ -105,7 +105,7 @@ fn parse(spec: &PodGroupSpec) -> Result<ParsedGroup, GroupError> {
         priority: PriorityField {
             class,
             number: None,
-            mismatch: Mismatch::ClassTakesPrecedence,
+            number_by: NumberBy::User,
             without_class: WithoutClass::LowestMember,
         },
         min_resources: list_in_base_units(&least, &path.child("minResources"))?,

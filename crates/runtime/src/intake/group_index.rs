@@ -21,7 +21,8 @@ use super::instance::Instance;
 use super::priorities::Priorities;
 use super::raw::RawObject;
 use crate::dialect::{
-    Dialect, GroupError, GroupObject, ParsedGroup, Reference, is_ours, started_decided_ms, started_minimum,
+    Dialect, GroupError, GroupObject, ParsedGroup, Reference, ResolvedPriority, WithoutClass, is_ours,
+    started_decided_ms, started_minimum,
 };
 use crate::gates::FeatureGates;
 
@@ -145,6 +146,7 @@ impl GroupIndex {
         }
         let same = self.object(&key).filter(|known| known.uid == object.uid);
         object.members_since_ms = object.members_since_ms.or(same.and_then(|known| known.members_since_ms));
+        object.priorities = same.map(|known| known.priorities.clone()).unwrap_or_default();
         let reported = same.map(|known| &known.ignored_fields);
         if reported.map_or(!object.ignored_fields.is_empty(), |reported| *reported != object.ignored_fields) {
             self.ignored_fields.insert(key.clone());
@@ -288,7 +290,29 @@ impl GroupIndex {
         instance.sent.map(|_| Observation::GroupGone { key: key.clone() })
     }
 
+    /// Resolves the priorities of an object's groups, as far as that is possible: from what its status records, or from
+    /// the classes of this moment. From then on changes of classes do not change them.
+    fn resolve_priorities(&mut self, key: &ObjectKey, priorities: &Priorities) {
+        let Some(object) = self.objects[key.dialect].entries.get_mut(key).filter(|_| priorities.has_synced()) else {
+            return;
+        };
+        for (name, group) in object.groups.iter().flatten() {
+            let field = &group.priority;
+            let of_members = field.class.is_none() && field.without_class != WithoutClass::Default;
+            if of_members || object.priorities.get(name).is_some_and(|known| known.class == field.class) {
+                continue;
+            }
+            let mut shown = object.current_status.instances.iter().filter(|((of, _), _)| of == name);
+            let recorded = shown.find_map(|(_, shown)| ResolvedPriority::read(&shown.conditions));
+            let recorded = recorded.filter(|recorded| recorded.class == field.class);
+            if let Some(resolved) = recorded.or_else(|| priorities.resolve(field).ok().flatten()) {
+                object.priorities.insert(name.clone(), resolved);
+            }
+        }
+    }
+
     fn refresh(&mut self, key: &ObjectKey, priorities: &Priorities) -> Vec<Observation> {
+        self.resolve_priorities(key, priorities);
         let groups: Vec<GroupKey> = self.instances_of(key).cloned().collect();
         groups.iter().filter_map(|group| self.refresh_instance(group, priorities)).collect()
     }
@@ -338,7 +362,8 @@ impl GroupIndex {
             return Err(GroupError::invalid(message));
         };
         let (history, started_ms) = instance.history.unwrap_or_else(|| recorded_start(object, instance, group));
-        let (priority, preemption_policy) = priorities.of(group, self.gates.workload_aware_preemption)?;
+        let (priority, preemption_policy) =
+            priorities.of(group, object.priorities.get(&instance.group), self.gates.workload_aware_preemption)?;
         Ok(GroupSpec {
             key: key.clone(),
             policy: self.policy(group),

@@ -186,8 +186,9 @@ impl Intake {
                 observe_objects(&mut self.budgets, delta, read, gone, &mut output);
             }
             WatchEvent::Class(delta) => {
+                let had_synced = self.priorities.has_synced();
                 let (changed, error) = self.priorities.on_delta(delta);
-                if changed {
+                if changed || !had_synced {
                     output.observations.extend(self.groups.refresh_all(&self.priorities));
                 }
                 output.errors.extend(error);

@@ -7,7 +7,7 @@ use muster_engine::model::group::{GroupPriority, PreemptionPolicy};
 use muster_reflector::{Delta, Key, Table, key_of};
 
 use super::raw::Guarded;
-use crate::dialect::{GroupError, Mismatch, ParsedGroup, WithoutClass};
+use crate::dialect::{GroupError, NumberBy, ParsedGroup, PriorityField, ResolvedPriority, WithoutClass};
 
 /// The PriorityClasses of the cluster.
 #[derive(Debug, Default)]
@@ -38,40 +38,68 @@ impl Priorities {
         (!changed.is_empty(), error)
     }
 
-    /// The priority of a group, and whether it may preempt.
+    /// The priority of a group that has none yet, from its class or the default one; `None` if it has that of its
+    /// members, or one that the API server resolved.
+    pub(crate) fn resolve(&self, field: &PriorityField) -> Result<Option<ResolvedPriority>, GroupError> {
+        if is_resolved_by_server(field) || (field.class.is_none() && field.without_class == WithoutClass::LowestMember)
+        {
+            return Ok(None);
+        }
+        let class = self.class(field)?;
+        Ok(Some(ResolvedPriority {
+            class: field.class.clone(),
+            value: class.map_or(0, |class| class.value),
+            never_preempts: class.is_some_and(|class| class.never_preempts),
+        }))
+    }
+
+    fn class(&self, field: &PriorityField) -> Result<Option<&Class>, GroupError> {
+        let classes = &self.classes.entries;
+        match &field.class {
+            Some(name) => classes.get(&(String::new(), name.clone())).map(Some).ok_or_else(|| no_such_class(name)),
+            // Of several default classes the API server takes the lowest.
+            None => Ok(classes.values().filter(|class| class.is_default).min_by_key(|class| class.value)),
+        }
+    }
+
+    /// The priority of a group, and whether it may preempt. `resolved` is its priority if it was resolved before.
     pub(crate) fn of(
         &self,
         group: &ParsedGroup,
+        resolved: Option<&ResolvedPriority>,
         own_priorities: bool,
     ) -> Result<(GroupPriority, PreemptionPolicy), GroupError> {
         let field = &group.priority;
-        let class = match &field.class {
-            Some(name) => {
-                Some(self.classes.entries.get(&(String::new(), name.clone())).ok_or_else(|| no_such_class(name))?)
-            }
-            // Of several default classes the API server takes the lowest.
-            None => self.classes.entries.values().filter(|class| class.is_default).min_by_key(|class| class.value),
+        if is_resolved_by_server(field) {
+            let of_class = self.class(field).ok().flatten().filter(|class| class.never_preempts);
+            let policy = group.preemption_policy.or(of_class.map(|_| PreemptionPolicy::Never)).unwrap_or_default();
+            let own = field.number.filter(|_| own_priorities).map(GroupPriority::Own);
+            return Ok((own.unwrap_or(GroupPriority::LowestMember), policy));
+        }
+        let resolved = match resolved.filter(|resolved| resolved.class == field.class) {
+            Some(resolved) => Some(resolved.clone()),
+            None => self.resolve(field)?,
         };
-        let value = class.map_or(0, |class| class.value);
-        if field.mismatch == Mismatch::Refused && field.number.is_some_and(|number| number != value) {
+        let Some(resolved) = resolved else { return Ok((GroupPriority::LowestMember, PreemptionPolicy::default())) };
+        if let Some(number) = field.number.filter(|number| *number != resolved.value) {
             let why = field.class.as_ref().map_or_else(
-                || format!("without spec.priorityClassName it is {value}"),
-                |name| format!("the class {name} gives {value}"),
+                || format!("without spec.priorityClassName it is {}", resolved.value),
+                |name| format!("the class {name} gives {}", resolved.value),
             );
-            let message = format!("spec.priority: {}: {why}", field.number.unwrap_or(0));
-            return Err(GroupError::invalid(message));
+            return Err(GroupError::invalid(format!("spec.priority: {number}: {why}")));
         }
         let priority = match (&field.class, field.without_class) {
             (None, WithoutClass::SharedByMembers) => GroupPriority::SharedByMembers,
-            (None, WithoutClass::LowestMember) => {
-                return Ok((GroupPriority::LowestMember, PreemptionPolicy::default()));
-            }
-            _ if own_priorities => GroupPriority::Own(value),
+            _ if own_priorities => GroupPriority::Own(resolved.value),
             _ => GroupPriority::LowestMember,
         };
-        let of_class = class.filter(|class| class.never_preempts).map(|_| PreemptionPolicy::Never);
-        Ok((priority, group.preemption_policy.or(of_class).unwrap_or_default()))
+        Ok((priority, group.preemption_policy.unwrap_or(resolved.preemption_policy())))
     }
+}
+
+/// Whether the API server has resolved the priority when the object was created.
+fn is_resolved_by_server(field: &PriorityField) -> bool {
+    field.number_by == NumberBy::Server && field.number.is_some()
 }
 
 fn no_such_class(name: &str) -> GroupError {

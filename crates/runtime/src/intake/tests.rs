@@ -313,10 +313,69 @@ fn a_group_priority_comes_from_its_class_and_never_from_a_bare_number() {
         "priorityClassName": "high", "priority": 7,
     });
     let seen = apply_group(&mut intake, NATIVE, &group_json("n", &native, &json!([])));
-    assert_eq!(priority(&seen), GroupPriority::Own(1000), "the class counts");
+    assert_eq!(priority(&seen), GroupPriority::Own(7), "the server has resolved it");
     let subsets = json!({"subsets": [{"name": "ps", "minMember": 1}]});
     let seen = apply_group(&mut intake, POD_GROUPS, &group_json("s", &subsets, &json!([])));
     assert_eq!(priority(&seen), GroupPriority::SharedByMembers);
+}
+
+/// An intake that knows these classes: name, value and whether it is the default.
+fn intake_with_classes(classes: &[(&str, i32, bool)]) -> Intake {
+    let mut intake = intake();
+    intake.handle(WatchEvent::Class(Delta::ListStarted), 0);
+    for (name, value, default) in classes {
+        let class = json!({"metadata": {"name": name}, "value": value, "globalDefault": default});
+        intake.handle(WatchEvent::Class(Delta::Listed(guarded(&class))), 0);
+    }
+    intake.handle(WatchEvent::Class(Delta::ListDone), 0);
+    intake
+}
+
+#[test]
+fn later_changes_of_classes_change_no_group() {
+    let mut intake = intake_with_classes(&[("high", 1000, false)]);
+    let spec = |more: Value| {
+        let mut spec = json!({"policy": {"gang": {"minCount": 3}}});
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        spec
+    };
+    let none = json!([]);
+    let priority = |observations: &[Observation]| the_group(observations).priority;
+    let seen = apply_group(&mut intake, POD_GROUPS, &group_json("plain", &spec(json!({})), &none));
+    assert_eq!(priority(&seen), GroupPriority::Own(0));
+    let named = json!({"priorityClassName": "high"});
+    let seen = apply_group(&mut intake, POD_GROUPS, &group_json("named", &spec(named.clone()), &none));
+    assert_eq!(priority(&seen), GroupPriority::Own(1000));
+    let high = json!({"metadata": {"name": "high"}, "value": 1000});
+    let gone = intake.handle(WatchEvent::Class(Delta::Deleted(guarded(&high))), 0).observations;
+    assert_eq!(gone, [], "the class is gone");
+    assert_eq!(apply_class(&mut intake, "base", 10, true), [], "there is a default now");
+    assert_eq!(apply_class(&mut intake, "high", 5, false), [], "the class has another value");
+    // A wrong number is an error about the object, and can be corrected.
+    let wrong = spec(json!({"priorityClassName": "high", "priority": 5}));
+    let gone = apply_group(&mut intake, POD_GROUPS, &group_json("named", &wrong, &none));
+    assert!(matches!(gone[..], [Observation::GroupGone { .. }]), "{gone:?}");
+    let right = spec(json!({"priorityClassName": "high", "priority": 1000}));
+    let seen = apply_group(&mut intake, POD_GROUPS, &group_json("named", &right, &none));
+    assert_eq!(priority(&seen), GroupPriority::Own(1000));
+    let seen = apply_group(&mut intake, POD_GROUPS, &group_json("late", &spec(named), &none));
+    assert_eq!(priority(&seen), GroupPriority::Own(5), "a later group has the value of its time");
+}
+
+#[test]
+fn priority_is_remembered_across_restarts_by_the_status() {
+    let mut intake = intake_with_classes(&[("high", 5, false), ("base", 10, true)]);
+    let recorded = |message: &str| json!([{"type": "PriorityResolved", "status": "True", "reason": "Resolved", "message": message}]);
+    let spec = json!({"policy": {"gang": {"minCount": 3}}});
+    let named = json!({"policy": {"gang": {"minCount": 3}}, "priorityClassName": "high"});
+    let mut priority = |name: &str, spec: &Value, conditions: &Value| {
+        the_group(&apply_group(&mut intake, POD_GROUPS, &group_json(name, spec, conditions))).priority
+    };
+    assert_eq!(priority("a", &spec, &recorded("The priority is 0.")), GroupPriority::Own(0));
+    let high = recorded("The priority is 1000, of PriorityClass high.");
+    assert_eq!(priority("b", &named, &high), GroupPriority::Own(1000));
+    assert_eq!(priority("c", &spec, &high), GroupPriority::Own(10), "it is about another class");
+    assert_eq!(priority("d", &spec, &json!([])), GroupPriority::Own(10), "nothing is recorded");
 }
 
 #[test]

@@ -315,6 +315,9 @@ fn instance_status(
         let members = subsets.iter().map(|(_, counts)| counts.total).sum();
         derive(&mut conditions, instance, object, (&counts, members), &rules, basic, now_ms);
     }
+    if let Some(resolved) = object.priorities.get(&instance.group) {
+        resolved.write(&mut conditions);
+    }
     set_mismatch(&mut conditions, view, &records);
     set_disruption(&mut conditions, instance, view, &records);
     // A group whose pods were deleted because it had lost members has not completed.
