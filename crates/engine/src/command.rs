@@ -19,7 +19,7 @@ pub enum Command {
         pod: Arc<PodName>,
         /// The node's name.
         node: Arc<str>,
-        /// The start of its gang, to be stamped on the pod.
+        /// The start of its group, to be stamped on the pod.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         start: Option<Arc<StartStamp>>,
     },

@@ -1,6 +1,8 @@
 //! The annotation that a bind writes on a member of a group, as text.
 //!
-//! A text that cannot be read counts as none: then nothing is rolled back because of it.
+//! It names the pod by its UID, so that a copy on another pod says nothing: a user can create a pod with any annotation, but
+//! does not know its UID before, and a policy forbids to write the annotation later. A text that cannot be read counts as
+//! none: then nothing is rolled back because of it.
 
 use jiff::Timestamp;
 use muster_clock::millis;
@@ -11,6 +13,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Written {
+    /// The UID of the pod.
+    pod: String,
     /// The UID of the group's object.
     group: String,
     /// When the start was decided.
@@ -27,10 +31,11 @@ enum Mode {
     PodGroup,
 }
 
-/// The text of a stamp.
-pub(crate) fn write(stamp: &StartStamp) -> String {
+/// The text of the stamp of a pod.
+pub(crate) fn write(stamp: &StartStamp, pod_uid: &str) -> String {
     let decided = i64::try_from(stamp.decided_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
     let written = Written {
+        pod: pod_uid.to_owned(),
         group: stamp.group_uid.clone(),
         decided: decided.unwrap_or(Timestamp::MAX).to_string(),
         confirmed: stamp.confirmed,
@@ -44,9 +49,10 @@ pub(crate) fn write(stamp: &StartStamp) -> String {
     serde_json::to_string(&written).unwrap_or_default()
 }
 
-/// The stamp in a text, if there is one.
-pub(crate) fn read(text: &str) -> Option<StartStamp> {
+/// The stamp in the text on a pod, if there is one.
+pub(crate) fn read(text: &str, pod_uid: &str) -> Option<StartStamp> {
     let written: Written = serde_json::from_str(text).ok()?;
+    (written.pod == pod_uid).then_some(())?;
     Some(StartStamp {
         group_uid: written.group,
         decided_ms: millis(written.decided.parse().ok()?),
@@ -77,7 +83,8 @@ mod tests {
                 disruption_mode,
                 priority: i32::MIN,
             };
-            assert_eq!(read(&write(&stamp)), Some(stamp));
+            assert_eq!(read(&write(&stamp, "77"), "78"), None, "it is the stamp of another pod");
+            assert_eq!(read(&write(&stamp, "77"), "77"), Some(stamp));
         }
     }
 
@@ -91,14 +98,14 @@ mod tests {
             disruption_mode: DisruptionMode::Group,
             priority: 7,
         };
-        let text = r#"{"group":"9b2e","decided":"2025-11-17T22:07:11.123Z","confirmed":false,"minCount":3,"disruptionMode":"PodGroup","priority":7}"#;
-        assert_eq!(write(&stamp), text);
+        let text = r#"{"pod":"77","group":"9b2e","decided":"2025-11-17T22:07:11.123Z","confirmed":false,"minCount":3,"disruptionMode":"PodGroup","priority":7}"#;
+        assert_eq!(write(&stamp, "77"), text);
     }
 
     #[test]
     fn unreadable_text_is_no_stamp() {
         for text in ["", "{}", "null", r#"{"group":"9b2e"}"#, r#"{"group":"9b2e","decided":"yesterday"}"#] {
-            assert_eq!(read(text), None, "{text}");
+            assert_eq!(read(text, "77"), None, "{text}");
         }
     }
 }

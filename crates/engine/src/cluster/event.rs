@@ -40,7 +40,7 @@ pub(crate) enum ClusterEvent {
     NominationCleared(NodeId),
     /// A pod on a node can be evicted from now on.
     PodPreemptible(PodId),
-    /// A pod is not evicted after all.
+    /// A pod is not evicted, or its bind not rolled back, after all.
     EvictionCancelled(PodId),
     /// The disruption mode of a group changed.
     DisruptionModeChanged(GroupId),

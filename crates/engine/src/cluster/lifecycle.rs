@@ -13,6 +13,8 @@ pub(crate) struct StartAttempt {
     pub(crate) quorum: Vec<u32>,
     /// When it was decided. It identifies the start on the stamps of its members.
     pub(crate) decided_ms: Millis,
+    /// How long it may take.
+    pub(crate) timeout_ms: Millis,
     /// When it is rolled back.
     pub(crate) deadline: Millis,
 }
@@ -80,7 +82,7 @@ pub(crate) enum Cause {
     FoundConfirmed { history: History, decided_ms: Millis },
     /// Members below the minimum were found bound, and none of them belongs to a start that can be rolled back.
     FoundBound,
-    /// The object was replaced during a start, or a member of a start that was found has run too long to roll it back.
+    /// The object was replaced during a start, or cannot be used at its deadline: its members stay.
     StartKept,
     /// Members were placed, or found bound below the minimum: they must be confirmed.
     Placed(StartAttempt),
@@ -108,7 +110,7 @@ impl Lifecycle {
             (Self::Pending { .. }, Cause::Recorded { history, decided_ms }) => {
                 Self::Pending { recorded: history, decided_ms }
             }
-            (state, Cause::FoundConfirmed { history, decided_ms }) if state.confirmed().is_none() => {
+            (state, Cause::FoundConfirmed { history, decided_ms }) if !state.has_confirmed(decided_ms) => {
                 Self::Pending { recorded: history, decided_ms: Some(decided_ms) }
             }
             (Self::Pending { .. }, Cause::FoundBound) => Self::PartiallyBound { former: None },
@@ -285,7 +287,7 @@ mod tests {
     use super::*;
 
     fn attempt(minimum: u32) -> StartAttempt {
-        StartAttempt { quorum: vec![minimum], decided_ms: 1, deadline: 9 }
+        StartAttempt { quorum: vec![minimum], decided_ms: 1, timeout_ms: 8, deadline: 9 }
     }
 
     #[test]
@@ -352,8 +354,10 @@ mod tests {
         assert_eq!(group, Lifecycle::Pending { recorded: History::Started, decided_ms: Some(1) });
         group.apply(Cause::Confirmed(vec![2]));
         let started = group.clone();
-        group.apply(Cause::FoundConfirmed { history: History::Started, decided_ms: 7 });
+        group.apply(Cause::FoundConfirmed { history: History::Started, decided_ms: 1 });
         assert_eq!(group, started, "it is known already");
+        group.apply(Cause::FoundConfirmed { history: History::Started, decided_ms: 7 });
+        assert_eq!(group, Lifecycle::Pending { recorded: History::Started, decided_ms: Some(7) }, "a later one");
     }
 
     #[test]

@@ -390,6 +390,12 @@ impl Cluster {
         self.events.push(ClusterEvent::EvictionCancelled(id));
     }
 
+    /// The bind of a pod is not rolled back after all: plans that counted on it may not be valid any more.
+    pub(crate) fn cancel_roll_back(&mut self, id: PodId) {
+        self.change_pod(id, |pod| pod.rolling_back = false);
+        self.events.push(ClusterEvent::EvictionCancelled(id));
+    }
+
     /// Recomputes the load of a node with its nominated pods.
     fn update_nominated_load(&mut self, id: NodeId) {
         let node = self.node(id);

@@ -54,7 +54,7 @@ pub struct Membership {
     pub subset: String,
 }
 
-/// What a bind writes on a member of a gang: the start that it belongs to. It survives the process, the object and the
+/// What a bind writes on a member of a group: the start that it belongs to. It survives the process, the object and the
 /// gates, so it decides after a restart what may be rolled back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartStamp {

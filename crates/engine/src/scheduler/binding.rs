@@ -2,7 +2,7 @@
 //!
 //! Kubernetes cannot unbind. If a gang's minimum is not confirmed by its deadline, its bound members are deleted, but
 //! only those that a controller recreates; the others stay, and the group reports that and is retried. After a restart
-//! the same rules apply to what the API shows.
+//! `found_members` decides which bound pods belong to a start.
 
 use std::sync::Arc;
 
@@ -181,7 +181,7 @@ impl Engine {
         let (mut rolled_back, mut kept, mut stays) = (0, 0, false);
         for member in members {
             let pod = self.cluster.pod(member);
-            if self.has_run_long(id, pod) {
+            if !pod.is_leaving() && self.has_run_long(id, pod) {
                 // The deadline is handled late.
                 self.cluster.pod_mut(member).start_role = StartRole::None;
             }
@@ -241,7 +241,7 @@ impl Engine {
 
     /// The pod stays although its bind was to be rolled back.
     fn abandon_roll_back(&mut self, id: PodId) {
-        self.cluster.change_pod(id, |pod| pod.rolling_back = false);
+        self.cluster.cancel_roll_back(id);
         if let Some(group) = self.cluster.pod(id).group {
             self.cluster.group_mut(group).lifecycle.apply(Cause::RollBackRefused);
         }
@@ -252,10 +252,14 @@ impl Engine {
         let Some(pod) = self.cluster.pod_if_any(id) else { return };
         let (Some(group), true, PodState::Bound(_)) = (pod.group, pod.rolling_back, pod.state) else { return };
         let uid = self.cluster.group(group).definition.current().map(|spec| &spec.uid);
-        if uid.is_some_and(|uid| pod.start.as_ref().is_none_or(|stamp| stamp.group_uid == *uid)) {
+        let is_own = uid.is_some_and(|uid| pod.start.as_ref().is_none_or(|stamp| stamp.group_uid == *uid));
+        // A degraded gang is evicted whatever its members have done.
+        let is_of_start = pod.start_role == StartRole::Tentative;
+        if is_own && !(is_of_start && self.has_run_long(group, pod)) {
             self.roll_back(id);
         } else {
-            // The object whose start failed is gone.
+            // The object whose start failed is gone, or the pod has run for too long meanwhile.
+            self.cluster.pod_mut(id).start_role = StartRole::None;
             self.abandon_roll_back(id);
         }
     }

@@ -7,6 +7,7 @@
 //! with a stamp of this very object and of a start that was never confirmed can be rolled back, and of those only pods
 //! that have not run for longer than a start may take. If the object is gone, the stamps also tell what it said.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::{Engine, Timer};
@@ -112,8 +113,18 @@ impl Engine {
         self.limit_deadline(id, member);
     }
 
+    /// Limits the deadline of a start by all members that it may roll back.
+    pub(super) fn limit_deadline_by_members(&mut self, id: GroupId) {
+        for (_, member) in self.cluster.group(id).members.clone() {
+            self.limit_deadline(id, member);
+        }
+    }
+
     /// A start is rolled back before one of its members has run for longer than a start may take.
     pub(super) fn limit_deadline(&mut self, id: GroupId, member: PodId) {
+        if self.cluster.pod(member).start_role != StartRole::Tentative {
+            return;
+        }
         let Some(since) = running_since(self.cluster.pod(member)) else { return };
         let latest = since.saturating_add(self.schedule_timeout_ms(id));
         let Some(attempt) = self.cluster.group_mut(id).lifecycle.attempt_mut() else { return };
@@ -137,10 +148,9 @@ impl Engine {
 
     /// Whether a member has run for longer than a start of its group may take.
     pub(super) fn has_run_long(&self, id: GroupId, pod: &Pod) -> bool {
-        let runs = !pod.is_leaving() && pod.ours && matches!(pod.state, PodState::Bound(_));
-        let since = running_since(pod).filter(|_| runs);
         let limit_ms = self.schedule_timeout_ms(id).saturating_add(STARTED_MS_PRECISION);
-        since.is_some_and(|since| self.now.saturating_sub(since) > limit_ms)
+        let runs = pod.ours && matches!(pod.state, PodState::Bound(_));
+        running_since(pod).is_some_and(|since| runs && self.now.saturating_sub(since) > limit_ms)
     }
 
     /// Uses what a stamp says about an object that was not seen: it may be gone, or cannot be used.
@@ -159,10 +169,11 @@ impl Engine {
             started_ms: Some(stamp.decided_ms),
             ..GroupSpec::with_policy(group.key.clone(), policy)
         };
-        // Of different stamps, the one of the latest start counts.
-        let newer = group.definition.last().is_none_or(|known| known.started_ms < spec.started_ms);
-        if newer {
+        // Of different stamps, the one of the latest start counts, and of those the lowest priority.
+        let known = group.definition.last().map(|known| (known.started_ms, Reverse(group.priority(|| None))));
+        if known.is_none_or(|known| known < (spec.started_ms, Reverse(stamp.priority))) {
             self.cluster.set_stamped_definition(id, spec);
+            self.resume_unit_eviction(id);
         }
     }
 }

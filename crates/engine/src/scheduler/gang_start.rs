@@ -100,15 +100,22 @@ impl Engine {
     }
 
     fn new_attempt(&mut self, id: GroupId, quorum: Vec<u32>) -> StartAttempt {
-        let deadline = self.now.saturating_add(self.schedule_timeout_ms(id));
+        let group = self.cluster.group(id);
+        let own = group.definition.last().and_then(|spec| spec.schedule_timeout_ms);
+        let timeout_ms = own.unwrap_or(self.config.schedule_timeout_ms);
+        // Of two starts the later one has the greater time, also if the clock of an earlier process was ahead.
+        let decided_ms = group.lifecycle.decided_ms().map_or(self.now, |before| self.now.max(before.saturating_add(1)));
+        let deadline = self.now.saturating_add(timeout_ms);
         self.set_timer(deadline, Timer::StartDeadline(id));
-        StartAttempt { quorum, decided_ms: self.now, deadline }
+        StartAttempt { quorum, decided_ms, timeout_ms, deadline }
     }
 
-    /// How long a start of the group may take.
+    /// How long the start under way may take, or the next one.
     pub(super) fn schedule_timeout_ms(&self, id: GroupId) -> Millis {
-        let own = self.cluster.group(id).definition.last().and_then(|spec| spec.schedule_timeout_ms);
-        own.unwrap_or(self.config.schedule_timeout_ms)
+        let group = self.cluster.group(id);
+        let under_way = group.lifecycle.attempt().map(|attempt| attempt.timeout_ms);
+        let own = || group.definition.last().and_then(|spec| spec.schedule_timeout_ms);
+        under_way.or_else(own).unwrap_or(self.config.schedule_timeout_ms)
     }
 
     fn start_confirmed(&mut self, id: GroupId, quorum: Vec<u32>) {
@@ -137,8 +144,8 @@ impl Engine {
             return;
         }
         let goes_on = |pod: &Pod| {
-            let joined = pod.start_role == StartRole::Joined && pod.state.node().is_some() && !pod.is_leaving();
-            joined || self.has_run_long(id, pod)
+            let joined = pod.start_role == StartRole::Joined && pod.state.node().is_some();
+            !pod.is_leaving() && (joined || self.has_run_long(id, pod))
         };
         if group.members.iter().any(|(_, member)| goes_on(self.cluster.pod(*member))) {
             return;
@@ -146,11 +153,7 @@ impl Engine {
         self.change_roles(id, |role| if role == StartRole::Founder { StartRole::Tentative } else { role });
         let attempt = self.new_attempt(id, quorum);
         self.cluster.group_mut(id).lifecycle.apply(Cause::FounderRejected(attempt));
-        for (_, member) in self.cluster.group(id).members.clone() {
-            if self.cluster.pod(member).start_role == StartRole::Tentative {
-                self.limit_deadline(id, member);
-            }
-        }
+        self.limit_deadline_by_members(id);
     }
 
     /// Gives all tentative members their final role.

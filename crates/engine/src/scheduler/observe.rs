@@ -333,6 +333,9 @@ impl Engine {
             (PodState::Waiting | PodState::Assumed(_), PodState::Bound(_)) => self.on_member_bound(id),
             _ => {}
         }
+        if ran && let Some(group) = group {
+            self.limit_deadline(group, id);
+        }
         // A pod that was terminating before was lost then, not refused.
         let refused = spec.phase == Phase::Rejected && !ran && !was_terminating;
         if let (true, Some(_), Some(group)) = (refused, old.node(), group) {
@@ -440,7 +443,7 @@ impl Engine {
             self.adopt_members(id);
         }
         self.review_group(id);
-        if other_mode {
+        if first || other_mode {
             self.resume_unit_eviction(id);
         }
         Ok(())

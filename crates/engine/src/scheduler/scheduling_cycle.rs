@@ -128,6 +128,7 @@ impl Engine {
         let raised = decided.is_none_or(|decided| quorum.iter().zip(decided).any(|(now, then)| now > then));
         if group.is_gang() && !group.admits_single_members() && raised {
             self.start_attempt(id, quorum);
+            self.limit_deadline_by_members(id);
         } else if let Some(attempt) = group.lifecycle.attempt_mut() {
             // The current minimum counts if it was lowered, or if the subset has got its name since.
             attempt.quorum = attempt.quorum.iter().zip(&quorum).map(|(then, now)| *then.min(now)).collect();

@@ -38,6 +38,8 @@ pub(crate) struct FakeCluster {
     pub(crate) in_flight: Vec<Command>,
     /// The stamp of the last bind of each pod that was sent, by UID.
     stamps: BTreeMap<String, Option<Arc<StartStamp>>>,
+    /// The longest timeout that each group has had: a start keeps the one of its decision.
+    timeouts_ms: BTreeMap<GroupKey, Millis>,
     /// All reports so far.
     pub(crate) reports: Vec<Report>,
     /// All commands so far, except reports.
@@ -89,6 +91,7 @@ impl FakeCluster {
             shown: BTreeMap::new(),
             in_flight: Vec::new(),
             stamps: BTreeMap::new(),
+            timeouts_ms: BTreeMap::new(),
             reports: Vec::new(),
             issued: Vec::new(),
             answers: Vec::new(),
@@ -183,6 +186,9 @@ impl FakeCluster {
                 |known| known.uid.clone(),
             );
         }
+        let timeout_ms = spec.schedule_timeout_ms.unwrap_or(self.config.schedule_timeout_ms);
+        let longest_ms = self.timeouts_ms.entry(spec.key.clone()).or_default();
+        *longest_ms = timeout_ms.max(*longest_ms);
         self.groups.insert(spec.key.clone(), spec.clone());
         self.histories.set_specified(&spec.key, &minimums(&spec));
         self.observe(Observation::GroupSeen(spec));
@@ -289,7 +295,7 @@ impl FakeCluster {
     pub(crate) fn may_stay(&self, pod: &PodSpec) -> bool {
         let group = pod.membership.as_ref().and_then(|membership| self.groups.get(&membership.group));
         let own = |stamp: &&Arc<StartStamp>| group.is_some_and(|group| group.uid == stamp.group_uid);
-        let timeout_ms = group.and_then(|group| group.schedule_timeout_ms).unwrap_or(self.config.schedule_timeout_ms);
+        let timeout_ms = group.and_then(|group| self.timeouts_ms.get(&group.key)).copied().unwrap_or(0);
         let started_ms = pod.started_ms.filter(|_| pod.phase == Phase::Running);
         pod.start.as_ref().filter(own).is_none_or(|stamp| stamp.confirmed)
             || started_ms.is_some_and(|started_ms| {

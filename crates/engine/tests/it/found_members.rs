@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use muster_engine::model::group::{DisruptionMode, GroupPriority, GroupSpec, History};
+use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::{Phase, PodSpec, StartStamp};
-use muster_engine::{Command, Observation};
+use muster_engine::{BindOutcome, Command, DeleteOutcome, Observation};
 use muster_oracle::random::Random;
 use muster_oracle::seeds::for_each_seed;
 
@@ -73,6 +74,66 @@ fn interrupted_start_is_rolled_back_before_its_members_have_run_for_the_timeout(
     assert_eq!(rolled_back(&fake), BTreeSet::new());
     fake.advance(1);
     assert_eq!(rolled_back(&fake), ["p-0", "p-1"].map(str::to_owned).into());
+}
+
+#[test]
+fn start_whose_members_begin_to_run_later_is_rolled_back_in_time() {
+    let mut fake = four_nodes();
+    let (now, timeout) = (fake.now, fake.config.schedule_timeout_ms);
+    fake.put_group(gang());
+    // The kubelet has accepted it and pulls the image.
+    found(&mut fake, 0, Some(stamp(now - 201_000)), |pod| pod.started_ms = Some(now - 200_000));
+    fake.advance(10_000);
+    fake.phase("p-0", Phase::Running);
+    fake.advance(timeout - 210_000 - 1);
+    assert_eq!(rolled_back(&fake), BTreeSet::new());
+    fake.advance(1);
+    assert_eq!(rolled_back(&fake), ["p-0".to_owned()].into());
+}
+
+#[test]
+fn shorter_timeout_does_not_keep_the_start_under_way() {
+    let mut fake = four_nodes();
+    fake.put_group(gang());
+    fake.pods_of("p", "g", 3, 1);
+    fake.decide_all();
+    let sent = std::mem::take(&mut fake.in_flight);
+    fake.execute(sent[0].clone());
+    let bound = fake.bound();
+    fake.phase(&bound[0], Phase::Running);
+    for node in 0..4 {
+        fake.put_node(NodeSpec { unschedulable: true, ..fake.nodes[&format!("n{node}")].clone() });
+    }
+    for command in &sent[1..] {
+        let Command::Bind { pod, node, .. } = command else { panic!("{command:?}") };
+        let outcome = BindOutcome::Refused { message: "no".into() };
+        fake.observe(Observation::BindDone { pod: pod.clone(), node: node.clone(), outcome });
+    }
+    fake.advance(60_000);
+    fake.put_group(GroupSpec { schedule_timeout_ms: Some(30_000), ..gang() });
+    fake.advance(HOUR_MS);
+    assert_eq!(rolled_back(&fake), bound.into_iter().collect());
+}
+
+#[test]
+fn rollback_that_fails_for_long_is_given_up_when_the_pod_has_run_for_long() {
+    let mut fake = four_nodes();
+    let (now, timeout) = (fake.now, fake.config.schedule_timeout_ms);
+    fake.put_group(gang());
+    found(&mut fake, 0, Some(stamp(now - 1_000)), running_since(now - 1_000));
+    fake.advance(timeout - 1_001);
+    fake.now += 1;
+    fake.decide_all();
+    for _ in 0..9 {
+        let [Command::RollBack { pod }] = &std::mem::take(&mut fake.in_flight)[..] else { break };
+        let outcome = DeleteOutcome::Transient { message: "later".into() };
+        fake.observe(Observation::RollBackDone { pod: pod.clone(), outcome });
+        fake.now += fake.config.bind_retry_ms_max;
+        fake.decide_all();
+    }
+    assert!(rolled_back(&fake).len() == 1 && fake.in_flight.is_empty(), "it is not deleted any more");
+    fake.advance(HOUR_MS);
+    assert_eq!(fake.bound(), ["p-0"]);
 }
 
 #[test]
@@ -144,6 +205,7 @@ fn start_of_an_object_that_is_replaced_or_gone_meanwhile_stays() {
         fake.decide_all();
         let sent = std::mem::take(&mut fake.in_flight);
         fake.execute(sent[0].clone());
+        assert_eq!(fake.bound().len(), 1);
         fake.remove_group("g");
         if again {
             fake.put_group(GroupSpec { uid: "another-object".to_owned(), ..gang() });
@@ -232,12 +294,12 @@ fn order_in_which_members_are_found_does_not_matter() {
         let mut fake = four_nodes();
         let now = fake.now;
         let group = GroupSpec {
-            history: *random.pick(&[History::New, History::New, History::Started]),
+            history: *random.pick(&[History::New, History::New, History::Started, History::StartedUnderOtherMinimum]),
             started_ms: random.chance(70).then(|| now - 1_000 * random.below(3) as u64),
             ..gang()
         };
         fake.put_group(group.clone());
-        for number in 0..=random.below(2) {
+        for number in 0..=random.below(3) {
             let own = StartStamp { confirmed: random.chance(15), ..stamp(now - 1_000 * random.below(3) as u64) };
             let other = StartStamp { group_uid: "another-object".to_owned(), ..own.clone() };
             let stamp = [Some(own.clone()), Some(own), Some(other), None][random.below(4)].clone();

@@ -254,9 +254,7 @@ impl GangHistories {
         let Some(gang) = pod.membership.as_ref().and_then(|membership| self.by_key.get(&membership.group)) else {
             return;
         };
-        // A delete that may have been executed is repeated.
-        let again = self.delete_requested.contains(&pod.id.uid);
-        assert!(!may_stay || again, "{} belongs to no start that failed: {:?}", pod.id, pod.start);
+        assert!(!may_stay, "{} belongs to no start that failed: {:?}", pod.id, pod.start);
         let settled = gang.confirmed.is_some() && gang.founders.contains(&pod.id.uid);
         assert!(!settled || gang.reopened, "{} belongs to a start that was confirmed: {gang:?}", pod.id);
     }

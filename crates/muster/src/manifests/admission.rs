@@ -146,11 +146,12 @@ pub(super) fn policy() -> Value {
 /// The name of the policy about stamps.
 const STAMPS: &str = "muster-start-stamps";
 
-/// The stamp of a bind: only a Binding sets it. Before a pod has a node, a stamp has no meaning and the bind overwrites it.
+/// The stamp of a bind: only a Binding sets it. A new pod may have one, for example of a backup: it names another UID and
+/// says nothing.
 pub(super) fn stamp_policy() -> Value {
     let of = |object: &str| {
         format!(
-            "({object} != null && has({object}.metadata.annotations) && '{START}' in {object}.metadata.annotations ? {object}.metadata.annotations['{START}'] : '')"
+            "(has({object}.metadata.annotations) && '{START}' in {object}.metadata.annotations ? {object}.metadata.annotations['{START}'] : '')"
         )
     };
     json!({
@@ -160,12 +161,9 @@ pub(super) fn stamp_policy() -> Value {
             "failurePolicy": "Fail",
             "matchConstraints": {"resourceRules": [{
                 "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods", "pods/status"],
-                "operations": ["CREATE", "UPDATE"],
+                "operations": ["UPDATE"],
             }]},
-            "matchConditions": [
-                {"name": "has-a-node", "expression": "has(object.spec.nodeName) && object.spec.nodeName != ''"},
-                {"name": "has-a-stamp", "expression": format!("{} != ''", of("object"))},
-            ],
+            "matchConditions": [{"name": "has-a-stamp", "expression": format!("{} != ''", of("object"))}],
             "validations": [{
                 "expression": format!("{} == {}", of("object"), of("oldObject")),
                 "message": format!("annotation {START} is written by Muster when it binds a pod"),

@@ -89,7 +89,8 @@ async fn only_binds_write_stamps(cluster: &mut TestCluster) {
     let text = cluster.kubectl(&["get", "pod", "ours-0", "--output", "json"], "");
     let pod: Value = serde_json::from_str(&text).expect("JSON");
     let stamp = pod["metadata"]["annotations"][START].as_str().unwrap_or_default().to_owned();
-    assert!(stamp.contains(r#""confirmed":false,"minCount":4"#), "{stamp}");
+    let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
+    assert!(stamp.contains(uid) && stamp.contains(r#""confirmed":false,"minCount":4"#), "{stamp}");
     let patch = |value: Value| {
         http::Request::patch("/api/v1/namespaces/default/pods/ours-0")
             .header("content-type", "application/merge-patch+json")

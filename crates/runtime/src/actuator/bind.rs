@@ -41,7 +41,7 @@ impl RequestContext {
                 name: Some(pod.name.clone()),
                 namespace: Some(pod.namespace.clone()),
                 uid: Some(pod.uid.clone()),
-                annotations: start.map(|start| [(START.to_owned(), start_stamp::write(start))].into()),
+                annotations: start.map(|start| [(START.to_owned(), start_stamp::write(start, &pod.uid))].into()),
                 ..ObjectMeta::default()
             },
             target: ObjectReference {

@@ -141,7 +141,7 @@ async fn bind_stamps_the_pod_in_the_same_write() {
     assert_eq!(cluster.context.bind(&pod, "n1", Some(&stamp)).await, BindOutcome::Bound);
     let bound = cluster.pods().get("a").await.unwrap();
     let annotations = bound.metadata.annotations.unwrap_or_default();
-    assert_eq!(annotations.get(START).and_then(|text| crate::start_stamp::read(text)), Some(stamp));
+    assert_eq!(annotations.get(START).and_then(|text| crate::start_stamp::read(text, &pod.uid)), Some(stamp));
 }
 
 fn unit(pods: &[&PodName]) -> VictimUnit {

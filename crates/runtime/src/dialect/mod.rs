@@ -33,7 +33,7 @@ pub(crate) use muster_pod_group::MusterPodGroup;
 pub(crate) use muster_workload::MusterWorkload;
 pub(crate) use native_pod_group::NativePodGroup;
 pub(crate) use native_workload::NativeWorkload;
-pub(crate) use parsed_group::{NumberBy, ParsedGroup, PriorityField, WithoutClass};
+pub(crate) use parsed_group::{ParsedGroup, PriorityField, WithoutClass};
 pub(crate) use resolved_priority::ResolvedPriority;
 pub(crate) use scheduler_plugins::SchedulerPlugins;
 pub(crate) use status::{Counts, InstanceStatus, ObjectStatus};

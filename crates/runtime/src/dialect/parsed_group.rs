@@ -53,6 +53,13 @@ pub(crate) struct PriorityField {
     pub(crate) without_class: WithoutClass,
 }
 
+impl PriorityField {
+    /// The priority that the API server resolved when the object was created.
+    pub(crate) fn number_by_server(&self) -> Option<i32> {
+        self.number.filter(|_| self.number_by == NumberBy::Server)
+    }
+}
+
 /// The priority of a group without a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WithoutClass {

@@ -215,7 +215,7 @@ impl GroupIndex {
         observations
     }
 
-    /// The PriorityClasses changed: every group may have another priority.
+    /// The PriorityClasses changed: groups whose priority could not be resolved may have one now.
     pub(crate) fn refresh_all(&mut self, priorities: &Priorities) -> Vec<Observation> {
         let keys: Vec<ObjectKey> = self.objects.iter().flat_map(|table| table.entries.keys().cloned()).collect();
         keys.iter().flat_map(|key| self.refresh(key, priorities)).collect()
@@ -298,7 +298,8 @@ impl GroupIndex {
         };
         for (name, group) in object.groups.iter().flatten() {
             let field = &group.priority;
-            let of_members = field.class.is_none() && field.without_class != WithoutClass::Default;
+            let by_server = field.number_by_server().is_some();
+            let of_members = field.class.is_none() && field.without_class != WithoutClass::Default && !by_server;
             if of_members || object.priorities.get(name).is_some_and(|known| known.class == field.class) {
                 continue;
             }

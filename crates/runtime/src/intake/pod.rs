@@ -95,6 +95,7 @@ pub(crate) fn pod(pod: &Pod, id: Arc<PodName>, profile: Option<(u16, &Profile)>)
     let refused = invalid.or_else(|| unsupported(pod).map(|error| refusal(RefusalKind::Unsupported, error)));
     let annotations = pod.metadata.annotations.as_ref();
     let owners = pod.metadata.owner_references.iter().flatten();
+    let stamp = annotations.and_then(|annotations| start_stamp::read(annotations.get(START)?, &id.uid));
     let spec = PodSpec {
         id,
         class: Arc::new(class),
@@ -117,7 +118,7 @@ pub(crate) fn pod(pod: &Pod, id: Arc<PodName>, profile: Option<(u16, &Profile)>)
         // `deletionTimestamp` is when the pod has to be gone, not when the deletion was requested.
         grace_period_ends_ms: pod.metadata.deletion_timestamp.as_ref().map(|time| millis(time.0)),
         marked: false,
-        start: annotations.and_then(|annotations| start_stamp::read(annotations.get(START)?)).map(Arc::new),
+        start: stamp.map(Arc::new),
     };
     (spec, flaw)
 }

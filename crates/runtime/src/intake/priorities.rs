@@ -7,7 +7,7 @@ use muster_engine::model::group::{GroupPriority, PreemptionPolicy};
 use muster_reflector::{Delta, Key, Table, key_of};
 
 use super::raw::Guarded;
-use crate::dialect::{GroupError, NumberBy, ParsedGroup, PriorityField, ResolvedPriority, WithoutClass};
+use crate::dialect::{GroupError, ParsedGroup, PriorityField, ResolvedPriority, WithoutClass};
 
 /// The PriorityClasses of the cluster.
 #[derive(Debug, Default)]
@@ -39,10 +39,13 @@ impl Priorities {
     }
 
     /// The priority of a group that has none yet, from its class or the default one; `None` if it has that of its
-    /// members, or one that the API server resolved.
+    /// members. A number that the API server resolved counts, whatever has become of the class.
     pub(crate) fn resolve(&self, field: &PriorityField) -> Result<Option<ResolvedPriority>, GroupError> {
-        if is_resolved_by_server(field) || (field.class.is_none() && field.without_class == WithoutClass::LowestMember)
-        {
+        if let Some(value) = field.number_by_server() {
+            let never_preempts = self.class(field).ok().flatten().is_some_and(|class| class.never_preempts);
+            return Ok(Some(ResolvedPriority { class: field.class.clone(), value, never_preempts }));
+        }
+        if field.class.is_none() && field.without_class == WithoutClass::LowestMember {
             return Ok(None);
         }
         let class = self.class(field)?;
@@ -70,12 +73,6 @@ impl Priorities {
         own_priorities: bool,
     ) -> Result<(GroupPriority, PreemptionPolicy), GroupError> {
         let field = &group.priority;
-        if is_resolved_by_server(field) {
-            let of_class = self.class(field).ok().flatten().filter(|class| class.never_preempts);
-            let policy = group.preemption_policy.or(of_class.map(|_| PreemptionPolicy::Never)).unwrap_or_default();
-            let own = field.number.filter(|_| own_priorities).map(GroupPriority::Own);
-            return Ok((own.unwrap_or(GroupPriority::LowestMember), policy));
-        }
         let resolved = match resolved.filter(|resolved| resolved.class == field.class) {
             Some(resolved) => Some(resolved.clone()),
             None => self.resolve(field)?,
@@ -95,11 +92,6 @@ impl Priorities {
         };
         Ok((priority, group.preemption_policy.unwrap_or(resolved.preemption_policy())))
     }
-}
-
-/// Whether the API server has resolved the priority when the object was created.
-fn is_resolved_by_server(field: &PriorityField) -> bool {
-    field.number_by == NumberBy::Server && field.number.is_some()
 }
 
 fn no_such_class(name: &str) -> GroupError {

@@ -315,7 +315,10 @@ fn instance_status(
         let members = subsets.iter().map(|(_, counts)| counts.total).sum();
         derive(&mut conditions, instance, object, (&counts, members), &rules, basic, now_ms);
     }
-    if let Some(resolved) = object.priorities.get(&instance.group) {
+    let parsed = object.groups.iter().flatten().find(|(name, _)| *name == instance.group);
+    // On native groups `spec.priority` is that record.
+    let by_server = parsed.is_some_and(|(_, group)| group.priority.number_by_server().is_some());
+    if let Some(resolved) = object.priorities.get(&instance.group).filter(|_| !by_server) {
         resolved.write(&mut conditions);
     }
     set_mismatch(&mut conditions, view, &records);
