@@ -66,6 +66,19 @@ pub(crate) fn read(text: &str, pod_uid: &str) -> Option<StartStamp> {
     })
 }
 
+/// A stamp for tests.
+#[cfg(test)]
+pub(crate) fn example() -> StartStamp {
+    StartStamp {
+        group_uid: "9b2e".to_owned(),
+        decided_ms: 1_763_417_231_123,
+        confirmed: false,
+        minimum: 3,
+        disruption_mode: DisruptionMode::Group,
+        priority: 7,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,14 +103,7 @@ mod tests {
 
     #[test]
     fn text_is_short_and_in_the_words_of_the_api() {
-        let stamp = StartStamp {
-            group_uid: "9b2e".to_owned(),
-            decided_ms: 1_763_417_231_123,
-            confirmed: false,
-            minimum: 3,
-            disruption_mode: DisruptionMode::Group,
-            priority: 7,
-        };
+        let stamp = example();
         let text = r#"{"pod":"77","group":"9b2e","decided":"2025-11-17T22:07:11.123Z","confirmed":false,"minCount":3,"disruptionMode":"PodGroup","priority":7}"#;
         assert_eq!(write(&stamp, "77"), text);
     }

@@ -181,12 +181,13 @@ impl Engine {
         let (mut rolled_back, mut kept, mut stays) = (0, 0, false);
         for member in members {
             let pod = self.cluster.pod(member);
-            if !pod.is_leaving() && self.has_run_long(id, pod) {
-                // The deadline is handled late.
+            let mut this_start = pod.start_role == StartRole::Tentative;
+            if this_start && !pod.is_leaving() && self.has_run_long(id, pod) {
+                // The deadline is handled late: the pod stays.
+                this_start = false;
                 self.cluster.pod_mut(member).start_role = StartRole::None;
             }
             let pod = self.cluster.pod(member);
-            let this_start = pod.start_role == StartRole::Tentative;
             let idle = pod.bind.as_deref().is_none_or(|bind| !bind.in_flight);
             match pod.state {
                 PodState::Bound(_) if !pod.ours || pod.is_leaving() => {}

@@ -136,7 +136,7 @@ impl Engine {
 
     /// The members of the start under way stay.
     pub(super) fn keep_start(&mut self, id: GroupId) {
-        self.change_roles(id, |role| if role == StartRole::Tentative { StartRole::None } else { role });
+        self.settle_roles(id, StartRole::None);
         self.cluster.group_mut(id).lifecycle.apply(Cause::StartKept);
     }
 

@@ -157,7 +157,7 @@ impl Engine {
     }
 
     /// Gives all tentative members their final role.
-    fn settle_roles(&mut self, id: GroupId, settled: StartRole) {
+    pub(super) fn settle_roles(&mut self, id: GroupId, settled: StartRole) {
         self.change_roles(id, |role| if role == StartRole::Tentative { settled } else { role });
     }
 

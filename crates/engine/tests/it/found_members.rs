@@ -39,6 +39,14 @@ fn gang() -> GroupSpec {
     GroupSpec { uid: OBJECT.to_owned(), ..GroupSpec::gang(key("g"), 3) }
 }
 
+/// [`four_nodes`] with the gang, the time, and how long a start may take.
+fn with_gang() -> (FakeCluster, u64, u64) {
+    let mut fake = four_nodes();
+    let (now, timeout) = (fake.now, fake.config.schedule_timeout_ms);
+    fake.put_group(gang());
+    (fake, now, timeout)
+}
+
 /// Four nodes for one pod each, at a time when something may have happened before.
 fn four_nodes() -> FakeCluster {
     let mut fake = FakeCluster::new();
@@ -65,9 +73,7 @@ fn running_since(started_ms: u64) -> impl Fn(&mut PodSpec) {
 
 #[test]
 fn interrupted_start_is_rolled_back_before_its_members_have_run_for_the_timeout() {
-    let mut fake = four_nodes();
-    let (now, timeout) = (fake.now, fake.config.schedule_timeout_ms);
-    fake.put_group(gang());
+    let (mut fake, now, timeout) = with_gang();
     found(&mut fake, 0, Some(stamp(now - 60_000)), running_since(now - 59_000));
     found(&mut fake, 1, Some(stamp(now - 60_000)), |_| {});
     fake.advance(timeout - 59_000 - 1);
@@ -78,9 +84,7 @@ fn interrupted_start_is_rolled_back_before_its_members_have_run_for_the_timeout(
 
 #[test]
 fn start_whose_members_begin_to_run_later_is_rolled_back_in_time() {
-    let mut fake = four_nodes();
-    let (now, timeout) = (fake.now, fake.config.schedule_timeout_ms);
-    fake.put_group(gang());
+    let (mut fake, now, timeout) = with_gang();
     // The kubelet has accepted it and pulls the image.
     found(&mut fake, 0, Some(stamp(now - 201_000)), |pod| pod.started_ms = Some(now - 200_000));
     fake.advance(10_000);
@@ -117,9 +121,7 @@ fn shorter_timeout_does_not_keep_the_start_under_way() {
 
 #[test]
 fn rollback_that_fails_for_long_is_given_up_when_the_pod_has_run_for_long() {
-    let mut fake = four_nodes();
-    let (now, timeout) = (fake.now, fake.config.schedule_timeout_ms);
-    fake.put_group(gang());
+    let (mut fake, now, timeout) = with_gang();
     found(&mut fake, 0, Some(stamp(now - 1_000)), running_since(now - 1_000));
     fake.advance(timeout - 1_001);
     fake.now += 1;
@@ -156,9 +158,7 @@ fn members_of_no_start_of_this_object_stay_and_the_rest_is_placed_when_it_fits()
 #[test]
 fn member_that_ran_for_longer_than_the_timeout_stays() {
     for order in [[0, 1], [1, 0]] {
-        let mut fake = four_nodes();
-        let (now, timeout) = (fake.now, fake.config.schedule_timeout_ms);
-        fake.put_group(gang());
+        let (mut fake, now, timeout) = with_gang();
         for number in order {
             let since = now - 1_001 - if number == 0 { timeout } else { 0 };
             found(&mut fake, number, Some(stamp(now - 2 * timeout)), running_since(since));

@@ -5,12 +5,12 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use muster_api::keys::annotations::START;
-use muster_engine::model::group::DisruptionMode;
 use muster_playground_server::faults::{Fault, Faults, ServerError};
 use muster_playground_server::{Server, Settings};
 use serde_json::json;
 
 use super::*;
+use crate::start_stamp;
 
 struct TestCluster {
     server: Server,
@@ -130,18 +130,11 @@ async fn bind_of_a_bound_deleted_or_replaced_pod_is_refused() {
 async fn bind_stamps_the_pod_in_the_same_write() {
     let cluster = TestCluster::new().await;
     let pod = cluster.pod().await;
-    let stamp = StartStamp {
-        group_uid: "9b2e".to_owned(),
-        decided_ms: 1_763_417_231_123,
-        confirmed: false,
-        minimum: 3,
-        disruption_mode: DisruptionMode::Group,
-        priority: 7,
-    };
+    let stamp = start_stamp::example();
     assert_eq!(cluster.context.bind(&pod, "n1", Some(&stamp)).await, BindOutcome::Bound);
     let bound = cluster.pods().get("a").await.unwrap();
     let annotations = bound.metadata.annotations.unwrap_or_default();
-    assert_eq!(annotations.get(START).and_then(|text| crate::start_stamp::read(text, &pod.uid)), Some(stamp));
+    assert_eq!(annotations.get(START).and_then(|text| start_stamp::read(text, &pod.uid)), Some(stamp));
 }
 
 fn unit(pods: &[&PodName]) -> VictimUnit {

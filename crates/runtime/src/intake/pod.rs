@@ -95,7 +95,9 @@ pub(crate) fn pod(pod: &Pod, id: Arc<PodName>, profile: Option<(u16, &Profile)>)
     let refused = invalid.or_else(|| unsupported(pod).map(|error| refusal(RefusalKind::Unsupported, error)));
     let annotations = pod.metadata.annotations.as_ref();
     let owners = pod.metadata.owner_references.iter().flatten();
-    let stamp = annotations.and_then(|annotations| start_stamp::read(annotations.get(START)?, &id.uid));
+    // Before the bind there is none that counts.
+    let bound = annotations.filter(|_| !pod.spec.node_name.is_empty());
+    let stamp = bound.and_then(|annotations| start_stamp::read(annotations.get(START)?, &id.uid));
     let spec = PodSpec {
         id,
         class: Arc::new(class),
