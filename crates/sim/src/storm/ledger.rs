@@ -14,8 +14,9 @@ use tokio::time::Instant;
 
 use super::capacity::FreeCapacity;
 use super::history::Histories;
+use super::processes::SCHEDULE_TIMEOUT_MS;
 use super::recorder::Actor;
-use super::server_state::{Pod, Policy, ServerState};
+use super::server_state::{GroupKey, Kind, Pod, Policy, ServerState};
 
 /// After this time every process has seen the binds of another scheduler, even if watches failed.
 const KNOWN_AFTER: Duration = Duration::from_secs(180);
@@ -70,6 +71,10 @@ pub(super) struct Ledger {
     foreign_binds: BTreeMap<String, Instant>,
     /// When a pending pod of this priority last had a nominated node.
     nominated: BTreeMap<i64, Instant>,
+    /// When a group object with this kind, name and UID last existed.
+    objects: BTreeMap<(Kind, String, String), Instant>,
+    /// When a pod was first seen running, by UID.
+    running_since: BTreeMap<String, Instant>,
 }
 
 impl Ledger {
@@ -89,6 +94,8 @@ impl Ledger {
             fences: BTreeMap::new(),
             foreign_binds: BTreeMap::new(),
             nominated: BTreeMap::new(),
+            objects: BTreeMap::new(),
+            running_since: BTreeMap::new(),
         }
     }
 
@@ -125,12 +132,18 @@ impl Ledger {
     pub(super) fn catch_up(&mut self) {
         match self.state.catch_up() {
             Ok(changes) => {
+                let now = Instant::now();
                 for change in &changes {
                     self.histories.pod_changed(change);
+                    if let Some(pod) = change.after.as_ref().filter(|pod| pod.phase == "Running") {
+                        self.running_since.entry(pod.uid.clone()).or_insert(now);
+                    }
                 }
                 self.histories.update(&self.state);
                 let nominated = self.state.pods.values().filter(|pod| pod.is_pending() && !pod.nominated.is_empty());
-                self.nominated.extend(nominated.map(|pod| (pod.priority, Instant::now())));
+                self.nominated.extend(nominated.map(|pod| (pod.priority, now)));
+                let objects = self.state.objects.iter();
+                self.objects.extend(objects.map(|((kind, name), one)| ((*kind, name.clone(), one.uid.clone()), now)));
             }
             Err(error) => self.report_violation(&error.to_string()),
         }
@@ -237,6 +250,26 @@ impl Ledger {
         }
     }
 
+    /// Why a pod must not be rolled back: only a bind for this very object, whose start was never confirmed, may be, and
+    /// only before the pod has run for the schedule timeout. Muster may learn of changes with a delay.
+    fn why_not_of_open_start(&self, pod: &Pod, key: &GroupKey) -> Option<String> {
+        let now = Instant::now();
+        let stamp = |field: &str| pod.stamp[field].as_str().unwrap_or_default().to_owned();
+        if stamp("pod") != pod.uid {
+            return Some(format!("its stamp is {}", pod.stamp));
+        }
+        let object = self.objects.get(&(key.kind, key.object.clone(), stamp("group")));
+        if object.is_none_or(|at| now - *at >= KNOWN_AFTER) {
+            return Some(format!("it was bound for another object of the name {}: {}", key.object, pod.stamp));
+        }
+        if pod.stamp["confirmed"] != false {
+            return Some(format!("it joined a gang that had started: {}", pod.stamp));
+        }
+        let runs = self.running_since.get(&pod.uid).map(|since| now - *since)?;
+        let too_long = runs >= Duration::from_millis(SCHEDULE_TIMEOUT_MS) + KNOWN_AFTER;
+        too_long.then(|| format!("it has run for {} s", runs.as_secs()))
+    }
+
     /// Only bound members of a gang whose start is not confirmed are deleted, and only if a controller recreates them.
     fn check_delete(&mut self, path: &str, body: &Value) {
         let name = path.rsplit('/').next().unwrap_or_default();
@@ -254,7 +287,7 @@ impl Ledger {
             None => Some("it is no member of a gang".to_owned()),
             Some(_) if !pod.ours || !pod.controlled => Some("no controller would recreate it".to_owned()),
             Some(_) if pod.node.is_empty() || pod.finished() => Some("it is not on a node".to_owned()),
-            Some(key) => self.histories.why_final(&self.state, key),
+            Some(key) => self.histories.why_final(&self.state, key).or_else(|| self.why_not_of_open_start(pod, key)),
         };
         if let Some(violation) = violation {
             self.report_violation(&format!("Muster deletes pod {name}: {violation}"));

@@ -15,7 +15,7 @@ use tower::Layer;
 use super::recorder::{Actor, Recorder};
 
 /// Deadline of a gang start; short, so that runs become quiescent soon.
-const SCHEDULE_TIMEOUT_MS: u64 = 60_000;
+pub(super) const SCHEDULE_TIMEOUT_MS: u64 = 60_000;
 /// Reservations for starving gangs would keep fitting pods pending; they have their own tests.
 const NEVER_STARVING_MS: u64 = 1_000_000_000;
 /// No request gets through.

@@ -69,15 +69,8 @@ fn expected_reasons(state: &ServerState, pod: &Pod) -> &'static [&'static str] {
     };
     let Some(policy) = state.policy(key) else { return &["WaitingForGroup"] };
     let Policy::Gang(minimums) = policy else {
-        // A basic group has started as soon as one of its pods is bound, and holds back no other pod.
-        let started = state.members(key).any(|pod| pod.ours && pod.counts_towards_minimum());
-        return if !started && held_back(state, key) {
-            &["WaitingForGroup", "SchedulerError"]
-        } else if fits {
-            &["to be bound: it fits"]
-        } else {
-            UNSCHEDULABLE
-        };
+        // A basic group holds back no pod.
+        return if fits { &["to be bound: it fits"] } else { UNSCHEDULABLE };
     };
     if !minimums.iter().any(|(subset, _)| belongs_to(pod, subset, minimums.len())) {
         return &["WaitingForGroup"];
@@ -98,7 +91,7 @@ enum Missing {
     /// It has started; members are bound one by one.
     Nothing,
     Members,
-    /// Members are held back by scheduling gates or unsupported fields.
+    /// So many members are held back by scheduling gates or unsupported fields that the rest is below the minimum.
     Eligibility,
     /// Capacity; whether the gang would fit, if the search completed.
     Capacity(Option<bool>),
@@ -112,18 +105,19 @@ fn find_missing(state: &ServerState, key: &GroupKey, minimums: &[(String, usize)
         return Missing::Nothing;
     }
     let mut lots = Vec::new();
-    let mut incomplete = false;
+    let (mut incomplete, mut lacks_eligible) = (false, false);
     for ((subset, _), (minimum, counted)) in minimums.iter().zip(&progress) {
         let in_subset = |pod: &&Pod| pod.ours && belongs_to(pod, subset, minimums.len());
         let alive = |pod: &&Pod| pod.counts_towards_minimum() || (!pod.terminating && !pod.finished());
         let members: Vec<&Pod> = state.members(key).filter(in_subset).filter(alive).collect();
         incomplete |= members.len() < *minimum;
-        let waiting = members.into_iter().filter(|pod| pod.is_pending() && !pod.unsupported).collect();
+        let waiting: Vec<&Pod> = members.into_iter().filter(|pod| pod.is_pending() && !pod.unsupported).collect();
+        lacks_eligible |= waiting.len() + counted < *minimum;
         lots.push((minimum.saturating_sub(*counted), waiting));
     }
     if incomplete {
         Missing::Members
-    } else if held_back(state, key) {
+    } else if lacks_eligible {
         Missing::Eligibility
     } else {
         let priority = state.members(key).map(|pod| pod.priority).min().unwrap_or(0);

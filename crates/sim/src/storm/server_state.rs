@@ -85,6 +85,8 @@ pub(super) struct Pod {
     pub(super) marked: bool,
     /// Reason and message of `PodScheduled=False`.
     pub(super) unscheduled_condition: Option<(String, String)>,
+    /// The start that it was bound for; null without a stamp.
+    pub(super) stamp: Value,
 }
 
 impl Pod {
@@ -134,6 +136,7 @@ pub(super) enum Policy {
 
 #[derive(Clone, Debug)]
 pub(super) struct Object {
+    pub(super) uid: String,
     /// The groups inside it; one without a name if the object is the group.
     pub(super) policies: Vec<(String, Policy)>,
     pub(super) generation: i64,
@@ -357,6 +360,7 @@ fn pod(object: &Value) -> Pod {
             one["type"] == "DisruptionTarget" && one["status"] == "True" && one["reason"] == "PreemptionByScheduler"
         }),
         unscheduled_condition: unscheduled_condition.map(|one| (text(&one["reason"]), text(&one["message"]))),
+        stamp: serde_json::from_str(&text(&metadata["annotations"]["muster.dev/start"])).unwrap_or_default(),
     }
 }
 
@@ -404,6 +408,7 @@ fn group_object(kind: Kind, object: &Value) -> Object {
         }
     };
     Object {
+        uid: text(&object["metadata"]["uid"]),
         policies,
         generation: object["metadata"]["generation"].as_i64().unwrap_or(0),
         status: object["status"].clone(),
