@@ -95,6 +95,8 @@ pub struct PreemptionRules {
     pub cheaper: bool,
     /// The maximum number of victim sets in the search for the cheapest.
     pub steps_max: u64,
+    /// Preempts also for members of a gang beyond its minimum.
+    pub beyond_minimum: bool,
 }
 
 impl Default for PreemptionRules {
@@ -109,6 +111,7 @@ impl Default for PreemptionRules {
             whole_groups: true,
             cheaper: true,
             steps_max: 20_000,
+            beyond_minimum: true,
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::model::ids::{GroupId, PodId};
 use crate::model::labels::Labels;
 use crate::model::pod::PodName;
 use crate::model::taint::Taint;
-use crate::scheduler::Engine;
+use crate::scheduler::{Engine, GroupState};
 
 impl Engine {
     /// A pod by UID.
@@ -224,6 +224,11 @@ impl<'e> GroupView<'e> {
     /// When the start that was confirmed had been decided, if it is known.
     pub fn start_decided_ms(&self) -> Option<Millis> {
         self.group.lifecycle.confirmed()?.decided_ms
+    }
+
+    /// Its state in one word.
+    pub fn state(&self) -> GroupState {
+        GroupState::of(self.cluster, self.group)
     }
 
     /// Whether it had started and is below its minimum.

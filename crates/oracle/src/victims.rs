@@ -110,10 +110,34 @@ impl PreemptionCase {
         (0..self.count).take_while(|_| naive.place(&self.class).is_some()).count()
     }
 
-    /// How many pods are to be placed; `None` if the minimum does not fit even without all possible victims.
+    /// How many pods must be placed; `None` if they do not fit even without all possible victims.
     pub fn target(&self) -> Option<usize> {
         let all = self.units().into_iter().flatten().collect();
-        Some(self.room(&all)).filter(|room| *room >= self.minimum.max(1))
+        Some(self.minimum.max(1)).filter(|minimum| self.room(&all) >= *minimum)
+    }
+
+    /// The victims of the highest priorities that make room for the minimum.
+    pub fn for_minimum(&self, evicted: &BTreeSet<usize>) -> BTreeSet<usize> {
+        let mut priorities: Vec<Option<i32>> =
+            evicted.iter().map(|number| Some(self.pods[*number].priority)).chain([None]).collect();
+        priorities.sort_unstable_by(|one, two| two.cmp(one));
+        let above = |lowest: Option<i32>| -> BTreeSet<usize> {
+            let is_above = |number: &usize| lowest.is_some_and(|lowest| self.pods[*number].priority >= lowest);
+            evicted.iter().copied().filter(is_above).collect()
+        };
+        let none = BTreeSet::new();
+        if self.room(&none) >= self.minimum.max(1) {
+            return none;
+        }
+        let enough = |lowest: &Option<i32>| self.room(&above(*lowest)) >= self.minimum.max(1);
+        priorities.into_iter().find(enough).map_or_else(|| evicted.clone(), above)
+    }
+
+    /// The units that may be evicted for pods beyond the minimum, if these are evicted for it.
+    pub fn units_beyond(&self, for_minimum: &BTreeSet<usize>) -> Vec<Unit> {
+        let lowest = for_minimum.iter().map(|number| self.pods[*number].priority).min();
+        let is_below = |unit: &Unit| lowest.is_none_or(|lowest| self.pods[unit[0]].priority < lowest);
+        self.units().into_iter().filter(is_below).collect()
     }
 
     /// The cost of evicting these pods.
@@ -148,12 +172,18 @@ impl PreemptionCase {
         if whole { taken > 0 } else { there >= minimum && there - taken < minimum }
     }
 
-    /// The lowest cost of any set of units; `None` if no set frees enough room.
+    /// The lowest cost for the minimum; `None` if no set of units frees enough room.
     pub fn cheapest(&self) -> Option<Cost> {
-        let (units, target) = (self.units(), self.target()?);
+        self.cheapest_with(&BTreeSet::new(), &self.units(), self.target()?)
+    }
+
+    /// The lowest cost of evicting these pods and any set of units, if so many pods must fit.
+    pub fn cheapest_with(&self, first: &BTreeSet<usize>, units: &[Unit], target: usize) -> Option<Cost> {
         let sets = 0_u32..1 << units.len();
         let evicted = |set: u32| -> BTreeSet<usize> {
-            units.iter().enumerate().filter(|(at, _)| set & (1 << at) != 0).flat_map(|(_, unit)| unit.clone()).collect()
+            let units =
+                units.iter().enumerate().filter(|(at, _)| set & (1 << at) != 0).flat_map(|(_, unit)| unit.clone());
+            units.chain(first.iter().copied()).collect()
         };
         let mut best: Option<Cost> = None;
         for set in sets.map(evicted) {

@@ -19,6 +19,7 @@ mod intake;
 mod kube_scheduler;
 mod lease;
 mod metrics;
+mod preemption_cost;
 mod record;
 mod scheduler;
 mod scheduling_loop;

@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_engine::{GroupState, PreemptionResult};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -40,6 +41,8 @@ pub enum AttemptResult {
     Scheduled,
     /// It does not fit.
     Unschedulable,
+    /// It does not fit until its victims have left.
+    WaitingOnPreemption,
     /// An error occurred.
     Error,
 }
@@ -62,6 +65,7 @@ impl AttemptResult {
         match self {
             AttemptResult::Scheduled => "scheduled",
             AttemptResult::Unschedulable => "unschedulable",
+            AttemptResult::WaitingOnPreemption => "waiting_on_preemption",
             AttemptResult::Error => "error",
         }
     }
@@ -116,12 +120,21 @@ struct Inner {
     binds_rolled_back: Counter,
     preemption_attempts: Counter,
     preemption_victims: Histogram,
+    group_preemption_attempts: Counters<1>,
+    group_preemption_victims: Histogram,
+    waiting_for_victims: Gauges<1>,
     pods_evicted: Counter,
+    groups_evicted: Counter,
+    groups: Gauges<1>,
     batch_seconds: Histogram,
 }
 
 fn attempt_buckets() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.0, 15))
+}
+
+fn victim_buckets() -> Histogram {
+    Histogram::new(exponential_buckets(1.0, 2.0, 14))
 }
 
 fn sli_buckets() -> Histogram {
@@ -246,16 +259,41 @@ impl Inner {
             preemption_attempts: register(
                 r,
                 "scheduler_preemption_attempts",
-                "Preemption plans that were executed",
+                "Attempts of single pods that did not fit to preempt, whatever the result",
                 Counter::default(),
             ),
             preemption_victims: register(
                 r,
                 "scheduler_preemption_victims",
-                "Victims of a preemption plan",
-                Histogram::new(exponential_buckets(1.0, 2.0, 14)),
+                "Victims of a preemption plan for a single pod",
+                victim_buckets(),
+            ),
+            group_preemption_attempts: register(
+                r,
+                "scheduler_workload_preemption_attempts",
+                "Attempts of groups that did not fit to preempt, by result",
+                Counters::default(),
+            ),
+            group_preemption_victims: register(
+                r,
+                "scheduler_workload_preemption_victims",
+                "Victims of a preemption plan for a group",
+                victim_buckets(),
+            ),
+            waiting_for_victims: register(
+                r,
+                "muster_waiting_for_victims",
+                "Single pods and groups that wait for their victims to leave",
+                Gauges::default(),
             ),
             pods_evicted: register(r, "muster_pods_evicted", "Pods that were preempted", Counter::default()),
+            groups_evicted: register(
+                r,
+                "muster_groups_evicted",
+                "Groups whose eviction as a whole was decided",
+                Counter::default(),
+            ),
+            groups: register(r, "muster_groups", "Groups, by state", Gauges::default()),
             batch_seconds: register(
                 r,
                 "muster_decision_batch_duration_seconds",
@@ -294,10 +332,35 @@ impl Metrics {
         }
     }
 
-    /// A preemption plan with this many victims is executed.
-    pub fn preempted(&self, pods: usize) {
-        self.inner.preemption_attempts.inc();
-        self.inner.preemption_victims.observe(pods as f64);
+    /// A pod or group that did not fit tried to preempt.
+    pub fn preemption_attempt(&self, entity: Entity, result: PreemptionResult) {
+        let result = match result {
+            PreemptionResult::Success => "Success",
+            PreemptionResult::Unschedulable => "Unschedulable",
+        };
+        match entity {
+            Entity::Pod => self.inner.preemption_attempts.inc(),
+            Entity::Group => self.inner.group_preemption_attempts.get_or_create(&[("result", result.into())]).inc(),
+        };
+    }
+
+    /// A preemption plan with so many victims, in so many whole groups and other pods, is executed.
+    pub fn preempted(&self, entity: Entity, pods: usize, groups: usize) {
+        match entity {
+            Entity::Pod => self.inner.preemption_victims.observe(pods as f64),
+            Entity::Group => self.inner.group_preemption_victims.observe(pods as f64),
+        }
+        self.inner.groups_evicted.inc_by(groups as u64);
+    }
+
+    /// Sets the number of single pods or groups that wait for their victims to leave.
+    pub fn set_waiting_for_victims(&self, entity: Entity, count: usize) {
+        self.inner.waiting_for_victims.get_or_create(&[("type", entity.label().into())]).set(count as i64);
+    }
+
+    /// Sets the number of groups in a state.
+    pub fn set_groups(&self, state: GroupState, count: usize) {
+        self.inner.groups.get_or_create(&[("state", state.name().into())]).set(count as i64);
     }
 
     /// A pod was preempted.
@@ -408,7 +471,12 @@ mod tests {
         metrics.status_written("PodGroup");
         metrics.event_written();
         metrics.bind_rolled_back();
-        metrics.preempted(3);
+        metrics.preemption_attempt(Entity::Pod, PreemptionResult::Unschedulable);
+        metrics.preemption_attempt(Entity::Group, PreemptionResult::Success);
+        metrics.preempted(Entity::Pod, 3, 1);
+        metrics.preempted(Entity::Group, 4, 1);
+        metrics.set_waiting_for_victims(Entity::Group, 2);
+        metrics.set_groups(GroupState::PartiallyBound, 5);
         metrics.pod_evicted();
         metrics.batch(MS);
         let text = metrics.clone().render();
@@ -437,6 +505,11 @@ mod tests {
             "muster_pods_taken_back_total 1",
             "scheduler_preemption_attempts_total 1",
             "scheduler_preemption_victims_sum 3.0",
+            r#"scheduler_workload_preemption_attempts_total{result="Success"} 1"#,
+            "scheduler_workload_preemption_victims_sum 4.0",
+            r#"muster_waiting_for_victims{type="podgroup"} 2"#,
+            "muster_groups_evicted_total 2",
+            r#"muster_groups{state="partially_bound"} 5"#,
             "muster_pods_evicted_total 1",
             "muster_decision_batch_duration_seconds_count 1",
         ] {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use muster_clock::Clock;
 use muster_engine::model::group::GroupKey;
 use muster_engine::model::pod::PodName;
-use muster_engine::{BindOutcome, Command, DeleteOutcome, Engine, Observation, Subject};
+use muster_engine::{BindOutcome, Command, DeleteOutcome, Engine, GroupState, Observation, PreemptionResult, Subject};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
@@ -135,6 +135,11 @@ impl SchedulingLoop {
         ] {
             metrics.set_pending_pods(queue, waiters.pods);
             metrics.set_queued_entities(queue, Entity::Group, waiters.groups);
+        }
+        metrics.set_waiting_for_victims(Entity::Pod, pending.waiting_for_victims.pods);
+        metrics.set_waiting_for_victims(Entity::Group, pending.waiting_for_victims.groups);
+        for (state, count) in GroupState::ALL.into_iter().zip(self.engine.groups_by_state()) {
+            metrics.set_groups(state, count);
         }
     }
 
@@ -272,7 +277,14 @@ impl SchedulingLoop {
     fn count_attempt(&self, took: Duration) {
         let Some(attempt) = self.engine.last_attempt() else { return };
         let entity = if attempt.group { Entity::Group } else { Entity::Pod };
-        let result = if attempt.placed { AttemptResult::Scheduled } else { AttemptResult::Unschedulable };
+        let result = match (attempt.placed, attempt.preemption) {
+            (true, _) => AttemptResult::Scheduled,
+            (false, Some(PreemptionResult::Success)) if attempt.group => AttemptResult::WaitingOnPreemption,
+            (false, _) => AttemptResult::Unschedulable,
+        };
+        if let Some(preemption) = attempt.preemption {
+            self.instruments.metrics.preemption_attempt(entity, preemption);
+        }
         let profile = &self.profiles[usize::from(attempt.profile)];
         self.instruments.metrics.attempt(entity, result, profile, took);
         self.instruments.metrics.decided(entity, took);
@@ -291,7 +303,10 @@ impl SchedulingLoop {
         let [new, repeated]: [Vec<Arc<VictimUnit>>; 2] =
             [new, repeated].map(|part| part.into_iter().map(|(_, unit)| unit).collect());
         if !new.is_empty() {
-            self.instruments.metrics.preempted(new.iter().map(|unit| unit.pods.len()).sum());
+            let is_group = self.engine.last_attempt().is_some_and(|attempt| attempt.group);
+            let entity = if is_group { Entity::Group } else { Entity::Pod };
+            let pods = new.iter().map(|unit| unit.pods.len()).sum();
+            self.instruments.metrics.preempted(entity, pods, new.iter().filter(|unit| unit.group.is_some()).count());
         }
         for unit in new.iter().chain(&repeated) {
             self.status_writer.on_eviction_requested(unit, &mut self.intake);

@@ -53,6 +53,12 @@ pub struct PodSpec {
     /// The preemption policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption_policy: Option<String>,
+    /// Whether its containers are restarted when they end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart_policy: Option<String>,
+    /// How long it may run after it has started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub active_deadline_seconds: Option<i64>,
     /// The native group it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling_group: Option<SchedulingGroup>,

@@ -149,6 +149,8 @@ pub(crate) struct Group {
     pub(crate) decisions: u32,
     /// The last decision with a refused bind.
     pub(crate) refused_decision: u32,
+    /// The lowest priority among the victims that its minimum needed: members beyond the minimum preempt only below it.
+    pub(crate) lowest_victim: Option<i32>,
     /// How many consecutive decisions had a refused bind.
     pub(crate) consecutive_refusals: u32,
     /// Members that were refused are not placed again before this time.
@@ -186,6 +188,7 @@ impl Group {
             incarnation: None,
             decisions: 0,
             refused_decision: 0,
+            lowest_victim: None,
             consecutive_refusals: 0,
             repair_not_before: 0,
             desired_until: None,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::model::Millis;
 use crate::model::ids::{ClassId, GroupId, NodeId};
 use crate::model::labels::Labels;
-use crate::model::pod::{PodName, PodRefusal, StartStamp};
+use crate::model::pod::{Lifetime, PodName, PodRefusal, StartStamp};
 use crate::model::subject::Subject;
 
 /// The state of a pod.
@@ -100,6 +100,10 @@ pub(crate) struct Pod {
     pub(crate) start_role: StartRole,
     /// The stamp of its bind, as the API shows it.
     pub(crate) start: Option<Arc<StartStamp>>,
+    /// The StatefulSet that created it.
+    pub(crate) stateful_set: Option<Arc<str>>,
+    /// How long it runs.
+    pub(crate) lifetime: Lifetime,
     /// When it was created.
     pub(crate) created_ms: Millis,
     /// Its state.

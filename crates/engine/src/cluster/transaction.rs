@@ -200,7 +200,7 @@ pub(super) mod tests {
     use crate::cluster::pod::{Awaited, Counted, Pod, StartRole};
     use crate::model::class::ClassSpec;
     use crate::model::node::NodeSpec;
-    use crate::model::pod::PodName;
+    use crate::model::pod::{Lifetime, PodName};
     use crate::model::port::{HostPort, Protocol};
 
     /// Three nodes; six pods of two classes, some placed, some nominated.
@@ -273,6 +273,8 @@ pub(super) mod tests {
             ran: false,
             start_role: StartRole::None,
             start: None,
+            stateful_set: None,
+            lifetime: Lifetime::default(),
             created_ms: 0,
             state: PodState::Waiting,
             nominated: None,

@@ -21,6 +21,7 @@ pub(crate) fn explain_no_fit(
     let pod_class = cluster.class(class);
     let mut counts: BTreeMap<Rejection, u32> = BTreeMap::new();
     let mut nearest: Option<(i64, NodeId)> = None;
+    let mut reserved_only = 0;
     for (id, node) in cluster.nodes().filter(|(_, node)| node.present) {
         if avoid.contains(&id) {
             *counts.entry(Rejection::RefusedBind).or_default() += 1;
@@ -28,6 +29,7 @@ pub(crate) fn explain_no_fit(
         }
         let view = filter::view(cluster, id, priority);
         let reasons = filter::failure_reasons(pod_class, node, &view);
+        reserved_only += u32::from(reasons.iter().all(|reason| matches!(reason, Reason::Reserved)));
         let distance = distance(cluster, pod_class, id, &view.load, &reasons);
         if let Some(distance) = distance
             && nearest.is_none_or(|(best, _)| distance < best)
@@ -38,7 +40,8 @@ pub(crate) fn explain_no_fit(
             *counts.entry(to_rejection(cluster, reason)).or_default() += 1;
         }
     }
-    let fit = FitError { nodes: cluster.nodes_present() as u32, rejections: counts.into_iter().collect() };
+    let (nodes, rejections) = (cluster.nodes_present() as u32, counts.into_iter().collect());
+    let fit = FitError { nodes, rejections, reserved_only };
     (fit, nearest.map(|(_, id)| closest(cluster, pod_class, id, priority)))
 }
 

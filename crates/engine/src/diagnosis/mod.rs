@@ -97,6 +97,9 @@ pub enum Waiting {
         have: u32,
         /// Members needed.
         need: u32,
+        /// The StatefulSet of a member, which may create the others only when that one is ready.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stateful_set: Option<String>,
     },
     /// All placed members of the group are to be evicted: a member that joined now would be left alone.
     Leaving,
@@ -166,6 +169,14 @@ pub struct FitError {
     pub nodes: u32,
     /// How many nodes were rejected for each reason.
     pub rejections: Vec<(Rejection, u32)>,
+    /// How many nodes have room and are only reserved for a group that has waited too long.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub reserved_only: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires it")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Why a node was rejected.
@@ -292,6 +303,9 @@ pub enum Proof {
     NotFound {
         /// How many steps the search took; none if the group is too large to be searched.
         steps: u64,
+        /// The pods are alike, but where one of them may be depends on where the others are.
+        #[serde(default)]
+        alike: bool,
     },
     /// Nodes that refused a bind recently were left out.
     NodesLeftOut,
@@ -362,6 +376,8 @@ pub enum Preemption {
     NotEnough,
     /// Its members would fit, but not the `minResources` of the group.
     MinResources,
+    /// It has its minimum, and the configuration forbids to preempt for more.
+    BeyondMinimum,
     /// No plan was found; there may be one.
     NotFound,
     /// It would violate a disruption budget.

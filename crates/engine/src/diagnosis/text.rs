@@ -76,11 +76,16 @@ impl Display for Waiting {
             Self::GroupMissing { group, pods } => {
                 write!(f, "Waiting for the group {group}: no such object; {} it.", name_it(*pods))
             }
-            Self::Members { subset, have, need } if subset.is_empty() => {
-                write!(f, "Waiting for members: {have} of {need} are there.")
-            }
-            Self::Members { subset, have, need } => {
-                write!(f, "Waiting for members of subset {subset}: {have} of {need} are there.")
+            Self::Members { subset, have, need, stateful_set } => {
+                let of_subset = if subset.is_empty() { String::new() } else { format!(" of subset {subset}") };
+                write!(f, "Waiting for members{of_subset}: {have} of {need} are there.")?;
+                let Some(name) = stateful_set else { return Ok(()) };
+                write!(
+                    f,
+                    " If StatefulSet {name} has the podManagementPolicy OrderedReady, the default, it creates its next \
+                     pod only when this one is ready, and the group can never start: create it with \
+                     podManagementPolicy Parallel."
+                )
             }
             Self::Leaving => f.write_str("The group is being preempted; its waiting pods are considered after that."),
             Self::Gates { gated: 1, example } => write!(f, "Waiting for the scheduling gates of pod {example}."),
@@ -162,15 +167,18 @@ impl Display for Shortfall {
             Proof::Impossible => {}
             Proof::NeverFits => f.write_str(" Even the empty nodes of this cluster could not hold it.")?,
             Proof::NodesLeftOut => f.write_str(" Nodes that refused a bind are tried again in a moment.")?,
-            Proof::NotFound { steps: 0 } => f.write_str(
-                " This is not a proof: the group mixes different pods and is too large to be searched; only heuristics \
-                 were tried.",
-            )?,
-            Proof::NotFound { steps } => write!(
-                f,
-                " This is not a proof: the group mixes different pods, and the search ended after {steps} steps; \
-                 it will be looked at again."
-            )?,
+            Proof::NotFound { steps, alike } => {
+                let why = if alike {
+                    "where one of these pods may be depends on where the others are"
+                } else {
+                    "the group mixes different pods"
+                };
+                write!(f, " This is not a proof: {why}")?;
+                match steps {
+                    0 => f.write_str(", and there are too many to be searched; only heuristics were tried.")?,
+                    _ => write!(f, ", and the search ended after {steps} steps; it will be looked at again.")?,
+                }
+            }
         }
         write!(f, "{}", self.preemption)
     }
@@ -222,6 +230,9 @@ impl Display for Preemption {
             Self::MinResources => f.write_str(
                 " Preemption would not help: beside these pods there would be too little for its minResources.",
             ),
+            Self::BeyondMinimum => {
+                f.write_str(" It does not preempt: the group has its minimum, and preemption.beyondMinimum is false.")
+            }
             Self::NotFound => f.write_str(" No preemption plan was found; that does not prove that there is none."),
             Self::Budgets => f.write_str(" Preemption would violate a disruption budget."),
             Self::Spared => {
@@ -296,7 +307,7 @@ mod tests {
 
     fn fit() -> FitError {
         let gpu = Rejection::Insufficient { resource: "nvidia.com/gpu".into() };
-        FitError { nodes: 12, rejections: vec![(Rejection::Taints, 8), (gpu, 4)] }
+        FitError { nodes: 12, rejections: vec![(Rejection::Taints, 8), (gpu, 4)], reserved_only: 0 }
     }
 
     #[test]
@@ -322,7 +333,7 @@ mod tests {
             would_fit: 6,
             kinds: vec![kind],
             gap: None,
-            proof: Proof::NotFound { steps: 9 },
+            proof: Proof::NotFound { steps: 9, alike: false },
             preemption: Preemption::NotTried,
         };
         let text = shortfall.to_string();
@@ -333,6 +344,10 @@ mod tests {
              which needs 3 nvidia.com/gpu more and 5121Mi memory more. This is not a proof: the group mixes different \
              pods, and the search ended after 9 steps; it will be looked at again. Preemption was not tried."
         );
+        shortfall.proof = Proof::NotFound { steps: 9, alike: true };
+        let text = shortfall.to_string();
+        assert!(!text.contains("different pods"), "{text}");
+        assert!(text.contains("depends on where the others are, and the search ended after 9 steps;"), "{text}");
         shortfall.proof = Proof::NeverFits;
         assert!(shortfall.to_string().contains("Even the empty nodes"));
         shortfall.gap = Some(ResourceGap { resource: "cpu".into(), asked: 8000, taken: 2000, left: 500, owed: 0 });

@@ -157,6 +157,9 @@ pub struct GroupSpec {
     /// Groups of one family share one `min_resources`: groups that start later use up what is left of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<String>,
+    /// The declared cost of evicting it, compared with that of units of the same namespace and priority.
+    #[serde(default)]
+    pub preemption_cost: i32,
     /// How the group is treated after it lost members.
     #[serde(default)]
     pub degraded_policy: DegradedPolicy,
@@ -210,6 +213,7 @@ impl GroupSpec {
             schedule_timeout_ms: None,
             min_resources: BTreeMap::new(),
             family: None,
+            preemption_cost: 0,
             degraded_policy: DegradedPolicy::default(),
             open: false,
             queue_position: None,

@@ -152,6 +152,41 @@ pub struct PodSpec {
     /// The start that its bind belongs to, as stamped on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start: Option<Arc<StartStamp>>,
+    /// The StatefulSet that created it, which may create the next pod only when this one is ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stateful_set: Option<Arc<str>>,
+    /// How long it runs.
+    #[serde(skip_serializing_if = "Lifetime::is_unlimited")]
+    pub lifetime: Lifetime,
+}
+
+/// How long a pod runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Lifetime {
+    /// Until it is deleted.
+    #[default]
+    Unlimited,
+    /// Until it has done its work, whenever that is.
+    ToCompletion,
+    /// At most so long after it has started.
+    Deadline(Millis),
+}
+
+impl Lifetime {
+    fn is_unlimited(&self) -> bool {
+        *self == Self::Unlimited
+    }
+
+    /// Whether a pod that started at this time, or has yet to start, is expected to end until then. One that has run
+    /// for longer than the time that is left is not expected to complete in it.
+    pub fn ends_until(self, started_ms: Option<Millis>, now: Millis, until: Millis) -> bool {
+        let started_ms = started_ms.unwrap_or(now);
+        match self {
+            Self::Unlimited => false,
+            Self::ToCompletion => now.saturating_sub(started_ms) <= until.saturating_sub(now),
+            Self::Deadline(deadline_ms) => started_ms.saturating_add(deadline_ms) <= until,
+        }
+    }
 }
 
 fn no_labels(labels: &Arc<Labels>) -> bool {

@@ -57,6 +57,46 @@ impl PlacementRequest {
         self.needs.iter().enumerate().any(|(subset, need)| there(subset) < *need as usize)
     }
 
+    /// The same request without some of its pods; the lots stay.
+    pub(crate) fn without(&self, is_placed: impl Fn(PodId) -> bool) -> Self {
+        let mut rest = self.clone();
+        for lot in &mut rest.lots {
+            lot.pods.retain(|pod| !is_placed(*pod));
+        }
+        rest
+    }
+
+    /// The number of pods of each subset.
+    pub(crate) fn pods_by_subset(&self) -> Vec<u32> {
+        let mut pods = vec![0; self.needs.len()];
+        for lot in &self.lots {
+            pods[lot.subset] += lot.pods.len() as u32;
+        }
+        pods
+    }
+
+    /// The same request without the pods beyond the minimum of each subset whose pods are of one class: its first pods
+    /// make up the minimum. Which pods of different classes do is up to the placement.
+    pub(crate) fn trimmed_to_needs(&self) -> Self {
+        let mut trimmed = self.clone();
+        for (subset, need) in self.needs.iter().enumerate() {
+            let mut classes = self.lots.iter().filter(|lot| lot.subset == subset).map(|lot| lot.class);
+            let first = classes.next();
+            if classes.any(|class| Some(class) != first) {
+                continue;
+            }
+            let mut left = *need as usize;
+            for lot in trimmed.lots.iter_mut().filter(|lot| lot.subset == subset) {
+                lot.pods.truncate(left);
+                left -= lot.pods.len();
+                lot.expected = lot.expected.min(left);
+                left -= lot.expected;
+            }
+        }
+        trimmed.lots.retain(|lot| lot.len() > 0);
+        trimmed
+    }
+
     pub(crate) fn needs_total(&self) -> u64 {
         self.needs.iter().map(|need| u64::from(*need)).sum()
     }

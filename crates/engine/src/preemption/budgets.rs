@@ -49,6 +49,20 @@ impl Budgets {
         budgets
     }
 
+    /// The budgets of some of the units, in this order, after others were evicted.
+    pub(crate) fn after(&self, evicted: &[usize], units: &[usize]) -> Self {
+        let mut rest = Self { allowed: self.allowed.clone(), covered: BTreeMap::new() };
+        for budget in evicted.iter().filter_map(|unit| self.covered.get(unit)).flatten().flatten() {
+            rest.allowed[*budget] -= 1;
+        }
+        for (number, unit) in units.iter().enumerate() {
+            if let Some(covered) = self.covered.get(unit) {
+                rest.covered.insert(number, covered.clone());
+            }
+        }
+        rest
+    }
+
     /// How many pods of these units would be evicted in violation of a budget.
     pub(crate) fn violations(&self, taken: &[usize]) -> u32 {
         if self.covered.is_empty() { 0 } else { self.violations_by_unit(taken).into_iter().sum() }

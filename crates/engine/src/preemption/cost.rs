@@ -60,6 +60,8 @@ pub(crate) struct UnitCost {
     pub(crate) pods: u32,
     pub(crate) preemption_cost: i64,
     pub(crate) lost_ms: Millis,
+    /// The cost that its group declares.
+    pub(crate) group_cost: i64,
     /// The gang and subset that lose a member.
     member_of: Option<(GroupId, usize)>,
 }
@@ -88,11 +90,32 @@ impl CostModel {
                 pods: unit.pods.len() as u32,
                 preemption_cost: pods.map(|pod| i64::from(pod.preemption_cost)).sum(),
                 lost_ms,
+                group_cost: i64::from(group_cost(cluster, unit)),
                 member_of,
             }
         });
         let unit_costs = unit_costs.collect();
         Self { units: unit_costs, gangs, budgets: Budgets::of(cluster, units), loss }
+    }
+
+    /// The model of some of the units, in this order, after others were evicted.
+    pub(crate) fn after(&self, evicted: &[usize], units: &[usize]) -> Self {
+        Self {
+            units: units.iter().map(|unit| self.units[*unit].clone()).collect(),
+            gangs: self.gangs.clone(),
+            budgets: self.budgets.after(evicted, units),
+            loss: self.loss,
+        }
+    }
+
+    /// The sum of the costs that the groups of these units declare.
+    pub(crate) fn group_cost(&self, taken: &[usize]) -> i64 {
+        taken.iter().map(|unit| self.units[*unit].group_cost).sum()
+    }
+
+    /// Whether any group declares a cost.
+    pub(crate) fn has_group_costs(&self) -> bool {
+        self.units.iter().any(|unit| unit.group_cost != 0)
     }
 
     /// The contribution of one unit.
@@ -134,6 +157,11 @@ impl CostModel {
         let subsets = self.gangs[&group].iter().zip(lost);
         subsets.into_iter().any(|((need, has), lost)| has >= need && has.saturating_sub(*lost) < *need)
     }
+}
+
+fn group_cost(cluster: &Cluster, unit: &VictimUnit) -> i32 {
+    let spec = unit.group.and_then(|group| cluster.group(group).definition.last());
+    spec.map_or(0, |spec| spec.preemption_cost)
 }
 
 fn subset(cluster: &Cluster, unit: &VictimUnit) -> Option<usize> {

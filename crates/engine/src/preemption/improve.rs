@@ -79,6 +79,9 @@ impl<'a> Improvement<'_, 'a> {
                 break;
             }
         }
+        if let Some(taken) = self.plan_without_violations() {
+            keep_cheaper(best, self.input.costs, taken);
+        }
         if self.is_least(best, &mut lower_bound) {
             return true;
         }
@@ -123,19 +126,53 @@ impl<'a> Improvement<'_, 'a> {
         respect_budgets: bool,
         excluded: Option<usize>,
     ) -> Option<Vec<usize>> {
-        let mut is_taken = vec![false; self.input.units.len()];
+        let PlanInput { units, violating, .. } = self.input;
+        let mut is_first = vec![false; units.len()];
         for unit in first {
-            is_taken[*unit] = true;
-            self.capacity.remove(&self.input.units[*unit]);
+            is_first[*unit] = true;
         }
-        let PlanInput { units, violating, costs } = self.input;
-        let allowed = (0..units.len()).filter(|unit| {
-            !is_taken[*unit]
-                && Some(*unit) != excluded
+        let is_allowed = |unit: &usize| {
+            Some(*unit) != excluded
                 && Some(units[*unit].priority) <= highest
                 && !(respect_budgets && violating[*unit])
-        });
-        let more = GreedyByDensity::new(self.capacity, (units, costs), allowed).run();
+                && !is_first[*unit]
+        };
+        let allowed: Vec<usize> = (0..units.len()).filter(is_allowed).collect();
+        self.plan_with(first, allowed)
+    }
+
+    /// A plan that violates no budget and evicts only units up to the lowest possible priority. The least important
+    /// units use up the budgets first.
+    fn plan_without_violations(&mut self) -> Option<Vec<usize>> {
+        let PlanInput { units, costs, .. } = self.input;
+        let least_important_first: Vec<usize> = (0..units.len()).rev().collect();
+        let violating = costs.budgets.violating(&least_important_first);
+        let mut allowed = Vec::new();
+        let mut fits = false;
+        for (at, unit) in least_important_first.iter().enumerate() {
+            if !violating[at] {
+                self.capacity.remove(&units[*unit]);
+                allowed.push(*unit);
+            }
+            let is_last = *unit == 0 || units[*unit - 1].priority > units[*unit].priority;
+            fits = is_last && self.capacity.fits();
+            if fits {
+                break;
+            }
+        }
+        for unit in &allowed {
+            self.capacity.restore(&units[*unit]);
+        }
+        if fits { self.plan_with(&[], allowed) } else { None }
+    }
+
+    /// A plan that evicts `first` and the best of the allowed units.
+    fn plan_with(&mut self, first: &[usize], allowed: Vec<usize>) -> Option<Vec<usize>> {
+        let PlanInput { units, costs, .. } = self.input;
+        for unit in first {
+            self.capacity.remove(&units[*unit]);
+        }
+        let more = GreedyByDensity::new(self.capacity, (units, costs), allowed.into_iter()).run();
         let mut taken: Vec<usize> = first.iter().copied().chain(more.iter().flatten().copied()).collect();
         if more.is_some() {
             shrink::put_back(self.capacity, units, &mut taken);

@@ -5,9 +5,10 @@
 //! counts as a whole.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
-use super::budgets::Budgets;
 use super::cost::{Cost, CostModel, Loss};
+use super::declared_costs::{self, Exchange};
 use super::dry_run::DryRun;
 use super::plan::{NoPlan, Plan};
 use super::victim_candidates::{self, VictimCandidates, VictimRules};
@@ -33,7 +34,10 @@ pub(crate) fn for_pod(
     let costs = CostModel::new(cluster, &units, Loss::LongestOfHighest, rules.now);
     let on_node = by_node(cluster, &units);
     let single_costs: Vec<Cost> = (0..units.len()).map(|unit| costs.of(&[unit])).collect();
-    let mut best: Option<(Cost, NodeId, Vec<usize>)> = None;
+    let namespaces = if costs.has_group_costs() { declared_costs::namespaces(cluster, &units) } else { Vec::new() };
+    let mut best = BestNode { costs: &costs, namespaces: &namespaces, best: None, others: Vec::new() };
+    let attracting: BTreeSet<usize> =
+        (0..units.len()).filter(|unit| victim_candidates::attracts(cluster, class, &units[*unit])).collect();
     let nodes: Vec<NodeId> = cache.candidates(cluster, class, priority).statically_feasible_nodes().collect();
     for node in nodes.into_iter().filter(|node| !avoid.contains(node)) {
         let there = &on_node[node.slot()];
@@ -43,32 +47,38 @@ pub(crate) fn for_pod(
         } else {
             there.iter().map(|unit| &single_costs[*unit]).min()
         };
-        if best.as_ref().is_some_and(|(best, ..)| least.is_some_and(|least| least >= best)) {
-            // The node needs at least one victim, which costs no less than the best plan so far.
+        if least.is_some_and(|least| best.rules_out(least)) {
             continue;
         }
+        let exchange = Exchange { units: &units, costs: &costs, allowed: there, namespaces: &namespaces };
         let taken = if transaction.cluster().class(class).has_required_inter_pod_terms() {
             let savepoint = transaction.savepoint();
-            let taken = victims(&mut ClusterDryRun { transaction, target }, &units, there, &costs.budgets);
+            let mut taken = victims(&mut ClusterDryRun { transaction, target }, &exchange);
             transaction.rollback_to(savepoint);
+            if taken.is_none() && !attracting.is_empty() {
+                // Without the pods that it has affinity to it fits nowhere.
+                let others: Vec<usize> = there.iter().copied().filter(|unit| !attracting.contains(unit)).collect();
+                taken = victims(&mut ClusterDryRun { transaction, target }, &Exchange { allowed: &others, ..exchange });
+                transaction.rollback_to(savepoint);
+            }
             taken
         } else {
-            victims(&mut NodeDryRun::new(transaction.cluster(), target), &units, there, &costs.budgets)
+            victims(&mut NodeDryRun::new(transaction.cluster(), target), &exchange)
         };
-        let Some(taken) = taken else { continue };
-        let cost = costs.of(&taken);
-        if best.as_ref().is_none_or(|(best, ..)| cost < *best) {
-            best = Some((cost, node, taken));
+        if let Some(taken) = taken {
+            best.add(NodeVictims { cost: costs.of(&taken), node, taken });
         }
     }
-    let Some((cost, node, taken)) = best else {
-        return Err(NoPlan::of(units.is_empty(), withheld));
+    let Some(NodeVictims { cost, node, taken }) = best.take() else {
+        // Not every set of pods that it has affinity to was tried.
+        let why = NoPlan::of(units.is_empty(), withheld);
+        return Err(if attracting.is_empty() { why } else { NoPlan::NotFound });
     };
     if rules.respects_budgets && cost.pdb_violations > 0 {
         return Err(NoPlan::Budgets);
     }
     let units = taken.into_iter().map(|unit| units[unit].clone()).collect();
-    Ok(Plan { places: vec![(pod, node)], units, cost, proven: false })
+    Ok(Plan { places: vec![(pod, node)], units, cost, proven: false, lowest: None })
 }
 
 /// The units on each node, by node slot, most important first.
@@ -85,15 +95,66 @@ fn by_node(cluster: &Cluster, units: &[VictimUnit]) -> Vec<Vec<usize>> {
     on_node
 }
 
+/// The victims on a node.
+struct NodeVictims {
+    cost: Cost,
+    node: NodeId,
+    taken: Vec<usize>,
+}
+
+/// The node with the cheapest victims.
+struct BestNode<'b> {
+    costs: &'b CostModel,
+    /// The number of the namespace of each unit; empty if no group declares a cost.
+    namespaces: &'b [usize],
+    best: Option<NodeVictims>,
+    /// All other nodes, if groups declare costs.
+    others: Vec<NodeVictims>,
+}
+
+impl BestNode<'_> {
+    /// Whether a node that needs at least one victim, of at least this cost, is of no interest.
+    fn rules_out(&self, least: &Cost) -> bool {
+        self.namespaces.is_empty() && self.best.as_ref().is_some_and(|best| *least >= best.cost)
+    }
+
+    fn add(&mut self, new: NodeVictims) {
+        let is_better = self.best.as_ref().is_none_or(|best| new.cost < best.cost);
+        let other = if is_better { self.best.replace(new) } else { Some(new) };
+        self.others.extend(other.filter(|_| !self.namespaces.is_empty()));
+    }
+
+    /// The cheapest node. If another one has victims of the same priority in the same namespaces whose groups declare
+    /// less, that one.
+    fn take(self) -> Option<NodeVictims> {
+        let Self { costs, namespaces, best, others } = self;
+        let best = best?;
+        let kept = |taken: &[usize]| taken.iter().map(|unit| namespaces[*unit]).collect::<BTreeSet<usize>>();
+        if namespaces.is_empty() {
+            return Some(best);
+        }
+        let (in_namespaces, declared) = (kept(&best.taken), costs.group_cost(&best.taken));
+        let is_equal = |other: &NodeVictims| {
+            (other.cost.pdb_violations, other.cost.highest) == (best.cost.pdb_violations, best.cost.highest)
+                && costs.group_cost(&other.taken) < declared
+                && kept(&other.taken).is_subset(&in_namespaces)
+        };
+        let cheaper = others.into_iter().filter(is_equal);
+        let cheaper = cheaper.min_by_key(|other| (costs.group_cost(&other.taken), other.cost.clone(), other.node));
+        Some(cheaper.unwrap_or(best))
+    }
+}
+
 /// The victims, most important first; `None` if the pod does not fit without all units.
-fn victims(dry_run: &mut impl DryRun, units: &[VictimUnit], there: &[usize], budgets: &Budgets) -> Option<Vec<usize>> {
-    for unit in there {
+fn victims(dry_run: &mut impl DryRun, exchange: &Exchange<'_>) -> Option<Vec<usize>> {
+    let Exchange { units, costs, allowed: there, namespaces } = exchange;
+    for unit in *there {
         dry_run.remove(&units[*unit]);
     }
     if !dry_run.fits() {
         return None;
     }
-    let violating = budgets.violating(there);
+    let violating = costs.budgets.violating(there);
     let (first, then): (Vec<usize>, Vec<usize>) = (0..there.len()).partition(|at| violating[*at]);
     let mut taken = Vec::new();
     for at in first.into_iter().chain(then) {
@@ -102,6 +163,9 @@ fn victims(dry_run: &mut impl DryRun, units: &[VictimUnit], there: &[usize], bud
             dry_run.remove(&units[there[at]]);
             taken.push(there[at]);
         }
+    }
+    if !namespaces.is_empty() {
+        exchange.run(dry_run, &mut taken);
     }
     taken.sort_unstable();
     Some(taken)

@@ -29,6 +29,8 @@ pub(crate) struct Plan {
     pub(crate) cost: Cost,
     /// No plan is cheaper.
     pub(crate) proven: bool,
+    /// The lowest priority among the victims for the minimum of a group.
+    pub(crate) lowest: Option<i32>,
 }
 
 impl Plan {

@@ -9,6 +9,11 @@ use super::victim_unit::VictimUnit;
 /// important first; all of them are removed.
 pub(crate) fn put_back(dry_run: &mut impl DryRun, units: &[VictimUnit], taken: &mut Vec<usize>) {
     taken.sort_unstable();
+    put_back_in_order(dry_run, units, taken);
+}
+
+/// The same, in the order of `taken`.
+pub(crate) fn put_back_in_order(dry_run: &mut impl DryRun, units: &[VictimUnit], taken: &mut Vec<usize>) {
     taken.retain(|unit| {
         dry_run.restore(&units[*unit]);
         if dry_run.fits() {

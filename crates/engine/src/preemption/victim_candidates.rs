@@ -11,7 +11,7 @@ use crate::cluster::Cluster;
 use crate::cluster::pod::{Counted, Pod, PodState};
 use crate::model::Millis;
 use crate::model::group::DisruptionMode;
-use crate::model::ids::{GroupId, NodeId, PodId};
+use crate::model::ids::{ClassId, GroupId, NodeId, PodId};
 
 /// Which pods may be evicted, and in which units.
 #[derive(Clone, Copy, Debug)]
@@ -177,4 +177,13 @@ fn needed_members(cluster: &Cluster, id: GroupId) -> Vec<PodId> {
     }
     needed.sort_unstable();
     needed
+}
+
+/// Whether a pod of the class has required affinity to a pod of the unit: it may only fit while the unit stays.
+pub(crate) fn attracts(cluster: &Cluster, class: ClassId, unit: &VictimUnit) -> bool {
+    let Some(rules) = &cluster.class(class).rules else { return false };
+    unit.pods.iter().any(|(pod, _)| {
+        let counted_in = cluster.class(cluster.pod(*pod).class).rules.as_ref().map(|rules| &rules.counts_in);
+        counted_in.is_some_and(|counted_in| rules.required_affinity.iter().any(|id| counted_in.contains(id)))
+    })
 }

@@ -150,23 +150,30 @@ impl Engine {
         if group.members.iter().any(|(_, member)| goes_on(self.cluster.pod(*member))) {
             return;
         }
-        self.change_roles(id, |role| if role == StartRole::Founder { StartRole::Tentative } else { role });
+        self.change_roles(id, |pod| match pod.start_role {
+            StartRole::Founder => StartRole::Tentative,
+            role => role,
+        });
         let attempt = self.new_attempt(id, quorum);
         self.cluster.group_mut(id).lifecycle.apply(Cause::FounderRejected(attempt));
         self.limit_deadline_by_members(id);
     }
 
-    /// Gives all tentative members their final role.
+    /// Gives all tentative members their final role. One that is leaving is not counted, so it founded nothing.
     pub(super) fn settle_roles(&mut self, id: GroupId, settled: StartRole) {
-        self.change_roles(id, |role| if role == StartRole::Tentative { settled } else { role });
+        self.change_roles(id, |pod| match pod.start_role {
+            StartRole::Tentative if pod.is_leaving() => StartRole::None,
+            StartRole::Tentative => settled,
+            role => role,
+        });
     }
 
     /// Changes the roles of the members that this scheduler placed.
-    pub(super) fn change_roles(&mut self, id: GroupId, change: impl Fn(StartRole) -> StartRole) {
+    pub(super) fn change_roles(&mut self, id: GroupId, change: impl Fn(&Pod) -> StartRole) {
         for (_, member) in self.cluster.group(id).members.clone() {
             let pod = self.cluster.pod_mut(member);
             if pod.ours {
-                pod.start_role = change(pod.start_role);
+                pod.start_role = change(pod);
             }
         }
     }

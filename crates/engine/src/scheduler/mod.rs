@@ -10,6 +10,7 @@ mod evaluation;
 mod eviction;
 mod found_members;
 mod gang_start;
+mod group_states;
 mod min_resources;
 mod observe;
 mod pending_counts;
@@ -41,6 +42,7 @@ use crate::queue::{Entity, Queue};
 use crate::score::Scorer;
 use crate::validation_error::ValidationError;
 pub use evaluation::{NodeEvaluation, NodeVerdict};
+pub use group_states::GroupState;
 pub use pending_counts::{Pending, PendingCount};
 use report_dedup::ReportDedup;
 use reservation::Reservation;
@@ -95,6 +97,8 @@ pub struct Engine {
     no_reservation_before: Millis,
     now: Millis,
     last_attempt: Option<SchedulingAttempt>,
+    /// The result of preemption in the current attempt, if it was tried.
+    preemption_result: Option<PreemptionResult>,
 }
 
 /// The entity of one scheduling attempt, and its result.
@@ -106,6 +110,17 @@ pub struct SchedulingAttempt {
     pub profile: u16,
     /// Whether any pod was placed.
     pub placed: bool,
+    /// The result of preemption, if it was tried because something did not fit.
+    pub preemption: Option<PreemptionResult>,
+}
+
+/// The result of an attempt to preempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreemptionResult {
+    /// It waits for victims, of this attempt or an earlier one.
+    Success,
+    /// It does not preempt, or no plan was found.
+    Unschedulable,
 }
 
 impl Engine {
@@ -134,6 +149,7 @@ impl Engine {
             no_reservation_before: 0,
             now: 0,
             last_attempt: None,
+            preemption_result: None,
         })
     }
 
@@ -153,13 +169,15 @@ impl Engine {
         self.last_attempt = None;
         if let Some(entity) = self.queue.pop() {
             let (sent, profile) = (self.outbox.len(), self.profile_of(entity));
+            self.preemption_result = None;
             match entity {
                 Entity::Pod(pod) => self.schedule_pod(pod),
                 Entity::Group(group) => self.schedule_group(group),
             }
             self.handle_events();
             let placed = self.outbox[sent..].iter().any(|command| matches!(command, Command::Bind { .. }));
-            self.last_attempt = Some(SchedulingAttempt { group: matches!(entity, Entity::Group(_)), profile, placed });
+            let (group, preemption) = (matches!(entity, Entity::Group(_)), self.preemption_result);
+            self.last_attempt = Some(SchedulingAttempt { group, profile, placed, preemption });
         }
         std::mem::take(&mut self.outbox)
     }

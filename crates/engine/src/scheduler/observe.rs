@@ -190,6 +190,8 @@ impl Engine {
             ran: false,
             start_role: StartRole::None,
             start: None,
+            stateful_set: spec.stateful_set.clone(),
+            lifetime: spec.lifetime,
             created_ms: spec.created_ms,
             state: PodState::Waiting,
             nominated: None,
@@ -286,6 +288,7 @@ impl Engine {
         let pod = self.cluster.pod_mut(id);
         pod.started_ms = spec.started_ms;
         pod.preemption_cost = spec.preemption_cost;
+        pod.lifetime = spec.lifetime;
         pod.is_static = spec.is_static;
         pod.never_preempts = spec.never_preempts;
         pod.grace_period_ends_ms = spec.grace_period_ends_ms;
@@ -329,7 +332,8 @@ impl Engine {
         }
         self.cluster.set_state(id, new);
         match (old, new) {
-            (PodState::Waiting, PodState::Bound(_)) if role == StartRole::None => self.adopt(id),
+            // A founder whose bind was given up, and which is bound after all, may be left of a start that has ended.
+            (PodState::Waiting, PodState::Bound(_)) if role != StartRole::Tentative => self.adopt(id),
             (PodState::Waiting | PodState::Assumed(_), PodState::Bound(_)) => self.on_member_bound(id),
             _ => {}
         }

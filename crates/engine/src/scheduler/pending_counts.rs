@@ -15,6 +15,8 @@ pub struct Pending {
     pub parked: PendingCount,
     /// Not to be attempted yet: gated, refused, excluded from their group, or in a group that waits for something.
     pub held: PendingCount,
+    /// Of the unschedulable ones, those that wait for their victims to leave.
+    pub waiting_for_victims: PendingCount,
 }
 
 /// Pods and groups in one queue.
@@ -24,6 +26,13 @@ pub struct PendingCount {
     pub pods: usize,
     /// Groups.
     pub groups: usize,
+}
+
+impl PendingCount {
+    fn add(&mut self, pods: usize, groups: usize) {
+        self.pods += pods;
+        self.groups += groups;
+    }
 }
 
 impl Pending {
@@ -47,16 +56,15 @@ impl Engine {
     pub fn pending(&self) -> Pending {
         let mut pending = Pending::default();
         for (entity, entry) in self.queue.entries() {
-            let count = pending.count_of(&entry.state);
-            match entity {
+            let (pods, groups) = match entity {
                 // An assumed pod keeps its entry until it is bound.
-                Entity::Pod(pod) => {
-                    count.pods += usize::from(self.cluster.pod(pod).member_state() == MemberState::Waiting);
-                }
-                Entity::Group(group) => {
-                    count.groups += 1;
-                    count.pods += self.cluster.group(group).waiting.len();
-                }
+                Entity::Pod(pod) => (usize::from(self.cluster.pod(pod).member_state() == MemberState::Waiting), 0),
+                Entity::Group(group) => (self.cluster.group(group).waiting.len(), 1),
+            };
+            pending.count_of(&entry.state).add(pods, groups);
+            if matches!(entry.state, QueueState::Parked { .. }) && entry.awaited_victims.is_some() {
+                // A group waits as one.
+                pending.waiting_for_victims.add(if groups > 0 { 0 } else { pods }, groups);
             }
         }
         // Pods without an entry in the queue, or that do not follow their group.

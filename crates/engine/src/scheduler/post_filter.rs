@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::scheduling_cycle::view_for_group;
-use super::{Engine, min_resources};
+use super::{Engine, PreemptionResult, min_resources};
 use crate::cluster::Cluster;
 use crate::cluster::class::PodClass;
 use crate::cluster::pod::{Awaited, Pod};
@@ -91,6 +91,10 @@ impl Engine {
     pub(super) fn preempt_for_group(&mut self, id: GroupId, request: &PlacementRequest) -> Result<Victims, Preemption> {
         let entity = Entity::Group(id);
         self.may_preempt(self.group_never_preempts(id))?;
+        let has_minimum = self.cluster.group(id).is_gang() && request.needs_total() == 0;
+        if has_minimum && !self.config.preemption.beyond_minimum {
+            return Err(Preemption::BeyondMinimum);
+        }
         if !self.config.preemption.delayed {
             return self.preempt_per_pod(id, request);
         }
@@ -113,13 +117,29 @@ impl Engine {
                 Ok(self.execute_plan(entity, &plan))
             }
             Err(why) => {
-                // The `minResources` of this group do not apply to other groups of the same shape.
-                if let Some(shape) = shape.filter(|_| why != NoPlan::MinResources) {
+                // The `minResources` and the earlier victims of this group do not apply to others of the same shape.
+                let is_general = why != NoPlan::MinResources && self.victims_below(id, request) == request.priority;
+                if let Some(shape) = shape.filter(|_| is_general) {
                     self.unschedulable.put_no_plan(&self.cluster, shape, needed, why);
                 }
                 Err(preemption_result(why))
             }
         }
+    }
+
+    /// Records the result of preemption for the metrics, unless preemption is off.
+    pub(super) fn count_preemption(&mut self, result: &Result<Victims, Preemption>) {
+        self.preemption_result = match result {
+            Ok(_) => Some(PreemptionResult::Success),
+            Err(Preemption::NotTried) => None,
+            Err(_) => Some(PreemptionResult::Unschedulable),
+        };
+    }
+
+    /// The priority below which units are evicted: that of the group, or the lowest that its minimum needed before.
+    fn victims_below(&self, id: GroupId, request: &PlacementRequest) -> i32 {
+        let lowest = self.cluster.group(id).lowest_victim.filter(|_| request.needs_total() == 0);
+        lowest.map_or(request.priority, |lowest| lowest.min(request.priority))
     }
 
     fn may_preempt(&self, never: bool) -> Result<(), Preemption> {
@@ -130,7 +150,7 @@ impl Engine {
         }
     }
 
-    fn group_never_preempts(&self, id: GroupId) -> bool {
+    pub(super) fn group_never_preempts(&self, id: GroupId) -> bool {
         let group = self.cluster.group(id);
         let Some(spec) = group.definition.current() else { return true };
         // Where the priority comes from the members, so does the policy.
@@ -224,11 +244,15 @@ impl Engine {
     }
 
     fn plan_for_group(&mut self, id: GroupId, request: &PlacementRequest) -> Result<Plan, NoPlan> {
-        let (reserved, rules) = (self.reserved_for(id), self.rules());
+        let (reserved, mut rules) = (self.reserved_for(id), self.rules());
+        // For members beyond the minimum no budget is violated.
+        rules.respects_budgets |= self.cluster.group(id).is_gang() && request.needs_total() == 0;
         let limits = Limits {
             placement_steps: self.steps_max(Entity::Group(id)),
             search_steps: self.config.preemption.steps_max,
             cheaper: self.config.preemption.cheaper,
+            beyond_minimum: self.config.preemption.beyond_minimum,
+            below: self.victims_below(id, request),
         };
         let mut transaction = view_for_group(&mut self.cluster, request, &reserved);
         remove_leaving_pods(&mut transaction);
@@ -280,6 +304,9 @@ impl Engine {
     /// Nominates the pods of a plan and evicts its victims. Returns the victims.
     pub(super) fn execute_plan(&mut self, entity: Entity, plan: &Plan) -> Victims {
         let priority = self.priority_of(entity);
+        if let (Entity::Group(group), Some(lowest)) = (entity, plan.lowest) {
+            self.cluster.group_mut(group).lowest_victim = Some(lowest);
+        }
         let nodes: BTreeSet<NodeId> = plan.places.iter().map(|(_, node)| *node).collect();
         for node in &nodes {
             self.clear_lower_nominations(*node, priority);

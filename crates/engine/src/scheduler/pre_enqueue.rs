@@ -143,10 +143,12 @@ impl Engine {
                 .zip(&group.member_counts)
                 .find(|(rule, member_counts)| member_counts.present() < rule.min_member)
         {
+            let mut waiting = group.waiting.iter().map(|(_, member)| self.cluster.pod(*member));
             return Some(Waiting::Members {
                 subset: rule.name.clone(),
                 have: member_counts.present(),
                 need: rule.min_member,
+                stateful_set: waiting.find_map(|pod| pod.stateful_set.as_deref().map(str::to_owned)),
             });
         }
         if let Some(gated) = group.gated.first().filter(|_| group.waits_for_held_back_members()) {

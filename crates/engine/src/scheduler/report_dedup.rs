@@ -147,7 +147,7 @@ mod tests {
     }
 
     fn members(have: u32) -> Report {
-        report(Diagnosis::Waiting(Waiting::Members { subset: String::new(), have, need: 9 }))
+        report(Diagnosis::Waiting(Waiting::Members { subset: String::new(), have, need: 9, stateful_set: None }))
     }
 
     #[test]

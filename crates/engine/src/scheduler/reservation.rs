@@ -1,7 +1,7 @@
 //! Reservations that keep a large gang from starving behind small pods that take all capacity as it becomes free.
 //!
-//! A gang that has been unschedulable for too long, and would fit if pods left, reserves the nodes that need the least
-//! draining. Pods of the same or a lower priority are no longer placed there; elsewhere they are. There is one
+//! A gang that has been unschedulable for too long, and would fit without the pods that end in time or that it may
+//! preempt, reserves the nodes that need the least draining. Pods of the same or a lower priority are no longer placed there; elsewhere they are. There is one
 //! reservation at a time, for the first starving gang in queue order. It ends when the gang is placed or no longer
 //! waits for capacity, and after a time limit, so that nodes that do not drain are not kept empty.
 
@@ -11,13 +11,15 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::scheduling_cycle::view_for_group;
 use super::{Engine, Timer};
 use crate::cluster::Cluster;
 use crate::cluster::load::Load;
+use crate::cluster::pod::Pod;
 use crate::filter::{self, View};
 use crate::model::Millis;
-use crate::model::ids::{ClassId, GroupId, NodeId};
-use crate::placement::{PlacementRequest, Verdict};
+use crate::model::ids::{ClassId, GroupId, NodeId, PodId};
+use crate::placement::{self, Lot, PlacementRequest, Verdict};
 use crate::queue::backoff::doubled;
 use crate::queue::{self, Entity, QueueState};
 
@@ -68,11 +70,39 @@ impl Engine {
             let other = self.queue.entry(Entity::Group(reservation.group));
             reservation.group == id || other.is_some_and(|other| other.rank <= rank)
         });
-        if !ahead && let Some(nodes) = nodes_to_drain(&self.cluster, request) {
+        if !ahead && let Some(nodes) = self.nodes_to_drain(id, request) {
             self.release_reservation();
             self.reserve_nodes(id, request, nodes);
         }
         None
+    }
+
+    /// The nodes that need the least draining to hold what is needed; `None` if they would not come free.
+    fn nodes_to_drain(&mut self, id: GroupId, request: &PlacementRequest) -> Option<BTreeSet<NodeId>> {
+        let until = self.now.saturating_add(self.config.reservation_ms_max);
+        let may_preempt = self.config.preemption.on && !self.group_never_preempts(id);
+        let comes_free = |cluster: &Cluster, pod: &Pod, id: PodId| {
+            let is_victim = may_preempt && !pod.is_static && cluster.effective_priority(id) < request.priority;
+            pod.is_leaving() || is_victim || pod.lifetime.ends_until(pod.started_ms, self.now, until)
+        };
+        let (on_nodes, stays): (Vec<PodId>, _) = {
+            let cluster = &self.cluster;
+            let placed = cluster.pods().filter(|(_, pod)| pod.state.node().is_some());
+            let ends = placed.filter(|(id, pod)| comes_free(cluster, pod, *id)).map(|(id, _)| id);
+            (ends.collect(), |id: PodId| !comes_free(cluster, cluster.pod(id), id))
+        };
+        let has_terms = |lot: &Lot| self.cluster.class(lot.class).has_required_inter_pod_terms();
+        if !request.lots.iter().any(has_terms) {
+            return nodes_with_least_draining(&self.cluster, request, stays);
+        }
+        let (reserved, steps_max) = (self.reserved_for(id), self.steps_max(Entity::Group(id)));
+        let needed = request.trimmed_to_needs();
+        let mut transaction = view_for_group(&mut self.cluster, request, &reserved);
+        for pod in on_nodes {
+            transaction.remove(pod);
+        }
+        let verdict = placement::place(&mut transaction, &mut self.cache, &needed, steps_max);
+        (verdict == Verdict::Placed).then(|| transaction.placed().map(|(_, node)| node).collect())
     }
 
     fn reserve_nodes(&mut self, id: GroupId, request: &PlacementRequest, nodes: BTreeSet<NodeId>) {
@@ -128,6 +158,12 @@ impl Engine {
         }
     }
 
+    /// The nodes that are reserved for another group.
+    pub(super) fn reserved_for_others(&self, id: GroupId) -> Vec<NodeId> {
+        let other = self.reservation.as_ref().map(|reservation| reservation.group).filter(|group| *group != id);
+        other.map_or_else(Vec::new, |group| self.reserved_for(group))
+    }
+
     /// The nodes that are reserved for this group.
     pub(super) fn reserved_for(&self, id: GroupId) -> Vec<NodeId> {
         let reservation = self.reservation.as_ref().filter(|reservation| reservation.group == id);
@@ -137,8 +173,13 @@ impl Engine {
     }
 }
 
-/// The nodes that need the least draining to hold what is needed; `None` if there are not enough.
-fn nodes_to_drain(cluster: &Cluster, request: &PlacementRequest) -> Option<BTreeSet<NodeId>> {
+/// The nodes that need the least draining to hold what is needed beside the pods that stay; `None` if there are not
+/// enough. For pods without required inter-pod terms.
+fn nodes_with_least_draining(
+    cluster: &Cluster,
+    request: &PlacementRequest,
+    stays: impl Fn(PodId) -> bool,
+) -> Option<BTreeSet<NodeId>> {
     let mut missing: Vec<usize> = request.needs.iter().map(|need| *need as usize).collect();
     // The load of each chosen node: what stays there, and the members meant for it.
     let mut chosen: BTreeMap<NodeId, Load> = BTreeMap::new();
@@ -153,7 +194,7 @@ fn nodes_to_drain(cluster: &Cluster, request: &PlacementRequest) -> Option<BTree
                 break;
             }
             if let Entry::Vacant(place) = chosen.entry(node) {
-                let mut load = load_of_foreign_pods(cluster, node);
+                let mut load = load_that_stays(cluster, node, &stays);
                 let filled = fill(cluster, lot.class, node, &mut load, pods);
                 pods -= filled;
                 if filled > 0 {
@@ -182,11 +223,10 @@ fn fill(cluster: &Cluster, class: ClassId, id: NodeId, load: &mut Load, pods: us
     copies
 }
 
-/// The load of pods that Muster does not schedule. They are assumed to stay: most are daemons.
-fn load_of_foreign_pods(cluster: &Cluster, id: NodeId) -> Load {
+fn load_that_stays(cluster: &Cluster, id: NodeId, stays: impl Fn(PodId) -> bool) -> Load {
     let mut load = Load::default();
-    for pod in cluster.node(id).pods.iter().map(|pod| cluster.pod(*pod)).filter(|pod| !pod.ours) {
-        load.add(cluster.class(pod.class));
+    for pod in cluster.node(id).pods.iter().filter(|pod| stays(**pod)) {
+        load.add(cluster.class(cluster.pod(*pod).class));
     }
     load
 }

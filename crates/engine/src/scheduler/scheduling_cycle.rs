@@ -38,7 +38,9 @@ impl Engine {
             return;
         }
         drop(transaction);
-        match self.preempt_for_pod(id) {
+        let preemption = self.preempt_for_pod(id);
+        self.count_preemption(&preemption);
+        match preemption {
             Ok(victims) => self.wait_for_victims(Entity::Pod(id), vec![(class, priority)], victims),
             Err(preemption) => self.pod_unschedulable(id, (class, priority), &avoid, preemption),
         }
@@ -113,7 +115,9 @@ impl Engine {
         verdict: Verdict,
         gap: Option<ResourceGap>,
     ) {
-        match self.preempt_for_group(id, request) {
+        let preemption = self.preempt_for_group(id, request);
+        self.count_preemption(&preemption);
+        match preemption {
             Ok(victims) => self.wait_for_victims(Entity::Group(id), shapes(request), victims),
             Err(preemption) => self.group_unschedulable(id, request, verdict, (preemption, gap)),
         }
@@ -127,6 +131,9 @@ impl Engine {
         // A higher minimum than that of the start under way begins a new start.
         let raised = decided.is_none_or(|decided| quorum.iter().zip(decided).any(|(now, then)| now > then));
         if group.is_gang() && !group.admits_single_members() && raised {
+            if self.queue.entry(Entity::Group(id)).is_none_or(|entry| entry.awaited_victims.is_none()) {
+                group.lowest_victim = None;
+            }
             self.start_attempt(id, quorum);
             self.limit_deadline_by_members(id);
         } else if let Some(attempt) = group.lifecycle.attempt_mut() {

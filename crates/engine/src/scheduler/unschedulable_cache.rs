@@ -12,7 +12,7 @@ use super::scheduling_cycle::view_for_group;
 use crate::cluster::Cluster;
 use crate::command::MemberVerdict;
 use crate::diagnosis::{Closest, Diagnosis, FitError, KINDS_MAX, KindShortfall, Preemption, Proof, Shortfall, examine};
-use crate::model::ids::{ClassId, GroupId, NodeId};
+use crate::model::ids::{ClassId, GroupId, NodeId, PodId};
 use crate::model::pod::PodName;
 use crate::placement::{self, PlacementRequest, Verdict};
 use crate::preemption::NoPlan;
@@ -23,6 +23,8 @@ use crate::queue::PodShape;
 struct CachedFailure {
     /// How many pods fit.
     room: u64,
+    /// How many more would fit on nodes that are reserved for other groups, if that was counted.
+    room_if_not_reserved: Option<u64>,
     /// How many pods would fit in a cluster without any pods.
     room_when_empty: u64,
     /// What rejects the next one.
@@ -106,7 +108,7 @@ impl Engine {
         let failure = known.unwrap_or_else(|| {
             let (fit, closest) = examine::explain_no_fit(&self.cluster, class, priority, avoid);
             let room_when_empty = examine::room_when_empty(&self.cluster, class, u64::MAX);
-            CachedFailure { room: 0, room_when_empty, fit, closest }
+            CachedFailure { room: 0, room_if_not_reserved: None, room_when_empty, fit, closest }
         });
         let never = failure.room_when_empty == 0;
         let (fit, closest) = (failure.fit.clone(), failure.closest.clone());
@@ -134,7 +136,8 @@ impl Engine {
         {
             return None;
         }
-        self.unschedulable.get(&self.cluster, (class, request.priority))
+        let known = self.unschedulable.get(&self.cluster, (class, request.priority));
+        known.filter(|failure| self.reservation.is_none() || failure.room_if_not_reserved.is_some())
     }
 
     /// How many members would fit, and what rejects the others.
@@ -145,7 +148,7 @@ impl Engine {
         verdict: Verdict,
         preemption: Preemption,
     ) -> GroupFailure {
-        let (fits, kinds) = match self.cached_failure(id, request) {
+        let Evaluation { fits, fits_if_not_reserved, kinds } = match self.cached_failure(id, request) {
             Some(failure) => shortfall_from_cache(&self.cluster, id, request, failure),
             None => self.evaluate_group(id, request),
         };
@@ -155,9 +158,11 @@ impl Engine {
         let mut members = Vec::new();
         let too_large = too_large(&self.cluster, request);
         let cannot_help = needs_one_of(request, &too_large);
-        for ((lot, fits), too_large) in request.lots.iter().zip(&fits).zip(&too_large) {
-            let verdict = |place| match place < *fits {
+        for (at, (lot, too_large)) in request.lots.iter().zip(&too_large).enumerate() {
+            let verdict = |place| match place < fits[at] {
                 true => MemberVerdict::WouldFit,
+                // What a reservation keeps from it is no demand for another node.
+                false if place < fits[at] + fits_if_not_reserved[at] => MemberVerdict::ScaleUpWouldNotHelp,
                 false if cannot_help && !too_large => MemberVerdict::ScaleUpWouldNotHelp,
                 false => MemberVerdict::NoRoom,
             };
@@ -167,7 +172,7 @@ impl Engine {
         members.sort_unstable_by(|one, two| one.0.cmp(&two.0));
         let proof = match verdict {
             Verdict::NotFound { .. } if request.has_avoided_nodes() => Proof::NodesLeftOut,
-            Verdict::NotFound { steps } => Proof::NotFound { steps },
+            Verdict::NotFound { steps } => Proof::NotFound { steps, alike: request.has_one_class() },
             _ if never => Proof::NeverFits,
             _ => Proof::Impossible,
         };
@@ -187,8 +192,8 @@ impl Engine {
     }
 
     /// Places as many members as possible: how many of each lot fit, and what rejects the others after that.
-    fn evaluate_group(&mut self, id: GroupId, request: &PlacementRequest) -> (Vec<usize>, Vec<KindShortfall>) {
-        let reserved = self.reserved_for(id);
+    fn evaluate_group(&mut self, id: GroupId, request: &PlacementRequest) -> Evaluation {
+        let (reserved, reserved_for_others) = (self.reserved_for(id), self.reserved_for_others(id));
         let cacheable = request.has_one_class() && reserved.is_empty();
         let mut transaction = view_for_group(&mut self.cluster, request, &reserved);
         let cacheable = cacheable && transaction.is_unchanged();
@@ -205,15 +210,41 @@ impl Engine {
             let subset = group.rules[lot.subset].name.clone();
             kinds.push(KindShortfall { subset, pods: (lot.pods.len() - fits) as u32, fit, closest });
         }
+        let rest = request.without(|pod| cluster.pod(pod).state.node().is_some());
+        for node in &reserved_for_others {
+            transaction.lift_reservation(*node);
+        }
+        let mut fits_if_not_reserved = vec![0; request.lots.len()];
+        if !reserved_for_others.is_empty() {
+            placement::place_what_fits(&mut transaction, &mut self.cache, &rest);
+            let cluster = transaction.cluster();
+            let placed = |pods: &[PodId]| pods.iter().filter(|pod| cluster.pod(**pod).state.node().is_some()).count();
+            fits_if_not_reserved = rest.lots.iter().map(|lot| placed(&lot.pods)).collect();
+        }
         drop(transaction);
         if let (true, Some(kind), Some(lot)) = (cacheable, kinds.first(), request.lots.first()) {
             let room_when_empty = examine::room_when_empty(&self.cluster, lot.class, u64::MAX);
             let (fit, closest) = (kind.fit.clone(), kind.closest.clone());
-            let failure = CachedFailure { room: fits.iter().sum::<usize>() as u64, room_when_empty, fit, closest };
+            let (room, room_if_not_reserved) = (sum(&fits), Some(sum(&fits_if_not_reserved)));
+            let failure = CachedFailure { room, room_if_not_reserved, room_when_empty, fit, closest };
             self.unschedulable.put(&self.cluster, (lot.class, request.priority), failure);
         }
-        (fits, kinds)
+        Evaluation { fits, fits_if_not_reserved, kinds }
     }
+}
+
+/// How many members of a group fit.
+struct Evaluation {
+    /// Of each lot.
+    fits: Vec<usize>,
+    /// How many more of each lot would fit on nodes that are reserved for other groups.
+    fits_if_not_reserved: Vec<usize>,
+    /// What rejects the others.
+    kinds: Vec<KindShortfall>,
+}
+
+fn sum(counts: &[usize]) -> u64 {
+    counts.iter().sum::<usize>() as u64
 }
 
 /// The result of `evaluate_group` for pods of one class, from the cache.
@@ -222,8 +253,10 @@ fn shortfall_from_cache(
     id: GroupId,
     request: &PlacementRequest,
     failure: &CachedFailure,
-) -> (Vec<usize>, Vec<KindShortfall>) {
+) -> Evaluation {
     let mut room = usize::try_from(failure.room).unwrap_or(usize::MAX);
+    let mut room_if_not_reserved = usize::try_from(failure.room_if_not_reserved.unwrap_or(0)).unwrap_or(usize::MAX);
+    let mut fits_if_not_reserved = Vec::new();
     let mut kinds = Vec::new();
     let mut all_fits = Vec::new();
     for lot in &request.lots {
@@ -231,6 +264,9 @@ fn shortfall_from_cache(
         room -= fits;
         all_fits.push(fits);
         let left = lot.pods.len() - fits;
+        let more = room_if_not_reserved.min(left);
+        room_if_not_reserved -= more;
+        fits_if_not_reserved.push(more);
         if left > 0 && kinds.len() < KINDS_MAX {
             let subset = cluster.group(id).rules[lot.subset].name.clone();
             kinds.push(KindShortfall {
@@ -241,7 +277,7 @@ fn shortfall_from_cache(
             });
         }
     }
-    (all_fits, kinds)
+    Evaluation { fits: all_fits, fits_if_not_reserved, kinds }
 }
 
 /// Which lots request more than any node has. In a group of one class there is no other lot to compare with.

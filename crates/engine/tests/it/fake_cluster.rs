@@ -10,7 +10,7 @@ use muster_engine::model::class::ClassSpec;
 use muster_engine::model::group::{GroupKey, GroupSpec, History, Policy, Subset};
 use muster_engine::model::labels::Labels;
 use muster_engine::model::node::NodeSpec;
-use muster_engine::model::pod::{Membership, Phase, PodName, PodSpec, StartStamp};
+use muster_engine::model::pod::{Lifetime, Membership, Phase, PodName, PodSpec, StartStamp};
 use muster_engine::record::Recorder;
 use muster_engine::{
     BindOutcome, Command, Config, DeleteOutcome, Diagnosis, Observation, PodView, Report, Subject, invariants,
@@ -241,6 +241,7 @@ impl FakeCluster {
             class: Arc::new(cpus(cpu)),
             membership,
             ours: true,
+            lifetime: Lifetime::ToCompletion,
             controlled: true,
             created_ms: self.now,
             ..PodSpec::default()

@@ -18,7 +18,7 @@ fn gang_starts_when_all_members_exist_and_fit() {
     assert_eq!(fake.bound_count("a"), 0);
     assert_eq!(
         fake.group_diagnosis("g"),
-        Diagnosis::Waiting(Waiting::Members { subset: String::new(), have: 2, need: 3 })
+        Diagnosis::Waiting(Waiting::Members { subset: String::new(), have: 2, need: 3, stateful_set: None })
     );
     fake.pod("a-2", "g", 1);
     fake.settle();
@@ -321,4 +321,16 @@ fn node_holds_no_more_pods_than_the_engine_can_count() {
     fake.settle();
     let Diagnosis::GroupUnschedulable(shortfall) = fake.group_diagnosis("g") else { panic!("not unschedulable") };
     assert_eq!((shortfall.would_fit as usize, shortfall.proof), (limit, Proof::NeverFits));
+}
+
+#[test]
+fn members_of_a_stateful_set_are_told_that_it_may_create_them_one_by_one() {
+    let mut fake = FakeCluster::new();
+    fake.node("n0", 4);
+    fake.gang("g", 2);
+    fake.pod_with("web-0", "g", 1, |pod| pod.stateful_set = Some("web".into()));
+    fake.advance(10_000);
+    let text = fake.group_diagnosis("g").to_string();
+    assert!(text.starts_with("Waiting for members: 1 of 2 are there. If StatefulSet web has"), "{text}");
+    assert!(text.ends_with("create it with podManagementPolicy Parallel."), "{text}");
 }

@@ -20,7 +20,7 @@ fn lower_minimum_unblocks_and_higher_one_blocks() {
     fake.settle();
     assert_eq!(
         fake.group_diagnosis("g"),
-        Diagnosis::Waiting(Waiting::Members { subset: String::new(), have: 4, need: 6 })
+        Diagnosis::Waiting(Waiting::Members { subset: String::new(), have: 4, need: 6, stateful_set: None })
     );
     fake.gang("g", 4);
     fake.settle();
@@ -411,7 +411,7 @@ fn pods_of_an_earlier_group_do_not_complete_a_later_one() {
     assert_eq!(fake.bound_count("old"), 2, "nor are they rolled back with it");
     assert_eq!(
         fake.group_diagnosis("g"),
-        Diagnosis::Waiting(Waiting::Members { subset: String::new(), have: 1, need: 3 })
+        Diagnosis::Waiting(Waiting::Members { subset: String::new(), have: 1, need: 3, stateful_set: None })
     );
     fake.pod("new-1", "g", 1);
     fake.pod("new-2", "g", 1);

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use muster_engine::diagnosis::Proof;
+use muster_engine::model::group::{GroupPriority, GroupSpec};
 use muster_engine::model::inter_pod::{InterPodConstraints, PodSelector, PodTerm, PreferredPodTerm};
 use muster_engine::model::labels::{LabelOperator, Labels, Requirement};
 use muster_engine::model::node::NodeSpec;
@@ -13,7 +14,7 @@ use muster_engine::{Diagnosis, PreemptionRules};
 use muster_oracle::random::Random;
 use muster_oracle::seeds::for_each_seed;
 
-use crate::fake_cluster::FakeCluster;
+use crate::fake_cluster::{FakeCluster, key};
 
 pub(crate) const HOST: &str = "host";
 pub(crate) const ZONE: &str = "zone";
@@ -318,4 +319,62 @@ fn identical_pods_are_placed_whenever_possible() {
         *(if possible { &mut placed } else { &mut refused }) += 1;
     });
     assert!(placed + refused < 100 || (placed > 50 && refused > 50), "{placed} placed, {refused} refused");
+}
+
+#[test]
+fn plan_keeps_the_pod_of_lower_priority_that_the_preemptor_has_affinity_to() {
+    for alone in [false, true] {
+        let mut fake = FakeCluster::new();
+        node(&mut fake, "n0", "a", 4);
+        for (name, label, cpu) in [("cache", "cache", 1), ("batch", "batch", 3)] {
+            fake.pod_with(name, "", cpu, |pod| {
+                pod.node = Some("n0".into());
+                set_app(pod, label, None);
+            });
+        }
+        let terms = required_affinity(app("cache", HOST));
+        if alone {
+            fake.pod_with("h", "", 2, |pod| {
+                pod.priority = 100;
+                set_app(pod, "h", Some(terms));
+            });
+        } else {
+            fake.put_group(GroupSpec { priority: GroupPriority::Own(100), ..GroupSpec::gang(key("h"), 2) });
+            for name in ["h-0", "h-1"] {
+                fake.pod_with(name, "h", 1, |pod| set_app(pod, "h", Some(terms.clone())));
+            }
+        }
+        fake.decide_all();
+        assert_eq!(fake.evicted(), ["batch"], "alone: {alone}");
+    }
+}
+
+#[test]
+fn nothing_is_claimed_about_plans_that_keep_some_of_the_pods_with_affinity() {
+    for alone in [false, true] {
+        let mut fake = FakeCluster::new();
+        node(&mut fake, "n0", "a", 2);
+        // Two of these are too many beside it, and one has to stay.
+        for name in ["cache-0", "cache-1"] {
+            fake.pod_with(name, "", 1, |pod| {
+                pod.node = Some("n0".into());
+                set_app(pod, "cache", None);
+            });
+        }
+        let terms = required_affinity(app("cache", HOST));
+        let text = if alone {
+            fake.pod_with("h", "", 1, |pod| {
+                pod.priority = 100;
+                set_app(pod, "h", Some(terms));
+            });
+            fake.decide_all();
+            fake.pod_diagnosis("h").to_string()
+        } else {
+            fake.put_group(GroupSpec { priority: GroupPriority::Own(100), ..GroupSpec::gang(key("h"), 1) });
+            fake.pod_with("h", "h", 1, |pod| set_app(pod, "h", Some(terms)));
+            fake.decide_all();
+            fake.group_diagnosis("h").to_string()
+        };
+        assert!(text.contains("does not prove that there is none"), "{text}");
+    }
 }

@@ -13,7 +13,7 @@ use muster_engine::model::inter_pod::{
 };
 use muster_engine::model::labels::{LabelOperator, NameRequirement, NodeTerm, PreferredTerm, Requirement};
 use muster_engine::model::node::NodeSpec;
-use muster_engine::model::pod::{Membership, Phase, PodName, PodRefusal, PodSpec, RefusalKind, StartStamp};
+use muster_engine::model::pod::{Lifetime, Membership, Phase, PodName, PodRefusal, PodSpec, RefusalKind, StartStamp};
 use muster_engine::model::port::{HostPort, Protocol};
 use muster_engine::model::taint::{Effect, Taint, Toleration};
 use muster_engine::{BindOutcome, Command, Config, DeleteOutcome, Engine, Observation, invariants};
@@ -220,6 +220,8 @@ impl Fool {
             labels: Arc::new([(self.word(), self.word())].into()),
             started_ms: self.0.chance(50).then(|| self.0.draw() >> self.0.below(64)),
             preemption_cost: self.0.draw() as i32,
+            stateful_set: None,
+            lifetime: Lifetime::Deadline(self.0.draw()),
             is_static: self.0.chance(5),
             never_preempts: self.0.chance(10),
             grace_period_ends_ms: self.0.chance(20).then(|| self.0.draw() >> self.0.below(64)),

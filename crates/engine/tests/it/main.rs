@@ -1,7 +1,9 @@
 //! Behaviour tests of the engine through its public API: one binary, one module per topic.
 
+mod beyond_minimum;
 mod binding;
 mod checker;
+mod declared_costs;
 mod degraded;
 mod fake_cluster;
 mod found_members;

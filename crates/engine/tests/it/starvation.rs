@@ -2,10 +2,14 @@
 
 use muster_engine::model::Millis;
 use muster_engine::model::class::ClassSpec;
+use muster_engine::model::group::{GroupPriority, GroupSpec};
+use muster_engine::model::inter_pod::InterPodConstraints;
 use muster_engine::model::node::NodeSpec;
-use muster_engine::{Config, PreemptionRules};
+use muster_engine::model::pod::{Lifetime, Phase};
+use muster_engine::{Config, Diagnosis, MemberVerdict, PreemptionRules, Subject};
 
-use crate::fake_cluster::FakeCluster;
+use crate::fake_cluster::{FakeCluster, key};
+use crate::inter_pod_affinity::{HOST, app, gang_with, node, set_app};
 
 const MINUTE: Millis = 60_000;
 
@@ -142,6 +146,7 @@ fn bound_to(fake: &mut FakeCluster, name: &str, node: &str, cpu: i64, ours: bool
     fake.pod_with(name, "", cpu, |pod| {
         pod.ours = ours;
         pod.node = Some(node.into());
+        pod.lifetime = if ours { Lifetime::ToCompletion } else { Lifetime::Unlimited };
     });
 }
 
@@ -401,4 +406,88 @@ fn gang_with_nothing_to_drain_does_not_end_another_reservation() {
         fake.advance(MINUTE);
         assert_eq!(reserved(&fake), ["n0"]);
     }
+}
+
+/// A node with one pod of this lifetime that started so long ago, and a gang that needs all of it. Returns whether the
+/// node is reserved for the gang.
+fn is_reserved_beside(lifetime: Lifetime, ran_ms: Millis) -> bool {
+    let mut fake = FakeCluster::with(Config { starving_after_ms: MINUTE, ..Config::default() });
+    fake.now = 100_000 * MINUTE;
+    fake.node("n0", 3);
+    let started = fake.now - ran_ms;
+    fake.pod_with("old", "", 1, |pod| {
+        pod.node = Some("n0".into());
+        pod.phase = Phase::Running;
+        pod.started_ms = Some(started);
+        pod.lifetime = lifetime;
+    });
+    fake.gang("g", 3);
+    fake.pods_of("g", "g", 3, 1);
+    fake.advance(MINUTE);
+    fake.pod("small", "", 1);
+    fake.settle();
+    let is_reserved = !reserved(&fake).is_empty();
+    assert_eq!(fake.node_of("small").is_none(), is_reserved);
+    is_reserved
+}
+
+#[test]
+fn only_nodes_whose_pods_end_in_time_are_reserved() {
+    const HOUR: Millis = 60 * MINUTE;
+    assert!(!is_reserved_beside(Lifetime::Unlimited, MINUTE), "it never ends");
+    assert!(is_reserved_beside(Lifetime::Deadline(2 * HOUR), HOUR + 2 * MINUTE));
+    assert!(!is_reserved_beside(Lifetime::Deadline(3 * HOUR), HOUR + 2 * MINUTE), "after the reservation");
+    assert!(is_reserved_beside(Lifetime::ToCompletion, MINUTE));
+    assert!(!is_reserved_beside(Lifetime::ToCompletion, 48 * HOUR), "it is not expected to end within the hour");
+}
+
+#[test]
+fn pods_that_can_be_preempted_come_free() {
+    let mut fake = FakeCluster::with(Config { starving_after_ms: MINUTE, ..Config::default() });
+    fake.node("n0", 2);
+    for (name, priority) in [("low", 0), ("equal", 10)] {
+        fake.pod_with(name, "", 1, |pod| {
+            pod.node = Some("n0".into());
+            pod.priority = priority;
+            pod.lifetime = if priority == 0 { Lifetime::Unlimited } else { Lifetime::ToCompletion };
+        });
+    }
+    fake.put_group(GroupSpec { priority: GroupPriority::Own(10), ..GroupSpec::gang(key("g"), 2) });
+    fake.pods_of("g", "g", 2, 1);
+    fake.advance(2 * MINUTE);
+    assert_eq!(reserved(&fake), ["n0"], "one ends by itself, the other can be preempted then");
+}
+
+#[test]
+fn gang_that_must_not_be_beside_pods_without_an_end_reserves_nothing() {
+    for (lifetime, expected) in [(Lifetime::Unlimited, 0), (Lifetime::ToCompletion, 2)] {
+        let mut fake = FakeCluster::with(Config { starving_after_ms: MINUTE, ..Config::default() });
+        for name in ["n0", "n1"] {
+            node(&mut fake, name, "z", 4);
+            fake.pod_with(&format!("tiny-{name}"), "", 0, |pod| {
+                pod.node = Some(name.into());
+                pod.lifetime = lifetime;
+                set_app(pod, "tiny", None);
+            });
+        }
+        let terms = InterPodConstraints { required_anti_affinity: vec![app("tiny", HOST)], ..Default::default() };
+        gang_with(&mut fake, "g", 6, &terms);
+        fake.advance(2 * MINUTE);
+        assert_eq!(reserved(&fake).len(), expected, "{lifetime:?}");
+    }
+}
+
+#[test]
+fn what_a_reservation_keeps_from_others_is_no_demand() {
+    let mut fake = starving_gang(60 * MINUTE);
+    fake.remove("old-0");
+    fake.pod("single", "", 1);
+    fake.put_group(GroupSpec::gang(key("other"), 2));
+    fake.pods_of("o", "other", 2, 1);
+    fake.advance(MINUTE);
+    let Diagnosis::PodUnschedulable { fit, .. } = fake.pod_diagnosis("single") else { panic!("unschedulable") };
+    assert_eq!(fit.reserved_only, 1);
+    let report = fake.reports.iter().rfind(|report| report.subject == Subject::Group(key("other")));
+    let verdicts: Vec<MemberVerdict> = report.into_iter().flat_map(|report| &report.members).map(|one| one.1).collect();
+    assert_eq!(verdicts, [MemberVerdict::ScaleUpWouldNotHelp, MemberVerdict::NoRoom], "one has room there");
 }

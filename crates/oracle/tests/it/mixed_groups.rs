@@ -69,7 +69,7 @@ fn check(gang: &Gang, totals: &mut Totals) {
             totals.placed += 1;
         }
         Outcome::Refused(shortfall) => match shortfall.proof {
-            Proof::NotFound { steps } => {
+            Proof::NotFound { steps, .. } => {
                 totals.steps_max = totals.steps_max.max(steps);
                 *(if possible { &mut totals.missed } else { &mut totals.not_found }) += 1;
             }

@@ -233,6 +233,7 @@ fn engine(file: &File, profiles: Vec<muster_engine::Profile>, gates: FeatureGate
             // KEP-5710's algorithm alone is only for comparison.
             cheaper: true,
             steps_max: file.preemption.steps_max,
+            beyond_minimum: file.preemption.beyond_minimum,
         },
         report_waiting_after_ms: file.waiting.report_after.as_millis(),
         schedule_timeout_ms: file.timeouts.schedule.as_millis(),
@@ -413,7 +414,7 @@ reservations: {starvingAfter: 19s, max: 20s}
 bindRetry: {initial: 21ms, max: 22ms}
 waiting: {desiredCount: 23s, reportAfter: 24s}
 newNodes: {startupTaints: [a/b, c/*], readyWithin: 32s}
-preemption: {enabled: false, delay: 25s, eviction: EvictionAPI, spareAfterRefusal: 26s, stepsMax: 27}
+preemption: {enabled: false, delay: 25s, eviction: EvictionAPI, spareAfterRefusal: 26s, stepsMax: 27, beyondMinimum: false}
 featureGates: {DelayedPreemption: false, WorkloadAwarePreemption: false}
 ";
         let made = from(body, Overrides::default()).unwrap().settings;
@@ -459,6 +460,7 @@ featureGates: {DelayedPreemption: false, WorkloadAwarePreemption: false}
                 whole_groups: false,
                 cheaper: true,
                 steps_max: 27,
+                beyond_minimum: false,
             },
             report_waiting_after_ms: 24_000,
             schedule_timeout_ms: 4_000,

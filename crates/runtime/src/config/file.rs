@@ -227,6 +227,8 @@ pub struct Preemption {
     pub spare_after_refusal: Span,
     /// How many sets of victims are compared at most to find the cheapest.
     pub steps_max: u64,
+    /// Whether pods are evicted also for members of a gang beyond its minimum.
+    pub beyond_minimum: bool,
 }
 
 /// Nodes that an autoscaler adds.
@@ -535,6 +537,7 @@ impl Default for Preemption {
             eviction: Eviction::default(),
             spare_after_refusal: ms(rules.spare_ms),
             steps_max: rules.steps_max,
+            beyond_minimum: rules.beyond_minimum,
         }
     }
 }

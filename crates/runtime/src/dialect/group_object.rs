@@ -17,6 +17,7 @@ use super::condition::CurrentStatus;
 use super::group_error::GroupError;
 use super::parsed_group::ParsedGroup;
 use super::resolved_priority::ResolvedPriority;
+use crate::preemption_cost;
 
 /// A group object, independent of its dialect.
 #[derive(Clone, Debug)]
@@ -42,6 +43,8 @@ pub(crate) struct GroupObject {
     pub(crate) leader: Option<Leader>,
     /// The earliest creation time of its members; older pods are left over from an earlier group of its name.
     pub(crate) members_since_ms: Option<u64>,
+    /// The cost of evicting one of its groups that its owner declares.
+    pub(crate) preemption_cost: Result<i32, GroupError>,
     /// The priorities of its groups as far as they are resolved, by name.
     pub(crate) priorities: BTreeMap<String, ResolvedPriority>,
 }
@@ -81,6 +84,7 @@ impl GroupObject {
             current_status: CurrentStatus::default(),
             leader: Leader::of(metadata),
             members_since_ms: None,
+            preemption_cost: preemption_cost::declared(metadata.annotations.as_ref()).map_err(GroupError::from),
             priorities: BTreeMap::new(),
         }
     }

@@ -375,6 +375,7 @@ impl GroupIndex {
             schedule_timeout_ms: group.schedule_timeout_ms,
             min_resources: group.min_resources.clone(),
             family: group.shared_in_workload.as_ref().map(|workload| format!("{}/{workload}", object.namespace)),
+            preemption_cost: object.preemption_cost.clone()?,
             degraded_policy: group.degraded_policy,
             // Without minimums, subsets have no meaning either.
             open: group.open || !self.gates.gang_scheduling,

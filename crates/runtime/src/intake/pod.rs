@@ -5,20 +5,22 @@
 
 use std::sync::Arc;
 
-use muster_api::invalid::{FieldPath, InvalidField};
-use muster_api::keys::annotations::{PREEMPTION_COST, START};
+use muster_api::invalid::InvalidField;
+use muster_api::keys::annotations::START;
 use muster_api::keys::conditions::DISRUPTION_TARGET;
 use muster_api::keys::group_reasons::PREEMPTION_BY_SCHEDULER;
+use muster_api::owners::leader_worker_set::labels;
 use muster_api::wire::Pod;
 use muster_api::wire::condition::Condition;
 use muster_clock::millis;
 use muster_engine::model::class::ClassSpec;
-use muster_engine::model::pod::{Phase, PodName, PodRefusal, PodSpec, RefusalKind};
+use muster_engine::model::pod::{Lifetime, Phase, PodName, PodRefusal, PodSpec, RefusalKind};
 
 use super::PREEMPTION_MESSAGE;
 use super::class::class;
 use super::pod_record::Stage;
 use super::unsupported::unsupported;
+use crate::preemption_cost;
 use crate::settings::Profile;
 use crate::start_stamp;
 
@@ -86,7 +88,7 @@ pub(crate) fn pod(pod: &Pod, id: Arc<PodName>, profile: Option<(u16, &Profile)>)
         Ok(class) => (class, None),
         Err(error) => (ClassSpec::default(), Some(error)),
     };
-    let (preemption_cost, cost_error) = match preemption_cost(pod) {
+    let (preemption_cost, cost_error) = match preemption_cost::declared(pod.metadata.annotations.as_ref()) {
         Ok(cost) => (cost, None),
         Err(error) => (0, Some(error)),
     };
@@ -121,8 +123,26 @@ pub(crate) fn pod(pod: &Pod, id: Arc<PodName>, profile: Option<(u16, &Profile)>)
         grace_period_ends_ms: pod.metadata.deletion_timestamp.as_ref().map(|time| millis(time.0)),
         marked: false,
         start: stamp.map(Arc::new),
+        stateful_set: stateful_set(pod),
+        lifetime: lifetime(pod),
     };
     (spec, flaw)
+}
+
+/// The StatefulSet of the pod. Those of LeaderWorkerSets create their pods in parallel.
+fn stateful_set(pod: &Pod) -> Option<Arc<str>> {
+    let is_replica = pod.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(labels::NAME));
+    let mut owners = pod.metadata.owner_references.iter().flatten();
+    let owner = owners.find(|owner| owner.controller == Some(true) && owner.kind == "StatefulSet");
+    owner.filter(|_| !is_replica).map(|owner| owner.name.as_str().into())
+}
+
+fn lifetime(pod: &Pod) -> Lifetime {
+    match (pod.spec.active_deadline_seconds, pod.spec.restart_policy.as_deref()) {
+        (Some(seconds), _) => Lifetime::Deadline(u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000)),
+        (None, Some("Never" | "OnFailure")) => Lifetime::ToCompletion,
+        (None, _) => Lifetime::Unlimited,
+    }
 }
 
 /// Whether the pod's status shows that a Muster with one of our scheduler names preempts it.
@@ -135,16 +155,6 @@ pub(super) fn is_disruption_target(pod: &Pod, is_our_name: impl Fn(&str) -> bool
             one.message.split_once(PREEMPTION_MESSAGE).is_some_and(|(name, _)| is_our_name(name))
         }
         _ => false,
-    })
-}
-
-/// The preemption cost of the pod, from its annotation.
-fn preemption_cost(pod: &Pod) -> Result<i32, InvalidField> {
-    let written = pod.metadata.annotations.as_ref().and_then(|annotations| annotations.get(PREEMPTION_COST));
-    let Some(written) = written else { return Ok(0) };
-    written.parse().map_err(|_| {
-        let (annotations, range) = (FieldPath::Root("metadata.annotations"), "must be a whole number of 32 bits");
-        annotations.key(PREEMPTION_COST).invalid(written, range)
     })
 }
 

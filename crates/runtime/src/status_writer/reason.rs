@@ -28,6 +28,8 @@ pub(crate) const WAITING: &str = "Waiting";
 /// The reason of a pod that is scheduled on its own, or that is left out of its group.
 pub(crate) fn pod_reason(diagnosis: &Diagnosis) -> &'static str {
     match diagnosis {
+        // A node that has room and is kept for a group is no demand for another one.
+        Diagnosis::PodUnschedulable { fit, .. } if fit.reserved_only > 0 => pod_reasons::WAITING_FOR_GROUP,
         Diagnosis::PodUnschedulable { .. } => pod_reasons::UNSCHEDULABLE,
         Diagnosis::Waiting(waiting) => waiting_reason(waiting),
         Diagnosis::WaitingForVictims(_) => pod_reasons::WAITING_FOR_VICTIMS,
@@ -106,6 +108,13 @@ mod tests {
             preemption: Preemption::NotTried,
         };
         assert_eq!(pod_reason(&unschedulable), "Unschedulable");
+        let reserved = Diagnosis::PodUnschedulable {
+            fit: FitError { reserved_only: 1, ..FitError::default() },
+            closest: None,
+            never: false,
+            preemption: Preemption::NotTried,
+        };
+        assert_eq!(pod_reason(&reserved), "WaitingForGroup");
         let shortfall = Diagnosis::GroupUnschedulable(Shortfall {
             started: false,
             minimum: 2,
@@ -125,7 +134,7 @@ mod tests {
         let field = || "spec.x".to_owned();
         let all = [
             Waiting::GroupMissing { group: group(), pods: 1 },
-            Waiting::Members { subset: String::new(), have: 1, need: 2 },
+            Waiting::Members { subset: String::new(), have: 1, need: 2, stateful_set: None },
             Waiting::Gates { gated: 1, example: group() },
             Waiting::DesiredCount { have: 1, desired: 2 },
             Waiting::UnknownSubset { subset: group(), group: group() },
