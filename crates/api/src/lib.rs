@@ -24,6 +24,7 @@ pub mod parents;
 pub mod pod_group;
 pub mod pod_requests;
 pub mod quantity;
+pub mod resolved_priority;
 pub mod resources;
 pub mod selector;
 pub mod toleration;

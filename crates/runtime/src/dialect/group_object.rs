@@ -9,6 +9,7 @@ use muster_api::group;
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::keys::annotations::{MIN_RESOURCES, WHOLE_RESOURCES};
 use muster_api::owners::leader_worker_set;
+use muster_api::resolved_priority::ResolvedPriority;
 use muster_api::resources::list_in_base_units;
 use serde_json::{Value, json};
 
@@ -16,7 +17,6 @@ use super::StatusPatch;
 use super::condition::CurrentStatus;
 use super::group_error::GroupError;
 use super::parsed_group::ParsedGroup;
-use super::resolved_priority::ResolvedPriority;
 use crate::preemption_cost;
 
 /// A group object, independent of its dialect.

@@ -13,7 +13,6 @@ mod native_conditions;
 mod native_pod_group;
 mod native_workload;
 mod parsed_group;
-mod resolved_priority;
 mod scheduler_plugins;
 mod status;
 #[cfg(test)]
@@ -34,7 +33,6 @@ pub(crate) use muster_workload::MusterWorkload;
 pub(crate) use native_pod_group::NativePodGroup;
 pub(crate) use native_workload::NativeWorkload;
 pub(crate) use parsed_group::{ParsedGroup, PriorityField, WithoutClass};
-pub(crate) use resolved_priority::ResolvedPriority;
 pub(crate) use scheduler_plugins::SchedulerPlugins;
 pub(crate) use status::{Counts, InstanceStatus, ObjectStatus};
 pub(crate) use volcano::Volcano;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use muster_api::keys::conditions::{POD_GROUP_SCHEDULED, STARTED};
 use muster_api::keys::group_reasons::{INVALID, UNSUPPORTED};
+use muster_api::resolved_priority::ResolvedPriority;
 use muster_api::wire::condition::Condition;
 use muster_engine::Observation;
 use muster_engine::model::group::{GroupKey, GroupSpec, History, Policy, QueuePosition};
@@ -21,8 +22,8 @@ use super::instance::Instance;
 use super::priorities::Priorities;
 use super::raw::RawObject;
 use crate::dialect::{
-    Dialect, GroupError, GroupObject, ParsedGroup, Reference, ResolvedPriority, WithoutClass, is_ours,
-    started_decided_ms, started_minimum,
+    Dialect, GroupError, GroupObject, ParsedGroup, Reference, WithoutClass, is_ours, started_decided_ms,
+    started_minimum,
 };
 use crate::gates::FeatureGates;
 

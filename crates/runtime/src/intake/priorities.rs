@@ -3,11 +3,12 @@
 //! A priority value without a PriorityClass is never trusted.
 
 use k8s_openapi::api::scheduling::v1::PriorityClass;
+use muster_api::resolved_priority::ResolvedPriority;
 use muster_engine::model::group::{GroupPriority, PreemptionPolicy};
 use muster_reflector::{Delta, Key, Table, key_of};
 
 use super::raw::Guarded;
-use crate::dialect::{GroupError, ParsedGroup, PriorityField, ResolvedPriority, WithoutClass};
+use crate::dialect::{GroupError, ParsedGroup, PriorityField, WithoutClass};
 
 /// The PriorityClasses of the cluster.
 #[derive(Debug, Default)]
@@ -90,7 +91,8 @@ impl Priorities {
             _ if own_priorities => GroupPriority::Own(resolved.value),
             _ => GroupPriority::LowestMember,
         };
-        Ok((priority, group.preemption_policy.unwrap_or(resolved.preemption_policy())))
+        let of_class = if resolved.never_preempts { PreemptionPolicy::Never } else { PreemptionPolicy::default() };
+        Ok((priority, group.preemption_policy.unwrap_or(of_class)))
     }
 }
 

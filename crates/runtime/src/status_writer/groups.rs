@@ -11,7 +11,8 @@ use jiff::Timestamp;
 use kube::core::ApiResource;
 use muster_api::keys::GROUP;
 use muster_api::keys::conditions::{
-    COMPLETED, DEGRADED, DISRUPTION_TARGET, POD_GROUP_SCHEDULED, PODS_NOT_MATCHING_PRIORITY, STARTED, UNUSABLE,
+    COMPLETED, DEGRADED, DISRUPTION_TARGET, POD_GROUP_SCHEDULED, PODS_NOT_MATCHING_PRIORITY, PRIORITY_RESOLVED,
+    STARTED, UNUSABLE,
 };
 use muster_api::keys::group_reasons::{
     INVALID, PREEMPTION_BY_SCHEDULER, SCHEDULED, UNSCHEDULABLE, UNSUPPORTED, WAITING_FOR_MEMBERS,
@@ -40,6 +41,8 @@ const CONDITIONS_MS: u64 = 300;
 const COUNTERS_MS: u64 = 1_000;
 /// The longest delay of a status that another writer keeps overwriting.
 const OVERWRITTEN_MS_MAX: u64 = 300_000;
+/// The reason of the condition that records the priority.
+const RESOLVED: &str = "Resolved";
 const NOTHING_LEFT: &str = "None of its pods has a node any more.";
 /// How long a group without pods is left alone before its condition reports that.
 pub(crate) const EMPTY_REPORT_MS: u64 = 5_000;
@@ -319,7 +322,7 @@ fn instance_status(
     // On native groups `spec.priority` is that record.
     let by_server = parsed.is_some_and(|(_, group)| group.priority.number_by_server().is_some());
     if let Some(resolved) = object.priorities.get(&instance.group).filter(|_| !by_server) {
-        resolved.write(&mut conditions);
+        conditions.set(PRIORITY_RESOLVED, true, RESOLVED, &resolved.message());
     }
     set_mismatch(&mut conditions, view, &records);
     set_disruption(&mut conditions, instance, view, &records);

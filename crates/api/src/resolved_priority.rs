@@ -1,45 +1,37 @@
-//! The priority of a group, as resolved when its object was first seen, and the condition that records it.
+//! The priority of a group, as resolved when its object was created, and the condition message that records it.
 //!
 //! As for pods, later changes of PriorityClasses change no existing group. The condition is the memory of that across
-//! restarts.
+//! restarts; the scheduler writes it, and the webhook compares later numbers with it. Must not depend on how a priority
+//! is resolved.
 
-use muster_api::wire::condition::Condition;
-use muster_engine::model::group::PreemptionPolicy;
+use crate::keys::conditions::PRIORITY_RESOLVED;
+use crate::wire::condition::Condition;
 
-use super::condition::Conditions;
-use muster_api::keys::conditions::PRIORITY_RESOLVED;
-
-/// The reason of the condition.
-const REASON: &str = "Resolved";
 const PREFIX: &str = "The priority is ";
 const CLASS: &str = ", of PriorityClass ";
 const NEVER: &str = ", and it never preempts";
 
 /// A priority that was resolved from a class, or from the default.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ResolvedPriority {
+pub struct ResolvedPriority {
     /// The class that the object named; `None` if it named none.
-    pub(crate) class: Option<String>,
-    pub(crate) value: i32,
+    pub class: Option<String>,
+    /// The number.
+    pub value: i32,
     /// Whether the class forbade to preempt.
-    pub(crate) never_preempts: bool,
+    pub never_preempts: bool,
 }
 
 impl ResolvedPriority {
-    /// The preemption policy of the class.
-    pub(crate) fn preemption_policy(&self) -> PreemptionPolicy {
-        if self.never_preempts { PreemptionPolicy::Never } else { PreemptionPolicy::default() }
-    }
-
-    /// Records it.
-    pub(crate) fn write(&self, conditions: &mut Conditions) {
+    /// The message of the condition.
+    pub fn message(&self) -> String {
         let class = self.class.as_ref().map(|name| format!("{CLASS}{name}")).unwrap_or_default();
         let never = if self.never_preempts { NEVER } else { "" };
-        conditions.set(PRIORITY_RESOLVED, true, REASON, &format!("{PREFIX}{}{class}{never}.", self.value));
+        format!("{PREFIX}{}{class}{never}.", self.value)
     }
 
-    /// What is recorded, if anything is.
-    pub(crate) fn read(conditions: &[Condition]) -> Option<Self> {
+    /// What the conditions of a group record, if they do.
+    pub fn read(conditions: &[Condition]) -> Option<Self> {
         let recorded = Condition::find(conditions, PRIORITY_RESOLVED).filter(|one| one.is_true())?;
         let text = recorded.message.strip_prefix(PREFIX)?.strip_suffix('.')?;
         let (text, never_preempts) = text.strip_suffix(NEVER).map_or((text, false), |rest| (rest, true));
@@ -50,9 +42,12 @@ impl ResolvedPriority {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-
     use super::*;
+
+    fn recorded(status: &str, message: String) -> Option<ResolvedPriority> {
+        let kind = PRIORITY_RESOLVED.to_owned();
+        ResolvedPriority::read(&[Condition { kind, status: status.to_owned(), message, ..Condition::default() }])
+    }
 
     #[test]
     fn record_is_read_as_it_was_written() {
@@ -60,9 +55,7 @@ mod tests {
             for value in [i32::MIN, -1, 0, 2_000_000_000] {
                 for never_preempts in [false, true] {
                     let resolved = ResolvedPriority { class: class.map(str::to_owned), value, never_preempts };
-                    let mut conditions = Conditions::from(&[], Timestamp::UNIX_EPOCH, 1);
-                    resolved.write(&mut conditions);
-                    assert_eq!(ResolvedPriority::read(&conditions.into_list()), Some(resolved));
+                    assert_eq!(recorded("True", resolved.message()), Some(resolved));
                 }
             }
         }
@@ -71,9 +64,8 @@ mod tests {
     #[test]
     fn text_that_was_not_written_by_muster_records_nothing() {
         for message in ["", "The priority is .", "The priority is high.", "The priority is 5", "the priority is 5."] {
-            let mut conditions = Conditions::from(&[], Timestamp::UNIX_EPOCH, 1);
-            conditions.set(PRIORITY_RESOLVED, true, REASON, message);
-            assert_eq!(ResolvedPriority::read(&conditions.into_list()), None, "{message}");
+            assert_eq!(recorded("True", message.to_owned()), None, "{message}");
         }
+        assert_eq!(recorded("False", "The priority is 5.".to_owned()), None);
     }
 }
