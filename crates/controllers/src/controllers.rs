@@ -63,7 +63,11 @@ impl Controllers {
 }
 
 /// Watches a kind, or its objects with a label; failures are logged.
-fn watch<K>(what: &'static str, api: Api<K>, label: Option<&str>) -> impl Stream<Item = Delta<K>> + Send + use<K>
+pub(crate) fn watch_kind<K>(
+    what: &'static str,
+    api: Api<K>,
+    label: Option<&str>,
+) -> impl Stream<Item = Delta<K>> + Send + Unpin + use<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
@@ -79,27 +83,27 @@ fn watches(client: &Client, state: &State) -> Events {
     let settings = &state.settings;
     let dynamic = |resource: &ApiResource| Api::<DynamicObject>::all_with(client.clone(), resource);
     if settings.has_job_sets() {
-        events.push(watch("jobsets", Api::<JobSet>::all(client.clone()), None).map(ClusterEvent::JobSet).boxed());
+        events.push(watch_kind("jobsets", Api::<JobSet>::all(client.clone()), None).map(ClusterEvent::JobSet).boxed());
     }
     if settings.jobs().is_some() {
-        events.push(watch("jobs", Api::<Job>::all(client.clone()), None).map(ClusterEvent::Job).boxed());
+        events.push(watch_kind("jobs", Api::<Job>::all(client.clone()), None).map(ClusterEvent::Job).boxed());
     }
     if settings.jobs().is_some() || settings.has_job_sets() {
         let pods = Api::<Pod>::all(client.clone());
-        events.push(watch("pods of jobs", pods, Some(JOB_NAME_LABEL)).map(ClusterEvent::JobPod).boxed());
+        events.push(watch_kind("pods of jobs", pods, Some(JOB_NAME_LABEL)).map(ClusterEvent::JobPod).boxed());
     }
     for (number, kind) in state.managed_kinds().enumerate() {
-        let watch_events = watch("managed objects", dynamic(kind), None);
+        let watch_events = watch_kind("managed objects", dynamic(kind), None);
         events.push(watch_events.map(move |event| ClusterEvent::Managed(number, event)).boxed());
     }
     if state.provider.is_none() {
         return events;
     }
     let sets = Api::<LeaderWorkerSet>::all(client.clone());
-    events.push(watch("leaderworkersets", sets, None).map(ClusterEvent::LeaderWorkerSet).boxed());
+    events.push(watch_kind("leaderworkersets", sets, None).map(ClusterEvent::LeaderWorkerSet).boxed());
     let label = Some(replica_labels::NAME);
     let pods = Api::<Pod>::all(client.clone());
-    events.push(watch("pods of leaderworkersets", pods, label).map(ClusterEvent::ReplicaPod).boxed());
+    events.push(watch_kind("pods of leaderworkersets", pods, label).map(ClusterEvent::ReplicaPod).boxed());
     let revisions = ApiResource {
         group: "apps".to_owned(),
         version: "v1".to_owned(),
@@ -107,7 +111,7 @@ fn watches(client: &Client, state: &State) -> Events {
         kind: "ControllerRevision".to_owned(),
         plural: "controllerrevisions".to_owned(),
     };
-    events.push(watch("controllerrevisions", dynamic(&revisions), label).map(ClusterEvent::Revision).boxed());
+    events.push(watch_kind("controllerrevisions", dynamic(&revisions), label).map(ClusterEvent::Revision).boxed());
     events
 }
 

@@ -2,14 +2,15 @@
 //! those projects.
 //!
 //! `Controllers` watches the cluster and writes group objects, and group references for pods that have none.
-//! `admission` is the pure part of the webhook, which adds group references to objects at creation; `webhook` serves
-//! it. `providers` has one file for each supported scheduler.
+//! `admission` is the part of the webhook that decides: it adds group references and priorities to objects at creation;
+//! `webhook` serves it. `providers` has one file for each supported scheduler.
 //!
 //! Must not depend on the engine or on how groups are placed: it writes only what users could write themselves.
 
 mod actuator;
 pub mod admission;
 mod controllers;
+mod priority_classes;
 pub mod providers;
 mod read;
 mod reconcile;
@@ -21,6 +22,7 @@ mod write;
 
 pub use actuator::Deadline;
 pub use controllers::Controllers;
+pub use priority_classes::PriorityClasses;
 pub use reconcile::Plan;
 pub use settings::{NotServed, Settings};
 pub use write::{ObjectEvent, Target, Write};

@@ -330,6 +330,7 @@ mod tests {
         MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
     };
     use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+    use muster_controllers::admission::WEBHOOK_RULES;
     use muster_playground::{Server, Settings};
     use serde::Serialize;
     use serde::de::DeserializeOwned;
@@ -555,6 +556,27 @@ mod tests {
             );
         }
         assert_eq!(hooks[3]["matchConditions"][1]["expression"], r#"object.spec.schedulerName in ["muster","gang"]"#);
+    }
+
+    #[test]
+    fn webhook_is_called_for_every_kind_that_it_reviews_and_never_blocks_a_group() {
+        let documents = documents(Version::V1_37);
+        let hooks = find(&documents, "MutatingWebhookConfiguration")["webhooks"].as_array().unwrap();
+        for ([group, version, plural], operations) in WEBHOOK_RULES {
+            for operation in operations {
+                let has =
+                    |rule: &Value, field: &str, value: &str| rule[field].as_array().unwrap().contains(&json!(value));
+                let is_called = |hook: &&Value| {
+                    let rule = &hook["rules"][0];
+                    let is_version = has(rule, "apiGroups", group) && has(rule, "apiVersions", version);
+                    is_version && has(rule, "resources", plural) && has(rule, "operations", operation)
+                };
+                let called: Vec<&Value> = hooks.iter().filter(is_called).collect();
+                assert!(!called.is_empty(), "{operation} {plural}");
+                let blocks = |hook: &&&Value| hook["failurePolicy"] != "Ignore";
+                assert_eq!(called.iter().filter(blocks).count(), 0, "{operation} {plural}");
+            }
+        }
     }
 
     #[test]

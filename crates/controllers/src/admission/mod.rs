@@ -1,14 +1,16 @@
-//! The decisions of the admission webhook: a pure function of the request, without lookups.
+//! The decisions of the admission webhook: a pure function of the request and, for priorities, of the PriorityClasses.
 //!
 //! | object | operation | effect |
 //! |---|---|---|
 //! | JobSet | create, update | annotates its Job templates with the gang scope; denies invalid sets and a change of mode |
 //! | Job | create, update | adds the group reference to its pod template; restores a reference that an update would drop |
 //! | Pod of a LeaderWorkerSet | create | adds the reference to the group of its replica |
+//! | Muster's PodGroup, Workload | create, update | fills in the priority; denies a number that is not the resolved one |
 //!
 //! Invariants: a correct object is not changed, so reinvocation changes nothing; there are no side effects, so dry runs
 //! need no special case. Must not depend on TLS or HTTP.
 
+mod group_priorities;
 mod job_sets;
 mod jobs;
 mod patch;
@@ -16,17 +18,21 @@ mod pods;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use muster_api::keys;
 use serde_json::{Value, json};
 
+use crate::priority_classes::PriorityClasses;
 use crate::providers::SchedulerProvider;
 use crate::settings::Settings;
 use patch::Patch;
 
 /// The rules of the webhook: group, version and plural, and the operations.
-pub const WEBHOOK_RULES: [([&str; 3], &[&str]); 3] = [
+pub const WEBHOOK_RULES: [([&str; 3], &[&str]); 5] = [
     (["jobset.x-k8s.io", "v1alpha2", "jobsets"], &["CREATE", "UPDATE"]),
     (["batch", "v1", "jobs"], &["CREATE", "UPDATE"]),
     (["", "v1", "pods"], &["CREATE"]),
+    (["muster.dev", "v1alpha1", "podgroups"], &["CREATE", "UPDATE"]),
+    (["muster.dev", "v1alpha1", "workloads"], &["CREATE", "UPDATE"]),
 ];
 
 /// The admission webhook, without its server.
@@ -34,6 +40,7 @@ pub const WEBHOOK_RULES: [([&str; 3], &[&str]); 3] = [
 pub struct Admission {
     settings: Settings,
     provider: Option<Box<dyn SchedulerProvider>>,
+    classes: PriorityClasses,
 }
 
 /// The decision about an object.
@@ -65,10 +72,10 @@ struct Request<'a> {
 }
 
 impl Admission {
-    /// A webhook with these settings.
-    pub fn new(settings: Settings) -> Self {
+    /// A webhook with these settings, which resolves priorities from these classes.
+    pub fn new(settings: Settings, classes: PriorityClasses) -> Self {
         let provider = settings.provider();
-        Self { settings, provider }
+        Self { settings, provider, classes }
     }
 
     /// Answers an AdmissionReview of `admission.k8s.io/v1`.
@@ -105,6 +112,8 @@ impl Admission {
             ("jobset.x-k8s.io", "jobsets") if self.settings.has_job_sets() => self.job_set(&request_data),
             ("batch", "jobs") => self.job(&request_data),
             ("", "pods") if !request_data.is_update => self.pod(&request_data),
+            (keys::GROUP, "podgroups") => self.pod_group(&request_data),
+            (keys::GROUP, "workloads") => self.workload(&request_data),
             _ => Verdict::default(),
         }
     }

@@ -15,7 +15,8 @@ fn admission(native: Option<NativeVersion>) -> Admission {
         ganged.leader_worker_sets = Some(ProviderName::Native);
     }
     let names = vec!["muster".to_owned()];
-    Admission::new(Settings::new(names, "muster".to_owned(), ganged, native).unwrap())
+    let settings = Settings::new(names, "muster".to_owned(), ganged, native).unwrap();
+    Admission::new(settings, PriorityClasses::unknown())
 }
 
 fn review(group: &str, resource: &str, object: &Value, old: &Value) -> Value {

@@ -1,5 +1,6 @@
 //! Tests of the controllers on the playground's server, with its controllers for Jobs, JobSets and LeaderWorkerSets.
 
 mod faults;
+mod group_priorities;
 mod native;
 mod test_cluster;

@@ -10,7 +10,8 @@ use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::core::{ApiResource, DynamicObject};
 use muster_api::native::NativeVersion;
 use muster_api::owners::{GangedOwners, GroupApi, ProviderName};
-use muster_controllers::{Controllers, Settings};
+use muster_controllers::admission::WEBHOOK_RULES;
+use muster_controllers::{Controllers, PriorityClasses, Settings};
 use muster_playground_controllers::{JobSets, Jobs, LeaderWorkerSets, StatefulSets, jobset};
 use muster_playground_server::faults::Faults;
 use muster_playground_server::{Admission, AdmissionOperation, NativeGroups, Server};
@@ -38,7 +39,7 @@ impl TestCluster {
             ..muster_playground_server::Settings::default()
         });
         if native.is_some() {
-            server.set_webhook(Some(webhook(settings(native))));
+            server.set_webhook(Some(webhook(settings(native), PriorityClasses::unknown())));
         }
         let client = server.client();
         let api: Api<CustomResourceDefinition> = Api::all(client.clone());
@@ -121,13 +122,16 @@ fn settings(native: Option<NativeVersion>) -> Settings {
 }
 
 /// The webhook, without HTTP: only it can add references to native groups.
-fn webhook(settings: Settings) -> Admission {
-    use AdmissionOperation::{Create, Update};
-    let admission = muster_controllers::admission::Admission::new(settings);
-    Admission::new("muster.dev", move |review| admission.review(&review))
-        .about("jobset.x-k8s.io", "jobsets", &[Create, Update])
-        .about("batch", "jobs", &[Create, Update])
-        .about("", "pods", &[Create])
+pub(crate) fn webhook(settings: Settings, classes: PriorityClasses) -> Admission {
+    let admission = muster_controllers::admission::Admission::new(settings, classes);
+    let webhook = Admission::new("muster.dev", move |review| admission.review(&review));
+    WEBHOOK_RULES.iter().fold(webhook, |webhook, ([group, _, plural], operations)| {
+        let operation = |name: &&str| match *name {
+            "CREATE" => AdmissionOperation::Create,
+            _ => AdmissionOperation::Update,
+        };
+        webhook.about(group, plural, &operations.iter().map(operation).collect::<Vec<_>>())
+    })
 }
 
 pub(crate) async fn pass(seconds: u64) {

@@ -23,7 +23,7 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use muster_api::crds;
 use muster_api::keys::annotations::POD_GROUP;
 use muster_api::wire::{JobSet, Pod, Workload};
-use muster_controllers::{Controllers, Settings, admission};
+use muster_controllers::{Controllers, PriorityClasses, Settings, admission};
 use muster_playground::components::{JobSets, Jobs, jobset};
 use muster_playground::{Admission, AdmissionOperation, Server};
 use serde_json::{Value, json};
@@ -110,7 +110,7 @@ async fn install(client: &kube::Client) -> anyhow::Result<()> {
 
 fn webhook() -> Admission {
     use AdmissionOperation::{Create, Update};
-    let admission = admission::Admission::new(Settings::default());
+    let admission = admission::Admission::new(Settings::default(), PriorityClasses::unknown());
     Admission::new("muster.dev", move |review| admission.review(&review))
         .about("jobset.x-k8s.io", "jobsets", &[Create, Update])
         .about("batch", "jobs", &[Create, Update])

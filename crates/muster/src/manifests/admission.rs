@@ -1,8 +1,8 @@
 //! The webhook configuration and the validating admission policies.
 //!
 //! The webhook does not block anything unrelated: it is called only for objects that may be part of a gang, and if it
-//! does not respond the API server continues (`failurePolicy: Ignore`), since the controllers set the references later.
-//! They cannot do that if gangs are Kubernetes' own objects; then requests for a gang fail without the webhook
+//! does not respond the API server continues (`failurePolicy: Ignore`), since the controllers set the references later,
+//! and the scheduler resolves the priorities of groups. The controllers cannot do that if gangs are Kubernetes' own objects; then requests for a gang fail without the webhook
 //! (`Fail`), and no others. What CEL can express is a policy of the API server itself, which is always available.
 
 use muster_api::keys::annotations::START;
@@ -45,6 +45,7 @@ pub(super) fn configuration(options: &Options) -> Value {
             hook(options, "changed-jobsets", (JOB_SETS, "UPDATE", "Ignore"), &one("may-ask-for-gangs", SET_MAY_ASK)),
             hook(options, "changed-jobs", (JOBS, "UPDATE", "Ignore"),
                 &one("may-be-a-gang", &format!("({JOB_OF_GANG}) || ({JOB_MAY_BE_GANG})"))),
+            of_groups(hook(options, "groups", (POD_GROUPS, "CREATE", "Ignore"), &[])),
         ],
     })
 }
@@ -53,6 +54,7 @@ type Resource = [&'static str; 3];
 const JOB_SETS: Resource = ["jobset.x-k8s.io", "v1alpha2", "jobsets"];
 const JOBS: Resource = ["batch", "v1", "jobs"];
 const PODS: Resource = ["", "v1", "pods"];
+const POD_GROUPS: Resource = ["muster.dev", "v1alpha1", "podgroups"];
 
 fn hook(
     options: &Options,
@@ -86,6 +88,13 @@ fn hook(
 fn of_set(mut hook: Value) -> Value {
     hook["objectSelector"] =
         json!({"matchExpressions": [{"key": "leaderworkerset.sigs.k8s.io/name", "operator": "Exists"}]});
+    hook
+}
+
+/// Muster's PodGroups and Workloads, new and changed ones.
+fn of_groups(mut hook: Value) -> Value {
+    hook["rules"][0]["resources"] = json!(["podgroups", "workloads"]);
+    hook["rules"][0]["operations"] = json!(["CREATE", "UPDATE"]);
     hook
 }
 

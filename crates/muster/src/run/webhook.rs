@@ -1,13 +1,15 @@
 //! The admission webhook of a process.
 //!
-//! It decides from the request alone, so every replica can serve it. If it is unavailable, the API server ignores it
-//! and the controllers set the references of pods.
+//! It decides from the request and the PriorityClasses, which it watches itself, so every replica can serve it. If it is
+//! unavailable, the API server ignores it; the controllers set the references of pods, and the scheduler resolves the
+//! priorities of groups.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use muster_controllers::PriorityClasses;
 use muster_controllers::admission::Admission;
 use muster_controllers::webhook::{
     CertificateSource, ConfigurationKind, DEFAULT_RESYNC_PERIOD, Routes, SelfSigned, Webhook, WebhookError,
@@ -38,7 +40,8 @@ pub(super) async fn start(
     settings: &Settings,
     clock: Clock,
 ) -> anyhow::Result<Webhook> {
-    let admission = Admission::new(controllers_settings(&client, settings).await?);
+    let classes = PriorityClasses::watch(&client);
+    let admission = Admission::new(controllers_settings(&client, settings).await?, classes);
     let routes = Routes::default().with(PATH, move |review| admission.review(&review));
     let source = match &certificates.folder {
         Some(folder) => CertificateSource::Files(folder.into()),

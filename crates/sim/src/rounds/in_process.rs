@@ -7,7 +7,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, PostParams};
 use muster_api::crds;
 use muster_api::owners::GangedOwners;
-use muster_controllers::Controllers;
+use muster_controllers::{Controllers, PriorityClasses};
 use muster_playground::Server;
 use muster_playground::components::{Cluster, jobset};
 use muster_playground::faults::{Faults, Plan};
@@ -64,7 +64,8 @@ pub fn run(seed: u64) -> Result<Vec<String>, Failure> {
         install(&client).await.map_err(|error| Failure { log: Vec::new(), why: error.to_string() })?;
         let settings = Settings { check_invariants: true, ganged: GangedOwners::all(), ..Settings::default() };
         if seed % 2 == 1 {
-            server.set_webhook(Some(webhook(controllers_settings_for(&settings))));
+            let classes = PriorityClasses::watch(&client);
+            server.set_webhook(Some(webhook(controllers_settings_for(&settings), classes)));
         }
         let _cluster = Cluster::start(&client, &nodes(), server.clock()).expect("a valid shape");
         let faults = if seed % 4 < 2 { Faults::none() } else { Faults::new(seed, Plan::STORM) };

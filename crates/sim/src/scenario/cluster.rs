@@ -58,6 +58,9 @@ pub(super) async fn unsuitable(config: &kube::Config, scenario: &Scenario, carri
     if carrier.native().is_some() && scenario.needs_managers() && !is_here {
         return Some("references to native groups are set by the webhook, which this cluster cannot call".to_owned());
     }
+    if scenario.config.webhook == Some(true) && !is_here {
+        return Some("the scenario needs the webhook, which this cluster cannot call".to_owned());
+    }
     for version in OF_MANAGERS.into_iter().filter(|version| scenario.writes(version)) {
         if client.list_api_group_resources(version).await.is_err_and(|error| is_not_found(&error)) {
             return Some(format!("the scenario needs {version}, which this cluster does not serve"));

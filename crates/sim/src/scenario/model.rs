@@ -116,9 +116,9 @@ pub struct Config {
     pub kubernetes_version: Option<KubernetesVersion>,
     /// Whether the cluster lacks Kubernetes' own group API.
     pub stock: bool,
-    /// Whether Muster's webhook is called, if the cluster is in the process. A real cluster cannot call the test
-    /// process; there the controllers replace the webhook.
-    pub webhook: bool,
+    /// Whether Muster's webhook is called. If it is not set, it is called for scenarios with owners of pods, if the
+    /// cluster is in the process; on a real cluster only where the controllers cannot replace it.
+    pub webhook: Option<bool>,
     /// Muster's configuration.
     pub settings: Settings,
 }
@@ -127,7 +127,7 @@ impl Default for Config {
     fn default() -> Self {
         // The same as without a configuration file.
         let settings = Settings { ganged: GangedOwners::all(), ..Settings::default() };
-        Self { kubernetes_version: None, stock: false, webhook: true, settings }
+        Self { kubernetes_version: None, stock: false, webhook: None, settings }
     }
 }
 
@@ -156,7 +156,7 @@ impl<'de> Deserialize<'de> for Config {
         let file: File = at_path(Value::Object(fields))?;
         let configuration = Configuration::new(file, Overrides::default()).map_err(de::Error::custom)?;
         let ScenarioFields { kubernetes_version, stock, webhook } = own;
-        Ok(Self { kubernetes_version, stock, webhook: webhook.unwrap_or(true), settings: configuration.settings })
+        Ok(Self { kubernetes_version, stock, webhook, settings: configuration.settings })
     }
 }
 

@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use kube::api::{Api, DeleteParams, PostParams};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Client, ResourceExt};
-use muster_controllers::Settings;
 use muster_controllers::admission::{Admission, WEBHOOK_RULES};
 use muster_controllers::webhook::{CertificateSource, ConfigurationKind, Routes, SelfSigned, Webhook, WebhookSettings};
+use muster_controllers::{PriorityClasses, Settings};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -34,7 +34,9 @@ impl WebhookServer {
     /// Serves the webhook for one namespace and waits until the API server can call it.
     pub(super) async fn start(client: &Client, settings: Settings, namespace: &str) -> Result<Self, StepError> {
         let name = format!("muster-{namespace}");
-        let admission = Admission::new(settings);
+        let classes = PriorityClasses::watch(client);
+        classes.synced().await;
+        let admission = Admission::new(settings, classes);
         let routes = Routes::default().with(PATH, move |review| admission.review(&review));
         let certificates = CertificateSource::SelfSigned(SelfSigned {
             namespace: namespace.to_owned(),

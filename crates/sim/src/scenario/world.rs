@@ -14,7 +14,8 @@ use kube::discovery::Scope;
 use kube::{Client, ResourceExt};
 use muster_api::owners::{GangedOwners, ProviderName};
 use muster_api::wire::{Node, Pod};
-use muster_controllers::NotServed;
+use muster_controllers::admission::WEBHOOK_RULES;
+use muster_controllers::{NotServed, PriorityClasses};
 use muster_playground::components::{
     Budgets, Deployments, JobSets, Jobs, KubeletSettings, Kubelets, LeaderWorkerSets, NodeLifecycle,
     NodeLifecycleSettings, NodeShape, Replicas, StatefulSets, jobset,
@@ -128,7 +129,7 @@ pub(super) struct World {
     clock: Clock,
     scheduler: Option<Scheduler>,
     controllers: Option<muster_controllers::Controllers>,
-    /// Only on a cluster, if references can only be set by the webhook.
+    /// Only on a cluster, if references can only be set by the webhook, or the scenario asks for it.
     webhook_server: Option<WebhookServer>,
     kubelets: Vec<(Vec<String>, Kubelets)>,
     _controllers: Option<Controllers>,
@@ -180,8 +181,11 @@ impl World {
             autoscaler: Autoscaler::default(),
         };
         cluster::install_kinds(&mut world.objects, &definitions).await?;
-        if let Some(server) = world.server.as_ref().filter(|_| scenario.has_owners() && scenario.config.webhook) {
-            server.set_webhook(Some(webhook(controllers_settings(&world.settings, carrier)?)));
+        if let Some(server) = world.server.as_ref().filter(|_| scenario.config.webhook.unwrap_or(scenario.has_owners()))
+        {
+            let classes = PriorityClasses::watch(&server.client());
+            classes.synced().await;
+            server.set_webhook(Some(webhook(controllers_settings(&world.settings, carrier)?, classes)));
         }
         Ok(world)
     }
@@ -226,7 +230,9 @@ impl World {
             deleted: BTreeSet::new(),
             autoscaler: Autoscaler::default(),
         };
-        if carrier.native_version().is_some() && scenario.has_owners() && scenario.config.webhook {
+        // Otherwise the controllers replace it.
+        let needs_webhook = carrier.native_version().is_some() && scenario.has_owners();
+        if scenario.config.webhook.unwrap_or(needs_webhook) {
             world.webhook_server =
                 match WebhookServer::start(&client, controllers_settings(&world.settings, carrier)?, &world.namespace)
                     .await
@@ -460,13 +466,16 @@ pub(crate) fn controllers_settings(
 }
 
 /// Muster's webhook, called without HTTP.
-pub(crate) fn webhook(settings: muster_controllers::Settings) -> Admission {
-    use AdmissionOperation::{Create, Update};
-    let admission = muster_controllers::admission::Admission::new(settings);
-    Admission::new("muster.dev", move |review| admission.review(&review))
-        .about("jobset.x-k8s.io", "jobsets", &[Create, Update])
-        .about("batch", "jobs", &[Create, Update])
-        .about("", "pods", &[Create])
+pub(crate) fn webhook(settings: muster_controllers::Settings, classes: PriorityClasses) -> Admission {
+    let admission = muster_controllers::admission::Admission::new(settings, classes);
+    let webhook = Admission::new("muster.dev", move |review| admission.review(&review));
+    WEBHOOK_RULES.iter().fold(webhook, |webhook, ([group, _, plural], operations)| {
+        let operation = |name: &&str| match *name {
+            "CREATE" => AdmissionOperation::Create,
+            _ => AdmissionOperation::Update,
+        };
+        webhook.about(group, plural, &operations.iter().map(operation).collect::<Vec<_>>())
+    })
 }
 
 fn settings(written: &Settings, has_owners: bool, carrier: Carrier) -> Settings {
