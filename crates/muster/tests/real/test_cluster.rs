@@ -33,6 +33,9 @@ const NAMESPACE: &str = "default";
 pub(crate) const HOME: &str = "muster-system";
 const CONTROLLERS: &str = "kube-controller-manager";
 const POLL_EVERY: Duration = Duration::from_millis(20);
+const WEBHOOKS: &str = "kind: MutatingWebhookConfiguration";
+/// Connections to it are refused, whereas packets to an address of a service would be lost: a request would wait for it.
+const CLOSED_PORT: u16 = 1;
 const READY_WITHIN: Duration = Duration::from_secs(90);
 const REQUESTS_MAX: usize = 16;
 
@@ -129,14 +132,21 @@ impl TestCluster {
         }
     }
 
-    /// Applies the output of `muster manifests` for a version.
+    /// Applies the output of `muster manifests` for a version. The webhook is not called before a test serves it.
     pub(crate) fn apply_manifests(&self, version: Version, flags: &[&str]) {
         let mut manifests = Command::new(env!("CARGO_BIN_EXE_muster"));
         let manifests = manifests.args(["manifests", "--kubernetes-version", version.name()]).args(flags).output();
         let manifests = manifests.expect("muster");
         assert!(manifests.status.success(), "{manifests:?}");
         let manifests = String::from_utf8(manifests.stdout).expect("text");
-        self.kubectl(&["apply", "-f", "-"], &manifests);
+        let documents = manifests.split("\n---\n").map(|document| {
+            if document.contains(WEBHOOKS) {
+                called_at(CLOSED_PORT, serde_saphyr::from_str(document).expect("YAML")).to_string()
+            } else {
+                document.to_owned()
+            }
+        });
+        self.kubectl(&["apply", "-f", "-"], &documents.collect::<Vec<_>>().join("\n---\n"));
     }
 
     /// Applies the manifests, and writes a kubeconfig with only a token of Muster's service account.
@@ -348,6 +358,14 @@ fn runs(id: u32) -> bool {
 }
 
 /// Merges every value of `changes`.
+/// A webhook configuration whose webhooks are called at a port of this machine: there is no service network.
+pub(crate) fn called_at(port: u16, mut configuration: Value) -> Value {
+    for hook in configuration["webhooks"].as_array_mut().expect("hooks") {
+        hook["clientConfig"] = json!({"url": format!("https://127.0.0.1:{port}/mutate")});
+    }
+    configuration
+}
+
 fn merge(into: &mut Value, changes: &Value) {
     match (into, changes) {
         (Value::Object(into), Value::Object(changes)) => {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::objects::nodes;
-use crate::test_cluster::{Load, TestCluster};
+use crate::test_cluster::{Load, TestCluster, called_at};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 const POOL: &str = "pool";
@@ -73,6 +73,7 @@ async fn real_api_server_calls_the_webhook_and_works_without_it() {
     assert_eq!(patched(&cluster), Vec::<String>::new(), "every pod had its reference on creation");
 
     rejects_invalid_objects(&cluster).await;
+    fills_in_priorities(&mut cluster).await;
 
     // The webhook is unavailable: Jobs can be created without delay, and their pods are not scheduled individually.
     cluster.replica("only").kill();
@@ -180,13 +181,10 @@ async fn rejection(cluster: &TestCluster, object: &Value) -> Option<String> {
     }
 }
 
-/// There is no service network here: the API server calls by URL.
+/// Has the API server call the webhook at a port of this machine.
 pub(crate) fn call_webhook_by_url(cluster: &TestCluster, port: u16) {
     let text = cluster.kubectl(&["get", "mutatingwebhookconfiguration", "muster", "--output", "json"], "");
-    let mut configuration: Value = serde_json::from_str(&text).expect("JSON");
-    for hook in configuration["webhooks"].as_array_mut().expect("hooks") {
-        hook["clientConfig"] = json!({"url": format!("https://127.0.0.1:{port}/mutate")});
-    }
+    let configuration = called_at(port, serde_json::from_str(&text).expect("JSON"));
     cluster.kubectl(&["replace", "-f", "-"], &configuration.to_string());
 }
 
@@ -221,6 +219,48 @@ async fn await_running(cluster: &mut TestCluster, selector: &str, count: usize) 
         }
         cluster.pass(Duration::from_millis(200)).await;
     }
+}
+
+/// Groups get the number of their class when they are created, and keep it whatever becomes of the class.
+async fn fills_in_priorities(cluster: &mut TestCluster) {
+    let class = |value: i32| json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "filled"}, "value": value});
+    let group = |name: &str, number: Option<i32>| {
+        let mut spec = json!({"policy": {"gang": {"minCount": 2}}, "priorityClassName": "filled"});
+        if let Some(number) = number {
+            spec["priority"] = json!(number);
+        }
+        json!({"apiVersion": "muster.dev/v1alpha1", "kind": "PodGroup", "metadata": {"name": name}, "spec": spec})
+    };
+    let missing = rejection(cluster, &group("g", None)).await.expect("there is no such class");
+    assert!(missing.contains("no PriorityClass with name filled was found"), "{missing}");
+    cluster.kubectl(&["create", "-f", "-"], &class(1000).to_string());
+    // The webhook sees the class a moment later.
+    let until = Instant::now() + TIMEOUT;
+    while let Some(why) = rejection(cluster, &group("g", None)).await {
+        if Instant::now() > until {
+            cluster.fail(&format!("the webhook never sees the class: {why}"));
+        }
+        cluster.pass(Duration::from_millis(100)).await;
+    }
+    let wrong = rejection(cluster, &group("wrong", Some(7))).await.expect("it is not the number of the class");
+    assert!(wrong.contains("spec.priority: 7: PriorityClass filled has 1000"), "{wrong}");
+    let groups = cluster.api("muster.dev/v1alpha1", "PodGroup");
+    assert_eq!(groups.get("g").await.expect("it was created").data["spec"]["priority"], 1000);
+    cluster.until_condition("muster.dev/v1alpha1", "g", "PriorityResolved", "True").await;
+
+    cluster.kubectl(&["delete", "priorityclass", "filled"], "");
+    cluster.kubectl(&["create", "-f", "-"], &class(5).to_string());
+    let change = async |spec: Value| {
+        let body = json!({"spec": spec});
+        groups.patch("g", &kube::api::PatchParams::default(), &kube::api::Patch::Merge(body)).await
+    };
+    let changed = change(json!({"policy": {"gang": {"minCount": 3}}})).await.expect("the number is still valid");
+    assert_eq!(changed.data["spec"]["priority"], 1000);
+    let refused = change(json!({"priority": 5})).await;
+    let Err(kube::Error::Api(status)) = refused else { panic!("it was not rejected: {refused:?}") };
+    assert!(status.message.contains("and is 1000"), "{}", status.message);
+    let restored = change(json!({"priority": null})).await.expect("it is put back");
+    assert_eq!(restored.data["spec"]["priority"], 1000);
 }
 
 async fn rejects_invalid_objects(cluster: &TestCluster) {
