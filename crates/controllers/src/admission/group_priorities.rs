@@ -7,7 +7,8 @@
 //! `kubectl replace` writes the user's file, which has none; but a number that may be wrong can be removed. The schema
 //! refuses a change of the class.
 //!
-//! Nothing is filled in or refused before the classes have been listed: the scheduler resolves the priority then.
+//! Nothing is filled in or refused before the classes have been listed, and for a class that is not known: it may have
+//! been created a moment ago, with the group in one file. The scheduler resolves the priority then, or reports the class.
 
 use muster_api::group::{WrittenGroup, priority};
 use muster_api::invalid::{FieldPath, InvalidField};
@@ -115,14 +116,7 @@ impl Admission {
 
     /// Checks the number against the class of this moment; returns it if it is to be filled in.
     fn resolved(&self, fields: Fields<'_>, path: &FieldPath<'_>) -> Result<Option<i32>, InvalidField> {
-        let value = match (self.classes.resolve(fields.class), fields.class) {
-            (Resolution::Value(value), _) => value,
-            (Resolution::NoSuchClass, Some(name)) => {
-                let reason = format!("no PriorityClass with name {name} was found");
-                return Err(path.child("priorityClassName").invalid(name, reason));
-            }
-            (Resolution::NotSynced | Resolution::NoSuchClass, _) => return Ok(None),
-        };
+        let Resolution::Value(value) = self.classes.resolve(fields.class) else { return Ok(None) };
         match fields.number {
             None => Ok(Some(value).filter(|_| fields.class.is_some() || fields.has_default)),
             Some(number) if number == value => Ok(None),
