@@ -29,7 +29,7 @@ pub(crate) fn explain_no_fit(
         }
         let view = filter::view(cluster, id, priority);
         let reasons = filter::failure_reasons(pod_class, node, &view);
-        reserved_only += u32::from(reasons.iter().all(|reason| matches!(reason, Reason::Reserved)));
+        reserved_only += u32::from(matches!(reasons[..], [Reason::Reserved]));
         let distance = distance(cluster, pod_class, id, &view.load, &reasons);
         if let Some(distance) = distance
             && nearest.is_none_or(|(best, _)| distance < best)

@@ -82,7 +82,7 @@ impl PlacementRequest {
         for (subset, need) in self.needs.iter().enumerate() {
             let mut classes = self.lots.iter().filter(|lot| lot.subset == subset).map(|lot| lot.class);
             let first = classes.next();
-            if classes.any(|class| Some(class) != first) {
+            if *need > 0 && classes.any(|class| Some(class) != first) {
                 continue;
             }
             let mut left = *need as usize;

@@ -13,10 +13,21 @@ use super::shrink;
 use super::victim_unit::VictimUnit;
 use crate::cluster::Cluster;
 
-/// The maximum number of exchanges that are tried for a plan.
-const EXCHANGES_MAX: usize = 32;
-/// The maximum number of units that are considered in exchange for one.
-const OTHERS_MAX: usize = 64;
+/// How much is tried.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    /// The maximum number of units that are exchanged.
+    exchanges: usize,
+    /// The maximum number of units that are considered in exchange for one.
+    others: usize,
+}
+
+impl Effort {
+    /// Where a dry run only adds up capacity.
+    pub(crate) const CHEAP: Self = Self { exchanges: 32, others: 64 };
+    /// Where a dry run places the whole group.
+    pub(crate) const DEAR: Self = Self { exchanges: 4, others: 8 };
+}
 
 /// A set of victims, to be exchanged.
 pub(crate) struct Exchange<'e> {
@@ -26,6 +37,7 @@ pub(crate) struct Exchange<'e> {
     pub(crate) allowed: &'e [usize],
     /// The number of the namespace of each unit.
     pub(crate) namespaces: &'e [usize],
+    pub(crate) effort: Effort,
 }
 
 impl Exchange<'_> {
@@ -42,20 +54,26 @@ impl Exchange<'_> {
         let mut dearest = taken.clone();
         dearest.sort_unstable_by_key(|unit| (Reverse(self.costs.unit(*unit).group_cost), *unit));
         let mut exchanged = false;
-        for unit in dearest.into_iter().take(EXCHANGES_MAX) {
-            // An earlier exchange may have made it unnecessary.
-            exchanged |= taken.contains(&unit) && self.exchange(dry_run, taken, unit);
+        for unit in dearest.into_iter().take(self.effort.exchanges) {
+            exchanged |= self.exchange(dry_run, taken, unit);
+        }
+        if exchanged && taken.len() <= self.effort.others {
+            // Those that were taken first may not be needed any more.
+            shrink::put_back(dry_run, self.units, taken);
         }
         exchanged
     }
 
     /// Exchanges one unit for others that declare less in total, if that is enough.
     fn exchange(&self, dry_run: &mut impl DryRun, taken: &mut Vec<usize>, unit: usize) -> bool {
-        let others = self.allowed.iter().copied();
-        let mut others: Vec<usize> =
-            others.filter(|other| !taken.contains(other) && self.is_cheaper(*other, unit)).collect();
+        let mut is_taken = vec![false; self.units.len()];
+        for unit in taken.iter() {
+            is_taken[*unit] = true;
+        }
+        let is_other = |other: &usize| !is_taken[*other] && self.is_cheaper(*other, unit);
+        let mut others: Vec<usize> = self.allowed.iter().copied().filter(is_other).collect();
         others.sort_by_key(|other| self.costs.unit(*other).group_cost);
-        others.truncate(OTHERS_MAX);
+        others.truncate(self.effort.others);
         if others.is_empty() {
             return false;
         }
@@ -67,17 +85,12 @@ impl Exchange<'_> {
             // Those that declare the most stay first, then the most important ones.
             others.sort_unstable_by_key(|other| (Reverse(self.costs.unit(*other).group_cost), *other));
             shrink::put_back_in_order(dry_run, self.units, &mut others);
-            let mut changed: Vec<usize> =
-                taken.iter().copied().filter(|kept| *kept != unit).chain(others.clone()).collect();
-            shrink::put_back(dry_run, self.units, &mut changed);
+            let kept = taken.iter().copied().filter(|kept| *kept != unit);
+            let changed: Vec<usize> = kept.chain(others.iter().copied()).collect();
             if self.is_better(&changed, taken) {
                 *taken = changed;
                 return true;
             }
-            for kept in taken.iter().filter(|kept| **kept != unit && !changed.contains(kept)) {
-                dry_run.remove(&self.units[*kept]);
-            }
-            others.retain(|other| changed.contains(other));
         }
         for other in &others {
             dry_run.restore(&self.units[*other]);

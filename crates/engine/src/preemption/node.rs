@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::cost::{Cost, CostModel, Loss};
-use super::declared_costs::{self, Exchange};
+use super::declared_costs::{self, Effort, Exchange};
 use super::dry_run::DryRun;
 use super::plan::{NoPlan, Plan};
 use super::victim_candidates::{self, VictimCandidates, VictimRules};
@@ -50,7 +50,8 @@ pub(crate) fn for_pod(
         if least.is_some_and(|least| best.rules_out(least)) {
             continue;
         }
-        let exchange = Exchange { units: &units, costs: &costs, allowed: there, namespaces: &namespaces };
+        let effort = Effort::CHEAP;
+        let exchange = Exchange { units: &units, costs: &costs, allowed: there, namespaces: &namespaces, effort };
         let taken = if transaction.cluster().class(class).has_required_inter_pod_terms() {
             let savepoint = transaction.savepoint();
             let mut taken = victims(&mut ClusterDryRun { transaction, target }, &exchange);
@@ -115,7 +116,12 @@ struct BestNode<'b> {
 impl BestNode<'_> {
     /// Whether a node that needs at least one victim, of at least this cost, is of no interest.
     fn rules_out(&self, least: &Cost) -> bool {
-        self.namespaces.is_empty() && self.best.as_ref().is_some_and(|best| *least >= best.cost)
+        let Some(NodeVictims { cost: best, .. }) = &self.best else { return false };
+        if self.namespaces.is_empty() {
+            return least >= best;
+        }
+        // Among equals, what groups declare counts.
+        (least.pdb_violations, least.highest) > (best.pdb_violations, best.highest)
     }
 
     fn add(&mut self, new: NodeVictims) {
@@ -147,7 +153,7 @@ impl BestNode<'_> {
 
 /// The victims, most important first; `None` if the pod does not fit without all units.
 fn victims(dry_run: &mut impl DryRun, exchange: &Exchange<'_>) -> Option<Vec<usize>> {
-    let Exchange { units, costs, allowed: there, namespaces } = exchange;
+    let Exchange { units, costs, allowed: there, namespaces, .. } = exchange;
     for unit in *there {
         dry_run.remove(&units[*unit]);
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::Limits;
 use super::capacity_without_victims::CapacityWithoutVictims;
 use super::cost::{Cost, CostModel};
-use super::declared_costs::{self, Exchange};
+use super::declared_costs::{self, Effort, Exchange};
 use super::dry_run::DryRun;
 use super::improve::{Improvement, keep_cheaper};
 use super::kep_5710::Kep5710;
@@ -76,10 +76,10 @@ impl Planner<'_, '_> {
         }
         let namespaces = declared_costs::namespaces(self.transaction.cluster(), units);
         let allowed: Vec<usize> = (0..units.len()).collect();
-        let exchange = Exchange { units, costs, allowed: &allowed, namespaces: &namespaces };
+        let exchange = Exchange { units, costs, allowed: &allowed, namespaces: &namespaces, effort: Effort::DEAR };
         let exchanged = if capacity_is_additive(self.transaction.cluster(), &request) {
             let mut capacity = capacity_for(self.transaction.cluster(), self.cache, &request);
-            exchange.run_from(&mut capacity, &mut taken)
+            Exchange { effort: Effort::CHEAP, ..exchange }.run_from(&mut capacity, &mut taken)
         } else {
             let mut mixed = Mixed::new(self.transaction, self.cache, &request, self.limits.placement_steps);
             exchange.run_from(&mut mixed, &mut taken)

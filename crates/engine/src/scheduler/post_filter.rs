@@ -91,12 +91,10 @@ impl Engine {
     pub(super) fn preempt_for_group(&mut self, id: GroupId, request: &PlacementRequest) -> Result<Victims, Preemption> {
         let entity = Entity::Group(id);
         self.may_preempt(self.group_never_preempts(id))?;
-        let has_minimum = self.cluster.group(id).is_gang() && request.needs_total() == 0;
-        if has_minimum && !self.config.preemption.beyond_minimum {
-            return Err(Preemption::BeyondMinimum);
-        }
+        let is_surplus = self.cluster.group(id).is_gang() && request.needs_total() == 0;
+        let is_beyond = is_surplus && !self.config.preemption.beyond_minimum;
         if !self.config.preemption.delayed {
-            return self.preempt_per_pod(id, request);
+            return if is_beyond { Err(Preemption::BeyondMinimum) } else { self.preempt_per_pod(id, request) };
         }
         let places = self.nominated_places(request);
         let reserved = self.reserved_for(id);
@@ -105,6 +103,9 @@ impl Engine {
             return Ok(self.remaining_victims(entity, &places));
         }
         self.clear_nominations(id);
+        if is_beyond {
+            return Err(Preemption::BeyondMinimum);
+        }
         self.check_preemption_delay(entity)?;
         let shape = request.lots.first().map(|lot| (lot.class, request.priority)).filter(|_| request.has_one_class());
         let needed = request.needs_total().max(1);

@@ -76,7 +76,8 @@ fn expected_reasons(state: &ServerState, pod: &Pod) -> &'static [&'static str] {
         return &["WaitingForGroup"];
     }
     match find_missing(state, key, minimums) {
-        Missing::Nothing if fits => &["to be bound: it fits"],
+        Missing::Nothing if FreeCapacity::of(state, |_| true).node_for(pod).is_some() => &["to be bound: it fits"],
+        // Members beyond the minimum preempt only below the victims of the minimum, which are not known here.
         Missing::Nothing => UNSCHEDULABLE,
         Missing::Members if held_back(state, key) => &["WaitingForMembers", "WaitingForGroup", "SchedulerError"],
         Missing::Members => &["WaitingForMembers"],
