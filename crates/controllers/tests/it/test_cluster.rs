@@ -14,7 +14,7 @@ use muster_controllers::admission::WEBHOOK_RULES;
 use muster_controllers::{Controllers, PriorityClasses, Settings};
 use muster_playground_controllers::{JobSets, Jobs, LeaderWorkerSets, StatefulSets, jobset};
 use muster_playground_server::faults::Faults;
-use muster_playground_server::{Admission, AdmissionOperation, NativeGroups, Server};
+use muster_playground_server::{Admission, NativeGroups, Server};
 use serde_json::{Value, json};
 
 pub(crate) struct TestCluster {
@@ -124,14 +124,7 @@ fn settings(native: Option<NativeVersion>) -> Settings {
 /// The webhook, without HTTP: only it can add references to native groups.
 pub(crate) fn webhook(settings: Settings, classes: PriorityClasses) -> Admission {
     let admission = muster_controllers::admission::Admission::new(settings, classes);
-    let webhook = Admission::new("muster.dev", move |review| admission.review(&review));
-    WEBHOOK_RULES.iter().fold(webhook, |webhook, ([group, _, plural], operations)| {
-        let operation = |name: &&str| match *name {
-            "CREATE" => AdmissionOperation::Create,
-            _ => AdmissionOperation::Update,
-        };
-        webhook.about(group, plural, &operations.iter().map(operation).collect::<Vec<_>>())
-    })
+    Admission::new("muster.dev", move |review| admission.review(&review)).about_all(&WEBHOOK_RULES)
 }
 
 pub(crate) async fn pass(seconds: u64) {

@@ -98,6 +98,12 @@ impl CostModel {
         Self { units: unit_costs, gangs, budgets: Budgets::of(cluster, units), loss }
     }
 
+    /// The units whose eviction violates a disruption budget, if all are evicted.
+    pub(crate) fn violating(&self) -> Vec<bool> {
+        let all: Vec<usize> = (0..self.units.len()).collect();
+        self.budgets.violating(&all)
+    }
+
     /// The model of some of the units, in this order, after others were evicted.
     pub(crate) fn after(&self, evicted: &[usize], units: &[usize]) -> Self {
         Self {

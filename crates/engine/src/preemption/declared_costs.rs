@@ -5,7 +5,7 @@
 //! tenant could shift evictions to the equals of its groups in other namespaces.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::cost::CostModel;
 use super::dry_run::DryRun;
@@ -66,12 +66,14 @@ impl Exchange<'_> {
 
     /// Exchanges one unit for others that declare less in total, if that is enough.
     fn exchange(&self, dry_run: &mut impl DryRun, taken: &mut Vec<usize>, unit: usize) -> bool {
-        let mut is_taken = vec![false; self.units.len()];
-        for unit in taken.iter() {
-            is_taken[*unit] = true;
+        let mut others: Vec<usize> =
+            self.allowed.iter().copied().filter(|other| self.is_cheaper(*other, unit)).collect();
+        if others.is_empty() {
+            // As on most nodes: nothing else is worth its time.
+            return false;
         }
-        let is_other = |other: &usize| !is_taken[*other] && self.is_cheaper(*other, unit);
-        let mut others: Vec<usize> = self.allowed.iter().copied().filter(is_other).collect();
+        let all_taken: BTreeSet<usize> = taken.iter().copied().collect();
+        others.retain(|other| !all_taken.contains(other));
         others.sort_by_key(|other| self.costs.unit(*other).group_cost);
         others.truncate(self.effort.others);
         if others.is_empty() {

@@ -34,6 +34,7 @@ pub use cost::Cost;
 use cost::{CostModel, Loss};
 pub(crate) use node::for_pod;
 pub(crate) use plan::Plan;
+use plan::PlanInput;
 pub use plan::{NoPlan, PlanSummary, Victim};
 use planner::{Least, Planner};
 use victim_candidates::VictimCandidates;
@@ -99,13 +100,14 @@ fn plan_with(
     limits: Limits,
 ) -> Result<Plan, NoPlan> {
     let costs = CostModel::new(transaction.cluster(), units, Loss::Sum, rules.now);
+    let input = PlanInput { units, violating: &costs.violating(), costs: &costs };
     let mut planner = Planner { transaction, cache, limits };
     let (least, lowest) = if request.needs_total() == 0 {
-        (planner.without_minimum(request, units, &costs, withheld)?, None)
+        (planner.without_minimum(request, input, withheld)?, None)
     } else {
-        let minimum = planner.least(&request.trimmed_to_needs(), units, &costs, withheld)?;
+        let minimum = planner.least(&request.trimmed_to_needs(), input, withheld)?;
         let lowest = minimum.taken.iter().map(|unit| units[*unit].priority).min();
-        (planner.with_further_members(request, units, &costs, minimum), lowest)
+        (planner.with_further_members(request, input, minimum), lowest)
     };
     let Least { mut taken, proven, request: placed } = least;
     let cost = costs.of(&taken);

@@ -135,15 +135,15 @@ impl BestNode<'_> {
     fn take(self) -> Option<NodeVictims> {
         let Self { costs, namespaces, best, others } = self;
         let best = best?;
-        let kept = |taken: &[usize]| taken.iter().map(|unit| namespaces[*unit]).collect::<BTreeSet<usize>>();
+        let namespaces_of = |taken: &[usize]| taken.iter().map(|unit| namespaces[*unit]).collect::<BTreeSet<usize>>();
         if namespaces.is_empty() {
             return Some(best);
         }
-        let (in_namespaces, declared) = (kept(&best.taken), costs.group_cost(&best.taken));
+        let (in_namespaces, declared) = (namespaces_of(&best.taken), costs.group_cost(&best.taken));
         let is_equal = |other: &NodeVictims| {
             (other.cost.pdb_violations, other.cost.highest) == (best.cost.pdb_violations, best.cost.highest)
                 && costs.group_cost(&other.taken) < declared
-                && kept(&other.taken).is_subset(&in_namespaces)
+                && namespaces_of(&other.taken).is_subset(&in_namespaces)
         };
         let cheaper = others.into_iter().filter(is_equal);
         let cheaper = cheaper.min_by_key(|other| (costs.group_cost(&other.taken), other.cost.clone(), other.node));

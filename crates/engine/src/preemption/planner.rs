@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::Limits;
 use super::capacity_without_victims::CapacityWithoutVictims;
-use super::cost::{Cost, CostModel};
+use super::cost::Cost;
 use super::declared_costs::{self, Effort, Exchange};
 use super::dry_run::DryRun;
 use super::improve::{Improvement, keep_cheaper};
@@ -44,19 +44,16 @@ impl Planner<'_, '_> {
     pub(super) fn least(
         &mut self,
         request: &PlacementRequest,
-        units: &[VictimUnit],
-        costs: &CostModel,
+        input: PlanInput<'_>,
         withheld: Option<NoPlan>,
     ) -> Result<Least, NoPlan> {
-        let all: Vec<usize> = (0..units.len()).collect();
-        let input = PlanInput { units, violating: &costs.budgets.violating(&all), costs };
         if let Some(taken) = self.proven_at_once(request, input) {
             return Ok(self.with_declared_costs(request, input, taken, true));
         }
-        match place_without(self.transaction, self.cache, request, units, self.limits).0 {
+        match place_without(self.transaction, self.cache, request, input.units, self.limits).0 {
             Verdict::Placed => {}
             Verdict::NotFound { .. } => return Err(NoPlan::NotFound),
-            Verdict::Impossible => return Err(NoPlan::of(units.is_empty(), withheld)),
+            Verdict::Impossible => return Err(NoPlan::of(input.units.is_empty(), withheld)),
         }
         let ((_, taken), proven) = cheapest_found(self.transaction, self.cache, request, input, self.limits)?;
         Ok(self.with_declared_costs(request, input, taken, proven))
@@ -91,18 +88,15 @@ impl Planner<'_, '_> {
     pub(super) fn without_minimum(
         &mut self,
         request: &PlacementRequest,
-        units: &[VictimUnit],
-        costs: &CostModel,
+        input: PlanInput<'_>,
         withheld: Option<NoPlan>,
     ) -> Result<Least, NoPlan> {
         let all = PlacementRequest { needs: request.pods_by_subset(), ..request.clone() };
-        let indices: Vec<usize> = (0..units.len()).collect();
-        let input = PlanInput { units, violating: &costs.budgets.violating(&indices), costs };
         if let Some(taken) = self.proven_at_once(&all, input) {
             return Ok(self.with_declared_costs(&all, input, taken, true));
         }
-        let most = self.most_that_fit(request, units)?.ok_or(NoPlan::of(units.is_empty(), withheld))?;
-        self.least(&most, units, costs, withheld)
+        let most = self.most_that_fit(request, input.units)?.ok_or(NoPlan::of(input.units.is_empty(), withheld))?;
+        self.least(&most, input, withheld)
     }
 
     /// Adds victims for members beyond the minimum: only units below all that the minimum needs, and none that violates
@@ -110,10 +104,10 @@ impl Planner<'_, '_> {
     pub(super) fn with_further_members(
         &mut self,
         request: &PlacementRequest,
-        units: &[VictimUnit],
-        costs: &CostModel,
+        input: PlanInput<'_>,
         minimum: Least,
     ) -> Least {
+        let PlanInput { units, costs, .. } = input;
         let pods: u64 = request.pods_by_subset().iter().map(|pods| u64::from(*pods)).sum();
         if !self.limits.beyond_minimum || pods <= request.needs_total() {
             return minimum;
@@ -132,7 +126,9 @@ impl Planner<'_, '_> {
         let fit_anyway = self.places_without(request, &[]).map_or(0, |places| places.len() as u64);
         let most = self.most_that_fit(request, &below_units).ok().flatten();
         let most = most.filter(|most| most.needs_total() > fit_anyway);
-        let further = most.and_then(|most| self.least(&most, &below_units, &below_costs, None).ok());
+        let violating = below_costs.violating();
+        let below_input = PlanInput { units: &below_units, violating: &violating, costs: &below_costs };
+        let further = most.and_then(|most| self.least(&most, below_input, None).ok());
         self.transaction.rollback_to(savepoint);
         let Some(further) = further else { return minimum };
         if below_costs.budgets.violations(&further.taken) > 0 {

@@ -1,9 +1,10 @@
 //! Reservations that keep a large gang from starving behind small pods that take all capacity as it becomes free.
 //!
 //! A gang that has been unschedulable for too long, and would fit without the pods that end in time or that it may
-//! preempt, reserves the nodes that need the least draining. Pods of the same or a lower priority are no longer placed there; elsewhere they are. There is one
-//! reservation at a time, for the first starving gang in queue order. It ends when the gang is placed or no longer
-//! waits for capacity, and after a time limit, so that nodes that do not drain are not kept empty.
+//! preempt, reserves the nodes that need the least draining. Pods of the same or a lower priority are no longer placed
+//! there; elsewhere they are. There is one reservation at a time, for the first starving gang in queue order. It ends
+//! when the gang is placed or no longer waits for capacity, and after a time limit, so that nodes that do not drain are
+//! not kept empty.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -15,7 +16,6 @@ use super::scheduling_cycle::view_for_group;
 use super::{Engine, Timer};
 use crate::cluster::Cluster;
 use crate::cluster::load::Load;
-use crate::cluster::pod::Pod;
 use crate::filter::{self, View};
 use crate::model::Millis;
 use crate::model::ids::{ClassId, GroupId, NodeId, PodId};
@@ -79,26 +79,23 @@ impl Engine {
 
     /// The nodes that need the least draining to hold what is needed; `None` if they would not come free.
     fn nodes_to_drain(&mut self, id: GroupId, request: &PlacementRequest) -> Option<BTreeSet<NodeId>> {
-        let until = self.now.saturating_add(self.config.reservation_ms_max);
+        let (now, until) = (self.now, self.now.saturating_add(self.config.reservation_ms_max));
         let may_preempt = self.config.preemption.on && !self.group_never_preempts(id);
-        let comes_free = |cluster: &Cluster, pod: &Pod, id: PodId| {
+        let comes_free = |cluster: &Cluster, id: PodId| {
+            let pod = cluster.pod(id);
             let is_victim = may_preempt && !pod.is_static && cluster.effective_priority(id) < request.priority;
-            pod.is_leaving() || is_victim || pod.lifetime.ends_until(pod.started_ms, self.now, until)
-        };
-        let (on_nodes, stays): (Vec<PodId>, _) = {
-            let cluster = &self.cluster;
-            let placed = cluster.pods().filter(|(_, pod)| pod.state.node().is_some());
-            let ends = placed.filter(|(id, pod)| comes_free(cluster, pod, *id)).map(|(id, _)| id);
-            (ends.collect(), |id: PodId| !comes_free(cluster, cluster.pod(id), id))
+            pod.is_leaving() || is_victim || pod.lifetime.ends_until(pod.started_ms, now, until)
         };
         let has_terms = |lot: &Lot| self.cluster.class(lot.class).has_required_inter_pod_terms();
         if !request.lots.iter().any(has_terms) {
-            return nodes_with_least_draining(&self.cluster, request, stays);
+            return nodes_with_least_draining(&self.cluster, request, |id| !comes_free(&self.cluster, id));
         }
+        let placed = self.cluster.pods().filter(|(_, pod)| pod.state.node().is_some()).map(|(id, _)| id);
+        let freed: Vec<PodId> = placed.filter(|id| comes_free(&self.cluster, *id)).collect();
         let (reserved, steps_max) = (self.reserved_for(id), self.steps_max(Entity::Group(id)));
         let needed = request.trimmed_to_needs();
         let mut transaction = view_for_group(&mut self.cluster, request, &reserved);
-        for pod in on_nodes {
+        for pod in freed {
             transaction.remove(pod);
         }
         let verdict = placement::place(&mut transaction, &mut self.cache, &needed, steps_max);

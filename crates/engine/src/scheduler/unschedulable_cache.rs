@@ -10,10 +10,12 @@ use std::sync::Arc;
 use super::Engine;
 use super::scheduling_cycle::view_for_group;
 use crate::cluster::Cluster;
+use crate::cluster::transaction::Transaction;
 use crate::command::MemberVerdict;
 use crate::diagnosis::{Closest, Diagnosis, FitError, KINDS_MAX, KindShortfall, Preemption, Proof, Shortfall, examine};
 use crate::model::ids::{ClassId, GroupId, NodeId, PodId};
 use crate::model::pod::PodName;
+use crate::placement::cache::Cache;
 use crate::placement::{self, PlacementRequest, Verdict};
 use crate::preemption::NoPlan;
 use crate::queue::PodShape;
@@ -210,17 +212,11 @@ impl Engine {
             let subset = group.rules[lot.subset].name.clone();
             kinds.push(KindShortfall { subset, pods: (lot.pods.len() - fits) as u32, fit, closest });
         }
-        let rest = request.without(|pod| cluster.pod(pod).state.node().is_some());
-        for node in &reserved_for_others {
-            transaction.lift_reservation(*node);
-        }
-        let mut fits_if_not_reserved = vec![0; request.lots.len()];
-        if !reserved_for_others.is_empty() {
-            placement::place_what_fits(&mut transaction, &mut self.cache, &rest);
-            let cluster = transaction.cluster();
-            let placed = |pods: &[PodId]| pods.iter().filter(|pod| cluster.pod(**pod).state.node().is_some()).count();
-            fits_if_not_reserved = rest.lots.iter().map(|lot| placed(&lot.pods)).collect();
-        }
+        let fits_if_not_reserved = if reserved_for_others.is_empty() {
+            vec![0; request.lots.len()]
+        } else {
+            fits_on(&mut transaction, &mut self.cache, request, &reserved_for_others)
+        };
         drop(transaction);
         if let (true, Some(kind), Some(lot)) = (cacheable, kinds.first(), request.lots.first()) {
             let room_when_empty = examine::room_when_empty(&self.cluster, lot.class, u64::MAX);
@@ -241,6 +237,23 @@ struct Evaluation {
     fits_if_not_reserved: Vec<usize>,
     /// What rejects the others.
     kinds: Vec<KindShortfall>,
+}
+
+/// How many more pods of each lot would fit if these nodes were not reserved.
+fn fits_on(
+    transaction: &mut Transaction<'_>,
+    cache: &mut Cache,
+    request: &PlacementRequest,
+    reserved: &[NodeId],
+) -> Vec<usize> {
+    let is_placed = |cluster: &Cluster, pod: PodId| cluster.pod(pod).state.node().is_some();
+    let rest = request.without(|pod| is_placed(transaction.cluster(), pod));
+    for node in reserved {
+        transaction.lift_reservation(*node);
+    }
+    placement::place_what_fits(transaction, cache, &rest);
+    let placed = |pods: &[PodId]| pods.iter().filter(|pod| is_placed(transaction.cluster(), **pod)).count();
+    rest.lots.iter().map(|lot| placed(&lot.pods)).collect()
 }
 
 fn sum(counts: &[usize]) -> u64 {

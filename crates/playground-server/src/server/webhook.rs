@@ -77,6 +77,17 @@ impl Admission {
         self
     }
 
+    /// Adds rules as a MutatingWebhookConfiguration writes them: group, version and plural of a resource, and the names
+    /// of the operations.
+    #[must_use]
+    pub fn about_all(self, rules: &[([&str; 3], &[&str])]) -> Self {
+        rules.iter().fold(self, |webhook, ([group, _, plural], operations)| {
+            let both = [AdmissionOperation::Create, AdmissionOperation::Update];
+            let operations: Vec<_> = both.into_iter().filter(|one| operations.contains(&one.name())).collect();
+            webhook.about(group, plural, &operations)
+        })
+    }
+
     fn matches(&self, kind: &Kind, operation: AdmissionOperation) -> bool {
         self.rules.iter().any(|rule| kind.is(&rule.group, &rule.plural) && rule.operations.contains(&operation))
     }

@@ -21,7 +21,7 @@ use muster_playground::components::{
     NodeLifecycleSettings, NodeShape, Replicas, StatefulSets, jobset,
 };
 use muster_playground::faults::Faults;
-use muster_playground::{Admission, AdmissionOperation, NativeGroups, Server};
+use muster_playground::{Admission, NativeGroups, Server};
 use muster_runtime::{Clock, Fence, Scheduler, Settings};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -468,14 +468,7 @@ pub(crate) fn controllers_settings(
 /// Muster's webhook, called without HTTP.
 pub(crate) fn webhook(settings: muster_controllers::Settings, classes: PriorityClasses) -> Admission {
     let admission = muster_controllers::admission::Admission::new(settings, classes);
-    let webhook = Admission::new("muster.dev", move |review| admission.review(&review));
-    WEBHOOK_RULES.iter().fold(webhook, |webhook, ([group, _, plural], operations)| {
-        let operation = |name: &&str| match *name {
-            "CREATE" => AdmissionOperation::Create,
-            _ => AdmissionOperation::Update,
-        };
-        webhook.about(group, plural, &operations.iter().map(operation).collect::<Vec<_>>())
-    })
+    Admission::new("muster.dev", move |review| admission.review(&review)).about_all(&WEBHOOK_RULES)
 }
 
 fn settings(written: &Settings, has_owners: bool, carrier: Carrier) -> Settings {
