@@ -50,6 +50,7 @@ mod queue;
 pub mod record;
 mod scheduler;
 mod score;
+pub mod status;
 mod validate;
 mod validation_error;
 mod view;

@@ -236,6 +236,11 @@ impl<'e> GroupView<'e> {
         self.group.lifecycle.loss().is_some()
     }
 
+    /// Whether it is or was preempted as a whole, and has no member on a node since.
+    pub fn is_preempted(&self) -> bool {
+        self.group.preempted_by.is_some()
+    }
+
     /// Whether it has bound members of a start that is not confirmed, or no longer is.
     pub fn start_is_open(&self) -> bool {
         self.group.start_is_open()

@@ -309,7 +309,7 @@ impl SchedulingLoop {
             self.instruments.metrics.preempted(entity, pods, new.iter().filter(|unit| unit.group.is_some()).count());
         }
         for unit in new.iter().chain(&repeated) {
-            self.status_writer.on_eviction_requested(unit, &mut self.intake);
+            self.status_writer.on_eviction_requested(unit, &self.intake);
         }
         for unit in self.eviction_queue.add(effects.nominees, new).into_iter().chain(repeated) {
             self.actuator.send(ApiRequest::Evict(unit));
@@ -335,10 +335,10 @@ impl SchedulingLoop {
             node.map(|node| node.name().to_owned()).unwrap_or_default()
         };
         let (kind, by) = match by {
-            Subject::Pod(pod) => ("pod", Some(format!("pod {pod}"))),
+            Subject::Pod(_) => ("pod", Some(by.to_string())),
             // The rest of a unit that was begun earlier: the preemptor is not known here.
             Subject::Group(key) if group.as_ref() == Some(key) => ("podgroup", None),
-            Subject::Group(key) => ("podgroup", Some(format!("podgroup {key}"))),
+            Subject::Group(_) => ("podgroup", Some(by.to_string())),
         };
         VictimUnit {
             pods: pods.into_iter().map(|pod| (pod.clone(), node(&pod))).collect(),

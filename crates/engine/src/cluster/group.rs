@@ -4,12 +4,14 @@
 //! member goes through the cluster, which removes it from the counts before and adds it again after.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::lifecycle::Lifecycle;
 use super::pod::{MemberState, Pod, PodState};
 use crate::model::Millis;
 use crate::model::group::{DegradedPolicy, GroupKey, GroupPriority, GroupSpec, Subset};
 use crate::model::ids::PodId;
+use crate::model::subject::Subject;
 
 /// How many members of one subset are in which state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,7 +80,11 @@ pub(crate) enum Definition {
     #[default]
     Unknown,
     /// No usable object was seen, and bound members are stamped with what it said.
-    Stamped(GroupSpec),
+    Stamped {
+        spec: GroupSpec,
+        /// When the start of that stamp was decided.
+        decided_ms: Millis,
+    },
     /// The object is there and can be used.
     Current(GroupSpec),
     /// The object is gone or cannot be used any more, and members have nodes. For those it holds; nothing new is placed.
@@ -90,14 +96,14 @@ impl Definition {
     pub(crate) fn current(&self) -> Option<&GroupSpec> {
         match self {
             Self::Current(spec) => Some(spec),
-            Self::Unknown | Self::Stamped(_) | Self::Former(_) => None,
+            Self::Unknown | Self::Stamped { .. } | Self::Former(_) => None,
         }
     }
 
     /// The last object that could be used, or what the stamps of the members say about it.
     pub(crate) fn last(&self) -> Option<&GroupSpec> {
         match self {
-            Self::Current(spec) | Self::Former(spec) | Self::Stamped(spec) => Some(spec),
+            Self::Current(spec) | Self::Former(spec) | Self::Stamped { spec, .. } => Some(spec),
             Self::Unknown => None,
         }
     }
@@ -111,7 +117,7 @@ impl Definition {
     fn withdraw(&mut self) {
         *self = match std::mem::take(self) {
             Self::Current(spec) | Self::Former(spec) => Self::Former(spec),
-            other @ (Self::Unknown | Self::Stamped(_)) => other,
+            other @ (Self::Unknown | Self::Stamped { .. }) => other,
         };
     }
 }
@@ -143,8 +149,8 @@ pub(crate) struct Group {
     pub(crate) priorities: BTreeMap<i32, u32>,
     /// How far it has got.
     pub(crate) lifecycle: Lifecycle,
-    /// The identity of the object when it was last seen.
-    pub(crate) incarnation: Option<String>,
+    /// The preemptor that it was last evicted for as a whole, until it stays after all or is back on nodes.
+    pub(crate) preempted_by: Option<Arc<Subject>>,
     /// The number of placement decisions; distinguishes refused binds of one decision from those of the next.
     pub(crate) decisions: u32,
     /// The last decision with a refused bind.
@@ -185,7 +191,7 @@ impl Group {
             member_counts: vec![MemberCounts::default()],
             priorities: BTreeMap::new(),
             lifecycle: Lifecycle::default(),
-            incarnation: None,
+            preempted_by: None,
             decisions: 0,
             refused_decision: 0,
             lowest_victim: None,
@@ -252,8 +258,8 @@ impl Group {
     /// Whether it has bound members of a start that is not confirmed, or was reopened after a kubelet refused a
     /// founder.
     pub(crate) fn start_is_open(&self) -> bool {
-        let unconfirmed = self.lifecycle.attempt().is_some() || self.lifecycle.is_partially_bound();
-        unconfirmed && self.lifecycle.reached().iter().all(|minimum| *minimum == 0) && !self.admits_single_members()
+        let is_bound = self.lifecycle.attempt().is_some() || self.lifecycle.is_partially_bound();
+        is_bound && self.lifecycle.confirmed().is_none()
     }
 
     /// Whether it waits for members that may not be placed: without them its minimum is not there, or nothing is. A

@@ -4,7 +4,7 @@
 //! diagnosis, and whether it is being evicted or has completed in its members: that is derived, not stored here.
 
 use crate::model::Millis;
-use crate::model::group::{History, Subset};
+use crate::model::group::{RecordedStart, Subset};
 
 /// A start under way: some members may be bound, the minimum is not confirmed yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +28,8 @@ pub(crate) struct Confirmed {
     pub(crate) decided: Vec<u32>,
     /// Members that were lost since, if it is below its minimum: the group is degraded.
     pub(crate) loss: Option<Loss>,
-    /// What the API had recorded when the start was found; `New` if this process has seen it happen.
-    pub(crate) recorded: History,
+    /// Whether the API had recorded the start without its minimum: it is a guess from the members found so far.
+    pub(crate) guessed: bool,
     /// When the start was decided; `None` if that is not known, or if no start was needed.
     pub(crate) decided_ms: Option<Millis>,
 }
@@ -51,9 +51,7 @@ pub(crate) enum Lifecycle {
     /// No start is under way or confirmed.
     Pending {
         /// What the API has recorded of an earlier start. It counts when bound members are found.
-        recorded: History,
-        /// When that start was decided, if it is recorded.
-        decided_ms: Option<Millis>,
+        recorded: RecordedStart,
     },
     /// Members are placed, their minimum is not confirmed.
     Starting {
@@ -69,7 +67,7 @@ pub(crate) enum Lifecycle {
 
 impl Default for Lifecycle {
     fn default() -> Self {
-        Self::Pending { recorded: History::New, decided_ms: None }
+        Self::Pending { recorded: RecordedStart::None }
     }
 }
 
@@ -77,9 +75,9 @@ impl Default for Lifecycle {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The object was seen for the first time; the API has recorded this.
-    Recorded { history: History, decided_ms: Option<Millis> },
+    Recorded(RecordedStart),
     /// A member is stamped as one that joined later, so the start that was found incomplete had been confirmed.
-    FoundConfirmed { history: History, decided_ms: Millis },
+    FoundConfirmed { decided_ms: Millis },
     /// Members below the minimum were found bound, and none of them belongs to a start that can be rolled back.
     FoundBound,
     /// The object was replaced during a start, or cannot be used at its deadline: its members stay.
@@ -87,19 +85,21 @@ pub(crate) enum Cause {
     /// Members were placed, or found bound below the minimum: they must be confirmed.
     Placed(StartAttempt),
     /// The minimum of each subset is bound.
-    Confirmed(Vec<u32>),
-    /// A start under another minimum is recorded; this much of the present one is there.
-    FoundStarted(Vec<u32>),
+    Confirmed { minimum: Vec<u32>, now: Millis },
+    /// Members of a recorded start were found. Its minimum, and whether that is a guess.
+    FoundStarted { minimum: Vec<u32>, guessed: bool },
     /// The group has no minimum: it starts with its first member.
-    WithoutMinimum(Vec<u32>),
+    WithoutMinimum { minimum: Vec<u32>, now: Millis },
     /// The deadline of the start has passed. Whether bound members stay.
     DeadlinePassed { kept: bool },
     /// A member could not be rolled back: it stays.
     RollBackRefused,
     /// A kubelet refused a founder before it ran: the start is open again.
     FounderRejected(StartAttempt),
-    /// Nothing is left of the start, or its rest is deleted, or the object was replaced: the next start is new.
+    /// Nothing is left of the start, or the object was replaced: the next start is new.
     Ended,
+    /// It had lost members, and the rest is deleted: the next start is new.
+    GivenUp,
 }
 
 impl Lifecycle {
@@ -107,23 +107,29 @@ impl Lifecycle {
     pub(crate) fn apply(&mut self, cause: Cause) {
         let state = std::mem::take(self);
         *self = match (state, cause) {
-            (Self::Pending { .. }, Cause::Recorded { history, decided_ms }) => {
-                Self::Pending { recorded: history, decided_ms }
-            }
-            (state, Cause::FoundConfirmed { history, decided_ms }) if !state.has_confirmed(decided_ms) => {
-                Self::Pending { recorded: history, decided_ms: Some(decided_ms) }
+            (Self::Pending { .. }, Cause::Recorded(recorded)) => Self::Pending { recorded },
+            (state, Cause::FoundConfirmed { decided_ms }) if !state.has_confirmed(decided_ms) => {
+                let recorded = RecordedStart::Confirmed { minimum: None, decided_ms: Some(decided_ms) };
+                Self::Pending { recorded }
             }
             (Self::Pending { .. }, Cause::FoundBound) => Self::PartiallyBound { former: None },
             (state, Cause::Placed(attempt)) => {
-                let former = state.into_confirmed().map(|former| Confirmed { recorded: History::New, ..former });
+                let former = state.into_confirmed().map(|former| Confirmed { guessed: false, ..former });
                 Self::Starting { attempt, former }
             }
-            (state, Cause::Confirmed(minimum)) => Self::Started(state.confirm(minimum)),
-            (state, Cause::FoundStarted(minimum) | Cause::WithoutMinimum(minimum)) => {
-                let (recorded, decided_ms) = (state.recorded(), state.decided_ms());
+            (state, Cause::Confirmed { minimum, now }) => Self::Started(state.confirm(minimum, now)),
+            (state, Cause::FoundStarted { minimum, guessed }) => {
+                let (loss, decided_ms) = (state.loss().copied(), state.decided_ms());
+                // The founders of a start whose minimum is not known were placed for the present one at most.
+                let decided = if guessed { Vec::new() } else { minimum.clone() };
+                Self::Started(Confirmed { minimum, decided, loss, guessed, decided_ms })
+            }
+            (state, Cause::WithoutMinimum { minimum, now }) => {
+                // A later start, should it become a gang, is distinguished from this one.
+                let decided_ms = state.decided_ms().or(Some(now));
                 Self::Started(match state.into_confirmed() {
                     Some(former) => Confirmed { minimum, ..former },
-                    None => Confirmed { minimum, decided: Vec::new(), loss: None, recorded, decided_ms },
+                    None => Confirmed { minimum, decided: Vec::new(), loss: None, guessed: false, decided_ms },
                 })
             }
             (Self::Starting { former, .. }, Cause::DeadlinePassed { kept: true } | Cause::StartKept) => {
@@ -135,19 +141,14 @@ impl Lifecycle {
             (state, Cause::RollBackRefused) if !matches!(state, Self::Starting { .. }) => {
                 Self::PartiallyBound { former: state.into_confirmed() }
             }
-            (state, Cause::FounderRejected(attempt)) => {
-                let former = state.into_confirmed().map(|former| Confirmed {
-                    minimum: vec![0; attempt.quorum.len()],
-                    recorded: History::New,
-                    ..former
-                });
-                Self::Starting { attempt, former }
-            }
+            // It is not confirmed any more, and neither are the starts that it grew from.
+            (_, Cause::FounderRejected(attempt)) => Self::Starting { attempt, former: None },
+            (_, Cause::GivenUp) => Self::Pending { recorded: RecordedStart::GivenUp },
             // What the API has recorded counts until a start was confirmed.
             (state, Cause::Ended) if !state.is_pending() => Self::default(),
             (
                 state,
-                Cause::Recorded { .. }
+                Cause::Recorded(_)
                 | Cause::FoundConfirmed { .. }
                 | Cause::FoundBound
                 | Cause::StartKept
@@ -158,19 +159,25 @@ impl Lifecycle {
         };
     }
 
-    fn confirm(self, minimum: Vec<u32>) -> Confirmed {
-        let (recorded, decided_ms) = (self.recorded(), self.decided_ms());
+    fn confirm(self, minimum: Vec<u32>, now: Millis) -> Confirmed {
+        // All members that were bound by now belong to a start that nobody decided. What is recorded without its time
+        // may be about later ones too.
+        let is_recorded = matches!(self.recorded(), RecordedStart::Confirmed { .. }) || self.is_minimum_unknown();
+        let decided_ms = self.decided_ms().or((!is_recorded).then_some(now));
         let decided = self.attempt().map(|attempt| attempt.quorum.clone());
         let former = self.into_confirmed();
         let loss = former.as_ref().and_then(|former| former.loss);
+        // Members that are found later may show that the recorded minimum was higher.
+        let guessed = former.as_ref().is_some_and(|former| former.guessed);
         let decided = decided.or(former.map(|former| former.decided)).filter(|decided| !decided.is_empty());
-        Confirmed { decided: decided.unwrap_or_else(|| minimum.clone()), minimum, loss, recorded, decided_ms }
+        Confirmed { decided: decided.unwrap_or_else(|| minimum.clone()), minimum, loss, guessed, decided_ms }
     }
 
     /// When the start that it is about was decided: the one under way, or else the confirmed or recorded one.
     pub(crate) fn decided_ms(&self) -> Option<Millis> {
         match self {
-            Self::Pending { decided_ms, .. } => *decided_ms,
+            Self::Pending { recorded: RecordedStart::Confirmed { decided_ms, .. } } => *decided_ms,
+            Self::Pending { recorded: RecordedStart::None | RecordedStart::GivenUp } => None,
             Self::Starting { attempt, .. } => Some(attempt.decided_ms),
             Self::PartiallyBound { former } => former.as_ref()?.decided_ms,
             Self::Started(confirmed) => confirmed.decided_ms,
@@ -181,7 +188,7 @@ impl Lifecycle {
     /// without its time counts for all: in doubt nothing is rolled back.
     pub(crate) fn has_confirmed(&self, decided_ms: Millis) -> bool {
         let (known, confirmed_ms) = match self {
-            Self::Pending { recorded, decided_ms } => (*recorded != History::New, *decided_ms),
+            Self::Pending { recorded } => (matches!(recorded, RecordedStart::Confirmed { .. }), self.decided_ms()),
             _ => (self.confirmed().is_some(), self.confirmed().and_then(|confirmed| confirmed.decided_ms)),
         };
         known && confirmed_ms.is_none_or(|confirmed_ms| decided_ms <= confirmed_ms)
@@ -232,13 +239,19 @@ impl Lifecycle {
         self.confirmed().map_or(&[], |confirmed| &confirmed.minimum)
     }
 
-    /// What the API has recorded, as far as this process has not started the group itself.
-    pub(crate) fn recorded(&self) -> History {
+    /// What the API has recorded of a start, as far as no member of it was found.
+    pub(crate) fn recorded(&self) -> &RecordedStart {
         match self {
-            Self::Pending { recorded, .. } => *recorded,
-            Self::Starting { .. } => History::New,
-            Self::PartiallyBound { former } => former.as_ref().map_or(History::New, |former| former.recorded),
-            Self::Started(confirmed) => confirmed.recorded,
+            Self::Pending { recorded } => recorded,
+            Self::Starting { .. } | Self::PartiallyBound { .. } | Self::Started(_) => &RecordedStart::None,
+        }
+    }
+
+    /// Whether the minimum of its start has to be guessed from the members that are there.
+    pub(crate) fn is_minimum_unknown(&self) -> bool {
+        match self {
+            Self::Pending { recorded } => matches!(recorded, RecordedStart::Confirmed { minimum: None, .. }),
+            _ => self.confirmed().is_some_and(|confirmed| confirmed.guessed),
         }
     }
 
@@ -290,6 +303,10 @@ mod tests {
         StartAttempt { quorum: vec![minimum], decided_ms: 1, timeout_ms: 8, deadline: 9 }
     }
 
+    fn recorded(decided_ms: Option<Millis>) -> RecordedStart {
+        RecordedStart::Confirmed { minimum: None, decided_ms }
+    }
+
     #[test]
     fn start_is_confirmed_or_ends_at_its_deadline() {
         let mut group = Lifecycle::default();
@@ -301,7 +318,7 @@ mod tests {
         let mut kept = group.clone();
         kept.apply(Cause::DeadlinePassed { kept: true });
         assert_eq!(kept, Lifecycle::PartiallyBound { former: None });
-        group.apply(Cause::Confirmed(vec![2]));
+        group.apply(Cause::Confirmed { minimum: vec![2], now: 0 });
         let Lifecycle::Started(confirmed) = &group else { panic!("{group:?}") };
         assert_eq!((&*confirmed.minimum, &*confirmed.decided), (&[2][..], &[3][..]));
         group.apply(Cause::Ended);
@@ -311,7 +328,7 @@ mod tests {
     #[test]
     fn failed_raise_keeps_what_was_confirmed_before() {
         let mut group = Lifecycle::default();
-        group.apply(Cause::Confirmed(vec![2]));
+        group.apply(Cause::Confirmed { minimum: vec![2], now: 0 });
         let before = group.clone();
         group.apply(Cause::Placed(attempt(4)));
         assert_eq!(group.reached(), [2]);
@@ -322,27 +339,27 @@ mod tests {
     #[test]
     fn recorded_start_counts_until_a_start_was_confirmed_here() {
         let mut group = Lifecycle::default();
-        group.apply(Cause::Recorded { history: History::Started, decided_ms: Some(4) });
+        group.apply(Cause::Recorded(recorded(Some(4))));
         group.apply(Cause::Ended);
-        assert_eq!(group.recorded(), History::Started, "nothing of it was found yet");
-        group.apply(Cause::Confirmed(vec![2]));
-        assert_eq!(group.recorded(), History::Started);
+        assert_eq!(*group.recorded(), recorded(Some(4)), "nothing of it was found yet");
+        group.apply(Cause::FoundStarted { minimum: vec![2], guessed: false });
+        assert_eq!((group.reached(), group.decided_ms()), (&[2][..], Some(4)));
         group.apply(Cause::Ended);
-        assert_eq!(group.recorded(), History::New);
+        assert_eq!(group, Lifecycle::default());
     }
 
     #[test]
     fn recorded_time_distinguishes_the_confirmed_start_from_a_later_one() {
         let mut group = Lifecycle::default();
         assert!(!group.has_confirmed(4), "nothing is recorded");
-        group.apply(Cause::Recorded { history: History::Started, decided_ms: Some(4) });
+        group.apply(Cause::Recorded(recorded(Some(4))));
         assert!(group.has_confirmed(4) && !group.has_confirmed(5));
-        group.apply(Cause::Recorded { history: History::Started, decided_ms: None });
+        group.apply(Cause::Recorded(recorded(None)));
         assert!(group.has_confirmed(5), "in doubt nothing is rolled back");
         group.apply(Cause::Ended);
         group.apply(Cause::Placed(attempt(2)));
         assert!(!group.has_confirmed(1));
-        group.apply(Cause::Confirmed(vec![2]));
+        group.apply(Cause::Confirmed { minimum: vec![2], now: 0 });
         assert!(group.has_confirmed(1) && !group.has_confirmed(2));
     }
 
@@ -350,14 +367,14 @@ mod tests {
     fn stamp_of_a_later_member_shows_that_the_found_start_was_confirmed() {
         let mut group = Lifecycle::default();
         group.apply(Cause::Placed(attempt(2)));
-        group.apply(Cause::FoundConfirmed { history: History::Started, decided_ms: 1 });
-        assert_eq!(group, Lifecycle::Pending { recorded: History::Started, decided_ms: Some(1) });
-        group.apply(Cause::Confirmed(vec![2]));
+        group.apply(Cause::FoundConfirmed { decided_ms: 1 });
+        assert_eq!(group, Lifecycle::Pending { recorded: recorded(Some(1)) });
+        group.apply(Cause::Confirmed { minimum: vec![2], now: 0 });
         let started = group.clone();
-        group.apply(Cause::FoundConfirmed { history: History::Started, decided_ms: 1 });
+        group.apply(Cause::FoundConfirmed { decided_ms: 1 });
         assert_eq!(group, started, "it is known already");
-        group.apply(Cause::FoundConfirmed { history: History::Started, decided_ms: 7 });
-        assert_eq!(group, Lifecycle::Pending { recorded: History::Started, decided_ms: Some(7) }, "a later one");
+        group.apply(Cause::FoundConfirmed { decided_ms: 7 });
+        assert_eq!(group, Lifecycle::Pending { recorded: recorded(Some(7)) }, "a later one");
     }
 
     #[test]
@@ -373,10 +390,10 @@ mod tests {
     #[test]
     fn refused_founder_opens_the_start_again() {
         let mut group = Lifecycle::default();
-        group.apply(Cause::Confirmed(vec![2]));
+        group.apply(Cause::Confirmed { minimum: vec![2], now: 0 });
         group.apply(Cause::FounderRejected(attempt(2)));
-        assert_eq!((group.reached(), group.attempt()), (&[0][..], Some(&attempt(2))));
-        group.apply(Cause::Confirmed(vec![2]));
+        assert_eq!((group.reached(), group.attempt()), (&[][..], Some(&attempt(2))));
+        group.apply(Cause::Confirmed { minimum: vec![2], now: 0 });
         assert_eq!(group.reached(), [2]);
     }
 }

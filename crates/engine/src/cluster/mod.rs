@@ -521,11 +521,11 @@ impl Cluster {
     }
 
     /// Uses what a stamp says about the object of a group, which this process has not seen.
-    pub(crate) fn set_stamped_definition(&mut self, id: GroupId, spec: GroupSpec) {
+    pub(crate) fn set_stamped_definition(&mut self, id: GroupId, spec: GroupSpec, decided_ms: Millis) {
         let group = self.group_mut(id);
         debug_assert!(!group.definition.was_seen(), "an object that was seen says more than a stamp");
         group.set_rules(spec.rules());
-        group.definition = Definition::Stamped(spec);
+        group.definition = Definition::Stamped { spec, decided_ms };
         group.changes += 1;
         self.recount(id);
     }
@@ -533,7 +533,7 @@ impl Cluster {
     /// Forgets what the former object of a group said, if no member has a node any more.
     pub(crate) fn forget_former_definition(&mut self, id: GroupId) {
         let (group, total) = (self.group(id), self.group(id).total());
-        if !matches!(group.definition, Definition::Former(_) | Definition::Stamped(_))
+        if !matches!(group.definition, Definition::Former(_) | Definition::Stamped { .. })
             || total.assumed + total.bound > 0
         {
             return;

@@ -47,6 +47,18 @@ pub enum Policy {
     Subsets(Vec<Subset>),
 }
 
+impl Policy {
+    /// The quorum rules, one per subset; a basic group has one with a minimum of zero.
+    pub fn rules(&self) -> Vec<Subset> {
+        let one = |min_member| vec![Subset { name: String::new(), min_member }];
+        match self {
+            Self::Gang { min_count } => one(*min_count),
+            Self::Basic { .. } => one(0),
+            Self::Subsets(subsets) => subsets.clone(),
+        }
+    }
+}
+
 /// One kind of member and its minimum.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subset {
@@ -88,16 +100,48 @@ pub enum PreemptionPolicy {
 }
 
 /// The start of a group as the API has recorded it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum History {
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "WrittenStart")]
+pub enum RecordedStart {
     /// No start is recorded.
     #[default]
+    #[serde(rename = "New")]
+    None,
+    /// The rest of it was deleted after it had lost members: it starts again as a whole.
+    GivenUp,
+    /// It was confirmed.
+    Confirmed {
+        /// With this minimum in each subset; `None` if that is not known.
+        minimum: Option<Vec<Subset>>,
+        /// When it was decided; `None` if that is not known. Members that are stamped with a later start do not belong
+        /// to it.
+        decided_ms: Option<Millis>,
+    },
+}
+
+/// A recorded start as recordings of this and of earlier versions have it.
+#[derive(Deserialize)]
+enum WrittenStart {
     New,
-    /// It started under its present minimum.
+    /// Earlier versions did not say with which minimum.
+    #[serde(alias = "StartedOtherwise")]
     Started,
-    /// It started under another minimum than it has now.
-    #[serde(rename = "StartedOtherwise")]
-    StartedUnderOtherMinimum,
+    GivenUp,
+    Confirmed {
+        minimum: Option<Vec<Subset>>,
+        decided_ms: Option<Millis>,
+    },
+}
+
+impl From<WrittenStart> for RecordedStart {
+    fn from(written: WrittenStart) -> Self {
+        match written {
+            WrittenStart::New => Self::None,
+            WrittenStart::Started => Self::Confirmed { minimum: None, decided_ms: None },
+            WrittenStart::GivenUp => Self::GivenUp,
+            WrittenStart::Confirmed { minimum, decided_ms } => Self::Confirmed { minimum, decided_ms },
+        }
+    }
 }
 
 /// How a gang that fell below its minimum after its start is treated.
@@ -175,20 +219,16 @@ pub struct GroupSpec {
     pub parent: Option<GroupKey>,
     /// The recorded start. Read when the object is first seen: it distinguishes a gang that lost members from one whose
     /// start was interrupted.
-    #[serde(default)]
-    pub history: History,
-    /// When the recorded start was decided, if that is recorded: members that are stamped with a later start do not
-    /// belong to it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub started_ms: Option<Millis>,
+    #[serde(default, rename = "history")]
+    pub recorded: RecordedStart,
     /// Members created before this time belong to an earlier group of the same name: they are neither counted nor
     /// placed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub members_since_ms: Option<Millis>,
-    /// The identity of the object, where a new object of the same name is a different group: the start of the former
-    /// group does not count for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub incarnation: Option<String>,
+    /// Whether it belongs to a leader pod. Then another object of its name is another group: the start of the former one
+    /// does not count for it.
+    #[serde(default)]
+    pub has_leader: bool,
     /// The UID of the object: binds are stamped with it. Empty if it is not known; then a start cannot be recognised
     /// after a restart.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -218,22 +258,16 @@ impl GroupSpec {
             open: false,
             queue_position: None,
             parent: None,
-            history: History::New,
-            started_ms: None,
+            recorded: RecordedStart::None,
             members_since_ms: None,
-            incarnation: None,
+            has_leader: false,
             uid: String::new(),
         }
     }
 
-    /// The quorum rules, one per subset; a basic group has one with a minimum of zero.
+    /// The quorum rules of its policy.
     pub fn rules(&self) -> Vec<Subset> {
-        let one = |min_member| vec![Subset { name: String::new(), min_member }];
-        match &self.policy {
-            Policy::Gang { min_count } => one(*min_count),
-            Policy::Basic { .. } => one(0),
-            Policy::Subsets(subsets) => subsets.clone(),
-        }
+        self.policy.rules()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The subject of a report, or a preemptor: a pod or a group, as the API names it.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -14,4 +15,13 @@ pub enum Subject {
     Pod(Arc<PodName>),
     /// A group.
     Group(GroupKey),
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pod(pod) => write!(f, "pod {pod}"),
+            Self::Group(key) => write!(f, "podgroup {key}"),
+        }
+    }
 }

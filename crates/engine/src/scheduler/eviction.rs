@@ -27,7 +27,11 @@ impl Engine {
         for (pod, _) in &unit.pods {
             self.cluster.change_pod(*pod, |pod| pod.eviction = Some(eviction.clone()));
         }
-        let group = unit.group.filter(|_| unit.is_whole_group()).map(|group| self.cluster.group(group).key.clone());
+        let group = unit.group.filter(|_| unit.is_whole_group()).map(|group| {
+            let group = self.cluster.group_mut(group);
+            group.preempted_by = Some(by.clone());
+            group.key.clone()
+        });
         self.unschedulable.forget_plans();
         self.outbox.push(Command::Evict { pods, group, by: by.clone() });
         // All pods of a unit are of one group, which is reviewed once.

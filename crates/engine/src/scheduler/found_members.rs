@@ -11,10 +11,11 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::{Engine, Timer};
+use crate::cluster::group::{Definition, sum_of};
 use crate::cluster::lifecycle::Cause;
 use crate::cluster::pod::{Pod, PodState, StartRole};
 use crate::model::Millis;
-use crate::model::group::{GroupPriority, GroupSpec, History, Policy};
+use crate::model::group::{GroupPriority, GroupSpec, Policy, RecordedStart, Subset};
 use crate::model::ids::{GroupId, PodId};
 use crate::model::pod::StartStamp;
 
@@ -82,9 +83,7 @@ impl Engine {
         if group.lifecycle.has_confirmed(stamp.decided_ms) {
             return;
         }
-        let same_minimum = group.min_total() == u64::from(stamp.minimum);
-        let history = if same_minimum { History::Started } else { History::StartedUnderOtherMinimum };
-        group.lifecycle.apply(Cause::FoundConfirmed { history, decided_ms: stamp.decided_ms });
+        group.lifecycle.apply(Cause::FoundConfirmed { decided_ms: stamp.decided_ms });
         let members = self.cluster.group(id).members.iter().map(|(_, member)| *member);
         let is_tentative = |member: &PodId| self.cluster.pod(*member).start_role == StartRole::Tentative;
         let tentative: Vec<PodId> = members.filter(is_tentative).collect();
@@ -97,20 +96,77 @@ impl Engine {
 
     /// A member of a start that was never confirmed was found: it has to be confirmed, or is rolled back.
     fn follow_up_found_start(&mut self, member: PodId, id: GroupId, decided_ms: Millis) {
-        let group = self.cluster.group_mut(id);
-        let under_way = group.lifecycle.attempt().map(|attempt| attempt.decided_ms);
+        let under_way = self.cluster.group(id).lifecycle.attempt().map(|attempt| attempt.decided_ms);
         if under_way.is_none() {
-            // What is recorded is about an earlier start.
-            if group.lifecycle.recorded() == History::StartedUnderOtherMinimum {
-                let nothing = vec![0; group.rules.len()];
-                group.lifecycle.apply(Cause::FoundStarted(nothing));
-            }
+            // What is recorded is about an earlier start, whose members stay.
+            self.find_recorded_start(id);
+            let group = self.cluster.group_mut(id);
             let quorum = group.quorum();
+            if matches!(group.lifecycle.recorded(), RecordedStart::Confirmed { .. }) {
+                let minimum = vec![0; quorum.len()];
+                group.lifecycle.apply(Cause::FoundStarted { minimum, guessed: true });
+            }
             self.start_attempt(id, quorum);
         }
         let Some(attempt) = self.cluster.group_mut(id).lifecycle.attempt_mut() else { return };
         attempt.decided_ms = under_way.map_or(decided_ms, |other| other.max(decided_ms));
         self.limit_deadline(id, member);
+    }
+
+    /// Members of a start were found that the API has recorded: the group has started with the minimum of that start.
+    pub(super) fn find_recorded_start(&mut self, id: GroupId) {
+        let group = self.cluster.group(id);
+        let minimum = match group.lifecycle.recorded() {
+            RecordedStart::Confirmed { minimum: Some(minimum), .. } => {
+                let of = |rule: &Subset| minimum.iter().find(|known| known.name == rule.name);
+                Some(group.rules.iter().map(|rule| of(rule).map_or(0, |known| known.min_member)).collect())
+            }
+            _ => None,
+        };
+        let stamped = || self.stamped_minimum(id).map(|minimum| Cause::FoundStarted { minimum, guessed: true });
+        let found = minimum.map(|minimum| Cause::FoundStarted { minimum, guessed: false }).or_else(stamped);
+        if let Some(cause) = found {
+            self.cluster.group_mut(id).lifecycle.apply(cause);
+        }
+    }
+
+    /// The minimum of the recorded start is not known, but it is not more than the members that are there. Returns
+    /// whether there is such a start.
+    pub(super) fn guess_recorded_start(&mut self, id: GroupId) -> bool {
+        let group = self.cluster.group(id);
+        if !group.lifecycle.is_minimum_unknown() || group.decisions > 0 || group.total().scheduled() == 0 {
+            return false;
+        }
+        if self.stamped_minimum(id).is_some() {
+            return true;
+        }
+        let there = group.rules.iter().zip(&group.member_counts);
+        let minimum = there.map(|(rule, member_counts)| rule.min_member.min(member_counts.scheduled())).collect();
+        self.cluster.group_mut(id).lifecycle.apply(Cause::FoundStarted { minimum, guessed: true });
+        true
+    }
+
+    /// The minimum of a recorded start where only the members know it: the highest that those of the latest start are
+    /// stamped with.
+    fn stamped_minimum(&self, id: GroupId) -> Option<Vec<u32>> {
+        let group = self.cluster.group(id);
+        let uid = &group.definition.current()?.uid;
+        if !group.lifecycle.is_minimum_unknown() || group.decisions > 0 {
+            return None;
+        }
+        let placed = |pod: &&Pod| pod.ours && matches!(pod.state, PodState::Bound(_)) && !pod.is_leaving();
+        let pods = group.members.iter().map(|(_, member)| self.cluster.pod(*member)).filter(placed);
+        let stamps = pods.filter_map(|pod| pod.start.as_ref()).filter(|stamp| stamp.group_uid == *uid);
+        // Without its time, a record may be about another start.
+        let until = group.lifecycle.decided_ms();
+        let is_confirmed = |stamp: &StartStamp| stamp.confirmed || until.is_some_and(|until| stamp.decided_ms <= until);
+        let confirmed = stamps.filter(|stamp| is_confirmed(stamp));
+        let (_, minimum) = confirmed.map(|stamp| (stamp.decided_ms, stamp.minimum)).max()?;
+        match group.rules.len() {
+            // Enough members for the present minimum may have been found before.
+            1 => Some(vec![minimum.max(sum_of(group.lifecycle.reached()))]),
+            _ => (group.min_total() == u64::from(minimum)).then(|| group.quorum()),
+        }
     }
 
     /// Limits the deadline of a start by all members that it may roll back.
@@ -166,13 +222,15 @@ impl Engine {
             // Which subsets it had is not known.
             open: true,
             uid: stamp.group_uid.clone(),
-            started_ms: Some(stamp.decided_ms),
             ..GroupSpec::with_policy(group.key.clone(), policy)
         };
         // Of different stamps, the one of the latest start counts, and of those the lowest priority.
-        let known = group.definition.last().map(|known| (known.started_ms, Reverse(group.priority(|| None))));
-        if known.is_none_or(|known| known < (spec.started_ms, Reverse(stamp.priority))) {
-            self.cluster.set_stamped_definition(id, spec);
+        let known = match &group.definition {
+            Definition::Stamped { decided_ms, .. } => Some((*decided_ms, Reverse(group.priority(|| None)))),
+            _ => None,
+        };
+        if known.is_none_or(|known| known < (stamp.decided_ms, Reverse(stamp.priority))) {
+            self.cluster.set_stamped_definition(id, spec, stamp.decided_ms);
             self.resume_unit_eviction(id);
         }
     }

@@ -11,7 +11,7 @@ use crate::cluster::lifecycle::{Cause, Loss, StartAttempt};
 use crate::cluster::pod::{Counted, MemberState, Pod, StartRole};
 use crate::diagnosis::Diagnosis;
 use crate::model::Millis;
-use crate::model::group::{DegradedPolicy, History};
+use crate::model::group::DegradedPolicy;
 use crate::model::ids::{GroupId, PodId};
 use crate::queue::Entity;
 
@@ -29,7 +29,8 @@ impl Engine {
             // It may still be spared, and then nothing has changed.
             return;
         }
-        if group.is_spent() && !group.excluded.iter().any(stays) {
+        let others_stay = group.excluded.iter().any(stays);
+        if group.is_spent() && !others_stay {
             // The next start is a new one, for everything that is missing.
             self.forget_start(id);
             return;
@@ -45,24 +46,25 @@ impl Engine {
         if !group.is_gang() {
             // If it becomes a gang later, the members that are placed by then have started.
             if group.definition.current().is_some() && group.lifecycle.reached() != quorum {
-                self.cluster.group_mut(id).lifecycle.apply(Cause::WithoutMinimum(quorum));
+                let cause = Cause::WithoutMinimum { minimum: quorum, now: self.now };
+                self.cluster.group_mut(id).lifecycle.apply(cause);
                 self.settle_roles(id, StartRole::None);
             }
             return;
         }
-        if group.definition.current().is_none() || group.admits_single_members() {
+        if group.definition.current().is_none() {
             return;
         }
-        let recorded = group.lifecycle.recorded();
-        let found = group.lifecycle.confirmed().is_none() && total.scheduled() > 0;
-        if group.scheduled_at_least(&quorum) || (found && recorded == History::Started) {
+        if total.scheduled() > 0 || others_stay {
+            self.find_recorded_start(id);
+        }
+        let group = self.cluster.group(id);
+        if group.admits_single_members() {
+            return;
+        }
+        if group.scheduled_at_least(&quorum) {
             self.start_confirmed(id, quorum);
-        } else if recorded == History::StartedUnderOtherMinimum && group.decisions == 0 && total.scheduled() > 0 {
-            // The minimum of that start is not known, but it is not more than the members that are there.
-            let there = group.rules.iter().zip(&group.member_counts);
-            let minimum = there.map(|(rule, member_counts)| rule.min_member.min(member_counts.scheduled())).collect();
-            self.cluster.group_mut(id).lifecycle.apply(Cause::FoundStarted(minimum));
-        } else if total.bound > 0 && group.lifecycle.is_pending() {
+        } else if !self.guess_recorded_start(id) && total.bound > 0 && self.cluster.group(id).lifecycle.is_pending() {
             self.cluster.group_mut(id).lifecycle.apply(Cause::FoundBound);
         }
     }
@@ -121,10 +123,8 @@ impl Engine {
     fn start_confirmed(&mut self, id: GroupId, quorum: Vec<u32>) {
         let group = self.cluster.group_mut(id);
         let (minimum, scheduled) = (sum_of(&quorum), group.total().scheduled());
-        // The API may show it already: then it was only found again.
-        let found = self.reports.latest(Entity::Group(id)).is_none();
-        let known = group.lifecycle.loss().is_some() || (found && group.lifecycle.recorded() == History::Started);
-        group.lifecycle.apply(Cause::Confirmed(quorum));
+        let known = group.lifecycle.loss().is_some();
+        group.lifecycle.apply(Cause::Confirmed { minimum: quorum, now: self.now });
         self.settle_roles(id, StartRole::Founder);
         if scheduled >= minimum && !known {
             self.report_group(id, Diagnosis::Scheduled { minimum, scheduled }, Vec::new());
@@ -193,16 +193,21 @@ impl Engine {
     /// Reports when a started gang falls below its minimum, and when it has it again.
     pub(super) fn review_health(&mut self, id: GroupId) {
         let group = self.cluster.group(id);
-        let Some(confirmed) = group.lifecycle.confirmed().filter(|_| group.lifecycle.attempt().is_none()) else {
+        let Some(confirmed) = group.lifecycle.confirmed() else { return };
+        let (before, starts) = (confirmed.loss, group.lifecycle.attempt().is_some());
+        // During a further start a loss can only turn out to be none: not all members had been found.
+        if starts && before.is_none_or(|loss| loss.reported) {
             return;
-        };
-        let before = confirmed.loss;
+        }
         let quorum = group.cap_at_minimum(&confirmed.minimum);
         let mut there: Vec<u32> = group.member_counts.iter().map(MemberCounts::scheduled).collect();
         if !group.scheduled_at_least(&quorum) {
             self.count_evictions_not_started(id, &mut there);
         }
         let below = there.iter().zip(&quorum).any(|(there, minimum)| there < minimum);
+        if starts && below {
+            return;
+        }
         let (minimum, scheduled) = (sum_of(&quorum), there.iter().sum());
         let known = before.unwrap_or(Loss { scheduled, reported: false, eviction_at: None });
         self.set_loss(id, below.then_some(Loss { scheduled, ..known }));
@@ -252,7 +257,7 @@ impl Engine {
         for member in &left {
             self.roll_back(*member);
         }
-        self.cluster.group_mut(id).lifecycle.apply(Cause::Ended);
+        self.cluster.group_mut(id).lifecycle.apply(Cause::GivenUp);
         self.report_group(id, Diagnosis::Degraded { minimum, scheduled, evicted: left.len() as u32 }, Vec::new());
         self.review_group(id);
     }

@@ -427,16 +427,16 @@ impl Engine {
         if group.definition.current() == Some(&spec) {
             return Ok(());
         }
-        let former = std::mem::replace(&mut group.incarnation, spec.incarnation.clone());
-        if former.is_some() && spec.incarnation.is_some() && former != spec.incarnation {
+        let is_other = |known: &GroupSpec| known.has_leader && spec.has_leader && known.uid != spec.uid;
+        if group.definition.last().is_some_and(is_other) {
             self.forget_start(id);
+            self.reports.forget(Entity::Group(id));
         }
         let group = self.cluster.group_mut(id);
         let (first, known) = (!group.definition.was_seen(), group.definition.last());
         let replaced = !first && known.is_some_and(|known| known.uid != spec.uid);
         if first {
-            let decided_ms = spec.started_ms;
-            group.lifecycle.apply(Cause::Recorded { history: spec.history, decided_ms });
+            group.lifecycle.apply(Cause::Recorded(spec.recorded.clone()));
         }
         let mode = self.cluster.group(id).definition.last().map(|spec| spec.disruption_mode);
         let other_mode = mode != Some(spec.disruption_mode);

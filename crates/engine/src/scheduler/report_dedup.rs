@@ -1,20 +1,42 @@
 //! Deduplication of reports: each diagnosis is reported once, and waiting only if it lasts.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use crate::command::Report;
+use crate::command::{MemberVerdict, Report};
 use crate::diagnosis::Diagnosis;
 use crate::model::Millis;
+use crate::model::pod::PodName;
 use crate::queue::Entity;
 
 #[derive(Clone, Debug, Default)]
 struct EntityReports {
     /// The last report that was sent.
-    last: Option<Report>,
+    last: Option<Arc<Report>>,
+    /// The last of them that says whether the group is scheduled. A loss and a failed bind do not.
+    standing: Option<Arc<Report>>,
+    /// The last of them that says why members wait, if some do.
+    explanation: Option<Arc<Report>>,
     /// When it was sent.
     last_at: Millis,
     /// A report that is only sent if it lasts, and when it is due.
     pending: Option<(Millis, Report)>,
+}
+
+impl EntityReports {
+    fn sent(&mut self, report: &Report, now: Millis) {
+        let report = Arc::new(report.clone());
+        match report.diagnosis {
+            Diagnosis::BindFailed { .. } | Diagnosis::Degraded { evicted: 0, .. } => {}
+            Diagnosis::Healthy { .. } | Diagnosis::Degraded { .. } => self.standing = Some(report.clone()),
+            _ => {
+                self.standing = Some(report.clone());
+                self.explanation = Some(report.clone());
+            }
+        }
+        self.last = Some(report);
+        self.last_at = now;
+    }
 }
 
 /// The reports of all entities.
@@ -50,15 +72,14 @@ impl ReportDedup {
         );
         let pending = entity_reports.pending.as_ref().map(|(_, pending)| &pending.diagnosis);
         let loss_pending = matches!(pending, Some(Diagnosis::Degraded { .. })) && !is_of_loss;
-        if entity_reports.last.as_ref() == Some(&report) {
+        if entity_reports.last.as_deref() == Some(&report) {
             entity_reports.pending.take_if(|_| !loss_pending);
             return ReportTiming::Nothing;
         }
         let like = |last: &Report| report.diagnosis.is_like_refusal(&last.diagnosis);
-        if report.diagnosis.is_urgent() && !entity_reports.last.as_ref().is_some_and(like) {
+        if report.diagnosis.is_urgent() && !entity_reports.last.as_deref().is_some_and(like) {
             entity_reports.pending.take_if(|_| !loss_pending);
-            entity_reports.last = Some(report.clone());
-            entity_reports.last_at = now;
+            entity_reports.sent(&report, now);
             return ReportTiming::Now(Box::new(report));
         }
         if loss_pending {
@@ -80,8 +101,7 @@ impl ReportDedup {
     pub(crate) fn due(&mut self, entity: Entity, now: Millis) -> Option<Report> {
         let entity_reports = self.entity_reports.get_mut(&entity)?;
         let (_, report) = entity_reports.pending.take_if(|(due, _)| *due <= now)?;
-        entity_reports.last = Some(report.clone());
-        entity_reports.last_at = now;
+        entity_reports.sent(&report, now);
         Some(report)
     }
 
@@ -122,8 +142,19 @@ impl ReportDedup {
     /// The latest diagnosis, sent or pending.
     pub(crate) fn latest(&self, entity: Entity) -> Option<&Diagnosis> {
         let entity_reports = self.entity_reports.get(&entity)?;
-        let report = entity_reports.pending.as_ref().map(|(_, report)| report).or(entity_reports.last.as_ref())?;
+        let report = entity_reports.pending.as_ref().map(|(_, report)| report).or(entity_reports.last.as_deref())?;
         Some(&report.diagnosis)
+    }
+
+    /// The last diagnosis that was sent and says whether the entity is scheduled.
+    pub(crate) fn standing(&self, entity: Entity) -> Option<&Diagnosis> {
+        Some(&self.entity_reports.get(&entity)?.standing.as_ref()?.diagnosis)
+    }
+
+    /// The verdicts about waiting members in the last report that was sent and explains them.
+    pub(crate) fn verdicts(&self, entity: Entity) -> &[(Arc<PodName>, MemberVerdict)] {
+        let explanation = self.entity_reports.get(&entity).and_then(|reports| reports.explanation.as_ref());
+        explanation.map_or(&[], |report| &report.members)
     }
 
     pub(crate) fn entities(&self) -> impl Iterator<Item = Entity> {

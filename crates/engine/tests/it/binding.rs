@@ -1,11 +1,11 @@
 //! Binding: binds that fail transiently or permanently, complete late, or are interrupted by a restart.
 
-use muster_engine::model::group::{GroupSpec, History};
+use muster_engine::model::group::{GroupSpec, RecordedStart};
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::Phase;
 use muster_engine::{BindOutcome, Command, DeleteOutcome, Diagnosis, Observation};
 
-use crate::fake_cluster::{FakeCluster, key};
+use crate::fake_cluster::{FakeCluster, key, started};
 
 fn answer(fake: &mut FakeCluster, command: &Command, outcome: BindOutcome) {
     let Command::Bind { pod, node, .. } = command else { panic!("{command:?} is not a bind") };
@@ -107,17 +107,17 @@ fn incomplete_start_is_rolled_back_at_the_deadline() {
 #[test]
 fn uncontrolled_pods_are_kept_and_the_group_is_retried() {
     // A confirmed earlier start of the group does not matter to this one.
-    for history in [History::New, History::Started] {
-        uncontrolled_pods_are_kept(history);
+    for recorded in [RecordedStart::None, started(3, None)] {
+        uncontrolled_pods_are_kept(recorded);
     }
 }
 
-fn uncontrolled_pods_are_kept(history: History) {
+fn uncontrolled_pods_are_kept(recorded: RecordedStart) {
     let mut fake = FakeCluster::new();
     fake.node("n0", 2);
     fake.node("n1", 1);
     let timeout = Some(30_000);
-    fake.put_group(GroupSpec { schedule_timeout_ms: timeout, history, ..GroupSpec::gang(key("g"), 3) });
+    fake.put_group(GroupSpec { schedule_timeout_ms: timeout, recorded, ..GroupSpec::gang(key("g"), 3) });
     for number in 0..3 {
         fake.pod_with(&format!("a-{number}"), "g", 1, |pod| pod.controlled = false);
     }

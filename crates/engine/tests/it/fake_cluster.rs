@@ -7,7 +7,7 @@ use std::sync::Arc;
 use muster_engine::model::Millis;
 use muster_engine::model::budget::BudgetSpec;
 use muster_engine::model::class::ClassSpec;
-use muster_engine::model::group::{GroupKey, GroupSpec, History, Policy, Subset};
+use muster_engine::model::group::{GroupKey, GroupSpec, Policy, RecordedStart, Subset};
 use muster_engine::model::labels::Labels;
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::{Lifetime, Membership, Phase, PodName, PodSpec, StartStamp};
@@ -67,6 +67,12 @@ pub(crate) fn cpus(count: i64) -> ClassSpec {
         scoring_memory_bytes: 200 << 20,
         ..ClassSpec::default()
     }
+}
+
+/// A start that was confirmed with this minimum.
+pub(crate) fn started(minimum: u32, decided_ms: Option<u64>) -> RecordedStart {
+    let minimum = Some(vec![Subset { name: String::new(), min_member: minimum }]);
+    RecordedStart::Confirmed { minimum, decided_ms }
 }
 
 pub(crate) fn key(name: &str) -> GroupKey {
@@ -406,27 +412,24 @@ impl FakeCluster {
 
     fn record_report(&mut self, report: Report) {
         assert!(!report.diagnosis.to_string().is_empty());
-        if let (Subject::Group(key), Diagnosis::Scheduled { minimum, .. }) = (&report.subject, &report.diagnosis)
+        if let (Subject::Group(key), Diagnosis::Scheduled { .. }) = (&report.subject, &report.diagnosis)
             && let Some(group) = self.groups.get_mut(key)
         {
-            // The condition in the API, which a restarted engine reads. It is about the minimum that was reached; the
-            // object may specify another one by now.
-            let present = minimums(group).values().sum::<usize>() == *minimum as usize;
-            group.history = if present { History::Started } else { History::StartedUnderOtherMinimum };
-            group.started_ms = self.engine.engine().group_view(key).and_then(|group| group.start_decided_ms());
+            // The condition in the API, which a restarted engine reads.
+            group.recorded = self.engine.engine().group_status(key).start.recorded(&group.recorded);
         }
         if let (Subject::Group(key), Diagnosis::GroupUnschedulable(shortfall)) = (&report.subject, &report.diagnosis)
             && !shortfall.started
             && let Some(group) = self.groups.get_mut(key)
         {
-            group.history = History::New;
+            group.recorded = RecordedStart::None;
         }
         if let (Subject::Group(key), Diagnosis::TimedOut { .. }) = (&report.subject, &report.diagnosis)
             && let Some(group) = self.groups.get_mut(key)
         {
             if self.engine.engine().group_view(key).is_none_or(|group| group.reached().is_empty()) {
                 // Nothing is left of an earlier start, and the condition reflects that.
-                group.history = History::New;
+                group.recorded = RecordedStart::None;
             }
             self.histories.given_up(key, minimums(group), &self.shown);
         }

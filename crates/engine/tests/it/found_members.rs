@@ -4,14 +4,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use muster_engine::model::group::{DisruptionMode, GroupPriority, GroupSpec, History};
+use muster_engine::model::group::{DisruptionMode, GroupPriority, GroupSpec, RecordedStart};
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::{Phase, PodSpec, StartStamp};
 use muster_engine::{BindOutcome, Command, DeleteOutcome, Observation};
 use muster_oracle::random::Random;
 use muster_oracle::seeds::for_each_seed;
 
-use crate::fake_cluster::{FakeCluster, key};
+use crate::fake_cluster::{FakeCluster, key, started};
 
 const HOUR_MS: u64 = 3_600_000;
 const OBJECT: &str = "this-object";
@@ -185,7 +185,7 @@ fn member_that_joined_later_shows_that_the_start_was_confirmed() {
 fn start_that_is_later_than_the_recorded_one_is_rolled_back() {
     let found_with = |recorded_ms| {
         let mut fake = four_nodes();
-        fake.put_group(GroupSpec { history: History::Started, started_ms: recorded_ms, ..gang() });
+        fake.put_group(GroupSpec { recorded: started(3, recorded_ms), ..gang() });
         found(&mut fake, 0, Some(stamp(7)), |_| {});
         found(&mut fake, 1, Some(stamp(7)), |_| {});
         fake.advance(HOUR_MS);
@@ -286,6 +286,16 @@ fn verdict(pods: &[PodSpec], group: &GroupSpec, order: u64) -> BTreeSet<String> 
     rolled_back(&fake)
 }
 
+fn recorded_start(random: &mut Random, now: u64) -> RecordedStart {
+    let decided_ms = random.chance(70).then(|| now - 1_000 * random.below(3) as u64);
+    match random.below(6) {
+        0 | 1 => RecordedStart::None,
+        2 => RecordedStart::GivenUp,
+        3 => RecordedStart::Confirmed { minimum: None, decided_ms },
+        _ => started(1 + random.below(4) as u32, decided_ms),
+    }
+}
+
 #[test]
 fn order_in_which_members_are_found_does_not_matter() {
     let mut both = [0, 0];
@@ -293,11 +303,7 @@ fn order_in_which_members_are_found_does_not_matter() {
         let mut random = Random::new(seed);
         let mut fake = four_nodes();
         let now = fake.now;
-        let group = GroupSpec {
-            history: *random.pick(&[History::New, History::New, History::Started, History::StartedUnderOtherMinimum]),
-            started_ms: random.chance(70).then(|| now - 1_000 * random.below(3) as u64),
-            ..gang()
-        };
+        let group = GroupSpec { recorded: recorded_start(&mut random, now), ..gang() };
         fake.put_group(group.clone());
         for number in 0..=random.below(3) {
             let own = StartStamp { confirmed: random.chance(15), ..stamp(now - 1_000 * random.below(3) as u64) };

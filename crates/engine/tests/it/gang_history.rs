@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_engine::model::Millis;
-use muster_engine::model::group::{GroupKey, GroupSpec, History, Policy};
+use muster_engine::model::group::{GroupKey, GroupSpec, Policy, RecordedStart};
 use muster_engine::model::pod::{Phase, PodSpec};
 
 /// A minimum for each subset; a gang without subsets has one without a name.
@@ -231,7 +231,7 @@ impl GangHistories {
             gang.reopened = true;
             gang.placed.clear();
             match groups.get(key) {
-                Some(group) if group.history != History::New => gang.restarted = true,
+                Some(group) if group.recorded != RecordedStart::None => gang.restarted = true,
                 group => {
                     gang.confirmed = None;
                     gang.commits.clear();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use muster_engine::model::group::{GroupSpec, History, Policy, Subset};
+use muster_engine::model::group::{GroupSpec, Policy, RecordedStart, Subset};
 use muster_engine::model::pod::Phase;
 use muster_engine::{BindOutcome, Command, Observation};
 
@@ -213,7 +213,10 @@ fn basic_group_that_becomes_a_gang_has_started() {
 fn gang_started_under_another_minimum_needs_the_rest_at_once_after_a_restart() {
     let mut fake = FakeCluster::new();
     nodes_of_one(&mut fake, 3);
-    fake.put_group(GroupSpec { history: History::StartedUnderOtherMinimum, ..GroupSpec::gang(key("g"), 4) });
+    fake.put_group(GroupSpec {
+        recorded: RecordedStart::Confirmed { minimum: None, decided_ms: None },
+        ..GroupSpec::gang(key("g"), 4)
+    });
     fake.pod_with("leader", "g", 1, |pod| pod.node = Some("n0".into()));
     fake.pods_of("worker", "g", 3, 1);
     fake.advance(HOUR_MS);
@@ -228,8 +231,12 @@ fn minimums_may_be_as_large_as_the_api_allows() {
     let mut fake = FakeCluster::new();
     fake.node("n0", 4);
     let subset = |name: &str| Subset { name: name.into(), min_member: i32::MAX as u32 };
-    let policy = Policy::Subsets(vec![subset("a"), subset("b"), subset("c")]);
-    fake.put_group(GroupSpec { history: History::Started, ..GroupSpec::with_policy(key("g"), policy) });
+    let subsets = vec![subset("a"), subset("b"), subset("c")];
+    let policy = Policy::Subsets(subsets.clone());
+    fake.put_group(GroupSpec {
+        recorded: RecordedStart::Confirmed { minimum: Some(subsets.clone()), decided_ms: None },
+        ..GroupSpec::with_policy(key("g"), policy)
+    });
     fake.pod_with("p", "g", 1, |pod| {
         pod.node = Some("n0".into());
         pod.membership.as_mut().unwrap().subset = "a".into();

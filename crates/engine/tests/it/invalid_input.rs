@@ -5,7 +5,7 @@ use std::sync::Arc;
 use muster_engine::model::budget::BudgetSpec;
 use muster_engine::model::class::{ClassSpec, ScoringRequest};
 use muster_engine::model::group::{
-    DegradedPolicy, DisruptionMode, GroupKey, GroupPriority, GroupSpec, History, Policy, QueuePosition, Subset,
+    DegradedPolicy, DisruptionMode, GroupKey, GroupPriority, GroupSpec, Policy, QueuePosition, RecordedStart, Subset,
     TopologyConstraint,
 };
 use muster_engine::model::inter_pod::{
@@ -167,9 +167,14 @@ impl Fool {
         };
         spec.schedule_timeout_ms = self.0.chance(50).then(|| self.0.draw() >> self.0.below(64));
         spec.parent = self.0.chance(10).then(|| self.group_key());
-        spec.history = *self.0.pick(&[History::New, History::New, History::Started, History::StartedUnderOtherMinimum]);
         spec.uid = self.word();
-        spec.started_ms = self.0.chance(30).then(|| self.0.draw() >> self.0.below(64));
+        let decided_ms = self.0.chance(30).then(|| self.0.draw() >> self.0.below(64));
+        let minimum = self.0.chance(50).then(|| vec![Subset { name: self.word(), min_member: self.0.draw() as u32 }]);
+        spec.recorded = match self.0.below(4) {
+            0 => RecordedStart::GivenUp,
+            1 => RecordedStart::Confirmed { minimum, decided_ms },
+            _ => RecordedStart::None,
+        };
         spec.degraded_policy =
             *self.0.pick(&[DegradedPolicy::Replace, DegradedPolicy::Requorum, DegradedPolicy::Evict]);
         if self.0.chance(30) {

@@ -9,7 +9,7 @@ use muster_engine::model::Millis;
 use muster_engine::model::budget::BudgetSpec;
 use muster_engine::model::class::ClassSpec;
 use muster_engine::model::group::{
-    DegradedPolicy, DisruptionMode, GroupPriority, GroupSpec, History, Policy, PreemptionPolicy, QueuePosition, Subset,
+    DegradedPolicy, DisruptionMode, GroupPriority, GroupSpec, Policy, PreemptionPolicy, QueuePosition, Subset,
 };
 use muster_engine::model::inter_pod::{InterPodConstraints, PodTerm, PreferredPodTerm, SpreadTerm};
 use muster_engine::model::labels::Labels;
@@ -350,12 +350,8 @@ impl Run {
             ..GroupSpec::with_policy(key(&name), policy)
         };
         // The condition in the API stays with the object; it refers to the minimum at that time.
-        let old = self.fake.groups.get(&spec.key);
-        let history = old.map_or(History::New, |old| match old.history {
-            History::Started if old.policy != spec.policy => History::StartedUnderOtherMinimum,
-            history => history,
-        });
-        self.fake.put_group(GroupSpec { history, ..spec });
+        let recorded = self.fake.groups.get(&spec.key).map(|old| old.recorded.clone()).unwrap_or_default();
+        self.fake.put_group(GroupSpec { recorded, ..spec });
     }
 
     fn add_pod(&mut self) {

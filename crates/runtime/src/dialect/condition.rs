@@ -1,4 +1,4 @@
-//! The conditions of groups: which ones Muster writes, how they change, and the history that they keep.
+//! The conditions of groups: which ones Muster writes, and how they change.
 //!
 //! Invariant: the transition time changes only with the status. Conditions of other writers stay.
 
@@ -11,17 +11,11 @@ use muster_api::keys::conditions::{
     STARTED, UNUSABLE,
 };
 use muster_api::wire::condition::Condition;
-use muster_clock::millis;
 
 use crate::text::cut;
 
 /// The maximum length of a condition's message, in characters.
 const MESSAGE_CHARS_MAX: usize = 8_000;
-/// The prefix of the reason that keeps the minimum with which a group started.
-const WITH_MINIMUM: &str = "WithMinimum";
-/// What the message of `Started` has before the time when that start was decided: members that are stamped with a later
-/// start do not belong to it.
-const DECIDED_AT: &str = ", in the start that was decided at ";
 
 /// The current status of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -119,35 +113,6 @@ impl Conditions {
             self.set(kind, false, reason, message);
         }
     }
-
-    /// Records that the group has started with this minimum.
-    pub(crate) fn set_started(&mut self, minimum: u32) {
-        let reason = format!("{WITH_MINIMUM}{minimum}");
-        if !self.get(STARTED).is_some_and(|shown| shown.is_true() && shown.reason == reason) {
-            self.set(STARTED, true, &reason, "The group has had its minimum.");
-        }
-    }
-
-    /// Records when the start was decided that the condition `Started` is about.
-    pub(crate) fn set_started_decided_ms(&mut self, decided_ms: u64) {
-        let Some(shown) = self.get(STARTED).filter(|shown| shown.is_true()) else { return };
-        let reason = shown.reason.clone();
-        let Some(decided) = i64::try_from(decided_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok()) else {
-            return;
-        };
-        self.set(STARTED, true, &reason, &format!("The group has had its minimum{DECIDED_AT}{decided}."));
-    }
-}
-
-/// The condition of a group that has started with this minimum, derived from another field.
-pub(crate) fn started(minimum: u32, since: Time) -> Condition {
-    Condition {
-        kind: STARTED.to_owned(),
-        status: "True".to_owned(),
-        reason: format!("{WITH_MINIMUM}{minimum}"),
-        last_transition_time: Some(since),
-        ..Condition::default()
-    }
 }
 
 /// Whether Muster writes conditions of this type on groups.
@@ -163,19 +128,6 @@ pub(crate) fn is_ours(kind: &str) -> bool {
         DISRUPTION_TARGET,
     ]
     .contains(&kind)
-}
-
-/// The minimum with which the group has started, if it is recorded.
-pub(crate) fn started_minimum(conditions: &[Condition]) -> Option<u32> {
-    let started = Condition::find(conditions, STARTED).filter(|one| one.is_true())?;
-    started.reason.strip_prefix(WITH_MINIMUM)?.parse().ok()
-}
-
-/// When the recorded start was decided, in milliseconds since 1970, if that is recorded.
-pub(crate) fn started_decided_ms(conditions: &[Condition]) -> Option<u64> {
-    let started = Condition::find(conditions, STARTED).filter(|one| one.is_true())?;
-    let (_, decided) = started.message.split_once(DECIDED_AT)?;
-    Some(millis(decided.strip_suffix('.')?.parse().ok()?))
 }
 
 /// A status as text, for comparison.
@@ -211,22 +163,5 @@ mod tests {
         let mut conditions = Conditions::from(&second, at(30), 2);
         conditions.set("PodGroupScheduled", true, "Scheduled", "");
         assert_eq!(conditions.into_list()[0].last_transition_time, Some(Time(at(30))));
-    }
-
-    #[test]
-    fn the_minimum_of_a_start_is_recorded() {
-        let mut conditions = Conditions::from(&[], at(1), 1);
-        conditions.set_started(3);
-        assert_eq!(started_minimum(&conditions.clone().into_list()), Some(3));
-        assert_eq!(started_decided_ms(&conditions.clone().into_list()), None);
-        for decided_ms in [0, 1_763_417_231_000, 1_763_417_231_123] {
-            conditions.set_started_decided_ms(decided_ms);
-            assert_eq!(started_decided_ms(&conditions.clone().into_list()), Some(decided_ms));
-        }
-        conditions.set_started(3);
-        assert_eq!(started_decided_ms(&conditions.clone().into_list()), Some(1_763_417_231_123), "the same start");
-        conditions.unset(STARTED, "NothingLeft", "");
-        assert_eq!(started_minimum(&conditions.clone().into_list()), None);
-        assert!(!conditions.is_true(STARTED) && conditions.get(STARTED).is_some());
     }
 }

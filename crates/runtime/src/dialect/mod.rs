@@ -13,6 +13,7 @@ mod native_conditions;
 mod native_pod_group;
 mod native_workload;
 mod parsed_group;
+pub(crate) mod recorded_start;
 mod scheduler_plugins;
 mod status;
 #[cfg(test)]
@@ -25,7 +26,7 @@ use muster_api::wire::Pod;
 use muster_engine::model::group::GroupKey;
 use serde_json::Value;
 
-pub(crate) use condition::{Conditions, is_ours, started_decided_ms, started_minimum};
+pub(crate) use condition::{Conditions, is_ours};
 pub(crate) use group_error::{GroupError, GroupErrorKind};
 pub(crate) use group_object::GroupObject;
 pub(crate) use muster_pod_group::MusterPodGroup;
@@ -34,7 +35,7 @@ pub(crate) use native_pod_group::NativePodGroup;
 pub(crate) use native_workload::NativeWorkload;
 pub(crate) use parsed_group::{ParsedGroup, PriorityField, WithoutClass};
 pub(crate) use scheduler_plugins::SchedulerPlugins;
-pub(crate) use status::{Counts, InstanceStatus, ObjectStatus};
+pub(crate) use status::{InstanceStatus, ObjectStatus};
 pub(crate) use volcano::Volcano;
 
 /// A group API.

@@ -81,17 +81,6 @@ pub(crate) enum NumberBy {
 }
 
 impl ParsedGroup {
-    /// The minimum number of members in total; zero for a basic group.
-    pub(crate) fn minimum(&self) -> u32 {
-        match &self.policy {
-            Policy::Gang { min_count } => *min_count,
-            Policy::Basic { .. } => 0,
-            Policy::Subsets(subsets) => {
-                subsets.iter().fold(0, |sum: u32, subset| sum.saturating_add(subset.min_member))
-            }
-        }
-    }
-
     /// A group with this policy and defaults otherwise.
     pub(crate) fn with_policy(policy: Policy, without_class: WithoutClass) -> Self {
         Self {

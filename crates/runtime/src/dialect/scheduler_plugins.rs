@@ -1,25 +1,23 @@
 //! The PodGroup of scheduler-plugins (coscheduling): a pod names it by a label, the object is the group.
 //!
 //! Its status has a phase and counters but no conditions, so events and the pods' conditions explain why a group waits.
-//! `scheduleStartTime` is the time since when it has had its minimum: a later process knows from it that the group has
-//! started. Phases are those that its own controller would write, so that both agree where that one runs too.
+//! `scheduleStartTime` is the time when the start was decided that gave it its minimum: a later process knows from it
+//! that the group has started, and which of its members belong to that start. Phases are those that its own controller would write, so that both agree where that one runs too.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::ApiResource;
 use muster_api::group::{count, min_resources, schedule_timeout};
 use muster_api::invalid::{FieldPath, InvalidField};
-use muster_api::keys::conditions::STARTED;
 use muster_api::names::check_dns_subdomain;
 use muster_api::other_schedulers::scheduler_plugins::{POD_GROUP_LABEL, PodGroup, PodGroupSpec, PodGroupStatus};
 use muster_api::resources::list_in_base_units;
 use muster_api::wire::Pod;
-use muster_api::wire::condition::Condition;
 use muster_engine::model::group::Policy;
 
-use super::condition::{CurrentInstance, CurrentStatus, started, text_of};
+use super::condition::{CurrentInstance, CurrentStatus, text_of};
 use super::group_error::GroupError;
 use super::group_object::GroupObject;
 use super::parsed_group::{ParsedGroup, WithoutClass};
+use super::recorded_start;
 use super::status::{InstanceStatus, ObjectStatus};
 use super::{Dialect, Reference, StatusPatch};
 
@@ -86,9 +84,8 @@ fn parse(spec: &PodGroupSpec) -> Result<ParsedGroup, GroupError> {
 
 fn current_status(object: &PodGroup) -> CurrentStatus {
     let status = &object.status;
-    // The minimum at the start is not recorded; the current one is the best guess.
-    let minimum = object.spec.min_member.as_u64().and_then(|minimum| u32::try_from(minimum).ok()).unwrap_or(0);
-    let condition = status.schedule_start_time.clone().map(|time| started(minimum, time));
+    // The minimum at the start is not recorded; its members are stamped with it.
+    let condition = status.schedule_start_time.as_ref().map(recorded_start::started);
     let instance = CurrentInstance { conditions: condition.into_iter().collect() };
     CurrentStatus {
         instances: [((String::new(), String::new()), instance)].into(),
@@ -101,8 +98,7 @@ fn current_status(object: &PodGroup) -> CurrentStatus {
 
 fn new_status(instance: &InstanceStatus, shown: &CurrentStatus) -> PodGroupStatus {
     let counts = &instance.counts;
-    let started = Condition::find(&instance.conditions, STARTED).filter(|one| one.is_true());
-    let schedule_start_time: Option<Time> = started.and_then(|one| one.last_transition_time.clone());
+    let schedule_start_time = recorded_start::decided(&instance.conditions);
     let (running, succeeded, failed) = (counts.running, counts.succeeded, counts.failed);
     PodGroupStatus { phase: phase(instance, &shown.phase).to_owned(), running, succeeded, failed, schedule_start_time }
 }

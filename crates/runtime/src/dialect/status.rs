@@ -1,22 +1,7 @@
 //! The status of groups, in the form from which every dialect writes its own.
 
 use muster_api::wire::condition::Condition;
-
-/// The number of members by state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    /// All existing pods.
-    pub(crate) total: i64,
-    /// On a node, or succeeded: these count towards the minimum.
-    pub(crate) scheduled: i64,
-    /// Pending, and would fit if the whole group did.
-    pub(crate) would_fit: i64,
-    /// Pending, without sufficient capacity.
-    pub(crate) no_room: i64,
-    pub(crate) running: i64,
-    pub(crate) succeeded: i64,
-    pub(crate) failed: i64,
-}
+use muster_engine::status::Counts;
 
 /// The status of one group or replica.
 #[derive(Clone, Debug, Default, PartialEq)]

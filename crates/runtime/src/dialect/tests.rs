@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use muster_api::keys::conditions::{DEGRADED, POD_GROUP_SCHEDULED};
 use muster_api::native::NativeVersion;
-use muster_engine::model::group::{Policy, Subset};
+use muster_engine::model::group::{Policy, RecordedStart, Subset};
+use muster_engine::status::{Counts, StartStatus};
 use serde_json::{Value, json};
 
 use super::*;
@@ -186,14 +187,15 @@ fn a_start_is_recorded_where_there_are_no_conditions() {
     let spec = json!({"minMember": 3});
     let mut instance = counted(3, 3, 3, 0, 0);
     let mut conditions = Conditions::from(&instance.conditions, Timestamp::UNIX_EPOCH, 2);
-    conditions.set_started(3);
+    recorded_start::write(&mut conditions, &StartStatus::Started { minimum: Vec::new(), decided_ms: None });
     instance.conditions = conditions.into_list();
     let status = wanted(vec![instance]);
     let shown = status_of(SchedulerPlugins.write(&object(&SchedulerPlugins, &spec, &json!({})), &status));
     assert_eq!(shown["scheduleStartTime"], "1970-01-01T00:00:00Z");
     let read = object(&SchedulerPlugins, &spec, &shown);
     let conditions = &read.current_status.instances[&(String::new(), String::new())].conditions;
-    assert_eq!(started_minimum(conditions), Some(3));
+    let recorded = RecordedStart::Confirmed { minimum: None, decided_ms: Some(0) };
+    assert_eq!(recorded_start::read(conditions, &[]), Some(recorded));
     // Fields that its own controller writes stay.
     let mut with_others = shown.clone();
     with_others["occupiedBy"] = json!("ml/job");

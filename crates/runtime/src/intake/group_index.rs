@@ -10,21 +10,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use muster_api::keys::conditions::{POD_GROUP_SCHEDULED, STARTED};
+use muster_api::keys::conditions::POD_GROUP_SCHEDULED;
 use muster_api::keys::group_reasons::{INVALID, UNSUPPORTED};
 use muster_api::resolved_priority::ResolvedPriority;
 use muster_api::wire::condition::Condition;
 use muster_engine::Observation;
-use muster_engine::model::group::{GroupKey, GroupSpec, History, Policy, QueuePosition};
+use muster_engine::model::group::{GroupKey, GroupSpec, Policy, QueuePosition, RecordedStart};
 use muster_reflector::{Delta, Table};
 
 use super::instance::Instance;
 use super::priorities::Priorities;
 use super::raw::RawObject;
-use crate::dialect::{
-    Dialect, GroupError, GroupObject, ParsedGroup, Reference, WithoutClass, is_ours, started_decided_ms,
-    started_minimum,
-};
+use crate::dialect::{Dialect, GroupError, GroupObject, ParsedGroup, Reference, WithoutClass, is_ours, recorded_start};
 use crate::gates::FeatureGates;
 
 /// The key of a group object: dialect, namespace, name.
@@ -346,7 +343,7 @@ impl GroupIndex {
             return None;
         }
         instance.sent.clone_from(&spec);
-        instance.history = spec.as_ref().map(|spec| (spec.history, spec.started_ms));
+        instance.recorded = spec.as_ref().map(|spec| spec.recorded.clone());
         Some(spec.map_or_else(|| Observation::GroupGone { key: key.clone() }, Observation::GroupSeen))
     }
 
@@ -363,12 +360,13 @@ impl GroupIndex {
             let message = format!("it has no group {:?}; it has {}", instance.group, names.join(", "));
             return Err(GroupError::invalid(message));
         };
-        let (history, started_ms) = instance.history.unwrap_or_else(|| recorded_start(object, instance, group));
+        let policy = self.policy(group);
+        let recorded = instance.recorded.clone().unwrap_or_else(|| recorded_start(object, instance, &policy));
         let (priority, preemption_policy) =
             priorities.of(group, object.priorities.get(&instance.group), self.gates.workload_aware_preemption)?;
         Ok(GroupSpec {
             key: key.clone(),
-            policy: self.policy(group),
+            policy,
             priority,
             preemption_policy,
             disruption_mode: group.disruption_mode,
@@ -384,11 +382,10 @@ impl GroupIndex {
                 .ranked_by_object
                 .then(|| QueuePosition { created_ms: object.created_ms, uid: object.uid.as_str().into() }),
             parent: None,
-            history,
+            recorded,
             members_since_ms: object.members_since_ms,
-            started_ms,
             uid: object.uid.clone(),
-            incarnation: object.leader.as_ref().map(|_| object.uid.clone()),
+            has_leader: object.leader.is_some(),
         })
     }
 
@@ -419,25 +416,18 @@ fn shown_conditions(object: &GroupObject, instance: &Instance) -> Vec<Condition>
     shown.into_iter().filter(|one| is_ours(&one.kind) && !is_error(one)).collect()
 }
 
-/// The group's start according to the API, and when it was decided.
-fn recorded_start(object: &GroupObject, instance: &Instance, group: &ParsedGroup) -> (History, Option<u64>) {
-    (history(object, instance, group), started_decided_ms(&shown_conditions(object, instance)))
-}
-
-fn history(object: &GroupObject, instance: &Instance, group: &ParsedGroup) -> History {
+/// The start of a group according to the API.
+fn recorded_start(object: &GroupObject, instance: &Instance, policy: &Policy) -> RecordedStart {
     let shown = shown_conditions(object, instance);
-    match started_minimum(&shown) {
-        Some(minimum) if minimum == group.minimum() => History::Started,
-        Some(_) => History::StartedUnderOtherMinimum,
-        None if Condition::find(&shown, STARTED).is_some() => History::New,
+    let unknown = RecordedStart::Confirmed { minimum: None, decided_ms: None };
+    match recorded_start::read(&shown, &policy.rules()) {
+        Some(recorded) => recorded,
         // The status is truncated: a group that it does not show may have started and must not be rolled back.
-        None if object.current_status.is_truncated && shown.is_empty() => History::StartedUnderOtherMinimum,
+        None if object.current_status.is_truncated && shown.is_empty() => unknown,
         // Another scheduler may have started it, with an unknown minimum.
-        None if object.current_status.may_have_started => History::StartedUnderOtherMinimum,
+        None if object.current_status.may_have_started => unknown,
         // It was a basic group, which starts with its first pod. Its running pods stay if it has become a gang.
-        None if Condition::find(&shown, POD_GROUP_SCHEDULED).is_some_and(Condition::is_true) => {
-            History::StartedUnderOtherMinimum
-        }
-        None => History::New,
+        None if Condition::find(&shown, POD_GROUP_SCHEDULED).is_some_and(Condition::is_true) => unknown,
+        None => RecordedStart::None,
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use muster_api::wire::condition::Condition;
 use muster_engine::Diagnosis;
-use muster_engine::model::group::{GroupSpec, History};
+use muster_engine::model::group::{GroupSpec, RecordedStart};
 
 use super::group_index::ObjectKey;
 use crate::dialect::GroupError;
@@ -30,22 +30,14 @@ pub(crate) struct Instance {
     pub(crate) was_ours: bool,
     /// The last spec that the engine observed; `None` if there was none, or the group is gone.
     pub(crate) sent: Option<GroupSpec>,
-    /// Its history according to the API when the engine first observed it.
-    pub(crate) history: Option<(History, Option<u64>)>,
+    /// Its start according to the API when the engine first observed it.
+    pub(crate) recorded: Option<RecordedStart>,
     /// Why its object cannot be used, if it exists.
     pub(crate) error: Option<GroupError>,
     /// The last diagnosis of the engine.
     pub(crate) last_diagnosis: Option<Diagnosis>,
-    /// Members that would fit if the whole group did, according to the last report.
-    pub(crate) would_fit: BTreeSet<Arc<str>>,
-    /// Members that lacked capacity, according to the last report.
-    pub(crate) no_room: BTreeSet<Arc<str>>,
     /// When a member last became pending.
     pub(crate) grew_ms: u64,
-    /// Its remaining pods were deleted because it had lost members, and it has not started since.
-    pub(crate) given_up: bool,
-    /// The preemptor for which the whole group is or was evicted, until it stays after all or is back on nodes.
-    pub(crate) preempted_by: Option<String>,
     /// Our conditions of it as they should be.
     pub(crate) conditions: Vec<Condition>,
 }
@@ -61,14 +53,10 @@ impl Instance {
             members: BTreeSet::new(),
             was_ours: false,
             sent: None,
-            history: None,
+            recorded: None,
             error: None,
             last_diagnosis: None,
-            would_fit: BTreeSet::new(),
-            no_room: BTreeSet::new(),
             grew_ms: 0,
-            given_up: false,
-            preempted_by: None,
             conditions: Vec::new(),
         }
     }

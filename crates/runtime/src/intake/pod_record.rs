@@ -27,8 +27,6 @@ pub(crate) struct PodRecord {
     pub(crate) broken: Option<Arc<PodRefusal>>,
     /// The subset that it names.
     pub(crate) subset: Box<str>,
-    /// Its priority.
-    pub(crate) priority: i32,
     /// Whether Muster schedules it.
     pub(crate) ours: bool,
     /// Whether it has scheduling gates.
@@ -90,7 +88,6 @@ impl PodRecord {
             group: None,
             broken: None,
             subset: "".into(),
-            priority: pod.spec.priority.unwrap_or(0),
             ours: false,
             gated: false,
             refused: false,

@@ -93,7 +93,7 @@ impl Intake {
 mod tests {
     use muster_api::owners::{GangedOwners, ProviderName};
     use muster_engine::Observation;
-    use muster_engine::model::group::{GroupSpec, History};
+    use muster_engine::model::group::{GroupSpec, RecordedStart};
     use muster_engine::model::pod::PodSpec;
     use serde_json::{Value, json};
 
@@ -168,7 +168,8 @@ mod tests {
         apply_pod(&mut intake, &old);
         apply_pod(&mut intake, &worker);
         let first = last_group(&apply_group(&mut intake, &group("g1", "a", 3, &started))).unwrap();
-        assert_eq!((first.history, first.members_since_ms), (History::Started, Some(1_893_456_008_000)));
+        assert!(matches!(first.recorded, RecordedStart::Confirmed { .. }));
+        assert_eq!(first.members_since_ms, Some(1_893_456_008_000));
         delete_pod(&mut intake, &old);
         // The new leader arrives before its group, and so may its workers.
         let held =
@@ -177,7 +178,7 @@ mod tests {
         assert!(refusal_reason(&apply_pod(&mut intake, &pod("lws-0-2", "x", 31, "")), "x").is_some());
         let seen = apply_group(&mut intake, &group("g2", "b", 3, &json!([])));
         let second = last_group(&seen).unwrap();
-        assert_eq!((second.history, second.members_since_ms), (History::New, Some(1_893_456_028_000)));
+        assert_eq!((second.recorded, second.members_since_ms), (RecordedStart::None, Some(1_893_456_028_000)));
         assert!(refusal_reason(&seen, "b").is_none() && refusal_reason(&seen, "x").is_none());
         assert!(intake.groups.instance(&second.key).unwrap().conditions.is_empty(), "it has not started");
     }

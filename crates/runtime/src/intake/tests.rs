@@ -1,7 +1,7 @@
 //! Translation of pods and groups into observations, and the errors for invalid ones.
 
 use muster_api::native::NativeVersion;
-use muster_engine::model::group::{GroupPriority, GroupSpec, History, Policy};
+use muster_engine::model::group::{GroupPriority, GroupSpec, Policy, RecordedStart, Subset};
 use muster_engine::model::inter_pod::Spread;
 use muster_engine::model::pod::{Phase, PodSpec, RefusalKind};
 use serde_json::{Value, json};
@@ -400,25 +400,31 @@ fn each_disabled_gate_falls_back_as_documented() {
     assert_eq!((pod.membership, pod.refused), (None, None));
 }
 
+/// A start that is recorded without its time.
+fn started_with(minimum: Option<Vec<Subset>>) -> RecordedStart {
+    RecordedStart::Confirmed { minimum, decided_ms: None }
+}
+
 #[test]
 fn the_start_and_its_minimum_are_read_from_the_api() {
     let started = |reason: &str| json!([{"type": "Started", "status": "True", "reason": reason, "message": ""}]);
     let spec = json!({"policy": {"gang": {"minCount": 3}}});
     let of = |conditions: &Value| {
-        the_group(&apply_group(&mut intake(), POD_GROUPS, &group_json("g", &spec, conditions))).history
+        the_group(&apply_group(&mut intake(), POD_GROUPS, &group_json("g", &spec, conditions))).recorded
     };
-    assert_eq!(of(&json!([])), History::New);
-    assert_eq!(of(&started("WithMinimum3")), History::Started);
-    assert_eq!(of(&started("WithMinimum2")), History::StartedUnderOtherMinimum);
+    let with = |min_member| started_with(Some(vec![Subset { name: String::new(), min_member }]));
+    assert_eq!(of(&json!([])), RecordedStart::None);
+    assert_eq!(of(&started("WithMinimum3")), with(3));
+    assert_eq!(of(&started("WithMinimum2")), with(2));
     let lost = json!({"type": "Started", "status": "False", "reason": "NothingLeft"});
-    assert_eq!(of(&json!([lost])), History::New);
+    assert_eq!(of(&json!([lost])), RecordedStart::None);
     let scheduled = json!({"type": "PodGroupScheduled", "status": "True", "reason": "Scheduled"});
-    assert_eq!(of(&json!([scheduled])), History::StartedUnderOtherMinimum, "it was a basic group");
-    assert_eq!(of(&json!([scheduled, lost])), History::New);
+    assert_eq!(of(&json!([scheduled])), started_with(None), "it was a basic group");
+    assert_eq!(of(&json!([scheduled, lost])), RecordedStart::None);
     let native = json!({"schedulingPolicy": {"gang": {"minCount": 3}}, "disruptionMode": {"single": {}}});
     let by_others = json!([{"type": "PodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled"}]);
     let seen = the_group(&apply_group(&mut intake(), NATIVE, &group_json("g", &native, &by_others)));
-    assert_eq!(seen.history, History::StartedUnderOtherMinimum);
+    assert_eq!(seen.recorded, started_with(None));
 }
 
 #[test]
@@ -434,11 +440,11 @@ fn groups_of_1_36_are_read() {
     let seen = the_group(&apply_group(&mut intake, NATIVE, &group_json("g", &spec, &by_others)));
     assert_eq!((seen.policy, seen.priority), (Policy::Gang { min_count: 3 }, GroupPriority::Own(1000)));
     assert_eq!(seen.disruption_mode, muster_engine::model::group::DisruptionMode::Group);
-    assert_eq!(seen.history, History::StartedUnderOtherMinimum);
+    assert_eq!(seen.recorded, started_with(None));
     // A server without the feature gate for priorities drops both the priority and the mode.
     let spec = json!({"podGroupTemplateRef": null, "schedulingPolicy": {"basic": {}}});
     let seen = the_group(&apply_group(&mut intake, NATIVE, &group_json("b", &spec, &json!([]))));
-    assert_eq!((seen.priority, seen.history), (GroupPriority::LowestMember, History::New));
+    assert_eq!((seen.priority, seen.recorded), (GroupPriority::LowestMember, RecordedStart::None));
     for (more, expected) in [
         (json!({"disruptionMode": "Pods"}), "spec.disruptionMode"),
         (json!({"schedulingConstraints": {"topology": [{"key": "rack"}]}}), "spec.schedulingConstraints"),
@@ -467,7 +473,7 @@ fn a_workload_of_1_35_has_groups_and_replicas_and_no_history() {
     let seen = apply_pod(&mut intake, &pod("a", member("0"))).observations;
     let group = the_group(&seen);
     assert_eq!((group.policy, group.priority), (Policy::Gang { min_count: 3 }, GroupPriority::LowestMember));
-    assert_eq!(group.history, History::StartedUnderOtherMinimum, "only bound members show that it has started");
+    assert_eq!(group.recorded, started_with(None), "only bound members show that it has started");
     assert_eq!((group.key.name.as_str(), group.key.replica.as_str()), ("w/workers", "0"));
     let seen = apply_pod(&mut intake, &pod("b", member("1"))).observations;
     assert_eq!(the_group(&seen).key.replica, "1", "each replica is a group of its own");

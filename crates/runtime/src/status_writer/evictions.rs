@@ -15,11 +15,8 @@ const PREEMPTED: &str = "Preempted";
 
 impl StatusWriter {
     /// The eviction of a unit was requested.
-    pub(crate) fn on_eviction_requested(&mut self, unit: &VictimUnit, intake: &mut Intake) {
-        let Some(instance) = unit.group.as_ref().and_then(|key| intake.groups.instance_mut(key)) else { return };
-        if unit.by.is_some() {
-            instance.preempted_by.clone_from(&unit.by);
-        }
+    pub(crate) fn on_eviction_requested(&mut self, unit: &VictimUnit, intake: &Intake) {
+        let Some(instance) = unit.group.as_ref().and_then(|key| intake.groups.instance(key)) else { return };
         self.groups.touch(&instance.object, true, self.clock.now_ms());
     }
 

@@ -5,11 +5,14 @@
 mod backoff;
 mod events;
 mod evictions;
+mod group_conditions;
 mod groups;
 mod pods;
 #[cfg(test)]
 mod random_counts;
 mod reason;
+#[cfg(test)]
+mod round_trip;
 mod work_queue;
 
 use std::collections::BTreeSet;
@@ -173,10 +176,10 @@ impl StatusWriter {
                 self.report_to_members(&key, &diagnosis, &[], intake, engine);
             }
             self.groups.touch(&object, true, now_ms);
-            self.emit_group_error_event(&key, intake);
+            self.emit_group_error_event(&key, intake, engine);
         }
         for key in intake.groups.take_ignored_fields() {
-            self.emit_ignored_field_events(&key, intake);
+            self.emit_ignored_field_events(&key, intake, engine);
         }
         self.report_newly_pending(intake, engine);
         for key in intake.groups.take_touched() {
@@ -201,14 +204,14 @@ impl StatusWriter {
         let mut requests = Vec::new();
         for key in self.groups.take_due(now_ms) {
             let resource = self.resources[key.dialect].clone();
-            if groups::is_left_to_other_scheduler(intake, &key, &resource) {
+            if groups::is_left_to_other_scheduler(intake, engine, &key, &resource) {
                 continue;
             }
-            let Some(mut status) = groups::status(intake, engine, &key, now_ms, now) else {
+            let Some(mut status) = group_conditions::status(intake, engine, &key, now_ms, now) else {
                 self.groups.forget(&key);
                 continue;
             };
-            if groups::belongs_to_other_scheduler(intake, &key, &resource) {
+            if groups::belongs_to_other_scheduler(intake, engine, &key, &resource) {
                 groups::retain_disruption_target(&mut status);
             }
             let Some(object) = intake.groups.object(&key) else { continue };
@@ -217,7 +220,7 @@ impl StatusWriter {
                 one.counts.total == 0 || Condition::find(&one.conditions, POD_GROUP_SCHEDULED).is_none()
             };
             if status.instances.is_empty() || status.instances.iter().any(has_no_condition) {
-                self.groups.check_again(&key, object.created_ms + groups::EMPTY_REPORT_MS, now_ms);
+                self.groups.check_again(&key, object.created_ms + group_conditions::EMPTY_REPORT_MS, now_ms);
             }
             let Some(patch) = intake.groups.dialects[key.dialect].write(object, &status) else { continue };
             if !self.groups.may_repeat(&key, &patch, now_ms) {
@@ -277,26 +280,13 @@ impl StatusWriter {
         intake: &mut Intake,
         engine: &Engine,
     ) {
-        let (now_ms, now) = (self.clock.now_ms(), self.clock.now());
+        let now_ms = self.clock.now_ms();
         let Some(instance) = intake.groups.instance(key) else { return };
         let object_key = instance.object.clone();
-        let generation = intake.groups.object(&object_key).map_or(0, |object| object.generation);
         let previous_reason = instance.last_diagnosis.as_ref().map(Diagnosis::group_reason);
         let previous_text = instance.last_diagnosis.as_ref().map(Diagnosis::to_string);
         let Some(instance) = intake.groups.instance_mut(key) else { return };
         instance.last_diagnosis = Some(diagnosis.clone());
-        let uids = |wanted: &[MemberVerdict]| {
-            let of_verdict = members.iter().filter(|(_, verdict)| wanted.contains(verdict));
-            of_verdict.map(|(pod, _)| Arc::<str>::from(pod.uid.as_str())).collect()
-        };
-        // Lost members and failed binds are no reason for the pending members to wait.
-        let explains_pending =
-            !matches!(diagnosis, Diagnosis::Degraded { .. } | Diagnosis::Healthy { .. } | Diagnosis::BindFailed { .. });
-        if explains_pending {
-            instance.would_fit = uids(&[MemberVerdict::WouldFit]);
-            instance.no_room = uids(&[MemberVerdict::NoRoom, MemberVerdict::ScaleUpWouldNotHelp]);
-        }
-        groups::report(instance, diagnosis, generation, now);
         // A new message with the same reason is as frequent as pod changes, so it waits as long as counters do.
         self.groups.touch(&object_key, previous_reason != Some(diagnosis.group_reason()), now_ms);
         self.report_to_members(key, diagnosis, members, intake, engine);
@@ -378,11 +368,16 @@ impl StatusWriter {
     }
 
     /// Emits an event about an unusable object, also for kinds whose status has no field for that.
-    fn emit_group_error_event(&mut self, key: &GroupKey, intake: &Intake) {
+    fn emit_group_error_event(&mut self, key: &GroupKey, intake: &Intake, engine: &Engine) {
         let Some(instance) = intake.groups.instance(key) else { return };
         let Some(error) = &instance.error else { return };
-        let (reason, note) = (groups::error_reason(error.kind), error.message.clone());
-        if groups::is_left_to_other_scheduler(intake, &instance.object, &self.resources[instance.object.dialect]) {
+        let (reason, note) = (group_conditions::error_reason(error.kind), error.message.clone());
+        if groups::is_left_to_other_scheduler(
+            intake,
+            engine,
+            &instance.object,
+            &self.resources[instance.object.dialect],
+        ) {
             return;
         }
         if let Some((regarding, _)) = self.regarding_group(&instance.object, intake) {
@@ -391,9 +386,9 @@ impl StatusWriter {
     }
 
     /// Emits events about fields of the object that Muster ignores.
-    fn emit_ignored_field_events(&mut self, key: &ObjectKey, intake: &Intake) {
+    fn emit_ignored_field_events(&mut self, key: &ObjectKey, intake: &Intake, engine: &Engine) {
         let Some(object) = intake.groups.object(key) else { return };
-        if groups::is_left_to_other_scheduler(intake, key, &self.resources[key.dialect]) {
+        if groups::is_left_to_other_scheduler(intake, engine, key, &self.resources[key.dialect]) {
             // The event is emitted once a pod of ours joins.
             return;
         }

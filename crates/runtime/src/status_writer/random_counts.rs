@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use muster_engine::Engine;
+use muster_engine::status::Counts;
 use muster_oracle::random::Random;
 use muster_oracle::seeds::for_each_seed;
 use serde_json::{Value, json};
 
-use super::groups;
-use crate::dialect::{Counts, Dialect, MusterPodGroup, MusterWorkload};
+use super::group_conditions;
+use crate::dialect::{Dialect, MusterPodGroup, MusterWorkload};
 use crate::gates::FeatureGates;
 use crate::intake::group_index::ObjectKey;
 use crate::intake::raw::{Guarded, RawObject};
@@ -160,7 +161,7 @@ impl Simulation {
     fn check(&mut self) {
         for group in ["a", "b"] {
             let key = ObjectKey { dialect: POD_GROUPS, namespace: "ml".to_owned(), name: group.to_owned() };
-            let status = groups::status(&mut self.intake, &self.engine, &key, 0, Timestamp::UNIX_EPOCH);
+            let status = group_conditions::status(&mut self.intake, &self.engine, &key, 0, Timestamp::UNIX_EPOCH);
             let [instance] = &status.expect("the object is there").instances[..] else { panic!("one group") };
             assert_eq!(instance.counts, self.recount(group, None), "group {group}");
             for (name, counts) in &instance.subsets {

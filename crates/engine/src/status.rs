@@ -1,0 +1,322 @@
+//! The status of a group: everything that its object shows about it, as one value derived from the engine's state.
+//!
+//! Where the engine has nothing to say, because it has not seen enough since it was started, what the object shows
+//! holds: such a part is `None` or `Unchanged`. [`StartStatus`] is what a later process reads back as
+//! [`RecordedStart`](crate::model::group::RecordedStart).
+
+use std::sync::Arc;
+
+use crate::cluster::Cluster;
+use crate::cluster::group::{Group, sum_of};
+use crate::cluster::pod::{Pod, PodState};
+use crate::command::MemberVerdict;
+use crate::diagnosis::Diagnosis;
+use crate::model::Millis;
+use crate::model::group::{GroupKey, GroupPriority, GroupSpec, RecordedStart, Subset, subset_of};
+use crate::model::pod::PodName;
+use crate::model::subject::Subject;
+use crate::queue::Entity;
+use crate::scheduler::Engine;
+
+/// The status of a group.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GroupStatus<'e> {
+    /// The last object that could be used: what it said holds while members have nodes.
+    pub spec: Option<&'e GroupSpec>,
+    /// All pods that refer to it.
+    pub counts: Counts,
+    /// The members by subset; empty if no usable object was seen.
+    pub subsets: Vec<(String, Counts)>,
+    /// Whether a member has a node and is not leaving it, or has succeeded.
+    pub has_nodes: bool,
+    /// Whether it is scheduled.
+    pub scheduled: ScheduledStatus<'e>,
+    /// Whether it has started.
+    pub start: StartStatus,
+    /// Whether it has lost members since.
+    pub health: Option<Health>,
+    /// Whether it is being preempted as a whole.
+    pub eviction: Option<EvictionStatus<'e>>,
+    /// Whether all its pods have finished.
+    pub completion: Option<Completion>,
+    /// Pods with another priority than the group's own, which takes precedence.
+    pub priority_mismatch: Option<PriorityMismatch<'e>>,
+}
+
+/// The number of pods by state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// All existing pods.
+    pub total: i64,
+    /// On a node, or succeeded: these count towards the minimum.
+    pub scheduled: i64,
+    /// Pending, and would fit if the whole group did.
+    pub would_fit: i64,
+    /// Pending, without sufficient capacity.
+    pub no_room: i64,
+    /// Running.
+    pub running: i64,
+    /// Succeeded.
+    pub succeeded: i64,
+    /// Failed.
+    pub failed: i64,
+}
+
+/// Whether a group is scheduled.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum ScheduledStatus<'e> {
+    /// Nothing new is known.
+    #[default]
+    Unchanged,
+    /// It has no members.
+    NoMembers,
+    /// It is, and this many pods have nodes.
+    Scheduled,
+    /// It is although members wait, for this reason.
+    ScheduledPartly(&'e Diagnosis),
+    /// What the last report says about it.
+    Reported(&'e Diagnosis),
+}
+
+/// Whether a gang has started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StartStatus {
+    /// No usable object was seen, or it is no gang at present.
+    #[default]
+    Unchanged,
+    /// No start was confirmed, or none of its members is left.
+    NotStarted,
+    /// Members are bound, and the minimum is not confirmed, or no longer is.
+    Open,
+    /// The rest of it was deleted after it had lost members: it starts again as a whole.
+    GivenUp,
+    /// It was confirmed.
+    Started {
+        /// With this minimum in each subset.
+        minimum: Vec<Subset>,
+        /// When it was decided, if that is known.
+        decided_ms: Option<Millis>,
+    },
+}
+
+impl StartStatus {
+    /// What the next process reads, given what is recorded now.
+    pub fn recorded(&self, now: &RecordedStart) -> RecordedStart {
+        match self {
+            Self::Unchanged => now.clone(),
+            Self::NotStarted | Self::Open => RecordedStart::None,
+            Self::GivenUp => RecordedStart::GivenUp,
+            Self::Started { minimum, decided_ms } => {
+                RecordedStart::Confirmed { minimum: Some(minimum.clone()), decided_ms: *decided_ms }
+            }
+        }
+    }
+}
+
+/// Whether a started gang has lost members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// It has what it needs.
+    Healthy,
+    /// It is below its minimum: a `Degraded` diagnosis.
+    Degraded(Diagnosis),
+}
+
+/// Whether a group is being preempted as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EvictionStatus<'e> {
+    /// It is not: members have nodes.
+    NotEvicted,
+    /// It is or was preempted, and no member stays on a node.
+    Evicted {
+        /// The preemptor.
+        by: &'e Subject,
+    },
+}
+
+/// Whether all pods of a group have finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// Some have not.
+    NotFinished,
+    /// All have; the counts say how.
+    Finished,
+}
+
+/// Pods with another priority than the group's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PriorityMismatch<'e> {
+    /// The group's priority.
+    pub own: i32,
+    /// How many pods differ.
+    pub pods: usize,
+    /// One of them.
+    pub example: &'e Arc<PodName>,
+    /// Its priority.
+    pub example_priority: i32,
+}
+
+impl Engine {
+    /// The status of a group; the default if it is not known.
+    pub fn group_status(&self, key: &GroupKey) -> GroupStatus<'_> {
+        let Some(id) = self.cluster.group_id(key) else { return GroupStatus::default() };
+        let (group, entity) = (self.cluster.group(id), Entity::Group(id));
+        let mut status = members_of(&self.cluster, group, self.reports.verdicts(entity));
+        status.scheduled = scheduled(group, &status, self.reports.standing(entity));
+        status.start = start(&self.cluster, group);
+        status.health = health(group, status.has_nodes, self.reports.standing(entity));
+        status.eviction = eviction(&self.cluster, group, status.has_nodes);
+        status.completion = completion(&self.cluster, group, &status.counts);
+        status.priority_mismatch = priority_mismatch(&self.cluster, group);
+        status
+    }
+}
+
+fn pods<'e>(cluster: &'e Cluster, group: &'e Group) -> impl Iterator<Item = &'e Pod> {
+    group.members.iter().map(|(_, member)| cluster.pod(*member))
+}
+
+/// The spec of the group and the counts of its pods.
+fn members_of<'e>(
+    cluster: &'e Cluster,
+    group: &'e Group,
+    verdicts: &[(Arc<PodName>, MemberVerdict)],
+) -> GroupStatus<'e> {
+    let spec = group.definition.last();
+    let (rules, open) = spec.map_or((&[][..], false), |spec| (&group.rules[..], spec.open));
+    let mut subsets: Vec<(String, Counts)> = rules.iter().map(|rule| (rule.name.clone(), Counts::default())).collect();
+    let (mut counts, mut has_nodes) = (Counts::default(), false);
+    let verdicts: std::collections::BTreeMap<&str, MemberVerdict> =
+        verdicts.iter().map(|(pod, verdict)| (pod.uid.as_str(), *verdict)).collect();
+    for pod in pods(cluster, group) {
+        let verdict = verdicts.get(pod.id.uid.as_str()).copied();
+        counts.add(pod, verdict);
+        if let Some(index) = subset_of(rules, open, &pod.subset) {
+            subsets[index].1.add(pod, verdict);
+        }
+        has_nodes |= holds_node(pod);
+    }
+    GroupStatus { spec, counts, subsets, has_nodes, ..GroupStatus::default() }
+}
+
+impl Counts {
+    fn add(&mut self, pod: &Pod, verdict: Option<MemberVerdict>) {
+        self.total += 1;
+        match pod.state {
+            PodState::Bound(_) => {
+                self.scheduled += 1;
+                self.running += i64::from(pod.ran);
+            }
+            PodState::Finished { succeeded: true } => {
+                self.scheduled += 1;
+                self.succeeded += 1;
+            }
+            PodState::Finished { succeeded: false } => self.failed += 1,
+            PodState::Waiting | PodState::Assumed(_) if !pod.ours || pod.gated || pod.terminating => {}
+            PodState::Waiting | PodState::Assumed(_) => match verdict {
+                Some(MemberVerdict::WouldFit) => self.would_fit += 1,
+                Some(MemberVerdict::NoRoom | MemberVerdict::ScaleUpWouldNotHelp) => self.no_room += 1,
+                Some(MemberVerdict::NotTried) | None => {}
+            },
+        }
+    }
+}
+
+fn is_on_node(pod: &Pod) -> bool {
+    pod.ours && matches!(pod.state, PodState::Bound(_)) && !pod.terminating
+}
+
+fn holds_node(pod: &Pod) -> bool {
+    match pod.state {
+        PodState::Bound(_) => !pod.terminating,
+        PodState::Finished { succeeded } => succeeded,
+        PodState::Waiting | PodState::Assumed(_) => false,
+    }
+}
+
+fn scheduled<'e>(group: &'e Group, status: &GroupStatus<'e>, standing: Option<&'e Diagnosis>) -> ScheduledStatus<'e> {
+    let waits = |diagnosis: &&Diagnosis| {
+        matches!(diagnosis, Diagnosis::GroupUnschedulable(_) | Diagnosis::WaitingForVictims(_) | Diagnosis::Waiting(_))
+    };
+    // Pods without a matching subset are no members.
+    let members: i64 = status.subsets.iter().map(|(_, counts)| counts.total).sum();
+    match standing {
+        _ if status.counts.total == 0 || (members == 0 && standing.is_none()) => ScheduledStatus::NoMembers,
+        // A basic group is scheduled as soon as one of its pods is.
+        _ if status.spec.is_some() && !group.is_gang() && status.counts.scheduled > 0 => {
+            standing.filter(waits).map_or(ScheduledStatus::Scheduled, ScheduledStatus::ScheduledPartly)
+        }
+        Some(diagnosis) => ScheduledStatus::Reported(diagnosis),
+        None => ScheduledStatus::Unchanged,
+    }
+}
+
+fn start(cluster: &Cluster, group: &Group) -> StartStatus {
+    if !group.definition.was_seen() || !group.is_gang() {
+        return StartStatus::Unchanged;
+    }
+    match group.lifecycle.confirmed() {
+        _ if group.start_is_open() => StartStatus::Open,
+        Some(confirmed) => {
+            let subset = |(rule, minimum): (&Subset, &u32)| Subset { name: rule.name.clone(), min_member: *minimum };
+            let minimum = group.rules.iter().zip(&confirmed.minimum).map(subset).collect();
+            StartStatus::Started { minimum, decided_ms: confirmed.decided_ms }
+        }
+        None => match group.lifecycle.recorded() {
+            RecordedStart::GivenUp => StartStatus::GivenUp,
+            // Members that are to be evicted, or are excluded, are not counted: the record protects them.
+            _ if pods(cluster, group).any(is_on_node) => StartStatus::Unchanged,
+            RecordedStart::Confirmed { .. } | RecordedStart::None => StartStatus::NotStarted,
+        },
+    }
+}
+
+fn health(group: &Group, has_nodes: bool, standing: Option<&Diagnosis>) -> Option<Health> {
+    let Some(confirmed) = group.lifecycle.confirmed() else {
+        // What is left of it is being deleted.
+        let given_up = standing.filter(|diagnosis| has_nodes && matches!(diagnosis, Diagnosis::Degraded { .. }));
+        return given_up.map(|diagnosis| Health::Degraded(diagnosis.clone()));
+    };
+    match &confirmed.loss {
+        None => Some(Health::Healthy),
+        // A short loss is not shown.
+        Some(loss) if loss.reported => {
+            let minimum = sum_of(&group.cap_at_minimum(&confirmed.minimum));
+            Some(Health::Degraded(Diagnosis::Degraded { minimum, scheduled: loss.scheduled, evicted: 0 }))
+        }
+        Some(_) => None,
+    }
+}
+
+/// A group is evicted from when its first pod is being deleted until the group stays after all or is back on nodes. An
+/// eviction that was only ordered may still be refused or fail.
+fn eviction<'e>(cluster: &Cluster, group: &'e Group, has_nodes: bool) -> Option<EvictionStatus<'e>> {
+    let is_evicted = pods(cluster, group).any(|pod| pod.eviction.is_some());
+    let is_going = |pod: &Pod| pod.terminating && pod.state != PodState::Waiting;
+    let goes = is_evicted && pods(cluster, group).any(is_going);
+    match &group.preempted_by {
+        _ if has_nodes && !goes => Some(EvictionStatus::NotEvicted),
+        Some(by) => Some(EvictionStatus::Evicted { by }),
+        None => None,
+    }
+}
+
+/// While pods are being deleted that did not succeed, the result is open: the deletion may have made them fail. The pods
+/// that are left of a group that was given up do not complete it.
+fn completion(cluster: &Cluster, group: &Group, counts: &Counts) -> Option<Completion> {
+    let is_ending = |pod: &Pod| pod.terminating && pod.state != PodState::Finished { succeeded: true };
+    let given_up = *group.lifecycle.recorded() == RecordedStart::GivenUp;
+    if counts.total == 0 || given_up || pods(cluster, group).any(is_ending) {
+        return None;
+    }
+    let finished = counts.succeeded + counts.failed == counts.total;
+    Some(if finished { Completion::Finished } else { Completion::NotFinished })
+}
+
+fn priority_mismatch<'e>(cluster: &'e Cluster, group: &'e Group) -> Option<PriorityMismatch<'e>> {
+    let Some(GroupPriority::Own(own)) = group.definition.last().map(|spec| spec.priority) else { return None };
+    let mut differing = pods(cluster, group).filter(|pod| pod.priority != own).peekable();
+    let first = *differing.peek()?;
+    let (example, example_priority) = (&first.id, first.priority);
+    Some(PriorityMismatch { own, pods: differing.count(), example, example_priority })
+}
