@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::cluster::Cluster;
 use crate::cluster::group::Group;
 use crate::cluster::node::Node;
-use crate::cluster::pod::{Counted, Pod, PodState};
+use crate::cluster::pod::{Counted, Pod, PodState, StartRole};
 use crate::model::Millis;
 use crate::model::class::ClassSpec;
 use crate::model::group::{GroupKey, GroupSpec};
@@ -111,6 +111,11 @@ impl<'e> PodView<'e> {
     /// How often its bind to the current node was sent.
     pub fn bind_tries(&self) -> u32 {
         self.pod.bind.as_ref().map_or(0, |bind| bind.tries)
+    }
+
+    /// Whether it was placed by a start that is not confirmed: it is deleted if that start fails.
+    pub fn is_tentative(&self) -> bool {
+        self.pod.start_role == StartRole::Tentative && self.pod.state.node().is_some() && !self.pod.is_leaving()
     }
 
     /// Whether it was ever seen running.

@@ -66,7 +66,7 @@ const ENGINE_LAYERS: [&[&str]; 10] = [
     &["diagnosis"],
     &["command", "queue"],
     &["scheduler"],
-    &["invariants", "record", "view"],
+    &["invariants", "record", "status", "view"],
 ];
 
 /// Words that are not used, and what to write instead. Each is in two parts, so that a search for it finds nothing here.

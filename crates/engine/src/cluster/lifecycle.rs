@@ -117,7 +117,7 @@ impl Lifecycle {
                 let former = state.into_confirmed().map(|former| Confirmed { guessed: false, ..former });
                 Self::Starting { attempt, former }
             }
-            (state, Cause::Confirmed { minimum, now }) => Self::Started(state.confirm(minimum, now)),
+            (state, Cause::Confirmed { minimum, now }) => Self::Started(state.confirm(&minimum, now)),
             (state, Cause::FoundStarted { minimum, guessed }) => {
                 let (loss, decided_ms) = (state.loss().copied(), state.decided_ms());
                 // The founders of a start whose minimum is not known were placed for the present one at most.
@@ -159,13 +159,18 @@ impl Lifecycle {
         };
     }
 
-    fn confirm(self, minimum: Vec<u32>, now: Millis) -> Confirmed {
+    fn confirm(self, minimum: &[u32], now: Millis) -> Confirmed {
         // All members that were bound by now belong to a start that nobody decided. What is recorded without its time
         // may be about later ones too.
         let is_recorded = matches!(self.recorded(), RecordedStart::Confirmed { .. }) || self.is_minimum_unknown();
         let decided_ms = self.decided_ms().or((!is_recorded).then_some(now));
         let decided = self.attempt().map(|attempt| attempt.quorum.clone());
+        let starts = decided.is_some();
         let former = self.into_confirmed();
+        // Members that were only found, or are back, do not lower what was confirmed.
+        let known = former.as_ref().filter(|_| !starts).map_or(&[][..], |former| &former.minimum);
+        let minimum = minimum.iter().enumerate().map(|(at, minimum)| *minimum.max(known.get(at).unwrap_or(&0)));
+        let minimum: Vec<u32> = minimum.collect();
         let loss = former.as_ref().and_then(|former| former.loss);
         // Members that are found later may show that the recorded minimum was higher.
         let guessed = former.as_ref().is_some_and(|former| former.guessed);

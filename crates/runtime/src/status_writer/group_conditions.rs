@@ -10,7 +10,7 @@ use muster_api::keys::conditions::{
 };
 use muster_api::keys::group_reasons::{INVALID, PREEMPTION_BY_SCHEDULER, SCHEDULED, UNSUPPORTED, WAITING_FOR_MEMBERS};
 use muster_api::wire::condition::Condition;
-use muster_engine::model::group::Policy;
+use muster_engine::model::group::{GroupSpec, Policy};
 use muster_engine::status::{Completion, EvictionStatus, GroupStatus, Health, ScheduledStatus, StartStatus};
 use muster_engine::{Diagnosis, Engine};
 
@@ -73,7 +73,7 @@ fn shown(instance: &Instance, status: GroupStatus<'_>, conditions: Conditions) -
 
 /// The minimum of a group in total.
 fn minimum(status: &GroupStatus<'_>) -> u32 {
-    let rules = status.spec.map(|spec| spec.rules()).unwrap_or_default();
+    let rules = status.spec.map(GroupSpec::rules).unwrap_or_default();
     rules.iter().fold(0, |sum: u32, rule| sum.saturating_add(rule.min_member))
 }
 

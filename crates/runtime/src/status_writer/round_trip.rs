@@ -202,6 +202,8 @@ struct Lived {
     /// Whether it has lost members.
     degraded: bool,
     state: GroupState,
+    /// The members that may be rolled back.
+    tentative: Vec<String>,
 }
 
 /// With `is_edited`, the object was changed or made again.
@@ -214,7 +216,17 @@ fn remembered(engine: &Engine, api: Api, is_edited: bool) -> Option<Remembered> 
         GroupState::PartiallyBound => GroupState::Starting,
         state => state,
     };
-    let mut lived = Lived { start: engine.group_status(key).start, degraded: group.is_degraded(), state };
+    let tentative =
+        group.members().filter(muster_engine::PodView::is_tentative).map(|pod| pod.name().uid.clone()).collect();
+    let start = engine.group_status(key).start;
+    let mut lived = Lived { start, degraded: group.is_degraded(), state, tentative };
+    // A kubelet that rejects a founder opens a start that had grown out of one without a minimum. What is left of that
+    // one stays, whatever the start is called.
+    let without_minimum =
+        matches!(&lived.start, StartStatus::Started { minimum, .. } if minimum.iter().all(|one| one.min_member == 0));
+    if lived.tentative.is_empty() && (without_minimum || lived.start == StartStatus::Open) {
+        (lived.start, lived.state) = (StartStatus::Open, GroupState::Starting);
+    }
     // Its status has whole seconds, and no minimum: members are stamped with that of when they were bound.
     if let (Api::SchedulerPlugins, StartStatus::Started { minimum, decided_ms }) = (api, &mut lived.start) {
         *decided_ms = decided_ms.map(|decided_ms| decided_ms.div_ceil(1_000) * 1_000);
@@ -320,7 +332,7 @@ impl Life {
         match pod["status"]["phase"].as_str() {
             // The kubelet may reject it.
             Some("Pending") if self.random.chance(15) => {
-                pod["status"] = json!({"phase": "Failed", "reason": "OutOfcpu"})
+                pod["status"] = json!({"phase": "Failed", "reason": "OutOfcpu"});
             }
             Some("Pending") => {
                 pod["status"] = json!({"phase": "Running", "startTime": self.now()});
