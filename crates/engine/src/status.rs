@@ -10,7 +10,7 @@ use crate::cluster::Cluster;
 use crate::cluster::group::{Group, sum_of};
 use crate::cluster::pod::{Pod, PodState};
 use crate::command::MemberVerdict;
-use crate::diagnosis::Diagnosis;
+use crate::diagnosis::{Diagnosis, Waiting};
 use crate::model::Millis;
 use crate::model::group::{GroupKey, GroupPriority, GroupSpec, RecordedStart, Subset, subset_of};
 use crate::model::pod::PodName;
@@ -27,7 +27,7 @@ pub struct GroupStatus<'e> {
     pub counts: Counts,
     /// The members by subset; empty if no usable object was seen.
     pub subsets: Vec<(String, Counts)>,
-    /// Whether a member has a node and is not leaving it, or has succeeded.
+    /// Whether a pod has a node and is not terminating, or has succeeded.
     pub has_nodes: bool,
     /// Whether it is scheduled.
     pub scheduled: ScheduledStatus<'e>,
@@ -70,7 +70,9 @@ pub enum ScheduledStatus<'e> {
     Unchanged,
     /// It has no members.
     NoMembers,
-    /// It is, and this many pods have nodes.
+    /// It has started, and the reports say nothing about it: what is shown holds if that says so too.
+    Started,
+    /// It is, with the pods that are counted as scheduled.
     Scheduled,
     /// It is although members wait, for this reason.
     ScheduledPartly(&'e Diagnosis),
@@ -81,7 +83,7 @@ pub enum ScheduledStatus<'e> {
 /// Whether a gang has started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StartStatus {
-    /// No usable object was seen, or it is no gang at present.
+    /// No usable object was seen, it is no gang at present, or its members on nodes do not count.
     #[default]
     Unchanged,
     /// No start was confirmed, or none of its members is left.
@@ -118,6 +120,8 @@ impl StartStatus {
 pub enum Health {
     /// It has what it needs.
     Healthy,
+    /// It has not started, and no pod of it is on a node.
+    NothingLeft,
     /// It is below its minimum: a `Degraded` diagnosis.
     Degraded(Diagnosis),
 }
@@ -164,8 +168,8 @@ impl Engine {
         let mut status = members_of(&self.cluster, group, self.reports.verdicts(entity));
         status.scheduled = scheduled(group, &status, self.reports.standing(entity));
         status.start = start(&self.cluster, group);
-        status.health = health(group, status.has_nodes, self.reports.standing(entity));
-        status.eviction = eviction(&self.cluster, group, status.has_nodes);
+        status.health = health(&self.cluster, group, self.reports.standing(entity));
+        status.eviction = eviction(&self.cluster, group);
         status.completion = completion(&self.cluster, group, &status.counts);
         status.priority_mismatch = priority_mismatch(&self.cluster, group);
         status
@@ -222,6 +226,7 @@ impl Counts {
     }
 }
 
+/// Whether a pod of ours is on a node and not terminating. It may be about to be evicted or rolled back.
 fn is_on_node(pod: &Pod) -> bool {
     pod.ours && matches!(pod.state, PodState::Bound(_)) && !pod.terminating
 }
@@ -238,24 +243,44 @@ fn scheduled<'e>(group: &'e Group, status: &GroupStatus<'e>, standing: Option<&'
     let waits = |diagnosis: &&Diagnosis| {
         matches!(diagnosis, Diagnosis::GroupUnschedulable(_) | Diagnosis::WaitingForVictims(_) | Diagnosis::Waiting(_))
     };
+    let has_started = group.lifecycle.confirmed().is_some();
+    let standing = standing.filter(|diagnosis| !is_outdated(group, diagnosis));
     // Pods without a matching subset are no members.
     let members: i64 = status.subsets.iter().map(|(_, counts)| counts.total).sum();
     match standing {
-        _ if status.counts.total == 0 || (members == 0 && standing.is_none()) => ScheduledStatus::NoMembers,
+        _ if status.counts.total == 0 || (members == 0 && standing.is_none() && !has_started) => {
+            ScheduledStatus::NoMembers
+        }
         // A basic group is scheduled as soon as one of its pods is.
         _ if status.spec.is_some() && !group.is_gang() && status.counts.scheduled > 0 => {
             standing.filter(waits).map_or(ScheduledStatus::Scheduled, ScheduledStatus::ScheduledPartly)
         }
         Some(diagnosis) => ScheduledStatus::Reported(diagnosis),
+        None if has_started && group.is_gang() && group.has_reached_minimum() => ScheduledStatus::Started,
         None => ScheduledStatus::Unchanged,
     }
 }
 
-fn start(cluster: &Cluster, group: &Group) -> StartStatus {
-    if !group.definition.was_seen() || !group.is_gang() {
-        return StartStatus::Unchanged;
+/// Whether the group has changed since a report so that this is not true any more.
+fn is_outdated(group: &Group, diagnosis: &Diagnosis) -> bool {
+    let has_started = group.lifecycle.confirmed().is_some();
+    match diagnosis {
+        Diagnosis::Scheduled { .. } | Diagnosis::Healthy { .. } => !has_started,
+        Diagnosis::TimedOut { .. } | Diagnosis::Degraded { .. } => has_started,
+        Diagnosis::Waiting(Waiting::GroupMissing { .. }) => group.definition.current().is_some(),
+        Diagnosis::BindFailed { .. }
+        | Diagnosis::Waiting(_)
+        | Diagnosis::PodUnschedulable { .. }
+        | Diagnosis::GroupUnschedulable(_)
+        | Diagnosis::WaitingForVictims(_) => !group.has_pending_members(),
     }
+}
+
+fn start(cluster: &Cluster, group: &Group) -> StartStatus {
+    let is_left = || pods(cluster, group).any(is_on_node);
+    let is_known = group.definition.was_seen() && group.is_gang();
     match group.lifecycle.confirmed() {
+        _ if !is_known && (group.lifecycle.confirmed().is_some() || is_left()) => StartStatus::Unchanged,
         _ if group.start_is_open() => StartStatus::Open,
         Some(confirmed) => {
             let subset = |(rule, minimum): (&Subset, &u32)| Subset { name: rule.name.clone(), min_member: *minimum };
@@ -265,16 +290,19 @@ fn start(cluster: &Cluster, group: &Group) -> StartStatus {
         None => match group.lifecycle.recorded() {
             RecordedStart::GivenUp => StartStatus::GivenUp,
             // Members that are to be evicted, or are excluded, are not counted: the record protects them.
-            _ if pods(cluster, group).any(is_on_node) => StartStatus::Unchanged,
+            _ if is_left() => StartStatus::Unchanged,
             RecordedStart::Confirmed { .. } | RecordedStart::None => StartStatus::NotStarted,
         },
     }
 }
 
-fn health(group: &Group, has_nodes: bool, standing: Option<&Diagnosis>) -> Option<Health> {
+fn health(cluster: &Cluster, group: &Group, standing: Option<&Diagnosis>) -> Option<Health> {
     let Some(confirmed) = group.lifecycle.confirmed() else {
-        // What is left of it is being deleted.
-        let given_up = standing.filter(|diagnosis| has_nodes && matches!(diagnosis, Diagnosis::Degraded { .. }));
+        if !pods(cluster, group).any(is_on_node) {
+            return Some(Health::NothingLeft);
+        }
+        // What is left of a group that was given up is being deleted.
+        let given_up = standing.filter(|diagnosis| matches!(diagnosis, Diagnosis::Degraded { .. }));
         return given_up.map(|diagnosis| Health::Degraded(diagnosis.clone()));
     };
     match &confirmed.loss {
@@ -289,13 +317,14 @@ fn health(group: &Group, has_nodes: bool, standing: Option<&Diagnosis>) -> Optio
 }
 
 /// A group is evicted from when its first pod is being deleted until the group stays after all or is back on nodes. An
-/// eviction that was only ordered may still be refused or fail.
-fn eviction<'e>(cluster: &Cluster, group: &'e Group, has_nodes: bool) -> Option<EvictionStatus<'e>> {
-    let is_evicted = pods(cluster, group).any(|pod| pod.eviction.is_some());
-    let is_going = |pod: &Pod| pod.terminating && pod.state != PodState::Waiting;
-    let goes = is_evicted && pods(cluster, group).any(is_going);
+/// eviction that was only ordered may still be refused or fail. Pods of other schedulers can be victims, too.
+fn eviction<'e>(cluster: &Cluster, group: &'e Group) -> Option<EvictionStatus<'e>> {
+    let is_placed = |pod: &Pod| matches!(pod.state, PodState::Bound(_));
+    let goes = pods(cluster, group).any(|pod| pod.eviction.is_some())
+        && pods(cluster, group).any(|pod| pod.terminating && pod.state != PodState::Waiting);
+    let stays = !goes && pods(cluster, group).any(|pod| is_placed(pod) && !pod.terminating);
     match &group.preempted_by {
-        _ if has_nodes && !goes => Some(EvictionStatus::NotEvicted),
+        _ if stays => Some(EvictionStatus::NotEvicted),
         Some(by) => Some(EvictionStatus::Evicted { by }),
         None => None,
     }

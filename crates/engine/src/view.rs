@@ -9,7 +9,6 @@ use crate::cluster::Cluster;
 use crate::cluster::group::Group;
 use crate::cluster::node::Node;
 use crate::cluster::pod::{Counted, Pod, PodState, StartRole};
-use crate::model::Millis;
 use crate::model::class::ClassSpec;
 use crate::model::group::{GroupKey, GroupSpec};
 use crate::model::ids::{GroupId, PodId};
@@ -211,11 +210,6 @@ impl<'e> GroupView<'e> {
         self.group.definition.last()
     }
 
-    /// Whether it starts with its minimum or not at all.
-    pub fn is_gang(&self) -> bool {
-        self.group.is_gang()
-    }
-
     /// Its priority, by the rule of its API.
     pub fn priority(&self) -> i32 {
         self.cluster.group_priority(self.id)
@@ -226,11 +220,6 @@ impl<'e> GroupView<'e> {
         self.group.lifecycle.reached()
     }
 
-    /// When the start that was confirmed had been decided, if it is known.
-    pub fn start_decided_ms(&self) -> Option<Millis> {
-        self.group.lifecycle.confirmed()?.decided_ms
-    }
-
     /// Its state in one word.
     pub fn state(&self) -> GroupState {
         GroupState::of(self.cluster, self.group)
@@ -239,16 +228,6 @@ impl<'e> GroupView<'e> {
     /// Whether it had started and is below its minimum.
     pub fn is_degraded(&self) -> bool {
         self.group.lifecycle.loss().is_some()
-    }
-
-    /// Whether it is or was preempted as a whole, and has no member on a node since.
-    pub fn is_preempted(&self) -> bool {
-        self.group.preempted_by.is_some()
-    }
-
-    /// Whether it has bound members of a start that is not confirmed, or no longer is.
-    pub fn start_is_open(&self) -> bool {
-        self.group.start_is_open()
     }
 
     /// How many more members each subset needs before anything may be bound.

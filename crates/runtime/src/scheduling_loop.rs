@@ -309,7 +309,7 @@ impl SchedulingLoop {
             self.instruments.metrics.preempted(entity, pods, new.iter().filter(|unit| unit.group.is_some()).count());
         }
         for unit in new.iter().chain(&repeated) {
-            self.status_writer.on_eviction_requested(unit, &self.intake);
+            self.status_writer.on_eviction_requested(unit, &mut self.intake);
         }
         for unit in self.eviction_queue.add(effects.nominees, new).into_iter().chain(repeated) {
             self.actuator.send(ApiRequest::Evict(unit));

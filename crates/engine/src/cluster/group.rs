@@ -149,8 +149,12 @@ pub(crate) struct Group {
     pub(crate) priorities: BTreeMap<i32, u32>,
     /// How far it has got.
     pub(crate) lifecycle: Lifecycle,
+    /// The UID of its object, if that belonged to a leader when it was last seen.
+    pub(crate) led_object: Option<String>,
     /// The preemptor that it was last evicted for as a whole, until it stays after all or is back on nodes.
     pub(crate) preempted_by: Option<Arc<Subject>>,
+    /// When the latest confirmed start of found members was decided, and its minimum, according to their stamps.
+    pub(crate) latest_stamp: Option<(Millis, u32)>,
     /// The number of placement decisions; distinguishes refused binds of one decision from those of the next.
     pub(crate) decisions: u32,
     /// The last decision with a refused bind.
@@ -191,7 +195,9 @@ impl Group {
             member_counts: vec![MemberCounts::default()],
             priorities: BTreeMap::new(),
             lifecycle: Lifecycle::default(),
+            led_object: None,
             preempted_by: None,
+            latest_stamp: None,
             decisions: 0,
             refused_decision: 0,
             lowest_victim: None,
@@ -244,9 +250,14 @@ impl Group {
     /// and its policy requires a new quorum.
     pub(crate) fn admits_single_members(&self) -> bool {
         let policy = self.definition.last().map(|spec| spec.degraded_policy);
+        let requires_quorum = self.lifecycle.loss().is_some() && policy == Some(DegradedPolicy::Requorum);
+        !requires_quorum && self.has_reached_minimum()
+    }
+
+    /// Whether the current minimum, or a higher one, was confirmed before.
+    pub(crate) fn has_reached_minimum(&self) -> bool {
         let reached = self.lifecycle.reached();
-        !(self.lifecycle.loss().is_some() && policy == Some(DegradedPolicy::Requorum))
-            && reached.len() == self.rules.len()
+        reached.len() == self.rules.len()
             && self.rules.iter().zip(reached).all(|(rule, reached)| rule.min_member <= *reached)
     }
 

@@ -100,6 +100,10 @@ pub(crate) enum Cause {
     Ended,
     /// It had lost members, and the rest is deleted: the next start is new.
     GivenUp,
+    /// The object belongs to another leader: it is another group.
+    Replaced,
+    /// Everything has been listed, and no member of the recorded start is there.
+    FormerNotFound,
 }
 
 impl Lifecycle {
@@ -144,6 +148,8 @@ impl Lifecycle {
             // It is not confirmed any more, and neither are the starts that it grew from.
             (_, Cause::FounderRejected(attempt)) => Self::Starting { attempt, former: None },
             (_, Cause::GivenUp) => Self::Pending { recorded: RecordedStart::GivenUp },
+            (_, Cause::Replaced) => Self::default(),
+            (Self::Starting { attempt, .. }, Cause::FormerNotFound) => Self::Starting { attempt, former: None },
             // What the API has recorded counts until a start was confirmed.
             (state, Cause::Ended) if !state.is_pending() => Self::default(),
             (
@@ -154,7 +160,8 @@ impl Lifecycle {
                 | Cause::StartKept
                 | Cause::DeadlinePassed { .. }
                 | Cause::RollBackRefused
-                | Cause::Ended,
+                | Cause::Ended
+                | Cause::FormerNotFound,
             ) => state,
         };
     }
@@ -169,8 +176,8 @@ impl Lifecycle {
         let former = self.into_confirmed();
         // Members that were only found, or are back, do not lower what was confirmed.
         let known = former.as_ref().filter(|_| !starts).map_or(&[][..], |former| &former.minimum);
-        let minimum = minimum.iter().enumerate().map(|(at, minimum)| *minimum.max(known.get(at).unwrap_or(&0)));
-        let minimum: Vec<u32> = minimum.collect();
+        let raised = |(at, minimum): (usize, &u32)| *minimum.max(known.get(at).unwrap_or(&0));
+        let minimum: Vec<u32> = minimum.iter().enumerate().map(raised).collect();
         let loss = former.as_ref().and_then(|former| former.loss);
         // Members that are found later may show that the recorded minimum was higher.
         let guessed = former.as_ref().is_some_and(|former| former.guessed);

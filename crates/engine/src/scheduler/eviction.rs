@@ -40,6 +40,18 @@ impl Engine {
         }
     }
 
+    /// Forgets the preemptor of a group that was spared or is back on nodes.
+    pub(super) fn review_preempted(&mut self, id: GroupId) {
+        let group = self.cluster.group(id);
+        let pods = || group.members.iter().map(|(_, member)| self.cluster.pod(*member));
+        if group.preempted_by.is_some()
+            && pods().all(|pod| pod.eviction.is_none())
+            && pods().any(|pod| matches!(pod.state, PodState::Bound(_)) && !pod.terminating)
+        {
+            self.cluster.group_mut(id).preempted_by = None;
+        }
+    }
+
     /// Handles the outcome of an eviction. Within a unit, successes are reported before failures.
     pub(super) fn evict_done(&mut self, name: &PodName, outcome: &DeleteOutcome) {
         if let Some((group, by)) = self.gone_before_outcome.remove(&name.uid)

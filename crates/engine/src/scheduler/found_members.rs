@@ -66,12 +66,20 @@ impl Engine {
         if !own || !group.is_gang() {
             return;
         }
+        // Without its time, a record may be about another start.
+        let is_known = group.lifecycle.decided_ms().is_some_and(|until| stamp.decided_ms <= until);
+        let is_confirmed = group.lifecycle.has_confirmed(stamp.decided_ms);
+        let has_run_long = self.has_run_long(group_id, pod);
+        if stamp.confirmed || (is_confirmed && is_known) {
+            let group = self.cluster.group_mut(group_id);
+            group.latest_stamp = group.latest_stamp.max(Some((stamp.decided_ms, stamp.minimum)));
+        }
         if stamp.confirmed {
             self.cluster.pod_mut(id).start_role = StartRole::Joined;
             self.start_was_confirmed(group_id, &stamp);
-        } else if group.lifecycle.has_confirmed(stamp.decided_ms) {
+        } else if is_confirmed {
             self.cluster.pod_mut(id).start_role = StartRole::Founder;
-        } else if !self.has_run_long(group_id, pod) {
+        } else if !has_run_long {
             self.cluster.pod_mut(id).start_role = StartRole::Tentative;
             self.follow_up_found_start(id, group_id, stamp.decided_ms);
         }
@@ -146,26 +154,34 @@ impl Engine {
         true
     }
 
-    /// The minimum of a recorded start where only the members know it: the highest that those of the latest start are
-    /// stamped with.
+    /// The minimum of a recorded start where only the members know it: the one that those of the latest start are stamped
+    /// with.
     fn stamped_minimum(&self, id: GroupId) -> Option<Vec<u32>> {
         let group = self.cluster.group(id);
-        let uid = &group.definition.current()?.uid;
         if !group.lifecycle.is_minimum_unknown() || group.decisions > 0 {
             return None;
         }
-        let placed = |pod: &&Pod| pod.ours && matches!(pod.state, PodState::Bound(_)) && !pod.is_leaving();
-        let pods = group.members.iter().map(|(_, member)| self.cluster.pod(*member)).filter(placed);
-        let stamps = pods.filter_map(|pod| pod.start.as_ref()).filter(|stamp| stamp.group_uid == *uid);
-        // Without its time, a record may be about another start.
-        let until = group.lifecycle.decided_ms();
-        let is_confirmed = |stamp: &StartStamp| stamp.confirmed || until.is_some_and(|until| stamp.decided_ms <= until);
-        let confirmed = stamps.filter(|stamp| is_confirmed(stamp));
-        let (_, minimum) = confirmed.map(|stamp| (stamp.decided_ms, stamp.minimum)).max()?;
+        let (_, minimum) = group.latest_stamp?;
         match group.rules.len() {
             // Enough members for the present minimum may have been found before.
             1 => Some(vec![minimum.max(sum_of(group.lifecycle.reached()))]),
             _ => (group.min_total() == u64::from(minimum)).then(|| group.quorum()),
+        }
+    }
+
+    /// Everything has been listed: what is recorded of starts of which no member was found does not count.
+    pub(super) fn forget_starts_without_members(&mut self) {
+        let belongs = |pod: &Pod| {
+            let is_placed = matches!(pod.state, PodState::Bound(_)) && !pod.is_leaving();
+            pod.ours && is_placed && pod.start_role != StartRole::Tentative
+        };
+        let starts = self.cluster.groups().filter(|(_, group)| {
+            let has_former = group.lifecycle.attempt().is_some() && group.lifecycle.confirmed().is_some();
+            has_former && !group.members.iter().any(|(_, member)| belongs(self.cluster.pod(*member)))
+        });
+        for id in starts.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.cluster.group_mut(id).lifecycle.apply(Cause::FormerNotFound);
+            self.review_group(id);
         }
     }
 

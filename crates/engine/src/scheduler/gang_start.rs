@@ -2,7 +2,7 @@
 //!
 //! Everything is derived from the member counts and the role of each member, so `review_start` may be called at any
 //! time. A start that is not confirmed has a deadline, at which `binding` rolls it back; a confirmed one is only
-//! reopened when a kubelet rejects a founder. The history of a group is taken from the API once, when the group is
+//! reopened when a kubelet rejects a founder. What is recorded of a start is taken from the API once, when the group is
 //! first seen; `found_members` decides what members belong to that were bound before.
 
 use super::{Engine, Timer};
@@ -29,8 +29,8 @@ impl Engine {
             // It may still be spared, and then nothing has changed.
             return;
         }
-        let others_stay = group.excluded.iter().any(stays);
-        if group.is_spent() && !others_stay {
+        let others_stay = || group.excluded.iter().any(stays);
+        if group.is_spent() && !others_stay() {
             // The next start is a new one, for everything that is missing.
             self.forget_start(id);
             return;
@@ -55,7 +55,7 @@ impl Engine {
         if group.definition.current().is_none() {
             return;
         }
-        if total.scheduled() > 0 || others_stay {
+        if total.scheduled() > 0 || others_stay() {
             self.find_recorded_start(id);
         }
         let group = self.cluster.group(id);

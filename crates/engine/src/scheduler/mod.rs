@@ -83,6 +83,8 @@ pub struct Engine {
     timers: BTreeSet<(Millis, Timer)>,
     pub(crate) reports: ReportDedup,
     outbox: Vec<Command>,
+    /// Whether a decision was taken. Before that everything has to be listed.
+    has_decided: bool,
     unschedulable: UnschedulableCache,
     /// Entities that do not preempt because of upcoming nodes, or did not when they were last unschedulable.
     awaiting_nodes: BTreeSet<Entity>,
@@ -139,6 +141,7 @@ impl Engine {
             cache: Cache::new(scorers),
             timers: BTreeSet::new(),
             reports,
+            has_decided: false,
             outbox: Vec::new(),
             unschedulable: UnschedulableCache::default(),
             awaiting_nodes: BTreeSet::new(),
@@ -164,6 +167,9 @@ impl Engine {
     /// Runs one step: due timers, then one scheduling attempt for the head of the queue.
     pub fn decide(&mut self, now: Millis) -> Vec<Command> {
         self.now = self.now.max(now);
+        if !std::mem::replace(&mut self.has_decided, true) {
+            self.forget_starts_without_members();
+        }
         self.queue.tick(self.now);
         self.fire_timers();
         self.last_attempt = None;

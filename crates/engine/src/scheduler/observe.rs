@@ -427,9 +427,10 @@ impl Engine {
         if group.definition.current() == Some(&spec) {
             return Ok(());
         }
-        let is_other = |known: &GroupSpec| known.has_leader && spec.has_leader && known.uid != spec.uid;
-        if group.definition.last().is_some_and(is_other) {
-            self.forget_start(id);
+        let former = std::mem::replace(&mut group.led_object, spec.has_leader.then(|| spec.uid.clone()));
+        if former.is_some() && spec.has_leader && former != group.led_object {
+            group.lifecycle.apply(Cause::Replaced);
+            group.preempted_by = None;
             self.reports.forget(Entity::Group(id));
         }
         let group = self.cluster.group_mut(id);

@@ -67,10 +67,7 @@ impl Engine {
         self.cluster.update_group_priority(id);
         self.review_start(id);
         self.review_health(id);
-        if self.cluster.group(id).total().bound > 0 {
-            // It was spared, or is back on nodes.
-            self.cluster.group_mut(id).preempted_by = None;
-        }
+        self.review_preempted(id);
         let group = self.cluster.group(id);
         if !group.has_pending_members() {
             self.clear_nominations(id);

@@ -13,12 +13,12 @@ use crate::queue::Entity;
 struct EntityReports {
     /// The last report that was sent.
     last: Option<Arc<Report>>,
+    /// When it was sent.
+    last_at: Millis,
     /// The last of them that says whether the group is scheduled. A loss and a failed bind do not.
     standing: Option<Arc<Report>>,
     /// The last of them that says why members wait, if some do.
     explanation: Option<Arc<Report>>,
-    /// When it was sent.
-    last_at: Millis,
     /// A report that is only sent if it lasts, and when it is due.
     pending: Option<(Millis, Report)>,
 }

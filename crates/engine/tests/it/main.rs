@@ -11,6 +11,7 @@ mod gang_history;
 mod gang_starts;
 mod gangs;
 mod group_changes;
+mod group_status;
 mod inter_pod_affinity;
 mod inter_pod_checker;
 mod invalid_input;

@@ -21,6 +21,8 @@ const WITH_MINIMUM: &str = "WithMinimum";
 const WITH_UNKNOWN_MINIMUM: &str = "WithUnknownMinimum";
 /// The reason of a group whose members were deleted after it had lost some.
 const GIVEN_UP: &str = "GivenUp";
+/// The message of a group of which nothing is left.
+pub(crate) const NOTHING_LEFT: &str = "None of its pods has a node any more.";
 const HAS_STARTED: &str = "The group has had its minimum";
 /// What the message has before the time when that start was decided.
 const DECIDED_AT: &str = ", in the start that was decided at ";
@@ -31,15 +33,20 @@ const BY_SUBSET: &str = "; by subset: ";
 pub(crate) fn write(conditions: &mut Conditions, start: &StartStatus) {
     match start {
         StartStatus::Unchanged => {}
-        StartStatus::NotStarted => conditions.unset(STARTED, "NothingLeft", "None of its pods has a node any more."),
-        StartStatus::Open => {
-            conditions.unset(STARTED, "StartsAnew", "The start failed: the group needs its minimum again.");
-        }
+        StartStatus::NotStarted => end(conditions, "NothingLeft", NOTHING_LEFT),
+        StartStatus::Open => end(conditions, "StartsAnew", "The start failed: the group needs its minimum again."),
         StartStatus::GivenUp => conditions.unset(STARTED, GIVEN_UP, "What was left of it is deleted."),
         StartStatus::Started { minimum, decided_ms } => {
             let total = minimum.iter().fold(0, |sum: u32, subset| sum.saturating_add(subset.min_member));
             conditions.set(STARTED, true, &format!("{WITH_MINIMUM}{total}"), &message(minimum, *decided_ms));
         }
+    }
+}
+
+/// Records that the start has ended, or that the group starts again after it was given up.
+fn end(conditions: &mut Conditions, reason: &str, message: &str) {
+    if conditions.get(STARTED).is_some_and(|shown| shown.is_true() || shown.reason == GIVEN_UP) {
+        conditions.set(STARTED, false, reason, message);
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Its status has a phase and counters but no conditions, so events and the pods' conditions explain why a group waits.
 //! `scheduleStartTime` is the time when the start was decided that gave it its minimum: a later process knows from it
-//! that the group has started, and which of its members belong to that start. Phases are those that its own controller would write, so that both agree where that one runs too.
+//! that the group has started, and which of its members belong to that start. Phases are those that its own controller
+//! would write, so that both agree where that one runs too.
 
 use kube::core::ApiResource;
 use muster_api::group::{count, min_resources, schedule_timeout};

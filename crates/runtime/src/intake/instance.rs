@@ -28,6 +28,8 @@ pub(crate) struct Instance {
     pub(crate) members: BTreeSet<Arc<str>>,
     /// Whether a pod of ours has ever named it.
     pub(crate) was_ours: bool,
+    /// Whether Muster evicts it as a whole, or did and its conditions still show that.
+    pub(crate) was_evicted: bool,
     /// The last spec that the engine observed; `None` if there was none, or the group is gone.
     pub(crate) sent: Option<GroupSpec>,
     /// Its start according to the API when the engine first observed it.
@@ -52,6 +54,7 @@ impl Instance {
             replica: replica.to_owned(),
             members: BTreeSet::new(),
             was_ours: false,
+            was_evicted: false,
             sent: None,
             recorded: None,
             error: None,

@@ -18,7 +18,6 @@ use muster_engine::model::pod::{Lifetime, Phase, PodName, PodRefusal, PodSpec, R
 
 use super::PREEMPTION_MESSAGE;
 use super::class::class;
-use super::pod_record::Stage;
 use super::unsupported::unsupported;
 use crate::preemption_cost;
 use crate::settings::Profile;
@@ -66,17 +65,6 @@ pub(crate) fn phase(pod: &Pod) -> Phase {
 fn rejected_by_kubelet(pod: &Pod) -> bool {
     let reason = pod.status.reason.as_str();
     reason.starts_with("OutOf") || KUBELET_REFUSALS.contains(&reason)
-}
-
-/// The progress of the pod, for counters.
-pub(crate) fn stage(pod: &Pod) -> Stage {
-    match phase(pod) {
-        Phase::Succeeded => Stage::Succeeded,
-        Phase::Failed | Phase::Rejected => Stage::Failed,
-        Phase::Running => Stage::Running,
-        Phase::Pending if pod.spec.node_name.is_empty() => Stage::Pending,
-        Phase::Pending => Stage::Bound,
-    }
 }
 
 /// The pod as the engine observes it, and an error if it is invalid: on a node, a pod counts with no resources if its

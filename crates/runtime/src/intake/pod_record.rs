@@ -8,10 +8,9 @@ use muster_api::keys::conditions::POD_SCHEDULED;
 use muster_api::wire::Pod;
 use muster_api::wire::condition::Condition;
 use muster_engine::model::group::GroupKey;
-use muster_engine::model::pod::{PodName, PodRefusal, PodSpec};
+use muster_engine::model::pod::{Phase, PodName, PodRefusal, PodSpec};
 
 use super::group_reference::NamedGroup;
-use super::pod::stage;
 use super::replicas;
 use crate::dialect::Dialect;
 use muster_clock::millis;
@@ -35,8 +34,8 @@ pub(crate) struct PodRecord {
     pub(crate) refused: bool,
     /// Whether it is being deleted.
     pub(crate) terminating: bool,
-    /// Its progress.
-    pub(crate) stage: Stage,
+    /// Whether it has no node and has not ended.
+    has_no_node: bool,
     /// When it was created.
     pub(crate) created_ms: u64,
     /// How many pods its replica has, if it is a worker of a LeaderWorkerSet.
@@ -53,21 +52,6 @@ pub(crate) struct PodRecord {
     pub(crate) held: bool,
     /// Why its group does not accept it yet, according to its leader and its controller.
     pub(super) held_by_group: Option<Arc<PodRefusal>>,
-}
-
-/// The progress of a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// It has no node.
-    Pending,
-    /// It has a node and does not run yet.
-    Bound,
-    /// It runs.
-    Running,
-    /// It has succeeded.
-    Succeeded,
-    /// It has failed.
-    Failed,
 }
 
 /// The reason and message of a pod's `PodScheduled` condition.
@@ -92,7 +76,7 @@ impl PodRecord {
             gated: false,
             refused: false,
             terminating: false,
-            stage: Stage::Pending,
+            has_no_node: true,
             created_ms,
             replica_size: replicas::size_for_worker(pod),
             pending_since_ms: created_ms,
@@ -112,7 +96,7 @@ impl PodRecord {
         }
         self.gated = spec.gated;
         self.terminating = spec.terminating;
-        self.stage = stage(pod);
+        self.has_no_node = spec.node.is_none() && spec.phase == Phase::Pending;
         self.condition = read_condition(pod).filter(|_| spec.ours);
         let version = pod.metadata.resource_version.as_deref().filter(|_| spec.ours && spec.node.is_none());
         self.version = version.map(Into::into);
@@ -137,7 +121,7 @@ impl PodRecord {
 
     /// Whether the pod is pending and only waits for this scheduler, so that conditions may be written.
     pub(crate) fn is_pending(&self) -> bool {
-        self.ours && self.stage == Stage::Pending && !self.gated && !self.terminating
+        self.ours && self.has_no_node && !self.gated && !self.terminating
     }
 }
 

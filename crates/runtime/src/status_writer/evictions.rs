@@ -15,8 +15,9 @@ const PREEMPTED: &str = "Preempted";
 
 impl StatusWriter {
     /// The eviction of a unit was requested.
-    pub(crate) fn on_eviction_requested(&mut self, unit: &VictimUnit, intake: &Intake) {
-        let Some(instance) = unit.group.as_ref().and_then(|key| intake.groups.instance(key)) else { return };
+    pub(crate) fn on_eviction_requested(&mut self, unit: &VictimUnit, intake: &mut Intake) {
+        let Some(instance) = unit.group.as_ref().and_then(|key| intake.groups.instance_mut(key)) else { return };
+        instance.was_evicted = true;
         self.groups.touch(&instance.object, true, self.clock.now_ms());
     }
 

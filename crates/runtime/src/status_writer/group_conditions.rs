@@ -11,7 +11,7 @@ use muster_api::keys::conditions::{
 use muster_api::keys::group_reasons::{INVALID, PREEMPTION_BY_SCHEDULER, SCHEDULED, UNSUPPORTED, WAITING_FOR_MEMBERS};
 use muster_api::wire::condition::Condition;
 use muster_engine::model::group::{GroupSpec, Policy};
-use muster_engine::status::{Completion, EvictionStatus, GroupStatus, Health, ScheduledStatus, StartStatus};
+use muster_engine::status::{Completion, EvictionStatus, GroupStatus, Health, ScheduledStatus};
 use muster_engine::{Diagnosis, Engine};
 
 use crate::dialect::{
@@ -43,6 +43,7 @@ pub(crate) fn status(
         let status = engine.group_status(&group);
         let mut conditions = Conditions::from(&instance.conditions, now, object.generation);
         update(&mut conditions, instance, &object, &status, is_old);
+        instance.was_evicted &= conditions.is_true(DISRUPTION_TARGET) || status.eviction.is_none();
         instance.conditions = conditions.clone().into_list();
         if let Some(error) = instance.error.as_ref().filter(|_| !status.has_nodes) {
             // While it lasts, the error hides the condition that would apply otherwise.
@@ -117,7 +118,6 @@ fn set_scheduled(conditions: &mut Conditions, instance: &Instance, status: &Grou
         let scheduled = u32::try_from(status.counts.scheduled).unwrap_or(u32::MAX);
         Diagnosis::Scheduled { minimum: minimum(status), scheduled }.to_string()
     };
-    let started = matches!(status.start, StartStatus::Started { .. });
     match &status.scheduled {
         // A diagnosis about pods that are all gone is outdated, unless they had finished.
         ScheduledStatus::NoMembers if is_old && instance.error.is_none() && !conditions.is_true(COMPLETED) => {
@@ -132,27 +132,26 @@ fn set_scheduled(conditions: &mut Conditions, instance: &Instance, status: &Grou
             conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &diagnosis.to_string());
         }
         ScheduledStatus::Reported(diagnosis) => {
-            let reason = diagnosis.group_reason();
+            let reason = match diagnosis {
+                // Its rest is deleted; the members of the next start have yet to come.
+                Diagnosis::Degraded { .. } => WAITING_FOR_MEMBERS,
+                _ => diagnosis.group_reason(),
+            };
             conditions.set(POD_GROUP_SCHEDULED, reason == SCHEDULED, reason, &diagnosis.to_string());
         }
-        // An earlier process has not shown that it started.
-        ScheduledStatus::Unchanged if started && !conditions.is_true(POD_GROUP_SCHEDULED) => {
+        ScheduledStatus::Started if !conditions.is_true(POD_GROUP_SCHEDULED) => {
             conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &scheduled());
         }
-        ScheduledStatus::NoMembers | ScheduledStatus::Unchanged => {}
+        ScheduledStatus::NoMembers | ScheduledStatus::Started | ScheduledStatus::Unchanged => {}
     }
 }
 
 fn set_degraded(conditions: &mut Conditions, status: &GroupStatus<'_>) {
-    match (&status.health, &status.start) {
-        (Some(Health::Degraded(diagnosis)), _) => {
-            conditions.set(DEGRADED, true, "BelowMinimum", &diagnosis.to_string());
-        }
-        (Some(Health::Healthy), _) => conditions.unset(DEGRADED, "Healthy", "The group has what it needs."),
-        (None, StartStatus::NotStarted | StartStatus::GivenUp) => {
-            conditions.unset(DEGRADED, "NothingLeft", "None of its pods has a node any more.");
-        }
-        (None, StartStatus::Unchanged | StartStatus::Open | StartStatus::Started { .. }) => {}
+    match &status.health {
+        Some(Health::Degraded(diagnosis)) => conditions.set(DEGRADED, true, "BelowMinimum", &diagnosis.to_string()),
+        Some(Health::Healthy) => conditions.unset(DEGRADED, "Healthy", "The group has what it needs."),
+        Some(Health::NothingLeft) => conditions.unset(DEGRADED, "NothingLeft", recorded_start::NOTHING_LEFT),
+        None => {}
     }
 }
 

@@ -10,8 +10,6 @@ use kube::core::ApiResource;
 use muster_api::keys::GROUP;
 use muster_api::keys::conditions::DISRUPTION_TARGET;
 use muster_api::wire::condition::Condition;
-use muster_engine::Engine;
-use muster_engine::model::group::GroupKey;
 
 use super::backoff::backoff_ms;
 use super::work_queue::WorkQueue;
@@ -152,33 +150,22 @@ impl GroupStatusQueue {
 
 /// Whether the status of a group is left to another scheduler: the group belongs to it, Muster evicts none of its pods,
 /// and it shows no condition of ours that would have to be kept up to date.
-pub(crate) fn is_left_to_other_scheduler(
-    intake: &Intake,
-    engine: &Engine,
-    key: &ObjectKey,
-    resource: &ApiResource,
-) -> bool {
+pub(crate) fn is_left_to_other_scheduler(intake: &Intake, key: &ObjectKey, resource: &ApiResource) -> bool {
     let shows =
         |object: &GroupObject| object.current_status.instances.values().any(|shown| !shown.conditions.is_empty());
     let is_reported = |object: &GroupObject| !object.current_status.may_be_written_by_others && shows(object);
-    belongs_to_other_scheduler(intake, engine, key, resource)
+    belongs_to_other_scheduler(intake, key, resource)
         && (resource.group == GROUP || !intake.groups.object(key).is_some_and(is_reported))
-        && !instances(intake, key).any(|(group, instance)| is_preempted(engine, group, instance))
+        && !instances(intake, key).any(|instance| instance.was_evicted)
 }
 
 /// Whether a group belongs to another scheduler: that scheduler reads its kind too, no pod of ours ever named it, and
 /// it shows none of our conditions from when one did. For our own kinds these are the groups that only pods of others
 /// name: another instance of Muster may write their status, and two writers would overwrite each other forever.
-pub(crate) fn belongs_to_other_scheduler(
-    intake: &Intake,
-    engine: &Engine,
-    key: &ObjectKey,
-    resource: &ApiResource,
-) -> bool {
+pub(crate) fn belongs_to_other_scheduler(intake: &Intake, key: &ObjectKey, resource: &ApiResource) -> bool {
     if resource.group == GROUP {
-        let concerns_us =
-            |(group, instance): (&GroupKey, &Instance)| instance.was_ours || is_preempted(engine, group, instance);
-        return instances(intake, key).any(|(_, instance)| !instance.members.is_empty())
+        let concerns_us = |instance: &Instance| instance.was_ours || instance.was_evicted;
+        return instances(intake, key).any(|instance| !instance.members.is_empty())
             && !instances(intake, key).any(concerns_us);
     }
     let is_not_disruption = |one: &Condition| one.kind != DISRUPTION_TARGET;
@@ -186,17 +173,11 @@ pub(crate) fn belongs_to_other_scheduler(
         object.current_status.instances.values().flat_map(|shown| &shown.conditions).any(is_not_disruption)
     };
     let is_reported = |object: &GroupObject| !object.current_status.may_be_written_by_others && shows(object);
-    !intake.groups.object(key).is_some_and(is_reported) && !instances(intake, key).any(|(_, one)| one.was_ours)
+    !intake.groups.object(key).is_some_and(is_reported) && !instances(intake, key).any(|instance| instance.was_ours)
 }
 
-fn instances<'i>(intake: &'i Intake, key: &ObjectKey) -> impl Iterator<Item = (&'i GroupKey, &'i Instance)> {
-    intake.groups.instances_of(key).filter_map(|group| Some((group, intake.groups.instance(group)?)))
-}
-
-/// Whether Muster preempts the group as a whole, or still shows that it did.
-fn is_preempted(engine: &Engine, group: &GroupKey, instance: &Instance) -> bool {
-    engine.group_view(group).is_some_and(|group| group.is_preempted())
-        || Condition::find(&instance.conditions, DISRUPTION_TARGET).is_some_and(Condition::is_true)
+fn instances<'i>(intake: &'i Intake, key: &ObjectKey) -> impl Iterator<Item = &'i Instance> {
+    intake.groups.instances_of(key).filter_map(|group| intake.groups.instance(group))
 }
 
 /// Keeps only the `DisruptionTarget` condition: the rest is written by the group's own scheduler.

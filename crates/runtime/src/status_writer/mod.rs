@@ -1,4 +1,5 @@
-//! The status writer: turns the engine's reports into conditions, counters and events.
+//! The status writer: turns the engine's reports into conditions of pods and events, and its state of groups into the
+//! status of their objects.
 //!
 //! It keeps what has to be written and returns API requests when they are due; it sends nothing itself.
 
@@ -176,10 +177,10 @@ impl StatusWriter {
                 self.report_to_members(&key, &diagnosis, &[], intake, engine);
             }
             self.groups.touch(&object, true, now_ms);
-            self.emit_group_error_event(&key, intake, engine);
+            self.emit_group_error_event(&key, intake);
         }
         for key in intake.groups.take_ignored_fields() {
-            self.emit_ignored_field_events(&key, intake, engine);
+            self.emit_ignored_field_events(&key, intake);
         }
         self.report_newly_pending(intake, engine);
         for key in intake.groups.take_touched() {
@@ -204,14 +205,14 @@ impl StatusWriter {
         let mut requests = Vec::new();
         for key in self.groups.take_due(now_ms) {
             let resource = self.resources[key.dialect].clone();
-            if groups::is_left_to_other_scheduler(intake, engine, &key, &resource) {
+            if groups::is_left_to_other_scheduler(intake, &key, &resource) {
                 continue;
             }
             let Some(mut status) = group_conditions::status(intake, engine, &key, now_ms, now) else {
                 self.groups.forget(&key);
                 continue;
             };
-            if groups::belongs_to_other_scheduler(intake, engine, &key, &resource) {
+            if groups::belongs_to_other_scheduler(intake, &key, &resource) {
                 groups::retain_disruption_target(&mut status);
             }
             let Some(object) = intake.groups.object(&key) else { continue };
@@ -368,16 +369,11 @@ impl StatusWriter {
     }
 
     /// Emits an event about an unusable object, also for kinds whose status has no field for that.
-    fn emit_group_error_event(&mut self, key: &GroupKey, intake: &Intake, engine: &Engine) {
+    fn emit_group_error_event(&mut self, key: &GroupKey, intake: &Intake) {
         let Some(instance) = intake.groups.instance(key) else { return };
         let Some(error) = &instance.error else { return };
         let (reason, note) = (group_conditions::error_reason(error.kind), error.message.clone());
-        if groups::is_left_to_other_scheduler(
-            intake,
-            engine,
-            &instance.object,
-            &self.resources[instance.object.dialect],
-        ) {
+        if groups::is_left_to_other_scheduler(intake, &instance.object, &self.resources[instance.object.dialect]) {
             return;
         }
         if let Some((regarding, _)) = self.regarding_group(&instance.object, intake) {
@@ -386,9 +382,9 @@ impl StatusWriter {
     }
 
     /// Emits events about fields of the object that Muster ignores.
-    fn emit_ignored_field_events(&mut self, key: &ObjectKey, intake: &Intake, engine: &Engine) {
+    fn emit_ignored_field_events(&mut self, key: &ObjectKey, intake: &Intake) {
         let Some(object) = intake.groups.object(key) else { return };
-        if groups::is_left_to_other_scheduler(intake, engine, key, &self.resources[key.dialect]) {
+        if groups::is_left_to_other_scheduler(intake, key, &self.resources[key.dialect]) {
             // The event is emitted once a pod of ours joins.
             return;
         }

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_api::keys::annotations::START;
+use muster_api::keys::conditions::{POD_GROUP_SCHEDULED, STARTED};
 use muster_api::native::NativeVersion;
 use muster_api::owners::GangedOwners;
+use muster_api::wire::condition::Condition;
 use muster_clock::{Clock, seconds};
 use muster_engine::model::group::{DisruptionMode, GroupKey};
 use muster_engine::status::StartStatus;
@@ -18,12 +20,13 @@ use muster_oracle::seeds::for_each_seed;
 use muster_reflector::Delta;
 use serde_json::{Value, json};
 
-use super::StatusWriter;
+use super::{StatusWriter, group_conditions};
 use crate::actuator::{ApiRequest, Outcome, WriteOutcome};
 use crate::dialect::{
     Dialect, MusterPodGroup, MusterWorkload, NativePodGroup, Reference, SchedulerPlugins, StatusPatch, Volcano,
 };
 use crate::gates::FeatureGates;
+use crate::intake::group_index::ObjectKey;
 use crate::intake::{Intake, WatchEvent};
 use crate::settings::Profile;
 use crate::start_stamp;
@@ -181,6 +184,21 @@ impl Process {
     }
 }
 
+impl Process {
+    /// The conditions of the group: type, status and reason.
+    fn shown(&mut self) -> Vec<(String, String, String)> {
+        let key = ObjectKey { dialect: 0, namespace: "ml".to_owned(), name: "g".to_owned() };
+        let (now_ms, now) = (self.clock.now_ms(), self.clock.now());
+        let status = group_conditions::status(&mut self.intake, &self.engine, &key, now_ms, now).unwrap_or_default();
+        let conditions = status.instances.into_iter().flat_map(|instance| instance.conditions);
+        // A condition that is false is like one that never was, but for what is read from it.
+        let says = |one: &Condition| one.is_true() || [STARTED, POD_GROUP_SCHEDULED].contains(&&*one.kind);
+        let mut list: Vec<_> = conditions.filter(says).map(|one| (one.kind, one.status, one.reason)).collect();
+        list.sort();
+        list
+    }
+}
+
 fn read<T: serde::de::DeserializeOwned>(object: &Value) -> T {
     serde_json::from_str(&object.to_string()).expect("an object")
 }
@@ -206,8 +224,8 @@ struct Lived {
     tentative: Vec<String>,
 }
 
-/// With `is_edited`, the object was changed or made again.
-fn remembered(engine: &Engine, api: Api, is_edited: bool) -> Option<Remembered> {
+fn remembered(engine: &Engine, life: &Life) -> Option<Remembered> {
+    let api = life.api;
     let key = &api.key();
     let group = engine.group_view(key)?;
     let spec = group.last_spec()?;
@@ -224,13 +242,13 @@ fn remembered(engine: &Engine, api: Api, is_edited: bool) -> Option<Remembered> 
     // one stays, whatever the start is called.
     let without_minimum =
         matches!(&lived.start, StartStatus::Started { minimum, .. } if minimum.iter().all(|one| one.min_member == 0));
-    if lived.tentative.is_empty() && (without_minimum || lived.start == StartStatus::Open) {
+    if life.has_rejection && lived.tentative.is_empty() && (without_minimum || lived.start == StartStatus::Open) {
         (lived.start, lived.state) = (StartStatus::Open, GroupState::Starting);
     }
     // Its status has whole seconds, and no minimum: members are stamped with that of when they were bound.
     if let (Api::SchedulerPlugins, StartStatus::Started { minimum, decided_ms }) = (api, &mut lived.start) {
         *decided_ms = decided_ms.map(|decided_ms| decided_ms.div_ceil(1_000) * 1_000);
-        if is_edited {
+        if life.is_edited {
             minimum.clear();
             (lived.degraded, lived.state) = (false, GroupState::Started);
         }
@@ -252,6 +270,8 @@ struct Life {
     objects: usize,
     /// Whether the object was changed or made again. Then the stamps of members may differ from what it said last.
     is_edited: bool,
+    /// Whether a kubelet has rejected a pod.
+    has_rejection: bool,
     /// What happened, to be printed if the test fails.
     log: Vec<String>,
 }
@@ -261,7 +281,16 @@ impl Life {
         let clock = Clock::starting_at(Timestamp::from_second(1_800_000_000).expect("a time"));
         let stored = Stored { object: None, pods: BTreeMap::new(), version: 1, created: 0 };
         let process = Process::start(api, clock, &stored, false);
-        Self { api, random: Random::new(seed), stored, process, objects: 0, is_edited: false, log: Vec::new() }
+        Self {
+            api,
+            random: Random::new(seed),
+            stored,
+            process,
+            objects: 0,
+            is_edited: false,
+            has_rejection: false,
+            log: Vec::new(),
+        }
     }
 
     fn now(&self) -> String {
@@ -333,6 +362,7 @@ impl Life {
             // The kubelet may reject it.
             Some("Pending") if self.random.chance(15) => {
                 pod["status"] = json!({"phase": "Failed", "reason": "OutOfcpu"});
+                self.has_rejection = true;
             }
             Some("Pending") => {
                 pod["status"] = json!({"phase": "Running", "startTime": self.now()});
@@ -451,15 +481,25 @@ impl Life {
         self.process.writer.done(&outcome);
     }
 
-    /// The state that a new process has must be that of the old one.
-    fn check(&self) {
-        let before = remembered(&self.process.engine, self.api, self.is_edited);
+    /// The state that a new process has must be that of the old one, and so must what it shows.
+    fn check(&mut self) {
+        let shown = self.process.shown();
+        let before = remembered(&self.process.engine, self);
         if self.is_edited && before.as_ref().is_some_and(|before| before.with_object.is_none()) {
             return;
         }
         for pods_first in [false, true] {
-            let next = Process::start(self.api, self.process.clock, &self.stored, pods_first);
-            let after = remembered(&next.engine, self.api, self.is_edited);
+            let mut next = Process::start(self.api, self.process.clock, &self.stored, pods_first);
+            let after = remembered(&next.engine, self);
+            let next_shown = next.shown();
+            let has_conditions = matches!(self.api, Api::PodGroup | Api::Workload | Api::Native);
+            assert!(
+                !has_conditions || next_shown == shown,
+                "{:?}, pods first: {pods_first}\n{}\nshows {next_shown:#?}\nand showed {shown:#?}\nas {:#?}",
+                self.api,
+                self.log.join("\n"),
+                next.engine.group_status(&self.api.key()),
+            );
             let status = self.stored.object.as_ref().map(|object| &object["status"]);
             assert!(
                 after == before,
