@@ -146,10 +146,11 @@ impl Lifecycle {
                 Self::PartiallyBound { former: state.into_confirmed() }
             }
             // It is not confirmed any more, and neither are the starts that it grew from.
-            (_, Cause::FounderRejected(attempt)) => Self::Starting { attempt, former: None },
+            (_, Cause::FounderRejected(attempt)) | (Self::Starting { attempt, .. }, Cause::FormerNotFound) => {
+                Self::Starting { attempt, former: None }
+            }
             (_, Cause::GivenUp) => Self::Pending { recorded: RecordedStart::GivenUp },
             (_, Cause::Replaced) => Self::default(),
-            (Self::Starting { attempt, .. }, Cause::FormerNotFound) => Self::Starting { attempt, former: None },
             // What the API has recorded counts until a start was confirmed.
             (state, Cause::Ended) if !state.is_pending() => Self::default(),
             (

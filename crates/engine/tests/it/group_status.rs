@@ -77,7 +77,6 @@ fn recorded_start_of_which_no_member_is_left_does_not_count() {
         }
         fake.pod("waiting", "g", 1);
         fake.decide_all();
-        assert_eq!(fake.bound().contains(&"waiting".to_owned()), false);
         let joined = fake.in_flight.iter().any(|command| matches!(command, Command::Bind { .. }));
         assert_eq!(joined, is_left, "a member joins one by one only if the group has started");
         assert_eq!(status(&fake).start == StartStatus::Open, !is_left);
