@@ -209,7 +209,7 @@ impl Counts {
         match pod.state {
             PodState::Bound(_) => {
                 self.scheduled += 1;
-                self.running += i64::from(pod.ran);
+                self.running += i64::from(pod.is_running);
             }
             PodState::Finished { succeeded: true } => {
                 self.scheduled += 1;

@@ -94,6 +94,8 @@ pub(crate) struct Pod {
     pub(crate) marked: bool,
     /// Whether a controller recreates it.
     pub(crate) controlled: bool,
+    /// Whether it runs, as shown by the API.
+    pub(crate) is_running: bool,
     /// Whether it was ever seen running.
     pub(crate) ran: bool,
     /// Its role in the start of its group.

@@ -270,6 +270,7 @@ pub(super) mod tests {
             grace_period_ends_ms: None,
             rolling_back: false,
             controlled: false,
+            is_running: false,
             ran: false,
             start_role: StartRole::None,
             start: None,

@@ -187,6 +187,7 @@ impl Engine {
             never_preempts: spec.never_preempts,
             grace_period_ends_ms: spec.grace_period_ends_ms,
             controlled: spec.controlled,
+            is_running: false,
             ran: false,
             start_role: StartRole::None,
             start: None,
@@ -293,6 +294,7 @@ impl Engine {
         pod.never_preempts = spec.never_preempts;
         pod.grace_period_ends_ms = spec.grace_period_ends_ms;
         pod.marked = spec.marked;
+        pod.is_running = ran;
         pod.start.clone_from(&spec.start);
         let same = pod.gated == spec.gated
             && pod.refused == spec.refused
