@@ -262,9 +262,8 @@ mod tests {
         let list = json!({"type": "array", "items": {"type": "integer"}, "x-kubernetes-validations": rule});
         let schema = Schema::parse(&json!({"type": "object", "properties": {"l": list}})).unwrap();
         assert_eq!(schema.validate(&json!({"l": vec![1; 20]}), None), []);
-        let start = Instant::now();
+        // Evaluated, it would not end.
         let errors = schema.validate(&json!({"l": vec![1; 100_000]}), None);
-        assert!(start.elapsed() < Duration::from_secs(5));
         let [error] = errors.as_slice() else { panic!("{errors:?}") };
         assert!(error.detail.starts_with("validation failed due to running out of cost budget"), "{error}");
     }
@@ -288,7 +287,7 @@ mod tests {
         let object = json!({"l": vec![0; 20_000]});
         let start = Instant::now();
         assert_eq!(schema.validate(&object, Some(&object)), []);
-        assert!(start.elapsed() < Duration::from_secs(30));
+        assert!(start.elapsed() < Duration::from_secs(120));
     }
 
     #[test]
