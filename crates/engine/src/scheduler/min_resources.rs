@@ -6,7 +6,7 @@
 //! the same capacity and wait for workers forever. Groups of one family start one after the other and share their
 //! `minResources`. Must not depend on why members are missing.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use crate::cluster::Cluster;
 use crate::cluster::class::PodClass;
@@ -28,7 +28,7 @@ pub(super) fn gap(cluster: &Cluster, id: GroupId, request: &PlacementRequest) ->
     let asked = spec.min_resources.iter().filter(|(_, asked)| **asked > 0);
     asked
         .map(|(resource, asked)| measure_gap(cluster, id, request, resource, *asked))
-        .find(|gap| gap.asked > gap.taken.saturating_add(gap.left).saturating_sub(gap.owed))
+        .find(|gap| gap.asked > gap.taken.saturating_add(gap.left.saturating_sub(gap.owed).max(0)))
 }
 
 /// Amounts of one resource.
@@ -47,45 +47,50 @@ impl Counter<'_> {
     }
 
     /// What the placed members of a group and its family use.
-    fn taken(&self, id: GroupId, group: &Group) -> i64 {
-        let placed = self.family(id, group).flat_map(|group| placed(self.cluster, group));
-        placed.map(|pod| self.of_class(self.cluster.class(pod.class))).fold(0, i64::saturating_add)
+    fn taken(&self, id: GroupId) -> i64 {
+        let group = self.cluster.group(id);
+        let is_family = |(other, one): &(GroupId, &Group)| *other == id || is_same_family(one, group);
+        let groups: Vec<&Group> = match family_of(group) {
+            None => vec![group],
+            Some(_) => self.cluster.groups().filter(is_family).map(|(_, group)| group).collect(),
+        };
+        groups.into_iter().map(|group| self.of_group(group)).fold(0, i64::saturating_add)
     }
 
-    /// A group and the other groups of its family.
-    fn family<'a>(&'a self, id: GroupId, group: &'a Group) -> impl Iterator<Item = &'a Group> {
-        let name = family_of(group);
-        let same_family = move |other: &Group| name.is_some() && family_of(other) == name;
-        let others =
-            self.cluster.groups().filter(move |(other, one)| name.is_some() && *other != id && same_family(one));
-        std::iter::once(group).chain(others.map(|(_, group)| group))
+    fn of_group(&self, group: &Group) -> i64 {
+        let amounts = placed(self.cluster, group).map(|pod| self.of_class(self.cluster.class(pod.class)));
+        amounts.fold(0, i64::saturating_add)
     }
 
     /// What other started groups that share nodes with this group still need.
     fn owed(&self, id: GroupId, request: &PlacementRequest) -> i64 {
-        let own = family_of(self.cluster.group(id));
-        let same_family = |group: &Group| own.is_some() && family_of(group) == own;
-        let others = self.cluster.groups().filter(|(other, group)| *other != id && !same_family(group));
-        let mut counted = BTreeSet::new();
-        let owed = others.filter_map(|(other, group)| {
-            let asked = group.definition.last()?.min_resources.get(self.resource)?;
-            let class = placed(self.cluster, group).map(|pod| pod.class).next()?;
-            if self.is_complete(other, group) {
-                return None;
-            }
-            let missing = asked.saturating_sub(self.taken(other, group));
-            let is_first = family_of(group).is_none_or(|family| counted.insert(family));
-            (is_first && missing > 0 && self.share_nodes(class, request)).then_some(missing)
+        let owed = self.debts(id).into_values().filter_map(|debt| {
+            let missing = debt.missing();
+            (missing > 0 && self.share_nodes(debt.asked?.class, request)).then_some(missing)
         });
         owed.fold(0, i64::saturating_add)
     }
 
-    /// Whether as many pods as the group requests have a node: then nothing is missing, even if they request less than
-    /// `minResources`.
-    fn is_complete(&self, id: GroupId, group: &Group) -> bool {
-        let pods = group.definition.last().and_then(|spec| spec.min_resources.get(PODS));
-        let counter = Counter { cluster: self.cluster, resource: PODS };
-        pods.is_some_and(|pods| counter.taken(id, group) >= *pods)
+    /// What the other groups ask for and use. The groups of a family count as one; each group is looked at once.
+    fn debts(&self, id: GroupId) -> BTreeMap<Debtor<'_>, Debt> {
+        let own = self.cluster.group(id);
+        let pods = Counter { cluster: self.cluster, resource: PODS };
+        let mut debts: BTreeMap<Debtor<'_>, Debt> = BTreeMap::new();
+        for (other, group) in self.cluster.groups().filter(|(other, one)| *other != id && !is_same_family(one, own)) {
+            let Some(spec) = group.definition.last() else { continue };
+            let asked = spec.min_resources.get(self.resource);
+            if asked.is_none() && spec.family.is_none() {
+                continue;
+            }
+            let debt = debts.entry(family_of(group).map_or(Debtor::Group(other), Debtor::Family)).or_default();
+            debt.taken = debt.taken.saturating_add(self.of_group(group));
+            debt.pods = debt.pods.saturating_add(pods.of_group(group));
+            if let (None, Some(amount), Some(pod)) = (&debt.asked, asked, placed(self.cluster, group).next()) {
+                let pods = spec.min_resources.get(PODS).copied();
+                debt.asked = Some(Asked { amount: *amount, pods, class: pod.class });
+            }
+        }
+        debts
     }
 
     fn share_nodes(&self, class: ClassId, request: &PlacementRequest) -> bool {
@@ -93,6 +98,45 @@ impl Counter<'_> {
         let mut nodes = self.cluster.nodes();
         nodes.any(|(_, node)| is_feasible(class, node) && request.lots.iter().any(|lot| is_feasible(lot.class, node)))
     }
+}
+
+/// A group without a family, or a family.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Debtor<'a> {
+    Group(GroupId),
+    Family(&'a str),
+}
+
+/// What a started group or family asks for, and what its placed members use.
+#[derive(Default)]
+struct Debt {
+    asked: Option<Asked>,
+    taken: i64,
+    pods: i64,
+}
+
+/// What the first started group of a family asks for.
+struct Asked {
+    amount: i64,
+    /// How many pods it asks for.
+    pods: Option<i64>,
+    /// The class of a placed member.
+    class: ClassId,
+}
+
+impl Debt {
+    /// What is still needed. If as many pods as requested have a node nothing is, even if they request less than
+    /// `minResources`.
+    fn missing(&self) -> i64 {
+        match &self.asked {
+            Some(asked) if asked.pods.is_none_or(|pods| self.pods < pods) => asked.amount.saturating_sub(self.taken),
+            _ => 0,
+        }
+    }
+}
+
+fn is_same_family(one: &Group, other: &Group) -> bool {
+    family_of(one).is_some() && family_of(one) == family_of(other)
 }
 
 fn family_of(group: &Group) -> Option<&str> {
@@ -110,7 +154,7 @@ fn placed<'a>(cluster: &'a Cluster, group: &'a Group) -> impl Iterator<Item = &'
 fn measure_gap(cluster: &Cluster, id: GroupId, request: &PlacementRequest, resource: &str, asked: i64) -> ResourceGap {
     let known = cluster.resource_names().get(resource);
     let counter = Counter { cluster, resource };
-    let taken = counter.taken(id, cluster.group(id));
+    let taken = counter.taken(id);
     let owed = counter.owed(id, request);
     let mut left = 0_i64;
     for (node_id, node) in cluster.nodes() {

@@ -173,3 +173,22 @@ fn groups_of_a_family_share_their_min_resources() {
     fake.advance(60_000);
     assert_eq!(fake.bound_count("b-"), 4);
 }
+
+#[test]
+fn debt_of_others_does_not_use_up_what_the_group_itself_takes() {
+    let mut fake = FakeCluster::new();
+    fake.node("n0", 8);
+    let asks = |name: &str, cpu: i64| {
+        let min_resources = [("cpu".to_owned(), cpu * 1000)].into();
+        GroupSpec { min_resources, ..GroupSpec::gang(key(name), 1) }
+    };
+    fake.put_group(asks("g", 8));
+    fake.pod("leader", "g", 1);
+    fake.settle();
+    // What is free is owed to the first group, which asks for more than the cluster has since then.
+    fake.put_group(asks("g", 64));
+    fake.put_group(asks("small", 1));
+    fake.pod("small", "small", 1);
+    fake.settle();
+    assert_eq!(fake.bound(), ["leader", "small"], "it needs no more than its only pod requests");
+}
