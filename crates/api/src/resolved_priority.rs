@@ -7,9 +7,23 @@
 use crate::keys::conditions::PRIORITY_RESOLVED;
 use crate::wire::condition::Condition;
 
+/// The highest priority that a PriorityClass of users can have; higher ones are the system's.
+const USER_PRIORITY_MAX: i32 = 1_000_000_000;
+/// The only namespace whose groups may have a priority of the system.
+const SYSTEM_NAMESPACE: &str = "kube-system";
+
 const PREFIX: &str = "The priority is ";
 const CLASS: &str = ", of PriorityClass ";
 const NEVER: &str = ", and it never preempts";
+
+/// Refuses a priority of the system to groups of other namespaces. For pods ResourceQuota can limit the use of such a
+/// class; it does not look at groups, and any pod in such a group could preempt nearly everything.
+pub fn check_namespace(value: i32, namespace: &str) -> Result<(), String> {
+    if value <= USER_PRIORITY_MAX || namespace == SYSTEM_NAMESPACE {
+        return Ok(());
+    }
+    Err(format!("the priority {value} is the system's, which only groups in {SYSTEM_NAMESPACE} may have"))
+}
 
 /// A priority that was resolved from a class, or from the default.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,14 +5,14 @@
 //! An update may correct a wrong number; the right one is what the scheduler has recorded in the status, or what the
 //! class gives if nothing is recorded yet. The number is put back if an update leaves it out, as for pods, since
 //! `kubectl replace` writes the user's file, which has none; but a number that may be wrong can be removed. The schema
-//! refuses a change of the class.
+//! refuses a change of the class. A priority of the system is refused outside of kube-system.
 //!
 //! Nothing is filled in or refused before the classes have been listed, and for a class that is not known: it may have
 //! been created a moment ago, with the group in one file. The scheduler resolves the priority then, or reports the class.
 
 use muster_api::group::{WrittenGroup, priority};
 use muster_api::invalid::{FieldPath, InvalidField};
-use muster_api::resolved_priority::ResolvedPriority;
+use muster_api::resolved_priority::{ResolvedPriority, check_namespace};
 use muster_api::wire::{PodGroup, Workload};
 use muster_api::workload::WrittenWorkloadGroup;
 use serde_json::{Value, json};
@@ -91,7 +91,7 @@ impl Admission {
         path: &FieldPath<'_>,
     ) -> Result<Option<i32>, InvalidField> {
         if !request.is_update {
-            return self.resolved(now, path);
+            return self.resolved(request, now, path);
         }
         // The schema refuses a new group in a Workload and a change of the class.
         let Some((old, recorded)) = before.filter(|(old, _)| old.class == now.class) else { return Ok(None) };
@@ -110,13 +110,21 @@ impl Admission {
                 let reason = format!("the priority was resolved when the group was created, and is {recorded}");
                 Err(path.child("priority").invalid(&number, reason))
             }
-            (Some(_), None) => self.resolved(now, path),
+            (Some(_), None) => self.resolved(request, now, path),
         }
     }
 
     /// Checks the number against the class of this moment; returns it if it is to be filled in.
-    fn resolved(&self, fields: Fields<'_>, path: &FieldPath<'_>) -> Result<Option<i32>, InvalidField> {
+    fn resolved(
+        &self,
+        request: &Request<'_>,
+        fields: Fields<'_>,
+        path: &FieldPath<'_>,
+    ) -> Result<Option<i32>, InvalidField> {
         let Resolution::Value(value) = self.classes.resolve(fields.class) else { return Ok(None) };
+        let namespace = request.object["metadata"]["namespace"].as_str().unwrap_or_default();
+        check_namespace(value, namespace)
+            .map_err(|reason| path.child("priorityClassName").invalid(&fields.class.unwrap_or_default(), reason))?;
         match fields.number {
             None => Ok(Some(value).filter(|_| fields.class.is_some() || fields.has_default)),
             Some(number) if number == value => Ok(None),

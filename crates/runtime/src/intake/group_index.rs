@@ -362,8 +362,12 @@ impl GroupIndex {
         };
         let policy = self.policy(group);
         let recorded = instance.recorded.clone().unwrap_or_else(|| recorded_start(object, instance, &policy));
-        let (priority, preemption_policy) =
-            priorities.of(group, object.priorities.get(&instance.group), self.gates.workload_aware_preemption)?;
+        let (priority, preemption_policy) = priorities.of(
+            group,
+            &object.namespace,
+            object.priorities.get(&instance.group),
+            self.gates.workload_aware_preemption,
+        )?;
         Ok(GroupSpec {
             key: key.clone(),
             policy,

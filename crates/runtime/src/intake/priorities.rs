@@ -3,7 +3,7 @@
 //! A priority value without a PriorityClass is never trusted.
 
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use muster_api::resolved_priority::ResolvedPriority;
+use muster_api::resolved_priority::{ResolvedPriority, check_namespace};
 use muster_engine::model::group::{GroupPriority, PreemptionPolicy};
 use muster_reflector::{Delta, Key, Table, key_of};
 
@@ -70,6 +70,7 @@ impl Priorities {
     pub(crate) fn of(
         &self,
         group: &ParsedGroup,
+        namespace: &str,
         resolved: Option<&ResolvedPriority>,
         own_priorities: bool,
     ) -> Result<(GroupPriority, PreemptionPolicy), GroupError> {
@@ -85,6 +86,10 @@ impl Priorities {
                 |name| format!("the class {name} gives {}", resolved.value),
             );
             return Err(GroupError::invalid(format!("spec.priority: {number}: {why}")));
+        }
+        if own_priorities && let Err(reason) = check_namespace(resolved.value, namespace) {
+            let class = field.class.as_deref().unwrap_or_default();
+            return Err(GroupError::invalid(format!("spec.priorityClassName: {class:?}: {reason}")));
         }
         let priority = match (&field.class, field.without_class) {
             (None, WithoutClass::SharedByMembers) => GroupPriority::SharedByMembers,

@@ -293,6 +293,23 @@ fn a_relist_removes_objects_that_were_deleted_unseen() {
 }
 
 #[test]
+fn a_group_outside_of_kube_system_cannot_have_a_priority_of_the_system() {
+    let mut intake = intake();
+    apply_class(&mut intake, "system-node-critical", 2_000_001_000, false);
+    let spec = json!({"policy": {"gang": {"minCount": 3}}, "priorityClassName": "system-node-critical"});
+    let mut object = group_json("g", &spec, &json!([]));
+    assert_eq!(apply_group(&mut intake, POD_GROUPS, &object), [], "the engine observes no such group");
+    let key = ObjectKey { dialect: POD_GROUPS, namespace: "ml".to_owned(), name: "g".to_owned() };
+    let group = intake.groups.instances_of(&key).next().unwrap().clone();
+    let error = intake.groups.instance(&group).unwrap().error.clone().unwrap();
+    let expected = "spec.priorityClassName: \"system-node-critical\": the priority 2000001000 is the system's";
+    assert!(error.message.starts_with(expected), "{}", error.message);
+    object["metadata"]["namespace"] = json!("kube-system");
+    let seen = apply_group(&mut intake, POD_GROUPS, &object);
+    assert_eq!(the_group(&seen).priority, GroupPriority::Own(2_000_001_000));
+}
+
+#[test]
 fn a_group_priority_comes_from_its_class_and_never_from_a_bare_number() {
     let mut intake = intake();
     let with = |more: Value| {

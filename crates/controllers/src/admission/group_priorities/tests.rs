@@ -115,6 +115,27 @@ fn wrong_number_is_refused_with_object_field_and_values() {
 }
 
 #[test]
+fn system_class_is_refused_outside_of_kube_system() {
+    let classes = PriorityClasses::of(&[("system-node-critical", 2_000_001_000, false), ("top", 1_000_000_000, false)]);
+    let critical = json!("system-node-critical");
+    for number in [Value::Null, json!(2_000_001_000)] {
+        let mut group = pod_group(&critical, &number);
+        let why = denied(&classes, POD_GROUPS, &group, &Value::Null);
+        let expected = "PodGroup ml/train: spec.priorityClassName: \"system-node-critical\": the priority 2000001000 is the \
+            system's, which only groups in kube-system may have";
+        assert_eq!(why, expected);
+        group["metadata"]["namespace"] = json!("kube-system");
+        assert_eq!(admitted(&classes, POD_GROUPS, &group, &Value::Null)["spec"]["priority"], 2_000_001_000);
+    }
+    let top = pod_group(&json!("top"), &Value::Null);
+    assert_eq!(admitted(&classes, POD_GROUPS, &top, &Value::Null)["spec"]["priority"], 1_000_000_000);
+    let group = json!({"name": "a", "policy": {"gang": {"minCount": 1}}, "priorityClassName": critical});
+    let workload = json!({"metadata": {"name": "w", "namespace": "ml"}, "spec": {"podGroups": [group]}});
+    let why = denied(&classes, WORKLOADS, &workload, &Value::Null);
+    assert!(why.contains("spec.podGroups[0].priorityClassName"), "{why}");
+}
+
+#[test]
 fn every_group_of_a_workload_gets_its_number() {
     let classes = PriorityClasses::of(&CLASSES);
     let workload = |second: Value| {
